@@ -1,0 +1,1 @@
+"""Prefect flows: scheduling, retries, deployments and the UI around korealbert's stages."""

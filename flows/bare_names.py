@@ -1,0 +1,54 @@
+"""A Prefect plugin that lets ``prefect deployment run corpus-to-model`` find its deployment by a bare name.
+
+Prefect itself wants ``<flow>/<deployment>`` and answers a bare name with "Invalid deployment name format". The plugin's hook is
+official; what it wraps, the client's ``read_deployment_by_name``, is not, so a changed client leaves Prefect as it was.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Any
+
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.plugins import HookContext, SetupResult, register_hook
+
+WRAPPED = "read_deployment_by_name"
+
+
+class AmbiguousName(ValueError):
+    """A bare name that several deployments bear."""
+
+
+@register_hook
+def setup_environment(*, ctx: HookContext) -> SetupResult | None:
+    """Called by the Prefect CLI at start."""
+    original = getattr(PrefectClient, WRAPPED, None)
+    if original is None or hasattr(original, "__wrapped__"):
+        ctx.logger_factory("korealbert").debug("bare deployment names stay unresolved: %s is not as expected", WRAPPED)
+        return None
+
+    @wraps(original)
+    async def read_deployment_by_name(self: PrefectClient, name: str, *args: Any, **kwargs: Any) -> DeploymentResponse:
+        full = name if "/" in name else await resolve(self, name)
+        found: DeploymentResponse = await original(self, full, *args, **kwargs)
+        return found
+
+    setattr(PrefectClient, WRAPPED, read_deployment_by_name)
+    return None
+
+
+async def resolve(client: PrefectClient, name: str) -> str:
+    """The ``<flow>/<deployment>`` that a bare name means: the one deployment of this name, else the one of this flow.
+
+    Returns the name itself when nothing bears it (Prefect's own error follows). Raises AmbiguousName when several do.
+    """
+    flows = {flow.id: flow.name for flow in await client.read_flows()}
+    full = [(flows.get(d.flow_id, ""), d.name) for d in await client.read_deployments()]
+    for position in (1, 0):
+        matches = ["/".join(pair) for pair in full if pair[position] == name]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise AmbiguousName(f"{name!r} could be any of {', '.join(sorted(matches))}; name one in full")
+    return name

@@ -1,0 +1,49 @@
+"""The main job: raw Korean text in, an evaluated model and its report out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import flow
+from prefect.futures import PrefectFuture
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from flows import publish
+from flows.step import step
+from korealbert import recipe as recipes
+from korealbert.artifact import Runtime, Store
+
+SAMPLE = Path("data_specs/recipes/sample.toml")
+
+
+# One stage at a time: each uses all the cores it is given.
+@flow(name="corpus-to-model", task_runner=ThreadPoolTaskRunner(max_workers=1), persist_result=False)
+def corpus_to_model(
+    recipe: Path = SAMPLE,
+    until: str | None = None,
+    rerun: list[str] | None = None,
+    runtime: Runtime = Runtime(),  # noqa: B008 (frozen)
+    data: Path | None = None,
+) -> str:
+    """Build every stage of a recipe that does not stand already.
+
+    Args:
+        recipe: The recipe's TOML file.
+        until: Build only what this stage needs, and it (``vocab``, ``clean/news``, ``clean`` for all sources).
+        rerun: Stages to build anew although cached.
+        runtime: Store, workers, training processes; changes no byte of any artifact.
+        data: Directory that ``${data}`` in the recipe stands for.
+
+    Returns:
+        The path of the last stage's artifact: the report's, unless ``until`` names another.
+    """
+    loaded = recipes.load(recipe, data=data)
+    nodes = recipes.until(recipes.graph(loaded), until)
+    anew = set(recipes.select(nodes, rerun or [], option="rerun"))
+    publish.plan(recipes.plan(nodes, Store(runtime.store), rerun=anew))
+    built: dict[str, PrefectFuture[str]] = {}
+    for label, node in nodes.items():
+        inputs = {role: built[other] for role, other in node.inputs.items()}
+        built[label] = step.submit(label, node, inputs, runtime, rerun=label in anew)
+    names = {label: future.result() for label, future in built.items()}
+    return str(runtime.store.resolve() / names[list(names)[-1]])

@@ -1,0 +1,33 @@
+"""One stage of a recipe, built anew on inputs that stand (or are built first)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import flow
+
+from flows.corpus_to_model import SAMPLE, corpus_to_model
+from korealbert.artifact import Runtime
+
+
+@flow(name="one-stage", persist_result=False)
+def one_stage(
+    stage: str,
+    recipe: Path = SAMPLE,
+    anew: bool = True,
+    runtime: Runtime = Runtime(),  # noqa: B008 (frozen)
+    data: Path | None = None,
+) -> str:
+    """Build one stage of a recipe.
+
+    Args:
+        stage: The stage's label (``vocab``, ``clean/news``) or the name of several (``clean``).
+        recipe: The recipe's TOML file.
+        anew: Build it although it stands already; what it reads is built only where missing or stale.
+        runtime: Store, workers, training processes.
+        data: Directory that ``${data}`` in the recipe stands for.
+
+    Returns:
+        The path of the stage's artifact.
+    """
+    return corpus_to_model(recipe, until=stage, rerun=[stage] if anew else None, runtime=runtime, data=data)

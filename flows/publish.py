@@ -1,0 +1,87 @@
+"""What a stage shows in the Prefect UI: progress while it runs, then its numbers, its place and its pictures."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any
+from uuid import UUID
+
+from prefect.artifacts import (
+    create_image_artifact,
+    create_link_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+
+from korealbert.artifact import Artifact, Built, Progress
+from korealbert.recipe import Planned
+
+MAX_IMAGES = 4
+"""Pictures of one artifact that are shown in the UI."""
+
+
+def key(label: str, kind: str) -> str:
+    """A Prefect artifact key (lower case, digits and dashes only) for a stage label."""
+    return f"{re.sub(r'[^a-z0-9]+', '-', label.lower()).strip('-')}-{kind}"
+
+
+def line(progress: Progress) -> str:
+    """One log line for a progress report."""
+    total = f"/{progress.total:,}" if progress.total is not None else ""
+    metrics = "".join(f"  {name} {value:,.4g}" for name, value in progress.metrics.items())
+    return f"{progress.done:,}{total} {progress.unit}{metrics}  {progress.message}".rstrip()
+
+
+class ProgressBar:
+    """A Prefect progress artifact, created at the first report whose total is known."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self._id: UUID | None = None
+
+    def update(self, progress: Progress) -> None:
+        """Show how far the stage has come."""
+        if not progress.total:
+            return
+        percent = round(100 * progress.done / progress.total, 1)
+        if self._id is None:
+            self._id = create_progress_artifact(percent, key=key(self.label, "progress"), description=self.label)
+        else:
+            update_progress_artifact(self._id, percent, description=f"{self.label}: {line(progress)}")
+
+
+def outcome(label: str, built: Built) -> None:
+    """Publish a finished artifact: where it is, its statistics as a table, its pictures."""
+    artifact = built.artifact
+    create_link_artifact(artifact.path.as_uri(), link_text=artifact.name, key=key(label, "output"), description=label)
+    rows = [{"statistic": name, "value": value} for name, value in flat(artifact.stats).items()]
+    if rows:
+        create_table_artifact(rows, key=key(label, "stats"), description=f"{label}: {artifact.name}")
+    for picture in pictures(artifact)[:MAX_IMAGES]:
+        encoded = base64.b64encode(picture.read_bytes()).decode()
+        url = f"data:image/svg+xml;base64,{encoded}"
+        create_image_artifact(url, key=key(label, picture.stem), description=f"{label}: {picture.stem}")
+
+
+def pictures(artifact: Artifact) -> list[Any]:
+    """The SVG pictures that a stage left in ``figures/``."""
+    return artifact.files("figures/*.svg")
+
+
+def plan(planned: list[Planned]) -> None:
+    """Publish what a run is about to do, before it does it."""
+    lines = ["| stage | status | why | last took |", "|---|---|---|---|"]
+    for stage in planned:
+        took = f"{stage.estimate_seconds:,.0f} s" if stage.estimate_seconds is not None else ""
+        lines.append(f"| {stage.label} | {stage.status} | {'; '.join(stage.reasons)} | {took} |")
+    create_markdown_artifact("\n".join(lines), key="plan", description="What this run builds, and why")
+
+
+def flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested statistics as one level of dotted names."""
+    if isinstance(value, dict):
+        return {k: v for name, item in value.items() for k, v in flat(item, f"{prefix}.{name}".lstrip(".")).items()}
+    return {prefix: round(value, 4) if isinstance(value, float) else value}

@@ -1,0 +1,89 @@
+"""The only Prefect task: one stage of a recipe, built or found built.
+
+The artifact store owns identity, so Prefect's own caching is off; a stage that stands already returns a state named ``Cached``.
+Between tasks pass artifact names alone, as futures: from them the UI draws the arrows of the DAG.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures.process import BrokenProcessPool
+from contextvars import ContextVar
+from typing import Any
+
+from prefect import Task, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.logging import get_run_logger
+from prefect.states import Completed
+
+from flows import publish
+from korealbert.artifact import Artifact, Built, Progress, Runtime, build
+from korealbert.pretrain.launch import RankDied
+from korealbert.recipe import Node
+
+SECONDS_BETWEEN_REPORTS = 2.0
+
+watcher: ContextVar[Callable[[Progress], None] | None] = ContextVar("watcher", default=None)
+"""Who else sees progress while a flow runs in this process: the terminal's bars, or nobody."""
+
+
+def may_pass(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
+    """Whether a failure is worth another try: a lost worker or rank is, a bad spec or bad input is not."""
+    try:
+        state.result()
+    except (BrokenProcessPool, ConnectionError, TimeoutError, RankDied):
+        return True
+    except Exception:
+        return False
+    return False
+
+
+@task(
+    name="stage",
+    task_run_name="{label}",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retries=2,
+    retry_delay_seconds=[5, 30],
+    retry_condition_fn=may_pass,
+)
+def step(label: str, node: Node, inputs: Mapping[str, str], runtime: Runtime, *, rerun: bool) -> State[str]:
+    """Build one stage and return its artifact's name. ``inputs`` are the names that earlier steps returned, by role."""
+    artifacts = {role: Artifact(name, runtime.store.resolve() / name) for role, name in inputs.items()}
+    logger = get_run_logger()
+    watched = runtime.reporting_to(_reporter(label, logger))
+    built = build(node.stage, node.spec, artifacts, watched, label=label, rerun=rerun)
+    publish.outcome(label, built)
+    logger.info(_message(label, built))
+    name = built.artifact.name
+    return Completed(name="Cached" if built.cached else "Completed", message=_message(label, built), data=name)
+
+
+def _message(label: str, built: Built) -> str:
+    if built.cached:
+        return f"{label} stands already: {built.artifact.name}"
+    seconds = built.artifact.manifest["wall_seconds"]
+    because = f" ({built.repaired})" if built.repaired else ""
+    return f"{label} built in {seconds:,.1f} s: {built.artifact.name}{because}"
+
+
+def _reporter(label: str, logger: Any) -> Callable[[Progress], None]:
+    bar = publish.ProgressBar(label)
+    watch = watcher.get()
+    last = 0.0
+
+    def report(progress: Progress) -> None:
+        nonlocal last
+        if watch is not None:
+            watch(Progress(label, progress.done, progress.total, progress.unit, progress.metrics, progress.message))
+        now = time.monotonic()
+        final = progress.total is not None and progress.done >= progress.total
+        if now - last >= SECONDS_BETWEEN_REPORTS or final or progress.message:
+            last = now
+            bar.update(progress)
+            logger.log(logging.INFO, publish.line(progress))
+
+    return report

@@ -1,0 +1,1 @@
+"""Raw Korean text in, an evaluated language model in Hugging Face format out."""

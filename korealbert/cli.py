@@ -1,0 +1,192 @@
+"""The command line: plan, run, show, inspect, fill-mask. Thin: everything it does, the library and the flow do."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
+
+from korealbert import inspection
+from korealbert.artifact import Artifact, Progress, Runtime, Store
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
+console = Console(highlight=False)
+
+RecipeFile = Annotated[Path, typer.Argument(help="the recipe, a TOML file")]
+StoreDir = Annotated[Path, typer.Option("--store", help="directory of the artifacts")]
+DataDir = Annotated[Path | None, typer.Option("--data", help="what ${data} in the recipe stands for")]
+Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
+Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build anew although cached; repeatable")]
+STATUS_STYLE = {"cached": "green", "stale": "yellow", "new": "cyan"}
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    """Errors that a user can mend are printed as they are, without a traceback."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        Console(stderr=True, highlight=False).print(str(error), style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(2) from None
+
+
+@app.command()
+def plan(recipe: RecipeFile, store: StoreDir = Path("store"), until: Until = None, rerun: Rerun = None, data: DataDir = None) -> None:
+    """Print per stage whether it is cached, stale or new, and why."""
+    from korealbert import recipe as recipes  # noqa: PLC0415 (loads every room)
+
+    with _clear_errors():
+        nodes = recipes.until(recipes.graph(recipes.load(recipe, data=data)), until)
+        anew = recipes.select(nodes, rerun or [], option="--rerun")
+        planned = recipes.plan(nodes, Store(store), rerun=anew)
+    table = Table("stage", "status", "artifact", "why", "last took", box=None, pad_edge=False)
+    for stage in planned:
+        style = STATUS_STYLE[stage.status]
+        took = f"{stage.estimate_seconds:,.0f} s" if stage.estimate_seconds is not None else ""
+        table.add_row(stage.label, f"[{style}]{stage.status}[/]", stage.name, "\n".join(stage.reasons), took)
+    console.print(table)
+    pending = [stage for stage in planned if stage.status != "cached"]
+    known = sum(stage.estimate_seconds or 0 for stage in pending)
+    console.print(f"{len(pending)} of {len(planned)} stages would run" + (f", about {known:,.0f} s" if known else ""))
+
+
+@app.command()
+def run(
+    recipe: RecipeFile,
+    store: StoreDir = Path("store"),
+    until: Until = None,
+    rerun: Rerun = None,
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="processes of the data stages")] = None,
+    processes: Annotated[int, typer.Option("--processes", min=1, help="training processes")] = 1,
+    data: DataDir = None,
+) -> None:
+    """Build every stage that does not stand already and print the path of the report."""
+    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+    from flows.corpus_to_model import corpus_to_model  # noqa: PLC0415 (after the environment is set)
+    from korealbert import recipe as recipes  # noqa: PLC0415
+
+    runtime = Runtime(store=store.resolve(), processes=processes, **({"workers": workers} if workers else {}))
+    with _clear_errors():
+        nodes = recipes.until(recipes.graph(recipes.load(recipe, data=data)), until)
+        anew = recipes.select(nodes, rerun or [], option="--rerun")
+        planned = recipes.plan(nodes, Store(store), rerun=anew)
+    if all(stage.status == "cached" for stage in planned):
+        console.print(f"all {len(planned)} stages are cached", style="green")
+        last = runtime.store / planned[-1].name
+    else:
+        with _clear_errors(), _bars():
+            last = Path(corpus_to_model(recipe, until=until, rerun=rerun, runtime=runtime, data=data))
+    report = last / "report.html"
+    console.print(str(report if report.exists() else last), soft_wrap=True)
+
+
+@contextmanager
+def _bars() -> Iterator[None]:
+    """Terminal progress: one bar per running stage, its newest metrics beside it."""
+    from flows.step import watcher  # noqa: PLC0415 (loads Prefect)
+
+    columns = (TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}"))
+    with Bars(*columns, console=console) as bars:
+        known: dict[str, Any] = {}
+
+        def watch(progress: Progress) -> None:
+            if progress.stage not in known:
+                known[progress.stage] = bars.add_task(progress.stage, total=progress.total, note="")
+            note = "  ".join(f"{name} {value:,.4g}" for name, value in progress.metrics.items())
+            bars.update(known[progress.stage], completed=progress.done, total=progress.total, note=progress.message or note)
+
+        token = watcher.set(watch)
+        try:
+            yield
+        finally:
+            watcher.reset(token)
+
+
+@app.command()
+def show(
+    artifact: Annotated[str | None, typer.Argument(help="name, or its beginning; all artifacts if omitted")] = None,
+    store: StoreDir = Path("store"),
+) -> None:
+    """List the artifacts of a store, or print one manifest whole."""
+    with _clear_errors():
+        if artifact is not None:
+            console.print_json(json.dumps(_find(store, artifact).manifest, ensure_ascii=False))
+            return
+    table = Table("artifact", "stage", "created", "size", "took", box=None, pad_edge=False)
+    for found in Store(store).artifacts():
+        manifest = found.manifest
+        size = sum(entry["size"] for entry in manifest["files"].values())
+        table.add_row(found.name, manifest["label"], manifest["created"], f"{size / 1e6:,.2f} MB", f"{manifest['wall_seconds']:,.1f} s")
+    console.print(table)
+
+
+@app.command()
+def inspect(
+    artifact: Annotated[str, typer.Argument(help="an artifact's name, or its beginning")],
+    dropped: Annotated[str | None, typer.Option("--dropped", help="show documents dropped for this reason (all: any)")] = None,
+    quarantine: Annotated[bool, typer.Option("--quarantine", help="show input that could not be read")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="show what cleaning removed from each document")] = False,
+    view: Annotated[int, typer.Option("--view", help="which view's noise to show on example rows")] = 0,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="how many to show")] = 5,
+    store: StoreDir = Path("store"),
+) -> None:
+    """Look into an artifact: its documents, what it dropped and why, or its examples under a view's noise."""
+    with _clear_errors():
+        found = _find(store, artifact)
+        if quarantine:
+            items = inspection.quarantined(found)
+        elif diff:
+            items = inspection.removals(found)
+        elif found.manifest["recipe"]["stage"] == "views":
+            items = inspection.examples(found, view)
+        else:
+            items = inspection.documents(found, dropped)
+        shown = 0
+        for shown, item in enumerate(itertools.islice(items, limit), start=1):  # noqa: B007
+            console.print(item, soft_wrap=True)
+        if not shown:
+            console.print("nothing of this kind in the artifact")
+
+
+@app.command("fill-mask")
+def fill_mask(
+    model: Annotated[Path, typer.Argument(help="exported directory in Hugging Face format")],
+    text: Annotated[str, typer.Argument(help="text with one or more [MASK]")],
+    top: Annotated[int, typer.Option("--top", min=1, help="candidates per mask")] = 5,
+) -> None:
+    """Print what a model puts in place of [MASK]."""
+    from korealbert.export.fill import fill  # noqa: PLC0415 (loads torch)
+
+    with _clear_errors():
+        for number, candidates in enumerate(fill(model, text, top), start=1):
+            table = Table(f"mask {number}", "probability", box=None, pad_edge=False)
+            for piece, probability in candidates:
+                table.add_row(piece, f"{probability:.4f}")
+            console.print(table)
+
+
+def _find(store: Path, name: str) -> Artifact:
+    """The one artifact whose name begins so. Raises ValueError that lists the candidates."""
+    path = Path(name)
+    if (path / "manifest.json").is_file():
+        return Artifact(path.resolve().name, path.resolve())
+    known = Store(store).artifacts()
+    found = [a for a in known if a.name == name] or [a for a in known if a.name.startswith(name) or a.manifest["label"] == name]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ValueError(f"{store}: no artifact {name!r}; `korealbert show` lists them")
+    newest = found[-1]
+    console.print(f"{len(found)} artifacts match {name!r}; showing the newest, {newest.name}", style="dim")
+    return newest

@@ -1,0 +1,93 @@
+"""From examples to padded batches: piece ids, and batches of examples of like length.
+
+Shapes: B = examples of a batch, L = longest of them in pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from korealbert.finetune.task import Example, Feature
+
+BATCHES_PER_BUCKET = 50
+"""Training batches are cut from stretches of so many shuffled batches, sorted by length within."""
+
+Indices = npt.NDArray[np.int64]
+
+
+def encode_sequences(examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
+    """Whole inputs, ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` with segment ids 0 and 1, the longer part cut first.
+
+    Raises ValueError when the tokenizer adds no ``[CLS]``: the pooled vector would be that of an arbitrary piece.
+    """
+    if not examples:
+        return []
+    texts = [example.text for example in examples]
+    pairs = [example.pair or "" for example in examples] if examples[0].pair is not None else None
+    encoded = tokenizer(texts, pairs, truncation="longest_first", max_length=max_length, return_attention_mask=False)
+    types = encoded.get("token_type_ids") or [None] * len(texts)
+    if encoded["input_ids"][0][:1] != [tokenizer.cls_token_id]:
+        raise ValueError(
+            f"the tokenizer of {tokenizer.name_or_path} puts no [CLS] before a sentence; its tokenizer.json needs a post-processor"
+        )
+    rows = zip(encoded["input_ids"], types, examples, strict=True)
+    return [Feature(ids, segment_ids, example.target) for ids, segment_ids, example in rows]
+
+
+@dataclass(frozen=True)
+class PaddedBatch:
+    """Features of one batch, padded to its longest: int64 [B, L], the mask 1 at real pieces."""
+
+    input_ids_BL: torch.Tensor
+    attention_mask_BL: torch.Tensor
+    token_type_ids_BL: torch.Tensor | None
+    targets: list[Any]
+
+
+def pad(features: Sequence[Feature], *, pad_id: int, device: torch.device) -> PaddedBatch:
+    """Pad on the right to the longest of the features."""
+    width = max(len(feature.input_ids) for feature in features)
+    ids_BL = np.full((len(features), width), pad_id, dtype=np.int64)
+    mask_BL = np.zeros_like(ids_BL)
+    types_BL = np.zeros_like(ids_BL)
+    for row, feature in enumerate(features):
+        length = len(feature.input_ids)
+        ids_BL[row, :length] = feature.input_ids
+        mask_BL[row, :length] = 1
+        types_BL[row, :length] = feature.token_type_ids or 0
+    with_types = features[0].token_type_ids is not None
+
+    def tensor(array: Indices) -> torch.Tensor:
+        return torch.from_numpy(array).to(device)
+
+    targets = [feature.target for feature in features]
+    return PaddedBatch(tensor(ids_BL), tensor(mask_BL), tensor(types_BL) if with_types else None, targets)
+
+
+def training_batches(lengths: Sequence[int], *, batch_size: int, seed: int, epoch: int) -> list[Indices]:
+    """Every example once, in batches of like length and random order: a function of seed and epoch alone.
+
+    All batches are full but one.
+    """
+    random = np.random.Generator(np.random.Philox(key=[seed, epoch]))
+    order = random.permutation(len(lengths))
+    length_N = np.asarray(lengths)
+    bucket = batch_size * BATCHES_PER_BUCKET
+    batches = []
+    for start in range(0, len(order), bucket):
+        stretch = order[start : start + bucket]
+        by_length = stretch[np.argsort(length_N[stretch], kind="stable")]
+        batches += [by_length[at : at + batch_size] for at in range(0, len(by_length), batch_size)]
+    return [batches[index] for index in random.permutation(len(batches))]
+
+
+def evaluation_batches(lengths: Sequence[int], *, batch_size: int) -> list[Indices]:
+    """Every example once, longest first: the first batch shows whether memory suffices."""
+    order = np.argsort(-np.asarray(lengths), kind="stable")
+    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]

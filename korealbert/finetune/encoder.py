@@ -1,0 +1,103 @@
+"""Encoders in Hugging Face format: ours or anybody's, from a directory on this machine, never executing what lies there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from korealbert.finetune.encode import PaddedBatch
+from korealbert.finetune.task import EncoderOutput
+
+Init = Literal["pretrained", "random"]
+
+LOCAL_ONLY = {"local_files_only": True, "trust_remote_code": False}
+
+OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert")
+"""Model types that count positions from the padding id on, so that part of the position table is never reached."""
+
+
+class Encoder(nn.Module):
+    """A transformer that gives hidden vectors and one pooled vector, whatever its family."""
+
+    def __init__(self, transformer: Any) -> None:
+        super().__init__()
+        self.transformer = transformer
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of hidden and pooled vectors."""
+        return int(self.transformer.config.hidden_size)
+
+    @property
+    def max_length(self) -> int:
+        """Longest input in pieces that has trained or at least existing positions."""
+        config = self.transformer.config
+        reserved = (config.pad_token_id or 0) + 1 if config.model_type in OFFSET_POSITIONS else 0
+        return int(getattr(config, "max_position_embeddings", 1 << 30)) - reserved
+
+    def forward(self, batch: PaddedBatch) -> EncoderOutput:
+        """Hidden vectors [B, L, H]; the pooled vector [B, H] is the family's own, or the first position's where it has none."""
+        arguments = {"input_ids": batch.input_ids_BL, "attention_mask": batch.attention_mask_BL}
+        if batch.token_type_ids_BL is not None and getattr(self.transformer.config, "type_vocab_size", 0) > 1:
+            arguments["token_type_ids"] = batch.token_type_ids_BL
+        output = self.transformer(**arguments)
+        pooled = getattr(output, "pooler_output", None)
+        hidden_BLH = output.last_hidden_state
+        return EncoderOutput(hidden_BLH, hidden_BLH[:, 0] if pooled is None else pooled)
+
+
+def load_encoder(directory: Path, *, init: Init) -> Encoder:
+    """The encoder of a directory in float32, with its weights or (``random``) with fresh ones from torch's generator.
+
+    Reads safetensors only. Raises ValueError naming the directory when it holds no encoder, or not all of its weights.
+    """
+    try:
+        config = AutoConfig.from_pretrained(directory, **LOCAL_ONLY)
+        if config.is_encoder_decoder:
+            raise ValueError("an encoder-decoder")
+        if init == "random":
+            return Encoder(AutoModel.from_config(config, trust_remote_code=False, dtype=torch.float32))
+        transformer, loading = _quietly_loaded(directory, config)
+    except (OSError, ValueError) as error:
+        remedy = "give a directory with config.json and model.safetensors of one encoder"
+        raise ValueError(f"{directory}: no encoder that can be loaded ({error}); {remedy}") from error
+    # A pooler is trained by few objectives; where a checkpoint has none it starts afresh, like the head.
+    missing = sorted(name for name in loading["missing_keys"] if "pooler" not in name)
+    if missing:
+        raise ValueError(
+            f"{directory}/model.safetensors: lacks {len(missing)} weights of its config.json ({', '.join(missing[:3])}, …);"
+            " the two files do not belong together"
+        )
+    return Encoder(transformer)
+
+
+def _quietly_loaded(directory: Path, config: Any) -> tuple[Any, dict[str, Any]]:
+    """Model and loading report, without the progress bar and the advice to train the model, which is what happens next."""
+    verbosity, bar = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        transformer, loading = AutoModel.from_pretrained(
+            directory, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **LOCAL_ONLY
+        )
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if bar:
+            transformers_logging.enable_progress_bar()
+    return transformer, loading
+
+
+def load_tokenizer(directory: Path) -> Any:
+    """The tokenizer of a directory. Raises ValueError naming it when there is none, or one that cannot pad."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(directory, **LOCAL_ONLY)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{directory}: no tokenizer ({error}); put its tokenizer.json beside config.json") from error
+    if tokenizer.pad_token_id is None or tokenizer.cls_token_id is None:
+        raise ValueError(f"{directory}/tokenizer_config.json: needs a pad_token and a cls_token")
+    return tokenizer

@@ -1,0 +1,46 @@
+"""Correlations of predicted with gold scores, times 100. A constant side has no correlation and counts as 0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Vector = npt.NDArray[np.float64]
+
+
+def pearson(gold: Sequence[float], predicted: Sequence[float]) -> float:
+    """Linear correlation times 100, in [-100, 100]. Raises ValueError when the two differ in length or have under 2 values."""
+    return 100 * _correlation(*_vectors(gold, predicted))
+
+
+def spearman(gold: Sequence[float], predicted: Sequence[float]) -> float:
+    """Rank correlation times 100, in [-100, 100]: Pearson's of the ranks, equal values sharing their mean rank."""
+    gold_N, predicted_N = _vectors(gold, predicted)
+    return 100 * _correlation(mean_ranks(gold_N), mean_ranks(predicted_N))
+
+
+def mean_ranks(values_N: Vector) -> Vector:
+    """Ranks from 1; equal values share the mean of the ranks they take up."""
+    _, group_N, count_G = np.unique(values_N, return_inverse=True, return_counts=True)
+    last_rank_G = np.cumsum(count_G)
+    ranks: Vector = (last_rank_G - (count_G - 1) / 2)[group_N]
+    return ranks
+
+
+def _vectors(gold: Sequence[float], predicted: Sequence[float]) -> tuple[Vector, Vector]:
+    if len(gold) != len(predicted) or len(gold) < 2:
+        raise ValueError(f"correlation of {len(predicted):,} predictions with {len(gold):,} gold scores is undefined")
+    return np.asarray(gold, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
+
+
+def _correlation(left_N: Vector, right_N: Vector) -> float:
+    # Constancy is asked of the values: after subtracting a rounded mean, a constant may leave a variance of 1e-33.
+    if left_N.min() == left_N.max() or right_N.min() == right_N.max():
+        return 0.0
+    # Scaled by its largest deviation, a vector neither overflows nor vanishes when squared.
+    left_N, right_N = (x - x.mean() for x in (left_N, right_N))
+    left_N, right_N = (x / np.abs(x).max() for x in (left_N, right_N))
+    cosine = left_N @ right_N / np.sqrt((left_N @ left_N) * (right_N @ right_N))
+    return float(np.clip(cosine, -1.0, 1.0))

@@ -1,0 +1,44 @@
+"""KorSTS: how alike are two sentences, from 0 to 5? Spearman's correlation on 1,379 test pairs.
+
+Official files ``sts-{train,dev,test}.tsv`` (5,749 / 1,500 / 1,379). Sentences carry literal quotes (232 begin with one), 49
+train pairs stand there twice, and 3 pairs stand in train and dev, 3 in dev and test: kept as they are, for scores to compare.
+"""
+
+from __future__ import annotations
+
+import math
+
+from korealbert.finetune.reading import BenchmarkFile, Line, tsv_rows
+from korealbert.finetune.sequence import SequenceRegression
+from korealbert.finetune.task import Example
+
+HEADER = ("genre", "filename", "year", "id", "score", "sentence1", "sentence2")
+
+
+class KorSts(SequenceRegression):
+    """Korean semantic textual similarity of KorNLU."""
+
+    name = "korsts"
+    has_official_dev = True
+    # KoreALBERT, section IV: batch 64 or 128, 3-5 epochs, 2e-5 to 5e-5. The small set gets the long end of that grid.
+    defaults = {"epochs": 5, "batch_size": 64, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All pairs; an id is ``genre/filename/year/id``, which is unique within a file."""
+        return [
+            Example("/".join(origin), first, _score(line, score), pair=second)
+            for line, (*origin, score, first, second) in tsv_rows(file, HEADER)
+        ]
+
+
+def _score(line: Line, text: str) -> float:
+    try:
+        score = float(text)
+    except ValueError:
+        score = math.nan
+    if not 0 <= score <= 5:
+        raise line.error("score", f"found {text!r}", "a score is a number from 0 to 5")
+    return score
+
+
+TASK = KorSts()

@@ -1,0 +1,107 @@
+"""The shape of an ALBERT: what a recipe says of it, and what a checkpoint stores of it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from korealbert.artifact import Spec
+
+HEAD_SIZE = 64
+"""Width of one attention head where a spec names no number of heads (ALBERT, section 3: H/64 heads, feed-forward 4H)."""
+
+
+class ModelSpec(Spec):
+    """The architecture as far as a recipe chooses it; the defaults are ALBERT-base."""
+
+    embedding_size: int = Field(default=128, ge=1)
+    """E: width of the factorised embeddings."""
+    hidden_size: int = Field(default=768, ge=1)
+    """H: width of the encoder. Equal to E, the projection between them is left out."""
+    num_layers: int = Field(default=12, ge=1)
+    """L: how often a layer is applied."""
+    num_heads: int = Field(default=0, ge=0)
+    """Attention heads; 0 stands for hidden_size / 64."""
+    intermediate_size: int = Field(default=0, ge=0)
+    """Inner width of the feed-forward block; 0 stands for 4 × hidden_size."""
+    share: Literal["all", "attention", "ffn", "none"] = "all"
+    """Which parameters the layers share: whole layers, {Q, K, V, O and their LayerNorm}, {both feed-forward matrices and their
+    LayerNorm}, or nothing (ALBERT, table 4)."""
+    num_groups: int = Field(default=1, ge=1)
+    """Sharing happens within groups of consecutive layers: layer l belongs to group ⌊l · groups / layers⌋."""
+    max_positions: int = Field(default=512, ge=4)
+    """Rows of the position table. Pre-training at length n leaves the rows from n on untrained."""
+    type_vocab_size: int = Field(default=2, ge=2)
+    """Segment types."""
+    hidden_dropout: float = Field(default=0.1, ge=0, lt=1)
+    """Dropout after the embeddings and after both blocks. 0.1 in KoreALBERT, 0 in ALBERT v2."""
+    attention_dropout: float = Field(default=0.1, ge=0, lt=1)
+    """Dropout on attention probabilities."""
+    ffn_dropout: bool = True
+    """Whether dropout follows the feed-forward block, as in the papers; Hugging Face's ALBERT declares it and never applies it."""
+    layer_norm_eps: float = Field(default=1e-12, gt=0)
+    """Added to the variance in every LayerNorm."""
+    initializer_range: float = Field(default=0.02, gt=0)
+    """Standard deviation of the initial matrices, drawn from a normal distribution cut at ± 2 σ."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_derived_sizes(cls, data: Any) -> Any:
+        """Resolve 0 here, so that a spelled-out default and an omitted one have one identity."""
+        if not isinstance(data, dict):
+            return data
+        hidden = data.get("hidden_size", cls.model_fields["hidden_size"].default)
+        if not isinstance(hidden, int):
+            return data
+        filled = dict(data)
+        filled["num_heads"] = data.get("num_heads") or max(1, hidden // HEAD_SIZE)
+        filled["intermediate_size"] = data.get("intermediate_size") or 4 * hidden
+        return filled
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.hidden_size % self.num_heads:
+            raise ValueError(
+                f"num_heads = {self.num_heads} does not divide hidden_size = {self.hidden_size}; "
+                "choose a number of heads that does"
+            )
+        if self.num_groups > self.num_layers:
+            raise ValueError(f"num_groups = {self.num_groups} exceeds num_layers = {self.num_layers}; lower num_groups")
+        if self.share == "none" and self.num_groups > 1:
+            raise ValueError(
+                f"num_groups = {self.num_groups} has no meaning where share = 'none'; set num_groups = 1 or share = 'all'"
+            )
+        return self
+
+    def group_of(self, layer: int) -> int:
+        """Which group a layer belongs to."""
+        return layer * self.num_groups // self.num_layers
+
+    @property
+    def attention_blocks(self) -> int:
+        """Distinct attention blocks."""
+        return self.num_groups if self.share in {"all", "attention"} else self.num_layers
+
+    @property
+    def ffn_blocks(self) -> int:
+        """Distinct feed-forward blocks."""
+        return self.num_groups if self.share in {"all", "ffn"} else self.num_layers
+
+
+class AlbertConfig(ModelSpec):
+    """A complete model: the architecture and the two sizes that the data decide. Stored as ``config.json``."""
+
+    vocab_size: int = Field(ge=5)
+    """V: rows of the word table, special pieces included."""
+    word_order_classes: int = Field(default=0, ge=0)
+    """P: classes of the word-order head, one per position of a training sequence; 0 leaves the head out."""
+
+    @model_validator(mode="after")
+    def _check_positions(self) -> Self:
+        if self.word_order_classes > self.max_positions:
+            raise ValueError(
+                f"word_order_classes = {self.word_order_classes} exceeds max_positions = {self.max_positions}; "
+                "train on shorter sequences or raise max_positions"
+            )
+        return self

@@ -1,0 +1,93 @@
+"""The pre-training model: encoder plus the heads for masked tokens, sentence order and word order.
+
+Shapes: B batch, S sequence length, H hidden size, E embedding size, V vocabulary, P masked slots, W word-order slots, C word-order classes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from korealbert.model.config import AlbertConfig
+from korealbert.model.encoder import AlbertEncoder
+
+
+class Logits(NamedTuple):
+    """What the heads predict."""
+
+    mlm_BPV: Tensor
+    """Pieces at the masked slots."""
+    sop_B2: Tensor
+    """Sentence order: class 1 means swapped."""
+    wop_BWC: Tensor | None
+    """Original positions of the moved pieces; None without a word-order head."""
+
+
+class MaskedTokenHead(nn.Module):
+    """H → E, GELU, LayerNorm, then the transposed word table plus a bias per piece.
+
+    The word table is passed in on every call: it belongs to the embeddings, and a tied tensor is one parameter.
+    """
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.embedding_size)
+        self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(self, hidden_BPH: Tensor, word_table_VE: Tensor) -> Tensor:
+        """Logits [B, P, V]."""
+        return F.linear(self.norm(F.gelu(self.dense(hidden_BPH), approximate="tanh")), word_table_VE, self.bias)
+
+
+class PretrainingModel(nn.Module):
+    """An ALBERT with its pre-training heads."""
+
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = AlbertEncoder(config)
+        self.mlm = MaskedTokenHead(config)
+        self.sop = nn.Linear(config.hidden_size, 2)
+        self.wop = nn.Linear(config.hidden_size, config.word_order_classes) if config.word_order_classes else None
+
+    def forward(
+        self,
+        ids_BS: Tensor,
+        token_types_BS: Tensor,
+        lengths_B: Tensor | None,
+        mlm_positions_BP: Tensor,
+        wop_positions_BW: Tensor,
+    ) -> Logits:
+        """All inputs int64. The token heads see the listed positions only; an unused slot may name any position."""
+        hidden_BSH, pooled_BH = self.encoder(ids_BS, token_types_BS, lengths_B)
+        mlm_BPV = self.mlm(gather_positions(hidden_BSH, mlm_positions_BP), self.encoder.embeddings.word.weight)
+        wop_BWC = None if self.wop is None else self.wop(gather_positions(hidden_BSH, wop_positions_BW))
+        return Logits(mlm_BPV, self.sop(pooled_BH), wop_BWC)
+
+
+def gather_positions(hidden_BSH: Tensor, positions_BK: Tensor) -> Tensor:
+    """The hidden states at the given positions, [B, K, H]."""
+    return hidden_BSH.gather(1, positions_BK[:, :, None].expand(-1, -1, hidden_BSH.shape[-1]))
+
+
+def initialise(model: nn.Module, initializer_range: float, seed: int) -> None:
+    """Draw all matrices from N(0, initializer_range²) cut at ± 2 σ; biases 0, LayerNorm weights 1. Depends on ``seed`` alone."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                sigma = initializer_range
+                nn.init.trunc_normal_(module.weight, std=sigma, a=-2 * sigma, b=2 * sigma, generator=generator)
+            if isinstance(module, nn.Linear | nn.LayerNorm | MaskedTokenHead) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+            if isinstance(module, nn.LayerNorm):
+                nn.init.ones_(module.weight)
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Trainable numbers; a shared tensor counts once."""
+    return sum(parameter.numel() for parameter in model.parameters())
