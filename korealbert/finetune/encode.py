@@ -30,13 +30,19 @@ def encode_sequences(examples: Sequence[Example], tokenizer: Any, *, max_length:
         return []
     texts = [example.text for example in examples]
     pairs = [example.pair or "" for example in examples] if examples[0].pair is not None else None
-    encoded = tokenizer(texts, pairs, truncation="longest_first", max_length=max_length, return_attention_mask=False)
-    types = encoded.get("token_type_ids") or [None] * len(texts)
+    # Segment ids are asked for: a tokenizer whose model_input_names forgets them would hide which sentence is which.
+    encoded = tokenizer(
+        texts,
+        pairs,
+        truncation="longest_first",
+        max_length=max_length,
+        return_token_type_ids=True,
+        return_attention_mask=False,
+    )
     if encoded["input_ids"][0][:1] != [tokenizer.cls_token_id]:
-        raise ValueError(
-            f"the tokenizer of {tokenizer.name_or_path} puts no [CLS] before a sentence; its tokenizer.json needs a post-processor"
-        )
-    rows = zip(encoded["input_ids"], types, examples, strict=True)
+        where = f"{tokenizer.name_or_path}/tokenizer.json"
+        raise ValueError(f"{where}: puts no {tokenizer.cls_token} before a sentence; give it a post-processor")
+    rows = zip(encoded["input_ids"], encoded["token_type_ids"], examples, strict=True)
     return [Feature(ids, segment_ids, example.target) for ids, segment_ids, example in rows]
 
 
@@ -46,7 +52,7 @@ class PaddedBatch:
 
     input_ids_BL: torch.Tensor
     attention_mask_BL: torch.Tensor
-    token_type_ids_BL: torch.Tensor | None
+    token_type_ids_BL: torch.Tensor
     targets: list[Any]
 
 
@@ -60,14 +66,13 @@ def pad(features: Sequence[Feature], *, pad_id: int, device: torch.device) -> Pa
         length = len(feature.input_ids)
         ids_BL[row, :length] = feature.input_ids
         mask_BL[row, :length] = 1
-        types_BL[row, :length] = feature.token_type_ids or 0
-    with_types = features[0].token_type_ids is not None
+        types_BL[row, :length] = feature.token_type_ids
 
     def tensor(array: Indices) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
 
     targets = [feature.target for feature in features]
-    return PaddedBatch(tensor(ids_BL), tensor(mask_BL), tensor(types_BL) if with_types else None, targets)
+    return PaddedBatch(tensor(ids_BL), tensor(mask_BL), tensor(types_BL), targets)
 
 
 def training_batches(lengths: Sequence[int], *, batch_size: int, seed: int, epoch: int) -> list[Indices]:

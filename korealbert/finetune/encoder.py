@@ -43,7 +43,7 @@ class Encoder(nn.Module):
     def forward(self, batch: PaddedBatch) -> EncoderOutput:
         """Hidden vectors [B, L, H]; the pooled vector [B, H] is the family's own, or the first position's where it has none."""
         arguments = {"input_ids": batch.input_ids_BL, "attention_mask": batch.attention_mask_BL}
-        if batch.token_type_ids_BL is not None and getattr(self.transformer.config, "type_vocab_size", 0) > 1:
+        if getattr(self.transformer.config, "type_vocab_size", 0) > 1:
             arguments["token_type_ids"] = batch.token_type_ids_BL
         output = self.transformer(**arguments)
         pooled = getattr(output, "pooler_output", None)

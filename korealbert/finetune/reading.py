@@ -16,6 +16,8 @@ import pyarrow as pa
 MAX_BYTES = 2 << 30
 """Largest decompressed benchmark file that is read; the largest official one (MNLI train) has 76 MB."""
 
+BLOCK_BYTES = 1 << 20
+
 BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -71,18 +73,28 @@ class BenchmarkFile:
             raise ValueError(f"{self}: {'an archive' if is_tar else 'not a tar archive'}; {remedy}")
         try:
             with self._open() as stream:
-                content = _member(stream, self) if is_tar else stream.read(MAX_BYTES + 1)
+                content = _member(stream, self) if is_tar else _bounded(stream)
         except (OSError, tarfile.TarError) as error:
             if isinstance(error, FileNotFoundError):
                 raise
             raise ValueError(f"{self}: cannot be read ({error}); is the download complete?") from error
         if len(content) > MAX_BYTES:
             raise ValueError(f"{self}: more than {MAX_BYTES:,} bytes when decompressed; is this the official file?")
-        return bytes(content)
+        return content
 
     def _open(self) -> Any:
         compression = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd", ".bz2": "bz2"}.get(self.path.suffix)
         return pa.input_stream(str(self.path), compression=compression)
+
+
+def _bounded(stream: Any) -> bytes:
+    """All of a stream, or a little more than ``MAX_BYTES`` of it. Read in blocks: pyarrow allocates what it is asked for."""
+    blocks: list[bytes] = []
+    size = 0
+    while size <= MAX_BYTES and (block := stream.read(BLOCK_BYTES)):
+        blocks.append(block)
+        size += len(block)
+    return b"".join(blocks)
 
 
 def _member(stream: Any, file: BenchmarkFile) -> bytes:
@@ -91,7 +103,7 @@ def _member(stream: Any, file: BenchmarkFile) -> bytes:
         for entry in archive:
             content = archive.extractfile(entry) if entry.isreg() else None
             if content is not None and entry.name.removeprefix("./") == file.member.removeprefix("./"):
-                return content.read(MAX_BYTES + 1)
+                return _bounded(content)
             seen.append(entry.name)
     raise ValueError(f"{file}: the archive has no such member; it holds {', '.join(seen[:20])}")
 

@@ -30,10 +30,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One example as the encoder sees it: piece ids with special ids, segment ids (None where the encoder has none)."""
+    """One example as the encoder sees it: piece ids with special ids, and the segment (0 or 1) of each."""
 
     input_ids: Sequence[int]
-    token_type_ids: Sequence[int] | None
+    token_type_ids: Sequence[int]
     target: Any
 
 

@@ -1,0 +1,1 @@
+"""Scores of predictions, each times 100 as papers print them."""

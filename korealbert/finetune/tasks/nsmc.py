@@ -1,7 +1,7 @@
 """NSMC: is a short film review positive? Accuracy on 50,000 test reviews.
 
 Official files ``ratings_train.txt`` (150,000) and ``ratings_test.txt`` (50,000): ``id<TAB>document<TAB>label``, at most 140
-characters a review. There is no dev set. Three test reviews are empty (nsmc issue 2) and stay, so that the score is over 50,000.
+characters a review. There is no dev set. Three test reviews are empty (nsmc issue 2); they stay, so that the score is over all.
 """
 
 from __future__ import annotations

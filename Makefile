@@ -1,0 +1,40 @@
+# The two commands: `make run` takes raw text to a report, `make test` passes the tests.
+
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+RECIPE ?= data_specs/recipes/sample.toml
+STORE ?= store
+
+.PHONY: run test lint check ui bench-memorise bench-same-curve clean
+
+run: $(VENV)/installed  ## the main job: make run RECIPE=... STORE=...
+	$(BIN)/korealbert run $(RECIPE) --store $(STORE)
+
+test: $(VENV)/installed  ## all tests
+	$(BIN)/pytest -n 2
+
+lint: $(VENV)/installed  ## formatting, style, types, the import contract
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint test
+
+ui: $(VENV)/installed  ## Prefect server, work pool, deployments and a worker on loopback
+	$(BIN)/python -m flows.local_server
+
+bench-memorise: $(VENV)/installed  ## every loss and label is right: a tiny model memorises 128 real examples
+	$(BIN)/python -m bench.memorise
+
+bench-same-curve: $(VENV)/installed  ## our loop against a plain loop around transformers, 200 steps
+	$(BIN)/python -m bench.same_curve
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable ".[dev]"
+	touch $@
+
+clean:  ## forget the environment and all artifacts
+	rm -rf $(VENV) $(STORE)

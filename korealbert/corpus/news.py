@@ -1,0 +1,258 @@
+"""Meta tags of newspaper articles: dates, bylines, copyright, promotion and captions, removed by rules that are data.
+
+The rules live in a TOML file (``data_specs/rules/news.toml``), each with examples that the tests run. A rule is anchored to a zone and
+takes a whole line, the start of a line, or its end after a sentence; nothing is ever substituted in the middle of the text.
+Every removal is logged, and output and log together give back the input.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from korealbert.corpus.normalise import matching_view
+
+HEAD_LINES = 3
+"""Non-blank lines of the head zone (news-cleaning specification, section 1)."""
+TAIL_LINES = 10
+"""Non-blank lines from the end in which a block may begin (same place)."""
+GLUE_CHARACTERS = 300
+"""How far from the end a tail may be glued to the body without a line break (same place)."""
+LONG_LINE_CHARACTERS = 40
+"""A line longer than this may end in a byline only in its last ``last_share`` (sanity limit of public cleaners)."""
+
+_GLUE = re.compile(r"▶|\[ⓒ|ⓒ|\[Copyright|- Copyrights|[<\[]?저작권자")
+_BOUNDARY = re.compile(r"[.?!…\"'”’」』)\]>](?=\s*[^\s.?!…\"'”’」』)\]>])")
+_LONG_SENTENCE = re.compile(r"(?:[^.?!\n]|\.(?=\d)){28,}[다요까죠]\.(?!\w)")
+
+Zone = Literal["head", "tail", "any"]
+
+
+class Rule(BaseModel):
+    """One pattern. It must match the whole of what it takes, written for ``matching_view`` text; ``{MACRO}`` names are filled in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    """Name that removals and statistics carry: family and variant (``T1-email``)."""
+    zones: tuple[Zone, ...]
+    """head: the first 3 non-blank lines. tail: the last line, again and again. any: every line."""
+    take: Literal["line", "prefix", "suffix", "block"]
+    """line: the whole line. prefix: the start of a line. suffix: a whole line, or what follows a sentence at its end.
+    block: a whole line and everything below it (tail only)."""
+    pattern: str
+    """A regular expression; line breaks in it, with the blanks after them, do not count."""
+    max_characters: int = Field(default=150, ge=1)
+    """Longer matches are content."""
+    max_spaces: int = Field(default=40, ge=0)
+    """Matches with more spaces are content."""
+    last_share: float = Field(default=1.0, gt=0, le=1)
+    """A suffix of a long line must lie within this last share of it."""
+    next_to: str = ""
+    """The line above or below must match this pattern wholly."""
+    sentences: bool = False
+    """Whether it may delete a sentence of 30 characters or more; only rules whose own words give the meta text away may."""
+    outlets: tuple[str, ...] = ()
+    """Only for these outlets; empty means all."""
+    note: str = ""
+    """Why the rule is as it is."""
+    positive: tuple[dict[str, str], ...] = ()
+    """Examples that the rule changes: ``text``, ``clean`` (absent: empty), ``outlet``. For readers and tests."""
+    negative: tuple[str, ...] = ()
+    """Examples that the whole rule set leaves untouched."""
+
+
+class RuleFile(BaseModel):
+    """The content of a rules file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    macros: dict[str, str] = {}
+    """Named pieces of patterns; a macro may use the ones above it."""
+    rule: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """One deleted span."""
+
+    rule: str
+    zone: Zone
+    start: int
+    """Offset in the text as it was when the span was deleted, after the removals logged before."""
+    text: str
+    """What was deleted, with the whitespace that went with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """A text without its meta tags, and the log of what they were."""
+
+    text: str
+    removals: tuple[Removal, ...] = ()
+
+    def restored(self) -> str:
+        """The input, rebuilt from text and log."""
+        text = self.text
+        for removal in reversed(self.removals):
+            text = text[: removal.start] + removal.text + text[removal.start :]
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    start: int
+    end: int
+
+
+class NewsRules:
+    """A compiled rules file. Stateless in use: the same text and outlet always give the same result."""
+
+    def __init__(self, file: RuleFile, origin: str = "news rules") -> None:
+        macros: dict[str, str] = {}
+        for name, pattern in file.macros.items():
+            macros[name] = f"(?:{_fill(pattern, macros, f'{origin}, macro {name}')})"
+        self.rules = file.rule
+        self._patterns = {rule.id: _compile(rule.pattern, macros, origin, rule.id) for rule in file.rule}
+        self._next_to = {r.id: _compile(r.next_to, macros, origin, r.id) for r in file.rule if r.next_to}
+        if len(self._patterns) != len(file.rule):
+            raise ValueError(f"{origin}: two rules share an id; give each its own")
+
+    def clean(self, text: str, outlet: str = "") -> Cleaned:
+        """Apply all rules until none applies.
+
+        ``text`` is normalised (see ``normalise``); ``outlet`` switches the rules of single outlets on. Idempotent.
+        """
+        active = [rule for rule in self.rules if not rule.outlets or outlet in rule.outlets]
+        zoned: dict[Zone, list[Rule]] = {z: [r for r in active if z in r.zones] for z in ("head", "tail", "any")}
+        removals = []
+        while found := self._next(text, zoned):
+            rule, zone, start, end = found
+            removals.append(Removal(rule.id, zone, start, text[start:end]))
+            text = text[:start] + text[end:]
+        return Cleaned(text, tuple(removals))
+
+    def _next(self, text: str, zoned: dict[Zone, list[Rule]]) -> tuple[Rule, Zone, int, int] | None:
+        view = matching_view(text)
+        lines = [_Line(m.start(), m.end()) for m in re.finditer(r"\S[^\n]*", view)]
+        for zone, candidates in (
+            ("any", self._any(view, lines, zoned["any"])),
+            ("head", self._head(view, lines[:HEAD_LINES], zoned["head"])),
+            ("tail", self._tail(view, lines[-TAIL_LINES:], zoned["tail"])),
+        ):
+            for rule, start, end in candidates:
+                if rule.sentences or not _LONG_SENTENCE.search(view, start, end):
+                    return rule, zone, *_with_whitespace(text, start, end)  # type: ignore[return-value]
+        return None
+
+    def _any(self, view: str, lines: list[_Line], rules: list[Rule]) -> Iterator[tuple[Rule, int, int]]:
+        for index, line in enumerate(lines):
+            for rule in rules:
+                if self._takes(rule, view, line.start, line.end) and self._beside(rule, view, lines, index):
+                    yield rule, line.start, line.end
+
+    def _beside(self, rule: Rule, view: str, lines: list[_Line], index: int) -> bool:
+        if not rule.next_to:
+            return True
+        neighbours = lines[max(index - 1, 0) : index] + lines[index + 1 : index + 2]
+        return any(self._next_to[rule.id].fullmatch(view, line.start, line.end) for line in neighbours)
+
+    def _head(self, view: str, lines: list[_Line], rules: list[Rule]) -> Iterator[tuple[Rule, int, int]]:
+        for line in lines:
+            for rule in rules:
+                if rule.take == "prefix":
+                    match = self._patterns[rule.id].match(view, line.start, line.end)
+                    if match and match.end() > match.start() and _within(rule, match.group()):
+                        yield rule, match.start(), match.end()
+                elif self._takes(rule, view, line.start, line.end):
+                    yield rule, line.start, line.end
+
+    def _tail(self, view: str, lines: list[_Line], rules: list[Rule]) -> Iterator[tuple[Rule, int, int]]:
+        if not lines:
+            return
+        last = lines[-1]
+        glued = [m.start() for m in _GLUE.finditer(view, max(last.start, len(view) - GLUE_CHARACTERS), last.end)]
+        sentence_ends = [_skip_spaces(view, m.end()) for m in _BOUNDARY.finditer(view, max(last.start, last.end - 150), last.end)]
+        for rule in rules:
+            if rule.take == "block":
+                for line in reversed(lines):
+                    if self._takes(rule, view, line.start, line.end):
+                        yield rule, line.start, last.end
+                continue
+            starts = [last.start]
+            if rule.take == "suffix":
+                room = rule.last_share if last.end - last.start > LONG_LINE_CHARACTERS else 1.0
+                earliest = last.end - room * (last.end - last.start)
+                starts += [start for start in sentence_ends if start >= earliest]
+            for start in (*starts, *reversed(glued)):
+                if self._takes(rule, view, start, last.end):
+                    yield rule, start, last.end
+
+    def _takes(self, rule: Rule, view: str, start: int, end: int) -> bool:
+        if end - start > rule.max_characters and rule.take != "block":
+            return False
+        match = self._patterns[rule.id].fullmatch(view, start, end)
+        return match is not None and _within(rule, match.group())
+
+
+def _within(rule: Rule, matched: str) -> bool:
+    return len(matched) <= rule.max_characters and matched.strip().count(" ") <= rule.max_spaces
+
+
+def _skip_spaces(view: str, position: int) -> int:
+    while position < len(view) and view[position] == " ":
+        position += 1
+    return position
+
+
+def _with_whitespace(text: str, start: int, end: int) -> tuple[int, int]:
+    """Widen a span by the spaces around it and, where whole lines go, by the smaller of the gaps above and below them."""
+    while start and text[start - 1] == " ":
+        start -= 1
+    while end < len(text) and text[end] == " ":
+        end += 1
+    if (start and text[start - 1] != "\n") or (end < len(text) and text[end] != "\n"):
+        return start, end
+    above, below = start, end
+    while above and text[above - 1] == "\n":
+        above -= 1
+    while below < len(text) and text[below] == "\n":
+        below += 1
+    if not above:
+        return 0, below
+    if below == len(text) or start - above < below - end:
+        return above, end if below < len(text) else below
+    return start, below
+
+
+def _fill(pattern: str, macros: dict[str, str], where: str) -> str:
+    def named(match: re.Match[str]) -> str:
+        if match.group(1) not in macros:
+            raise ValueError(f"{where}: no macro {match.group(1)} stands above it; known: {', '.join(macros) or 'none'}")
+        return macros[match.group(1)]
+
+    return re.sub(r"\{([A-Z][A-Z_]*)\}", named, re.sub(r"\n\s*", "", pattern))
+
+
+def _compile(pattern: str, macros: dict[str, str], origin: str, rule_id: str) -> re.Pattern[str]:
+    where = f"{origin}, rule {rule_id}"
+    try:
+        return re.compile(_fill(pattern, macros, where))
+    except re.error as error:
+        raise ValueError(f"{where}: not a regular expression: {error}; in TOML write patterns in single quotes") from error
+
+
+@lru_cache(maxsize=8)
+def load_news_rules(path: Path) -> NewsRules:
+    """Read and compile a rules file. Raises ValueError naming file, rule and field."""
+    try:
+        return NewsRules(RuleFile.model_validate(tomllib.loads(path.read_text("utf-8"))), str(path))
+    except (tomllib.TOMLDecodeError, ValidationError) as error:
+        raise ValueError(f"{path}: not a rules file: {error}") from error

@@ -1,0 +1,93 @@
+"""Unicode and whitespace normalisation: the first step of cleaning, and what every comparison of texts starts from.
+
+``normalise`` deletes and replaces characters only; it knows nothing of sources. ``matching_view`` is for patterns: a text of the
+same length in which full-width forms, brackets and copyright signs have one spelling, so that a span found in it is a span of the text.
+"""
+
+from __future__ import annotations
+
+import html
+import html.entities
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+
+_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+_LINE_BREAK = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
+# Hangul fillers (U+3164, U+FFA0) are drawn as blanks and used as such on Korean pages.
+_SPACE = re.compile("[\t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\u3164\uffa0]")
+_ZERO_WIDTH = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]")
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_SUSPICIOUS = re.compile(
+    "[&\t\r\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ud800-\udfff"
+    "\ufdd0-\ufdef\ufeff\uffa0\ufffe\uffff]"
+)
+_SPACES = re.compile(" {2,}")
+_AROUND_BREAK = re.compile(" *\n *")
+_BLANK_LINES = re.compile("\n{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Normalised:
+    """A normalised text and how many characters or entities of each kind were removed or replaced to get it."""
+
+    text: str
+    counts: dict[str, int]
+    """Keys: ``control``, ``zero_width``, ``space`` (NBSP, tab and other blanks), ``line_break``, ``entity``. Zero counts are absent."""
+
+
+def normalise(text: str) -> Normalised:
+    """NFC, entities decoded, controls and zero-width characters removed, one kind of space and line break.
+
+    Runs of spaces become one, lines lose outer spaces, runs of blank lines become one blank line, the text loses outer whitespace.
+    Idempotent: entities are decoded to a fixpoint (``&amp;quot;`` is ``"``), and only entities that HTML 5 names and that end in
+    ``;``, so that ``R&D`` and ``&lt=`` stay as they are.
+    """
+    counts: Counter[str] = Counter()
+    text = _characters(text, counts) if _SUSPICIOUS.search(text) else _nfc(text)
+    text = _SPACES.sub(" ", text)
+    text = _AROUND_BREAK.sub("\n", text)
+    text = _BLANK_LINES.sub("\n\n", text).strip(" \n")
+    return Normalised(text, dict(sorted(counts.items())))
+
+
+def _nfc(text: str) -> str:
+    return text if unicodedata.is_normalized("NFC", text) else unicodedata.normalize("NFC", text)
+
+
+def _characters(text: str, counts: Counter[str]) -> str:
+    while True:
+        for kind, pattern, replacement in (
+            ("line_break", _LINE_BREAK, "\n"),
+            ("space", _SPACE, " "),
+            ("zero_width", _ZERO_WIDTH, ""),
+            ("control", _CONTROL, ""),
+        ):
+            text, hits = pattern.subn(replacement, text)
+            if hits:
+                counts[kind] += hits
+        text = _nfc(text)  # before the entities: NFC turns U+037E into the semicolon that ends one
+        decoded = 0
+
+        def decode(match: re.Match[str]) -> str:
+            nonlocal decoded
+            whole = match.group()
+            if whole[1] != "#" and whole[1:] not in html.entities.html5:
+                return whole
+            decoded += 1
+            return html.unescape(whole).replace("\ufffd", "")
+
+        text = _ENTITY.sub(decode, text)
+        if not decoded:
+            return text
+        counts["entity"] += decoded
+
+
+_VIEW = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+_VIEW.update(str.maketrans("【】〔〕〈〉《》©Ⓒㆍ・‧∙•", "[][]<><>ⓒⓒ·····"))
+
+
+def matching_view(text: str) -> str:
+    """The text with full-width ASCII, Korean brackets, copyright signs and middle dots in one spelling; same length, same offsets."""
+    return text.translate(_VIEW)

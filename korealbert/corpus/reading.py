@@ -1,0 +1,220 @@
+"""Opens any local input as streams of bytes: plain, gz, bz2, xz, zst, tar archives of these, and directories.
+
+Nothing is unpacked to disk and nothing is read whole. A fault of a stream (truncated or corrupt compression, a decompression
+bomb) is raised as ``ReadFault`` only after everything readable before it was handed out.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pyarrow as pa
+from pydantic import Field
+
+from korealbert.artifact import Spec
+from korealbert.documents import Quarantined
+
+COMPRESSED = {".gz": "gz", ".tgz": "gz", ".bz2": "bz2", ".tbz2": "bz2", ".xz": "xz", ".txz": "xz", ".zst": "zst", ".tzst": "zst"}
+"""Name endings that mean a compression."""
+
+TAR_SUFFIXES = (".tar", *(f".tar.{kind}" for kind in ("gz", "bz2", "xz", "zst")), ".tgz", ".tbz2", ".txz", ".tzst")
+
+BYTES_PER_READ = 1 << 18
+"""Decompressed bytes asked for at once; what a fault can lose beyond the fault itself."""
+
+
+class ReadLimits(Spec):
+    """How much a source may unfold to before it counts as an attack or an accident."""
+
+    max_record_bytes: int = Field(default=64 << 20, ge=1024)
+    """Longest raw record (line, page, JSON value, file of a one-document file) in bytes; longer ones go to quarantine unread."""
+    max_decompression_ratio: int = Field(default=1000, ge=1)
+    """Decompressed bytes per compressed byte. Text compresses about 3- to 30-fold, repeated boilerplate rarely above 200-fold."""
+    ratio_applies_above_bytes: int = Field(default=1 << 30, ge=0)
+    """Decompressed size up to which any ratio is fine."""
+
+
+class ReadFault(Exception):
+    """A stream that cannot be read on."""
+
+    def __init__(self, reason: str, position: str, remedy: str) -> None:
+        super().__init__(f"{position}: {reason}; {remedy}")
+        self.reason, self.position, self.remedy = reason, position, remedy
+
+
+class RawFile:
+    """One named stream of bytes: a file, or a member of an archive."""
+
+    def __init__(
+        self, name: str, stream: IO[bytes], limits: ReadLimits, compressed_bytes: Callable[[], int] | None = None
+    ) -> None:
+        self.name = name
+        """File name, ``directory-relative/path``, or ``archive.tar.zst::member``."""
+        self.bytes_read = 0
+        self.fault: ReadFault | None = None
+        self._stream, self._limits, self._compressed_bytes = stream, limits, compressed_bytes
+
+    def read(self, size: int = BYTES_PER_READ) -> bytes:
+        """The next ``size`` bytes, fewer only at the end; empty at the end. Raises ReadFault once all before it is returned."""
+        if self.fault:
+            raise self.fault
+        parts: list[bytes] = []
+        missing = size
+        while missing > 0:
+            try:
+                part = self._read_some(min(missing, BYTES_PER_READ))
+            except ReadFault as fault:
+                self.fault = fault
+                if parts:
+                    break
+                raise
+            if not part:
+                break
+            parts.append(part)
+            missing -= len(part)
+            self.bytes_read += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _read_some(self, size: int) -> bytes:
+        position = f"byte {self.bytes_read}"
+        try:
+            part: bytes = self._stream.read1(size) if hasattr(self._stream, "read1") else self._stream.read(size)
+        except (EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, pa.ArrowInvalid) as error:
+            raise _fault_of(error, position) from error
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise _fault_of(error, position) from error
+        if self._compressed_bytes is not None:
+            self._check_ratio(self.bytes_read + len(part), position)
+        return part
+
+    def _check_ratio(self, unfolded: int, position: str) -> None:
+        if unfolded <= self._limits.ratio_applies_above_bytes or self._compressed_bytes is None:
+            return
+        ratio = unfolded / max(1, self._compressed_bytes())
+        if ratio > self._limits.max_decompression_ratio:
+            raise ReadFault(
+                "decompression_bomb",
+                position,
+                f"it unfolds {ratio:,.0f}-fold; if that is right, raise limits.max_decompression_ratio",
+            )
+
+    def quarantined(self, fault: ReadFault) -> Quarantined:
+        """The fault as an entry of the quarantine."""
+        return Quarantined(self.name, fault.position, "", fault.reason, fault.remedy)
+
+
+def _fault_of(error: Exception, position: str) -> ReadFault:
+    text = str(error) or type(error).__name__
+    truncated = isinstance(error, EOFError) or "runcated" in text or "nexpected end" in text or "ended before" in text
+    if truncated:
+        return ReadFault("truncated_file", position, f"{text}; fetch the file again, what stands before was read")
+    return ReadFault("corrupt_file", position, f"{text}; fetch the file again, what stands before was read")
+
+
+def open_files(paths: Sequence[Path], members: str, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
+    """All streams behind ``paths`` in the order given; directories sorted by relative path, archives in archive order.
+
+    ``members`` is an fnmatch pattern on the path within a directory or archive. A stream is valid until the next one is
+    asked for. Raises FileNotFoundError naming a path that does not exist.
+    """
+    for path in paths:
+        if path.is_dir():
+            inside = sorted((p.relative_to(path).as_posix(), p) for p in path.rglob("*") if p.is_file())
+            for relative, file in inside:
+                if _is_archive(relative) or fnmatchcase(relative, members):
+                    yield from _open_file(file, relative, members, limits)
+        elif path.exists():
+            yield from _open_file(path, path.name, members, limits)
+        else:
+            raise FileNotFoundError(f"{path}: no such file or directory; it is named by `paths` of an extract spec")
+
+
+def _is_archive(name: str) -> bool:
+    return name.lower().endswith(TAR_SUFFIXES)
+
+
+def _open_file(path: Path, name: str, members: str, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
+    with path.open("rb") as handle:
+        raw = _unfold(RawFile(name, handle, limits), handle.tell)
+        if _is_archive(name):
+            yield from _open_members(raw, members, limits)
+        else:
+            yield raw
+
+
+def _unfold(raw: RawFile, compressed_bytes: Callable[[], int]) -> RawFile:
+    """The decompressed stream of a file whose name says that it is compressed, else the file itself."""
+    kind = COMPRESSED.get(Path(raw.name).suffix.lower())
+    source = cast(IO[bytes], raw)
+    stream: Any
+    if kind is None:
+        return raw
+    if kind == "gz":
+        stream = gzip.GzipFile(fileobj=_Readable(source))
+    elif kind == "bz2":
+        stream = bz2.BZ2File(_Readable(source))
+    elif kind == "xz":
+        stream = lzma.LZMAFile(_Readable(source))
+    else:
+        stream = pa.CompressedInputStream(pa.PythonFile(_Readable(source), mode="r"), "zstd")
+    return RawFile(raw.name, stream, raw._limits, compressed_bytes)
+
+
+class _Readable:
+    """The part of a binary file that decompressors and tarfile ask for."""
+
+    closed = False
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source = source
+
+    def read(self, size: int = -1) -> bytes:
+        return self._source.read(size)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """The owner of the source closes it."""
+
+
+def _open_members(archive: RawFile, members: str, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
+    matched = 0
+    member_raw: RawFile | None = None
+    try:
+        with tarfile.open(fileobj=cast(Any, _Readable(cast(IO[bytes], archive))), mode="r|") as tar:
+            while (member := tar.next()) is not None:
+                tar.members = []  # type: ignore[attr-defined]  # else a long archive's headers all stay in memory
+                if not member.isfile() or not fnmatchcase(member.name, members):
+                    continue
+                stream = tar.extractfile(member)
+                assert stream is not None
+                matched += 1
+                inner = RawFile(f"{archive.name}::{member.name}", stream, limits)
+                member_raw = _unfold(inner, lambda inner=inner: inner.bytes_read)  # type: ignore[misc]
+                yield member_raw
+    except (tarfile.TarError, EOFError) as error:
+        position = f"byte {archive.bytes_read}"
+        yield archive.quarantined(ReadFault("corrupt_archive", position, f"{error}; fetch the archive again"))
+        return
+    except ReadFault as fault:
+        if member_raw is None or member_raw.fault is None:  # else the member has told already
+            yield archive.quarantined(fault)
+        return
+    if not matched:
+        yield Quarantined(
+            archive.name, "byte 0", "", "no_members", f"no member matches {members!r}: correct `members` of the extract spec"
+        )

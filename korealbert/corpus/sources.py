@@ -1,0 +1,123 @@
+"""What a raw source is: its files, their format, and how its records become documents (the spec of the extract stage)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from korealbert.artifact import InputPath, Spec
+from korealbert.corpus.reading import ReadLimits
+
+Format = Literal["mediawiki", "wikiextractor", "namuwiki", "news", "news_text", "books", "jsonl", "json", "text"]
+
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+"""One name, or several."""
+
+DROPPED_SECTIONS = ("같이 보기", "각주", "주석", "외부 링크", "참고 문헌", "출처")
+
+
+class FieldMap(Spec):
+    """Which field or column of a record holds what; an empty name means that the source has no such field.
+
+    A field set in a recipe must occur in at least one record (a misspelt name is an error, not an empty column).
+    """
+
+    text: Names = ("text",)
+    """The body. Several fields are joined as paragraphs; a record without the first one goes to quarantine."""
+    title: str = "title"
+    outlet: str = "outlet"
+    category: str = "category"
+    url: str = "url"
+    published: str = "published"
+    id: str = "id"
+    """The source's own identifier; records without one are named by file and position."""
+    required: tuple[str, ...] = ()
+    """Names of this table (``title``, ``published``, …) without which a record goes to quarantine; ``text`` always is."""
+
+
+NEWS_FIELDS = FieldMap(category="section")
+
+
+class WikiOptions(Spec):
+    """How wiki markup becomes text; meant for MediaWiki and NamuWiki alike unless said otherwise."""
+
+    headings: bool = True
+    """Keep headings of sections that have text as lines of their own; without, they are only paragraph boundaries."""
+    dropped_sections: tuple[str, ...] = DROPPED_SECTIONS
+    """Headings whose section is left out, up to the next heading of the same or a higher level."""
+    keep_tables: bool = False
+    """Cells joined by a space, one row a line."""
+    keep_strikethrough: bool = False
+    """Struck text is deleted text or a joke (NamuWiki); by default it goes."""
+    keep_footnotes: bool = False
+    """Footnotes as lines at the end of the paragraph that cites them."""
+    math_placeholder: str = ""
+    """What stands where a formula was, for instance ``[수식]``."""
+    inline_templates: dict[str, Annotated[int, Field(ge=1)]] = {}
+    """MediaWiki: further templates that stand for one of their own arguments, name → number of that argument (from 1)."""
+
+
+class ExtractSpec(Spec):
+    """One source of raw text."""
+
+    source: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")
+    """Name of the source in the recipe; part of every document's id."""
+    format: Format
+    """
+    mediawiki: XML dump. wikiextractor: ``<doc …>`` output of WikiExtractor. namuwiki: JSON dump (one array, or one object a file).
+    news, json: one JSON array, one object, or one object a line. jsonl: one object a line. news_text: ``title<TAB>body`` files.
+    books: CSV with a header. text: plain text or Markdown.
+    """
+    paths: tuple[InputPath, ...] = Field(min_length=1)
+    """Files, archives and directories, read in this order."""
+    members: str = "*"
+    """fnmatch pattern on paths within archives and directories (``*`` also matches ``/``)."""
+    encoding: Literal["utf-8", "utf-8-sig", "cp949", "euc-kr", "auto"] = "utf-8"
+    """A byte order mark is always skipped. auto: UTF-8, else CP949, decided for each file by its first non-ASCII bytes."""
+    document: Literal["record", "file"] = "record"
+    """file: all records of a file are one document, a paragraph each (film reviews). In text, a record is a paragraph."""
+    licence: str = ""
+    """Terms under which the text may be used; recorded in the manifest."""
+    fields: FieldMap = FieldMap()
+    """Columns of books, fields of json, jsonl and news (whose category is in ``section`` unless set), front matter of text."""
+    outlet: str = ""
+    """Outlet of documents that do not name theirs."""
+    category: str = ""
+    """Category of documents that do not name theirs."""
+    category_by_folder: dict[str, str] = {}
+    """Folder name → category, for files that lie in folders by category; a folder not named here is its own category."""
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    """Between the columns of books."""
+    markdown: bool = False
+    """Strip Markdown's marks from text."""
+    wiki: WikiOptions = WikiOptions()
+    article_namespaces: tuple[str, ...] = ("0", "")
+    """NamuWiki: values of ``namespace`` that mean an article. Which other codes exist is not documented, so a dump whose most
+    frequent value is none of these is an error rather than an empty corpus."""
+    limits: ReadLimits = ReadLimits()
+    max_bad_share: float = Field(default=0.05, ge=0, le=1)
+    """Largest share of quarantined records; above it the stage fails and names the first five."""
+    bad_share_applies_from: int = Field(default=20, ge=1)
+    """Records below which no share is too large."""
+    shard_bytes: int = Field(default=8 << 20, ge=1024)
+    """Raw bytes of one shard; the unit of parallel work and of resuming."""
+
+    @model_validator(mode="after")
+    def _fits_format(self) -> ExtractSpec:
+        if self.document == "file" and self.format not in ("json", "jsonl", "news", "text"):
+            raise ValueError(f'document = "file" needs format json, jsonl, news or text, not {self.format}')
+        if self.category_by_folder and self.category:
+            raise ValueError("set category or category_by_folder, not both")
+        known = set(FieldMap.model_fields) - {"required"}
+        unknown = sorted(set(self.fields.required) - known)
+        if unknown:
+            raise ValueError(f"fields.required names {unknown}, known are {sorted(known)}")
+        return self
+
+    @property
+    def field_map(self) -> FieldMap:
+        """``fields`` with the format's own defaults."""
+        if self.format == "news" and "category" not in self.fields.model_fields_set:
+            return self.fields.model_copy(update={"category": NEWS_FIELDS.category})
+        return self.fields

@@ -1,0 +1,141 @@
+"""The stage ``finetune/TASK/INIT/SEED``: one encoder, one benchmark, one seed; scores on dev and test.
+
+Input role ``model``: a directory in Hugging Face format (the export artifact, or any encoder). Output: ``metrics.json`` (dev
+scores of every epoch, dev and test scores of the best), ``predictions.arrow`` (id, gold, pred of every test example) and
+``curve.jsonl`` (training loss). Killed, it starts anew: a cell takes minutes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from korealbert.artifact import InputPath, Inputs, Progress, Runtime, Stage, Stats
+from korealbert.documents import TableWriter
+from korealbert.files import atomic_write
+from korealbert.finetune import tasks
+from korealbert.finetune.encoder import load_encoder, load_tokenizer
+from korealbert.finetune.loop import FinetunedModel, repeatable, train
+from korealbert.finetune.reading import BenchmarkFile
+from korealbert.finetune.spec import FinetuneSpec
+from korealbert.finetune.task import Example, Task
+
+DEV_SHARE = 0.05
+"""Share of train held out where a benchmark has no dev set."""
+
+PART_STREAM = 1 << 32
+"""Second word of the generator's key, beyond any epoch's: choosing examples and ordering them draw from different streams."""
+
+
+def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Fine-tune, select, test; see the module's docstring."""
+    task = tasks.load(spec.task)
+    examples = read_examples(task, spec)
+    device = _device(runtime)
+    directory = inputs["model"].path
+    tokenizer = load_tokenizer(directory)
+
+    def report(step: int, total: int, metrics: Mapping[str, float]) -> None:
+        runtime.report(Progress("finetune", step, total, "steps", metrics, f"{spec.task}/{spec.init}/{spec.seed}"))
+
+    with repeatable(seed=spec.seed, threads=runtime.threads, device=device):
+        encoder = load_encoder(directory, init=spec.init)
+        if spec.max_length > encoder.max_length:
+            raise ValueError(
+                f"max_length is {spec.max_length}, but {directory}/config.json has positions for {encoder.max_length} pieces"
+            )
+        features = {split: task.encode(part, tokenizer, max_length=spec.max_length) for split, part in examples.items()}
+        head = task.head(hidden_size=encoder.hidden_size, dropout=spec.dropout, train=features["train"])
+        model = FinetunedModel(task, encoder.to(device), head.to(device), tokenizer.pad_token_id, device)
+        history = train(model, features["train"], features["dev"], spec, report)
+        predicted = model.predict(features["test"])
+    test = task.score([example.target for example in examples["test"]], predicted)
+    warnings = [f"dev: {text}" for text in history.dev.warnings] + [f"test: {text}" for text in test.warnings]
+
+    cell = {"task": spec.task, "init": spec.init, "seed": spec.seed, "metric": task.metric}
+    counts = {f"examples_{split}": len(part) for split, part in examples.items()}
+    at_limit = sum(len(f.input_ids) == spec.max_length for part in features.values() for f in part)
+    scores = {
+        "dev": dict(history.dev.values),
+        "test": dict(test.values),
+        "epochs": history.epochs,
+        "best_epoch": history.best_epoch,
+        "examples_at_max_length": at_limit,
+        "warnings": warnings,
+    }
+    _write_json(out_dir / "metrics.json", {**cell, **scores, **counts})
+    _write_predictions(out_dir / "predictions.arrow", task, examples["test"], predicted)
+    atomic_write(out_dir / "curve.jsonl", "".join(json.dumps(point) + "\n" for point in history.curve).encode())
+    return {
+        **cell,
+        "dev": history.dev.values[task.metric],
+        "test": test.values[task.metric],
+        "test_scores": dict(test.values),
+        **counts,
+        "best_epoch": history.best_epoch,
+        "examples_at_max_length": at_limit,
+        "parameters": sum(p.numel() for p in model.modules.parameters()),
+        "warnings": warnings,
+    }
+
+
+def read_examples(task: Task, spec: FinetuneSpec) -> dict[str, list[Example]]:
+    """The examples of ``train``, ``dev`` and ``test`` that the spec asks for, each in the order of its file."""
+    train_examples = _read(task, spec.train, spec.train_member)
+    if spec.dev is not None:
+        dev = _read(task, spec.dev, spec.dev_member)
+    else:
+        held_out = set(random_part(len(train_examples), round(len(train_examples) * DEV_SHARE) or 1, spec.split_seed))
+        dev = [example for index, example in enumerate(train_examples) if index in held_out]
+        train_examples = [example for index, example in enumerate(train_examples) if index not in held_out]
+    return {
+        "train": _part(train_examples, spec.max_train_examples, spec.split_seed),
+        "dev": _part(dev, spec.max_dev_examples, spec.split_seed),
+        "test": _part(_read(task, spec.test, spec.test_member), spec.max_test_examples, spec.split_seed),
+    }
+
+
+def _read(task: Task, path: InputPath, member: str) -> list[Example]:
+    file = BenchmarkFile(path.path, member)
+    examples = task.read(file)
+    if len(examples) < 2:
+        raise ValueError(f"{file}: holds {len(examples)} examples; scores need at least 2")
+    return examples
+
+
+def _part(examples: list[Example], limit: int | None, seed: int) -> list[Example]:
+    if limit is None or limit >= len(examples):
+        return examples
+    return [examples[index] for index in random_part(len(examples), limit, seed)]
+
+
+def random_part(count: int, size: int, seed: int) -> list[int]:
+    """``size`` different numbers below ``count``, ascending: the same for the same arguments."""
+    generator = np.random.Generator(np.random.Philox(key=[seed, PART_STREAM]))
+    return sorted(generator.permutation(count)[:size].tolist())
+
+
+def _device(runtime: Runtime) -> torch.device:
+    if runtime.device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(runtime.device)
+
+
+def _write_json(path: Path, document: Mapping[str, Any]) -> None:
+    atomic_write(path, (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode())
+
+
+def _write_predictions(path: Path, task: Task, examples: Sequence[Example], predicted: Sequence[Any]) -> None:
+    schema = pa.schema([("id", pa.string()), ("gold", task.prediction_type), ("pred", task.prediction_type)])
+    with TableWriter(path, schema) as table:
+        for example, prediction in zip(examples, predicted, strict=True):
+            table.append((example.id, example.target, prediction))
+
+
+STAGE = Stage("finetune", version=1, spec=FinetuneSpec, run=run)

@@ -1,0 +1,103 @@
+"""From row numbers to tensors: the share of each global batch that one rank computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from korealbert.examples.batches import Batch
+from korealbert.pretrain.order import rows_at
+from korealbert.pretrain.spec import PretrainSpec
+
+TASKS = ("mlm", "sop", "wop")
+"""The order of tasks in every vector of counts, losses and weights."""
+
+IGNORED = -100
+"""Label of a slot without a target."""
+
+
+class BatchSource(Protocol):
+    """What pre-training needs of the example rows; ``korealbert.examples.batches.ExampleBatches`` has it."""
+
+    num_rows: int
+    num_views: int
+    sequence_length: int
+    vocab_size: int
+
+    def gather(self, view: int, rows: NDArray[np.int64]) -> Batch:
+        """The noised sequences of these rows in one view."""
+        ...
+
+
+class TensorBatch(NamedTuple):
+    """One micro-batch on its device, all int64; shapes as in ``Batch``."""
+
+    ids: Tensor
+    token_types: Tensor
+    lengths: Tensor
+    mlm_positions: Tensor
+    wop_positions: Tensor
+    mlm_labels: Tensor
+    sop_labels: Tensor
+    wop_labels: Tensor
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """Arguments of the model, in its order."""
+        return self[:5]
+
+
+def to_tensors(batch: Batch, device: torch.device) -> TensorBatch:
+    """Copy a batch to a device."""
+    arrays = (
+        batch.input_ids,
+        batch.token_type_ids,
+        batch.lengths,
+        batch.mlm_positions,
+        batch.wop_positions,
+        batch.mlm_labels,
+        batch.sop_labels,
+        batch.wop_labels,
+    )
+    return TensorBatch(*(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays))
+
+
+def micro_batches(source: BatchSource, spec: PretrainSpec, *, step: int, rank: int, world_size: int) -> list[Batch]:
+    """What one rank computes of the global batch of ``step`` (from 0), one Batch per accumulation step.
+
+    Accumulation step m of rank r takes micro-batch m · world_size + r, so every number of ranks sees the same global batches.
+    """
+    start = step * spec.global_batch
+    return [
+        gather_at(source, start + (m * world_size + rank) * spec.micro_batch, spec.micro_batch, spec.seed)
+        for m in range(spec.accumulation(world_size))
+    ]
+
+
+def gather_at(source: BatchSource, start: int, count: int, seed: int) -> Batch:
+    """``count`` sequences of the training order from position ``start``; they may span epochs and so views."""
+    views, rows = rows_at(start, count, num_rows=source.num_rows, num_views=source.num_views, seed=seed)
+    present = np.unique(views)
+    if present.size == 1:
+        return source.gather(int(present[0]), rows)
+    parts = [source.gather(int(view), rows[views == view]) for view in present]
+    back = np.argsort(np.concatenate([np.flatnonzero(views == view) for view in present]))
+    return Batch(**{f.name: np.concatenate([getattr(part, f.name) for part in parts])[back] for f in fields(Batch)})
+
+
+def in_row_order(source: BatchSource, size: int, *, rank: int, world_size: int) -> Iterator[Batch]:
+    """All rows of view 0 in batches of ``size``; rank r of n takes every n-th batch."""
+    for start in range(rank * size, source.num_rows, world_size * size):
+        yield source.gather(0, np.arange(start, min(start + size, source.num_rows), dtype=np.int64))
+
+
+def count_targets(batch: Batch) -> NDArray[np.int64]:
+    """Targets per task, in the order of ``TASKS``."""
+    labels = (batch.mlm_labels, batch.sop_labels, batch.wop_labels)
+    return np.array([np.count_nonzero(array != IGNORED) for array in labels], dtype=np.int64)

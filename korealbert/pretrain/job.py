@@ -1,0 +1,41 @@
+"""What the stage tells its training processes, and what they tell the stage: one JSON file in, JSON lines out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from korealbert.model.config import AlbertConfig
+from korealbert.pretrain.spec import PretrainSpec
+
+MARK = "korealbert-event "
+"""Begins each line on rank 0's standard output that is meant for the stage; all other lines are log lines."""
+
+
+class Job(BaseModel):
+    """A pre-training run as its processes need it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    spec: PretrainSpec
+    config: AlbertConfig
+    examples: Path
+    views: Path
+    out_dir: Path
+    device: Literal["auto", "cpu", "cuda"]
+
+
+def event_line(kind: Literal["figures", "stats", "stopped"], step: int, content: Any) -> str:
+    """One line for the stage."""
+    return MARK + json.dumps({"kind": kind, "step": step, "content": content})
+
+
+def parse_event(line: str) -> dict[str, Any] | None:
+    """The event of a line, or None for a log line."""
+    if not line.startswith(MARK):
+        return None
+    event: dict[str, Any] = json.loads(line.removeprefix(MARK))
+    return event

@@ -1,0 +1,107 @@
+"""LAMB: Adam's direction per tensor, scaled to the norm of the tensor itself (You et al., 2020).
+
+DeepSpeed's own LAMB does not run on a CPU, and under ZeRO 1/2 any LAMB sees one flat tensor per rank, so that its ratios are
+not per parameter. This one works on whole tensors and follows google-research/albert unless told otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+
+class Lamb(Optimizer):
+    """For every tensor w with gradient g, at update t ≥ 1:
+
+    ``m ← β₁m + (1−β₁)g``, ``v ← β₂v + (1−β₂)g²``, ``u = m / (√v + ε) + weight_decay · w``,
+    ``r = ‖w‖/‖u‖`` where both are positive, else 1, and ``w ← w − lr · r · u``.
+
+    Parameter groups may set ``adapt`` (False: r = 1), ``bias_correction``, and ``max_trust_ratio`` (0: unbounded). Tensors
+    without a gradient are left untouched.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
+        *,
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        adapt: bool = True,
+        bias_correction: bool = False,
+        max_trust_ratio: float = 0.0,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "adapt": adapt,
+            "bias_correction": bias_correction,
+            "max_trust_ratio": max_trust_ratio,
+        }
+        super().__init__(params, defaults)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Update all tensors that have gradients; ``closure`` re-evaluates the loss first, where one is given."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            tensors = [tensor for tensor in group["params"] if tensor.grad is not None]
+            if tensors:
+                self._update(group, tensors)
+        return loss
+
+    def _update(self, group: dict[str, Any], tensors: list[Tensor]) -> None:
+        states = [self._state_of(tensor) for tensor in tensors]
+        gradients = [tensor.grad for tensor in tensors]
+        means = [state["exp_avg"] for state in states]
+        squares = [state["exp_avg_sq"] for state in states]
+        beta1, beta2 = group["betas"]
+        for state in states:
+            state["step"] += 1
+
+        torch._foreach_mul_(means, beta1)
+        torch._foreach_add_(means, gradients, alpha=1 - beta1)
+        torch._foreach_mul_(squares, beta2)
+        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
+
+        scales = torch._foreach_sqrt(squares)
+        updates = means
+        if group["bias_correction"]:
+            updates = torch._foreach_div(means, [1 - beta1 ** int(state["step"]) for state in states])
+            torch._foreach_div_(scales, [(1 - beta2 ** int(state["step"])) ** 0.5 for state in states])
+        torch._foreach_add_(scales, group["eps"])
+        updates = torch._foreach_div(updates, scales)
+        if group["weight_decay"]:
+            torch._foreach_add_(updates, tensors, alpha=group["weight_decay"])
+        if group["adapt"]:
+            torch._foreach_mul_(updates, trust_ratios(tensors, updates, group["max_trust_ratio"]))
+        torch._foreach_add_(tensors, updates, alpha=-group["lr"])
+
+    def _state_of(self, tensor: Tensor) -> dict[str, Any]:
+        state: dict[str, Any] = self.state[tensor]
+        if not state:
+            state["step"] = torch.zeros((), dtype=torch.float32)
+            state["exp_avg"] = torch.zeros_like(tensor)
+            state["exp_avg_sq"] = torch.zeros_like(tensor)
+        return state
+
+
+def trust_ratios(tensors: list[Tensor], updates: list[Tensor], bound: float) -> list[Tensor]:
+    """‖w‖/‖u‖ per tensor as 0-dimensional tensors, 1 where either norm is 0; at most ``bound`` unless that is 0."""
+    weight_norms = torch.stack(torch._foreach_norm(tensors))
+    update_norms = torch.stack(torch._foreach_norm(updates))
+    both = (weight_norms > 0) & (update_norms > 0)
+    ratios = torch.where(both, weight_norms / update_norms, 1.0)
+    if bound:
+        ratios = ratios.clamp(max=bound)
+    return list(ratios.unbind())

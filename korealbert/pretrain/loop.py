@@ -1,0 +1,221 @@
+"""The training loop on a DeepSpeed engine: global means, exact resumption, held-out scores.
+
+One step is one update from ``global_batch`` sequences. The targets of the whole global batch are counted before its first
+forward pass, so each micro-batch can be weighted such that DeepSpeed's averaging over ranks gives exactly
+``mlm + sop_weight · sop + wop_weight · wop`` with each loss a mean over its targets of the global batch.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+from korealbert.artifact import Stats
+from korealbert.model.config import AlbertConfig
+from korealbert.model.heads import PretrainingModel, count_parameters, initialise
+from korealbert.pretrain import checkpoint
+from korealbert.pretrain.batches import BatchSource, count_targets, micro_batches, to_tensors
+from korealbert.pretrain.heldout import evaluate
+from korealbert.pretrain.metrics import Figures, MetricsFile, TaskTotals
+from korealbert.pretrain.objective import score
+from korealbert.pretrain.optimizer import Clipping, make_optimizer
+from korealbert.pretrain.ranks import AUTOCAST, Ranks, make_engine
+from korealbert.pretrain.schedule import learning_rate
+from korealbert.pretrain.spec import PretrainSpec
+
+Report = Callable[[int, Figures], None]
+"""Receives the step and the newest figures at every log line."""
+
+
+class Stopped(Exception):
+    """Training was asked to stop; the checkpoint of ``step`` is on disk."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"stopped after step {step:,}; the next run resumes there")
+        self.step = step
+
+
+@dataclass
+class Progress:
+    """All that a checkpoint needs beside tensors."""
+
+    step: int = 0
+    """Steps done."""
+    updates: int = 0
+    """Updates made: steps less those that fp16 overflow skipped. The learning rate follows it."""
+    tokens: int = 0
+    """Real tokens seen, specials included, padding not."""
+    window: TaskTotals = field(default_factory=TaskTotals)
+    """Sums since the last log line."""
+    heldout: Figures = field(default_factory=dict)
+    """The newest held-out scores."""
+
+
+class Trainer:
+    """One rank's part of a pre-training run. Every rank constructs the same and calls ``run``; rank 0 writes the files."""
+
+    def __init__(
+        self,
+        spec: PretrainSpec,
+        config: AlbertConfig,
+        *,
+        train: BatchSource,
+        heldout: BatchSource,
+        ranks: Ranks,
+        out_dir: Path,
+        report: Report = lambda step, figures: None,
+        stop_requested: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.spec, self.config, self.ranks, self.out_dir = spec, config, ranks, out_dir
+        self.train, self.heldout, self.report, self.stop_requested = train, heldout, report, stop_requested
+        self.weights = (1.0, spec.sop_weight, spec.wop_weight)
+        self.model = PretrainingModel(config)
+        initialise(self.model, config.initializer_range, spec.seed)
+        self.model.to(ranks.device)
+        self.optimizer = make_optimizer(self.model, spec.optimizer)
+        self.clipping = Clipping(self.optimizer, spec.optimizer.clip)
+        self.progress = Progress()
+        self.identity = {"spec": spec.model_dump(mode="json"), "config": config.model_dump(mode="json")}
+        saved = checkpoint.latest(self.checkpoints)
+        if saved is not None:
+            self._resume(saved)
+        self.resumed_from = self.progress.step
+        self.engine = make_engine(self.model, self.optimizer, spec, ranks)
+        self.scaler = getattr(self.engine, "torch_autocast_z0_gradscaler", None)
+        if saved is not None and self.scaler is not None:
+            self.scaler.load_state_dict(saved.state["scaler"])
+        self.metrics = MetricsFile(out_dir / "metrics.jsonl", saved.metrics if saved else b"") if ranks.rank == 0 else None
+        self.fresh = saved is None
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints live; hidden, so that they leave with the stage's completion."""
+        return self.out_dir / ".checkpoints"
+
+    def run(self) -> Stats:
+        """Train to the last step, write model and config, and return the stage's statistics.
+
+        Raises ``Stopped`` when asked to stop (after saving), FloatingPointError when training diverged.
+        """
+        spec, progress = self.spec, self.progress
+        seconds, tokens_before = 0.0, progress.tokens
+        if self.fresh:
+            self._score_heldout()
+        self.engine.train()
+        while progress.step < spec.steps:
+            start = time.perf_counter()
+            self._train_step()
+            seconds += time.perf_counter() - start
+            if progress.step % spec.log_every == 0 or progress.step == spec.steps:
+                self._log((progress.tokens - tokens_before) / seconds)
+            if progress.step % spec.heldout_every == 0 or progress.step == spec.steps:
+                self._score_heldout()
+            if progress.step % spec.checkpoint_every == 0 or progress.step == spec.steps:
+                self._save()
+        if self.ranks.rank == 0:
+            self._write_model()
+        return self._stats((progress.tokens - tokens_before) / seconds if seconds else None)
+
+    def _train_step(self) -> None:
+        spec, ranks, progress = self.spec, self.ranks, self.progress
+        batches = micro_batches(self.train, spec, step=progress.step, rank=ranks.rank, world_size=ranks.world_size)
+        counts = np.sum([count_targets(batch) for batch in batches], axis=0)
+        tokens = sum(int(batch.lengths.sum()) for batch in batches)
+        *targets, all_tokens, stop = ranks.sum([*map(float, counts), float(tokens), float(self.stop_requested())])
+        if stop:
+            self._save()
+            raise Stopped(progress.step)
+        scale = torch.tensor(
+            [weight * ranks.world_size / max(count, 1.0) for weight, count in zip(self.weights, targets, strict=True)],
+            device=ranks.device,
+        )
+        rate = learning_rate(progress.updates, peak=spec.optimizer.lr, steps=spec.steps, schedule=spec.schedule)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        sums = torch.zeros(2, len(counts), dtype=torch.float64, device=ranks.device)
+        updates_before = self.clipping.updates
+        for index, batch in enumerate(batches):
+            torch.manual_seed(dropout_seed(spec.seed, progress.step, index * ranks.world_size + ranks.rank))
+            tensors = to_tensors(batch, ranks.device)
+            task_sums = score(self.engine(*tensors.inputs), tensors)
+            self.engine.backward((task_sums.losses * scale).sum(), scale_wrt_gas=False)
+            self.engine.step()
+            sums += torch.stack([task_sums.losses.detach().double(), task_sums.correct.double()])
+        summed = ranks.sum(sums.flatten().tolist())
+        progress.step += 1
+        progress.tokens += int(all_tokens)
+        updated = self.clipping.updates - updates_before
+        progress.updates += updated
+        if updated:  # An overflown fp16 step has no losses worth averaging.
+            progress.window.add(losses=summed[:3], correct=summed[3:], targets=targets)
+            progress.window.check_finite(progress.step)
+
+    def _log(self, tokens_per_second: float) -> None:
+        progress = self.progress
+        figures = progress.window.figures(self.weights)
+        progress.window = TaskTotals()
+        figures["learning_rate"] = self.optimizer.param_groups[0]["lr"]
+        figures["gradient_norm"] = float(self.clipping.norm)
+        if self.metrics:
+            self.metrics.append("train", progress.step, {"tokens": progress.tokens, **figures})
+        self.report(progress.step, {**figures, "tokens_per_second": tokens_per_second})
+
+    def _score_heldout(self) -> None:
+        batch_size, autocast = self.spec.micro_batch, AUTOCAST[self.spec.precision]
+        figures = evaluate(self.model, self.heldout, self.ranks, batch_size=batch_size, autocast=autocast)
+        self.progress.heldout = figures
+        if self.metrics:
+            self.metrics.append("heldout", self.progress.step, {"tokens": self.progress.tokens, **figures})
+        self.report(self.progress.step, {f"heldout_{name}": value for name, value in figures.items()})
+
+    def _save(self) -> None:
+        if self.metrics is not None:
+            scaler = self.scaler.state_dict() if self.scaler is not None else None
+            state = {"identity": self.identity, "progress": asdict(self.progress), "scaler": scaler}
+            metrics = self.metrics.content()
+            checkpoint.save(self.checkpoints, self.progress.step, self.model, self.optimizer, state, metrics)
+        self.ranks.sum([0.0])  # Nobody leaves before rank 0 has written.
+
+    def _resume(self, saved: checkpoint.Checkpoint) -> None:
+        if saved.state["identity"] != self.identity:
+            raise ValueError(f"{saved.path} belongs to another spec; remove {self.checkpoints} to start anew")
+        values = dict(saved.state["progress"])
+        self.progress = Progress(**{**values, "window": TaskTotals(**values["window"])})
+        checkpoint.restore(saved, self.model, self.optimizer)
+
+    def _write_model(self) -> None:
+        save_file(checkpoint.detached(self.model), self.out_dir / "model.safetensors", metadata={"format": "pt"})
+        config = json.dumps(self.config.model_dump(mode="json"), indent=1, sort_keys=True)
+        (self.out_dir / "config.json").write_text(config + "\n", "utf-8")
+
+    def _stats(self, tokens_per_second: float | None) -> Stats:
+        progress = self.progress
+        sequences = progress.step * self.spec.global_batch
+        return {
+            "steps": progress.step,
+            "skipped_steps": progress.step - progress.updates,
+            "tokens": progress.tokens,
+            "sequences": sequences,
+            "epochs": round(sequences / self.train.num_rows, 3),
+            "parameters": count_parameters(self.model),
+            "sequence_length": self.train.sequence_length,
+            "heldout": progress.heldout,
+            "processes": self.ranks.world_size,
+            "resumed_from_step": self.resumed_from,
+            "tokens_per_second": tokens_per_second and round(tokens_per_second, 1),
+        }
+
+
+def dropout_seed(seed: int, step: int, micro_batch: int) -> int:
+    """Seed of torch's generator for one micro-batch of the global batch: the same whichever rank computes it."""
+    digest = blake2b(f"dropout/{seed}/{step}/{micro_batch}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

@@ -1,0 +1,61 @@
+"""The optimiser of a run: which tensors decay, and gradient clipping before every update."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from korealbert.pretrain.lamb import Lamb
+from korealbert.pretrain.spec import OptimizerSpec
+
+
+def parameter_groups(model: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+    """Matrices and tables, which decay and adapt; then biases and LayerNorms, which do neither.
+
+    Decided by rank, never by name: the official lists of names ("LayerNorm", "bias") miss what PyTorch calls differently.
+    """
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return [p for p in parameters if p.ndim > 1], [p for p in parameters if p.ndim <= 1]
+
+
+def make_optimizer(model: nn.Module, spec: OptimizerSpec) -> Optimizer:
+    """The optimiser that ``spec`` describes, over all trainable parameters of ``model``."""
+    matrices, vectors = parameter_groups(model)
+    groups: list[dict[str, Any]] = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+    if spec.name == "adamw":
+        return torch.optim.AdamW(
+            groups, lr=spec.lr, betas=spec.betas, eps=spec.eps, weight_decay=spec.weight_decay, foreach=True
+        )
+    groups[1]["adapt"] = spec.adapt_excluded
+    return Lamb(
+        groups,
+        lr=spec.lr,
+        betas=spec.betas,
+        eps=spec.eps,
+        weight_decay=spec.weight_decay,
+        bias_correction=spec.bias_correction,
+        max_trust_ratio=spec.max_trust_ratio,
+    )
+
+
+class Clipping:
+    """Bounds the global gradient norm right before each update, after loss scaling is undone.
+
+    It also tells what DeepSpeed does not: the norm, and whether an update took place or fp16 overflow skipped it.
+    """
+
+    def __init__(self, optimizer: Optimizer, bound: float) -> None:
+        self._bound = bound if bound > 0 else float("inf")
+        self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.norm: Tensor = torch.zeros(())
+        """Gradient norm of the latest update, before clipping."""
+        self.updates = 0
+        """Updates made since this object was born."""
+        optimizer.register_step_pre_hook(self._before_update)
+
+    def _before_update(self, *_: Any) -> None:
+        self.norm = nn.utils.clip_grad_norm_(self._parameters, self._bound, foreach=True)
+        self.updates += 1

@@ -1,0 +1,59 @@
+"""Training order: which row and view stands at which position, as a pure function of seed and position.
+
+Nothing is shuffled in memory and nothing but an offset needs to be stored: a Feistel network enciphers the position within the
+epoch, and walks on while the result lies beyond the last row. 66 million rows take no more memory than ten.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROUNDS = 6
+"""Four rounds make a Feistel network of good round functions a pseudo-random permutation (Luby and Rackoff); two to spare."""
+
+Int64s = NDArray[np.int64]
+
+
+def permute(positions: Int64s, size: int, *, seed: int, epoch: int) -> Int64s:
+    """Map distinct positions in [0, size) to distinct rows in [0, size), in another order for every seed and epoch."""
+    if positions.size and not (0 <= positions.min() and positions.max() < size):
+        raise ValueError(f"positions must lie in [0, {size})")
+    half_bits = max(1, (max(1, size - 1).bit_length() + 1) // 2)
+    keys = np.frombuffer(blake2b(f"order/{seed}/{epoch}".encode(), digest_size=8 * ROUNDS).digest(), "<u8")
+    rows = _encipher(positions.astype(np.uint64), half_bits, keys)
+    # The cipher permutes [0, 4^half_bits), less than four times as many: walking its cycle from a valid position ends in one.
+    while (outside := np.flatnonzero(rows >= size)).size:
+        rows[outside] = _encipher(rows[outside], half_bits, keys)
+    return rows.astype(np.int64)
+
+
+def _encipher(values: NDArray[np.uint64], half_bits: int, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    bits, mask = np.uint64(half_bits), np.uint64((1 << half_bits) - 1)
+    left, right = values >> bits, values & mask
+    for key in keys:
+        left, right = right, left ^ (_mix(right ^ key) & mask)
+    return (left << bits) | right
+
+
+def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of splitmix64: every input bit reaches every output bit."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def rows_at(start: int, count: int, *, num_rows: int, num_views: int, seed: int) -> tuple[Int64s, Int64s]:
+    """Views and rows of ``count`` sequences from position ``start`` of the whole training order.
+
+    Every epoch visits each row once; epoch e reads view e mod ``num_views``, so that noise repeats as late as possible.
+    """
+    positions = np.arange(start, start + count, dtype=np.int64)
+    epochs, offsets = np.divmod(positions, num_rows)
+    rows = np.empty_like(positions)
+    for epoch in np.unique(epochs):
+        here = epochs == epoch
+        rows[here] = permute(offsets[here], num_rows, seed=seed, epoch=int(epoch))
+    return epochs % num_views, rows

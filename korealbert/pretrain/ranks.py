@@ -1,0 +1,101 @@
+"""This process among the training processes, and the DeepSpeed engine that joins them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed, nn
+from torch.optim import Optimizer
+
+from korealbert.pretrain.spec import PretrainSpec
+
+AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+"""Arithmetic of forward and backward pass by ``PretrainSpec.precision``."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """One training process (rank) of ``world_size``, and the device it computes on."""
+
+    rank: int
+    world_size: int
+    device: torch.device
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Add up vectors of equal length over all ranks."""
+        if self.world_size == 1:
+            return list(values)
+        total = torch.tensor(values, dtype=torch.float64, device=self.device)
+        distributed.all_reduce(total)
+        return total.tolist()
+
+
+def join(*, rank: int, world_size: int, device: torch.device, init_method: str | None = None) -> Ranks:
+    """Join the process group that DeepSpeed will use.
+
+    Without ``init_method`` a process is alone. On one machine ranks meet in a file (``file:///…``), because torch's own meeting
+    point, a TCP server, listens on all addresses. A launcher across machines gives ``env://``.
+    """
+    os.environ.setdefault("LOCAL_RANK", "0")  # DeepSpeed insists on a launcher's variable.
+    if "lo" in {name for _, name in socket.if_nameindex()} and (init_method is None or init_method.startswith("file:")):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    if not distributed.is_initialized():
+        alone = init_method is None
+        meeting = tempfile.mkdtemp(prefix="korealbert-ranks-") if alone else ""
+        distributed.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo",
+            init_method=(Path(meeting) / "meeting").as_uri() if alone else init_method,
+            rank=rank,
+            world_size=world_size,
+        )
+    return Ranks(rank, world_size, device)
+
+
+def make_engine(model: nn.Module, optimizer: Optimizer, spec: PretrainSpec, ranks: Ranks) -> Any:
+    """A DeepSpeed engine around ``model``, which it broadcasts from rank 0; gradients are averaged over ranks.
+
+    Clipping and the learning rate stay with the caller. Low precision is autocast: parameters, gradients and moments are fp32.
+    """
+    deepspeed = quiet_deepspeed(ranks.device)
+    dtype = AUTOCAST[spec.precision]
+    config = {
+        "train_micro_batch_size_per_gpu": spec.micro_batch,
+        "gradient_accumulation_steps": spec.accumulation(ranks.world_size),
+        "gradient_clipping": 0.0,
+        "zero_optimization": {"stage": 0},
+        "torch_autocast": {"enabled": dtype is not None, "dtype": str(dtype or torch.bfloat16).removeprefix("torch.")},
+        "steps_per_print": 2**31,
+        "timers": {"throughput": {"enabled": False}},
+    }
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
+    return engine
+
+
+def quiet_deepspeed(device: torch.device) -> Any:
+    """Import DeepSpeed for this device, without its chatter and without compiling anything.
+
+    On CPUs the first ``initialize`` would compile ``deepspeed_shm_comm``: 53 s, a C++ compiler, and a lock file that hangs the
+    next run when killed halfway. DeepSpeed looks each operator up in a private table; an empty one means "not compatible", and
+    communication falls back to gloo.
+    """
+    os.environ.setdefault("DS_ACCELERATOR", device.type)
+    import deepspeed  # noqa: PLC0415 - slow to import, and it reads DS_ACCELERATOR when it is
+    import deepspeed.ops  # noqa: PLC0415
+
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+    if device.type == "cpu":
+        if not callable(getattr(deepspeed.ops, "__getattr__", None)) and not hasattr(deepspeed.ops, "__compatible_ops__"):
+            log.warning("this DeepSpeed has no operator table; it may compile deepspeed_shm_comm, about a minute, once")
+        deepspeed.ops.__compatible_ops__ = {}
+    return deepspeed

@@ -1,0 +1,141 @@
+"""What a recipe says about pre-training, and every contradiction that can be found before a process is started."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from korealbert.artifact import Spec
+from korealbert.model.config import AlbertConfig, ModelSpec
+
+
+class OptimizerSpec(Spec):
+    """LAMB or AdamW. The defaults are those of the official ALBERT optimiser: no bias correction, no bound on the ratio."""
+
+    name: Literal["lamb", "adamw"] = "lamb"
+    """LAMB scales each tensor's update to the norm of the tensor, which is what large batches want."""
+    lr: float = Field(default=1.25e-3, gt=0)
+    """Peak learning rate. The default is LAMB's for 2,048 sequences (KoreALBERT), and goes with the square root of the batch.
+    AdamW has no default; ELECTRA takes 5e-4 for small models at 128 sequences."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """Decay rates of the first and second moment."""
+    eps: float = Field(default=1e-6, gt=0)
+    """Added to the root of the second moment."""
+    weight_decay: float = Field(default=0.01, ge=0)
+    """Decoupled decay of all tensors of rank ≥ 2; biases and LayerNorms are left out."""
+    clip: float = Field(default=1.0, ge=0)
+    """Bound on the global gradient norm, applied before the moments; 0 leaves gradients alone."""
+    bias_correction: bool = False
+    """LAMB: divide the moments by 1 − βᵗ (LAMB paper v3, apex, timm). AdamW always does."""
+    max_trust_ratio: float = Field(default=0.0, ge=0)
+    """LAMB: upper bound on ‖w‖/‖u‖; 0 means none, other implementations take 10."""
+    adapt_excluded: bool = False
+    """LAMB: give biases and LayerNorms a trust ratio too (NVIDIA's variant)."""
+
+    @field_validator("betas")
+    @classmethod
+    def _check_betas(cls, betas: tuple[float, float]) -> tuple[float, float]:
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"betas = {betas} must lie in [0, 1)")
+        return betas
+
+    @model_validator(mode="after")
+    def _check_adamw(self) -> Self:
+        if self.name == "adamw":
+            if "lr" not in self.model_fields_set:
+                raise ValueError("name = 'adamw' needs an lr of its own; the default is LAMB's")
+            for flag in ("bias_correction", "max_trust_ratio", "adapt_excluded"):
+                if getattr(self, flag):
+                    raise ValueError(f"{flag} = {getattr(self, flag)} belongs to LAMB, but name = 'adamw'; remove it")
+        return self
+
+
+class ScheduleSpec(Spec):
+    """Learning rate over the steps: linear warm-up from 0, then a decay."""
+
+    warmup_steps: int | None = Field(default=None, ge=0)
+    """Steps of the warm-up; omitted, ``warmup_ratio`` decides."""
+    warmup_ratio: float = Field(default=0.0125, ge=0, lt=1)
+    """Warm-up as a share of all steps, where ``warmup_steps`` is omitted."""
+    decay: Literal["linear", "linear_tf", "constant"] = "linear"
+    """``linear`` falls from the peak at the end of the warm-up to 0 at the last step (Hugging Face). ``linear_tf`` follows
+    peak · (1 − t / steps) from the end of the warm-up on, so it starts below the peak (google-research/albert)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_both(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("warmup_steps") is not None and "warmup_ratio" in data:
+            raise ValueError(
+                f"warmup_steps = {data['warmup_steps']} and warmup_ratio = {data['warmup_ratio']} exclude each other; give one"
+            )
+        return data
+
+    def warmup(self, steps: int) -> int:
+        """Steps of the warm-up within a run of ``steps``."""
+        return self.warmup_steps if self.warmup_steps is not None else int(self.warmup_ratio * steps)
+
+
+class PretrainSpec(Spec):
+    """One pre-training run. Vocabulary size and sequence length come with the examples."""
+
+    model: ModelSpec = ModelSpec()
+    """The architecture."""
+    steps: int = Field(ge=1)
+    """Parameter updates (KoreALBERT: presumably 250,000, its ablations 125,000)."""
+    global_batch: int = Field(default=2048, ge=1)
+    """Sequences per update, over all ranks and accumulation steps."""
+    micro_batch: int = Field(default=32, ge=1)
+    """Sequences per forward pass of one rank; the rest of the global batch is accumulated."""
+    optimizer: OptimizerSpec = OptimizerSpec()
+    """The optimiser and its settings."""
+    schedule: ScheduleSpec = ScheduleSpec()
+    """The learning rate over the steps."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Arithmetic of the forward and backward pass; parameters, gradients and moments stay fp32. fp16 scales the loss."""
+    sop_weight: float = Field(default=1.0, ge=0)
+    """Factor of the sentence-order loss."""
+    wop_weight: float = Field(default=1.0, ge=0)
+    """Factor of the word-order loss; 0 leaves its head out of the model."""
+    seed: int = Field(default=1, ge=0, lt=2**32)
+    """Seed of initialisation, order of rows and dropout."""
+    log_every: int = Field(default=50, ge=1)
+    """Steps between two training lines of metrics.jsonl."""
+    heldout_every: int = Field(default=1000, ge=1)
+    """Steps between two scorings of the held-out rows; they are also scored before the first and after the last step."""
+    checkpoint_every: int = Field(default=1000, ge=1)
+    """Steps between two checkpoints, which are what a killed run loses at most."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.global_batch % self.micro_batch:
+            raise ValueError(
+                f"micro_batch = {self.micro_batch} does not divide global_batch = {self.global_batch}; change one of them"
+            )
+        warmup = self.schedule.warmup(self.steps)
+        if warmup >= self.steps:
+            raise ValueError(f"warmup_steps = {warmup} leaves no step of steps = {self.steps}; shorten the warm-up")
+        return self
+
+    def accumulation(self, processes: int) -> int:
+        """Micro-batches per update and rank. Raises ValueError where the global batch cannot be cut that way."""
+        per_pass = self.micro_batch * processes
+        if self.global_batch % per_pass:
+            raise ValueError(
+                f"global_batch = {self.global_batch} is not divisible by processes × micro_batch = {processes} × "
+                f"{self.micro_batch} = {per_pass}; change one of them"
+            )
+        return self.global_batch // per_pass
+
+    def albert_config(self, *, vocab_size: int, sequence_length: int) -> AlbertConfig:
+        """The complete model for this data. Raises ValueError where sequences are longer than the position table."""
+        if sequence_length > self.model.max_positions:
+            raise ValueError(
+                f"the examples are {sequence_length} tokens long, but max_positions = {self.model.max_positions}; "
+                "raise max_positions in [pretrain.model] or pack shorter examples"
+            )
+        return AlbertConfig(
+            **self.model.model_dump(),
+            vocab_size=vocab_size,
+            word_order_classes=sequence_length if self.wop_weight else 0,
+        )

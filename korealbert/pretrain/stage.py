@@ -1,0 +1,85 @@
+"""The pre-training stage: examples and views in, ``model.safetensors``, ``config.json`` and ``metrics.jsonl`` out.
+
+This module imports neither torch nor DeepSpeed; they are loaded by the processes that it starts.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from sentencepiece import SentencePieceProcessor
+
+from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
+from korealbert.examples.batches import ExampleBatches
+from korealbert.files import atomic_write
+from korealbert.model.config import AlbertConfig
+from korealbert.pretrain.job import Job, parse_event
+from korealbert.pretrain.launch import RankFailed, run_ranks
+from korealbert.pretrain.spec import PretrainSpec
+
+log = logging.getLogger(__name__)
+
+
+class PretrainingStopped(RuntimeError):
+    """The processes were asked to stop from outside; the next build resumes from the checkpoint that they saved."""
+
+
+def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Check everything that can be wrong, then train, resuming from a checkpoint in ``out_dir`` if there is one.
+
+    Raises ValueError (before any process starts) when spec, data and runtime do not fit together, ``RankFailed`` with the
+    failing process's own traceback, or ``PretrainingStopped``.
+    """
+    examples, views = inputs["examples"].path, inputs["views"].path
+    config = check(spec, vocab=inputs["vocab"].path, examples=examples, views=views, processes=runtime.processes)
+    job = Job(spec=spec, config=config, examples=examples, views=views, out_dir=out_dir, device=runtime.device)
+    job_file = out_dir / ".job.json"
+    atomic_write(job_file, job.model_dump_json(indent=1).encode())
+    seen: dict[str, Any] = {}
+
+    def on_line(line: str) -> None:
+        event = parse_event(line)
+        if event is None:
+            log.info("%s", line)
+        elif event["kind"] == "figures":
+            figures = {name: value for name, value in event["content"].items() if value is not None}
+            runtime.report(Progress("pretrain", event["step"], spec.steps, "steps", metrics=figures))
+        else:
+            seen[event["kind"]] = event
+
+    try:
+        run_ranks(
+            "korealbert.pretrain.worker",
+            [str(job_file)],
+            processes=runtime.processes,
+            threads=runtime.threads,
+            on_line=on_line,
+        )
+    except RankFailed as failure:
+        if "stopped" not in seen:
+            raise
+        step = seen["stopped"]["step"]
+        raise PretrainingStopped(f"pre-training was stopped after step {step:,} of {spec.steps:,}; it resumes there") from failure
+    stats: Stats = seen["stats"]["content"]
+    return stats
+
+
+def check(spec: PretrainSpec, *, vocab: Path, examples: Path, views: Path, processes: int) -> AlbertConfig:
+    """The model that spec and data make together. Raises ValueError naming both sides of any contradiction."""
+    spec.accumulation(processes)
+    train, heldout = ExampleBatches(examples, views, "train"), ExampleBatches(examples, views, "heldout")
+    pieces = SentencePieceProcessor(model_file=str(vocab / "spiece.model")).get_piece_size()
+    if train.vocab_size != pieces:
+        raise ValueError(
+            f"{examples.name} was made with a vocabulary of {train.vocab_size:,} pieces, but {vocab.name} has {pieces:,}; "
+            "rebuild the examples with this vocabulary"
+        )
+    for split, source in (("train", train), ("held-out", heldout)):
+        if source.num_rows == 0:
+            raise ValueError(f"{examples.name} holds no {split} rows; give [examples] more documents or another held-out share")
+    return spec.albert_config(vocab_size=pieces, sequence_length=train.sequence_length)
+
+
+STAGE = Stage("pretrain", version=1, spec=PretrainSpec, run=run)

@@ -1,0 +1,98 @@
+"""One training process: ``python -m korealbert.pretrain.worker JOB.json``.
+
+The stage starts one per rank. Across machines DeepSpeed's or torch's launcher starts them
+(``deepspeed --hostfile hosts --module korealbert.pretrain.worker JOB.json``); every host must see the job's paths.
+SIGTERM and SIGINT save a checkpoint at the next step and end the process with status 143.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+import torch
+from torch import distributed
+
+from korealbert.examples.batches import ExampleBatches
+from korealbert.pretrain.job import Job, event_line
+from korealbert.pretrain.loop import Stopped, Trainer
+from korealbert.pretrain.metrics import Figures
+from korealbert.pretrain.ranks import join
+from korealbert.shards import die_with_parent
+
+STOPPED_STATUS = 143
+"""Exit status after a requested stop: 128 + SIGTERM, as a shell would say."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one rank; the environment variables RANK, WORLD_SIZE and LOCAL_RANK come from whatever launched it."""
+    parser = argparse.ArgumentParser(description="One pre-training process.")
+    parser.add_argument("job", type=Path, help="JSON file written by the pretrain stage")
+    parser.add_argument("--parent", type=int, help="process id that this one must not outlive")
+    parser.add_argument("--meeting", help="file:// address where ranks of one machine meet; default: the launcher's")
+    known, _ = parser.parse_known_args(arguments)  # DeepSpeed's launcher adds --local_rank.
+    if known.parent is not None:
+        die_with_parent()
+        if os.getppid() != known.parent:  # It died before the line above took effect.
+            return 1
+    return run(Job.model_validate_json(known.job.read_bytes()), known.meeting or "env://")
+
+
+def run(job: Job, init_method: str) -> int:
+    """Train as this rank and write events to standard output."""
+    rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    stopping: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopping.append(number)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
+
+    def tell(line: str) -> None:
+        if rank == 0:
+            print(line, flush=True)
+
+    def report(step: int, figures: Figures) -> None:
+        tell(event_line("figures", step, figures))
+
+    ranks = join(rank=rank, world_size=world_size, device=pick_device(job.device), init_method=init_method)
+    try:
+        trainer = Trainer(
+            job.spec,
+            job.config,
+            train=ExampleBatches(job.examples, job.views, "train"),
+            heldout=ExampleBatches(job.examples, job.views, "heldout"),
+            ranks=ranks,
+            out_dir=job.out_dir,
+            report=report,
+            stop_requested=lambda: bool(stopping),
+        )
+        stats = trainer.run()
+    except Stopped as stopped:
+        tell(event_line("stopped", stopped.step, None))
+        return STOPPED_STATUS
+    tell(event_line("stats", job.spec.steps, stats))
+    distributed.destroy_process_group()
+    return 0
+
+
+def pick_device(wanted: str) -> torch.device:
+    """The device of this rank; ``auto`` takes CUDA where there is one."""
+    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ValueError("runtime.device = 'cuda', but torch finds no CUDA device here; use 'cpu' or 'auto'")
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+if __name__ == "__main__":
+    sys.exit(main())

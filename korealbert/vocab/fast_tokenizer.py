@@ -1,0 +1,73 @@
+"""The same vocabulary for the ``tokenizers`` library: one ``tokenizer.json`` with the ids of SentencePiece.
+
+Built piece by piece, because the converters for ALBERT lower-case, take accents off and decompose Hangul: with them most Korean
+words end as ``<unk>``. Where the two differ on purpose: ``[MASK]`` and its kin, written out in a text, are the special pieces here
+(a fill-mask prompt needs that), and the characters they consist of in pre-training data.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors
+from tokenizers.models import BPE, Unigram
+
+from korealbert.vocab.tokenizer import SEPARATOR_CLASS, SPECIAL, SPECIAL_PIECES
+
+UNIGRAM = 1
+"""``trainer_spec.model_type`` of a unigram model; BPE is 2."""
+
+
+def fast_tokenizer(model: Any) -> Tokenizer:
+    """The fast tokenizer of a parsed SentencePiece ``ModelProto`` that ``training`` has written."""
+    tokenizer = Tokenizer(_pieces(model))
+    # The one space that may stay in front becomes the ▁ of the first word; a stripped one would shift the offsets that
+    # Metaspace's "first" goes by. After [MASK] no ▁ is added, so that "[MASK]을" continues the masked word.
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            normalizers.Replace(Regex(SEPARATOR_CLASS), " "),
+            normalizers.NFKC(),
+            normalizers.Replace(Regex(" {2,}"), " "),
+            normalizers.Replace(Regex(" $"), ""),
+        ]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=True)
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Metaspace(prepend_scheme="first"), *([decoders.ByteFallback(), decoders.Fuse()] if _bytes(model) else [])]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", SPECIAL.cls), ("[SEP]", SPECIAL.sep)],
+    )
+    tokenizer.add_special_tokens(
+        [AddedToken(piece, normalized=False, special=True, lstrip=piece == "[MASK]") for piece in SPECIAL_PIECES]
+    )
+    return tokenizer
+
+
+def _bytes(model: Any) -> bool:
+    return bool(model.trainer_spec.byte_fallback)
+
+
+def _pieces(model: Any) -> Unigram | BPE:
+    scored = [(piece.piece, piece.score) for piece in model.pieces]
+    if model.trainer_spec.model_type == UNIGRAM:
+        return Unigram(scored, unk_id=SPECIAL.unk, byte_fallback=_bytes(model))
+    ids = {piece: number for number, (piece, _) in enumerate(scored)}
+    return BPE(
+        ids, _merges(model, ids), unk_token=SPECIAL_PIECES[SPECIAL.unk], fuse_unk=True, byte_fallback=_bytes(model)
+    )
+
+
+def _merges(model: Any, ids: dict[str, int]) -> list[tuple[str, str]]:
+    """Every way to merge two pieces into a third, the third one's rank first: what SentencePiece's BPE does without a list."""
+    merges: list[tuple[int, int, int, tuple[str, str]]] = []
+    for rank, piece in enumerate(model.pieces):
+        if piece.type != piece.NORMAL:
+            continue
+        for cut in range(1, len(piece.piece)):
+            left, right = piece.piece[:cut], piece.piece[cut:]
+            if left in ids and right in ids:
+                merges.append((rank, ids[left], ids[right], (left, right)))
+    return [pair for *_, pair in sorted(merges)]

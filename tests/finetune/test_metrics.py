@@ -1,0 +1,71 @@
+"""Scores agree with scipy and scikit-learn, and say what they do where those say nan."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.metrics import accuracy_score
+
+from korealbert.finetune import tasks
+from korealbert.finetune.metrics.classification import accuracy
+from korealbert.finetune.metrics.correlation import mean_ranks, pearson, spearman
+
+scores = st.integers(-100, 100).map(lambda n: n / 8)
+pairs = st.lists(st.tuples(scores, scores), min_size=2, max_size=40).map(lambda rows: tuple(map(list, zip(*rows, strict=True))))
+varied = pairs.filter(lambda columns: all(len(set(column)) > 1 for column in columns))
+
+
+@given(varied)
+def test_correlations_are_those_of_scipy(columns: tuple[list[float], list[float]]) -> None:
+    gold, predicted = columns
+    assert pearson(gold, predicted) == pytest.approx(100 * stats.pearsonr(gold, predicted).statistic, abs=1e-6)
+    assert spearman(gold, predicted) == pytest.approx(100 * stats.spearmanr(gold, predicted).statistic, abs=1e-6)
+    assert mean_ranks(np.array(gold)).tolist() == stats.rankdata(gold).tolist()
+
+
+@given(varied, st.floats(0.1, 50), st.floats(-50, 50))
+def test_correlations_do_not_see_scale_and_shift(columns: tuple[list[float], list[float]], scale: float, shift: float) -> None:
+    gold, predicted = columns
+    moved = [scale * value + shift for value in predicted]
+    assert pearson(gold, moved) == pytest.approx(pearson(gold, predicted), abs=1e-5)
+    assert spearman(gold, [8 * value + 3 for value in predicted]) == pytest.approx(spearman(gold, predicted), abs=1e-9)
+
+
+@given(varied, st.randoms(use_true_random=False))
+def test_scores_do_not_depend_on_the_order_of_examples(columns: tuple[list[float], list[float]], random: object) -> None:
+    order = list(range(len(columns[0])))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    shuffled = [[column[i] for i in order] for column in columns]
+    assert pearson(*shuffled) == pytest.approx(pearson(*columns), abs=1e-9)
+    assert spearman(*shuffled) == pytest.approx(spearman(*columns), abs=1e-9)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1))
+def test_accuracy_is_that_of_scikit_learn(rows: list[tuple[int, int]]) -> None:
+    gold, predicted = zip(*rows, strict=True)
+    assert accuracy(gold, predicted) == pytest.approx(100 * accuracy_score(gold, predicted))
+
+
+def test_constant_predictions_score_zero_with_a_warning() -> None:
+    task = tasks.load("korsts")
+    result = task.score([1.0, 2.0, 5.0], [0.1 + 0.2] * 3)
+    assert result.values == {"spearman": 0.0, "pearson": 0.0}
+    assert result.warnings == ("every prediction is the same: correlations are set to 0",)
+    assert task.score([1.0, 2.0, 5.0], [0.0, 0.5, 0.6]).warnings == ()
+
+
+def test_one_label_for_everything_is_worth_a_warning() -> None:
+    task = tasks.load("nsmc")
+    assert task.score([0, 1, 1], [1, 1, 1]).warnings == ("every prediction is 'positive'",)
+    assert task.score([0, 1, 1], [1, 1, 0]).warnings == ()
+
+
+def test_scores_of_nothing_or_of_unequal_lengths_are_errors() -> None:
+    for metric in (accuracy, pearson, spearman):
+        with pytest.raises(ValueError, match="undefined"):
+            metric([], [])
+        with pytest.raises(ValueError, match=r"2 predictions .* 3 gold"):
+            metric([1, 2, 3], [1, 2])

@@ -1,0 +1,139 @@
+"""Official files read exactly, and damaged ones with an error that tells what to do."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from korealbert.finetune import reading, tasks
+from korealbert.finetune.reading import BenchmarkFile
+from korealbert.finetune.task import Example
+
+NSMC_HEADER = "id\tdocument\tlabel\n"
+STS_HEADER = "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2\n"
+
+
+def read(task: str, path: Path, content: str | bytes) -> list[Example]:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return tasks.load(task).read(BenchmarkFile(path))
+
+
+def test_quotes_are_literal_and_words_that_look_missing_stay_words(tmp_path: Path) -> None:
+    reviews = ['"이게 영화냐', "null", "NA", '말"그대로" 걸작"', "두 줄\u2028아님", ""]
+    rows = "".join(f"{n}\t{review}\t{n % 2}\n" for n, review in enumerate(reviews))
+    examples = read("nsmc", tmp_path / "a.txt", NSMC_HEADER + rows)
+    assert [example.text for example in examples] == reviews
+    assert [example.target for example in examples] == [0, 1, 0, 1, 0, 1]
+    assert all(example.pair is None for example in examples)
+
+
+def test_korsts_pairs_keep_quotes_and_the_last_line_needs_no_line_feed(tmp_path: Path) -> None:
+    row = '뉴스\t우리\t2024\t0007\t3.800\t"비가 온다.\t눈이 "온다'
+    (example,) = read("korsts", tmp_path / "a.tsv", STS_HEADER + row)
+    assert example == Example("뉴스/우리/2024/0007", '"비가 온다.', 3.8, pair='눈이 "온다')
+
+
+def test_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -> None:
+    content = "\ufeff" + (NSMC_HEADER + "1\t좋다\t1\n2\t별로\t0\n").replace("\n", "\r\n")
+    assert [(e.text, e.target) for e in read("nsmc", tmp_path / "a.txt", content)] == [("좋다", 1), ("별로", 0)]
+
+
+@pytest.mark.parametrize(
+    ("task", "content", "message"),
+    [
+        ("nsmc", "document\tlabel\n", "line 1, field 'header': found 'document.tlabel'; the official file begins with id<TAB>"),
+        ("nsmc", "", "line 1, field 'header'"),
+        ("nsmc", NSMC_HEADER + "1\t좋다\t1\n2\t탭이\t둘\t0\n", "line 3, field 'label': 4 fields instead of 3; restore"),
+        ("nsmc", NSMC_HEADER + "1\t좋다\n", "line 2, field 'document': 2 fields instead of 3"),
+        ("nsmc", NSMC_HEADER + "1\t좋다\t1\n\n2\t별로\t0\n", "line 3, field 'id': 1 fields instead of 3"),
+        ("nsmc", NSMC_HEADER + "1\t좋다\t긍정\n", "line 2, field 'label': found '긍정'; a review is 0"),
+        ("nsmc", (NSMC_HEADER + "1\t좋다\t1\n").encode("cp949"), "line 2, field 'column 2': byte 0xc1 is no UTF-8; .*iconv"),
+        ("korsts", STS_HEADER + "a\tb\tc\td\t5.1\te\tf\n", "line 2, field 'score': found '5.1'; a score is a number"),
+        ("korsts", STS_HEADER + "a\tb\tc\td\tnan\te\tf\n", "field 'score': found 'nan'"),
+        ("korsts", STS_HEADER + "a\tb\tc\td\t\te\tf\n", "field 'score': found ''"),
+        ("korsts", STS_HEADER + "a\tb\tc\td\t1.0\te\n", "field 'sentence1': 6 fields instead of 7"),
+    ],
+)  # fmt: skip
+def test_bad_lines_are_errors_that_name_file_line_field_and_remedy(
+    tmp_path: Path, task: str, content: str | bytes, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        read(task, tmp_path / "bad.tsv", content)
+    assert str(caught.value).startswith(str(tmp_path / "bad.tsv"))
+
+
+def test_compressed_files_and_archive_members_read_like_plain_ones(tmp_path: Path) -> None:
+    content = (NSMC_HEADER + "1\t좋다\t1\n").encode()
+    (tmp_path / "a.txt").write_bytes(content)
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(content))
+    with pa.output_stream(tmp_path / "a.txt.zst", compression="zstd") as stream:
+        stream.write(content)
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, data in (("nsmc/README", b"read me"), ("nsmc/a.txt", content)):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    with pa.output_stream(tmp_path / "all.tar.zst", compression="zstd") as stream:
+        stream.write(packed.getvalue())
+    files = [BenchmarkFile(tmp_path / name) for name in ("a.txt", "a.txt.gz", "a.txt.zst")]
+    for file in [*files, BenchmarkFile(tmp_path / "all.tar.zst", "nsmc/a.txt")]:
+        assert tasks.load("nsmc").read(file) == [Example("1", "좋다", 1)]
+    with pytest.raises(ValueError, match=r"all.tar.zst::b: the archive has no such member; it holds nsmc/README, nsmc/a.txt"):
+        BenchmarkFile(tmp_path / "all.tar.zst", "b").content()
+    with pytest.raises(ValueError, match="an archive; name its member in the spec"):
+        BenchmarkFile(tmp_path / "all.tar.zst").content()
+    with pytest.raises(ValueError, match="not a tar archive; leave the member empty"):
+        BenchmarkFile(tmp_path / "a.txt", "nsmc/a.txt").content()
+
+
+@pytest.mark.parametrize("name", ["a.txt.zst", "a.txt.gz"])
+def test_a_damaged_archive_is_reported_by_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"this was never compressed")
+    with pytest.raises(ValueError, match=f"{name}: cannot be read .* is the download complete"):
+        BenchmarkFile(tmp_path / name).content()
+
+
+def test_a_decompression_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_BYTES", 1 << 20)
+    (tmp_path / "bomb.txt.gz").write_bytes(gzip.compress(bytes(3 << 20)))
+    with pytest.raises(ValueError, match="more than 1,048,576 bytes when decompressed"):
+        BenchmarkFile(tmp_path / "bomb.txt.gz").content()
+
+
+def test_an_unknown_task_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="no task 'klue'; known are korsts, nsmc"):
+        tasks.load("klue")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("part", "rows", "empty"), [("train", 150_000, 5), ("test", 50_000, 3)])
+def test_the_official_nsmc_has_its_rows_and_its_empty_reviews(real_data: Path, part: str, rows: int, empty: int) -> None:
+    examples = tasks.load("nsmc").read(BenchmarkFile(real_data / f"benchmarks/nsmc_{part}.txt.zst"))
+    assert len(examples) == rows == len({example.id for example in examples})
+    assert sum(not example.text for example in examples) == empty
+    assert {example.target for example in examples} == {0, 1}
+    assert max(len(example.text) for example in examples) < 160
+
+
+@pytest.mark.real
+def test_the_official_korsts_has_its_rows_quotes_and_repeated_pairs(real_data: Path) -> None:
+    archive = real_data / "benchmarks/kornlu.tar.zst"
+    parts = {
+        part: tasks.load("korsts").read(BenchmarkFile(archive, f"kornlu/sts-{part}.tsv")) for part in ("train", "dev", "test")
+    }
+    assert [len(part) for part in parts.values()] == [5749, 1500, 1379]
+    pairs = {part: [(e.text, e.pair) for e in examples] for part, examples in parts.items()}
+    assert len(pairs["train"]) - len(set(pairs["train"])) == 49
+    assert len(set(pairs["train"]) & set(pairs["dev"])) == 3
+    assert len(set(pairs["dev"]) & set(pairs["test"])) == 3
+    sentences = [sentence for part in pairs.values() for pair in part for sentence in pair]
+    assert sum(str(sentence).startswith('"') for sentence in sentences) == 315
+    for examples in parts.values():
+        assert len({example.id for example in examples}) == len(examples)
+        assert all(0 <= example.target <= 5 and example.text and example.pair for example in examples)

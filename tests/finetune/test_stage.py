@@ -1,0 +1,172 @@
+"""The stage as a whole: it learns, repeats itself, selects on dev, and refuses what cannot work."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import torch
+from pydantic import ValidationError
+
+from korealbert.artifact import Artifact, Progress, Runtime, Store, build
+from korealbert.finetune import tasks
+from korealbert.finetune.encoder import Init
+from korealbert.finetune.loop import linear_schedule
+from korealbert.finetune.spec import FinetuneSpec
+from korealbert.finetune.stage import STAGE, random_part, read_examples, run
+
+QUICK = {"epochs": 2, "batch_size": 32, "learning_rate": 5e-3, "warmup_ratio": 0.1}
+
+
+def predictions(directory: Path) -> dict[str, list[Any]]:
+    with pa.ipc.open_file(directory / "predictions.arrow") as reader:
+        columns: dict[str, list[Any]] = reader.read_all().to_pydict()
+    return columns
+
+
+def test_separable_reviews_are_learnt(
+    model: Artifact, runtime: Runtime, nsmc: dict[str, Any], fresh: Callable[[str], Path]
+) -> None:
+    reports: list[Progress] = []
+    out = fresh("out")
+    spec = FinetuneSpec(**{**nsmc, **QUICK, "epochs": 4})
+    stats = run(spec, {"model": model}, out, runtime.reporting_to(reports.append))
+    assert stats["dev"] > 90
+    assert stats["test"] > 90
+    assert {key: stats[key] for key in ("task", "init", "seed", "metric")} == {
+        "task": "nsmc",
+        "init": "pretrained",
+        "seed": 1,
+        "metric": "accuracy",
+    }
+    assert [stats[f"examples_{part}"] for part in ("train", "dev", "test")] == [570, 30, 90]
+
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["test"]["accuracy"] == stats["test"]
+    assert [epoch["epoch"] for epoch in metrics["epochs"]] == [1, 2, 3, 4]
+    dev = [epoch["accuracy"] for epoch in metrics["epochs"]]
+    assert metrics["best_epoch"] == 1 + dev.index(max(dev))
+    assert metrics["dev"]["accuracy"] == max(dev)
+
+    table = predictions(out)
+    assert table["id"] == [str(number) for number in range(90)]
+    right = sum(gold == pred for gold, pred in zip(table["gold"], table["pred"], strict=True))
+    assert 100 * right / 90 == pytest.approx(stats["test"])
+
+    curve = [json.loads(line) for line in (out / "curve.jsonl").read_text().splitlines()]
+    assert curve[-1]["step"] == 4 * 18
+    assert curve[-1]["loss"] < curve[0]["loss"]
+    assert curve[0]["lr"] < curve[6]["lr"] > curve[-1]["lr"] > 0
+    assert reports[-1].done == reports[-1].total == 72
+    assert reports[-1].message == "nsmc/pretrained/1"
+
+
+def test_similarity_is_learnt(model: Artifact, runtime: Runtime, korsts: dict[str, Any], fresh: Callable[[str], Path]) -> None:
+    spec = FinetuneSpec(**{**korsts, **QUICK, "epochs": 4, "batch_size": 16})
+    stats = run(spec, {"model": model}, fresh("out"), runtime)
+    assert stats["metric"] == "spearman"
+    assert stats["test"] > 70
+    assert set(stats["test_scores"]) == {"spearman", "pearson"}
+
+
+@pytest.mark.parametrize("init", ["pretrained", "random"])
+def test_the_same_cell_gives_the_same_bytes_and_leaves_torch_as_it_was(
+    model: Artifact, runtime: Runtime, korsts: dict[str, Any], fresh: Callable[[str], Path], init: Init
+) -> None:
+    spec = FinetuneSpec(**{**korsts, **QUICK, "epochs": 1}, init=init, max_test_examples=20)
+    torch.manual_seed(1)
+    before = torch.get_num_threads(), torch.random.get_rng_state()
+    first, second, other = fresh("first"), fresh("second"), fresh("other")
+    run(spec, {"model": model}, first, runtime)
+    assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == (before[0], False)
+    assert torch.equal(torch.random.get_rng_state(), before[1])
+    torch.manual_seed(2)
+    run(spec, {"model": model}, second, runtime)
+    run(spec.model_copy(update={"seed": 2}), {"model": model}, other, runtime)
+    for name in ("metrics.json", "predictions.arrow", "curve.jsonl"):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+        assert (first / name).read_bytes() != (other / name).read_bytes()
+
+
+def test_cells_are_artifacts_of_their_own_and_other_seeds_see_the_same_examples(
+    model_dir: Path, tmp_path: Path, nsmc: dict[str, Any]
+) -> None:
+    runtime = Runtime(store=tmp_path, threads=1, device="cpu")
+    shutil.copytree(model_dir, tmp_path / "export-0000")
+    (tmp_path / "export-0000" / "manifest.json").write_text('{"output_digest": "0"}')
+    model = Artifact("export-0000", tmp_path / "export-0000")
+    spec = FinetuneSpec(**{**nsmc, **QUICK, "epochs": 1}, max_train_examples=64, max_dev_examples=20, max_test_examples=30)
+    first = build(STAGE, spec, {"model": model}, runtime, label="finetune/nsmc/pretrained/1")
+    second = build(STAGE, spec.model_copy(update={"seed": 2}), {"model": model}, runtime)
+    assert first.artifact.name != second.artifact.name
+    assert build(STAGE, spec, {"model": model}, runtime).cached
+    assert first.artifact.stats["examples_train"] == 64
+    assert first.artifact.stats["examples_dev"] == 20
+    ids = [predictions(built.artifact.path)["id"] for built in (first, second)]
+    assert ids[0] == ids[1]
+    assert len(ids[0]) == 30
+    assert Store(tmp_path).damage(first.artifact) is None
+
+
+def test_the_held_out_part_of_nsmc_is_five_percent_and_never_trained_on(nsmc: dict[str, Any]) -> None:
+    task = tasks.load("nsmc")
+    whole = read_examples(task, FinetuneSpec(**nsmc))
+    part = read_examples(task, FinetuneSpec(**nsmc, max_train_examples=50, seed=9))
+    other = read_examples(task, FinetuneSpec(**nsmc, split_seed=9))
+    assert len(whole["dev"]) == 30
+    assert not {e.id for e in whole["dev"]} & {e.id for e in whole["train"]}
+    assert part["dev"] == whole["dev"] != other["dev"]
+    assert {e.id for e in part["train"]} < {e.id for e in whole["train"]}
+
+
+def test_random_parts_are_ascending_and_without_repeats() -> None:
+    part = random_part(1000, 30, 4)
+    assert part == sorted(set(part)) == random_part(1000, 30, 4)
+    assert len(part) == 30
+    assert part != random_part(1000, 30, 5)
+
+
+def test_the_learning_rate_rises_then_falls_and_is_never_zero_in_a_step() -> None:
+    factors = [linear_schedule(100, 0.1)(step) for step in range(100)]
+    assert factors[9] < factors[10] == 1
+    assert all(a < b for a, b in itertools.pairwise(factors[:11]))
+    assert all(a > b > 0 for a, b in itertools.pairwise(factors[10:]))
+    assert linear_schedule(3, 0.0)(0) == 1
+
+
+def test_tasks_set_defaults_that_a_recipe_can_override(nsmc: dict[str, Any], korsts: dict[str, Any]) -> None:
+    assert (FinetuneSpec(**nsmc).batch_size, FinetuneSpec(**nsmc).epochs) == (128, 3)
+    assert (FinetuneSpec(**korsts).batch_size, FinetuneSpec(**korsts).epochs) == (64, 5)
+    assert FinetuneSpec(**nsmc, epochs=4).epochs == 4
+
+
+def test_contradictions_are_found_before_anything_runs(nsmc: dict[str, Any], korsts: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="known are korsts, nsmc"):
+        FinetuneSpec(**{**nsmc, "task": "wic"})
+    without_dev = {key: value for key, value in korsts.items() if key != "dev"}
+    with pytest.raises(ValidationError, match="korsts has an official dev set: name its file as dev"):
+        FinetuneSpec(**without_dev)
+    with pytest.raises(ValidationError, match="epoch_count"):
+        FinetuneSpec(**{**nsmc, "epoch_count": 3})
+
+
+def test_inputs_longer_than_the_position_table_are_refused(
+    model: Artifact, runtime: Runtime, nsmc: dict[str, Any], fresh: Callable[[str], Path]
+) -> None:
+    with pytest.raises(ValueError, match=r"max_length is 65, but .*config.json has positions for 64 pieces"):
+        run(FinetuneSpec(**{**nsmc, "max_length": 65}), {"model": model}, fresh("out"), runtime)
+
+
+def test_a_diverged_loss_is_an_error(
+    model: Artifact, runtime: Runtime, korsts: dict[str, Any], fresh: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = type(tasks.load("korsts"))
+    monkeypatch.setattr(task, "loss", lambda self, logits, targets: logits.sum() * float("nan"))
+    with pytest.raises(ValueError, match="the loss at step 1 is nan; lower learning_rate"):
+        run(FinetuneSpec(**{**korsts, **QUICK}), {"model": model}, fresh("out"), runtime)

@@ -1,0 +1,88 @@
+"""The flow with Prefect's own machinery: a temporary API, cached states, one-stage runs, bare deployment names."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+from prefect.testing.utilities import prefect_test_harness
+
+from flows.bare_names import AmbiguousName, resolve
+from flows.corpus_to_model import corpus_to_model
+from flows.one_stage import one_stage
+from flows.publish import key
+from korealbert.artifact import Artifact, Runtime
+from tests.flows.conftest import TINY
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # Prefect's temporary server warns about itself
+    pytest.mark.timeout(600),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def api() -> object:
+    with prefect_test_harness(server_startup_timeout=180):
+        yield
+
+
+@pytest.fixture
+def runtime(straight: dict[str, Artifact], tmp_path: Path) -> Runtime:
+    """A store in which everything but the report stands."""
+    store = tmp_path / "store"
+    shutil.copytree(straight["report"].path.parent, store)
+    shutil.rmtree(store / straight["report"].name)
+    return Runtime(store=store, workers=1, threads=1)
+
+
+def task_states(flow_name_part: str) -> dict[str, str]:
+    with get_client(sync_client=True) as client:
+        runs = client.read_task_runs(flow_run_filter=FlowRunFilter(name=FlowRunFilterName(any_=[flow_name_part])))
+    return {run.name: run.state_name or "" for run in runs}
+
+
+def test_the_flow_shows_what_stands_as_cached_and_builds_the_rest(straight: dict[str, Artifact], runtime: Runtime) -> None:
+    path = corpus_to_model.with_options(flow_run_name="first")(TINY, runtime=runtime)
+    assert Path(path).name == straight["report"].name
+    states = task_states("first")
+    assert states.pop("report") == "Completed"
+    assert set(states.values()) == {"Cached"} and set(states) == set(straight) - {"report"}
+    corpus_to_model.with_options(flow_run_name="second")(TINY, runtime=runtime)
+    assert set(task_states("second").values()) == {"Cached"}
+
+
+def test_one_stage_is_built_anew_on_cached_inputs(straight: dict[str, Artifact], runtime: Runtime) -> None:
+    path = Path(one_stage("balance", TINY, runtime=runtime))
+    assert path.name == straight["balance"].name
+    assert Artifact(path.name, path).output_digest == straight["balance"].output_digest
+    assert Artifact(path.name, path).manifest["created"] >= straight["balance"].manifest["created"]
+
+
+async def _deploy(client: PrefectClient, flow_name: str, *names: str) -> None:
+    flow_id = await client.create_flow_from_name(flow_name)
+    for name in names:
+        await client.create_deployment(flow_id=flow_id, name=name)
+
+
+async def _check_resolution() -> None:
+    async with get_client() as client:
+        await _deploy(client, "corpus-to-model", "local")
+        await _deploy(client, "one-stage", "vocab", "examples")
+        assert await resolve(client, "corpus-to-model") == "corpus-to-model/local"
+        assert await resolve(client, "vocab") == "one-stage/vocab"
+        assert await resolve(client, "nothing") == "nothing"
+        with pytest.raises(AmbiguousName, match="one-stage/examples, one-stage/vocab"):
+            await resolve(client, "one-stage")
+
+
+def test_a_bare_name_finds_the_one_deployment_that_bears_it() -> None:
+    import asyncio
+
+    asyncio.run(_check_resolution())
+
+
+def test_artifact_keys_are_what_prefect_accepts() -> None:
+    assert key("finetune/nsmc/pretrained/1", "stats") == "finetune-nsmc-pretrained-1-stats"

@@ -1,0 +1,132 @@
+"""Recipes: errors that name file, table, field and remedy; plans that say what would run and why."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from korealbert import recipe as recipes
+from korealbert.artifact import Artifact, Runtime, Store, build
+from korealbert.recipe import RecipeError
+
+ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "data_specs" / "recipes" / "sample.toml"
+
+
+@pytest.fixture
+def editable(tmp_path: Path) -> Path:
+    """A copy of the sample recipe, sources and rules that a test may change."""
+    shutil.copytree(ROOT / "data_specs", tmp_path / "data_specs")
+    return tmp_path / "data_specs" / "recipes" / "sample.toml"
+
+
+def edit(recipe: Path, old: str, new: str) -> Path:
+    text = recipe.read_text("utf-8")
+    assert old in text
+    recipe.write_text(text.replace(old, new, 1), "utf-8")
+    return recipe
+
+
+def test_all_shipped_recipes_that_find_their_data_form_a_graph_whose_inputs_come_first() -> None:
+    nodes = recipes.graph(recipes.load(SAMPLE))
+    seen: set[str] = set()
+    for label, node in nodes.items():
+        assert set(node.inputs.values()) <= seen, label
+        seen.add(label)
+    assert list(nodes)[-1] == "report"
+
+
+def test_an_unknown_field_names_file_table_field_and_nearest(editable: Path) -> None:
+    edit(editable, "[vocab]\n", "[vocab]\nsizee = 3\n")
+    with pytest.raises(RecipeError, match=r"sample\.toml, \[vocab\]: unknown field 'sizee' \(did you mean 'size'\?\)"):
+        recipes.load(editable)
+
+
+def test_an_unknown_nested_field_is_named_with_its_table(editable: Path) -> None:
+    edit(editable, "[pretrain.model]\n", "[pretrain.model]\nhiden_size = 3\n")
+    with pytest.raises(RecipeError, match=r"\[pretrain\]: unknown field 'model\.hiden_size' \(did you mean 'hidden_size'\?\)"):
+        recipes.load(editable)
+
+
+def test_an_unknown_table_and_an_ill_typed_field_are_named(editable: Path) -> None:
+    with pytest.raises(RecipeError, match=r"unknown table or field \[vocabb\] \(did you mean 'vocab'\?\)"):
+        recipes.load(edit(editable, "[vocab]\n", "[vocabb]\n"))
+    edit(editable, "[vocabb]\n", '[vocab]\nseed = "three"\n')
+    with pytest.raises(RecipeError, match=r"\[vocab\], field 'seed': .*integer.*'three'"):
+        recipes.load(editable)
+
+
+def test_a_missing_input_file_and_a_missing_recipe_are_named(editable: Path) -> None:
+    (editable.parents[1] / "sample" / "books.csv").unlink()
+    with pytest.raises(RecipeError, match=r"\[extract\.books\], field 'paths\.0': no such file or directory: .*books\.csv"):
+        recipes.load(editable)
+    with pytest.raises(RecipeError, match=r"no such recipe \(did you mean 'sample\.toml'\?\)"):
+        recipes.load(editable.with_name("sampel.toml"))
+
+
+def test_broken_toml_and_a_clean_table_without_source_are_named(editable: Path) -> None:
+    text = editable.read_text("utf-8")
+    editable.write_text(text + "\n[clean.newz]\n", "utf-8")
+    with pytest.raises(RecipeError, match=r"\[clean\.newz\]: no source of this name \(did you mean 'news'\?\)"):
+        recipes.load(editable)
+    editable.write_text(text + "\n[clean.", "utf-8")
+    with pytest.raises(RecipeError, match="not valid TOML"):
+        recipes.load(editable)
+
+
+def test_until_and_select_take_labels_and_groups_and_name_the_nearest() -> None:
+    nodes = recipes.graph(recipes.load(SAMPLE))
+    part = recipes.until(nodes, "clean/news")
+    assert list(part) == ["extract/news", "clean/news"]
+    assert {label.split("/")[0] for label in recipes.until(nodes, "clean")} == {"extract", "clean"}
+    with pytest.raises(RecipeError, match="no stage 'vocabs' \\(did you mean 'vocab'\\?\\)"):
+        recipes.until(nodes, "vocabs")
+
+
+def build_until(recipe: Path, target: str, runtime: Runtime) -> dict[str, Artifact]:
+    built: dict[str, Artifact] = {}
+    for label, node in recipes.until(recipes.graph(recipes.load(recipe)), target).items():
+        inputs = {role: built[other] for role, other in node.inputs.items()}
+        built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
+    return built
+
+
+def statuses(recipe: Path, target: str, store: Path) -> dict[str, tuple[str, tuple[str, ...]]]:
+    nodes = recipes.until(recipes.graph(recipes.load(recipe)), target)
+    return {p.label: (p.status, p.reasons) for p in recipes.plan(nodes, Store(store))}
+
+
+def test_the_plan_names_exactly_what_a_changed_field_and_a_changed_file_make_stale(editable: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    runtime = Runtime(store=store, workers=1)
+    assert {status for status, _ in statuses(editable, "dedup", store).values()} == {"new"}
+    built = build_until(editable, "dedup", runtime)
+    assert {status for status, _ in statuses(editable, "dedup", store).values()} == {"cached"}
+
+    edit(editable, "[clean.books]\n", "[clean.books]\nmin_chars = 31\n")
+    after = statuses(editable, "dedup", store)
+    assert [label for label, (status, _) in after.items() if status != "cached"] == ["clean/books", "dedup"]
+    assert after["clean/books"][1][0].startswith("min_chars: ") and after["clean/books"][1][0].endswith("→ 31")
+    old_name = built["clean/books"].name
+    assert after["dedup"][1][0].startswith(f"input books: {old_name} → clean-")
+
+    with (editable.parents[1] / "sample" / "news.jsonl").open("a", encoding="utf-8") as handle:
+        handle.write("\n")
+    after = statuses(editable, "dedup", store)
+    assert [label for label, (status, _) in after.items() if status != "cached"] == [
+        "extract/news", "clean/news", "clean/books", "dedup",
+    ]  # fmt: skip
+    assert "content of" in after["extract/news"][1][0]
+
+
+def test_a_lost_and_a_corrupted_artifact_are_planned_by_name(editable: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    built = build_until(editable, "clean/books", Runtime(store=store, workers=1))
+    victim = built["clean/books"].files("documents-*.arrow")[0]
+    victim.write_bytes(victim.read_bytes()[:-1])
+    status, reasons = statuses(editable, "clean/books", store)["clean/books"]
+    assert status == "stale" and victim.name in reasons[0]
+    shutil.rmtree(built["clean/books"].path)
+    assert statuses(editable, "clean/books", store)["clean/books"][0] == "new"
