@@ -83,7 +83,7 @@ def draw_rows(seed: int, stream: Stream, ids: Words, columns: int, *, minor: npt
     assert columns <= MAX_INDEX
     blocks = np.arange(-(-columns // 4), dtype=np.uint64)
     lanes = draw_block(seed, stream, np.asarray(ids)[:, None], minor=np.asarray(minor), block=blocks)
-    return np.stack(lanes, axis=-1).reshape(len(ids), -1)[:, :columns]
+    return np.stack(lanes, axis=-1).reshape(len(ids), 4 * len(blocks))[:, :columns]
 
 
 def below(words: Words, bound: npt.ArrayLike) -> npt.NDArray[np.int64]:

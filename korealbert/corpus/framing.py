@@ -7,12 +7,11 @@ character, so cutting before decoding is safe in both.
 from __future__ import annotations
 
 import codecs
-import csv
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from korealbert.corpus.json_values import ValueScanner
+from korealbert.corpus.json_values import ValueScanner, is_json_object
 from korealbert.corpus.reading import BYTES_PER_READ, RawFile, ReadFault
 from korealbert.documents import Quarantined
 
@@ -44,7 +43,7 @@ class Piece:
         return self.line + self.data.count(b"\n", 0, offset)
 
 
-class _Cursor:
+class Cursor:
     """Where in a file the next piece starts, and in which encoding."""
 
     def __init__(self, raw: RawFile, encoding: str, max_record_bytes: int) -> None:
@@ -53,9 +52,18 @@ class _Cursor:
         self.encoding = "utf-8" if encoding == "utf-8-sig" else encoding
         self.context = ""
         self._first = True
+        self._peeked = b""
+
+    def peek(self) -> bytes:
+        """The next block; ``read`` returns it again."""
+        self._peeked = self._peeked or self.read()
+        return self._peeked
 
     def read(self) -> bytes:
         """The next block, without a leading byte order mark."""
+        if self._peeked:
+            block, self._peeked = self._peeked, b""
+            return block
         block = self.raw.read(BYTES_PER_READ)
         if self._first:
             self._first = False
@@ -66,9 +74,9 @@ class _Cursor:
             self.encoding = _guess(block)
         return block
 
-    def piece(self, data: bytes, cuts: tuple[tuple[int, int], ...] = (), *, last: bool = False) -> Piece:
+    def piece(self, data: bytes, cuts: tuple[tuple[int, int], ...] = ()) -> Piece:
         encoding = "utf-8" if self.encoding == "auto" else self.encoding  # nothing but ASCII so far
-        piece = Piece(self.raw.name, encoding, self.line, self.byte, data, cuts, self.context, last)
+        piece = Piece(self.raw.name, encoding, self.line, self.byte, data, cuts, self.context)
         self.skip(data)
         return piece
 
@@ -77,14 +85,8 @@ class _Cursor:
         self.byte += len(data)
 
     def too_long(self, line: int, byte: int) -> Quarantined:
-        length = self.byte - byte
-        return Quarantined(
-            self.raw.name,
-            f"line {line}, byte {byte}",
-            "",
-            "record_too_long",
-            f"the record has {length:,} bytes; raise limits.max_record_bytes ({self.limit:,}) if it is meant to be one",
-        )
+        remedy = f"it is longer than limits.max_record_bytes ({self.limit:,}); raise that if it is meant to be one record"
+        return Quarantined(self.raw.name, f"line {line}, byte {byte}", "", "record_too_long", remedy)
 
 
 def _guess(block: bytes) -> str:
@@ -97,19 +99,21 @@ def _guess(block: bytes) -> str:
     return "utf-8"
 
 
-def _empty(raw: RawFile) -> Quarantined:
-    return Quarantined(raw.name, "byte 0", "", "empty_file", "remove the file from the source or fetch it again")
-
-
-def _guarded(cursor: _Cursor, items: Iterator[Piece | Quarantined]) -> Iterator[Piece | Quarantined]:
+def guarded(cursor: Cursor, items: Iterator[Piece | Quarantined]) -> Iterator[Piece | Quarantined]:
     """All items before a fault of the stream, then the fault; an empty stream is one entry of the quarantine."""
+    found = False
     try:
-        yield from items
+        for item in items:
+            found = True
+            yield item
     except ReadFault as fault:
         yield cursor.raw.quarantined(fault)
         return
+    name = cursor.raw.name
     if cursor.raw.bytes_read == 0:
-        yield _empty(cursor.raw)
+        yield Quarantined(name, "byte 0", "", "empty_file", "remove the file from the source, or fetch it again")
+    elif not found:
+        yield Quarantined(name, "byte 0", "", "no_records", "the file holds no records: remove it from the source")
 
 
 def frame_delimited(
@@ -119,41 +123,44 @@ def frame_delimited(
 
     ``header`` captures, in the first piece, what becomes the ``context`` of all.
     """
-    cursor = _Cursor(raw, encoding, max_record_bytes)
-    return _guarded(cursor, _delimited(cursor, delimiter, header))
+    cursor = Cursor(raw, encoding, max_record_bytes)
+    return guarded(cursor, _delimited(cursor, delimiter, header))
 
 
-def _delimited(cursor: _Cursor, delimiter: bytes, header: re.Pattern[bytes] | None) -> Iterator[Piece | Quarantined]:
+def _delimited(cursor: Cursor, delimiter: bytes, header: re.Pattern[bytes] | None) -> Iterator[Piece | Quarantined]:
     buffer = bytearray()
-    while block := cursor.read():
-        seen = max(0, len(buffer) - len(delimiter) + 1)
-        buffer += block
-        if len(buffer) < PIECE_BYTES:
-            continue
-        end = buffer.rfind(delimiter, seen if len(buffer) > 2 * PIECE_BYTES else 0)
-        if end >= 0:
-            data = bytes(buffer[: end + len(delimiter)])
-            del buffer[: end + len(delimiter)]
-            if header is not None:
-                cursor.context, header = _captured(header, data), None
-            yield cursor.piece(data)
-        elif len(buffer) > cursor.limit:
-            line, byte = cursor.line, cursor.byte
-            buffer = _skip_record(cursor, buffer, delimiter)
-            yield cursor.too_long(line, byte)
-    if buffer:
-        data = bytes(buffer)
+
+    def cut(end: int) -> Iterator[Piece]:
+        nonlocal header
+        data = bytes(buffer[:end])
+        del buffer[:end]
         if header is not None:
-            cursor.context = _captured(header, data)
-        yield cursor.piece(data, last=True)
+            found = header.search(data)
+            cursor.context = found.group(1).decode("utf-8", "replace") if found else ""
+            header = None
+        yield cursor.piece(data)
+
+    try:
+        while block := cursor.read():
+            unseen = max(0, len(buffer) - len(delimiter) + 1) if len(buffer) > PIECE_BYTES else 0
+            buffer += block
+            if len(buffer) < PIECE_BYTES:
+                continue
+            end = buffer.rfind(delimiter, unseen)
+            if end >= 0:
+                yield from cut(end + len(delimiter))
+            elif len(buffer) > cursor.limit:
+                line, byte = cursor.line, cursor.byte
+                buffer = _skip_record(cursor, buffer, delimiter)
+                yield cursor.too_long(line, byte)
+    except ReadFault:
+        yield from cut(buffer.rfind(delimiter) + len(delimiter)) if delimiter in buffer else ()
+        raise
+    if buffer or delimiter != b"\n":
+        yield replace(next(cut(len(buffer))), last=True)
 
 
-def _captured(header: re.Pattern[bytes], data: bytes) -> str:
-    found = header.search(data)
-    return found.group(1).decode("utf-8", "replace") if found else ""
-
-
-def _skip_record(cursor: _Cursor, buffer: bytearray, delimiter: bytes) -> bytearray:
+def _skip_record(cursor: Cursor, buffer: bytearray, delimiter: bytes) -> bytearray:
     """Forget bytes up to and with the next delimiter; return what follows it."""
     while True:
         keep = len(delimiter) - 1
@@ -174,11 +181,11 @@ def _skip_record(cursor: _Cursor, buffer: bytearray, delimiter: bytes) -> bytear
 
 def frame_whole(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[Piece | Quarantined]:
     """The whole file as one piece."""
-    cursor = _Cursor(raw, encoding, max_record_bytes)
-    return _guarded(cursor, _whole(cursor))
+    cursor = Cursor(raw, encoding, max_record_bytes)
+    return guarded(cursor, _whole(cursor))
 
 
-def _whole(cursor: _Cursor) -> Iterator[Piece | Quarantined]:
+def _whole(cursor: Cursor) -> Iterator[Piece | Quarantined]:
     buffer = bytearray()
     while block := cursor.read():
         buffer += block
@@ -190,39 +197,52 @@ def _whole(cursor: _Cursor) -> Iterator[Piece | Quarantined]:
             yield cursor.too_long(line, byte)
             return
     if buffer:
-        yield cursor.piece(bytes(buffer), last=True)
+        yield replace(cursor.piece(bytes(buffer)), last=True)
 
 
 def frame_json(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[Piece | Quarantined]:
     """Records of a JSON array, of a file that is one object (or several in a row), or of JSON Lines: whichever the file is."""
-    cursor = _Cursor(raw, encoding, max_record_bytes)
-    return _guarded(cursor, _json(cursor))
+    cursor = Cursor(raw, encoding, max_record_bytes)
+    return guarded(cursor, _json(cursor))
 
 
-def _json(cursor: _Cursor) -> Iterator[Piece | Quarantined]:
-    scanner: ValueScanner | None = None
-    while block := cursor.read():
-        if scanner is None:
-            scanner = ValueScanner(array=block.lstrip()[:1] == b"[")
-        scanner.feed(block)
-        if scanner.scanned >= PIECE_BYTES:
-            yield from _json_piece(cursor, scanner)
-        if scanner.pending > cursor.limit:
-            yield from _json_piece(cursor, scanner)
-            line, byte = cursor.line, cursor.byte
-            while scanner.abandoning() and (block := cursor.read()):
+def _json(cursor: Cursor) -> Iterator[Piece | Quarantined]:
+    first_line = cursor.peek().partition(b"\n")[0]
+    if is_json_object(first_line):  # lines are the better frame: one broken record cannot spoil the next
+        yield from _delimited(cursor, b"\n", None)
+        return
+    scanner = ValueScanner()
+    given_up: tuple[int, int] | None = None
+    try:
+        while block := cursor.read():
+            scanner.feed(block)
+            if given_up is not None:
+                cursor.skip(scanner.forget() if scanner.skipping else b"")
+                if not scanner.skipping:
+                    yield cursor.too_long(*given_up)
+                    given_up = None
+            if scanner.complete_bytes >= PIECE_BYTES or scanner.partial_bytes > cursor.limit:
+                yield from _json_piece(cursor, scanner)
+            if scanner.partial_bytes > cursor.limit and given_up is None:
+                given_up = cursor.line, cursor.byte
+                scanner.give_up()
                 cursor.skip(scanner.forget())
-                scanner.feed(block)
-            cursor.skip(scanner.forget())
-            yield cursor.too_long(line, byte)
-    if scanner is not None:
-        scanner.finish()
-        yield from _json_piece(cursor, scanner, last=True)
+    except ReadFault:
+        yield from _json_piece(cursor, scanner)
+        raise
+    closed = scanner.finish()
+    yield from _json_piece(cursor, scanner)
+    if given_up is not None:
+        yield cursor.too_long(*given_up)
+    elif not closed:
+        yield cursor.raw.quarantined(
+            ReadFault("truncated_file", f"byte {cursor.byte}", "the array is not closed; fetch the file again, its records were read")
+        )
 
 
-def _json_piece(cursor: _Cursor, scanner: ValueScanner, *, last: bool = False) -> Iterator[Piece]:
+def _json_piece(cursor: Cursor, scanner: ValueScanner) -> Iterator[Piece]:
     data, cuts = scanner.take()
     if cuts:
-        yield cursor.piece(data, cuts, last=last)
+        yield cursor.piece(data, cuts)
     else:
         cursor.skip(data)

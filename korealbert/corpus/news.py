@@ -28,7 +28,7 @@ GLUE_CHARACTERS = 300
 LONG_LINE_CHARACTERS = 40
 """A line longer than this may end in a byline only in its last ``last_share`` (sanity limit of public cleaners)."""
 
-_GLUE = re.compile(r"▶|\[ⓒ|ⓒ|\[Copyright|- Copyrights|[<\[]?저작권자")
+_GLUE = re.compile(r"▶|(?:[\[<(※-] ?){0,2}(?:(?:Copyrights?|저작권자|GoodNews paper) ?ⓒ?|ⓒ)")
 _BOUNDARY = re.compile(r"[.?!…\"'”’」』)\]>](?=\s*[^\s.?!…\"'”’」』)\]>])")
 _LONG_SENTENCE = re.compile(r"(?:[^.?!\n]|\.(?=\d)){28,}[다요까죠]\.(?!\w)")
 
@@ -133,28 +133,30 @@ class NewsRules:
         active = [rule for rule in self.rules if not rule.outlets or outlet in rule.outlets]
         zoned: dict[Zone, list[Rule]] = {z: [r for r in active if z in r.zones] for z in ("head", "tail", "any")}
         removals = []
-        while found := self._next(text, zoned):
+        view = matching_view(text)
+        while found := self._next(view, zoned):
             rule, zone, start, end = found
             removals.append(Removal(rule.id, zone, start, text[start:end]))
             text = text[:start] + text[end:]
+            view = view[:start] + view[end:]
         return Cleaned(text, tuple(removals))
 
-    def _next(self, text: str, zoned: dict[Zone, list[Rule]]) -> tuple[Rule, Zone, int, int] | None:
-        view = matching_view(text)
+    def _next(self, view: str, zoned: dict[Zone, list[Rule]]) -> tuple[Rule, Zone, int, int] | None:
         lines = [_Line(m.start(), m.end()) for m in re.finditer(r"\S[^\n]*", view)]
-        for zone, candidates in (
+        zones: tuple[tuple[Zone, Iterator[tuple[Rule, int, int]]], ...] = (
             ("any", self._any(view, lines, zoned["any"])),
             ("head", self._head(view, lines[:HEAD_LINES], zoned["head"])),
             ("tail", self._tail(view, lines[-TAIL_LINES:], zoned["tail"])),
-        ):
+        )
+        for zone, candidates in zones:
             for rule, start, end in candidates:
                 if rule.sentences or not _LONG_SENTENCE.search(view, start, end):
-                    return rule, zone, *_with_whitespace(text, start, end)  # type: ignore[return-value]
+                    return rule, zone, *_with_whitespace(view, start, end)
         return None
 
     def _any(self, view: str, lines: list[_Line], rules: list[Rule]) -> Iterator[tuple[Rule, int, int]]:
-        for index, line in enumerate(lines):
-            for rule in rules:
+        for rule in rules:  # outermost: a caption is judged by the credit beside it before that credit goes
+            for index, line in enumerate(lines):
                 if self._takes(rule, view, line.start, line.end) and self._beside(rule, view, lines, index):
                     yield rule, line.start, line.end
 
@@ -179,7 +181,9 @@ class NewsRules:
             return
         last = lines[-1]
         glued = [m.start() for m in _GLUE.finditer(view, max(last.start, len(view) - GLUE_CHARACTERS), last.end)]
-        sentence_ends = [_skip_spaces(view, m.end()) for m in _BOUNDARY.finditer(view, max(last.start, last.end - 150), last.end)]
+        sentence_ends = [
+            _skip_spaces(view, m.end()) for m in _BOUNDARY.finditer(view, max(last.start, last.end - 150), last.end)
+        ]
         for rule in rules:
             if rule.take == "block":
                 for line in reversed(lines):

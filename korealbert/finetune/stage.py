@@ -67,9 +67,10 @@ def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         "epochs": history.epochs,
         "best_epoch": history.best_epoch,
         "examples_at_max_length": at_limit,
+        "examples_test_official": task.official_test_examples,
         "warnings": warnings,
     }
-    _write_json(out_dir / "metrics.json", {**cell, **scores, **counts})
+    _write_json(out_dir / "metrics.json", {**cell, "title": task.title, **scores, **counts})
     _write_predictions(out_dir / "predictions.arrow", task, examples["test"], predicted)
     atomic_write(out_dir / "curve.jsonl", "".join(json.dumps(point) + "\n" for point in history.curve).encode())
     return {

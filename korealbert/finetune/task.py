@@ -57,6 +57,10 @@ class Task(ABC):
     """A benchmark. Stateless: every method is a function of its arguments."""
 
     name: ClassVar[str]
+    title: ClassVar[str]
+    """The benchmark's own spelling of its name."""
+    official_test_examples: ClassVar[int]
+    """Size of the official test set: a score over fewer compares with no published one."""
     metric: ClassVar[str]
     """Name of the score that selects the epoch on dev and stands for the task; higher is better."""
     has_official_dev: ClassVar[bool]

@@ -30,7 +30,8 @@ class Embeddings(nn.Module):
         """Embed int64 ids [B, S] into [B, S, E]."""
         position_SE = self.position.weight[: ids_BS.shape[1]]
         embedded_BSE: Tensor = self.norm(self.word(ids_BS) + self.token_type(token_types_BS) + position_SE)
-        return self.dropout(embedded_BSE)
+        dropped_BSE: Tensor = self.dropout(embedded_BSE)
+        return dropped_BSE
 
 
 class SelfAttention(nn.Module):
@@ -55,7 +56,7 @@ class SelfAttention(nn.Module):
         """Attend to the visible keys (bool, None means all) and return [B, S, H]."""
 
         def split(x_BSH: Tensor) -> Tensor:
-            return x_BSH.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            return x_BSH.view(*x_BSH.shape[:2], self.num_heads, -1).transpose(1, 2)
 
         mixed_BNSD = F.scaled_dot_product_attention(
             split(self.query(hidden_BSH)),

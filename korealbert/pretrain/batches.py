@@ -97,7 +97,7 @@ def in_row_order(source: BatchSource, size: int, *, rank: int, world_size: int) 
         yield source.gather(0, np.arange(start, min(start + size, source.num_rows), dtype=np.int64))
 
 
-def count_targets(batch: Batch) -> NDArray[np.int64]:
-    """Targets per task, in the order of ``TASKS``."""
-    labels = (batch.mlm_labels, batch.sop_labels, batch.wop_labels)
+def count_targets(batch: Batch, *, word_order: bool) -> NDArray[np.int64]:
+    """Targets per task, in the order of ``TASKS``; none of word order where the model has no head for it."""
+    labels = (batch.mlm_labels, batch.sop_labels, batch.wop_labels if word_order else batch.wop_labels[:0])
     return np.array([np.count_nonzero(array != IGNORED) for array in labels], dtype=np.int64)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import nn
 
+from korealbert.model.heads import PretrainingModel
 from korealbert.pretrain.batches import BatchSource, count_targets, in_row_order, to_tensors
 from korealbert.pretrain.metrics import Figures, TaskTotals
 from korealbert.pretrain.objective import score
 from korealbert.pretrain.ranks import Ranks
 
 
-def evaluate(model: nn.Module, source: BatchSource, ranks: Ranks, *, batch_size: int, autocast: torch.dtype | None) -> Figures:
+def evaluate(
+    model: PretrainingModel, source: BatchSource, ranks: Ranks, *, batch_size: int, autocast: torch.dtype | None
+) -> Figures:
     """Loss, accuracy and (MLM) perplexity per task, each a mean over its targets of all held-out rows."""
     was_training = model.training
     model.eval()
@@ -24,7 +26,7 @@ def evaluate(model: nn.Module, source: BatchSource, ranks: Ranks, *, batch_size:
             tensors = to_tensors(batch, ranks.device)
             losses, correct = score(model(*tensors.inputs), tensors)
             sums += torch.stack([losses.double(), correct.double()]).cpu()
-            targets += torch.from_numpy(count_targets(batch))
+            targets += torch.from_numpy(count_targets(batch, word_order=model.wop is not None))
     model.train(was_training)
     summed = ranks.sum([*sums[0].tolist(), *sums[1].tolist(), *targets.tolist()])
     totals = TaskTotals(losses=summed[:3], correct=summed[3:6], targets=summed[6:])

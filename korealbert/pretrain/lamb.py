@@ -6,7 +6,7 @@ not per parameter. This one works on whole tensors and follows google-research/a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -62,7 +62,7 @@ class Lamb(Optimizer):
 
     def _update(self, group: dict[str, Any], tensors: list[Tensor]) -> None:
         states = [self._state_of(tensor) for tensor in tensors]
-        gradients = [tensor.grad for tensor in tensors]
+        gradients = [tensor.grad for tensor in tensors if tensor.grad is not None]
         means = [state["exp_avg"] for state in states]
         squares = [state["exp_avg_sq"] for state in states]
         beta1, beta2 = group["betas"]
@@ -75,12 +75,12 @@ class Lamb(Optimizer):
         torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
 
         scales = torch._foreach_sqrt(squares)
-        updates = means
+        updates: Sequence[Tensor] = means
         if group["bias_correction"]:
             updates = torch._foreach_div(means, [1 - beta1 ** int(state["step"]) for state in states])
             torch._foreach_div_(scales, [(1 - beta2 ** int(state["step"])) ** 0.5 for state in states])
         torch._foreach_add_(scales, group["eps"])
-        updates = torch._foreach_div(updates, scales)
+        updates = list(torch._foreach_div(updates, scales))
         if group["weight_decay"]:
             torch._foreach_add_(updates, tensors, alpha=group["weight_decay"])
         if group["adapt"]:

@@ -105,9 +105,7 @@ def _read(process: subprocess.Popen[str], rank: int, lines: Lines) -> None:
     lines.put((rank, None))
 
 
-def _follow(
-    ranks: list[subprocess.Popen[str]], lines: Lines, tails: list[deque[str]], on_line: Callable[[str], None]
-) -> None:
+def _follow(ranks: list[subprocess.Popen[str]], lines: Lines, tails: list[deque[str]], on_line: Callable[[str], None]) -> None:
     running = set(range(len(ranks)))
     while running:
         rank, line = lines.get()

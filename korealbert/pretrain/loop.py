@@ -61,7 +61,10 @@ class Progress:
 
 
 class Trainer:
-    """One rank's part of a pre-training run. Every rank constructs the same and calls ``run``; rank 0 writes the files."""
+    """One rank's part of a pre-training run. Every rank constructs the same and calls ``run``; rank 0 writes the files.
+
+    ``heldout`` is None where the examples hold no such rows; there are no held-out scores then.
+    """
 
     def __init__(
         self,
@@ -69,7 +72,7 @@ class Trainer:
         config: AlbertConfig,
         *,
         train: BatchSource,
-        heldout: BatchSource,
+        heldout: BatchSource | None,
         ranks: Ranks,
         out_dir: Path,
         report: Report = lambda step, figures: None,
@@ -128,7 +131,8 @@ class Trainer:
     def _train_step(self) -> None:
         spec, ranks, progress = self.spec, self.ranks, self.progress
         batches = micro_batches(self.train, spec, step=progress.step, rank=ranks.rank, world_size=ranks.world_size)
-        counts = np.sum([count_targets(batch) for batch in batches], axis=0)
+        word_order = self.model.wop is not None
+        counts = np.sum([count_targets(batch, word_order=word_order) for batch in batches], axis=0)
         tokens = sum(int(batch.lengths.sum()) for batch in batches)
         *targets, all_tokens, stop = ranks.sum([*map(float, counts), float(tokens), float(self.stop_requested())])
         if stop:
@@ -170,6 +174,8 @@ class Trainer:
         self.report(progress.step, {**figures, "tokens_per_second": tokens_per_second})
 
     def _score_heldout(self) -> None:
+        if self.heldout is None:
+            return
         batch_size, autocast = self.spec.micro_batch, AUTOCAST[self.spec.precision]
         figures = evaluate(self.model, self.heldout, self.ranks, batch_size=batch_size, autocast=autocast)
         self.progress.heldout = figures

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -55,25 +55,26 @@ class ScheduleSpec(Spec):
     """Learning rate over the steps: linear warm-up from 0, then a decay."""
 
     warmup_steps: int | None = Field(default=None, ge=0)
-    """Steps of the warm-up; omitted, ``warmup_ratio`` decides."""
-    warmup_ratio: float = Field(default=0.0125, ge=0, lt=1)
-    """Warm-up as a share of all steps, where ``warmup_steps`` is omitted."""
+    """Steps of the warm-up."""
+    warmup_ratio: float | None = Field(default=None, ge=0, lt=1)
+    """Steps of the warm-up as a share of all steps; 0.0125 (KoreALBERT) where neither is given."""
     decay: Literal["linear", "linear_tf", "constant"] = "linear"
     """``linear`` falls from the peak at the end of the warm-up to 0 at the last step (Hugging Face). ``linear_tf`` follows
     peak · (1 − t / steps) from the end of the warm-up on, so it starts below the peak (google-research/albert)."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_both(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("warmup_steps") is not None and "warmup_ratio" in data:
+    @model_validator(mode="after")
+    def _refuse_both(self) -> Self:
+        if self.warmup_steps is not None and self.warmup_ratio is not None:
             raise ValueError(
-                f"warmup_steps = {data['warmup_steps']} and warmup_ratio = {data['warmup_ratio']} exclude each other; give one"
+                f"warmup_steps = {self.warmup_steps} and warmup_ratio = {self.warmup_ratio} exclude each other; give one"
             )
-        return data
+        return self
 
     def warmup(self, steps: int) -> int:
         """Steps of the warm-up within a run of ``steps``."""
-        return self.warmup_steps if self.warmup_steps is not None else int(self.warmup_ratio * steps)
+        if self.warmup_steps is not None:
+            return self.warmup_steps
+        return int((0.0125 if self.warmup_ratio is None else self.warmup_ratio) * steps)
 
 
 class PretrainSpec(Spec):

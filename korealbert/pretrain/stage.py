@@ -9,8 +9,6 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from sentencepiece import SentencePieceProcessor
-
 from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
 from korealbert.examples.batches import ExampleBatches
 from korealbert.files import atomic_write
@@ -18,6 +16,7 @@ from korealbert.model.config import AlbertConfig
 from korealbert.pretrain.job import Job, parse_event
 from korealbert.pretrain.launch import RankFailed, run_ranks
 from korealbert.pretrain.spec import PretrainSpec
+from korealbert.vocab.tokenizer import Vocabulary
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +60,9 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         if "stopped" not in seen:
             raise
         step = seen["stopped"]["step"]
-        raise PretrainingStopped(f"pre-training was stopped after step {step:,} of {spec.steps:,}; it resumes there") from failure
+        raise PretrainingStopped(
+            f"pre-training was stopped after step {step:,} of {spec.steps:,}; it resumes there"
+        ) from failure
     stats: Stats = seen["stats"]["content"]
     return stats
 
@@ -69,16 +70,13 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 def check(spec: PretrainSpec, *, vocab: Path, examples: Path, views: Path, processes: int) -> AlbertConfig:
     """The model that spec and data make together. Raises ValueError naming both sides of any contradiction."""
     spec.accumulation(processes)
-    train, heldout = ExampleBatches(examples, views, "train"), ExampleBatches(examples, views, "heldout")
-    pieces = SentencePieceProcessor(model_file=str(vocab / "spiece.model")).get_piece_size()
+    train = ExampleBatches(examples, views, "train")
+    pieces = Vocabulary.load(vocab).size
     if train.vocab_size != pieces:
         raise ValueError(
             f"{examples.name} was made with a vocabulary of {train.vocab_size:,} pieces, but {vocab.name} has {pieces:,}; "
             "rebuild the examples with this vocabulary"
         )
-    for split, source in (("train", train), ("held-out", heldout)):
-        if source.num_rows == 0:
-            raise ValueError(f"{examples.name} holds no {split} rows; give [examples] more documents or another held-out share")
     return spec.albert_config(vocab_size=pieces, sequence_length=train.sequence_length)
 
 

@@ -55,9 +55,7 @@ def _pieces(model: Any) -> Unigram | BPE:
     if model.trainer_spec.model_type == UNIGRAM:
         return Unigram(scored, unk_id=SPECIAL.unk, byte_fallback=_bytes(model))
     ids = {piece: number for number, (piece, _) in enumerate(scored)}
-    return BPE(
-        ids, _merges(model, ids), unk_token=SPECIAL_PIECES[SPECIAL.unk], fuse_unk=True, byte_fallback=_bytes(model)
-    )
+    return BPE(ids, _merges(model, ids), unk_token=SPECIAL_PIECES[SPECIAL.unk], fuse_unk=True, byte_fallback=_bytes(model))
 
 
 def _merges(model: Any, ids: dict[str, int]) -> list[tuple[str, str]]:

@@ -28,9 +28,7 @@ MAX_SENTENCE_BYTES = 4_192
 DOCUMENTS_AT_ONCE = 512
 _BINS_PER_OCTAVE = 256
 _LOWEST_OCTAVE = -64
-SAMPLE_SCHEMA = pa.schema(
-    [("priority", pa.float64()), ("document", pa.uint64()), ("line", pa.uint32()), ("text", pa.string())]
-)
+SAMPLE_SCHEMA = pa.schema([("priority", pa.float64()), ("document", pa.uint64()), ("line", pa.uint32()), ("text", pa.string())])
 
 
 @dataclass(frozen=True)
@@ -62,11 +60,11 @@ def sample_sentences(
     scratch = out_dir / ".sample"
     scratch.mkdir(exist_ok=True)
     requests = [SampleRequest(path, seed, weights) for path in shards]
-    counted = map_shards(_count, requests, out_dir=out_dir, runtime=runtime, step="count sentences", total=len(shards))
+    counted = map_shards(_count, requests, out_dir=out_dir, runtime=runtime, step="count-sentences", total=len(shards))
     counts = {key: sum(part[key] for part in counted) for key in ("sentences", "too_long_sentences")}
     last_bin = _bin_that_fills(counted, limit)
     keep = [SampleRequest(path, seed, weights, last_bin) for path in shards]
-    map_shards(_keep, keep, out_dir=scratch, runtime=runtime, step="sample sentences", total=len(shards))
+    map_shards(_keep, keep, out_dir=scratch, runtime=runtime, step="sample-sentences", total=len(shards))
     batches = [batch for path in sorted(scratch.glob("*.arrow")) for batch in read_batches(path, SAMPLE_SCHEMA)]
     table = pa.Table.from_batches(batches, SAMPLE_SCHEMA)
     # The document and line decide between equal priorities, so the order is total and the same for any sharding.

@@ -20,7 +20,14 @@ BASE = {"num_layers": 12, "hidden_size": 768}
 LARGE = {"num_layers": 24, "hidden_size": 1024}
 XLARGE = {"num_layers": 24, "hidden_size": 2048}
 XXLARGE = {"num_layers": 12, "hidden_size": 4096}
-TINY = {"hidden_size": 32, "embedding_size": 16, "num_heads": 4, "num_layers": 4, "hidden_dropout": 0.0, "attention_dropout": 0.0}
+TINY = {
+    "hidden_size": 32,
+    "embedding_size": 16,
+    "num_heads": 4,
+    "num_layers": 4,
+    "hidden_dropout": 0.0,
+    "attention_dropout": 0.0,
+}
 
 
 def config(vocab_size: int = 50, **fields: object) -> AlbertConfig:

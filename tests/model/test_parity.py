@@ -30,8 +30,12 @@ def twins(**fields: object) -> tuple[PretrainingModel, AlbertForPreTraining]:
     config = AlbertConfig(**{**TINY, **fields})
     ours = PretrainingModel(config)
     initialise(ours, 0.2, seed=5)
-    theirs = AlbertForPreTraining(TheirConfig(**huggingface_config(config))).eval()  # Its sentence head has a dropout of its own.
-    state = {k: torch.tensor(v) for k, v in to_huggingface(config, {k: v.numpy() for k, v in ours.state_dict().items()}).items()}
+    theirs = AlbertForPreTraining(
+        TheirConfig(**huggingface_config(config))
+    ).eval()  # Its sentence head has a dropout of its own.
+    state = {
+        k: torch.tensor(v) for k, v in to_huggingface(config, {k: v.numpy() for k, v in ours.state_dict().items()}).items()
+    }
     loaded = theirs.load_state_dict(state, strict=False)
     assert set(loaded.missing_keys) == {"predictions.decoder.weight", "predictions.decoder.bias"}  # Both tied.
     assert not loaded.unexpected_keys

@@ -19,6 +19,8 @@ class KorSts(SequenceRegression):
     """Korean semantic textual similarity of KorNLU."""
 
     name = "korsts"
+    title = "KorSTS"
+    official_test_examples = 1_379
     has_official_dev = True
     # KoreALBERT, section IV: batch 64 or 128, 3-5 epochs, 2e-5 to 5e-5. The small set gets the long end of that grid.
     defaults = {"epochs": 5, "batch_size": 64, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only

@@ -17,6 +17,8 @@ class Nsmc(SequenceClassification):
     """Naver sentiment movie corpus."""
 
     name = "nsmc"
+    title = "NSMC"
+    official_test_examples = 50_000
     has_official_dev = False
     labels = ("negative", "positive")
     # KoreALBERT, section IV: batch 64 or 128, 3-5 epochs, 2e-5 to 5e-5. The large set gets the short end of that grid.

@@ -1,0 +1,106 @@
+"""Finds the rows of a CSV file, quoted fields over several lines included, in bounded memory."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+
+from korealbert.corpus.framing import PIECE_BYTES, Cursor, Piece, guarded
+from korealbert.corpus.reading import RawFile, ReadFault
+from korealbert.documents import Quarantined
+
+
+class _RowTooLong(Exception):
+    """A physical line, or the lines of one row, exceed the limit."""
+
+
+class _RowLines:
+    """Feeds csv.reader physical lines and remembers the bytes of the row that it is at."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.row = bytearray()
+        self.lines_forgotten = self.bytes_forgotten = 0
+        self._cursor, self._buffer, self._position = cursor, b"", 0
+
+    def __iter__(self) -> _RowLines:
+        return self
+
+    def __next__(self) -> str:
+        begun = len(self.row)
+        forgotten_before = self.bytes_forgotten
+        while True:
+            end = self._buffer.find(b"\n", self._position) + 1
+            part = self._buffer[self._position : end or None]
+            self._position += len(part)
+            self.row += part
+            if len(self.row) > self._cursor.limit:
+                self.lines_forgotten += self.row.count(b"\n")
+                self.bytes_forgotten += len(self.row)
+                self.row.clear()
+            if end:
+                break
+            self._buffer, self._position = self._cursor.read(), 0
+            if not self._buffer:
+                break
+        if self.bytes_forgotten > forgotten_before:
+            raise _RowTooLong
+        if len(self.row) == begun:
+            raise StopIteration
+        return self.row[begun:].decode("latin-1")  # only finds where rows end, so bytes and characters stay one to one
+
+    def forget(self, cursor: Cursor) -> None:
+        """Move the cursor behind the current row without keeping it."""
+        cursor.line += self.lines_forgotten
+        cursor.byte += self.bytes_forgotten
+        self.lines_forgotten = self.bytes_forgotten = 0
+        cursor.skip(bytes(self.row))
+        self.row.clear()
+
+
+def frame_csv(raw: RawFile, *, delimiter: str, encoding: str, max_record_bytes: int) -> Iterator[Piece | Quarantined]:
+    """Pieces of whole rows; the header row is the ``context`` (decoded as Latin-1) of each. Empty lines are no rows."""
+    cursor = Cursor(raw, encoding, max_record_bytes)
+    return guarded(cursor, _rows(cursor, delimiter))
+
+
+def _rows(cursor: Cursor, delimiter: str) -> Iterator[Piece | Quarantined]:
+    csv.field_size_limit(2 * cursor.limit)  # process-wide in Python; _RowLines is what keeps rows in bounds
+    lines = _RowLines(cursor)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    data, cuts = bytearray(), list[tuple[int, int]]()
+
+    def flush() -> Iterator[Piece]:
+        if data:
+            yield cursor.piece(bytes(data), tuple(cuts))
+        data.clear()
+        cuts.clear()
+
+    while True:
+        try:
+            fields = next(reader, None)
+        except ReadFault:
+            yield from flush()
+            raise
+        except (_RowTooLong, csv.Error) as error:
+            yield from flush()
+            if isinstance(error, _RowTooLong):
+                yield cursor.too_long(cursor.line, cursor.byte)
+            else:
+                remedy = f"{error}: correct the quotes of this row"
+                excerpt = lines.row[:200].decode("utf-8", "replace")
+                yield Quarantined(cursor.raw.name, f"line {cursor.line}", "", "malformed_csv", remedy, excerpt)
+            lines.forget(cursor)
+            continue
+        if fields is None:
+            break
+        if not cursor.context:
+            cursor.context = lines.row.decode("latin-1")
+            lines.forget(cursor)
+            continue
+        if fields:
+            cuts.append((len(data), len(data) + len(lines.row)))
+        data += lines.row
+        lines.row.clear()
+        if len(data) >= PIECE_BYTES:
+            yield from flush()
+    yield from flush()

@@ -1,0 +1,90 @@
+"""JSON records: JSON Lines, arrays, one object a file; also the records of NamuWiki dumps before their markup is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from korealbert.corpus.framing import Piece
+from korealbert.corpus.json_values import ValueScanner, is_json_object
+from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, decode_record, document_of
+from korealbert.corpus.sources import ExtractSpec
+from korealbert.documents import Document, Drop, Quarantined, document_id
+
+
+def parse_json(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
+    """One document per record."""
+    for start, end, record in json_records(piece, tally):
+        yield record if isinstance(record, Quarantined) else document_of(spec, record, piece, start, end, tally)
+
+
+def parse_json_file(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
+    """One document per file: each record is one paragraph; records without text are left out, unreadable ones quarantined."""
+    paragraphs: list[str] = []
+    first: Document | None = None
+    for start, end, record in json_records(_cut(piece), tally):
+        outcome = record if isinstance(record, Quarantined) else document_of(spec, record, piece, start, end, tally)
+        if isinstance(outcome, Quarantined):
+            yield outcome
+            continue
+        document = outcome.document if isinstance(outcome, Dropped) else outcome
+        first = first or document
+        if document.text:
+            paragraphs.append(document.text.replace("\n\n", "\n"))
+    if first is None:
+        if not piece.data.strip().strip(b"[]").strip():
+            yield bad_record(piece, 0, len(piece.data), "no_records", "the file holds no records: remove it from the source")
+        return
+    whole = replace(
+        first, id=document_id(spec.source, piece.file), text="\n\n".join(paragraphs), title="", url="", published=""
+    )
+    yield whole if paragraphs else Dropped(whole, Drop("empty"))
+
+
+def _cut(piece: Piece) -> Piece:
+    """A whole file with the extents of its records."""
+    first_line = piece.data.partition(b"\n")[0].strip()
+    if is_json_object(first_line):
+        return piece
+    scanner = ValueScanner()
+    scanner.feed(piece.data)
+    scanner.finish()
+    return replace(piece, cuts=scanner.take()[1])
+
+
+def line_extents(piece: Piece) -> Iterator[tuple[int, int]]:
+    """Extents of the lines of a piece that are not blank, without their line ends."""
+    data, start = piece.data, 0
+    while start < len(data):
+        end = data.find(b"\n", start)
+        end = len(data) if end < 0 else end
+        if data[start:end].strip():
+            yield start, end
+        start = end + 1
+
+
+def json_records(piece: Piece, tally: Tally) -> Iterator[tuple[int, int, dict[str, Any] | Quarantined]]:
+    """The objects of a piece with their extents: those that the framing found, else one a line."""
+    for start, end in piece.cuts or line_extents(piece):
+        tally.records += 1
+        yield start, end, _json_object(piece, start, end)
+
+
+def _json_object(piece: Piece, start: int, end: int) -> dict[str, Any] | Quarantined:
+    text = decode_record(piece, start, end)
+    if isinstance(text, Quarantined):
+        return text
+    try:
+        record = json.loads(text, strict=False)  # raw tabs and line feeds in strings are common and harmless
+    except json.JSONDecodeError as error:
+        at = start + len(text[: error.pos].encode(piece.encoding))
+        position = f"line {piece.line_at(at)}, byte {piece.byte + at}"
+        return bad_record(piece, start, end, "malformed_json", f"{error.msg}: correct the record", position=position)
+    except (RecursionError, ValueError) as error:  # nested a thousand deep; an integer of 4,300 digits
+        return bad_record(piece, start, end, "malformed_json", f"{error}: correct the record")
+    if not isinstance(record, dict):
+        remedy = f"expected an object with fields, found {type(record).__name__}"
+        return bad_record(piece, start, end, "wrong_type", remedy)
+    return record

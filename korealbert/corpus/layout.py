@@ -1,0 +1,142 @@
+"""The shape that extracted wiki text has in the corpus: headings, paragraphs, lists; and the repair of what removals leave.
+
+Paragraphs are separated by one blank line. A heading stands after a blank line and directly before its text; a section
+without text loses its heading. List items are lines.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection
+
+from korealbert.corpus.records import UNWANTED
+
+LETTER = re.compile(r"[^\W_]")
+"""A letter, digit or Hangul."""
+
+GONE = "\x00"
+"""Stands where markup was removed: a line of nothing else is not a blank line, so it does not end a paragraph."""
+
+_BLANKS = re.compile(r"[^\S\n]{2,}|[^\S\n ]")
+_EMPTY = re.compile(r" ?\([ ,;()]*")
+_LEADING = re.compile(r"\([ ,;]+")
+_TRAILING = re.compile(r"(?<![ ,;])[ ,;]++\)")
+_DOUBLED = re.compile(r"([,;])(?: [,;])++")
+_BEFORE_STOP = re.compile(r" +([,.])(?= |$)", re.MULTILINE)
+
+
+class Prose:
+    """Takes headings, lines and paragraph breaks in order, gives the text."""
+
+    def __init__(self, *, headings: bool, dropped_sections: Collection[str], lost: Counter[str]) -> None:
+        self._lines: list[str] = []
+        self._waiting: list[tuple[int, str]] = []  # headings whose section has no text yet
+        self._headings, self._dropped_sections, self._lost = headings, dropped_sections, lost
+        self._dropping_level = 0
+        self._break = False
+        self._footnotes: list[str] = []
+
+    def heading(self, level: int, title: str) -> None:
+        """A heading of a level from 1 (highest)."""
+        self.paragraph_break()
+        if self._dropping_level and level > self._dropping_level:
+            return
+        self._dropping_level = 0
+        while self._waiting and self._waiting[-1][0] >= level:
+            self._waiting.pop()
+        if title in self._dropped_sections:
+            self._dropping_level = level
+        elif title:
+            self._waiting.append((level, title))
+
+    @property
+    def dropping(self) -> bool:
+        """Whether lines go to nowhere now, because their section is one that is left out."""
+        return self._dropping_level > 0
+
+    def line(self, text: str) -> None:
+        """A line of a paragraph or list, trimmed and not blank."""
+        if self._dropping_level:
+            self._lost["section"] += len(text)
+            return
+        if self._waiting:
+            self._open_sections()
+        elif self._break and self._lines:
+            self._lines.append("")
+        self._break = False
+        self._lines.append(text)
+
+    def _open_sections(self) -> None:
+        for _, title in self._waiting if self._headings else ():
+            if self._lines:
+                self._lines.append("")
+            self._lines.append(title)
+        if not self._headings and self._lines:
+            self._lines.append("")
+        self._waiting.clear()
+
+    def footnote(self, text: str) -> None:
+        """A line that is held back to the end of the paragraph."""
+        self._footnotes.append(text)
+
+    def paragraph_break(self) -> None:
+        """A blank line in the source."""
+        for text in self._footnotes:
+            self._break = False
+            self.line(text)
+        self._footnotes.clear()
+        self._break = True
+
+    def text(self) -> str:
+        """Everything, lines joined."""
+        self.paragraph_break()
+        return "\n".join(self._lines)
+
+
+def prepare(source: str) -> str:
+    """Markup as the parsers want it: NFC, line feeds, none of the characters that they use as their own marks."""
+    if "\r" in source:
+        source = source.replace("\r\n", "\n").replace("\r", "\n")
+    source = UNWANTED.sub("", source)
+    return source if unicodedata.is_normalized("NFC", source) else unicodedata.normalize("NFC", source)
+
+
+def collapse_blanks(text: str) -> str:
+    """Every run of blanks within a line becomes one space."""
+    return _BLANKS.sub(" ", text)
+
+
+def repair(text: str) -> str:
+    """Heal what removed markup leaves: empty parentheses with the space before, empty parts, a space before a full stop."""
+    if "(" in text:
+        text = _EMPTY.sub(_without_empty, text)
+        text = _LEADING.sub("(", text)
+        text = _TRAILING.sub(_trailing, text)
+    if " ," in text or " ." in text or " ;" in text:
+        text = _DOUBLED.sub(r"\1", text)
+        text = _BEFORE_STOP.sub(r"\1", text)
+    return text
+
+
+def _trailing(found: re.Match[str]) -> str:
+    return found[0] if found[0].strip(";)") == "" and len(found[0]) > 2 else ")"  # (ㅋㅋ;;) is a face, not a rest
+
+
+def _without_empty(found: re.Match[str]) -> str:
+    """Delete balanced parentheses of a run that holds nothing but separators; stack-based, so that nesting costs nothing."""
+    run = found[0]
+    if ")" not in run:
+        return run
+    kept: list[str] = []
+    opened: list[int] = []
+    for character in run:
+        if character == "(":
+            opened.append(len(kept))
+        elif character == ")" and opened:
+            at = opened.pop()
+            del kept[at - 1 if at and kept[at - 1] == " " else at :]
+            continue
+        kept.append(character)
+    return "".join(kept)

@@ -1,0 +1,106 @@
+"""Plain text and Markdown: one document per file or per paragraph, with optional YAML front matter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from korealbert.corpus.framing import Piece
+from korealbert.corpus.jsonl import line_extents
+from korealbert.corpus.records import Outcome, Tally, bad_record, decode_record, document_of, native_id
+from korealbert.corpus.sources import ExtractSpec
+from korealbert.documents import Quarantined
+
+_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_FRONT_LINE = re.compile(r"^([^\s:#][^:\n]*):[ \t]+(.*)$", re.MULTILINE)
+_BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
+
+_MARKDOWN_CODE = re.compile(r"^(```|~~~).*?(?:^\1[^\n]*$|\Z)", re.DOTALL | re.MULTILINE)
+_MARKDOWN_LINK = re.compile(r"(!?)\[([^\[\]\n]*)\]\([^()\s]*(?:[ \t]+\"[^\"\n]*\")?\)")
+_MARKDOWN_LINE = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|[-*+][ \t]+|(?:[-*_][ \t]*){3,}$)", re.MULTILINE)
+_MARKDOWN_EMPHASIS = re.compile(r"\*{1,3}(?=\S)([^*\n]+?)(?<=\S)\*{1,3}|`([^`\n]+)`")
+
+
+def parse_text_file(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
+    """One document per file. Front matter is stripped; its entries serve as fields."""
+    tally.records += 1
+    text = decode_record(piece, 0, len(piece.data))
+    if isinstance(text, Quarantined):
+        yield text
+        return
+    front, body = split_front_matter(text)
+    names = spec.field_map
+    record = {name: front[name] for name in (names.title, names.outlet, names.category, names.url, names.published) if name in front}
+    record |= {names.text[0]: strip_markdown(body) if spec.markdown else body, names.id: front.get(names.id, piece.file)}
+    yield document_of(spec, record, piece, 0, len(piece.data), tally)
+
+
+def parse_text_blocks(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
+    """One document per block between blank lines; front matter at the start of a file is no block."""
+    start = 0
+    if piece.byte <= 3 and piece.data.startswith(b"---"):
+        front = _FRONT_MATTER.match(piece.data.decode("latin-1"))
+        start = front.end() if front else 0
+    for block_start, block_end in _blocks(piece, start):
+        tally.records += 1
+        text = decode_record(piece, block_start, block_end)
+        if isinstance(text, Quarantined):
+            yield text
+            continue
+        text = strip_markdown(text) if spec.markdown else text
+        names = spec.field_map
+        record = {names.text[0]: text, names.id: native_id(piece, block_start)}
+        yield document_of(spec, record, piece, block_start, block_end, tally)
+
+
+def _blocks(piece: Piece, start: int) -> Iterator[tuple[int, int]]:
+    data = piece.data
+    while start < len(data):
+        found = _BLANK_LINE.search(data, start)
+        end = found.start() if found else len(data)
+        if data[start:end].strip():
+            yield start, end
+        start = found.end() if found else len(data)
+
+
+def parse_titled_text(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
+    """News files of the shape ``title<TAB>body``, one article a file."""
+    tally.records += 1
+    end = len(piece.data)
+    text = decode_record(piece, 0, end)
+    if isinstance(text, Quarantined):
+        yield text
+        return
+    title, tab, body = text.partition("\t")
+    if not tab or "\n" in title.strip():
+        first = next(line_extents(piece), (0, end))
+        remedy = "expected title<TAB>body: put a tab between them"
+        yield bad_record(piece, *first, "missing_field", remedy, field="title")
+        return
+    names = spec.field_map
+    record = {names.title: title, names.text[0]: body, names.id: piece.file}
+    yield document_of(spec, record, piece, 0, end, tally)
+
+
+def split_front_matter(text: str) -> tuple[dict[str, str], str]:
+    """The scalar entries of YAML front matter, and the text behind it; nested entries are ignored."""
+    found = _FRONT_MATTER.match(text)
+    if not found:
+        return {}, text
+    entries = {key.strip(" '\""): _scalar(value.strip()) for key, value in _FRONT_LINE.findall(found.group(1))}
+    return entries, text[found.end() :]
+
+
+def _scalar(value: str) -> str:
+    for quote in "'\"":
+        if len(value) >= 2 and value[0] == value[-1] == quote:
+            return value[1:-1].replace(quote * 2, quote) if quote == "'" else value[1:-1].replace('\\"', '"')
+    return value
+
+
+def strip_markdown(text: str) -> str:
+    """Text without Markdown's marks: headings, quotes, lists, emphasis, code, links (their words stay), images."""
+    text = _MARKDOWN_CODE.sub("", text.replace("\r\n", "\n"))
+    text = _MARKDOWN_LINK.sub(lambda link: "" if link[1] else link[2], text)
+    text = _MARKDOWN_LINE.sub("", text)
+    return _MARKDOWN_EMPHASIS.sub(lambda mark: mark[1] or mark[2], text)

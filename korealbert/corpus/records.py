@@ -1,0 +1,167 @@
+"""From one raw record to a document: decoding, the field map, and what to say about records that cannot be read."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from korealbert.corpus.framing import Piece
+from korealbert.corpus.sources import ExtractSpec
+from korealbert.documents import Document, Drop, Quarantined, document_id
+
+EXCERPT_CHARS = 200
+
+UNWANTED = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
+"""Controls, invisible marks, lone surrogates and noncharacters: never part of a text."""
+
+_BLANKS = re.compile(r"[^\S\n]+")
+_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A document that is not kept, and why."""
+
+    document: Document
+    drop: Drop
+
+
+Outcome = Document | Dropped | Quarantined
+"""What became of one raw record."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one shard beside those of its documents."""
+
+    records: int = 0
+    """Raw records read; more than documents where a whole file is one document."""
+    missing_fields: Counter[str] = field(default_factory=Counter)
+    """Records without a field, by its role."""
+    lost_characters: Counter[str] = field(default_factory=Counter)
+    """Source characters that extraction left out, by construct."""
+    namespaces: Counter[str] = field(default_factory=Counter)
+    """Wiki pages by namespace."""
+
+    def stats(self) -> dict[str, Any]:
+        """JSON-able and summable."""
+        return {
+            "records_in": self.records,
+            "missing_fields": dict(sorted(self.missing_fields.items())),
+            "lost_characters": dict(sorted(self.lost_characters.items())),
+            "namespaces": dict(sorted(self.namespaces.items())),
+        }
+
+
+Parser = Callable[[ExtractSpec, Piece, Tally], Iterator[Outcome]]
+"""Turns a piece into outcomes, in order; never raises on bad input."""
+
+
+def tidy(text: str) -> str:
+    """NFC, line feeds only, no unwanted characters, single spaces, trimmed lines, at most one blank line in a row."""
+    if not unicodedata.is_normalized("NFC", text):
+        text = unicodedata.normalize("NFC", text)
+    text = UNWANTED.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    text = _BLANK_LINES.sub("\n\n", _BLANKS.sub(" ", text))
+    return text.replace(" \n", "\n").replace("\n ", "\n").strip()
+
+
+def one_line(value: str) -> str:
+    """A title, category or name: tidy, on one line."""
+    return " ".join(tidy(value).split())
+
+
+def bad_record(
+    piece: Piece, start: int, end: int, reason: str, remedy: str, *, field: str = "", position: str | None = None
+) -> Quarantined:
+    """Quarantine the bytes ``start:end`` of a piece."""
+    if position is None:
+        position = f"line {piece.line_at(start)}, byte {piece.byte + start}"
+    excerpt = piece.data[start : min(end, start + 4 * EXCERPT_CHARS)].decode(piece.encoding, "replace")
+    return Quarantined(piece.file, position, field, reason, remedy, UNWANTED.sub("", excerpt).strip()[:EXCERPT_CHARS])
+
+
+def decode_record(piece: Piece, start: int, end: int) -> str | Quarantined:
+    """The characters of a record, or why its bytes are not text in the declared encoding."""
+    data = piece.data[start:end]
+    nul = data.find(b"\0")
+    if nul >= 0:
+        remedy = "text holds no NUL bytes: the file is damaged, or in UTF-16; convert it to UTF-8"
+        return bad_record(piece, start + nul, end, "nul_bytes", remedy)
+    try:
+        return data.decode(piece.encoding)
+    except UnicodeDecodeError as error:
+        reason = "invalid_" + piece.encoding.replace("-", "")
+        return bad_record(piece, start + error.start, end, reason, _encoding_remedy(data, piece.encoding, error))
+
+
+def _encoding_remedy(data: bytes, encoding: str, error: UnicodeDecodeError) -> str:
+    for other in ("cp949", "utf-8"):
+        if other != encoding:
+            try:
+                data.decode(other)
+            except UnicodeDecodeError:
+                continue
+            name = other.upper()
+            return f'the file looks like {name}: set encoding = "{other}"'
+    return f"byte 0x{data[error.start]:02X} is not {encoding.upper()} ({error.reason}): repair the file or set its encoding"
+
+
+def native_id(piece: Piece, start: int) -> str:
+    """The identifier of a record that has none of its own: file and byte position."""
+    return f"{piece.file}@{piece.byte + start}"
+
+
+def document_of(
+    spec: ExtractSpec, record: Mapping[str, Any], piece: Piece, start: int, end: int, tally: Tally
+) -> Outcome:
+    """Apply the field map of the spec to a record that lies at ``start:end`` of a piece."""
+    fields = spec.field_map
+    values: dict[str, str] = {}
+    for role in ("title", "outlet", "category", "url", "published", "id"):
+        name = getattr(fields, role)
+        value = record.get(name) if name else None
+        if value is None or isinstance(value, dict | list):
+            tally.missing_fields[role] += 1
+            value = ""
+        values[role] = one_line(str(value))
+    parts = [record.get(name) for name in fields.text]
+    for role in fields.required:
+        if not values.get(role):
+            name = getattr(fields, role)
+            return bad_record(piece, start, end, "missing_field", f"fields.{role} of the spec names it as required", field=name)
+    if parts[0] is None:
+        tally.missing_fields["text"] += 1
+        remedy = f"the record has the fields {', '.join(map(str, record))[:300]}: set fields.text of the spec"
+        return bad_record(piece, start, end, "missing_field", remedy, field=fields.text[0])
+    for name, part in zip(fields.text, parts):
+        if part is not None and not isinstance(part, str):
+            remedy = f"expected a text, found {type(part).__name__}"
+            return bad_record(piece, start, end, "wrong_type", remedy, field=name)
+    text = "\n\n".join(filter(None, (tidy(part) for part in parts if part)))
+    document = Document(
+        id=document_id(spec.source, values["id"] or native_id(piece, start)),
+        source=spec.source,
+        text=text,
+        title=values["title"],
+        outlet=values["outlet"] or spec.outlet,
+        category=values["category"] or category_of_folder(spec, piece.file) or spec.category,
+        url=values["url"],
+        published=values["published"],
+    )
+    return document if text else Dropped(document, Drop("empty"))
+
+
+def category_of_folder(spec: ExtractSpec, file: str) -> str:
+    """The category that a file's folder means, if the spec says that folders mean categories."""
+    if not spec.category_by_folder:
+        return ""
+    folders = file.replace("::", "/").split("/")[:-1]
+    folder = folders[-1] if folders else ""
+    return spec.category_by_folder.get(folder, folder)

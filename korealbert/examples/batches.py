@@ -1,0 +1,145 @@
+"""Rows and noise become batches: memory-mapped, gathered and noised whole batches at a time, with numpy only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from korealbert.documents import ShardError
+from korealbert.examples.schema import Array, View, ViewHeader
+from korealbert.examples.segments import Ints, rotate, with_specials
+from korealbert.examples.table import RowTable, ViewTable
+from korealbert.philox import Stream, draw_block, happens
+from korealbert.vocab.tokenizer import SPECIAL
+
+IGNORED = -100
+"""Label of a slot without a target."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B noised sequences of L tokens, with P prediction slots and W word-order slots. All arrays are int64."""
+
+    input_ids: npt.NDArray[np.int64]
+    """[B, L], 0 on padding."""
+    token_type_ids: npt.NDArray[np.int64]
+    """[B, L]: 1 in the second segment and its ``[SEP]``, 0 elsewhere."""
+    lengths: npt.NDArray[np.int64]
+    """[B]: tokens with specials; the attention mask is ``arange(L) < lengths``."""
+    mlm_positions: npt.NDArray[np.int64]
+    """[B, P]: positions to predict, 0 in unused slots."""
+    mlm_labels: npt.NDArray[np.int64]
+    """[B, P]: what stands there in the clean text, -100 in unused slots."""
+    sop_labels: npt.NDArray[np.int64]
+    """[B]: 1 = swapped (or not the continuation, under NSP), 0 = as written, -100 = no label."""
+    wop_positions: npt.NDArray[np.int64]
+    """[B, W]: positions of moved tokens, 0 in unused slots."""
+    wop_labels: npt.NDArray[np.int64]
+    """[B, W]: the position where each stood, -100 in unused slots."""
+
+
+@dataclass(frozen=True)
+class Clean:
+    """Sequences of a batch before masks and moves."""
+
+    input_ids: Ints
+    token_type_ids: Ints
+    lengths: Ints
+
+
+class ExampleBatches:
+    """Rows of one split under any of its views.
+
+    Opening checks every shard against its rows: raises ValueError naming both sides when views belong to other rows or another
+    vocabulary, and ShardError naming the file when one is missing or damaged.
+    """
+
+    def __init__(self, examples: Path, views: Path, split: Literal["train", "heldout"]) -> None:
+        self._rows = RowTable(examples, split)
+        directories = sorted(views.glob("view-*")) if split == "train" else [views / "heldout"]
+        if not directories:
+            raise ShardError(f"{views}: holds no view-* directory; pass the directory of a views artifact")
+        if not len(self._rows) and split == "train":
+            raise ShardError(f"{examples}: holds no train-*.arrow; pass the directory of an examples artifact")
+        self._views = [ViewTable(directory, self._rows) for directory in directories]
+        headers = self._rows.headers or RowTable(examples, "train").headers
+        self.num_rows = len(self._rows)
+        self.num_views = len(self._views)
+        self.sequence_length = headers[0].sequence_length
+        self.vocab_size = headers[0].vocab_size
+        self.sources = headers[0].sources
+
+    def gather(self, view: int, rows: npt.NDArray[np.int64]) -> Batch:
+        """The noised sequences of these rows (int64 [B], global numbers over the sorted shards) in one view.
+
+        Raises IndexError for a view or row that is not there.
+        """
+        if not 0 <= view < self.num_views:
+            raise IndexError(f"view {view} of {self.num_views}")
+        numbers = np.asarray(rows, dtype=np.int64)
+        table = self._views[view]
+        noise = table.take(numbers)
+        clean = self._clean(numbers, noise, table.headers[0])
+        moves = self._wop_count(numbers, noise, table.headers[0])
+        return apply_noise(clean, noise, moves)
+
+    def _clean(self, numbers: Ints, noise: View, header: ViewHeader) -> Clean:
+        ids = self._rows.column("ids", numbers)
+        length = self._rows.column("length", numbers).astype(np.int64)
+        first = noise.a_len.astype(np.int64)
+        if header.sentence_task == "sop":
+            ids = rotate(ids, np.where(noise.sop == 1, length - first, 0), length)
+        elif noise.b_row is not None and noise.b_start is not None and noise.b_len is not None:
+            ids, length = self._continue(ids, length, first, noise.b_row, noise.b_start, noise.b_len)
+        return Clean(*with_specials(ids, first, length, header.sequence_length))
+
+    def _continue(
+        self, ids: Array, length: Ints, first: Ints, b_row: Array, b_start: Array, b_len: Array
+    ) -> tuple[Array, Ints]:
+        """Put second segments from other rows in, where NSP has drawn one."""
+        chosen = np.flatnonzero(b_row >= 0)
+        place = np.arange(ids.shape[1]) - first[chosen][:, None]
+        source = np.clip(place + b_start[chosen][:, None], 0, ids.shape[1] - 1)
+        foreign = np.take_along_axis(self._rows.column("ids", b_row[chosen]), source, axis=1)
+        ids, length = ids.copy(), length.copy()
+        ids[chosen] = np.where(place >= 0, foreign, ids[chosen])
+        length[chosen] = first[chosen] + b_len[chosen]
+        return ids, length
+
+    def _wop_count(self, numbers: Ints, noise: View, header: ViewHeader) -> Ints:
+        """Moved tokens per row; none in a batch that word order noise, drawn per batch, leaves out."""
+        count = noise.wop_count.astype(np.int64)
+        if header.batch_portion is None or not len(numbers):
+            return count
+        first = self._rows.column("example_id", numbers[:1])
+        lot = draw_block(header.seed, Stream.MOVE_BATCH, first, minor=header.view)[0]
+        return count * happens(lot, header.batch_portion)
+
+
+def apply_noise(clean: Clean, noise: View, wop_count: Ints) -> Batch:
+    """Masks and moves upon clean sequences. Predicted tokens never move, so the order of the two does not matter here."""
+    mlm_positions, wop_positions = noise.mlm_pos.astype(np.int64), noise.wop_pos.astype(np.int64)
+    origins = noise.wop_src.astype(np.int64)
+    predicted = np.arange(mlm_positions.shape[1]) < noise.mlm_count[:, None]
+    moved = np.arange(wop_positions.shape[1]) < wop_count[:, None]
+    wop_positions = np.where(moved, wop_positions, 0)
+    labels = np.take_along_axis(clean.input_ids, mlm_positions, axis=1)
+    arrivals = np.take_along_axis(clean.input_ids, np.where(moved, origins, 0), axis=1)
+    ids = clean.input_ids.copy()
+    # Unused slots write [CLS] to position 0, where it stands anyway.
+    np.put_along_axis(ids, mlm_positions, np.where(predicted, noise.mlm_id, SPECIAL.cls), axis=1)
+    np.put_along_axis(ids, wop_positions, arrivals, axis=1)
+    return Batch(
+        input_ids=ids,
+        token_type_ids=clean.token_type_ids,
+        lengths=clean.lengths,
+        mlm_positions=mlm_positions,
+        mlm_labels=np.where(predicted, labels, IGNORED),
+        sop_labels=np.where(noise.sop < 0, IGNORED, noise.sop.astype(np.int64)),
+        wop_positions=wop_positions,
+        wop_labels=np.where(moved, origins, IGNORED),
+    )

@@ -1,0 +1,137 @@
+"""Cut a document's sentences into chunks of at most n_max pieces: the text of one example each.
+
+Sentences are added until the target is reached and there are two of them (two segments need two sentences). The last sentence
+rarely ends where the chunk is full; the official ALBERT code throws the overhang away, about half a sentence per example. Here it
+is cut before a word and opens the next chunk ("carry"), or is dropped and counted ("truncate").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from korealbert.philox import Stream, below, draw_block, happens
+
+
+class Chunk(NamedTuple):
+    """A stretch of one document's pieces."""
+
+    begin: int
+    """First piece, counted within the document."""
+    length: int
+    """Pieces."""
+    sentence_lengths: tuple[int, ...]
+    """Pieces of each sentence (or part of one), summing to ``length``."""
+
+
+@dataclass
+class Chunks:
+    """The chunks of one document, and the pieces that are in none."""
+
+    chunks: list[Chunk] = field(default_factory=list)
+    too_short: int = 0
+    """Pieces of chunks below the minimum."""
+    truncated: int = 0
+    """Pieces beyond the end of a full chunk, when they are not carried over."""
+
+
+def cut_document(
+    sentence_lengths: Sequence[int],
+    word_starts: npt.NDArray[np.bool_],
+    target_of: Callable[[int], int],
+    *,
+    max_pieces: int,
+    min_pieces: int,
+    carry: bool,
+) -> Chunks:
+    """Chunks of a document in order.
+
+    ``word_starts`` [Σ sentence_lengths] marks pieces that begin a word; ``target_of(i)`` gives the length at which chunk i may end.
+    A word longer than ``max_pieces`` is cut where the chunk is full.
+    """
+    result = Chunks()
+    parts: list[int] = []
+    total = position = emitted = 0
+    target = target_of(0)
+
+    def emit() -> None:
+        nonlocal parts, total, target, emitted
+        if total >= min_pieces:
+            result.chunks.append(Chunk(position - total, total, tuple(parts)))
+        else:
+            result.too_short += total
+        emitted += 1
+        parts, total, target = [], 0, target_of(emitted)
+
+    for length in sentence_lengths:
+        rest = length
+        while rest:
+            room = max_pieces - total
+            take = rest if rest <= room else _before_a_word(word_starts, position, room, forced=total == 0)
+            if take:
+                parts.append(take)
+                total, position, rest = total + take, position + take, rest - take
+            if rest or total == max_pieces or (total >= target and len(parts) > 1):
+                emit()
+                if rest and take and not carry:
+                    result.truncated += rest
+                    position, rest = position + rest, 0
+    if total:
+        emit()
+    return result
+
+
+def _before_a_word(word_starts: npt.NDArray[np.bool_], position: int, room: int, *, forced: bool) -> int:
+    """The most pieces that fit into ``room`` and end before a word; ``room`` itself if there is no such place and one must be."""
+    for take in range(room, 0, -1):
+        if word_starts[position + take]:
+            return take
+    return room if forced else 0
+
+
+class ChunkTargets:
+    """Target lengths of chunks: ``max_pieces``, or with ``short_probability`` uniform in ``min_pieces``..``max_pieces``.
+
+    The paper draws for every input sequence; the official code once per document, so that all its chunks are short ("document").
+    """
+
+    AT_ONCE = 16
+    """Chunks drawn in one go for all documents of a batch; more are drawn for the few documents that need them."""
+
+    def __init__(
+        self,
+        doc_ids: npt.NDArray[np.uint64],
+        *,
+        seed: int,
+        min_pieces: int,
+        max_pieces: int,
+        short_probability: float,
+        scope: str,
+    ) -> None:
+        self._seed, self._probability = seed, short_probability
+        self._min, self._max, self._per_document = min_pieces, max_pieces, scope == "document"
+        self._ids = doc_ids
+        self._first = self._draw(doc_ids[:, None], np.arange(1 if self._per_document else self.AT_ONCE))
+
+    def _draw(self, ids: Any, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        short, length, *_ = draw_block(self._seed, Stream.CHUNK_TARGET, ids, minor=chunks)
+        drawn = self._min + below(length, self._max - self._min + 1)
+        return np.where(happens(short, self._probability), drawn, self._max)
+
+    def of(self, document: int) -> Callable[[int], int]:
+        """``target_of`` for ``cut_document``: the target of each chunk of the document at this place of the batch."""
+        drawn: list[int] = self._first[document].tolist()
+
+        def target(chunk: int) -> int:
+            if self._per_document:
+                return drawn[0]
+            while chunk >= len(drawn):
+                more = np.arange(len(drawn), len(drawn) + 4 * self.AT_ONCE)
+                drawn.extend(self._draw(self._ids[document], more).tolist())
+            return drawn[chunk]
+
+        return target

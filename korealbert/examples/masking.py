@@ -1,0 +1,175 @@
+"""Masked-word prediction: which pieces are to be predicted, and what stands in their place.
+
+Words (or n-grams of words, or single pieces) are visited in random order and taken while they fit the budget of round(share · n)
+pieces; what does not fit or overlaps is skipped. All rows of a batch take their t-th visit together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from korealbert.artifact import Spec
+from korealbert.examples.schema import pieces_per_row
+from korealbert.examples.segments import Bools, Ints, Layout, flatten
+from korealbert.philox import Stream, Words, below, draw_block, draw_rows, happens
+from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, SPECIAL, WordTable
+
+
+class MaskingSpec(Spec):
+    """What share of pieces is predicted, and in which units they are chosen."""
+
+    unit: Literal["whole_word", "token"] = "whole_word"
+    """Choose whole words (KoreALBERT) or single pieces."""
+    ngram_max: int = Field(default=1, ge=1, le=5)
+    """Units chosen together at most; n of them with probability ∝ 1/n (ALBERT: 3)."""
+    share: float = Field(default=0.15, gt=0.0, le=0.5)
+    """Share of the ordinary pieces that is predicted."""
+    max_predictions: int | None = Field(default=None, ge=1)
+    """Prediction slots per row; by default what the share asks for in a full row (19 at L = 128, 76 at L = 512)."""
+    mask_portion: float = Field(default=0.8, ge=0.0, le=1.0)
+    """Share of the predicted pieces that is replaced by ``[MASK]``."""
+    random_portion: float = Field(default=0.1, ge=0.0, le=1.0)
+    """Share that is replaced by a random ordinary piece; what is left stays as it is."""
+
+    @model_validator(mode="after")
+    def _portions_fit(self) -> MaskingSpec:
+        if self.mask_portion + self.random_portion > 1.0:
+            raise ValueError(f"mask_portion + random_portion = {self.mask_portion + self.random_portion} is more than 1")
+        return self
+
+    def slots(self, sequence_length: int) -> int:
+        """P, prediction slots per row."""
+        return self.max_predictions or int(self.budget(np.array([pieces_per_row(sequence_length)]))[0])
+
+    def budget(self, length: Ints) -> Ints:
+        """Pieces to predict in rows of this many ordinary pieces, before the limit of slots; at least one."""
+        return np.maximum(np.rint(self.share * length).astype(np.int64), 1)
+
+
+@dataclass(frozen=True)
+class Masked:
+    """The pieces to predict, flat and in order of row and place."""
+
+    rows: Ints
+    places: Ints
+    replacement: Ints
+    """What the input holds there."""
+
+    def visible_mask(self, shape: tuple[int, ...]) -> Bools:
+        """bool [R, N]: ``[MASK]`` stands here."""
+        marks = np.zeros(shape, dtype=np.bool_)
+        marks[self.rows, self.places] = self.replacement == SPECIAL.mask
+        return marks
+
+    def selected(self, shape: tuple[int, ...]) -> Bools:
+        """bool [R, N]: the piece is predicted, masked or not."""
+        marks = np.zeros(shape, dtype=np.bool_)
+        marks[self.rows, self.places] = True
+        return marks
+
+
+@dataclass(frozen=True)
+class Units:
+    """What is chosen as a whole: words, or single pieces."""
+
+    begins: Ints
+    """[R, U + 1]: first place of each unit; the row's length from the last one's end on."""
+    count: Ints
+    """[R]: units in the row."""
+    first_segment: Ints
+    """[R]: units in the first segment."""
+
+
+def mask(
+    layout: Layout,
+    words: WordTable,
+    spec: MaskingSpec,
+    example_ids: Words,
+    *,
+    seed: int,
+    view: int,
+    vocab_size: int,
+    slots: int,
+) -> Masked:
+    """Choose the pieces to predict and what replaces them, for R rows."""
+    units = find_units(layout, words, spec)
+    budget = np.minimum(spec.budget(layout.length), slots)
+    rows, places = flatten(_choose(units, budget, spec, example_ids, seed=seed, view=view, width=layout.ids.shape[1]))
+    # One block of four words per place: what replaces a piece does not depend on which others were chosen.
+    kind, piece, *_ = draw_block(seed, Stream.MASK_REPLACEMENT, example_ids[rows], minor=view, block=places)
+    random = FIRST_ORDINARY_ID + below(piece, vocab_size - FIRST_ORDINARY_ID)
+    kept = np.where(happens(kind, spec.mask_portion + spec.random_portion), random, layout.ids[rows, places])
+    return Masked(rows, places, np.where(happens(kind, spec.mask_portion), SPECIAL.mask, kept))
+
+
+def word_starts(layout: Layout, words: WordTable) -> Bools:
+    """bool [R, N]: the piece begins a word; the first of a segment or sentence always does (a chunk may begin inside a word)."""
+    return words.mark(layout.ids, layout.sentence_first) & layout.inside
+
+
+def find_units(layout: Layout, words: WordTable, spec: MaskingSpec) -> Units:
+    """The units of every row."""
+    starts = layout.inside if spec.unit == "token" else word_starts(layout, words)
+    rows, places = flatten(starts)
+    count = starts.sum(axis=1)
+    begins = np.repeat(layout.length[:, None], int(count.max(initial=0)) + 1, axis=1)
+    begins[rows, np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)] = places
+    in_first = starts & (np.arange(starts.shape[1]) < layout.first[:, None])
+    return Units(begins, count, in_first.sum(axis=1))
+
+
+def _choose(units: Units, budget: Ints, spec: MaskingSpec, example_ids: Words, *, seed: int, view: int, width: int) -> Bools:
+    """bool [R, N]: the pieces of the chosen units."""
+    count, most = len(budget), units.begins.shape[1] - 1
+    keys = draw_rows(seed, Stream.MASK_ORDER, example_ids, most, minor=view)
+    keys[np.arange(most) >= units.count[:, None]] = np.uint64(1 << 32)
+    order = np.argsort(keys, axis=1, kind="stable")
+    sizes = _ngram_sizes(spec.ngram_max, example_ids, most, seed=seed, view=view)
+    # Differences: +1 where a chosen stretch begins and -1 where it ends; the running sum marks its pieces.
+    edges = np.zeros((count, width + 1), dtype=np.int8)
+    taken = np.zeros((count, most + spec.ngram_max), dtype=np.bool_)
+    left = budget.copy()
+    active = np.flatnonzero(units.count > 0)
+    for visit in range(most):
+        unit = order[active, visit]
+        segment_end = np.where(unit < units.first_segment[active], units.first_segment[active], units.count[active])
+        end = np.minimum(unit + sizes[active, visit], segment_end)
+        begin_place = units.begins[active, unit]
+        for _ in range(spec.ngram_max - 1):
+            too_long = units.begins[active, end] - begin_place > left[active]
+            end = np.where(too_long & (end > unit + 1), end - 1, end)
+        fits = units.begins[active, end] - begin_place <= left[active]
+        for ahead in range(spec.ngram_max):
+            fits &= ~(taken[active, unit + ahead] & (unit + ahead < end))
+        rows, unit, end = active[fits], unit[fits], end[fits]
+        for ahead in range(spec.ngram_max):
+            inside = unit + ahead < end
+            taken[rows[inside], unit[inside] + ahead] = True
+        edges[rows, units.begins[rows, unit]] += 1
+        edges[rows, units.begins[rows, end]] -= 1
+        left[rows] -= units.begins[rows, end] - units.begins[rows, unit]
+        active = active[(left[active] > 0) & (units.count[active] > visit + 1)]
+        if not active.size:
+            break
+    # A row in which no word fits the budget (a few pieces of one long word) predicts the beginning of the first one visited.
+    none = np.flatnonzero((left == budget) & (units.count > 0))
+    begin_place = units.begins[none, order[none, 0]]
+    edges[none, begin_place] += 1
+    edges[none, begin_place + budget[none]] -= 1
+    chosen: Bools = np.cumsum(edges[:, :width], axis=1, dtype=np.int8) > 0
+    return chosen
+
+
+def _ngram_sizes(ngram_max: int, example_ids: Words, columns: int, *, seed: int, view: int) -> npt.NDArray[np.int64]:
+    """[R, columns] n-gram sizes with p(n) = (1/n) / Σ 1/k; ones where n-grams are off, which draws nothing."""
+    if ngram_max == 1:
+        return np.broadcast_to(np.int64(1), (len(example_ids), columns))
+    weights = 1.0 / np.arange(1, ngram_max + 1)
+    limits = (np.cumsum(weights) / weights.sum() * 2.0**32).astype(np.uint64)
+    words = draw_rows(seed, Stream.MASK_NGRAM, example_ids, columns, minor=view)
+    return 1 + np.searchsorted(limits[:-1], words, side="right").astype(np.int64)

@@ -1,0 +1,175 @@
+"""One function draws all noise of some rows in some view: written to shards beforehand, or drawn on the fly, it is the same.
+
+The order is that of the paper: split, swap, mask, move. Every draw is keyed by (seed, view, example, stream), so the noise of a
+row does not depend on what else is in the batch, and rows without word order noise are those of a view without any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from korealbert.examples.masking import Masked, MaskingSpec, mask
+from korealbert.examples.schema import Array, Rows, SentenceTask, View, id_type, position_type
+from korealbert.examples.segments import Ints, Layout, lay_out, sentence_starts, slots, split_rows
+from korealbert.examples.table import RowTable
+from korealbert.examples.word_order import Moved, WordOrderSpec, move
+from korealbert.philox import Stream, below, draw_block, happens
+from korealbert.vocab.tokenizer import SPECIAL, WordTable
+
+
+@dataclass(frozen=True)
+class NoiseSpec:
+    """What ``draw`` needs to know beside the rows."""
+
+    seed: int
+    sentence_task: SentenceTask
+    masking: MaskingSpec
+    word_order: WordOrderSpec
+    sequence_length: int
+    vocab_size: int
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The noise of R rows, as it is stored and as it came about."""
+
+    view: View
+    layout: Layout
+    """The clean pieces in final order."""
+    masked: Masked
+    moved: Moved
+
+    def counts(self) -> dict[str, int]:
+        """Counts of what was drawn, summable; ``facts.noise_rates`` makes shares of them.
+
+        A random replacement that happens to be the piece itself counts as kept. ``wop_rows`` counts rows drawn to carry word order
+        noise, also the few in which no token could move.
+        """
+        masked, lengths = self.masked, self.layout.length
+        is_mask = masked.replacement == SPECIAL.mask
+        kept = masked.replacement == self.layout.ids[masked.rows, masked.places]
+        return {
+            "rows": len(lengths),
+            "pieces": int(lengths.sum()),
+            "mlm_targets": len(masked.rows),
+            "masked": int(is_mask.sum()),
+            "random": int((~is_mask & ~kept).sum()),
+            "kept": int(kept.sum()),
+            "wop_rows": int(self.moved.with_noise.sum()),
+            "wop_pieces": int(lengths[self.moved.with_noise].sum()),
+            "wop_targets": len(self.moved.rows),
+            "sop_rows": int((self.view.sop >= 0).sum()),
+            "sop_swapped": int((self.view.sop == 1).sum()),
+            "single_segment": int((self.layout.first == lengths).sum()),
+        }
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """Second segments from other rows, for the rows of a batch that get one."""
+
+    rows: Ints
+    """Rows of the batch."""
+    b_row: Ints
+    b_start: Ints
+    b_len: Ints
+
+
+def draw(rows: Rows, words: WordTable, spec: NoiseSpec, view: int, pool: RowTable | None = None) -> Drawn:
+    """The noise of R rows in one view. ``pool``, all rows of the split, is needed for NSP only."""
+    split = split_rows(rows, seed=spec.seed, view=view, task=spec.sentence_task)
+    layout = lay_out(rows, split)
+    label = split.label
+    extra: dict[str, Array] = {}
+    if spec.sentence_task == "nsp":
+        assert pool is not None
+        other = _draw_continuations(rows, layout, label, spec, view, pool)
+        layout = with_continuations(layout, other, pool)
+        label = label.copy()
+        label[other.rows] = 1
+        extra = _columns(other, len(rows))
+    masking, word_order = spec.masking, spec.word_order
+    prediction_slots, order_slots = masking.slots(spec.sequence_length), word_order.slots(spec.sequence_length)
+    ids = rows.example_id
+    masked = mask(layout, words, masking, ids, seed=spec.seed, view=view, vocab_size=spec.vocab_size, slots=prediction_slots)
+    moved = move(layout, masked, words, word_order, ids, seed=spec.seed, view=view)
+    position = position_type(spec.sequence_length).to_pandas_dtype()
+    piece = id_type(spec.vocab_size).to_pandas_dtype()
+
+    def in_slots(of: Any, values: Ints, width: int, dtype: Any) -> Array:
+        return slots(of.rows, values, len(rows), width, dtype)
+
+    def count(of: Any) -> Array:
+        return np.bincount(of.rows, minlength=len(rows)).astype(position)
+
+    noise = View(
+        a_len=layout.first.astype(position),
+        sop=label.astype(np.int8),
+        mlm_pos=in_slots(masked, layout.positions(masked.rows, masked.places), prediction_slots, position),
+        mlm_id=in_slots(masked, masked.replacement, prediction_slots, piece),
+        mlm_count=count(masked),
+        wop_pos=in_slots(moved, layout.positions(moved.rows, moved.places), order_slots, position),
+        wop_src=in_slots(moved, layout.positions(moved.rows, moved.origins), order_slots, position),
+        wop_count=count(moved),
+        **extra,
+    )
+    return Drawn(noise, layout, masked, moved)
+
+
+def _draw_continuations(rows: Rows, layout: Layout, label: Ints, spec: NoiseSpec, view: int, pool: RowTable) -> Continuation:
+    """For half of the pairs a second segment that begins a sentence of a row of another document (drawn until it is another)."""
+    ids = rows.example_id
+    lot = draw_block(spec.seed, Stream.NEXT_SENTENCE, ids, minor=view)[0]
+    chosen = np.flatnonzero((label == 0) & happens(lot, 0.5))
+    b_row = np.full(len(chosen), -1, dtype=np.int64)
+    pending = np.arange(len(chosen))
+    attempt = 0
+    while pending.size:
+        attempt += 1
+        number = draw_block(spec.seed, Stream.NEXT_SENTENCE, ids[chosen[pending]], minor=view, attempt=attempt)[0]
+        b_row[pending] = below(number, len(pool))
+        pending = pending[pool.column("doc_id", b_row[pending]) == rows.doc_id[chosen[pending]]]
+    taken = pool.take(b_row)
+    counts = np.diff(taken.sentence_offsets)
+    sentence = draw_block(spec.seed, Stream.NEXT_SENTENCE, ids[chosen], minor=view, block=1)[0]
+    sums = np.concatenate([[0], np.cumsum(taken.sentence_lengths, dtype=np.int64)])
+    first = taken.sentence_offsets[:-1]
+    b_start = sums[first + below(sentence, counts)] - sums[first]
+    room = layout.ids.shape[1] - layout.first[chosen]
+    return Continuation(chosen, b_row, b_start, np.minimum(taken.length - b_start, room))
+
+
+def with_continuations(layout: Layout, other: Continuation, pool: RowTable) -> Layout:
+    """Replace second segments by those of other rows."""
+    if not other.rows.size:
+        return layout
+    width = layout.ids.shape[1]
+    taken = pool.take(other.b_row)
+    first = layout.first[other.rows]
+    length = layout.length.copy()
+    length[other.rows] = first + other.b_len
+    place = np.arange(width) - first[:, None] + other.b_start[:, None]
+    second = (np.arange(width) >= first[:, None]) & (np.arange(width) < length[other.rows][:, None])
+    source = np.clip(place, 0, width - 1)
+    foreign = np.take_along_axis(taken.ids, source, axis=1)
+    starts = np.take_along_axis(sentence_starts(taken, width), source, axis=1)
+    ids, sentence_first = layout.ids.copy(), layout.sentence_first.copy()
+    inside_first = np.arange(width) < first[:, None]
+    ids[other.rows] = np.where(second, foreign, np.where(inside_first, ids[other.rows], 0))
+    sentence_first[other.rows] = np.where(second, starts, sentence_first[other.rows] & inside_first)
+    result = replace(layout, ids=ids, length=length, sentence_first=sentence_first)
+    return replace(result, sentence_first=(sentence_first | result.segment_first()) & result.inside)
+
+
+def _columns(other: Continuation, count: int) -> dict[str, Array]:
+    columns: dict[str, Array] = {
+        "b_row": np.full(count, -1, dtype=np.int64),
+        "b_start": np.zeros(count, dtype=np.uint16),
+        "b_len": np.zeros(count, dtype=np.uint16),
+    }
+    for name, column in columns.items():
+        column[other.rows] = getattr(other, name)
+    return columns

@@ -1,0 +1,266 @@
+"""The model card: what a model was made of and how well it does, told from the manifests of everything it was built from.
+
+Rendered by the export stage, and again with fine-tuning scores once they exist. It holds no dates and no machine facts, so the
+same recipe gives the same card.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from korealbert.artifact import Artifact, lineage
+from korealbert.model.config import AlbertConfig
+
+Row = Sequence[object]
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What the card says that no manifest does."""
+
+    title: str
+    license: str
+    config: AlbertConfig
+    groups: int
+    """Layer groups of the exported model."""
+    sequence_length: int
+    """Tokens of a pre-training sequence."""
+
+
+def model_card(facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[Mapping[str, Any]] = ()) -> str:
+    """The card as Markdown with the hub's YAML header.
+
+    ``pretrain`` is the pre-training artifact, whose ancestors tell the rest; a section whose stage is not among them is left
+    out. ``finetuned`` holds statistics of fine-tuning stages (task, init, seed, metric, dev, test).
+    """
+    ancestors = _by_stage(lineage({"pretrain": pretrain}).values())
+    sections = [
+        _header(facts),
+        _summary(facts, pretrain),
+        _usage(),
+        _corpus(ancestors),
+        _drops(ancestors),
+        _vocabulary(ancestors),
+        _noise(ancestors),
+        _training(facts, pretrain),
+        _scores(pretrain),
+        _finetuning(list(finetuned)),
+        _limits(facts, ancestors),
+        _origin(ancestors),
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _by_stage(artifacts: Iterable[Artifact]) -> dict[str, list[Artifact]]:
+    found: dict[str, list[Artifact]] = defaultdict(list)
+    for artifact in artifacts:
+        found[artifact.manifest["recipe"]["stage"]].append(artifact)
+    return {stage: sorted(group, key=lambda artifact: str(artifact.manifest["label"])) for stage, group in found.items()}
+
+
+def _header(facts: ModelFacts) -> str:
+    other = "license_name: corpora\nlicense_link: README.md#corpus\n" if facts.license == "other" else ""
+    return (
+        f"---\nlanguage: ko\nlicense: {facts.license}\n{other}library_name: transformers\npipeline_tag: fill-mask\n"
+        f'mask_token: "[MASK]"\ntags:\n- albert\n- korean\n- pretraining\n---'
+    )
+
+
+def _summary(facts: ModelFacts, pretrain: Artifact) -> str:
+    config = facts.config
+    tasks = ["masked tokens (MLM)", "sentence order (SOP)"] + ["word order (WOP)"] * bool(config.word_order_classes)
+    return (
+        f"# {facts.title}\n\nA Korean ALBERT: {config.num_layers} layers of width {config.hidden_size}, "
+        f"{pretrain.stats['parameters']:,} parameters with its pre-training heads, pre-trained on {' and '.join(tasks)} "
+        "after the KoreALBERT and ALBERT papers. It encodes Korean text; fine-tune it to classify, tag or compare texts."
+    )
+
+
+def _usage() -> str:
+    return (
+        "## Use\n\n```python\nfrom transformers import AutoModel, AutoTokenizer\n\n"
+        'tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")\n'
+        'model = AutoModel.from_pretrained("path/to/this/directory")\n'
+        'hidden = model(**tokenizer("한국어 문장을 벡터로 바꿉니다.", return_tensors="pt")).last_hidden_state\n```\n\n'
+        "`AutoModelForMaskedLM` and `AlbertForPreTraining` load the same files. All weights that these classes want are here; "
+        "transformers lists the heads that a class has no use for as unexpected, which is harmless."
+    )
+
+
+def _corpus(ancestors: Mapping[str, list[Artifact]]) -> str:
+    extracts = ancestors.get("extract", [])
+    if not extracts:
+        return ""
+    cleaned = {parent.name: clean for clean in ancestors.get("clean", []) for parent in clean.inputs().values()}
+    rows = []
+    for extract in extracts:
+        spec, after = extract.manifest["spec"], cleaned.get(extract.name)
+        rows.append(
+            (
+                spec.get("source", extract.manifest["label"]),
+                spec.get("licence") or "not stated",
+                *_sizes(extract),
+                *(_sizes(after)[:2] if after else ("", "")),
+            )
+        )
+    head = ("source", "licence", "documents", "characters", "bytes", "documents after cleaning", "characters after cleaning")
+    lines = ["## Corpus\n\n" + _table(head, rows)]
+    for stage, told in (("dedup", "After deduplication"), ("balance", "After balancing of categories")):
+        for artifact in ancestors.get(stage, []):
+            documents, characters, size = _sizes(artifact)
+            lines.append(f"{told}: {documents} documents, {characters} characters, {size} bytes.")
+    return "\n\n".join(lines)
+
+
+def _sizes(artifact: Artifact) -> tuple[str, str, str]:
+    names = ("documents_out", "characters_out", "bytes_out")
+    documents, characters, size = (_number(artifact.stats.get(name)) for name in names)
+    return documents, characters, size
+
+
+def _drops(ancestors: Mapping[str, list[Artifact]]) -> str:
+    rows: list[Row] = []
+    for stage in ("extract", "clean", "dedup", "balance", "examples"):
+        total: Counter[str] = Counter()
+        for artifact in ancestors.get(stage, []):
+            total.update(artifact.stats.get("dropped", {}))
+            quarantined = artifact.stats.get("quarantined", 0)
+            if quarantined:
+                total["unreadable (quarantined)"] += quarantined
+        rows += [(stage, reason, _number(count)) for reason, count in total.most_common()]
+    if not rows:
+        return ""
+    return "## What was left out\n\n" + _table(("stage", "reason", "documents"), rows)
+
+
+def _vocabulary(ancestors: Mapping[str, list[Artifact]]) -> str:
+    described = []
+    for artifact in ancestors.get("vocab", []):
+        shown = _facts(artifact.stats, ("pieces", "characters_per_piece", "pieces_per_word", "unknown_share"))
+        described.append(f"## Vocabulary\n\nSentencePiece, cased. {_sentence(shown)}")
+    return "\n\n".join(described)
+
+
+def _noise(ancestors: Mapping[str, list[Artifact]]) -> str:
+    if not ancestors.get("views"):
+        return ""
+    parts = []
+    for artifact in ancestors.get("examples", []):
+        shown = _facts(artifact.stats, ("rows_train", "rows_heldout", "pieces", "fill"))
+        parts.append(f"Examples: {_sentence(shown)}")
+    for artifact in ancestors["views"]:
+        names = ("views", "mlm_rate", "wop_rate", "wop_rows", "rows", "sop_swapped", "sop_rows")
+        parts.append(f"Realised noise: {_sentence(_facts(artifact.stats, names))}")
+        parts.append("Settings:\n\n" + _table(("setting", "value"), _flat(artifact.manifest["spec"])))
+    return "## Training examples\n\n" + "\n\n".join(parts)
+
+
+def _training(facts: ModelFacts, pretrain: Artifact) -> str:
+    stats, spec = pretrain.stats, pretrain.manifest["spec"]
+    told = (
+        f"{_number(stats['steps'])} updates of {_number(spec['global_batch'])} sequences of {facts.sequence_length} tokens: "
+        f"{_number(stats['tokens'])} tokens, {stats['epochs']} epochs."
+    )
+    return f"## Pre-training\n\n{told}\n\n" + _table(("setting", "value"), _flat(spec))
+
+
+def _scores(pretrain: Artifact) -> str:
+    heldout = pretrain.stats.get("heldout") or {}
+    names = {
+        "mlm_accuracy": "masked tokens: accuracy",
+        "mlm_perplexity": "masked tokens: perplexity",
+        "sop_accuracy": "sentence order: accuracy",
+        "wop_accuracy": "word order: accuracy on moved tokens",
+    }
+    rows = [(told, f"{heldout[name]:.4g}") for name, told in names.items() if heldout.get(name) is not None]
+    if not rows:
+        return "## Scores\n\nNo documents were held out of pre-training, so there are no intrinsic scores."
+    return "## Scores on held-out documents\n\n" + _table(("measure", "value"), rows)
+
+
+def _finetuning(cells: list[Mapping[str, Any]]) -> str:
+    if not cells:
+        return ""
+    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for cell in cells:
+        groups[str(cell["task"]), str(cell["init"]), str(cell["metric"])].append(cell)
+    rows = [
+        (
+            task,
+            start,
+            metric,
+            len(group),
+            *(_mean_and_deviation([float(cell[part]) for cell in group]) for part in ("dev", "test")),
+        )
+        for (task, start, metric), group in sorted(groups.items())
+    ]
+    head = ("task", "start", "metric", "seeds", "dev", "test")
+    told = "Mean ± standard deviation over seeds; `random` starts from fresh weights under the same budget."
+    return f"## Fine-tuning\n\n{told}\n\n" + _table(head, rows)
+
+
+def _limits(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]]) -> str:
+    config = facts.config
+    limits = [
+        "It reproduces what its corpora say, biases and errors included; nothing was filtered for harmful content unless a "
+        "reason above says so.",
+        "It encodes text and fills gaps; it does not write text.",
+        "Held-out scores are on documents of the same sources and say little about other kinds of text.",
+    ]
+    if config.max_positions > facts.sequence_length:
+        limits.append(
+            f"Positions {facts.sequence_length}–{config.max_positions - 1} were never trained: inputs beyond "
+            f"{facts.sequence_length} tokens need fine-tuning on long inputs or a sliding window."
+        )
+    if facts.groups != config.num_groups:
+        limits.append(
+            f"Sharing `{config.share}` with {config.num_groups} group(s) cannot be said in this format: the layers are written "
+            f"out as {facts.groups} groups of equal copies. Outputs are the same, the file is larger, and fine-tuning unties them."
+        )
+    if config.ffn_dropout and config.hidden_dropout:
+        limits.append(
+            "Pre-training had dropout after the feed-forward blocks, which this class does not apply when it is fine-tuned."
+        )
+    if ancestors.get("extract"):
+        limits.append("The licences of the corpora above may bind those who redistribute the model.")
+    return "## Limits\n\n" + "\n".join(f"- {limit}" for limit in limits)
+
+
+def _origin(ancestors: Mapping[str, list[Artifact]]) -> str:
+    names = [f"`{artifact.name}`" for stage in ancestors.values() for artifact in stage]
+    return "## Origin\n\nBuilt from the artifacts " + ", ".join(names) + "; equal names stand for equal recipes."
+
+
+def _facts(stats: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, str]]:
+    return [(name.replace("_", " "), _number(stats[name])) for name in names if stats.get(name) is not None]
+
+
+def _sentence(facts: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in facts) + "."
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "" if value is None else str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def _mean_and_deviation(values: list[float]) -> str:
+    mean = f"{statistics.mean(values):.4g}"
+    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.2g}"
+
+
+def _flat(value: Any, prefix: str = "") -> list[Row]:
+    """Nested settings as rows of dotted names and values."""
+    if not isinstance(value, Mapping):
+        return [(prefix, f"`{value}`")]
+    return [row for key, item in value.items() for row in _flat(item, f"{prefix}.{key}".lstrip("."))]
+
+
+def _table(head: Sequence[str], rows: Iterable[Row]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -1,0 +1,84 @@
+"""The export stage: a directory that ``transformers`` loads offline, without custom code, with its model card.
+
+Input: roles ``pretrain`` and ``vocab``. Output: ``config.json``, ``model.safetensors``, ``tokenizer.json``,
+``tokenizer_config.json``, ``special_tokens_map.json``, ``spiece.model`` and ``README.md``. The heads for masked tokens and
+sentence order go along (``AlbertForPreTraining``), the word-order head does not.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+from safetensors.numpy import load_file, save_file
+
+from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
+from korealbert.export.card import ModelFacts, model_card
+from korealbert.export.weights import exported_groups, huggingface_config, to_huggingface
+from korealbert.files import atomic_write
+from korealbert.model.config import AlbertConfig
+from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
+
+
+class ExportSpec(Spec):
+    """How the model presents itself."""
+
+    title: str = Field(default="KoreALBERT", min_length=1)
+    """Heading of the model card."""
+    license: str = Field(default="other", pattern=r"^[a-z0-9.-]+$")
+    """Licence of the weights, as the Hugging Face hub spells it. ``other`` refers readers to the licences of the corpora."""
+
+
+def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Write the directory. Raises ValueError when model and vocabulary differ in size."""
+    pretrain, vocab = inputs["pretrain"], inputs["vocab"]
+    config = AlbertConfig.model_validate_json((pretrain.path / "config.json").read_bytes())
+    pieces = Vocabulary.load(vocab.path).size
+    if pieces != config.vocab_size:
+        raise ValueError(
+            f"{pretrain.name} has {config.vocab_size:,} word embeddings, but {vocab.name} has {pieces:,} pieces; "
+            "export with the vocabulary that the model was trained with"
+        )
+    weights = to_huggingface(config, load_file(pretrain.path / "model.safetensors"))
+    save_file(weights, out_dir / "model.safetensors", metadata={"format": "pt"})
+    _write_json(out_dir / "config.json", huggingface_config(config))
+    sequence_length = int(pretrain.stats["sequence_length"])
+    _write_tokenizer(vocab.path, out_dir, sequence_length)
+    facts = ModelFacts(
+        title=spec.title, license=spec.license, config=config, groups=exported_groups(config), sequence_length=sequence_length
+    )
+    atomic_write(out_dir / "README.md", model_card(facts, pretrain).encode())
+    parameters = sum(array.size for array in weights.values())
+    runtime.report(Progress("export", 1, 1, "models"))
+    return {"parameters": parameters, "layer_groups": facts.groups, "sequence_length": sequence_length}
+
+
+def _write_tokenizer(vocab: Path, out_dir: Path, sequence_length: int) -> None:
+    """Copy the vocabulary and describe it as a plain fast tokenizer.
+
+    ``AlbertTokenizer`` would lower-case, decompose and strip accents, after which most Korean words are unknown.
+    """
+    for name in ("spiece.model", "tokenizer.json"):
+        shutil.copyfile(vocab / name, out_dir / name)
+    special = {f"{role}_token": SPECIAL_PIECES[index] for role, index in SPECIAL._asdict().items()}
+    _write_json(out_dir / "special_tokens_map.json", special)
+    described: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": sequence_length,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        "padding_side": "right",
+        "truncation_side": "right",
+        "clean_up_tokenization_spaces": False,
+        **special,
+    }
+    _write_json(out_dir / "tokenizer_config.json", described)
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    atomic_write(path, (json.dumps(content, ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode())
+
+
+STAGE = Stage("export", version=1, spec=ExportSpec, run=run)

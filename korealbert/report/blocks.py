@@ -1,0 +1,91 @@
+"""What a report consists of, before it is HTML or Markdown: both are written from the same blocks, so they cannot disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from korealbert.report.svg import Svg
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph. ``quiet`` is set smaller: a caveat, the origin of numbers."""
+
+    text: str
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Card:
+    """One number that matters, large."""
+
+    title: str
+    value: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Cards:
+    """The numbers that matter, side by side."""
+
+    cards: Sequence[Card]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text; ``numeric`` columns are set right with tabular digits, ``marked`` rows stand out."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numeric: frozenset[int] = frozenset()
+    marked: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing under a file name. ``caption`` says what it shows; the drawing itself carries the numbers as text."""
+
+    name: str
+    caption: str
+    svg: Svg
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Small drawings side by side."""
+
+    figures: Sequence[Figure]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Blocks that are closed until somebody wants them."""
+
+    summary: str
+    blocks: Sequence[Block]
+
+
+Block: TypeAlias = Text | Cards | Table | Figures | Fold
+
+
+@dataclass(frozen=True)
+class Section:
+    """A chapter with an anchor."""
+
+    anchor: str
+    title: str
+    blocks: Sequence[Block]
+
+
+def figures_of(blocks: Sequence[Block]) -> list[Figure]:
+    """All drawings within blocks, in order."""
+    found: list[Figure] = []
+    for block in blocks:
+        if isinstance(block, Figures):
+            found += block.figures
+        elif isinstance(block, Fold):
+            found += figures_of(block.blocks)
+    return found

@@ -1,0 +1,197 @@
+"""Bars, histograms, lines and strips of dots, each small enough to stand beside its neighbours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from korealbert.report import numbers
+from korealbert.report.markup import Markup, join, tag
+from korealbert.report.svg import WIDTH, Svg, text, text_width
+
+LEFT, RIGHT, TOP, BOTTOM = 42.0, 6.0, 26.0, 34.0
+"""Margins of charts with axes, in units."""
+
+MAX_POINTS = 240
+"""Points of a line; more are averaged, since a chart has fewer pixels."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A labelled value; ``before`` is drawn beneath it as its ghost."""
+
+    label: str
+    value: float
+    text: str
+    before: float | None = None
+
+
+def bars(rows: Sequence[Bar], *, label: str) -> Svg:
+    """Horizontal bars from 0, each under its own label and number."""
+    largest = max((max(row.value, row.before or 0.0) for row in rows), default=0.0) or 1.0
+    paired = any(row.before is not None for row in rows)
+    pitch = 40 if paired else 34
+    body = []
+    for index, row in enumerate(rows):
+        y = index * pitch
+        body.append(text(0, y + 13, row.label, width=WIDTH - text_width(row.text) - 12))
+        body.append(text(WIDTH, y + 13, row.text, kind="value", anchor="end"))
+        body.append(_bar(y + 19, row.value / largest, "mark-1"))
+        if row.before is not None:
+            body.append(_bar(y + 27, row.before / largest, "ghost"))
+    return Svg(len(rows) * pitch, label, join(*body))
+
+
+def _bar(y: float, share: float, kind: str) -> Markup:
+    track = tag("rect", class_="track", x=0, y=y, width=WIDTH, height=6, rx=3)
+    # What is there at all is seen: a bar is never thinner than it is high.
+    mark = tag("rect", class_=kind, x=0, y=y, width=max(share * WIDTH, 6), height=6, rx=3) if share > 0 else ""
+    return join(track, mark)
+
+
+def histogram(bins: Sequence[tuple[str, float]], *, label: str, unit: str) -> Svg:
+    """Vertical bars side by side over named bins; heights are shares of the total."""
+    total = sum(value for _, value in bins) or 1.0
+    top = max((value / total for _, value in bins), default=0.0) or 1.0
+    height, floor = 200.0, 200.0 - BOTTOM
+    pitch = (WIDTH - LEFT - RIGHT) / max(1, len(bins))
+    scale = _Scale(0.0, top, floor, TOP)
+    body = [_y_axis(scale, [tick for tick in ticks(0.0, top, 4) if tick <= top], share=True)]
+    every = max(1, math.ceil(max((text_width(name) for name, _ in bins), default=0.0) * 1.25 / pitch))
+    for index, (name, value) in enumerate(bins):
+        x, y = LEFT + index * pitch, scale(value / total)
+        tooltip = tag("title", f"{name}: {numbers.count(value)} ({numbers.percent(value / total)})")
+        shape = tag("rect", tooltip, class_="mark-1", x=x + 0.5, y=y, width=max(pitch - 1, 0.5), height=max(floor - y, 0.0))
+        body.append(shape)
+        if index % every == 0:
+            body.append(text(x + pitch / 2, floor + 15, name, kind="tick", anchor="middle"))
+    body.append(text(WIDTH - RIGHT, height - 3, unit, kind="axis", anchor="end"))
+    return Svg(height, label, join(*body))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A named series of (x, y)."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    style: int = 1
+    """Which of the palette's colours: 1, 2 or 3."""
+
+
+def lines(series: Sequence[Line], *, label: str, x_unit: str, level: float | None = None, share: bool = False) -> Svg:
+    """Lines over a common x from 0; ``level`` is a dashed reference, ``share`` writes y as percentages."""
+    drawn = [Line(line.name, thinned(line.points), line.style) for line in series if line.points]
+    values = [y for line in drawn for _, y in line.points] + ([level] if level is not None else [])
+    x_end = max((x for line in drawn for x, _ in line.points), default=1.0) or 1.0
+    y_ticks = ticks(min(values, default=0.0), max(values, default=1.0), 5)
+    height = 220.0
+    x_scale = _Scale(0.0, x_end, LEFT, WIDTH - RIGHT)
+    y_scale = _Scale(y_ticks[0], y_ticks[-1], height - BOTTOM, TOP)
+    body = [_y_axis(y_scale, y_ticks, share=share)]
+    for tick in ticks(0.0, x_end, 4):
+        if tick <= x_end:
+            anchor = "end" if tick > 0.95 * x_end else "middle"
+            body.append(text(x_scale(tick), height - BOTTOM + 15, numbers.compact(tick), kind="tick", anchor=anchor))
+    body.append(text(WIDTH - RIGHT, height - 3, x_unit, kind="axis", anchor="end"))
+    if level is not None:
+        body.append(tag("line", class_="level", x1=LEFT, x2=WIDTH - RIGHT, y1=y_scale(level), y2=y_scale(level)))
+    for line in drawn:
+        path = "M" + "L".join(f"{x_scale(x):.1f} {y_scale(y):.1f}" for x, y in line.points)
+        body.append(tag("path", class_=f"line-{line.style}", d=path))
+        if len(line.points) <= 12:
+            body += [tag("circle", class_=f"mark-{line.style}", cx=x_scale(x), cy=y_scale(y), r=2.5) for x, y in line.points]
+    return Svg(height, label, join(_legend(drawn), *body))
+
+
+def _legend(series: Sequence[Line]) -> Markup:
+    body, x = [], LEFT
+    for line in series:
+        body.append(tag("line", class_=f"line-{line.style}", x1=x, x2=x + 14, y1=9, y2=9))
+        body.append(text(x + 19, 13, line.name))
+        x += 19 + text_width(line.name) + 18
+    return join(*body)
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Single values in one row, with a label and what to write at its end."""
+
+    label: str
+    values: Sequence[tuple[float, str]]
+    """Each with a tooltip."""
+    text: str
+    style: int = 1
+    mean_mark: bool = True
+
+
+def strips(rows: Sequence[Strip], *, label: str, x_unit: str) -> Svg:
+    """One row of dots per strip over a common axis that need not begin at 0; a tall mark stands at a row's mean."""
+    values = [value for row in rows for value, _ in row.values]
+    x_ticks = ticks(min(values, default=0.0), max(values, default=1.0), 5)
+    scale = _Scale(x_ticks[0], x_ticks[-1], 6.0, WIDTH - 6.0)
+    pitch = 46
+    floor = len(rows) * pitch + 4
+    body = [tag("line", class_="grid", x1=scale(tick), x2=scale(tick), y1=0, y2=floor) for tick in x_ticks]
+    for index, row in enumerate(rows):
+        y = index * pitch + 28
+        body.append(text(0, y - 14, row.label, width=WIDTH - text_width(row.text) - 12))
+        body.append(text(WIDTH, y - 14, row.text, kind="value", anchor="end"))
+        body.append(tag("line", class_="track-line", x1=0, x2=WIDTH, y1=y, y2=y))
+        body += [
+            tag("circle", tag("title", tip), class_=f"dot-{row.style}", cx=scale(value), cy=y, r=4.5)
+            for value, tip in row.values
+        ]
+        if row.mean_mark and len(row.values) > 1:
+            mean = scale(math.fsum(value for value, _ in row.values) / len(row.values))
+            body.append(tag("line", class_=f"mean-{row.style}", x1=mean, x2=mean, y1=y - 8, y2=y + 8))
+    for position, tick in enumerate(x_ticks):
+        anchor = "start" if position == 0 else "end" if position == len(x_ticks) - 1 else "middle"
+        x = {"start": 0.0, "end": float(WIDTH)}.get(anchor, scale(tick))
+        body.append(text(x, floor + 15, f"{tick:g}", kind="tick", anchor=anchor))
+    body.append(text(WIDTH, floor + 31, x_unit, kind="axis", anchor="end"))
+    return Svg(floor + 34, label, join(*body))
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """A linear map from values to units."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        return self.start + (value - self.low) / ((self.high - self.low) or 1.0) * (self.end - self.start)
+
+
+def _y_axis(scale: _Scale, at: Sequence[float], *, share: bool) -> Markup:
+    body = []
+    for tick in at:
+        y = scale(tick)
+        name = f"{tick * 100:g} %" if share else f"{tick:g}"
+        body.append(tag("line", class_="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y))
+        body.append(text(LEFT - 6, y + 4, name, kind="tick", anchor="end"))
+    return join(*body)
+
+
+def ticks(low: float, high: float, about: int) -> list[float]:
+    """Round numbers from at or below ``low`` to at or above ``high``, roughly ``about`` of them, at least two."""
+    span = (high - low) or abs(high) or 1.0
+    power = 10.0 ** math.floor(math.log10(span / about))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if span / (power * factor) <= about)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    # Rounding takes off what floating point adds: 3 * 0.1 is 0.30000000000000004.
+    return [round(index * step, 12) for index in range(first, max(last, first + 1) + 1)]
+
+
+def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """At most about ``MAX_POINTS`` points, each the mean of neighbours; the last point always stays."""
+    width = math.ceil(len(points) / MAX_POINTS)
+    if width <= 1:
+        return list(points)
+    groups = [points[start : start + width] for start in range(0, len(points) - 1, width)]
+    means = [(math.fsum(x for x, _ in g) / len(g), math.fsum(y for _, y in g) / len(g)) for g in groups]
+    return [*means, points[-1]]

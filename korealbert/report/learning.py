@@ -1,0 +1,91 @@
+"""Learning curves: losses and held-out accuracies of pretraining, dev scores of fine-tuning."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from korealbert.report import charts
+from korealbert.report.blocks import Block, Figure, Figures, Section, Text
+from korealbert.report.numbers import compact, count, fixed, percent
+from korealbert.report.outcome import STYLE
+from korealbert.report.run import Run
+from korealbert.report.scores import INITS, Benchmark
+
+OBJECTIVES = {"mlm": "Masked pieces (MLM)", "sop": "Sentence order (SOP)", "wop": "Word order (WOP)"}
+
+CHANCE = {"sop": 0.5}
+"""Accuracy of guessing, where that is more than about nothing."""
+
+Point = tuple[float, float]
+
+
+def learning(run: Run, benchmarks: Sequence[Benchmark]) -> Section | None:
+    """Curves of whatever was trained."""
+    blocks: list[Block] = []
+    if figures := _pretraining(run):
+        blocks += [Text(_size(run)), Figures(figures)]
+    if benchmarks:
+        blocks += [
+            Text("Fine-tuning: score on dev after each epoch, mean over seeds. The best epoch of each seed is the one tested."),
+            Figures([_finetuning(benchmark) for benchmark in benchmarks]),
+        ]
+    if not blocks:
+        return None
+    return Section("learning", "Learning curves", [*blocks, Text(run.origin("pretrain"), quiet=True)])
+
+
+def _pretraining(run: Run) -> list[Figure]:
+    artifact = run.one("pretrain")
+    if artifact is None or not artifact.files("metrics.jsonl"):
+        return []
+    lines = (artifact.path / "metrics.jsonl").read_text("utf-8").splitlines()
+    records = [json.loads(line) for line in lines if line.strip()]
+    figures = []
+    for key, name in OBJECTIVES.items():
+        for kind in ("loss", "accuracy"):
+            seen, heldout = (_points(records, split, f"{key}_{kind}") for split in ("train", "heldout"))
+            if not heldout and not seen:
+                continue
+            end = (heldout or seen)[-1][1]
+            shown = percent(end) if kind == "accuracy" else fixed(end, 3)
+            svg = charts.lines(
+                [charts.Line("training", seen, 2), charts.Line("held out", heldout, 1)],
+                label=f"{name}: {kind} over steps, {shown} at the end",
+                x_unit="steps",
+                level=CHANCE.get(key) if kind == "accuracy" else None,
+                share=kind == "accuracy",
+            )
+            figures.append(Figure(f"pretrain-{key}-{kind}", f"{name}: {kind}, {shown} at the end", svg))
+    return figures
+
+
+def _points(records: Sequence[dict[str, Any]], split: str, key: str) -> list[Point]:
+    chosen = [record for record in records if record.get("split") == split]
+    return [(record["step"], record[key]) for record in chosen if record.get(key) is not None]
+
+
+def _finetuning(benchmark: Benchmark) -> Figure:
+    series = []
+    for init in INITS:
+        per_epoch: dict[int, list[float]] = {}
+        for cell in benchmark.of(init):
+            for record in cell.metrics.get("epochs", []):
+                per_epoch.setdefault(record["epoch"], []).append(record[benchmark.metric])
+        points = [(float(epoch), sum(values) / len(values)) for epoch, values in sorted(per_epoch.items())]
+        series.append(charts.Line(init, points, STYLE[init]))
+    name = f"{benchmark.title}: {benchmark.metric} on dev"
+    ends = "; ".join(f"{line.name} {fixed(line.points[-1][1])} at the end" for line in series if line.points)
+    return Figure(f"finetune-{benchmark.group}", name, charts.lines(series, label=f"{name}; {ends}", x_unit="epochs"))
+
+
+def _size(run: Run) -> str:
+    """Size and length of pretraining in one sentence, or nothing."""
+    stats = run.stats("pretrain")
+    if not stats:
+        return ""
+    parts = [f"{compact(stats['parameters'])} parameters" if "parameters" in stats else ""]
+    parts += [f"{count(stats['steps'])} steps" if "steps" in stats else ""]
+    parts += [f"{compact(stats['tokens'])} tokens" if "tokens" in stats else ""]
+    return f"Pretrained: {', '.join(part for part in parts if part)}."

@@ -1,0 +1,74 @@
+"""Where every number comes from: artifacts, what they were built from, and the digests of their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from korealbert.artifact import Artifact
+from korealbert.artifact import lineage as ancestors
+from korealbert.report.blocks import Fold, Section, Table, Text
+from korealbert.report.numbers import MISSING
+from korealbert.report.run import STAGE_ORDER, Run
+
+SHORT_DIGEST = 12
+
+MAX_FILES = 12
+"""Files listed per artifact; large corpora have thousands of shards."""
+
+
+def lineage(run: Run) -> Section:
+    """Every artifact under the report and all that it stands on; then each file with its digest.
+
+    When and on which machine they were built stands in their manifests: a report of equal artifacts has equal bytes.
+    """
+    labels = {artifact.name: label for label, artifact in run.artifacts.items()}
+    found = ancestors(run.artifacts)
+    ordered = list(run.artifacts.values())
+    ordered += [artifact for name, artifact in found.items() if name not in labels]
+    header = ["Label", "Artifact", "Built from", "Seeds", "Code", "Bytes (sha256)"]
+    rows = [_row(artifact, labels) for artifact in ordered]
+    files = [row for artifact in ordered for row in _files(artifact, labels.get(artifact.name, artifact.name))]
+    text = (
+        "An artifact's name is the hash of its recipe: stage, version, every setting, every input. Equal names mean equal "
+        "recipes, equal digests mean equal bytes. The manifest in each artifact's directory holds the whole recipe."
+    )
+    file_table = Table("Files", ["Artifact", "File", "sha256", "Bytes"], files, frozenset({3}))
+    return Section(
+        "lineage", "Lineage", [Text(text), Table("Artifacts", header, rows), Fold("Files and their digests", [file_table])]
+    )
+
+
+def _files(artifact: Artifact, label: str) -> list[list[str]]:
+    entries = sorted(artifact.manifest["files"].items())
+    rows = [[label, name, entry["sha256"][:SHORT_DIGEST], f"{entry['size']:,}"] for name, entry in entries[:MAX_FILES]]
+    if len(entries) > MAX_FILES:
+        size = sum(entry["size"] for _, entry in entries[MAX_FILES:])
+        rows.append([label, f"{len(entries) - MAX_FILES:,} more, see its manifest", MISSING, f"{size:,}"])
+    return rows
+
+
+def _row(artifact: Artifact, labels: Mapping[str, str]) -> list[str]:
+    manifest = artifact.manifest
+    recipe = manifest["recipe"]
+    parents = [labels.get(name, name) for name in manifest["inputs"].values()]
+    seeds = ", ".join(f"{name} {value}" for name, value in _seeds(manifest["spec"])) or MISSING
+    code = f"{manifest['host'].get('korealbert', MISSING)}, {recipe['stage']} v{recipe['version']}"
+    digest = artifact.output_digest[:SHORT_DIGEST]
+    label = labels.get(artifact.name, manifest.get("label", MISSING))
+    return [label, artifact.name, ", ".join(parents) or "raw input", seeds, code, digest]
+
+
+def _seeds(spec: Any, prefix: str = "") -> list[tuple[str, int]]:
+    """Fields of a recipe that seed randomness, by dotted name."""
+    found = []
+    for name, value in spec.items() if isinstance(spec, Mapping) else ():
+        if isinstance(value, int) and (name == "seed" or name.endswith("_seed")):
+            found.append((f"{prefix}{name}", value))
+        found += _seeds(value, f"{prefix}{name}.")
+    return found
+
+
+def missing_stages(run: Run) -> list[str]:
+    """Stages of the full pipeline that this run does not have."""
+    return [stage for stage in STAGE_ORDER if not run.of(stage)]

@@ -1,0 +1,57 @@
+"""Numbers as people read them. Every figure of the report is written by one of these."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+MISSING = "–"
+MINUS = "\u2212"
+
+
+def count(value: float | None) -> str:
+    """A whole number with thousands separators: 1,234,567."""
+    return MISSING if value is None else f"{round(value):,}".replace("-", MINUS)
+
+
+def compact(value: float) -> str:
+    """Three significant digits with k, M, G, T: 1.23M. Exact below 1,000."""
+    for limit, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        # 999,950 would otherwise become 1e+03k.
+        if abs(value) >= limit * 0.9995:
+            return f"{value / limit:.3g}{suffix}"
+    return f"{value:.3g}"
+
+
+def fixed(value: float | None, decimals: int = 2) -> str:
+    """A number with so many decimals."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"{value:,.{decimals}f}".replace("-", MINUS)
+
+
+def percent(share: float | None, decimals: int = 1) -> str:
+    """A share between 0 and 1 as a percentage; a share that is not 0 is not written as 0."""
+    if share is None or not math.isfinite(share):
+        return MISSING
+    smallest = 10.0**-decimals
+    if 0 < share * 100 < smallest / 2:
+        return f"<{smallest:g} %"
+    return f"{share * 100:.{decimals}f} %"
+
+
+def signed(value: float, decimals: int = 2) -> str:
+    """A difference with its sign."""
+    return f"{value:+.{decimals}f}".replace("-", MINUS)
+
+
+def mean_and_sd(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and sample standard deviation (n − 1); no deviation for one value."""
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
+
+
+def spread(values: Sequence[float]) -> str:
+    """``mean ± sd``, or the one value there is."""
+    mean, deviation = mean_and_sd(values)
+    return fixed(mean) if deviation is None else f"{fixed(mean)} ± {fixed(deviation)}"

@@ -1,0 +1,67 @@
+"""The artifacts of one run by their labels; whatever a recipe leaves out is simply not there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from korealbert.artifact import Artifact
+
+STAGE_ORDER = (
+    "extract",
+    "clean",
+    "dedup",
+    "balance",
+    "vocab",
+    "examples",
+    "views",
+    "pretrain",
+    "export",
+    "finetune",
+)
+"""Order of stages in tables; others follow."""
+
+MAX_NAMED = 4
+"""Artifacts of one stage that a sentence names one by one."""
+
+
+class Run:
+    """What a report is about: artifacts by label (``clean/news``, ``finetune/nsmc/random/2``), in the order of the DAG."""
+
+    def __init__(self, inputs: Mapping[str, Artifact]) -> None:
+        self.artifacts = {label: inputs[label] for label in sorted(inputs, key=_label_order)}
+
+    def of(self, stage: str) -> dict[str, Artifact]:
+        """All artifacts of a stage by label."""
+        return {label: artifact for label, artifact in self.artifacts.items() if label.split("/")[0] == stage}
+
+    def one(self, stage: str) -> Artifact | None:
+        """The artifact of a stage that a run has once, or None."""
+        return next(iter(self.of(stage).values()), None)
+
+    def stats(self, stage: str) -> dict[str, Any]:
+        """Its statistics, or nothing."""
+        artifact = self.one(stage)
+        return artifact.stats if artifact else {}
+
+    def origin(self, *stages: str) -> str:
+        """A sentence that names the artifacts which numbers come from."""
+        parts = []
+        for stage in stages:
+            found = self.of(stage)
+            if len(found) > MAX_NAMED:
+                parts.append(f"the {len(found)} artifacts of {stage}")
+            else:
+                parts += [
+                    artifact.name if label == stage else f"{label} ({artifact.name})" for label, artifact in found.items()
+                ]
+        return f"Read from {', '.join(parts)}; see Lineage." if parts else ""
+
+
+def _label_order(label: str) -> tuple[Any, ...]:
+    """Stage by stage; within a stage by name, numbers by their value."""
+    stage, *rest = label.split("/")
+    position = STAGE_ORDER.index(stage) if stage in STAGE_ORDER else len(STAGE_ORDER)
+    words = [re.split(r"(\d+)", part) for part in rest]
+    return position, stage, [[(int(w), "") if w.isdigit() else (-1, w) for w in part] for part in words]

@@ -1,0 +1,91 @@
+"""The stage ``report``: scores first, beside published ones, then how they came about.
+
+Inputs: every artifact of a run by its label; none is required. Output: ``report.html`` (self-contained), ``report.md``,
+``scores.csv``, ``figures/*.svg`` and, where a model was exported, ``model-card.md``. Holds no time, date or host: equal inputs
+give equal bytes.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from pydantic import Field, field_validator
+
+from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
+from korealbert.files import atomic_write
+from korealbert.report import corpus, learning, outcome, published, scores
+from korealbert.report.blocks import Section, Text, figures_of
+from korealbert.report.card import card_with_scores
+from korealbert.report.lineage import lineage, missing_stages
+from korealbert.report.markdown import markdown
+from korealbert.report.page import page
+from korealbert.report.run import Run
+from korealbert.report.training_data import training_data
+
+
+class ReportSpec(Spec):
+    """What a report shows; all numbers come from its inputs."""
+
+    title: str = Field(default="korealbert: from raw text to scores", min_length=1, max_length=200)
+    """Title of the report."""
+    model_name: str = Field(default="korealbert", min_length=1, max_length=100)
+    """What ``scores.csv`` calls this run's model."""
+    published: tuple[str, ...] = ("korealbert", "koelectra_readme", "klue_readme")
+    """Tables of published scores to stand beside ours: albert, klue_readme, koelectra_readme, korealbert, xpt."""
+    examples_per_reason: int = Field(default=2, ge=0, le=20)
+    """Titles of dropped documents quoted per reason; 0 quotes none, where the corpus may not be shown."""
+
+    @field_validator("published")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in published.tables():
+                raise ValueError(f"there is no published table {name!r}; known are {', '.join(published.tables())}")
+        return names
+
+
+def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Write the report; see the module's docstring."""
+    about = Run(inputs)
+    benchmarks = scores.read(about.of("finetune"))
+    chapters = [
+        outcome.outcome(about, benchmarks, spec.published),
+        outcome.comparison(benchmarks, spec.published),
+        learning.learning(about, benchmarks),
+        corpus.composition(about),
+        corpus.losses(about, spec.examples_per_reason),
+        corpus.removed(about),
+        training_data(about),
+        lineage(about),
+    ]
+    sections = [section for section in chapters if section is not None]
+    if absent := missing_stages(about):
+        note = Text(f"Not part of this run: {', '.join(absent)}.", quiet=True)
+        sections[-1] = Section(sections[-1].anchor, sections[-1].title, [*sections[-1].blocks, note])
+    lede = outcome.lede(about, benchmarks)
+    table = scores.table(benchmarks, spec.model_name, spec.published)
+
+    drawn = [figure for section in sections for figure in figures_of(section.blocks)]
+    (out_dir / "figures").mkdir(exist_ok=True)
+    for figure in drawn:
+        atomic_write(out_dir / "figures" / f"{figure.name}.svg", figure.svg.standalone().encode())
+    csv = io.BytesIO()
+    table.write_csv(csv)
+    atomic_write(out_dir / "scores.csv", csv.getvalue())
+    atomic_write(out_dir / "report.md", markdown(spec.title, lede, sections).encode())
+    atomic_write(out_dir / "report.html", page(spec.title, lede, sections).encode())
+    card = card_with_scores(about)
+    if card is not None:
+        atomic_write(out_dir / "model-card.md", card.encode())
+    runtime.report(Progress("report", len(sections), len(sections), "sections"))
+    return {
+        "sections": [section.anchor for section in sections],
+        "figures": len(drawn),
+        "scores": table.height,
+        "means": {b.group: {init: sum(v) / len(v) for init in scores.INITS if (v := b.values(init))} for b in benchmarks},
+        "missing": absent,
+    }
+
+
+STAGE = Stage("report", version=1, spec=ReportSpec, run=run)

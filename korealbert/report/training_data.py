@@ -1,0 +1,100 @@
+"""What the model was trained on: the vocabulary, the lengths of the rows, and the noise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from korealbert.report import charts
+from korealbert.report.blocks import Block, Figure, Figures, Section, Table, Text
+from korealbert.report.numbers import count, fixed, percent
+from korealbert.report.run import Run
+
+
+def training_data(run: Run) -> Section | None:
+    """Vocabulary, rows and views, as far as they exist."""
+    blocks: list[Block] = [Figures([figure])] if (figure := _lengths(run)) else []
+    blocks += [table for table in (_vocabulary(run), _rows(run), _noise(run)) if table.rows]
+    if not blocks:
+        return None
+    origin = Text(run.origin("vocab", "examples", "views"), quiet=True)
+    return Section("training-data", "Vocabulary, rows and noise", [*blocks, origin])
+
+
+def _lengths(run: Run) -> Figure | None:
+    bins: dict[str, int] = run.stats("examples").get("length_histogram") or {}
+    if not bins:
+        return None
+    ordered = sorted(bins.items(), key=lambda item: int(item[0].split("-")[0]))
+    label = "Rows by length in pieces: " + "; ".join(f"{name} {count(number)}" for name, number in ordered)
+    caption = "Rows by length in pieces, special pieces not counted"
+    return Figure("lengths", caption, charts.histogram(ordered, label=label, unit="pieces"))
+
+
+def _facts(title: str, rows: list[tuple[str, str | None]]) -> Table:
+    return Table(title, ["Fact", "Value"], [[name, value] for name, value in rows if value is not None], frozenset({1}))
+
+
+def _vocabulary(run: Run) -> Table:
+    stats = run.stats("vocab")
+    return _facts(
+        "Vocabulary",
+        [
+            ("Pieces", _count(stats, "pieces")),
+            ("Characters per piece", _fixed(stats, "characters_per_piece")),
+            ("Pieces per word", _fixed(stats, "pieces_per_word")),
+            ("Unknown pieces", _percent(stats, "unknown_share", 4)),
+            ("Pieces that begin a word", _percent(stats, "word_start_share")),
+            ("Hangul syllables that are pieces, of 11,172", _count(stats, "hangul_syllables_covered")),
+            ("Sentences it was trained on", _count(stats, "sampled_sentences")),
+        ],
+    )
+
+
+def _rows(run: Run) -> Table:
+    stats = run.stats("examples")
+    return _facts(
+        "Rows",
+        [
+            ("Rows for training", _count(stats, "rows_train")),
+            ("Rows held out", _count(stats, "rows_heldout")),
+            ("Pieces", _count(stats, "pieces")),
+            ("Sentences", _count(stats, "sentences")),
+            ("Share of positions filled", _percent(stats, "fill")),
+        ],
+    )
+
+
+def _noise(run: Run) -> Table:
+    stats = run.stats("views")
+    targets = stats.get("mlm_targets") or 0
+
+    def of_targets(key: str) -> str | None:
+        return percent(stats[key] / targets) if targets and key in stats else None
+
+    swapped = percent(stats["sop_swapped"] / stats["sop_rows"]) if stats.get("sop_rows") and "sop_swapped" in stats else None
+    return _facts(
+        "Noise, as measured on all views",
+        [
+            ("Views, one per epoch", _count(stats, "views")),
+            ("Rows with noise", _count(stats, "rows")),
+            ("Pieces to predict (MLM)", _percent(stats, "mlm_rate", 2)),
+            ("of these masked", of_targets("masked")),
+            ("of these replaced by a random piece", of_targets("random")),
+            ("of these left as they are", of_targets("kept")),
+            ("Segments swapped (SOP)", swapped),
+            ("Rows with moved words (WOP)", _count(stats, "wop_rows")),
+            ("Pieces moved in those rows (WOP)", _percent(stats, "wop_rate", 2)),
+        ],
+    )
+
+
+def _count(stats: dict[str, Any], key: str) -> str | None:
+    return count(stats[key]) if key in stats else None
+
+
+def _fixed(stats: dict[str, Any], key: str) -> str | None:
+    return fixed(stats[key]) if key in stats else None
+
+
+def _percent(stats: dict[str, Any], key: str, decimals: int = 1) -> str | None:
+    return percent(stats[key], decimals) if key in stats else None

@@ -1,0 +1,70 @@
+"""The model card tells what the manifests say."""
+
+from __future__ import annotations
+
+import pytest
+
+from korealbert.export.card import ModelFacts, model_card
+from korealbert.export.weights import exported_groups
+from tests.export.conftest import MakeModel
+
+
+def card(make_model: MakeModel, *, finetuned: tuple = (), license: str = "other", **architecture: object) -> str:
+    inputs, model = make_model(**architecture)
+    facts = ModelFacts(
+        title="작은 모형", license=license, config=model.config, groups=exported_groups(model.config), sequence_length=16
+    )
+    return model_card(facts, inputs["pretrain"], finetuned=finetuned)
+
+
+def test_the_header_is_what_the_hub_reads(make_model: MakeModel) -> None:
+    yaml = pytest.importorskip("yaml")
+    header = yaml.safe_load(card(make_model).split("---")[1])
+    assert header["language"] == "ko"
+    assert header["pipeline_tag"] == "fill-mask"
+    assert (header["license"], header["license_name"]) == ("other", "corpora")
+    assert "license_name" not in card(make_model, license="cc-by-sa-4.0")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "# 작은 모형",
+        "| news | CC BY 4.0 | 12 | 50,000 | 120,000 | 9 | 50,000 |",
+        "| books | not stated | 5 | 50,000 | 120,000 |",
+        "After deduplication: 11 documents, 50,000 characters",
+        "| clean | too_short | 2 |",
+        "| dedup | exact_duplicate | 3 |",
+        "pieces 82, characters per piece 1.7.",
+        "views 3, mlm rate 0.149.",
+        "10 updates of 2,048 sequences of 16 tokens: 123,456 tokens, 1.5 epochs.",
+        "| optimizer.name | `lamb` |",
+        "| masked tokens: accuracy | 0.4321 |",
+        "Positions 16–31 were never trained",
+        "does not apply when it is fine-tuned",
+        "`pretrain-",
+    ],
+)
+def test_the_card_tells(make_model: MakeModel, told: str) -> None:
+    assert told in card(make_model)
+
+
+def test_scores_that_do_not_exist_are_not_told(make_model: MakeModel) -> None:
+    told = card(make_model)
+    assert "word order: accuracy" not in told
+    assert "## Fine-tuning" not in told
+
+
+def test_fine_tuning_scores_are_means_over_seeds(make_model: MakeModel) -> None:
+    cells = [
+        {"task": "nsmc", "init": init, "seed": seed, "metric": "accuracy", "dev": 80.0 + seed, "test": test}
+        for init, seed, test in (("pretrained", 1, 81.0), ("pretrained", 2, 83.0), ("random", 1, 70.0))
+    ]
+    told = card(make_model, finetuned=tuple(cells))
+    assert "| nsmc | pretrained | accuracy | 2 | 81.5 ± 0.71 | 82 ± 1.4 |" in told
+    assert "| nsmc | random | accuracy | 1 | 81 | 70 |" in told
+
+
+def test_sharing_that_had_to_be_written_out_is_said(make_model: MakeModel) -> None:
+    assert "Sharing `attention` with 1 group(s) cannot be said in this format" in card(make_model, share="attention")
+    assert "cannot be said in this format" not in card(make_model)

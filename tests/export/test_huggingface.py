@@ -1,0 +1,90 @@
+"""An exported directory loads offline in transformers, and computes what our model computes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from transformers import AlbertForPreTraining, AutoModel, AutoModelForMaskedLM, AutoTokenizer
+
+from korealbert.artifact import Runtime, build
+from korealbert.export.huggingface import STAGE, ExportSpec
+from korealbert.vocab.tokenizer import Vocabulary
+from tests.export.conftest import SENTENCES, MakeModel
+
+PROMPT = "오늘은 [MASK]가 와서 우산을 챙겼다."
+
+
+def export(make_model: MakeModel, store: Path, **architecture: object) -> tuple[Path, torch.nn.Module]:
+    inputs, model = make_model(**architecture)
+    return build(STAGE, ExportSpec(title="작은 모형"), inputs, Runtime(store=store)).artifact.path, model
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    [{}, {"num_groups": 3}, {"share": "attention"}, {"share": "ffn"}, {"share": "none"}, {"embedding_size": 32}],
+    ids=str,
+)
+def test_logits_equal_ours(make_model: MakeModel, tmp_path: Path, architecture: dict) -> None:
+    path, ours = export(make_model, tmp_path, **architecture)
+    theirs, info = AlbertForPreTraining.from_pretrained(path, output_loading_info=True)
+    assert not any(info.values()), info
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    encoded = tokenizer(["도서관까지 [MASK].", PROMPT], ["비가 그친다.", ""], padding=True, return_tensors="pt")
+    every = torch.arange(encoded["input_ids"].shape[1]).expand_as(encoded["input_ids"])
+    with torch.inference_mode():
+        expected = theirs.eval()(**encoded)
+        lengths = encoded["attention_mask"].sum(1)
+        logits = ours(encoded["input_ids"], encoded["token_type_ids"], lengths, every, every)
+    real = encoded["attention_mask"].bool()
+    torch.testing.assert_close(logits.mlm_BPV[real], expected.prediction_logits[real], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logits.sop_B2, expected.sop_logits, atol=1e-5, rtol=1e-5)
+
+
+def test_every_class_finds_all_the_weights_that_it_wants(make_model: MakeModel, tmp_path: Path) -> None:
+    path, _ = export(make_model, tmp_path)
+    for loader, unused in (
+        (AutoModel, ("predictions", "sop_classifier")),
+        (AutoModelForMaskedLM, ("albert.pooler", "sop_classifier")),
+    ):
+        model, info = loader.from_pretrained(path, output_loading_info=True)
+        assert not info["missing_keys"]
+        assert not info["mismatched_keys"]
+        assert all(key.startswith(unused) for key in info["unexpected_keys"])
+        assert model.config.model_type == "albert"
+    assert not [name for name in path.iterdir() if name.suffix in {".py", ".bin", ".pt", ".pkl"}]
+
+
+def test_tokenizer_is_the_vocabulary(make_model: MakeModel, tmp_path: Path) -> None:
+    path, _ = export(make_model, tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    vocabulary, plain = Vocabulary.load(path), Tokenizer.from_file(str(path / "tokenizer.json"))
+    for text in SENTENCES[:8]:
+        assert tokenizer(text, add_special_tokens=False)["input_ids"] == vocabulary.encode([text])[0].tolist()
+    assert tokenizer(PROMPT)["input_ids"] == plain.encode(PROMPT).ids
+    pair = tokenizer("비가 온다.", "산책을 간다.")
+    assert pair["input_ids"][0] == tokenizer.cls_token_id == 2
+    assert pair["token_type_ids"] == sorted(pair["token_type_ids"])
+    assert {tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id} == {0, 1, 3, 4}
+    assert tokenizer.model_max_length == 16
+    assert tokenizer.decode(tokenizer(SENTENCES[0])["input_ids"], skip_special_tokens=True) == SENTENCES[0]
+
+
+def test_a_vocabulary_of_another_size_is_refused(make_model: MakeModel, tmp_path: Path) -> None:
+    inputs, _ = make_model()
+    config = json.loads((inputs["pretrain"].path / "config.json").read_text())
+    other = tmp_path / "pretrain-other"
+    other.mkdir()
+    (other / "config.json").write_text(json.dumps({**config, "vocab_size": 99}))
+    fake = type(inputs["pretrain"])("pretrain-other", other)
+    with pytest.raises(ValueError, match=r"pretrain-other has 99 word embeddings, but vocab-\w+ has 82 pieces"):
+        STAGE.run(ExportSpec(), {**inputs, "pretrain": fake}, tmp_path, Runtime())
+
+
+def test_the_same_inputs_give_the_same_bytes(make_model: MakeModel, tmp_path: Path) -> None:
+    inputs, _ = make_model()
+    digests = {build(STAGE, ExportSpec(), inputs, Runtime(store=tmp_path / n)).artifact.output_digest for n in ("a", "b")}
+    assert len(digests) == 1

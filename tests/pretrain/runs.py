@@ -1,0 +1,76 @@
+"""Small runs of the trainer within the test process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from safetensors.torch import load_file
+
+from korealbert.pretrain.loop import Trainer
+from korealbert.pretrain.ranks import Ranks
+from korealbert.pretrain.spec import PretrainSpec
+from tests.pretrain.synthetic import SyntheticBatches
+
+TINY_MODEL = {"hidden_size": 16, "embedding_size": 8, "num_heads": 2, "num_layers": 2, "max_positions": 16}
+
+
+def spec(**fields: Any) -> PretrainSpec:
+    """A few steps of a tiny model with dropout."""
+    settings: dict[str, Any] = {
+        "model": TINY_MODEL,
+        "steps": 6,
+        "global_batch": 8,
+        "micro_batch": 4,
+        "schedule": {"warmup_steps": 1},
+        "optimizer": {"lr": 0.02},
+        "log_every": 1,
+        "heldout_every": 3,
+        "checkpoint_every": 2,
+    }
+    return PretrainSpec(**{**settings, **fields})
+
+
+def no_dropout(**fields: Any) -> dict[str, Any]:
+    """``TINY_MODEL`` without dropout."""
+    return {**TINY_MODEL, "hidden_dropout": 0.0, "attention_dropout": 0.0, **fields}
+
+
+def trainer(run_spec: PretrainSpec, out_dir: Path, ranks: Ranks, *, stop_after: int | None = None, **data: Any) -> Trainer:
+    """A trainer on synthetic rows; ``stop_after`` makes it ask itself to stop before the step after that one."""
+    out_dir.mkdir(exist_ok=True)
+    train = data.pop("train", None) or SyntheticBatches(24, **data)
+    heldout = SyntheticBatches(10, num_views=1, seed=9)
+    config = run_spec.albert_config(vocab_size=train.vocab_size, sequence_length=train.sequence_length)
+    made: list[Trainer] = []
+
+    def stop() -> bool:
+        return stop_after is not None and made[0].progress.step >= stop_after
+
+    made.append(Trainer(run_spec, config, train=train, heldout=heldout, ranks=ranks, out_dir=out_dir, stop_requested=stop))
+    return made[0]
+
+
+def lines(out_dir: Path, split: str = "train") -> list[dict[str, Any]]:
+    """The parsed lines of a split of metrics.jsonl."""
+    parsed = map(json.loads, (out_dir / "metrics.jsonl").read_text("utf-8").splitlines())
+    return [line for line in parsed if line["split"] == split]
+
+
+def weights(out_dir: Path) -> dict[str, Tensor]:
+    """The trained tensors."""
+    loaded: dict[str, Tensor] = load_file(out_dir / "model.safetensors")
+    return loaded
+
+
+def same_bytes(a: Path, b: Path) -> bool:
+    """Whether two runs wrote the same weights, configuration and metrics."""
+    return all(
+        (a / name).read_bytes() == (b / name).read_bytes() for name in ("model.safetensors", "config.json", "metrics.jsonl")
+    )
+
+
+CPU = torch.device("cpu")

@@ -1,0 +1,147 @@
+"""Processes are followed, explained when they fail, and never left behind. The ranks here are small scripts, not training."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from korealbert.pretrain.launch import RankFailed, run_ranks
+
+Launch = Callable[..., list[str]]
+
+PRELUDE = """
+import os, sys, time
+from korealbert.shards import die_with_parent
+die_with_parent()
+rank = int(os.environ["RANK"])
+"""
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Launch:
+    """Run a script as every rank and return what rank 0 printed."""
+
+    def run(script: str, processes: int = 1, threads: int = 1, on_line: Callable[[str], None] | None = None) -> list[str]:
+        (tmp_path / "rank_script.py").write_text(PRELUDE + script)
+        seen: list[str] = []
+        environment = {"PYTHONPATH": str(tmp_path)}
+        run_ranks(
+            "rank_script", [], processes=processes, threads=threads, on_line=on_line or seen.append, environment=environment
+        )
+        return seen
+
+    return run
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def test_each_rank_knows_its_place_its_meeting_and_its_share_of_threads(launch: Launch) -> None:
+    seen = launch(
+        "print(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['OMP_NUM_THREADS'], sys.argv[3:5], sep='|')\n"
+        "print(os.getpgid(0) == os.getpgid(os.getppid()))",
+        processes=3,
+        threads=8,
+    )
+    assert seen[0].startswith("0|3|2|['--meeting', 'file:///")
+    assert seen[1] == "True"  # A session of their own would survive the cancellation of a Prefect run.
+
+
+def test_the_failing_ranks_own_traceback_comes_first(launch: Launch) -> None:
+    script = """
+if rank == 1:
+    print("some noise before")
+    raise ValueError("the shard is torn")
+time.sleep(0.2)
+print("RuntimeError: gloo: Connection closed by peer", file=sys.stderr)
+sys.exit(1)
+"""
+    with pytest.raises(RankFailed) as failure:
+        launch(script, processes=2)
+    told = str(failure.value).splitlines()
+    assert told[0] == "training process 1 of 2 ended with status 1; its own words:"
+    assert told[1].startswith("Traceback")
+    assert told[-1] == "ValueError: the shard is torn"
+
+
+def test_a_rank_that_the_kernel_killed_is_named(launch: Launch) -> None:
+    with pytest.raises(RankFailed, match=r"training process 0 of 1 was killed by SIGKILL \(out of memory\?\)"):
+        launch("os.kill(os.getpid(), 9)")
+
+
+def test_the_other_ranks_do_not_outlive_a_failure(launch: Launch, tmp_path: Path) -> None:
+    script = f"open(r'{tmp_path}/pid-%d' % rank, 'w').write(str(os.getpid()))\n"
+    script += f"while not os.path.getsize(r'{tmp_path}/pid-%d' % rank): pass\n"
+    script += f"while rank and not os.path.exists(r'{tmp_path}/pid-0'): time.sleep(0.01)\n"
+    script += "if rank == 1: sys.exit(3)\ntime.sleep(600)"
+    start = time.monotonic()
+    with pytest.raises(RankFailed, match="process 1 of 2 ended with status 3"):
+        launch(script, processes=2)
+    assert time.monotonic() - start < 20
+    assert not alive(int((tmp_path / "pid-0").read_text() or 0))
+
+
+def test_an_error_in_the_caller_asks_the_ranks_to_stop_and_waits(launch: Launch, tmp_path: Path) -> None:
+    script = f"""
+import signal
+def save(*_):
+    open(r'{tmp_path}/saved-%d' % rank, 'w').close()
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+    def fail(line: str) -> None:
+        wait_until(lambda: line == "ready")
+        time.sleep(0.3)  # Rank 1 has no way to tell us that it is ready too.
+        raise RuntimeError("the caller's own")
+
+    with pytest.raises(RuntimeError, match="the caller's own"):
+        launch(script, processes=2, on_line=fail)
+    assert (tmp_path / "saved-0").exists()
+
+
+DRIVER = """
+import json, sys
+from korealbert.pretrain.launch import run_ranks
+run_ranks("rank_script", [], processes=2, threads=2, on_line=lambda line: print(line, flush=True))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_no_rank_outlives_a_killed_or_terminated_parent(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "rank_script.py").write_text(
+        PRELUDE + f"open(r'{tmp_path}/pid-%d' % rank, 'w').write(str(os.getpid()))\nprint('up', flush=True)\ntime.sleep(600)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, env=environment, text=True)
+    pid_files = [tmp_path / "pid-0", tmp_path / "pid-1"]
+    try:
+        wait_until(lambda: all(path.exists() and path.read_text() for path in pid_files))
+    finally:
+        driver.send_signal(number)
+    output, _ = driver.communicate(timeout=20)
+    assert driver.returncode == (-9 if number == signal.SIGKILL else 128 + 15)
+    assert "up" in output
+    pids = [json.loads(path.read_text()) for path in pid_files]
+    wait_until(lambda: not any(map(alive, pids)), 5)

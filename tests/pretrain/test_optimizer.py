@@ -1,0 +1,97 @@
+"""LAMB against a reference written from its formula, and what is left out of decay and adaptation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from korealbert.model.config import AlbertConfig
+from korealbert.model.heads import PretrainingModel
+from korealbert.pretrain.lamb import Lamb
+from korealbert.pretrain.optimizer import Clipping, make_optimizer
+from korealbert.pretrain.spec import OptimizerSpec
+
+
+def reference_step(w, g, m, v, t, *, lr, wd, adapt, bias_correction, bound):
+    """One update in float64, straight from the formula."""
+    m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+    m_hat, v_hat = (m / (1 - 0.9**t), v / (1 - 0.999**t)) if bias_correction else (m, v)
+    u = m_hat / (np.sqrt(v_hat) + 1e-6) + wd * w
+    w_norm, u_norm = np.linalg.norm(w), np.linalg.norm(u)
+    r = w_norm / u_norm if adapt and w_norm > 0 and u_norm > 0 else 1.0
+    return w - lr * (min(r, bound) if bound and adapt else r) * u, m, v
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    adapt=st.booleans(),
+    bias_correction=st.booleans(),
+    bound=st.sampled_from([0.0, 0.5, 10.0]),
+    wd=st.sampled_from([0.0, 0.01]),
+)
+def test_lamb_follows_its_formula(seed: int, adapt: bool, bias_correction: bool, bound: float, wd: float) -> None:
+    rng = np.random.default_rng(seed)
+    weights = [rng.normal(size=(4, 3)), np.zeros((2, 2)), rng.normal(size=5) * 10]
+    tensors = [torch.tensor(w, dtype=torch.float32, requires_grad=True) for w in weights]
+    flags = {"adapt": adapt, "bias_correction": bias_correction}
+    optimizer = Lamb(tensors, lr=0.01, weight_decay=wd, max_trust_ratio=bound, **flags)
+    moments = [(np.zeros_like(w), np.zeros_like(w)) for w in weights]
+    for t in range(1, 6):
+        for index, tensor in enumerate(tensors):
+            g = rng.normal(size=weights[index].shape)
+            tensor.grad = torch.tensor(g, dtype=torch.float32)
+            weights[index], *moments[index] = reference_step(
+                weights[index], g, *moments[index], t, lr=0.01, wd=wd, bound=bound, **flags
+            )
+        optimizer.step()
+    for tensor, weight in zip(tensors, weights, strict=True):
+        np.testing.assert_allclose(tensor.detach().numpy(), weight, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_an_adapted_update_is_as_long_as_the_tensor_times_the_learning_rate(scale: float) -> None:
+    tensor = torch.randn(8, 8, generator=torch.Generator().manual_seed(0)).mul_(scale).requires_grad_()
+    before = tensor.detach().clone()
+    tensor.grad = torch.randn(8, 8, generator=torch.Generator().manual_seed(1))
+    Lamb([tensor], lr=0.01, eps=1e-12, weight_decay=0.0).step()
+    torch.testing.assert_close((tensor.detach() - before).norm(), 0.01 * before.norm(), rtol=1e-4, atol=0)
+
+
+def test_tensors_without_gradient_are_left_alone() -> None:
+    frozen, used = torch.ones(3, 3, requires_grad=True), torch.ones(3, 3, requires_grad=True)
+    used.grad = torch.ones(3, 3)
+    optimizer = Lamb([frozen, used], lr=0.1)
+    optimizer.step()
+    assert torch.equal(frozen.detach(), torch.ones(3, 3))
+    assert frozen not in optimizer.state
+    assert not torch.equal(used.detach(), torch.ones(3, 3))
+
+
+@pytest.mark.parametrize("name", ["lamb", "adamw"])
+def test_exactly_biases_and_layer_norms_neither_decay_nor_adapt(name: str) -> None:
+    model = PretrainingModel(AlbertConfig(vocab_size=20, hidden_size=16, num_heads=2, num_layers=2, word_order_classes=8))
+    optimizer = make_optimizer(model, OptimizerSpec(name=name, lr=1e-3))
+    names = {id(parameter): parameter_name for parameter_name, parameter in model.named_parameters()}
+    excluded = {
+        names[id(parameter)]
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if group["weight_decay"] == 0 and not group.get("adapt", False)
+    }
+    assert excluded == {n for n in names.values() if n.endswith(".bias") or n.endswith("norm.weight")}
+    assert sum(len(group["params"]) for group in optimizer.param_groups) == len(names)
+
+
+def test_gradients_are_clipped_before_the_update_and_their_norm_is_told() -> None:
+    weight = torch.zeros(2, 2, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    clipping = Clipping(optimizer, 1.0)
+    weight.grad = torch.full((2, 2), 5.0)
+    optimizer.step()
+    assert clipping.norm.item() == pytest.approx(10.0)
+    assert weight.detach().norm().item() == pytest.approx(1.0, rel=1e-5)
+    assert clipping.updates == 1

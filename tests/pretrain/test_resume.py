@@ -1,0 +1,92 @@
+"""Stopped, killed or damaged: what comes out equals the straight run, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from korealbert.pretrain.loop import Stopped
+from korealbert.pretrain.ranks import Ranks
+from tests.pretrain.runs import lines, same_bytes, spec, trainer
+
+
+@pytest.fixture(scope="module")
+def straight(alone: Ranks, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that nothing interrupts."""
+    out_dir = tmp_path_factory.mktemp("straight")
+    trainer(spec(log_every=2), out_dir, alone).run()
+    return out_dir
+
+
+@pytest.mark.parametrize("stop_after", [0, 3, 5])
+def test_a_stopped_run_resumes_to_the_same_bytes(straight: Path, alone: Ranks, tmp_path: Path, stop_after: int) -> None:
+    with pytest.raises(Stopped, match=f"after step {stop_after}"):
+        trainer(spec(log_every=2), tmp_path, alone, stop_after=stop_after).run()
+    stats = trainer(spec(log_every=2), tmp_path, alone).run()
+    assert same_bytes(straight, tmp_path)
+    assert stats["resumed_from_step"] == stop_after
+
+
+def test_steps_after_the_last_checkpoint_are_redone_without_a_trace(straight: Path, alone: Ranks, tmp_path: Path) -> None:
+    dying = trainer(spec(log_every=2), tmp_path, alone)
+    original = dying._log
+
+    def die(tokens_per_second: float) -> None:
+        original(tokens_per_second)
+        if dying.progress.step == 6:
+            raise KeyboardInterrupt
+
+    dying._log = die  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        dying.run()
+    assert lines(tmp_path)[-1]["step"] == 6
+    resumed = trainer(spec(log_every=2), tmp_path, alone)
+    assert resumed.resumed_from == 4
+    assert lines(tmp_path)[-1]["step"] == 4
+    resumed.run()
+    assert same_bytes(straight, tmp_path)
+
+
+def test_a_finished_run_that_is_repeated_trains_no_step(straight: Path, alone: Ranks, tmp_path: Path) -> None:
+    first = trainer(spec(log_every=2), tmp_path, alone).run()
+    again = trainer(spec(log_every=2), tmp_path, alone).run()
+    assert again["resumed_from_step"] == 6
+    assert same_bytes(straight, tmp_path)
+    assert again["heldout"] == first["heldout"]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "metrics.jsonl", "sha256.json"])
+def test_a_flipped_byte_sends_the_run_back_one_checkpoint(
+    straight: Path, alone: Ranks, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Stopped):
+        trainer(spec(log_every=2), tmp_path, alone, stop_after=5).run()
+    kept = sorted(path.name for path in (tmp_path / ".checkpoints").iterdir())
+    assert kept == ["step-00000004", "step-00000005"]
+    path = tmp_path / ".checkpoints" / "step-00000005" / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        resumed = trainer(spec(log_every=2), tmp_path, alone)
+    assert resumed.resumed_from == 4
+    assert "step-00000005 is damaged" in caplog.text
+    resumed.run()
+    assert same_bytes(straight, tmp_path)
+
+
+def test_a_checkpoint_holds_no_pickle(alone: Ranks, tmp_path: Path) -> None:
+    trainer(spec(), tmp_path, alone).run()
+    newest = tmp_path / ".checkpoints" / "step-00000006"
+    assert {p.suffix for p in newest.iterdir()} == {".safetensors", ".json", ".jsonl"}
+    state = json.loads((newest / "state.json").read_text())
+    assert state["progress"]["step"] == 6
+
+
+def test_a_checkpoint_of_another_spec_is_refused(alone: Ranks, tmp_path: Path) -> None:
+    trainer(spec(), tmp_path, alone).run()
+    with pytest.raises(ValueError, match="belongs to another spec"):
+        trainer(spec(steps=12), tmp_path, alone)

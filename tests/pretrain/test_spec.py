@@ -1,0 +1,74 @@
+"""Contradictions are refused before anything is launched, naming both sides."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from korealbert.pretrain.schedule import learning_rate
+from korealbert.pretrain.spec import PretrainSpec, ScheduleSpec
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"global_batch": 30, "micro_batch": 16}, "micro_batch = 16 does not divide global_batch = 30"),
+        ({"model": {"hidden_size": 100, "num_heads": 3}}, "num_heads = 3 does not divide hidden_size = 100"),
+        ({"schedule": {"warmup_steps": 10}}, "warmup_steps = 10 leaves no step of steps = 10"),
+        ({"schedule": {"warmup_steps": 2, "warmup_ratio": 0.1}}, "warmup_steps = 2 and warmup_ratio = 0.1 exclude each other"),
+        ({"optimizer": {"name": "adamw"}}, "name = 'adamw' needs an lr of its own"),
+        ({"optimizer": {"name": "adamw", "lr": 1e-4, "max_trust_ratio": 10}}, "max_trust_ratio = 10.0 belongs to LAMB"),
+        ({"optimizer": {"betas": [0.9, 1.0]}}, r"betas = \(0.9, 1.0\) must lie in"),
+        ({"optimizer": {"name": "lion"}}, "lamb"),
+        ({"precision": "fp8"}, "bf16"),
+        ({"zero_stage": 1}, "zero_stage"),
+    ],
+)
+def test_contradictory_specs(fields: dict, told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        PretrainSpec(**{"steps": 10, **fields})
+
+
+def test_global_batch_must_fit_the_number_of_processes() -> None:
+    spec = PretrainSpec(steps=10, global_batch=48, micro_batch=16)
+    assert (spec.accumulation(1), spec.accumulation(3)) == (3, 1)
+    with pytest.raises(ValueError, match=r"global_batch = 48 is not divisible by processes × micro_batch = 2 × 16 = 32"):
+        spec.accumulation(2)
+
+
+def test_sequences_longer_than_the_position_table_are_refused() -> None:
+    spec = PretrainSpec(steps=10, model={"max_positions": 64})
+    with pytest.raises(ValueError, match=r"128 tokens long, but max_positions = 64"):
+        spec.albert_config(vocab_size=100, sequence_length=128)
+
+
+def test_the_word_order_head_has_a_class_per_position_and_goes_with_its_loss() -> None:
+    assert PretrainSpec(steps=10).albert_config(vocab_size=100, sequence_length=128).word_order_classes == 128
+    assert PretrainSpec(steps=10, wop_weight=0).albert_config(vocab_size=100, sequence_length=128).word_order_classes == 0
+
+
+def test_a_spec_survives_json() -> None:
+    spec = PretrainSpec(steps=10, optimizer={"name": "adamw", "lr": 1e-4}, schedule={"warmup_steps": 3})
+    assert PretrainSpec.model_validate(json.loads(spec.model_dump_json())) == spec
+
+
+def rate(update: int, decay: str, steps: int = 1000, warmup: int = 100) -> float:
+    return learning_rate(update, peak=2.0, steps=steps, schedule=ScheduleSpec(warmup_steps=warmup, decay=decay))
+
+
+@pytest.mark.parametrize("decay", ["linear", "linear_tf", "constant"])
+def test_warm_up_rises_from_zero_to_the_peak(decay: str) -> None:
+    assert [rate(t, decay) for t in (0, 50, 99)] == pytest.approx([0, 1.0, 1.98])
+
+
+def test_the_three_decays() -> None:
+    assert [rate(t, "linear") for t in (100, 550, 1000)] == pytest.approx([2.0, 1.0, 0])
+    # TF multiplies the peak by 1 - t/T of the whole horizon: a jump down at the end of the warm-up.
+    assert [rate(t, "linear_tf") for t in (100, 550, 1000)] == pytest.approx([1.8, 0.9, 0])
+    assert [rate(t, "constant") for t in (100, 550, 1000)] == [2.0, 2.0, 2.0]
+
+
+def test_warm_up_ratio_of_korealbert_is_the_warm_up_of_albert() -> None:
+    assert ScheduleSpec().warmup(250_000) == 3125

@@ -1,0 +1,165 @@
+"""A whole run in small: artifacts built by the real store, with the statistics that the stages return."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, build
+from korealbert.documents import Document, DocumentShard, Drop, Quarantined, document_id
+
+SCRIPT = "<script>alert('제목')</script>"
+
+
+class AnySpec(Spec):
+    seed: int = 1
+    source: str = ""
+    title: str = "KoreALBERT"
+    license: str = "other"
+    global_batch: int = 64
+    epochs: int = 3
+    learning_rate: float = 5e-5
+
+
+def made(
+    store: Path,
+    label: str,
+    stats: dict[str, Any],
+    inputs: Inputs | None = None,
+    write: Callable[[Path], dict[str, Any] | None] = lambda out: None,
+    **spec: Any,
+) -> Artifact:
+    """An artifact with these statistics, built as any other."""
+
+    def run(_: AnySpec, __: Inputs, out: Path, ___: Runtime) -> dict[str, Any]:
+        return {**stats, **(write(out) or {})}
+
+    stage = Stage(label.split("/")[0], 1, AnySpec, run)
+    values = {"source": label, **spec}
+    return build(stage, AnySpec(**values), inputs or {}, Runtime(store=store), label=label).artifact
+
+
+def write_documents(kept: int, dropped: dict[str, list[str]], unreadable: int = 0) -> Callable[[Path], dict[str, Any]]:
+    """Documents, dropped ones with the given titles, and quarantined records; returns their statistics."""
+
+    def write(out: Path) -> dict[str, Any]:
+        with DocumentShard(out, 0) as shard:
+            for number in range(kept):
+                shard.keep(Document(document_id("t", str(number)), "t", "하늘이 맑다. " * 40, title=f"글 {number}"))
+            for reason, titles in dropped.items():
+                for title in titles:
+                    shard.drop(Document(document_id(reason, title), "t", "짧은 글", title=title), Drop(reason, "rule"))
+            for number in range(unreadable):
+                shard.quarantine(Quarantined(f"/secret/place/dump.tar::AA/{number}", f"line {number}", "text", "invalid_utf8", "고치세요"))
+        return shard.stats
+
+    return write
+
+
+def write_metrics(out: Path) -> None:
+    lines = []
+    for step in range(0, 2001, 50):
+        done = step / 2000
+        figures = {"mlm_loss": 9 * math.exp(-2 * done), "mlm_accuracy": 0.4 * done, "sop_loss": 0.7 - 0.3 * done}
+        figures |= {"sop_accuracy": 0.5 + 0.3 * done, "wop_loss": None if step < 100 else 4 - 2 * done, "wop_accuracy": 0.5 * done}
+        if step:
+            lines.append({"split": "train", "step": step, "tokens": step * 8000, "loss": 1.0, **figures})
+        if step % 500 == 0:
+            worse = {key: value if value is None else value * 1.04 for key, value in figures.items()}
+            lines.append({"split": "heldout", "step": step, "tokens": step * 8000, **worse})
+    (out / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (out / "config.json").write_text(json.dumps({"vocab_size": 8000, "word_order_classes": 128, "num_layers": 4, "hidden_size": 256}))
+
+
+def cell(store: Path, model: Artifact, task: str, init: str, seed: int, **changes: Any) -> Artifact:
+    """A fine-tuning cell whose score follows from its seed."""
+    classification = task == "nsmc"
+    metric = "accuracy" if classification else "spearman"
+    score = (84.0 if classification else 61.0) + 0.3 * seed - (6.5 if init == "random" else 0)
+    scores = {metric: score} if classification else {metric: score, "pearson": score + 0.125}
+    metrics = {
+        "task": task,
+        "init": init,
+        "seed": seed,
+        "metric": metric,
+        "title": {"nsmc": "NSMC", "korsts": "KorSTS"}[task],
+        "dev": {name: value + 1 for name, value in scores.items()},
+        "test": scores,
+        "epochs": [{"epoch": epoch, **{name: value + epoch - 2 for name, value in scores.items()}} for epoch in (1, 2, 3)],
+        "best_epoch": 3,
+        "examples_train": 142_500,
+        "examples_dev": 7_500,
+        "examples_test": 50_000 if classification else 1_379,
+        "examples_test_official": 50_000 if classification else 1_379,
+        "warnings": [],
+        **changes,
+    }
+
+    def write(out: Path) -> None:
+        (out / "metrics.json").write_text(json.dumps(metrics))
+
+    stats = {**{k: metrics[k] for k in ("task", "init", "seed", "metric")}, "dev": score + 1, "test": score}
+    return made(store, f"finetune/{task}/{init}/{seed}", stats, {"model": model}, write, seed=seed)
+
+
+def whole_run(store: Path) -> dict[str, Artifact]:
+    """All artifacts of a run by label."""
+    run: dict[str, Artifact] = {}
+    titles = {"too_short": [SCRIPT, "가|나 *다*"], "redirect": ["넘겨주기"]}
+    for source, kept in (("news", 30), ("kowiki", 50)):
+        run[f"extract/{source}"] = made(
+            store,
+            f"extract/{source}",
+            {"lost_characters": {"table": 1200, "timeline": 0}},
+            write=write_documents(kept + 3, titles, unreadable=2),
+        )
+        removed = {"yonhap-dateline": 120, "reporter-email": 80, SCRIPT: 3} if source == "news" else {"empty-parentheses": 240}
+        run[f"clean/{source}"] = made(
+            store,
+            f"clean/{source}",
+            {"removed": removed, "removed_characters": 4321, "sentences_out": 900},
+            {"documents": run[f"extract/{source}"]},
+            write_documents(kept, {"too_short": ["셋", "넷", "다섯"]}),
+        )
+    cleaned = {"news": run["clean/news"], "kowiki": run["clean/kowiki"]}
+    run["dedup"] = made(store, "dedup", {}, cleaned, write_documents(75, {"exact_duplicate": ["가", "나", "다", "라", "마"]}))
+    sizes = {"정치": (900_000, 400_000), "문화": (300_000, 300_000), "과학": (120_000, 120_000), SCRIPT: (10_000, 10_000)}
+    categories = {
+        name: {"before_characters": a, "after_characters": b, "before_documents": a // 1000, "after_documents": b // 1000}
+        for name, (a, b) in sizes.items()
+    }
+    balanced = write_documents(70, {"over_category_limit": ["가", "나", "다", "라", "마"]})
+    run["balance"] = made(store, "balance", {"categories": categories}, {"documents": run["dedup"]}, balanced)
+    facts = {"pieces": 8000, "characters_per_piece": 1.93, "pieces_per_word": 2.1, "unknown_share": 0.00012}
+    facts |= {"hangul_syllables_covered": 1873, "sampled_sentences": 123_456, "word_start_share": 0.43}
+    run["vocab"] = made(store, "vocab", facts, {"documents": run["balance"]})
+    bins = {f"{8 * i + 1}-{min(8 * i + 8, 125)}": 20 * (i + 1) ** 2 for i in range(16)}
+    rows = {"documents_in": 70, "documents_out": 70, "dropped": {}, "rows_train": 29_000, "rows_heldout": 920, "pieces": 3_000_000}
+    rows |= {"fill": 0.87, "length_histogram": bins, "sentences": 91_000}
+    run["examples"] = made(store, "examples", rows, {"documents": run["balance"], "vocab": run["vocab"]})
+    noise = {"views": 10, "rows": 290_000, "mlm_targets": 4_400_000, "mlm_rate": 0.1502, "masked": 3_520_000, "random": 440_000}
+    noise |= {"kept": 440_000, "wop_rows": 87_000, "wop_rate": 0.148, "sop_swapped": 140_000, "sop_rows": 281_000}
+    run["views"] = made(store, "views", noise, {"examples": run["examples"], "vocab": run["vocab"]})
+    heldout = {"mlm_accuracy": 0.4123, "mlm_loss": 3.21, "mlm_perplexity": 24.8, "sop_accuracy": 0.801, "sop_loss": 0.44}
+    heldout |= {"wop_accuracy": None, "wop_loss": None}
+    training = {"steps": 2000, "tokens": 16_000_000, "parameters": 4_950_000, "heldout": heldout, "epochs": 2.1}
+    training |= {"sequence_length": 128, "tokens_per_second": 987.6}
+    trained_on = {"vocab": run["vocab"], "examples": run["examples"], "views": run["views"]}
+    run["pretrain"] = made(store, "pretrain", training, trained_on, write_metrics)
+    exported = {"layer_groups": 1, "sequence_length": 128, "parameters": 4_900_000}
+    run["export"] = made(store, "export", exported, {"pretrain": run["pretrain"], "vocab": run["vocab"]})
+    for task in ("nsmc", "korsts"):
+        for init in ("pretrained", "random"):
+            for seed in (1, 2, 10):
+                run[f"finetune/{task}/{init}/{seed}"] = cell(store, run["export"], task, init, seed)
+    return run
+
+
+@pytest.fixture(scope="session")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    return whole_run(tmp_path_factory.mktemp("store"))
