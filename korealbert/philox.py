@@ -1,14 +1,15 @@
 """Randomness that is a function of what it is for: Philox4x32-10, vectorised.
 
-A draw is named by (seed, stream, id, minor, index): the seed of the spec, what the draw decides, the document or example it is
-for, the view or chunk number, and a running index. No draw depends on workers, shard order or batch size, and switching one kind
-of noise off leaves every other draw as it was.
+A draw is named by (seed, stream, id, minor, index): the seed of the spec, what the draw decides, the document or example it
+is for, the view or chunk number, and a running index. No draw depends on workers, shard order or batch size, and switching one
+kind of noise off leaves every other draw as it was.
 
 Philox: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011); the tests hold its published answers.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -78,12 +79,29 @@ def draw_block(
     return philox4x32(counter, (seed & 0xFFFFFFFF, seed >> 32))
 
 
-def draw_rows(seed: int, stream: Stream, ids: Words, columns: int, *, minor: npt.ArrayLike = 0) -> Words:
-    """``columns`` words for each of R ids: uint64 [R, columns]. Column j is the same whatever ``columns`` is."""
-    assert columns <= MAX_INDEX
-    blocks = np.arange(-(-columns // 4), dtype=np.uint64)
-    lanes = draw_block(seed, stream, np.asarray(ids)[:, None], minor=np.asarray(minor), block=blocks)
-    return np.stack(lanes, axis=-1).reshape(len(ids), 4 * len(blocks))[:, :columns]
+@dataclass(frozen=True)
+class RowDraws:
+    """The draws for R examples in one view."""
+
+    seed: int
+    view: int
+    ids: Words
+    """Example ids [R]."""
+
+    def block(
+        self, stream: Stream, rows: npt.NDArray[np.int64] | None = None, *, block: npt.ArrayLike = 0, attempt: int = 0
+    ) -> tuple[Words, Words, Words, Words]:
+        """Four words for each of some rows (by default all), see ``draw_block``; ``rows`` and ``block`` broadcast."""
+        ids = self.ids if rows is None else self.ids[rows]
+        return draw_block(self.seed, stream, ids, minor=self.view, block=block, attempt=attempt)
+
+    def matrix(self, stream: Stream, columns: int, rows: npt.NDArray[np.int64] | None = None) -> Words:
+        """``columns`` words for each row: uint64 [R, columns]. Column j is the same whatever ``columns`` is."""
+        assert columns <= MAX_INDEX
+        ids = self.ids if rows is None else self.ids[rows]
+        blocks = np.arange(-(-columns // 4), dtype=np.uint64)
+        lanes = draw_block(self.seed, stream, ids[:, None], minor=self.view, block=blocks)
+        return np.stack(lanes, axis=-1).reshape(len(ids), 4 * len(blocks))[:, :columns]
 
 
 def below(words: Words, bound: npt.ArrayLike) -> npt.NDArray[np.int64]:

@@ -75,16 +75,19 @@ class Cursor:
         return block
 
     def piece(self, data: bytes, cuts: tuple[tuple[int, int], ...] = ()) -> Piece:
+        """The bytes at the cursor as a piece; the cursor moves behind them."""
         encoding = "utf-8" if self.encoding == "auto" else self.encoding  # nothing but ASCII so far
         piece = Piece(self.raw.name, encoding, self.line, self.byte, data, cuts, self.context)
         self.skip(data)
         return piece
 
     def skip(self, data: bytes) -> None:
+        """Move behind bytes that become no piece."""
         self.line += data.count(b"\n")
         self.byte += len(data)
 
     def too_long(self, line: int, byte: int) -> Quarantined:
+        """The entry for a record that begins at ``line`` and ``byte``."""
         remedy = f"it is longer than limits.max_record_bytes ({self.limit:,}); raise that if it is meant to be one record"
         return Quarantined(self.raw.name, f"line {line}, byte {byte}", "", "record_too_long", remedy)
 
@@ -125,6 +128,16 @@ def frame_delimited(
     """
     cursor = Cursor(raw, encoding, max_record_bytes)
     return guarded(cursor, _delimited(cursor, delimiter, header))
+
+
+def frame_paragraphs(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[Piece | Quarantined]:
+    """Pieces that end behind a blank line."""
+    cursor = Cursor(raw, encoding, max_record_bytes)
+
+    def items() -> Iterator[Piece | Quarantined]:
+        yield from _delimited(cursor, b"\n\r\n" if b"\r\n" in cursor.peek() else b"\n\n", None)
+
+    return guarded(cursor, items())
 
 
 def _delimited(cursor: Cursor, delimiter: bytes, header: re.Pattern[bytes] | None) -> Iterator[Piece | Quarantined]:
@@ -236,7 +249,9 @@ def _json(cursor: Cursor) -> Iterator[Piece | Quarantined]:
         yield cursor.too_long(*given_up)
     elif not closed:
         yield cursor.raw.quarantined(
-            ReadFault("truncated_file", f"byte {cursor.byte}", "the array is not closed; fetch the file again, its records were read")
+            ReadFault(
+                "truncated_file", f"byte {cursor.byte}", "the array is not closed; fetch the file again, its records were read"
+            )
         )
 
 

@@ -17,7 +17,7 @@ from korealbert.documents import Document, Drop, Quarantined, document_id
 def parse_json(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
     """One document per record."""
     for start, end, record in json_records(piece, tally):
-        yield record if isinstance(record, Quarantined) else document_of(spec, record, piece, start, end, tally)
+        yield record if isinstance(record, Quarantined) else document_of(spec, record, piece, (start, end), tally)
 
 
 def parse_json_file(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
@@ -25,7 +25,7 @@ def parse_json_file(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[O
     paragraphs: list[str] = []
     first: Document | None = None
     for start, end, record in json_records(_cut(piece), tally):
-        outcome = record if isinstance(record, Quarantined) else document_of(spec, record, piece, start, end, tally)
+        outcome = record if isinstance(record, Quarantined) else document_of(spec, record, piece, (start, end), tally)
         if isinstance(outcome, Quarantined):
             yield outcome
             continue

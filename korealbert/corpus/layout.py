@@ -10,8 +10,10 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from korealbert.corpus.records import UNWANTED
+from korealbert.corpus.wiki_literals import restore
 
 LETTER = re.compile(r"[^\W_]")
 """A letter, digit or Hangul."""
@@ -19,12 +21,33 @@ LETTER = re.compile(r"[^\W_]")
 GONE = "\x00"
 """Stands where markup was removed: a line of nothing else is not a blank line, so it does not end a paragraph."""
 
+FOOTNOTE_START, FOOTNOTE_END = "\x01", "\x02"
+"""Around the text of a footnote that is kept, where it is cited."""
+
+URL = re.compile(r"(?:https?|ftp)://[^\s<>\[\]{}|\"'()（）〈〉《》「」ㄱ-ㆎ가-힣\0]*(?<![.,;:!?])", re.IGNORECASE)
+"""A bare address; it ends before Hangul, because particles follow without a space."""
+
 _BLANKS = re.compile(r"[^\S\n]{2,}|[^\S\n ]")
 _EMPTY = re.compile(r" ?\([ ,;()]*")
 _LEADING = re.compile(r"\([ ,;]+")
 _TRAILING = re.compile(r"(?<![ ,;])[ ,;]++\)")
 _DOUBLED = re.compile(r"([,;])(?: [,;])++")
 _BEFORE_STOP = re.compile(r" +([,.])(?= |$)", re.MULTILINE)
+
+_PAIR = re.compile(r"\[\[|\]\]|\{\{|\}\}|\|\||'''|<ref")
+_OUTER_BLANKS = re.compile(r"^ +| +$", re.MULTILINE)
+_FOOTNOTE = re.compile(f"{FOOTNOTE_START}([^{FOOTNOTE_START}{FOOTNOTE_END}]*){FOOTNOTE_END}")
+
+
+@dataclass(frozen=True, slots=True)
+class WikiText:
+    """The text of a wiki page and what is to be known about it."""
+
+    text: str
+    lost: Counter[str]
+    """Source characters left out, by construct: template, table, footnote, math, file, section, …"""
+    redirect: bool = False
+    disambiguation: bool = False
 
 
 class Prose:
@@ -77,9 +100,12 @@ class Prose:
             self._lines.append("")
         self._waiting.clear()
 
-    def footnote(self, text: str) -> None:
-        """A line that is held back to the end of the paragraph."""
-        self._footnotes.append(text)
+    def hold_footnotes(self, line: str) -> str:
+        """A line without the footnotes in it, which are held back to the end of the paragraph."""
+        if FOOTNOTE_START in line or FOOTNOTE_END in line:
+            self._footnotes += [note.strip() for note in _FOOTNOTE.findall(line) if LETTER.search(note)]
+            line = _FOOTNOTE.sub("", line).replace(FOOTNOTE_START, "").replace(FOOTNOTE_END, "").strip()
+        return line
 
     def paragraph_break(self) -> None:
         """A blank line in the source."""
@@ -139,4 +165,30 @@ def _without_empty(found: re.Match[str]) -> str:
             del kept[at - 1 if at and kept[at - 1] == " " else at :]
             continue
         kept.append(character)
+    return "".join(kept)
+
+
+def finish(text: str) -> str:
+    """The last steps on laid-out text: blanks, repair, and the promise that no paired mark is left."""
+    text = repair(collapse_blanks(text))
+    for _ in range(4):
+        if not _PAIR.search(text):
+            break
+        text = repair(collapse_blanks(_without_pairs(text)))
+    if _PAIR.search(text):
+        text = _without_pairs(text)
+    return restore(_OUTER_BLANKS.sub("", text))
+
+
+def _without_pairs(text: str) -> str:
+    """Delete paired marks that stayed or that removals brought together, and those that deleting brings together."""
+    text = re.sub("<+(?=ref)", "", text)
+    kept: list[str] = []
+    for character in text:
+        if character in "[]{}|" and kept and kept[-1] == character:
+            kept.pop()
+        elif character == "'" and kept[-2:] == ["'", "'"]:
+            del kept[-2:]
+        else:
+            kept.append(character)
     return "".join(kept)

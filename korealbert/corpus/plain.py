@@ -30,9 +30,11 @@ def parse_text_file(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[O
         return
     front, body = split_front_matter(text)
     names = spec.field_map
-    record = {name: front[name] for name in (names.title, names.outlet, names.category, names.url, names.published) if name in front}
+    record = {
+        name: front[name] for name in (names.title, names.outlet, names.category, names.url, names.published) if name in front
+    }
     record |= {names.text[0]: strip_markdown(body) if spec.markdown else body, names.id: front.get(names.id, piece.file)}
-    yield document_of(spec, record, piece, 0, len(piece.data), tally)
+    yield document_of(spec, record, piece, (0, len(piece.data)), tally)
 
 
 def parse_text_blocks(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
@@ -50,7 +52,7 @@ def parse_text_blocks(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator
         text = strip_markdown(text) if spec.markdown else text
         names = spec.field_map
         record = {names.text[0]: text, names.id: native_id(piece, block_start)}
-        yield document_of(spec, record, piece, block_start, block_end, tally)
+        yield document_of(spec, record, piece, (block_start, block_end), tally)
 
 
 def _blocks(piece: Piece, start: int) -> Iterator[tuple[int, int]]:
@@ -79,7 +81,7 @@ def parse_titled_text(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator
         return
     names = spec.field_map
     record = {names.title: title, names.text[0]: body, names.id: piece.file}
-    yield document_of(spec, record, piece, 0, end, tally)
+    yield document_of(spec, record, piece, (0, end), tally)
 
 
 def split_front_matter(text: str) -> tuple[dict[str, str], str]:

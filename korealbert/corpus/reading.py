@@ -22,7 +22,16 @@ from pydantic import Field
 from korealbert.artifact import Spec
 from korealbert.documents import Quarantined
 
-COMPRESSED = {".gz": "gz", ".tgz": "gz", ".bz2": "bz2", ".tbz2": "bz2", ".xz": "xz", ".txz": "xz", ".zst": "zst", ".tzst": "zst"}
+COMPRESSED = {
+    ".gz": "gz",
+    ".tgz": "gz",
+    ".bz2": "bz2",
+    ".tbz2": "bz2",
+    ".xz": "xz",
+    ".txz": "xz",
+    ".zst": "zst",
+    ".tzst": "zst",
+}
 """Name endings that mean a compression."""
 
 TAR_SUFFIXES = (".tar", *(f".tar.{kind}" for kind in ("gz", "bz2", "xz", "zst")), ".tgz", ".tbz2", ".txz", ".tzst")
@@ -35,9 +44,9 @@ class ReadLimits(Spec):
     """How much a source may unfold to before it counts as an attack or an accident."""
 
     max_record_bytes: int = Field(default=64 << 20, ge=1024)
-    """Longest raw record (line, page, JSON value, file of a one-document file) in bytes; longer ones go to quarantine unread."""
+    """Longest raw record (line, page, JSON value, one-document file) in bytes; longer ones go to quarantine unread."""
     max_decompression_ratio: int = Field(default=1000, ge=1)
-    """Decompressed bytes per compressed byte. Text compresses about 3- to 30-fold, repeated boilerplate rarely above 200-fold."""
+    """Decompressed bytes per compressed byte. Text compresses 3- to 30-fold, boilerplate rarely above 200-fold."""
     ratio_applies_above_bytes: int = Field(default=1 << 30, ge=0)
     """Decompressed size up to which any ratio is fine."""
 
@@ -155,18 +164,18 @@ def _open_file(path: Path, name: str, members: str, limits: ReadLimits) -> Itera
 def _unfold(raw: RawFile, compressed_bytes: Callable[[], int]) -> RawFile:
     """The decompressed stream of a file whose name says that it is compressed, else the file itself."""
     kind = COMPRESSED.get(Path(raw.name).suffix.lower())
-    source = cast(IO[bytes], raw)
+    source: Any = _Readable(raw)
     stream: Any
     if kind is None:
         return raw
     if kind == "gz":
-        stream = gzip.GzipFile(fileobj=_Readable(source))
+        stream = gzip.GzipFile(fileobj=source, mode="rb")
     elif kind == "bz2":
-        stream = bz2.BZ2File(_Readable(source))
+        stream = bz2.BZ2File(source)
     elif kind == "xz":
-        stream = lzma.LZMAFile(_Readable(source))
+        stream = lzma.LZMAFile(source)  # noqa: SIM115  (it owns nothing: the source is closed by its owner)
     else:
-        stream = pa.CompressedInputStream(pa.PythonFile(_Readable(source), mode="r"), "zstd")
+        stream = pa.CompressedInputStream(pa.PythonFile(source, mode="r"), "zstd")
     return RawFile(raw.name, stream, raw._limits, compressed_bytes)
 
 
@@ -175,7 +184,7 @@ class _Readable:
 
     closed = False
 
-    def __init__(self, source: IO[bytes]) -> None:
+    def __init__(self, source: RawFile) -> None:
         self._source = source
 
     def read(self, size: int = -1) -> bytes:
@@ -195,7 +204,7 @@ def _open_members(archive: RawFile, members: str, limits: ReadLimits) -> Iterato
     matched = 0
     member_raw: RawFile | None = None
     try:
-        with tarfile.open(fileobj=cast(Any, _Readable(cast(IO[bytes], archive))), mode="r|") as tar:
+        with tarfile.open(fileobj=cast(Any, _Readable(archive)), mode="r|") as tar:
             while (member := tar.next()) is not None:
                 tar.members = []  # type: ignore[attr-defined]  # else a long archive's headers all stay in memory
                 if not member.isfile() or not fnmatchcase(member.name, members):

@@ -118,10 +118,9 @@ def native_id(piece: Piece, start: int) -> str:
     return f"{piece.file}@{piece.byte + start}"
 
 
-def document_of(
-    spec: ExtractSpec, record: Mapping[str, Any], piece: Piece, start: int, end: int, tally: Tally
-) -> Outcome:
-    """Apply the field map of the spec to a record that lies at ``start:end`` of a piece."""
+def document_of(spec: ExtractSpec, record: Mapping[str, Any], piece: Piece, extent: tuple[int, int], tally: Tally) -> Outcome:
+    """Apply the field map of the spec to a record that lies at ``extent`` of a piece."""
+    start, end = extent
     fields = spec.field_map
     values: dict[str, str] = {}
     for role in ("title", "outlet", "category", "url", "published", "id"):

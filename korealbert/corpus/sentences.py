@@ -81,7 +81,9 @@ def _ends_sentence(line: str, match: re.Match[str], cut: int) -> bool:
         return not _CONTINUES.match(line, match.end())
     if mark == ".":
         if before.isdigit():
-            return not (after.isdigit() or _LABEL.search(line, max(0, match.start() - 6), match.start())) and not _in_date(line, match)
+            return not (after.isdigit() or _LABEL.search(line, max(0, match.start() - 6), match.start())) and not _in_date(
+                line, match
+            )
         if before.isascii() and before.isalpha():
             return not _ABBREVIATION.search(line, max(0, match.start() - 6), match.start()) and not after.islower()
         return not _LABEL.search(line, max(0, match.start() - 3), match.start())

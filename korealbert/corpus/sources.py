@@ -54,7 +54,7 @@ class WikiOptions(Spec):
     """Footnotes as lines at the end of the paragraph that cites them."""
     math_placeholder: str = ""
     """What stands where a formula was, for instance ``[수식]``."""
-    inline_templates: dict[str, Annotated[int, Field(ge=1)]] = {}
+    inline_templates: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     """MediaWiki: further templates that stand for one of their own arguments, name → number of that argument (from 1)."""
 
 
@@ -65,7 +65,7 @@ class ExtractSpec(Spec):
     """Name of the source in the recipe; part of every document's id."""
     format: Format
     """
-    mediawiki: XML dump. wikiextractor: ``<doc …>`` output of WikiExtractor. namuwiki: JSON dump (one array, or one object a file).
+    mediawiki: XML dump. wikiextractor: ``<doc …>`` files. namuwiki: JSON dump (one array, or one object a file).
     news, json: one JSON array, one object, or one object a line. jsonl: one object a line. news_text: ``title<TAB>body`` files.
     books: CSV with a header. text: plain text or Markdown.
     """
@@ -85,7 +85,7 @@ class ExtractSpec(Spec):
     """Outlet of documents that do not name theirs."""
     category: str = ""
     """Category of documents that do not name theirs."""
-    category_by_folder: dict[str, str] = {}
+    category_by_folder: dict[str, str] = Field(default_factory=dict)
     """Folder name → category, for files that lie in folders by category; a folder not named here is its own category."""
     delimiter: str = Field(default=",", min_length=1, max_length=1)
     """Between the columns of books."""

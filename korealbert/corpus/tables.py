@@ -22,11 +22,13 @@ def parse_rows(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcom
             continue
         fields = _fields(text, spec.delimiter)
         if len(fields) != len(header):
-            remedy = f"the row has {len(fields)} fields, the header {len(header)}: quote the fields that hold {spec.delimiter!r}"
+            remedy = (
+                f"the row has {len(fields)} fields, the header {len(header)}: quote the fields that hold {spec.delimiter!r}"
+            )
             position = f"line {piece.line_at(start)}"
             yield bad_record(piece, start, end, "wrong_number_of_fields", remedy, position=position)
             continue
-        yield document_of(spec, dict(zip(header, fields)), piece, start, end, tally)
+        yield document_of(spec, dict(zip(header, fields)), piece, (start, end), tally)
 
 
 def _fields(row: str, delimiter: str) -> list[str]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from korealbert.documents import ShardError
 from korealbert.examples.schema import Array, View, ViewHeader
-from korealbert.examples.segments import Ints, rotate, with_specials
+from korealbert.examples.segments import Ints, continue_with, rotate, with_specials
 from korealbert.examples.table import RowTable, ViewTable
 from korealbert.philox import Stream, draw_block, happens
 from korealbert.vocab.tokenizer import SPECIAL
@@ -93,21 +93,19 @@ class ExampleBatches:
         first = noise.a_len.astype(np.int64)
         if header.sentence_task == "sop":
             ids = rotate(ids, np.where(noise.sop == 1, length - first, 0), length)
-        elif noise.b_row is not None and noise.b_start is not None and noise.b_len is not None:
-            ids, length = self._continue(ids, length, first, noise.b_row, noise.b_start, noise.b_len)
+        elif header.sentence_task == "nsp":
+            ids, length = self._continue(ids, length, noise)
         return Clean(*with_specials(ids, first, length, header.sequence_length))
 
-    def _continue(
-        self, ids: Array, length: Ints, first: Ints, b_row: Array, b_start: Array, b_len: Array
-    ) -> tuple[Array, Ints]:
+    def _continue(self, ids: Array, length: Ints, noise: View) -> tuple[Array, Ints]:
         """Put second segments from other rows in, where NSP has drawn one."""
-        chosen = np.flatnonzero(b_row >= 0)
-        place = np.arange(ids.shape[1]) - first[chosen][:, None]
-        source = np.clip(place + b_start[chosen][:, None], 0, ids.shape[1] - 1)
-        foreign = np.take_along_axis(self._rows.column("ids", b_row[chosen]), source, axis=1)
+        assert noise.b_row is not None and noise.b_start is not None and noise.b_len is not None
+        chosen = np.flatnonzero(noise.b_row >= 0)
+        first = noise.a_len[chosen].astype(np.int64)
+        foreign = self._rows.column("ids", noise.b_row[chosen])
         ids, length = ids.copy(), length.copy()
-        ids[chosen] = np.where(place >= 0, foreign, ids[chosen])
-        length[chosen] = first[chosen] + b_len[chosen]
+        ids[chosen] = continue_with(ids[chosen], first, foreign, noise.b_start[chosen])
+        length[chosen] = first + noise.b_len[chosen]
         return ids, length
 
     def _wop_count(self, numbers: Ints, noise: View, header: ViewHeader) -> Ints:

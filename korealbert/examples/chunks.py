@@ -1,8 +1,8 @@
 """Cut a document's sentences into chunks of at most n_max pieces: the text of one example each.
 
-Sentences are added until the target is reached and there are two of them (two segments need two sentences). The last sentence
-rarely ends where the chunk is full; the official ALBERT code throws the overhang away, about half a sentence per example. Here it
-is cut before a word and opens the next chunk ("carry"), or is dropped and counted ("truncate").
+Sentences are added until the target is reached and there are two of them (two segments need two sentences). The last
+sentence rarely ends where the chunk is full; the official ALBERT code throws the overhang away, about half a sentence per
+example. Here it is cut before a space and opens the next chunk ("carry"), or is dropped and counted ("truncate").
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Chunks:
 
 def cut_document(
     sentence_lengths: Sequence[int],
-    word_starts: npt.NDArray[np.bool_],
+    spaced: npt.NDArray[np.bool_],
     target_of: Callable[[int], int],
     *,
     max_pieces: int,
@@ -50,8 +50,8 @@ def cut_document(
 ) -> Chunks:
     """Chunks of a document in order.
 
-    ``word_starts`` [Σ sentence_lengths] marks pieces that begin a word; ``target_of(i)`` gives the length at which chunk i may end.
-    A word longer than ``max_pieces`` is cut where the chunk is full.
+    ``spaced`` [Σ sentence_lengths] marks pieces that follow a space, where a sentence may be cut; ``target_of(i)`` gives the
+    length at which chunk i may end. What has no space for ``max_pieces`` pieces is cut where the chunk is full.
     """
     result = Chunks()
     parts: list[int] = []
@@ -71,7 +71,7 @@ def cut_document(
         rest = length
         while rest:
             room = max_pieces - total
-            take = rest if rest <= room else _before_a_word(word_starts, position, room, forced=total == 0)
+            take = rest if rest <= room else _cut_at_a_space(spaced, position, room, forced=total == 0)
             if take:
                 parts.append(take)
                 total, position, rest = total + take, position + take, rest - take
@@ -85,10 +85,10 @@ def cut_document(
     return result
 
 
-def _before_a_word(word_starts: npt.NDArray[np.bool_], position: int, room: int, *, forced: bool) -> int:
-    """The most pieces that fit into ``room`` and end before a word; ``room`` itself if there is no such place and one must be."""
+def _cut_at_a_space(spaced: npt.NDArray[np.bool_], position: int, room: int, *, forced: bool) -> int:
+    """The most pieces that fit into ``room`` and end at a space. Without such a place: all of it if ``forced``, else 0."""
     for take in range(room, 0, -1):
-        if word_starts[position + take]:
+        if spaced[position + take]:
             return take
     return room if forced else 0
 
@@ -96,7 +96,7 @@ def _before_a_word(word_starts: npt.NDArray[np.bool_], position: int, room: int,
 class ChunkTargets:
     """Target lengths of chunks: ``max_pieces``, or with ``short_probability`` uniform in ``min_pieces``..``max_pieces``.
 
-    The paper draws for every input sequence; the official code once per document, so that all its chunks are short ("document").
+    The paper draws for every input sequence; the official code once per document, so that all chunks are short ("document").
     """
 
     AT_ONCE = 16

@@ -27,8 +27,8 @@ def fill_share(pieces: int, rows: int, sequence_length: int) -> float:
 def noise_rates(counts: dict[str, int]) -> dict[str, float]:
     """Shares realised in some rows of views, from the summed counts that ``noise.Drawn.counts`` gives.
 
-    ``mlm_rate`` is of all pieces; ``masked_share``, ``random_share``, ``kept_share`` are of MLM targets; ``wop_portion`` is of rows;
-    ``wop_rate`` is of the pieces of rows with word order noise; ``sop_swapped_share`` is of rows with a sentence label.
+    ``mlm_rate`` is of all pieces; ``masked_share``, ``random_share``, ``kept_share`` are of MLM targets; ``wop_portion`` is of
+    rows; ``wop_rate`` is of the pieces of rows with word order noise; ``sop_swapped_share`` is of rows with a sentence label.
     """
     return {
         "mlm_rate": _share(counts["mlm_targets"], counts["pieces"]),

@@ -1,7 +1,7 @@
 """Masked-word prediction: which pieces are to be predicted, and what stands in their place.
 
-Words (or n-grams of words, or single pieces) are visited in random order and taken while they fit the budget of round(share · n)
-pieces; what does not fit or overlaps is skipped. All rows of a batch take their t-th visit together.
+Words (or n-grams of words, or single pieces) are visited in random order and taken while they fit the budget of
+round(share · n) pieces; what does not fit or overlaps is skipped. All rows of a batch take their t-th visit together.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from korealbert.artifact import Spec
 from korealbert.examples.schema import pieces_per_row
 from korealbert.examples.segments import Bools, Ints, Layout, flatten
-from korealbert.philox import Stream, Words, below, draw_block, draw_rows, happens
+from korealbert.philox import RowDraws, Stream, below, happens
 from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, SPECIAL, WordTable
 
 
@@ -48,7 +48,8 @@ class MaskingSpec(Spec):
 
     def budget(self, length: Ints) -> Ints:
         """Pieces to predict in rows of this many ordinary pieces, before the limit of slots; at least one."""
-        return np.maximum(np.rint(self.share * length).astype(np.int64), 1)
+        budget: Ints = np.maximum(np.rint(self.share * length).astype(np.int64), 1)
+        return budget
 
 
 @dataclass(frozen=True)
@@ -85,30 +86,20 @@ class Units:
     """[R]: units in the first segment."""
 
 
-def mask(
-    layout: Layout,
-    words: WordTable,
-    spec: MaskingSpec,
-    example_ids: Words,
-    *,
-    seed: int,
-    view: int,
-    vocab_size: int,
-    slots: int,
-) -> Masked:
+def mask(layout: Layout, words: WordTable, spec: MaskingSpec, draws: RowDraws, *, vocab_size: int, slots: int) -> Masked:
     """Choose the pieces to predict and what replaces them, for R rows."""
     units = find_units(layout, words, spec)
     budget = np.minimum(spec.budget(layout.length), slots)
-    rows, places = flatten(_choose(units, budget, spec, example_ids, seed=seed, view=view, width=layout.ids.shape[1]))
+    rows, places = flatten(_choose(units, budget, spec, draws, layout.ids.shape[1]))
     # One block of four words per place: what replaces a piece does not depend on which others were chosen.
-    kind, piece, *_ = draw_block(seed, Stream.MASK_REPLACEMENT, example_ids[rows], minor=view, block=places)
+    kind, piece, *_ = draws.block(Stream.MASK_REPLACEMENT, rows, block=places)
     random = FIRST_ORDINARY_ID + below(piece, vocab_size - FIRST_ORDINARY_ID)
     kept = np.where(happens(kind, spec.mask_portion + spec.random_portion), random, layout.ids[rows, places])
     return Masked(rows, places, np.where(happens(kind, spec.mask_portion), SPECIAL.mask, kept))
 
 
 def word_starts(layout: Layout, words: WordTable) -> Bools:
-    """bool [R, N]: the piece begins a word; the first of a segment or sentence always does (a chunk may begin inside a word)."""
+    """bool [R, N]: the piece begins a word. The first of a segment or sentence always does: a chunk may begin inside a word."""
     return words.mark(layout.ids, layout.sentence_first) & layout.inside
 
 
@@ -123,13 +114,13 @@ def find_units(layout: Layout, words: WordTable, spec: MaskingSpec) -> Units:
     return Units(begins, count, in_first.sum(axis=1))
 
 
-def _choose(units: Units, budget: Ints, spec: MaskingSpec, example_ids: Words, *, seed: int, view: int, width: int) -> Bools:
+def _choose(units: Units, budget: Ints, spec: MaskingSpec, draws: RowDraws, width: int) -> Bools:
     """bool [R, N]: the pieces of the chosen units."""
     count, most = len(budget), units.begins.shape[1] - 1
-    keys = draw_rows(seed, Stream.MASK_ORDER, example_ids, most, minor=view)
+    keys = draws.matrix(Stream.MASK_ORDER, most)
     keys[np.arange(most) >= units.count[:, None]] = np.uint64(1 << 32)
     order = np.argsort(keys, axis=1, kind="stable")
-    sizes = _ngram_sizes(spec.ngram_max, example_ids, most, seed=seed, view=view)
+    sizes = _ngram_sizes(spec.ngram_max, most, draws)
     # Differences: +1 where a chosen stretch begins and -1 where it ends; the running sum marks its pieces.
     edges = np.zeros((count, width + 1), dtype=np.int8)
     taken = np.zeros((count, most + spec.ngram_max), dtype=np.bool_)
@@ -165,11 +156,11 @@ def _choose(units: Units, budget: Ints, spec: MaskingSpec, example_ids: Words, *
     return chosen
 
 
-def _ngram_sizes(ngram_max: int, example_ids: Words, columns: int, *, seed: int, view: int) -> npt.NDArray[np.int64]:
+def _ngram_sizes(ngram_max: int, columns: int, draws: RowDraws) -> npt.NDArray[np.int64]:
     """[R, columns] n-gram sizes with p(n) = (1/n) / Σ 1/k; ones where n-grams are off, which draws nothing."""
     if ngram_max == 1:
-        return np.broadcast_to(np.int64(1), (len(example_ids), columns))
+        return np.broadcast_to(np.int64(1), (len(draws.ids), columns))
     weights = 1.0 / np.arange(1, ngram_max + 1)
     limits = (np.cumsum(weights) / weights.sum() * 2.0**32).astype(np.uint64)
-    words = draw_rows(seed, Stream.MASK_NGRAM, example_ids, columns, minor=view)
+    words = draws.matrix(Stream.MASK_NGRAM, columns)
     return 1 + np.searchsorted(limits[:-1], words, side="right").astype(np.int64)

@@ -13,10 +13,10 @@ import numpy as np
 
 from korealbert.examples.masking import Masked, MaskingSpec, mask
 from korealbert.examples.schema import Array, Rows, SentenceTask, View, id_type, position_type
-from korealbert.examples.segments import Ints, Layout, lay_out, sentence_starts, slots, split_rows
+from korealbert.examples.segments import Ints, Layout, continue_with, lay_out, sentence_starts, slots, split_rows
 from korealbert.examples.table import RowTable
 from korealbert.examples.word_order import Moved, WordOrderSpec, move
-from korealbert.philox import Stream, below, draw_block, happens
+from korealbert.philox import RowDraws, Stream, below, happens
 from korealbert.vocab.tokenizer import SPECIAL, WordTable
 
 
@@ -45,8 +45,8 @@ class Drawn:
     def counts(self) -> dict[str, int]:
         """Counts of what was drawn, summable; ``facts.noise_rates`` makes shares of them.
 
-        A random replacement that happens to be the piece itself counts as kept. ``wop_rows`` counts rows drawn to carry word order
-        noise, also the few in which no token could move.
+        A random replacement that happens to be the piece itself counts as kept. ``wop_rows`` counts rows drawn to carry word
+        order noise, also the few in which no token could move.
         """
         masked, lengths = self.masked, self.layout.length
         is_mask = masked.replacement == SPECIAL.mask
@@ -80,22 +80,22 @@ class Continuation:
 
 def draw(rows: Rows, words: WordTable, spec: NoiseSpec, view: int, pool: RowTable | None = None) -> Drawn:
     """The noise of R rows in one view. ``pool``, all rows of the split, is needed for NSP only."""
-    split = split_rows(rows, seed=spec.seed, view=view, task=spec.sentence_task)
+    draws = RowDraws(spec.seed, view, rows.example_id)
+    split = split_rows(rows, draws, spec.sentence_task)
     layout = lay_out(rows, split)
     label = split.label
     extra: dict[str, Array] = {}
     if spec.sentence_task == "nsp":
         assert pool is not None
-        other = _draw_continuations(rows, layout, label, spec, view, pool)
+        other = _draw_continuations(rows.doc_id, layout, label, draws, pool)
         layout = with_continuations(layout, other, pool)
         label = label.copy()
         label[other.rows] = 1
         extra = _columns(other, len(rows))
     masking, word_order = spec.masking, spec.word_order
     prediction_slots, order_slots = masking.slots(spec.sequence_length), word_order.slots(spec.sequence_length)
-    ids = rows.example_id
-    masked = mask(layout, words, masking, ids, seed=spec.seed, view=view, vocab_size=spec.vocab_size, slots=prediction_slots)
-    moved = move(layout, masked, words, word_order, ids, seed=spec.seed, view=view)
+    masked = mask(layout, words, masking, draws, vocab_size=spec.vocab_size, slots=prediction_slots)
+    moved = move(layout, masked, words, word_order, draws)
     position = position_type(spec.sequence_length).to_pandas_dtype()
     piece = id_type(spec.vocab_size).to_pandas_dtype()
 
@@ -119,22 +119,21 @@ def draw(rows: Rows, words: WordTable, spec: NoiseSpec, view: int, pool: RowTabl
     return Drawn(noise, layout, masked, moved)
 
 
-def _draw_continuations(rows: Rows, layout: Layout, label: Ints, spec: NoiseSpec, view: int, pool: RowTable) -> Continuation:
-    """For half of the pairs a second segment that begins a sentence of a row of another document (drawn until it is another)."""
-    ids = rows.example_id
-    lot = draw_block(spec.seed, Stream.NEXT_SENTENCE, ids, minor=view)[0]
+def _draw_continuations(doc_id: Array, layout: Layout, label: Ints, draws: RowDraws, pool: RowTable) -> Continuation:
+    """For half of the pairs a second segment that begins a sentence of another document's row (drawn until it is another)."""
+    lot = draws.block(Stream.NEXT_SENTENCE)[0]
     chosen = np.flatnonzero((label == 0) & happens(lot, 0.5))
     b_row = np.full(len(chosen), -1, dtype=np.int64)
     pending = np.arange(len(chosen))
     attempt = 0
     while pending.size:
         attempt += 1
-        number = draw_block(spec.seed, Stream.NEXT_SENTENCE, ids[chosen[pending]], minor=view, attempt=attempt)[0]
+        number = draws.block(Stream.NEXT_SENTENCE, chosen[pending], attempt=attempt)[0]
         b_row[pending] = below(number, len(pool))
-        pending = pending[pool.column("doc_id", b_row[pending]) == rows.doc_id[chosen[pending]]]
+        pending = pending[pool.column("doc_id", b_row[pending]) == doc_id[chosen[pending]]]
     taken = pool.take(b_row)
     counts = np.diff(taken.sentence_offsets)
-    sentence = draw_block(spec.seed, Stream.NEXT_SENTENCE, ids[chosen], minor=view, block=1)[0]
+    sentence = draws.block(Stream.NEXT_SENTENCE, chosen, block=1)[0]
     sums = np.concatenate([[0], np.cumsum(taken.sentence_lengths, dtype=np.int64)])
     first = taken.sentence_offsets[:-1]
     b_start = sums[first + below(sentence, counts)] - sums[first]
@@ -146,22 +145,17 @@ def with_continuations(layout: Layout, other: Continuation, pool: RowTable) -> L
     """Replace second segments by those of other rows."""
     if not other.rows.size:
         return layout
-    width = layout.ids.shape[1]
     taken = pool.take(other.b_row)
     first = layout.first[other.rows]
-    length = layout.length.copy()
+    length, ids, starts = layout.length.copy(), layout.ids.copy(), layout.sentence_first.copy()
     length[other.rows] = first + other.b_len
-    place = np.arange(width) - first[:, None] + other.b_start[:, None]
-    second = (np.arange(width) >= first[:, None]) & (np.arange(width) < length[other.rows][:, None])
-    source = np.clip(place, 0, width - 1)
-    foreign = np.take_along_axis(taken.ids, source, axis=1)
-    starts = np.take_along_axis(sentence_starts(taken, width), source, axis=1)
-    ids, sentence_first = layout.ids.copy(), layout.sentence_first.copy()
-    inside_first = np.arange(width) < first[:, None]
-    ids[other.rows] = np.where(second, foreign, np.where(inside_first, ids[other.rows], 0))
-    sentence_first[other.rows] = np.where(second, starts, sentence_first[other.rows] & inside_first)
-    result = replace(layout, ids=ids, length=length, sentence_first=sentence_first)
-    return replace(result, sentence_first=(sentence_first | result.segment_first()) & result.inside)
+    ids[other.rows] = continue_with(ids[other.rows], first, taken.ids, other.b_start)
+    foreign_starts = sentence_starts(taken, ids.shape[1])
+    starts[other.rows] = continue_with(starts[other.rows], first, foreign_starts, other.b_start)
+    result = replace(layout, ids=ids, length=length)
+    return replace(
+        result, ids=np.where(result.inside, ids, 0), sentence_first=(starts | result.segment_first()) & result.inside
+    )
 
 
 def _columns(other: Continuation, count: int) -> dict[str, Array]:

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
 from korealbert.documents import DROPPED_SCHEMA, Document, TableWriter, read_documents, sum_stats
-from korealbert.examples.chunks import Chunk, ChunkTargets, cut_document
+from korealbert.examples.chunks import ChunkTargets, cut_document
 from korealbert.examples.facts import fill_share, length_histogram
 from korealbert.examples.schema import Rows, RowsHeader, id_type, pieces_per_row, write_rows
 from korealbert.philox import Stream, draw_block, happens
@@ -38,7 +38,7 @@ class ExamplesSpec(Spec):
     short_seq_scope: Literal["chunk", "document"] = "chunk"
     """Draw that per chunk (as the papers say) or once per document (as the official code does)."""
     overflow: Literal["carry", "truncate"] = "carry"
-    """What becomes of a sentence's rest when a row is full: it opens the next row, or is dropped (as the official code does)."""
+    """What becomes of a sentence's rest when a row is full: it opens the next row, or is dropped (as in the official code)."""
     min_pieces: int = Field(default=8, ge=2)
     """Shorter chunks (the ends of documents) are dropped."""
     heldout_share: float = Field(default=0.01, ge=0.0, lt=1.0)
@@ -109,8 +109,8 @@ class EncodedDocument:
 
     pieces: Any
     """int32 [n]"""
-    word_starts: Any
-    """bool [n]"""
+    spaced: Any
+    """bool [n]: the piece follows a space."""
     sentence_lengths: list[int]
 
 
@@ -160,7 +160,7 @@ def pack_shard(job: PackJob, index: int, out_dir: Path) -> dict[str, Any]:
             ):
                 cut = cut_document(
                     encoded.sentence_lengths,
-                    encoded.word_starts,
+                    encoded.spaced,
                     targets.of(place),
                     max_pieces=width,
                     min_pieces=spec.min_pieces,
@@ -177,7 +177,10 @@ def pack_shard(job: PackJob, index: int, out_dir: Path) -> dict[str, Any]:
                 hold = heldout[place] and len(splits["heldout"].pieces) + len(cut.chunks) <= job.heldout_quota
                 collector = splits["heldout" if hold else "train"]
                 source = sources.setdefault(document.source, len(sources))
-                _collect(collector, cut.chunks, encoded.pieces, int(doc_ids[place]), source, index, counts)
+                for chunk in cut.chunks:
+                    pieces = encoded.pieces[chunk.begin : chunk.begin + chunk.length]
+                    collector.add(index << 32 | counts["rows"], int(doc_ids[place]), source, pieces, chunk.sentence_lengths)
+                    counts.update(rows=1, pieces=chunk.length, single_sentence_rows=int(len(chunk.sentence_lengths) == 1))
     header = RowsHeader(spec.sequence_length, vocabulary.size, vocabulary.sha256, list(sources))
     stats: dict[str, Any] = {"dropped": dict(sorted(dropped.items())), "dropped_pieces": dict(dropped_pieces)}
     for split, collector in splits.items():
@@ -189,15 +192,6 @@ def pack_shard(job: PackJob, index: int, out_dir: Path) -> dict[str, Any]:
     return {**counts, **stats}
 
 
-def _collect(
-    collector: RowCollector, chunks: list[Chunk], pieces: Any, doc_id: int, source: int, shard: int, counts: Counter[str]
-) -> None:
-    for chunk in chunks:
-        example_id = shard << 32 | counts["rows"]
-        collector.add(example_id, doc_id, source, pieces[chunk.begin : chunk.begin + chunk.length], chunk.sentence_lengths)
-        counts.update(rows=1, pieces=chunk.length, single_sentence_rows=int(len(chunk.sentence_lengths) == 1))
-
-
 def encode_documents(documents: list[Document], vocabulary: Vocabulary, words: WordTable) -> list[EncodedDocument]:
     """Encode the sentences of some documents; sentences without a piece (controls only) count as blank lines."""
     lines = [[line for line in document.text.split("\n") if line.strip()] for document in documents]
@@ -207,9 +201,7 @@ def encode_documents(documents: list[Document], vocabulary: Vocabulary, words: W
         sentences = [ids for ids in islice(encoded, len(group)) if len(ids)]
         lengths = [len(ids) for ids in sentences]
         pieces = np.concatenate([*sentences, np.empty(0, dtype=np.int32)])
-        first = np.zeros(len(pieces), dtype=np.bool_)
-        first[np.cumsum([0, *lengths[:-1]])[: len(lengths)]] = True
-        result.append(EncodedDocument(pieces, words.mark(pieces, first), lengths))
+        result.append(EncodedDocument(pieces, words.spaced[pieces], lengths))
     return result
 
 

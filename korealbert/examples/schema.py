@@ -8,7 +8,7 @@ pieces, P prediction slots, W word-order slots.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +30,8 @@ SHORT_VOCABULARY = 65_535
 """Up to this many pieces an id takes two bytes."""
 HELDOUT_VIEW = 0xFFFFFFFF
 """View number that held-out noise is drawn under: no training view can have it."""
+FIXED_COLUMNS = ("example_id", "doc_id", "source", "ids", "length")
+"""Columns of rows with one width; sentence lengths come beside."""
 _METADATA_KEY = b"korealbert"
 
 
@@ -96,8 +98,8 @@ class Rows:
         """Rows [start, stop); nothing is copied but the offsets."""
         offsets = self.sentence_offsets[start : stop + 1]
         inner = self.sentence_lengths[offsets[0] : offsets[-1]]
-        columns = (getattr(self, f.name)[start:stop] for f in fields(self)[:5])
-        return Rows(*columns, inner, offsets - offsets[0])
+        columns = {name: getattr(self, name)[start:stop] for name in FIXED_COLUMNS}
+        return Rows(**columns, sentence_lengths=inner, sentence_offsets=offsets - offsets[0])
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ class View:
     wop_count: Array
     """[R]: used slots."""
     b_row: Array | None = None
-    """int64 [R], NSP only: row (over all sorted shards of the split) that the second segment is taken from, -1 for the row itself."""
+    """int64 [R], NSP only: row (over all sorted shards of the split) that gives the second segment, -1 for the row itself."""
     b_start: Array | None = None
     """uint16 [R], NSP only: its first piece there."""
     b_len: Array | None = None
@@ -194,8 +196,8 @@ def write_rows(path: Path, rows: Rows, header: RowsHeader) -> None:
     """Write one shard of clean rows, whole or not at all; the digest is filled in."""
     schema = rows_schema(RowsHeader(**{**asdict(header), "digest": digest_rows(rows)}))
     sentences = pa.ListArray.from_arrays(pa.array(rows.sentence_offsets.astype(np.int32)), pa.array(rows.sentence_lengths))
-    columns = [rows.example_id, rows.doc_id, rows.source, rows.ids, rows.length]
-    _write(path, [*(_to_arrow(c, f.type) for c, f in zip(columns, schema, strict=False)), sentences], schema)
+    columns = [_to_arrow(getattr(rows, name), schema.field(name).type) for name in FIXED_COLUMNS]
+    _write(path, [*columns, sentences], schema)
 
 
 def write_view(path: Path, view: View, header: ViewHeader) -> None:
@@ -220,10 +222,10 @@ def open_rows(path: Path) -> tuple[Rows, RowsHeader]:
     """Memory-map a shard of clean rows. Raises ShardError naming the file when it is damaged or something else."""
     batch, header = _open(path, RowsHeader)
     _check_schema(path, batch.schema, rows_schema(header))
-    columns = [_to_numpy(batch.column(name)) for name in ("example_id", "doc_id", "source", "ids", "length")]
+    columns = {name: _to_numpy(batch.column(name)) for name in FIXED_COLUMNS}
     sentences = batch.column("sent_lens")
     lengths, offsets = sentences.values.to_numpy(zero_copy_only=True), sentences.offsets.to_numpy(zero_copy_only=True)
-    return Rows(*columns, lengths, offsets.astype(np.int64)), header
+    return Rows(**columns, sentence_lengths=lengths, sentence_offsets=offsets.astype(np.int64)), header
 
 
 def open_view(path: Path) -> tuple[View, ViewHeader]:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from korealbert.examples.schema import Array, Rows, SentenceTask
-from korealbert.philox import Stream, below, draw_block, happens
+from korealbert.philox import RowDraws, Stream, below, happens
 from korealbert.vocab.tokenizer import SPECIAL
 
 Ints = npt.NDArray[np.int64]
@@ -50,19 +50,21 @@ class Layout:
     @property
     def inside(self) -> Bools:
         """[R, N]: there is a piece."""
-        return np.arange(self.ids.shape[1]) < self.length[:, None]
+        inside: Bools = np.arange(self.ids.shape[1]) < self.length[:, None]
+        return inside
 
     def segment_first(self) -> Bools:
         """[R, N]: the piece is the first of its segment."""
         place = np.arange(self.ids.shape[1])
-        return (place == 0) | (place == self.first[:, None])
+        marks: Bools = (place == 0) | (place == self.first[:, None])
+        return marks
 
     def positions(self, rows: Ints, places: Ints) -> Ints:
         """Positions in the final layout, with specials, of the pieces at ``places`` of ``rows``."""
         return places + 1 + (places >= self.first[rows])
 
 
-def split_rows(rows: Rows, *, seed: int, view: int, task: SentenceTask) -> Split:
+def split_rows(rows: Rows, draws: RowDraws, task: SentenceTask) -> Split:
     """Cut each chunk after U{1..m-1} of its m sentences; under SOP swap the parts with probability 0.5.
 
     A chunk of one sentence stays one segment without a label (the official code takes a second one from another document and
@@ -70,7 +72,7 @@ def split_rows(rows: Rows, *, seed: int, view: int, task: SentenceTask) -> Split
     """
     counts = np.diff(rows.sentence_offsets)
     length = rows.length.astype(np.int64)
-    cut, swap, *_ = draw_block(seed, Stream.SEGMENT_SPLIT, rows.example_id, minor=view)
+    cut, swap, *_ = draws.block(Stream.SEGMENT_SPLIT)
     sentences = 1 + below(cut, np.maximum(counts - 1, 1))
     sums = np.concatenate([[0], np.cumsum(rows.sentence_lengths, dtype=np.int64)])
     ends = sums[rows.sentence_offsets[:-1] + np.minimum(sentences, counts)] - sums[rows.sentence_offsets[:-1]]
@@ -110,11 +112,18 @@ def lay_out(rows: Rows, split: Split) -> Layout:
     return Layout(ids, split.first, split.length, (starts | layout.segment_first()) & layout.inside)
 
 
+def continue_with(ids: Array, first: Ints, foreign: Array, start: Array) -> Array:
+    """Of each row [R, N] the ``first`` pieces, then those of the ``foreign`` row from ``start`` on; garbage after their end."""
+    place = np.arange(ids.shape[1]) - first[:, None]
+    source = np.clip(place + start.astype(np.int64)[:, None], 0, ids.shape[1] - 1)
+    return np.where(place < 0, ids, np.take_along_axis(foreign, source, axis=1))
+
+
 def with_specials(ids: Array, first: Ints, length: Ints, sequence_length: int) -> tuple[Ints, Ints, Ints]:
     """Put the special pieces in.
 
-    Returns ``input_ids`` [R, L], ``token_type_ids`` [R, L] (0 up to the first ``[SEP]``, then 1, 0 on padding) and ``lengths`` [R]
-    (specials included).
+    Returns ``input_ids`` [R, L], ``token_type_ids`` [R, L] (0 up to the first ``[SEP]``, then 1, 0 on padding) and ``lengths``
+    [R] (specials included).
     """
     position = np.arange(sequence_length)
     first_end, end = first[:, None] + 1, length[:, None] + 2

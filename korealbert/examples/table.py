@@ -9,10 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from korealbert.examples.schema import Array, Rows, RowsHeader, View, ViewHeader, open_rows, open_view
+from korealbert.examples.schema import FIXED_COLUMNS, Array, Rows, RowsHeader, View, ViewHeader, open_rows, open_view
 from korealbert.examples.segments import Ints
-
-SCALARS_AND_IDS = [f.name for f in fields(Rows)[:5]]
 
 
 class ShardedNumbers:
@@ -75,7 +73,8 @@ class RowTable:
         for shard, where, _ in self.numbers.groups(numbers):
             mine = np.repeat(np.isin(np.arange(len(numbers)), where), counts)
             lengths[mine] = self.shards[shard].sentence_lengths[(np.repeat(begins, counts) + inner)[mine]]
-        return Rows(*(self.column(name, numbers) for name in SCALARS_AND_IDS), lengths, offsets)
+        columns = {name: self.column(name, numbers) for name in FIXED_COLUMNS}
+        return Rows(**columns, sentence_lengths=lengths, sentence_offsets=offsets)
 
 
 class ViewTable:
@@ -91,7 +90,7 @@ class ViewTable:
         self.headers: list[ViewHeader] = []
         for path, header in zip(rows.paths, rows.headers, strict=True):
             view, mine = open_view(directory / path.name)
-            _check_belongs(directory / path.name, mine, len(view.a_len), path, header, len(rows.shards[len(self.shards)]))
+            _check_belongs(directory / path.name, mine, path, header)
             self.shards.append(view)
             self.headers.append(mine)
 
@@ -113,15 +112,12 @@ class ViewTable:
         return View(**columns)
 
 
-def _check_belongs(
-    view_path: Path, view: ViewHeader, view_rows: int, rows_path: Path, rows: RowsHeader, row_count: int
-) -> None:
+def _check_belongs(view_path: Path, view: ViewHeader, rows_path: Path, rows: RowsHeader) -> None:
     """Refuse noise that was drawn for something else."""
     facts = [
         ("vocabulary", view.vocab_sha256, rows.vocab_sha256),
         ("vocabulary size", view.vocab_size, rows.vocab_size),
         ("sequence length", view.sequence_length, rows.sequence_length),
-        ("row count", view_rows, row_count),
         ("rows digest", view.rows_digest, rows.digest),
     ]
     for what, of_view, of_rows in facts:

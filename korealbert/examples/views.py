@@ -1,7 +1,7 @@
 """Stage ``views``: clean rows -> noise, drawn beforehand for every training epoch and once for the held-out rows.
 
-Input: roles ``examples`` and ``vocab``. Output: ``view-000/train-00000.arrow`` …, ``heldout/heldout-00000.arrow`` (``schema.View``),
-each aligned row by row with the shard of rows of the same name.
+Input: roles ``examples`` and ``vocab``. Output: ``view-000/train-00000.arrow`` …, ``heldout/heldout-00000.arrow``
+(``schema.View``), each aligned row by row with the shard of rows of the same name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ViewsSpec(Spec):
     def _noise_leaves_text(self) -> ViewsSpec:
         if self.masking.share + self.word_order.rate > 0.75:
             raise ValueError(
-                f"masking.share {self.masking.share} + word_order.rate {self.word_order.rate} leave less than a quarter of the text"
+                f"masking.share {self.masking.share} + word_order.rate {self.word_order.rate} leave under a quarter of the text"
             )
         return self
 

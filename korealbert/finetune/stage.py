@@ -57,6 +57,8 @@ def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         predicted = model.predict(features["test"])
     test = task.score([example.target for example in examples["test"]], predicted)
     warnings = [f"dev: {text}" for text in history.dev.warnings] + [f"test: {text}" for text in test.warnings]
+    if spec.init == "pretrained" and spec.max_length > tokenizer.model_max_length:
+        warnings.append(f"max_length is {spec.max_length}, pretraining saw {tokenizer.model_max_length} pieces at most")
 
     cell = {"task": spec.task, "init": spec.init, "seed": spec.seed, "metric": task.metric}
     counts = {f"examples_{split}": len(part) for split, part in examples.items()}

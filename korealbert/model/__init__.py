@@ -1,0 +1,1 @@
+"""ALBERT in torch: configuration, encoder with parameter sharing, pre-training heads."""

@@ -26,8 +26,8 @@ class ModelSpec(Spec):
     intermediate_size: int = Field(default=0, ge=0)
     """Inner width of the feed-forward block; 0 stands for 4 × hidden_size."""
     share: Literal["all", "attention", "ffn", "none"] = "all"
-    """Which parameters the layers share: whole layers, {Q, K, V, O and their LayerNorm}, {both feed-forward matrices and their
-    LayerNorm}, or nothing (ALBERT, table 4)."""
+    """Which parameters the layers share: whole layers, {Q, K, V, O and their LayerNorm}, {both feed-forward matrices and
+    their LayerNorm}, or nothing (ALBERT, table 4)."""
     num_groups: int = Field(default=1, ge=1)
     """Sharing happens within groups of consecutive layers: layer l belongs to group ⌊l · groups / layers⌋."""
     max_positions: int = Field(default=512, ge=4)
@@ -35,11 +35,12 @@ class ModelSpec(Spec):
     type_vocab_size: int = Field(default=2, ge=2)
     """Segment types."""
     hidden_dropout: float = Field(default=0.1, ge=0, lt=1)
-    """Dropout after the embeddings and after both blocks. 0.1 in KoreALBERT, 0 in ALBERT v2."""
+    """Dropout after the embeddings and after both blocks: 0.1 in KoreALBERT, 0 in ALBERT v2."""
     attention_dropout: float = Field(default=0.1, ge=0, lt=1)
     """Dropout on attention probabilities."""
     ffn_dropout: bool = True
-    """Whether dropout follows the feed-forward block, as in the papers; Hugging Face's ALBERT declares it and never applies it."""
+    """Whether dropout follows the feed-forward block, as in the papers; Hugging Face's ALBERT declares it and never applies
+    it."""
     layer_norm_eps: float = Field(default=1e-12, gt=0)
     """Added to the variance in every LayerNorm."""
     initializer_range: float = Field(default=0.02, gt=0)

@@ -1,6 +1,7 @@
 """The pre-training model: encoder plus the heads for masked tokens, sentence order and word order.
 
-Shapes: B batch, S sequence length, H hidden size, E embedding size, V vocabulary, P masked slots, W word-order slots, C word-order classes.
+Shapes: B batch, S sequence length, H hidden size, E embedding size, V vocabulary, P masked slots, W word-order slots,
+C word-order classes.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def gather_positions(hidden_BSH: Tensor, positions_BK: Tensor) -> Tensor:
 
 
 def initialise(model: nn.Module, initializer_range: float, seed: int) -> None:
-    """Draw all matrices from N(0, initializer_range²) cut at ± 2 σ; biases 0, LayerNorm weights 1. Depends on ``seed`` alone."""
+    """Draw all matrices from N(0, initializer_range²) cut at ± 2 σ, as ``seed`` decides; biases 0, LayerNorm weights 1."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for module in model.modules():

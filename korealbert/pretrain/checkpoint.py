@@ -40,7 +40,7 @@ class Checkpoint:
     """``metrics.jsonl`` as it stood."""
 
 
-def save(root: Path, step: int, model: nn.Module, optimizer: Optimizer, state: Mapping[str, Any], metrics: bytes) -> None:
+def save(root: Path, *, step: int, model: nn.Module, optimizer: Optimizer, state: Mapping[str, Any], metrics: bytes) -> None:
     """Write the checkpoint of ``step`` and drop all but the newest ``KEPT``."""
     root.mkdir(parents=True, exist_ok=True)
     partial = root / f"step-{step:08d}.partial"

@@ -27,11 +27,6 @@ class Job(BaseModel):
     out_dir: Path
     device: Literal["auto", "cpu", "cuda"]
 
-    @property
-    def has_heldout(self) -> bool:
-        """Whether the examples hold out any rows."""
-        return any(self.examples.glob("heldout-*.arrow"))
-
 
 def event_line(kind: Literal["figures", "stats", "stopped"], step: int, content: Any) -> str:
     """One line for the stage."""

@@ -6,7 +6,7 @@ not per parameter. This one works on whole tensors and follows google-research/a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -75,12 +75,12 @@ class Lamb(Optimizer):
         torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
 
         scales = torch._foreach_sqrt(squares)
-        updates: Sequence[Tensor] = means
+        updates: tuple[Tensor, ...] = tuple(means)
         if group["bias_correction"]:
             updates = torch._foreach_div(means, [1 - beta1 ** int(state["step"]) for state in states])
             torch._foreach_div_(scales, [(1 - beta2 ** int(state["step"])) ** 0.5 for state in states])
         torch._foreach_add_(scales, group["eps"])
-        updates = list(torch._foreach_div(updates, scales))
+        updates = torch._foreach_div(updates, scales)
         if group["weight_decay"]:
             torch._foreach_add_(updates, tensors, alpha=group["weight_decay"])
         if group["adapt"]:
@@ -96,7 +96,7 @@ class Lamb(Optimizer):
         return state
 
 
-def trust_ratios(tensors: list[Tensor], updates: list[Tensor], bound: float) -> list[Tensor]:
+def trust_ratios(tensors: list[Tensor], updates: tuple[Tensor, ...], bound: float) -> list[Tensor]:
     """‖w‖/‖u‖ per tensor as 0-dimensional tensors, 1 where either norm is 0; at most ``bound`` unless that is 0."""
     weight_norms = torch.stack(torch._foreach_norm(tensors))
     update_norms = torch.stack(torch._foreach_norm(updates))

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -63,7 +62,7 @@ class Progress:
 class Trainer:
     """One rank's part of a pre-training run. Every rank constructs the same and calls ``run``; rank 0 writes the files.
 
-    ``heldout`` is None where the examples hold no such rows; there are no held-out scores then.
+    Where ``heldout`` has no rows there are no held-out scores.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class Trainer:
         config: AlbertConfig,
         *,
         train: BatchSource,
-        heldout: BatchSource | None,
+        heldout: BatchSource,
         ranks: Ranks,
         out_dir: Path,
         report: Report = lambda step, figures: None,
@@ -174,7 +173,7 @@ class Trainer:
         self.report(progress.step, {**figures, "tokens_per_second": tokens_per_second})
 
     def _score_heldout(self) -> None:
-        if self.heldout is None:
+        if not self.heldout.num_rows:
             return
         batch_size, autocast = self.spec.micro_batch, AUTOCAST[self.spec.precision]
         figures = evaluate(self.model, self.heldout, self.ranks, batch_size=batch_size, autocast=autocast)
@@ -187,8 +186,14 @@ class Trainer:
         if self.metrics is not None:
             scaler = self.scaler.state_dict() if self.scaler is not None else None
             state = {"identity": self.identity, "progress": asdict(self.progress), "scaler": scaler}
-            metrics = self.metrics.content()
-            checkpoint.save(self.checkpoints, self.progress.step, self.model, self.optimizer, state, metrics)
+            checkpoint.save(
+                self.checkpoints,
+                step=self.progress.step,
+                model=self.model,
+                optimizer=self.optimizer,
+                state=state,
+                metrics=self.metrics.content(),
+            )
         self.ranks.sum([0.0])  # Nobody leaves before rank 0 has written.
 
     def _resume(self, saved: checkpoint.Checkpoint) -> None:

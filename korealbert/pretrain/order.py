@@ -19,7 +19,7 @@ Int64s = NDArray[np.int64]
 
 def permute(positions: Int64s, size: int, *, seed: int, epoch: int) -> Int64s:
     """Map distinct positions in [0, size) to distinct rows in [0, size), in another order for every seed and epoch."""
-    if positions.size and not (0 <= positions.min() and positions.max() < size):
+    if positions.size and (positions.min() < 0 or positions.max() >= size):
         raise ValueError(f"positions must lie in [0, {size})")
     half_bits = max(1, (max(1, size - 1).bit_length() + 1) // 2)
     keys = np.frombuffer(blake2b(f"order/{seed}/{epoch}".encode(), digest_size=8 * ROUNDS).digest(), "<u8")

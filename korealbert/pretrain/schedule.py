@@ -6,7 +6,7 @@ from korealbert.pretrain.spec import ScheduleSpec
 
 
 def learning_rate(update: int, *, peak: float, steps: int, schedule: ScheduleSpec) -> float:
-    """Learning rate of the update that follows ``update`` updates (so the first of a warm-up is 0, as in TF and Hugging Face)."""
+    """Learning rate of the update that follows ``update`` updates: the first of a warm-up is 0, as in TF and Hugging Face."""
     warmup = schedule.warmup(steps)
     if update < warmup:
         return peak * update / warmup

@@ -11,6 +11,7 @@ from typing import Any
 
 from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
 from korealbert.examples.batches import ExampleBatches
+from korealbert.examples.schema import open_rows
 from korealbert.files import atomic_write
 from korealbert.model.config import AlbertConfig
 from korealbert.pretrain.job import Job, parse_event
@@ -71,13 +72,17 @@ def check(spec: PretrainSpec, *, vocab: Path, examples: Path, views: Path, proce
     """The model that spec and data make together. Raises ValueError naming both sides of any contradiction."""
     spec.accumulation(processes)
     train = ExampleBatches(examples, views, "train")
-    pieces = Vocabulary.load(vocab).size
-    if train.vocab_size != pieces:
+    vocabulary, header = Vocabulary.load(vocab), open_rows(min(examples.glob("train-*.arrow")))[1]
+    if (header.vocab_size, header.vocab_sha256) != (vocabulary.size, vocabulary.sha256):
+        packed_with, given = (
+            f"{size:,} pieces, sha256 {digest[:12]}…"
+            for size, digest in ((header.vocab_size, header.vocab_sha256), (vocabulary.size, vocabulary.sha256))
+        )
         raise ValueError(
-            f"{examples.name} was made with a vocabulary of {train.vocab_size:,} pieces, but {vocab.name} has {pieces:,}; "
+            f"{examples.name} was packed with another vocabulary ({packed_with}) than {vocab.name} ({given}); "
             "rebuild the examples with this vocabulary"
         )
-    return spec.albert_config(vocab_size=pieces, sequence_length=train.sequence_length)
+    return spec.albert_config(vocab_size=train.vocab_size, sequence_length=train.sequence_length)
 
 
 STAGE = Stage("pretrain", version=1, spec=PretrainSpec, run=run)

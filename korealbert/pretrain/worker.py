@@ -68,7 +68,7 @@ def run(job: Job, init_method: str) -> int:
             job.spec,
             job.config,
             train=ExampleBatches(job.examples, job.views, "train"),
-            heldout=ExampleBatches(job.examples, job.views, "heldout") if job.has_heldout else None,
+            heldout=ExampleBatches(job.examples, job.views, "heldout"),
             ranks=ranks,
             out_dir=job.out_dir,
             report=report,

@@ -35,13 +35,15 @@ class Cards:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text; ``numeric`` columns are set right with tabular digits, ``marked`` rows stand out."""
+    """Rows of text; ``numeric`` columns are set right, ``prose`` columns hold text of any length and language, ``marked`` rows
+    stand out."""
 
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     numeric: frozenset[int] = frozenset()
     marked: frozenset[int] = frozenset()
+    prose: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -52,16 +52,21 @@ def _through(run: Run) -> Table:
 
 
 def _by_source(run: Run) -> Figure | None:
-    stage = "clean" if run.of("clean") else "extract"
-    sizes = {label.split("/", 1)[-1]: artifact.stats.get("characters_out", 0) for label, artifact in run.of(stage).items()}
+    after, sizes = _sizes_by_source(run)
     total = sum(sizes.values())
     if not total:
         return None
-    by_size = sorted(sizes.items(), key=lambda item: -item[1])[:MAX_BARS]
-    rows = [charts.Bar(name, size, f"{compact(size)} · {percent(size / total)}") for name, size in by_size]
-    after = "cleaning" if stage == "clean" else "extraction"
+    rows = [charts.Bar(name, size, f"{compact(size)} · {percent(size / total)}") for name, size in by_number(sizes)[:MAX_BARS]]
     label = f"Characters by source after {after}: " + "; ".join(f"{row.label} {row.text}" for row in rows)
     return Figure("sources", f"Characters by source, after {after}", charts.bars(rows, label=label))
+
+
+def _sizes_by_source(run: Run) -> tuple[str, dict[str, int]]:
+    """Characters by source after the last stage that still tells sources apart."""
+    if sources := run.stats("dedup").get("sources"):
+        return "deduplication", {name: counts.get("characters_out", 0) for name, counts in sources.items()}
+    stage, after = ("clean", "cleaning") if run.of("clean") else ("extract", "extraction")
+    return after, {label.split("/", 1)[-1]: a.stats.get("characters_out", 0) for label, a in run.of(stage).items()}
 
 
 def _categories(run: Run) -> Mapping[str, Mapping[str, int]]:
@@ -93,7 +98,7 @@ def _category_table(categories: Mapping[str, Mapping[str, int]]) -> Table:
 def losses(run: Run, examples_per_reason: int) -> Section | None:
     """Dropped documents by stage and reason with examples, quarantined input, and lost constructs."""
     blocks: list[Block] = []
-    for table in (_dropped(run, examples_per_reason), _quarantined(run), _constructs(run)):
+    for table in (_dropped(run, examples_per_reason), _decontaminated(run), _quarantined(run), _constructs(run)):
         if table.rows:
             blocks.append(table)
     if examples := _quarantine_examples(run, examples_per_reason):
@@ -112,12 +117,14 @@ def _dropped(run: Run, examples_per_reason: int) -> Table:
     for label, artifact in _data_artifacts(run):
         reasons, taken = artifact.stats.get("dropped", {}), artifact.stats.get("documents_in", 0)
         quotes = _quotes(artifact, examples_per_reason) if reasons and examples_per_reason else {}
-        for reason, number in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
+        for reason, number in by_number(reasons):
             if number:
                 share = percent(number / taken if taken else None)
                 rows.append([label, _words(reason), count(number), share, " · ".join(quotes.get(reason, []))])
     header = ["Stage", "Reason", "Documents", "Share of input", "For example"]
-    return Table("Dropped documents; they are kept beside each stage's output", header, rows, frozenset({2, 3}))
+    return Table(
+        "Dropped documents; they are kept beside each stage's output", header, rows, frozenset({2, 3}), prose=frozenset({4})
+    )
 
 
 def _quotes(artifact: Artifact, limit: int) -> dict[str, list[str]]:
@@ -138,11 +145,18 @@ def _shortened(text: str) -> str:
     return line if len(line) <= EXAMPLE_CHARACTERS else line[: EXAMPLE_CHARACTERS - 1].rstrip() + "…"
 
 
+def _decontaminated(run: Run) -> Table:
+    stats = run.stats("dedup")
+    rows = [[benchmark, count(passages)] for benchmark, passages in by_number(stats.get("decontaminated", {}))]
+    title = "Benchmark texts taken out of documents that stay"
+    return Table(title, ["Benchmark", "Paragraphs and lines"], rows, frozenset({1}))
+
+
 def _quarantined(run: Run) -> Table:
     rows = []
     for label, artifact in _data_artifacts(run):
         reasons: Mapping[str, int] = artifact.stats.get("quarantine_reasons", {})
-        for reason, number in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
+        for reason, number in by_number(reasons):
             rows.append([label, _words(reason), count(number)])
     return Table("Quarantined: input that could not be read", ["Stage", "Reason", "Records"], rows, frozenset({2}))
 
@@ -159,7 +173,7 @@ def _quarantine_examples(run: Run, limit: int) -> Table | None:
                     where = f"{_file_name(bad['file'])}, {bad['position']}"
                     rows.append([label, _words(bad["reason"]), where, bad["field"] or MISSING, bad["remedy"]])
     header = ["Stage", "Reason", "Where", "Field", "Remedy"]
-    return Table("Some of them, with what their owner can do", header, rows) if rows else None
+    return Table("Some of them, with what their owner can do", header, rows, prose=frozenset({2, 4})) if rows else None
 
 
 def _file_name(file: str) -> str:
@@ -172,42 +186,15 @@ def _constructs(run: Run) -> Table:
     rows = [
         [label, _words(construct), count(characters)]
         for label, artifact in run.of("extract").items()
-        for construct, characters in _by_number(artifact.stats.get("lost_characters", {}))
+        for construct, characters in by_number(artifact.stats.get("lost_characters", {}))
         if characters
     ]
     header = ["Stage", "Construct", "Characters"]
     return Table("Markup whose text extraction leaves out", header, rows, frozenset({2}))
 
 
-def removed(run: Run) -> Section | None:
-    """What the cleaning rules took out of the texts, rule by rule."""
-    per_source = {label.split("/", 1)[-1]: a.stats.get("removed", {}) for label, a in run.of("clean").items()}
-    per_source = {source: rules for source, rules in per_source.items() if rules}
-    total: Counter[str] = Counter()
-    for rules in per_source.values():
-        total.update(rules)
-    ranked = _by_number(total)
-    if not ranked:
-        return None
-    rows = [charts.Bar(rule, number, count(number)) for rule, number in ranked[:MAX_BARS]]
-    label = "Removals by rule: " + "; ".join(f"{row.label} {row.text}" for row in rows)
-    figure = Figure("removed", "Removals by rule", charts.bars(rows, label=label))
-    header = ["Rule", "Removals", *per_source]
-    table_rows = [[rule, count(n), *(count(rules.get(rule, 0)) for rules in per_source.values())] for rule, n in ranked]
-    table = Table("Removals by rule and source", header, table_rows, frozenset(range(1, len(header))))
-    characters = sum(_removed_characters(artifact) for artifact in run.of("clean").values())
-    text = f"{count(sum(total.values()))} removals by {len(ranked)} rules"
-    text += f" took out {count(characters)} characters." if characters else "."
-    blocks: list[Block] = [Text(text), Figures([figure]), Fold("All rules", [table])]
-    return Section("removed", "What cleaning removed", [*blocks, Text(run.origin("clean"), quiet=True)])
-
-
-def _removed_characters(artifact: Artifact) -> int:
-    characters: Any = artifact.stats.get("removed_characters", 0)
-    return sum(characters.values()) if isinstance(characters, Mapping) else int(characters)
-
-
-def _by_number(numbers: Mapping[str, int]) -> Sequence[tuple[str, int]]:
+def by_number(numbers: Mapping[str, int]) -> Sequence[tuple[str, int]]:
+    """Names with the largest number first, equal ones by name."""
     return sorted(numbers.items(), key=lambda item: (-item[1], item[0]))
 
 

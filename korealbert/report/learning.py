@@ -75,7 +75,7 @@ def _finetuning(benchmark: Benchmark) -> Figure:
                 per_epoch.setdefault(record["epoch"], []).append(record[benchmark.metric])
         points = [(float(epoch), sum(values) / len(values)) for epoch, values in sorted(per_epoch.items())]
         series.append(charts.Line(init, points, STYLE[init]))
-    name = f"{benchmark.title}: {benchmark.metric} on dev"
+    name = f"{benchmark.title}: {benchmark.metric_title} on dev"
     ends = "; ".join(f"{line.name} {fixed(line.points[-1][1])} at the end" for line in series if line.points)
     return Figure(f"finetune-{benchmark.group}", name, charts.lines(series, label=f"{name}; {ends}", x_unit="epochs"))
 

@@ -26,7 +26,7 @@ def lineage(run: Run) -> Section:
     found = ancestors(run.artifacts)
     ordered = list(run.artifacts.values())
     ordered += [artifact for name, artifact in found.items() if name not in labels]
-    header = ["Label", "Artifact", "Built from", "Seeds", "Code", "Bytes (sha256)"]
+    header = ["Label", "Artifact", "Built from", "Seeds", "Code", "sha256 of its bytes"]
     rows = [_row(artifact, labels) for artifact in ordered]
     files = [row for artifact in ordered for row in _files(artifact, labels.get(artifact.name, artifact.name))]
     text = (
@@ -52,7 +52,7 @@ def _row(artifact: Artifact, labels: Mapping[str, str]) -> list[str]:
     manifest = artifact.manifest
     recipe = manifest["recipe"]
     parents = [labels.get(name, name) for name in manifest["inputs"].values()]
-    seeds = ", ".join(f"{name} {value}" for name, value in _seeds(manifest["spec"])) or MISSING
+    seeds = ", ".join(f"{name}\N{NO-BREAK SPACE}{value}" for name, value in _seeds(manifest["spec"])) or MISSING
     code = f"{manifest['host'].get('korealbert', MISSING)}, {recipe['stage']} v{recipe['version']}"
     digest = artifact.output_digest[:SHORT_DIGEST]
     label = labels.get(artifact.name, manifest.get("label", MISSING))

@@ -39,7 +39,7 @@ def tag(name: str, /, *children: str, **attributes: str | float | None) -> Marku
     return Markup(f"<{name}{opening}>{join(*children)}</{name}>")
 
 
-EMPTY = frozenset({"br", "circle", "hr", "line", "meta", "path", "rect"})
+EMPTY = frozenset({"br", "circle", "hr", "line", "meta", "path", "rect", "wbr"})
 """Elements that have no content, of HTML and of SVG."""
 
 

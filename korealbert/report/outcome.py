@@ -8,7 +8,7 @@ from korealbert.report import charts, published
 from korealbert.report.blocks import Block, Card, Cards, Figure, Figures, Fold, Section, Table, Text
 from korealbert.report.numbers import MISSING, count, fixed, mean_and_sd, percent, signed, spread
 from korealbert.report.run import Run
-from korealbert.report.scores import INITS, Benchmark, published_beside
+from korealbert.report.scores import INITS, Benchmark, metric_title, published_beside
 
 REFERENCE = "KoreALBERT-Base"
 """The published model that this pipeline follows; it gets a row of its own beside ours."""
@@ -35,7 +35,7 @@ def _result(benchmark: Benchmark) -> str | None:
     against = ""
     if gain is not None:
         against = f", {fixed(abs(gain))} points {'above' if gain >= 0 else 'below'} random weights fine-tuned alike"
-    return f"{benchmark.title}: {fixed(mean_and_sd(values)[0])} {_metric(benchmark.metric)} on test{against}."
+    return f"{benchmark.title}: {fixed(mean_and_sd(values)[0])} {benchmark.metric_title} on test{against}."
 
 
 def outcome(run: Run, benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section | None:
@@ -53,8 +53,9 @@ def outcome(run: Run, benchmarks: Sequence[Benchmark], tables: Sequence[str]) ->
         blocks += [
             Figures([_strip(benchmark, tables) for benchmark in benchmarks]),
             Text(
-                "Dots are seeds or models, a tall mark is the mean over seeds. Random means: the same architecture with fresh weights, "
-                "fine-tuned on the same examples with the same settings, so the distance is what pretraining is worth.",
+                "Dots are seeds or models, a tall mark is the mean over seeds. Random means: the same architecture with "
+                "fresh weights, fine-tuned on the same examples with the same settings; the distance is the worth of "
+                "pretraining.",
                 quiet=True,
             ),
             _scores_table(benchmarks),
@@ -73,12 +74,7 @@ def _card(benchmark: Benchmark) -> Card:
     detail = f"{shown}, {_seeds(len(values))}, best {fixed(max(values))}"
     if benchmark.gain is not None:
         detail += f"; random {spread(benchmark.values('random'))}, gain {signed(benchmark.gain)}"
-    return Card(f"{benchmark.title}, {_metric(benchmark.metric)}", spread(values), detail)
-
-
-def _metric(name: str) -> str:
-    """A metric's name as people write it."""
-    return name.title() if name in ("spearman", "pearson") else name
+    return Card(f"{benchmark.title}, {benchmark.metric_title}", spread(values), detail)
 
 
 def _seeds(number: int) -> str:
@@ -101,9 +97,9 @@ def _strip(benchmark: Benchmark, tables: Sequence[str]) -> Figure:
         low, high = beside["value"][-1], beside["value"][0]
         rows.append(charts.Strip(f"all published, {len(models)} scores", models, f"{low} to {high}", 3, mean_mark=False))
     label = f"{benchmark.title}: {'; '.join(f'{row.label} {row.text}' for row in rows)}"
-    caption = f"{benchmark.title}, {_metric(benchmark.metric)} on test"
+    caption = f"{benchmark.title}, {benchmark.metric_title} on test"
     return Figure(
-        f"scores-{benchmark.group}", caption, charts.strips(rows, label=label, x_unit=f"{_metric(benchmark.metric)} × 100")
+        f"scores-{benchmark.group}", caption, charts.strips(rows, label=label, x_unit=f"{benchmark.metric_title} × 100")
     )
 
 
@@ -116,13 +112,12 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
                 values = benchmark.values(init, metric)
                 if not values:
                     continue
-                mean, deviation = mean_and_sd(values)
                 if init == "pretrained" and metric == benchmark.metric:
                     marked.add(len(rows))
-                figures = (fixed(mean), fixed(deviation), fixed(max(values)), str(len(values)))
-                rows.append([benchmark.title, _metric(metric), init, *figures])
-    header = ["Benchmark", "Metric on test", "Weights", "Mean", "sd", "Best", "Seeds"]
-    return Table("Test scores over seeds, times 100", header, rows, frozenset({3, 4, 5, 6}), frozenset(marked))
+                figures = (spread(values), fixed(max(values)), str(len(values)))
+                rows.append([f"{benchmark.title}, {metric_title(metric)}", init, *figures])
+    header = ["Benchmark", "Weights", "Mean ± sd", "Best", "Seeds"]
+    return Table("Test scores over seeds, times 100", header, rows, frozenset({2, 3, 4}), frozenset(marked))
 
 
 def _caveats(benchmarks: Sequence[Benchmark]) -> list[Block]:
@@ -196,7 +191,7 @@ def _beside(benchmark: Benchmark, tables: Sequence[str]) -> Table:
     entries.sort(key=lambda entry: -entry[0])
     rows = [[model, value, source] for _, model, value, source in entries] if published_rows else []
     marked = frozenset(index for index, row in enumerate(rows) if row[0].startswith("this run, "))
-    return Table(f"{benchmark.title}, {_metric(benchmark.metric)}", ["Model", "Score", "Source"], rows, frozenset({1}), marked)
+    return Table(f"{benchmark.title}, {benchmark.metric_title}", ["Model", "Score", "Source"], rows, frozenset({1}), marked)
 
 
 def _by_source(name: str) -> dict[str, list[tuple[str, str, str, str]]]:

@@ -53,12 +53,19 @@ def _figure(figure: Figure) -> Markup:
     return tag("figure", tag("figcaption", figure.caption), figure.svg.inline())
 
 
+def _breakable(text: str) -> Markup:
+    """Text that may break after a slash: labels and names of repositories are long words otherwise."""
+    first, *rest = text.split("/")
+    return join(first, *(join("/", tag("wbr"), part) for part in rest))
+
+
 def _table(table: Table) -> Markup:
     def cells(kind: str, row: Sequence[str]) -> Markup:
         scope = "col" if kind == "th" else None
-        return join(*(tag(kind, c, class_="n" if i in table.numeric else None, scope=scope) for i, c in enumerate(row)))
+        classes = ("n" if i in table.numeric else "prose" if i in table.prose else None for i in range(len(row)))
+        return join(*(tag(kind, _breakable(text), class_=name, scope=scope) for text, name in zip(row, classes, strict=True)))
 
     rows = (tag("tr", cells("td", row), class_="marked" if i in table.marked else None) for i, row in enumerate(table.rows))
-    inner = join(tag("caption", table.title), tag("thead", tag("tr", cells("th", table.header))), tag("tbody", *rows))
+    inner = tag("table", tag("thead", tag("tr", cells("th", table.header))), tag("tbody", *rows), aria_label=table.title)
     # A table that is wider than the screen scrolls by itself; with tabindex the keyboard can scroll it too.
-    return tag("div", tag("table", inner), class_="scroll", tabindex=0, role="region", aria_label=table.title)
+    return join(tag("p", table.title, class_="caption"), tag("div", inner, class_="scroll", tabindex=0))

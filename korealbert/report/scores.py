@@ -84,6 +84,11 @@ class Benchmark:
         return sorted(self.cells[0].metrics["test"], key=lambda name: (name != self.metric, name))
 
     @property
+    def metric_title(self) -> str:
+        """The task's own metric as people write it."""
+        return metric_title(self.metric)
+
+    @property
     def gain(self) -> float | None:
         """Mean of pretrained less mean of random, or None where one of them was not run."""
         pretrained, random = (self.values(init) for init in INITS)
@@ -106,10 +111,19 @@ def read(artifacts: Mapping[str, Artifact]) -> list[Benchmark]:
     return [Benchmark(group, cells) for group, cells in groups.items()]
 
 
+def metric_title(name: str) -> str:
+    """A metric's name as people write it."""
+    return name.title() if name in ("spearman", "pearson") else name
+
+
 def published_beside(benchmark: Benchmark, tables: Sequence[str]) -> pl.DataFrame:
     """Published scores of the same task and metric, best first: ``model``, ``number``, ``value``, ``source``."""
     frames = [published.comparable(published.load(name), task=benchmark.task, metric=benchmark.metric) for name in tables]
-    found = pl.concat(frames) if frames else pl.DataFrame(schema={"model": pl.String, "number": pl.Float64})
+    found = (
+        pl.concat(frames)
+        if frames
+        else pl.DataFrame(schema={**dict.fromkeys(published.COLUMNS, pl.String), "number": pl.Float64})
+    )
     return found.sort("number", descending=True, maintain_order=True)
 
 

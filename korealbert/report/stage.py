@@ -17,6 +17,7 @@ from korealbert.files import atomic_write
 from korealbert.report import corpus, learning, outcome, published, scores
 from korealbert.report.blocks import Section, Text, figures_of
 from korealbert.report.card import card_with_scores
+from korealbert.report.cleaning import cleaning
 from korealbert.report.lineage import lineage, missing_stages
 from korealbert.report.markdown import markdown
 from korealbert.report.page import page
@@ -55,7 +56,7 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
         learning.learning(about, benchmarks),
         corpus.composition(about),
         corpus.losses(about, spec.examples_per_reason),
-        corpus.removed(about),
+        cleaning(about),
         training_data(about),
         lineage(about),
     ]

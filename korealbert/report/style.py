@@ -59,15 +59,20 @@ margin:.1rem 0 .2rem}
 figure{margin:0;max-width:30rem}
 figcaption{font-size:.9375rem;font-weight:600;line-height:1.4;margin-bottom:.8rem;text-wrap:balance}
 .chart{display:block;width:100%;height:auto;overflow:visible}
-.scroll{overflow-x:auto;margin:0 0 1.75rem;-webkit-overflow-scrolling:touch}
+.scroll{overflow-x:auto;margin:0 0 1.75rem;background:
+linear-gradient(to right,var(--ground) 1rem,transparent 2rem) left/2rem 100% no-repeat local,
+linear-gradient(to left,var(--ground) 1rem,transparent 2rem) right/2rem 100% no-repeat local,
+linear-gradient(to right,var(--rule),transparent) left/.75rem 100% no-repeat scroll,
+linear-gradient(to left,var(--rule),transparent) right/.75rem 100% no-repeat scroll}
 table{border-collapse:collapse;font-size:.875rem;line-height:1.45;width:100%;font-variant-numeric:tabular-nums}
-caption{text-align:left;font-weight:600;font-size:.9375rem;padding-bottom:.6rem}
+.caption{font-weight:600;font-size:.9375rem;line-height:1.4;margin:0 0 .35rem}
 th,td{text-align:left;vertical-align:top;padding:.42rem 1.1rem .42rem 0;border-bottom:1px solid var(--rule)}
 th:last-child,td:last-child{padding-right:0}
 thead th{font-weight:500;color:var(--quiet);font-size:.8125rem;vertical-align:bottom}
 .n{text-align:right;white-space:nowrap}
-td:not(.n){min-width:6.5rem}
-td:first-child,th{overflow-wrap:normal}
+table{word-break:normal;overflow-wrap:normal}
+td.prose{min-width:10rem;overflow-wrap:anywhere}
+@media (max-width:40rem){table{font-size:.8125rem}th,td{padding-right:.75rem}}
 tr.marked td{background:var(--wash);font-weight:600}
 tr.marked td:first-child{box-shadow:-.5rem 0 0 var(--wash)}
 details{margin:0 0 1.25rem;border-top:1px solid var(--rule);padding-top:.75rem}

@@ -18,7 +18,7 @@ def vocabulary_facts(vocabulary: Vocabulary, sentences: Sequence[str]) -> dict[s
 
     ``characters_per_piece`` counts spaces; ``pieces_per_word`` counts words between spaces; ``unknown_share`` is of pieces;
     ``hangul_syllables_covered`` counts the syllables, of 11,172, that are written without ``<unk>`` on their own;
-    ``word_start_share`` is of pieces (about 0.43 in Korean; the official ALBERT rule would find 0.98).
+    ``word_start_share`` is of pieces (0.63 in Korean Wikipedia with 32,000 pieces; the official ALBERT rule finds 0.98).
     """
     measured = list(sentences[:SENTENCES_MEASURED])
     encoded = vocabulary.encode(measured)

@@ -1,8 +1,9 @@
 """The same vocabulary for the ``tokenizers`` library: one ``tokenizer.json`` with the ids of SentencePiece.
 
-Built piece by piece, because the converters for ALBERT lower-case, take accents off and decompose Hangul: with them most Korean
-words end as ``<unk>``. Where the two differ on purpose: ``[MASK]`` and its kin, written out in a text, are the special pieces here
-(a fill-mask prompt needs that), and the characters they consist of in pre-training data.
+Built piece by piece, because the converters for ALBERT lower-case, take accents off and decompose Hangul: with them most
+Korean words end as ``<unk>``. Where the two differ on purpose: ``[MASK]`` and its kin, written out in a text, are the special
+pieces here (a fill-mask prompt needs that), and the characters they consist of in pre-training data. Where they differ by
+nature: stacks of combining marks, which NFKC puts in order and SentencePiece's table of sequences does not.
 """
 
 from __future__ import annotations

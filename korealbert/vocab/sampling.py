@@ -85,9 +85,11 @@ def _count(request: SampleRequest, index: int, out_dir: Path) -> dict[str, Any]:
 
 def _keep(request: SampleRequest, index: int, out_dir: Path) -> dict[str, Any]:
     kept = 0
+    last_bin = request.last_bin
+    assert last_bin is not None
     with TableWriter(out_dir / f"sample-{index:05d}.arrow", SAMPLE_SCHEMA) as writer:
         for candidates, _ in _candidates(request):
-            for i in np.flatnonzero(_bin(candidates.priority) <= request.last_bin):
+            for i in np.flatnonzero(_bin(candidates.priority) <= last_bin):
                 row = (candidates.priority[i], candidates.document[i], candidates.line[i], candidates.text[i])
                 writer.append(row)
                 kept += 1
@@ -110,7 +112,9 @@ def _bin_that_fills(counted: list[dict[str, Any]], limit: int) -> int:
 
 def _bin(priority: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Bins of equal ratio: fine enough that the last one holds 0.3 % of the sample."""
-    return np.floor(np.log2(np.maximum(priority, 2.0**_LOWEST_OCTAVE)) * _BINS_PER_OCTAVE).astype(np.int64)
+    octaves = np.log2(np.maximum(priority, 2.0**_LOWEST_OCTAVE))
+    bins: npt.NDArray[np.int64] = np.floor(octaves * _BINS_PER_OCTAVE).astype(np.int64)
+    return bins
 
 
 def _candidates(request: SampleRequest) -> Iterator[tuple[Sentences, int]]:

@@ -68,11 +68,14 @@ class WordTable:
     """The piece is punctuation only, a word of its own: what follows begins another."""
     joins: npt.NDArray[np.bool_]
     """The piece is a bare ``▁``: it belongs to the word that follows."""
+    spaced: npt.NDArray[np.bool_]
+    """The piece follows a space: text may be cut before it."""
 
     def mark(self, ids: npt.NDArray[Any], forced: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Where words begin in ``ids`` [..., N]; ``forced`` marks pieces that begin one in any case (first of a segment)."""
         before = np.roll(ids, 1, axis=-1)
-        return (self.starts[ids] & ~self.joins[before]) | self.alone[before] | forced
+        marks: npt.NDArray[np.bool_] = (self.starts[ids] & ~self.joins[before]) | self.alone[before] | forced
+        return marks
 
 
 @dataclass(frozen=True)
@@ -117,8 +120,8 @@ class Vocabulary:
     def encode_with_offsets(self, text: str) -> list[Piece]:
         """Pieces of one text with their characters in it, although NFKC changes lengths.
 
-        The pieces tile the text from its first to its last visible character: each begins where the one before ends (a piece that
-        NFKC added, as the ``g`` of ``㎏``, may be empty), and a space belongs to the piece after it.
+        The pieces tile the text from its first to its last visible character: each begins where the one before ends (of the two
+        that NFKC makes of ``㎏`` one is empty), and a space belongs to the piece after it.
         """
         encoded = self.processor.Encode(plain_spaces(text), return_type="offset_mapping")
         return [Piece(i, begin, end) for i, (begin, end) in zip(encoded["ids"], encoded["offsets"], strict=True)]
@@ -130,16 +133,16 @@ class Vocabulary:
     def words(self) -> WordTable:
         """The word tables of this vocabulary.
 
-        Words are what spaces and punctuation separate. The official ALBERT code asks instead for an ASCII letter inside a word, so
-        that every Hangul piece begins one and whole-word masking is silently off (google-research/albert#161).
+        Words are what spaces and punctuation separate. The official ALBERT code takes every piece with a character beyond a-z
+        for a word's start, so that for Hangul whole-word masking is silently off (google-research/albert#161).
         """
         pieces = self.pieces(np.arange(self.size))
         bare = [piece.removeprefix(SPACE) for piece in pieces]
         special = np.arange(self.size) < FIRST_ORDINARY_ID
         alone = np.array([bool(text) and all(map(_is_punctuation, text)) for text in bare]) & ~special
         joins = np.array([piece == SPACE for piece in pieces])
-        starts = (np.array([piece.startswith(SPACE) for piece in pieces]) | alone) & ~special
-        return WordTable(starts, alone, joins)
+        spaced = np.array([piece.startswith(SPACE) for piece in pieces])
+        return WordTable(starts=spaced | alone, alone=alone, joins=joins, spaced=spaced)
 
 
 def _is_punctuation(character: str) -> bool:

@@ -49,7 +49,7 @@ class VocabSpec(Spec):
     """Give every digit a piece of its own."""
     sample_sentences: int = Field(default=5_000_000, ge=1)
     """Sentences to train on at most. Unigram training takes about 7 GB of memory per million."""
-    source_weights: dict[str, float] = {}
+    source_weights: dict[str, float] = Field(default_factory=dict)
     """Relative probability of a sentence by source; 1 for sources not named, 0 leaves a source out."""
     training_threads: int = Field(default=16, ge=1, le=1024)
     """Part of the recipe, because it decides the order of float sums: each number gives other scores, whatever the machine."""

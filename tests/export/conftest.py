@@ -60,7 +60,7 @@ def write_model(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runt
     initialise(model, 0.2, spec.seed)
     with torch.no_grad():  # Biases of a trained model are not 0.
         for parameter in model.parameters():
-            parameter += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(parameter.numel()))
+            parameter.data += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(parameter.numel()))
     save_file(model.state_dict(), out_dir / "model.safetensors")
     (out_dir / "config.json").write_text(json.dumps(config.model_dump(mode="json")))
     heldout = {"mlm_accuracy": 0.4321, "mlm_perplexity": 12.5, "sop_accuracy": 0.8, "wop_accuracy": None}

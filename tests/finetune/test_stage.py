@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 import torch
 from pydantic import ValidationError
+from transformers import AutoTokenizer
 
 from korealbert.artifact import Artifact, Progress, Runtime, Store, build
 from korealbert.finetune import tasks
@@ -161,6 +162,19 @@ def test_inputs_longer_than_the_position_table_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=r"max_length is 65, but .*config.json has positions for 64 pieces"):
         run(FinetuneSpec(**{**nsmc, "max_length": 65}), {"model": model}, fresh("out"), runtime)
+
+
+def test_positions_that_pretraining_never_saw_are_worth_a_warning(
+    model_dir: Path, runtime: Runtime, korsts: dict[str, Any], fresh: Callable[[str], Path]
+) -> None:
+    directory = fresh("short")
+    shutil.copytree(model_dir, directory, dirs_exist_ok=True)
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    tokenizer.model_max_length = 12
+    tokenizer.save_pretrained(directory)
+    spec = FinetuneSpec(**{**korsts, **QUICK, "epochs": 1}, max_train_examples=40)
+    stats = run(spec, {"model": Artifact("export-1", directory)}, fresh("out"), runtime)
+    assert stats["warnings"] == ["max_length is 16, pretraining saw 12 pieces at most"]
 
 
 def test_a_diverged_loss_is_an_error(

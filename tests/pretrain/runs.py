@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from safetensors.torch import load_file
+from torch import Tensor
 
 from korealbert.pretrain.loop import Trainer
 from korealbert.pretrain.ranks import Ranks

@@ -39,7 +39,7 @@ def made(
     def run(_: AnySpec, __: Inputs, out: Path, ___: Runtime) -> dict[str, Any]:
         return {**stats, **(write(out) or {})}
 
-    stage = Stage(label.split("/")[0], 1, AnySpec, run)
+    stage = Stage(label.split("/", maxsplit=1)[0], 1, AnySpec, run)
     values = {"source": label, **spec}
     return build(stage, AnySpec(**values), inputs or {}, Runtime(store=store), label=label).artifact
 
@@ -55,7 +55,9 @@ def write_documents(kept: int, dropped: dict[str, list[str]], unreadable: int = 
                 for title in titles:
                     shard.drop(Document(document_id(reason, title), "t", "짧은 글", title=title), Drop(reason, "rule"))
             for number in range(unreadable):
-                shard.quarantine(Quarantined(f"/secret/place/dump.tar::AA/{number}", f"line {number}", "text", "invalid_utf8", "고치세요"))
+                shard.quarantine(
+                    Quarantined(f"/secret/place/dump.tar::AA/{number}", f"line {number}", "text", "invalid_utf8", "고치세요")
+                )
         return shard.stats
 
     return write
@@ -65,15 +67,25 @@ def write_metrics(out: Path) -> None:
     lines = []
     for step in range(0, 2001, 50):
         done = step / 2000
-        figures = {"mlm_loss": 9 * math.exp(-2 * done), "mlm_accuracy": 0.4 * done, "sop_loss": 0.7 - 0.3 * done}
-        figures |= {"sop_accuracy": 0.5 + 0.3 * done, "wop_loss": None if step < 100 else 4 - 2 * done, "wop_accuracy": 0.5 * done}
+        figures: dict[str, float | None] = {
+            "mlm_loss": 9 * math.exp(-2 * done),
+            "mlm_accuracy": 0.4 * done,
+            "sop_loss": 0.7 - 0.3 * done,
+        }
+        figures |= {
+            "sop_accuracy": 0.5 + 0.3 * done,
+            "wop_loss": None if step < 100 else 4 - 2 * done,
+            "wop_accuracy": 0.5 * done,
+        }
         if step:
             lines.append({"split": "train", "step": step, "tokens": step * 8000, "loss": 1.0, **figures})
         if step % 500 == 0:
             worse = {key: value if value is None else value * 1.04 for key, value in figures.items()}
             lines.append({"split": "heldout", "step": step, "tokens": step * 8000, **worse})
     (out / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (out / "config.json").write_text(json.dumps({"vocab_size": 8000, "word_order_classes": 128, "num_layers": 4, "hidden_size": 256}))
+    (out / "config.json").write_text(
+        json.dumps({"vocab_size": 8000, "word_order_classes": 128, "num_layers": 4, "hidden_size": 256})
+    )
 
 
 def cell(store: Path, model: Artifact, task: str, init: str, seed: int, **changes: Any) -> Artifact:
@@ -119,15 +131,23 @@ def whole_run(store: Path) -> dict[str, Artifact]:
             write=write_documents(kept + 3, titles, unreadable=2),
         )
         removed = {"yonhap-dateline": 120, "reporter-email": 80, SCRIPT: 3} if source == "news" else {"empty-parentheses": 240}
+        more = {
+            "normalised": {"space": 77},
+            "unmapped_sections": {f"분야 {n}": n for n in range(1, 60)} if source == "news" else {},
+        }
         run[f"clean/{source}"] = made(
             store,
             f"clean/{source}",
-            {"removed": removed, "removed_characters": 4321, "sentences_out": 900},
+            {"removed": removed, "removed_characters": 4321, "sentences_out": 900, **more},
             {"documents": run[f"extract/{source}"]},
             write_documents(kept, {"too_short": ["셋", "넷", "다섯"]}),
         )
     cleaned = {"news": run["clean/news"], "kowiki": run["clean/kowiki"]}
-    run["dedup"] = made(store, "dedup", {}, cleaned, write_documents(75, {"exact_duplicate": ["가", "나", "다", "라", "마"]}))
+    sources = {"news": {"documents_in": 30, "characters_out": 9_000}, "kowiki": {"documents_in": 50, "characters_out": 15_000}}
+    unique = {"sources": sources, "decontaminated": {"nsmc": 12, "korsts": 3}}
+    run["dedup"] = made(
+        store, "dedup", unique, cleaned, write_documents(75, {"exact_duplicate": ["가", "나", "다", "라", "마"]})
+    )
     sizes = {"정치": (900_000, 400_000), "문화": (300_000, 300_000), "과학": (120_000, 120_000), SCRIPT: (10_000, 10_000)}
     categories = {
         name: {"before_characters": a, "after_characters": b, "before_documents": a // 1000, "after_documents": b // 1000}
@@ -139,13 +159,26 @@ def whole_run(store: Path) -> dict[str, Artifact]:
     facts |= {"hangul_syllables_covered": 1873, "sampled_sentences": 123_456, "word_start_share": 0.43}
     run["vocab"] = made(store, "vocab", facts, {"documents": run["balance"]})
     bins = {f"{8 * i + 1}-{min(8 * i + 8, 125)}": 20 * (i + 1) ** 2 for i in range(16)}
-    rows = {"documents_in": 70, "documents_out": 70, "dropped": {}, "rows_train": 29_000, "rows_heldout": 920, "pieces": 3_000_000}
+    rows = {
+        "documents_in": 70,
+        "documents_out": 70,
+        "dropped": {},
+        "rows_train": 29_000,
+        "rows_heldout": 920,
+        "pieces": 3_000_000,
+    }
     rows |= {"fill": 0.87, "length_histogram": bins, "sentences": 91_000}
     run["examples"] = made(store, "examples", rows, {"documents": run["balance"], "vocab": run["vocab"]})
     noise = {"views": 10, "rows": 290_000, "mlm_targets": 4_400_000, "mlm_rate": 0.1502, "masked": 3_520_000, "random": 440_000}
     noise |= {"kept": 440_000, "wop_rows": 87_000, "wop_rate": 0.148, "sop_swapped": 140_000, "sop_rows": 281_000}
     run["views"] = made(store, "views", noise, {"examples": run["examples"], "vocab": run["vocab"]})
-    heldout = {"mlm_accuracy": 0.4123, "mlm_loss": 3.21, "mlm_perplexity": 24.8, "sop_accuracy": 0.801, "sop_loss": 0.44}
+    heldout: dict[str, float | None] = {
+        "mlm_accuracy": 0.4123,
+        "mlm_loss": 3.21,
+        "mlm_perplexity": 24.8,
+        "sop_accuracy": 0.801,
+        "sop_loss": 0.44,
+    }
     heldout |= {"wop_accuracy": None, "wop_loss": None}
     training = {"steps": 2000, "tokens": 16_000_000, "parameters": 4_950_000, "heldout": heldout, "epochs": 2.1}
     training |= {"sequence_length": 128, "tokens_per_second": 987.6}

@@ -1,0 +1,109 @@
+"""The same curve as a plain loop around transformers' ALBERT: 200 steps, identical batches, identical optimiser.
+
+python bench/same_curve.py EXAMPLES VIEWS [--steps 200]: directories of an examples and a views artifact. Ours accumulates two
+micro-batches on the DeepSpeed engine and computes masked positions only; theirs takes whole batches and computes MLM logits at
+every position, as AlbertForPreTraining does. Exits with 1 when an MLM or SOP loss differs by more than 1e-4.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import AlbertConfig as TheirConfig
+from transformers import AlbertForPreTraining
+
+from korealbert.examples.batches import Batch, ExampleBatches
+from korealbert.export.weights import huggingface_config, to_huggingface
+from korealbert.pretrain.batches import micro_batches
+from korealbert.pretrain.loop import Trainer
+from korealbert.pretrain.optimizer import Clipping, make_optimizer
+from korealbert.pretrain.ranks import join
+from korealbert.pretrain.schedule import learning_rate
+from korealbert.pretrain.spec import PretrainSpec
+
+TOLERANCE = 1e-4
+
+
+def their_losses(model: AlbertForPreTraining, batch: Batch) -> tuple[Tensor, Tensor]:
+    """MLM and SOP loss as a user of transformers computes them."""
+    ids = torch.from_numpy(batch.input_ids)
+    labels = torch.full_like(ids, -100)
+    used = batch.mlm_labels != -100
+    rows = used.nonzero()[0]
+    labels[torch.from_numpy(rows), torch.from_numpy(batch.mlm_positions[used])] = torch.from_numpy(batch.mlm_labels[used])
+    output = model(
+        input_ids=ids,
+        token_type_ids=torch.from_numpy(batch.token_type_ids),
+        attention_mask=(torch.arange(ids.shape[1]) < torch.from_numpy(batch.lengths)[:, None]).long(),
+    )
+    mlm = torch.nn.functional.cross_entropy(output.prediction_logits.flatten(0, 1), labels.flatten())
+    return mlm, torch.nn.functional.cross_entropy(output.sop_logits, torch.from_numpy(batch.sop_labels))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("examples", type=Path)
+    parser.add_argument("views", type=Path)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    source = ExampleBatches(arguments.examples, arguments.views, "train")
+    spec = PretrainSpec(
+        model={"hidden_size": 128, "num_layers": 2, "num_groups": 2, "hidden_dropout": 0.0, "attention_dropout": 0.0},
+        steps=arguments.steps,
+        global_batch=16,
+        micro_batch=8,
+        optimizer={"name": "lamb", "lr": 1.76e-3},
+        schedule={"warmup_steps": arguments.steps // 10},
+        wop_weight=0,
+        log_every=1,
+        heldout_every=arguments.steps,
+        checkpoint_every=arguments.steps,
+    )
+    config = spec.albert_config(vocab_size=source.vocab_size, sequence_length=source.sequence_length)
+    ranks = join(rank=0, world_size=1, device=torch.device("cpu"))
+    with tempfile.TemporaryDirectory() as directory:
+        out_dir = Path(directory)
+        ours = Trainer(spec, config, train=source, heldout=source, ranks=ranks, out_dir=out_dir)
+        ours.heldout = type("NoRows", (), {"num_rows": 0})()
+        weights = to_huggingface(config, {name: tensor.numpy().copy() for name, tensor in ours.model.state_dict().items()})
+        stats = ours.run()
+        lines = [json.loads(line) for line in (out_dir / "metrics.jsonl").read_text("utf-8").splitlines()]
+
+    theirs = AlbertForPreTraining(TheirConfig(**huggingface_config(config))).eval()
+    theirs.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()}, strict=False)
+    optimizer = make_optimizer(theirs, spec.optimizer)
+    Clipping(optimizer, spec.optimizer.clip)
+    whole = spec.model_copy(update={"micro_batch": spec.global_batch})
+    worst, seconds = 0.0, 0.0
+    for step, line in enumerate(lines):
+        (batch,) = micro_batches(source, whole, step=step, rank=0, world_size=1)
+        start = time.perf_counter()
+        mlm, sop = their_losses(theirs, batch)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, peak=spec.optimizer.lr, steps=spec.steps, schedule=spec.schedule)
+        optimizer.zero_grad()
+        (mlm + sop).backward()
+        optimizer.step()
+        seconds += time.perf_counter() - start
+        worst = max(worst, abs(mlm.item() - line["mlm_loss"]), abs(sop.item() - line["sop_loss"]))
+    speed = stats["tokens"] / seconds
+    print(
+        f"{len(lines)} steps: MLM loss {lines[0]['mlm_loss']:.2f} to {lines[-1]['mlm_loss']:.2f}, worst difference {worst:.1e}"
+    )
+    print(
+        f"ours {stats['tokens_per_second']:,.0f} tokens/s, theirs {speed:,.0f}: ratio {stats['tokens_per_second'] / speed:.2f}"
+    )
+    return 0 if worst <= TOLERANCE else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""Section names of newspapers mapped to the few categories that the corpus is balanced by.
+
+The map is data (``data_specs/rules/categories.toml``). A section that it does not know keeps its own name and with it a bucket of its
+own; nothing is dropped for its section.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+_NOISE = re.compile(r"[\s·ㆍ・/&,._-]+")
+_PARTS = re.compile(r"\s*[>|/,·ㆍ&]\s*")
+
+
+class CategoryFile(BaseModel):
+    """The content of a categories file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    categories: dict[str, tuple[str, ...]]
+    """Category → section names; blanks, middle dots and other separators in names do not count."""
+
+
+class CategoryMap:
+    """Looks sections up by their whole name, then by their parts from the last (``사회 > 법원·검찰``)."""
+
+    def __init__(self, file: CategoryFile, origin: str = "category map") -> None:
+        self._category: dict[str, str] = {}
+        for category, sections in file.categories.items():
+            for section in (category, *sections):
+                known = self._category.setdefault(_key(section), category)
+                if known != category:
+                    raise ValueError(f"{origin}: section {section!r} stands under {known} and {category}; keep one")
+
+    def category(self, section: str) -> str | None:
+        """The category of a section name, or None for a name that the map does not know."""
+        whole = self._category.get(_key(section))
+        if whole is not None:
+            return whole
+        for part in reversed(_PARTS.split(section)):
+            if part and (found := self._category.get(_key(part))) is not None:
+                return found
+        return None
+
+
+def _key(section: str) -> str:
+    return _NOISE.sub("", section).lower()
+
+
+@lru_cache(maxsize=8)
+def load_category_map(path: Path) -> CategoryMap:
+    """Read a categories file. Raises ValueError naming file and field."""
+    try:
+        return CategoryMap(CategoryFile.model_validate(tomllib.loads(path.read_text("utf-8"))), str(path))
+    except (tomllib.TOMLDecodeError, ValidationError) as error:
+        raise ValueError(f"{path}: not a categories file: {error}") from error

@@ -1,0 +1,152 @@
+"""Removing evaluation texts from the corpus: whole paragraphs and lines that equal one, and what holds a long stretch of one.
+
+Texts are compared as letters and digits only, so that spacing, punctuation, line breaks and sentence splitting do not hide a copy.
+A long stretch is ``PASSAGE_LETTERS`` letters in a row: 13 words, the n-gram of GPT-3's decontamination (Brown et al. 2020,
+appendix C), at 3.1 letters per Korean word (cleaning specification, section 4: 4.1 characters with the space).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from korealbert.corpus.benchmarks import Benchmark, read_texts
+from korealbert.corpus.normalise import normalise
+from korealbert.corpus.shingles import Hashes, fingerprint, squeeze, window_hashes
+from korealbert.documents import Drop
+from korealbert.files import atomic_write
+
+PASSAGE_LETTERS = 40
+MIN_DISTINCT_LETTERS = 10
+"""Stretches of fewer different letters (ㅋㅋㅋㅋ…) prove nothing and are not looked for."""
+_TABLE_BITS = 24
+
+
+@dataclass(frozen=True)
+class Decontaminated:
+    """A document's text without evaluation texts."""
+
+    text: str
+    drop: Drop | None = None
+    """``contaminated``: it held a passage that condemns the document, or nothing is left of it."""
+    paragraphs: Counter[str] = field(default_factory=Counter)
+    """Removed paragraphs by benchmark."""
+    lines: Counter[str] = field(default_factory=Counter)
+    """Removed single lines of kept paragraphs, by benchmark."""
+
+    @property
+    def touched(self) -> bool:
+        """Whether anything was removed or dropped."""
+        return bool(self.drop or self.paragraphs or self.lines)
+
+
+class EvaluationTexts:
+    """Hashes of all benchmark texts and of their long stretches."""
+
+    def __init__(self, names: Sequence[str], actions: Sequence[str], min_letters: int, texts: Hashes, windows: Hashes) -> None:
+        self.names, self.actions, self.min_letters = names, actions, min_letters
+        self._texts = {int(key): (int(owner), int(length)) for key, owner, length in texts}
+        self._windows, self._owners = windows[:, 0], windows[:, 1]
+        self._table: npt.NDArray[np.bool_] = np.zeros(1 << _TABLE_BITS, dtype=bool)
+        self._table[self._windows >> np.uint64(64 - _TABLE_BITS)] = True
+
+    def decontaminate(self, text: str) -> Decontaminated:
+        """Remove what equals an evaluation text.
+
+        A paragraph goes when it equals one of any length; a line within a paragraph when that one has ``min_letters`` letters.
+        A passage inside other text drops the document or the paragraph, as its benchmark says.
+        """
+        kept: list[str] = []
+        whole: list[str] = []
+        paragraphs: Counter[str] = Counter()
+        lines: Counter[str] = Counter()
+        for paragraph in text.split("\n\n"):
+            parts = [(line, squeeze(line)) for line in paragraph.split("\n")]
+            squeezed = "".join(letters for _, letters in parts)
+            owner = self._owner_of_text(squeezed, paragraph, 0)
+            if owner is None:
+                owner = self._owner_of_passage(squeezed, "paragraph")
+            if owner is not None:
+                paragraphs[self.names[owner]] += 1
+                continue
+            remaining = []
+            for line, letters in parts:
+                found = self._owner_of_text(letters, line, self.min_letters) if len(parts) > 1 else None
+                if found is None:
+                    remaining.append(line)
+                    whole.append(letters)
+                else:
+                    lines[self.names[found]] += 1
+            if remaining:
+                kept.append("\n".join(remaining))
+        drop = None
+        condemning = self._owner_of_passage("".join(whole), "document")
+        if condemning is not None:
+            drop = Drop("contaminated", f"{self.names[condemning]}: a stretch of {PASSAGE_LETTERS} letters or more")
+        elif text and not any(kept):
+            drop = Drop("contaminated", f"{', '.join(sorted(paragraphs | lines))}: nothing else in it")
+        return Decontaminated("\n\n".join(kept), drop, paragraphs, lines)
+
+    def _owner_of_text(self, squeezed: str, text: str, at_least: int) -> int | None:
+        found = self._texts.get(fingerprint(squeezed, text)) if text else None
+        return found[0] if found is not None and found[1] >= at_least else None
+
+    def _owner_of_passage(self, squeezed: str, action: str) -> int | None:
+        if action not in self.actions or len(squeezed) < PASSAGE_LETTERS or not len(self._windows):
+            return None
+        hashes = window_hashes(squeezed, PASSAGE_LETTERS)
+        hits = hashes[self._table[hashes >> np.uint64(64 - _TABLE_BITS)]]
+        where = np.minimum(np.searchsorted(self._windows, hits), len(self._windows) - 1)
+        owners = self._owners[where[self._windows[where] == hits]]
+        return min((int(owner) for owner in owners if self.actions[int(owner)] == action), default=None)
+
+
+def index_evaluation_texts(benchmarks: Sequence[Benchmark], min_letters: int, directory: Path) -> None:
+    """Hash all benchmark texts into ``directory``; of a text in two benchmarks, the one named first is the owner."""
+    texts: dict[int, tuple[int, int]] = {}
+    windows: list[Hashes] = []
+    for owner, benchmark in enumerate(benchmarks):
+        for raw in read_texts(benchmark):
+            text = normalise(raw).text
+            squeezed = squeeze(text)
+            if text:
+                texts.setdefault(fingerprint(squeezed, text), (owner, len(squeezed)))
+            if benchmark.passages != "ignore" and len(squeezed) >= PASSAGE_LETTERS:
+                found = _telling_windows(squeezed)
+                windows.append(np.stack([found, np.full(len(found), owner, dtype=np.uint64)], axis=1))
+    directory.mkdir(parents=True, exist_ok=True)
+    rows = [(key, *values) for key, values in sorted(texts.items())]
+    np.save(directory / "texts.npy", np.array(rows, dtype=np.uint64).reshape(-1, 3))
+    pairs = np.concatenate([np.empty((0, 2), dtype=np.uint64), *windows])
+    _, first = np.unique(pairs[:, 0], return_index=True)
+    np.save(directory / "windows.npy", pairs[first])
+    header = {
+        "names": [benchmark.name for benchmark in benchmarks],
+        "actions": [benchmark.passages for benchmark in benchmarks],
+        "min_letters": min_letters,
+    }
+    atomic_write(directory / "header.json", json.dumps(header, ensure_ascii=False).encode())
+
+
+def _telling_windows(squeezed: str) -> Hashes:
+    hashes = window_hashes(squeezed, PASSAGE_LETTERS)
+    codes = np.frombuffer(squeezed.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    ordered = np.sort(np.lib.stride_tricks.sliding_window_view(codes, PASSAGE_LETTERS), axis=1)
+    distinct = 1 + (np.diff(ordered, axis=1) != 0).sum(axis=1)
+    telling: Hashes = hashes[distinct >= MIN_DISTINCT_LETTERS]
+    return telling
+
+
+@lru_cache(maxsize=2)
+def load_evaluation_texts(directory: Path) -> EvaluationTexts:
+    """What ``index_evaluation_texts`` wrote; read once per process."""
+    header = json.loads((directory / "header.json").read_text("utf-8"))
+    texts, windows = np.load(directory / "texts.npy"), np.load(directory / "windows.npy")
+    return EvaluationTexts(header["names"], header["actions"], header["min_letters"], texts, windows)

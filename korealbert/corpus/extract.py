@@ -1,0 +1,174 @@
+"""The extract stage: one raw source → documents.
+
+In: files, archives and directories in one of nine formats. Out: ``documents-*``, ``dropped-*``, ``quarantine-*`` shards. This
+process reads, decompresses and cuts the files into pieces of whole records; workers parse the pieces, a shard at a time. Shards
+depend on the raw bytes and ``shard_bytes`` alone, so any number of workers gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from korealbert.artifact import Inputs, Runtime, Stage, Stats
+from korealbert.corpus.csv_rows import frame_csv
+from korealbert.corpus.framing import Piece, frame_delimited, frame_json, frame_paragraphs, frame_whole
+from korealbert.corpus.jsonl import parse_json, parse_json_file
+from korealbert.corpus.namuwiki import parse_namuwiki
+from korealbert.corpus.plain import parse_text_blocks, parse_text_file, parse_titled_text
+from korealbert.corpus.reading import RawFile, open_files
+from korealbert.corpus.records import Dropped, Parser, Tally
+from korealbert.corpus.sources import ExtractSpec
+from korealbert.corpus.tables import parse_rows
+from korealbert.corpus.wikiextractor import DOC_END, parse_docs
+from korealbert.corpus.wikipedia import BASE, PAGE_END, parse_pages
+from korealbert.documents import QUARANTINE_SCHEMA, DocumentShard, Quarantined, read_batches, sum_stats
+from korealbert.shards import map_shards
+
+__all__ = ["STAGE", "ExtractSpec", "ExtractionError", "extract_chunk", "run"]
+
+SHOWN_BAD_RECORDS = 5
+
+_PARSERS: dict[tuple[str, str], Parser] = {
+    ("mediawiki", "record"): parse_pages,
+    ("wikiextractor", "record"): parse_docs,
+    ("namuwiki", "record"): parse_namuwiki,
+    ("news_text", "record"): parse_titled_text,
+    ("books", "record"): parse_rows,
+    ("text", "record"): parse_text_blocks,
+    ("text", "file"): parse_text_file,
+    **{(name, "record"): parse_json for name in ("news", "json", "jsonl")},
+    **{(name, "file"): parse_json_file for name in ("news", "json", "jsonl")},
+}
+
+
+class ExtractionError(ValueError):
+    """A source is not what its spec says: too many bad records, a field that no record has, another namespace for articles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The raw material of one shard."""
+
+    spec: ExtractSpec
+    pieces: tuple[Piece | Quarantined, ...]
+
+
+def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Extract one source. Raises ExtractionError when the source and the spec do not fit together."""
+    stats = sum_stats(map_shards(extract_chunk, chunks(spec), out_dir=out_dir, runtime=runtime, step="extract"))
+    if not stats:
+        raise ExtractionError(f"source {spec.source}: `paths` hold no file that matches members = {spec.members!r}")
+    _check_bad_share(spec, stats, out_dir)
+    _check_fields(spec, stats)
+    _check_namespaces(spec, stats)
+    return stats
+
+
+def chunks(spec: ExtractSpec) -> Iterator[Chunk]:
+    """Cut a source into the raw material of its shards, in order."""
+    pieces: list[Piece | Quarantined] = []
+    size = 0
+    for raw in open_files([path.path for path in spec.paths], spec.members, spec.limits):
+        for piece in [raw] if isinstance(raw, Quarantined) else frame(spec, raw):
+            pieces.append(piece)
+            size += len(piece.data) if isinstance(piece, Piece) else 0
+            if size >= spec.shard_bytes:
+                yield Chunk(spec, tuple(pieces))
+                pieces, size = [], 0
+    if pieces:
+        yield Chunk(spec, tuple(pieces))
+
+
+def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[Piece | Quarantined]:
+    """The pieces of one file."""
+    options: dict[str, Any] = {"encoding": spec.encoding, "max_record_bytes": spec.limits.max_record_bytes}
+    if spec.document == "file" or spec.format == "news_text":
+        return frame_whole(raw, **options)
+    framer: Callable[..., Iterator[Piece | Quarantined]]
+    match spec.format:
+        case "mediawiki":
+            framer = partial(frame_delimited, delimiter=PAGE_END, header=BASE)
+        case "wikiextractor":
+            framer = partial(frame_delimited, delimiter=DOC_END + b"\n")
+        case "jsonl":
+            framer = partial(frame_delimited, delimiter=b"\n")
+        case "text":
+            framer = frame_paragraphs
+        case "books":
+            framer = partial(frame_csv, delimiter=spec.delimiter)
+        case _:
+            framer = frame_json
+    return framer(raw, **options)
+
+
+def extract_chunk(chunk: Chunk, index: int, out_dir: Path) -> Stats:
+    """Parse the pieces of one shard."""
+    spec, tally = chunk.spec, Tally()
+    parser = _PARSERS[spec.format, spec.document]
+    with DocumentShard(out_dir, index) as shard:
+        for piece in chunk.pieces:
+            if isinstance(piece, Quarantined):
+                shard.quarantine(piece)
+                continue
+            for outcome in parser(spec, piece, tally):
+                if isinstance(outcome, Quarantined):
+                    shard.quarantine(outcome)
+                elif isinstance(outcome, Dropped):
+                    shard.drop(outcome.document, outcome.drop)
+                else:
+                    shard.keep(outcome)
+    return {**shard.stats, **tally.stats()}
+
+
+def _check_bad_share(spec: ExtractSpec, stats: Stats, out_dir: Path) -> None:
+    bad, total = stats["quarantined"], stats["documents_in"]
+    if total < spec.bad_share_applies_from or bad <= spec.max_bad_share * total:
+        return
+    examples = "\n".join(f"  {entry}" for entry in first_quarantined(out_dir, SHOWN_BAD_RECORDS))
+    raise ExtractionError(
+        f"source {spec.source}: {bad:,} of {total:,} records ({bad / total:.1%}) cannot be read, more than"
+        f" max_bad_share = {spec.max_bad_share:.1%}. The first of them:\n{examples}"
+    )
+
+
+def first_quarantined(out_dir: Path, count: int) -> list[Quarantined]:
+    """The first entries of a stage's quarantine, in the order of the source."""
+    found: list[Quarantined] = []
+    for path in sorted(out_dir.glob("quarantine-*.arrow")):
+        for batch in read_batches(path, QUARANTINE_SCHEMA):
+            found += [Quarantined(**row) for row in batch.slice(0, count - len(found)).to_pylist()]
+            if len(found) >= count:
+                return found
+    return found
+
+
+def _check_fields(spec: ExtractSpec, stats: Stats) -> None:
+    """A field that the recipe names and that no record has is a misspelt name."""
+    records = stats["records_in"]
+    for role in sorted(spec.fields.model_fields_set - {"required", "text"}):
+        name = getattr(spec.fields, role)
+        if name and records and stats["missing_fields"].get(role, 0) >= records:
+            raise ExtractionError(
+                f"source {spec.source}: no record has the field {name!r} that fields.{role} names; correct it, or set it to an"
+                " empty string if the source has no such field"
+            )
+
+
+def _check_namespaces(spec: ExtractSpec, stats: Stats) -> None:
+    """The most frequent namespace of a NamuWiki dump must be the articles'."""
+    counts: dict[str, int] = stats["namespaces"]
+    if spec.format != "namuwiki" or not counts:
+        return
+    modal = max(sorted(counts), key=counts.__getitem__)
+    if modal not in spec.article_namespaces:
+        raise ExtractionError(
+            f"source {spec.source}: most records have namespace {modal!r} ({counts[modal]:,} of {sum(counts.values()):,});"
+            f" article_namespaces {spec.article_namespaces} does not name it: look at their titles and set article_namespaces"
+        )
+
+
+STAGE = Stage("extract", version=1, spec=ExtractSpec, run=run)

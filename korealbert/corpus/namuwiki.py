@@ -1,0 +1,52 @@
+"""NamuWiki dumps: JSON records of namespace, title, text → documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from korealbert.corpus.framing import Piece
+from korealbert.corpus.jsonl import json_records
+from korealbert.corpus.namumark import extract_namumark
+from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, one_line, tidy
+from korealbert.corpus.sources import ExtractSpec
+from korealbert.corpus.wiki_names import NON_ARTICLE_PREFIXES
+from korealbert.corpus.wikipedia import EXCERPT_CHARS
+from korealbert.documents import Document, Drop, Quarantined, document_id
+
+
+def parse_namuwiki(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
+    """One document per record; namespaces may be numbers or strings."""
+    for start, end, record in json_records(piece, tally):
+        yield record if isinstance(record, Quarantined) else _outcome(spec, piece, record, (start, end), tally)
+
+
+def _outcome(spec: ExtractSpec, piece: Piece, record: dict[str, Any], extent: tuple[int, int], tally: Tally) -> Outcome:
+    for name in ("namespace", "title", "text"):
+        value = record.get(name)
+        if value is None:
+            remedy = f"the record has the fields {', '.join(record)[:300]}: is this a NamuWiki dump?"
+            return bad_record(piece, *extent, "missing_field", remedy, field=name)
+        if not isinstance(value, str) and not (name == "namespace" and isinstance(value, int)):
+            remedy = f"expected a text, found {type(value).__name__}"
+            return bad_record(piece, *extent, "wrong_type", remedy, field=name)
+    namespace, title, source = str(record["namespace"]), one_line(record["title"]), record["text"]
+    tally.namespaces[namespace] += 1
+
+    def document(text: str) -> Document:
+        identity = document_id(spec.source, f"{namespace}:{title}")
+        return Document(identity, spec.source, text, title, spec.outlet, spec.category)
+
+    def drop(reason: str, rule: str, text: str) -> Dropped:
+        return Dropped(document(text), Drop(reason, rule))
+
+    if namespace not in spec.article_namespaces:
+        return drop("namespace", f"namespace = {namespace!r}", tidy(source[:EXCERPT_CHARS]))
+    prefix = title.partition(":")[0].strip().lower() if ":" in title else ""
+    if prefix in NON_ARTICLE_PREFIXES:
+        return drop("namespace", f"title begins with {prefix}:", tidy(source[:EXCERPT_CHARS]))
+    extracted = extract_namumark(source, spec.wiki)
+    if extracted.redirect:
+        return drop("redirect", "#redirect", tidy(source[:EXCERPT_CHARS]))
+    tally.lost_characters.update(extracted.lost)
+    return document(extracted.text) if extracted.text else drop("empty", "", tidy(source[:EXCERPT_CHARS]))

@@ -1,0 +1,38 @@
+"""Characters that are text although they look like markup: escapes, ``<nowiki>``, entities.
+
+Each is swapped for a noncharacter while markup is read (a noncharacter never occurs in prepared text), and swapped back last.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+_MARKUP = "[]{}|<>'=*#:;&-_~^,\\$!\""
+_TWINS = "".join(chr(0xFDD0 + index) for index in range(len(_MARKUP)))
+_TO_TWIN = str.maketrans(_MARKUP, _TWINS)
+_FROM_TWIN = str.maketrans(_TWINS, _MARKUP)
+_ANY_TWIN = re.compile("[\ufdd0-\ufdef]")
+_ENTITY = re.compile(r"&#?[0-9A-Za-z]{1,32};")
+
+
+def literal(text: str) -> str:
+    """Text that no parser reads as markup."""
+    return text.translate(_TO_TWIN)
+
+
+def restore(text: str) -> str:
+    """The literal characters themselves again."""
+    return text.translate(_FROM_TWIN) if _ANY_TWIN.search(text) else text
+
+
+def decode_entities(text: str) -> str:
+    """HTML entities as literal characters, decoded once (``&amp;lt;`` is ``&lt;``)."""
+    return _ENTITY.sub(_decoded, text) if "&" in text else text
+
+
+def _decoded(entity: re.Match[str]) -> str:
+    decoded = html.unescape(entity[0])
+    if decoded == entity[0]:
+        return decoded
+    return "" if "\0" in decoded or "\ufffd" in decoded else literal(decoded)

@@ -1,0 +1,76 @@
+"""Names that decide what a wiki link is: namespaces in Korean and English, language codes, sister projects."""
+
+from __future__ import annotations
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+FILE_NAMESPACES = frozenset({"파일", "그림", "이미지", "미디어", "file", "image", "media"})
+
+CATEGORY_NAMESPACES = frozenset({"분류", "category"})
+
+OTHER_NAMESPACES = frozenset(
+    {
+        *(
+            "틀",
+            "위키백과",
+            "백",
+            "사용자",
+            "도움말",
+            "포털",
+            "들머리",
+            "모듈",
+            "미디어위키",
+            "초안",
+            "위키프로젝트",
+            "특수",
+            "토론",
+        ),
+        *(
+            "template",
+            "wikipedia",
+            "project",
+            "wp",
+            "user",
+            "help",
+            "portal",
+            "module",
+            "mediawiki",
+            "draft",
+            "special",
+            "talk",
+        ),
+    }
+)
+
+NON_ARTICLE_PREFIXES = (
+    FILE_NAMESPACES | CATEGORY_NAMESPACES | OTHER_NAMESPACES | {"나무위키", "휴지통", "파일휴지통", "투표", "더미"}
+)
+"""A title with one of these before its first colon is no article, whatever its namespace number says."""
+
+SISTER_PROJECTS = _words(
+    """
+    b c commons d f m media mediawikiwiki meta mw n oldwikisource phab phabricator q s species tools toollabs v voy w wikibooks
+    wikidata wikimedia wikinews wikipedia wikiquote wikisource wikispecies wikiversity wikivoyage wikt wiktionary wmf
+    """
+)
+
+LANGUAGES = _words(
+    """
+    aa ab ace ady af ak als alt am ami an ang ann anp ar arc ary arz as ast atj av avk awa ay az azb ba ban bar bat-smg
+    bbc bcl bdr be be-tarask be-x-old bew bg bh bi bjn blk bm bn bo bpy br bs btm bug bxr ca cbk-zam cdo ce ceb ch cho
+    chr chy ckb co cr crh cs csb cu cv cy da dag de dga din diq dsb dtp dty dv dz ee el eml en eo es et eu ext fa fat ff
+    fi fiu-vro fj fo fon fr frp frr fur fy ga gag gan gcr gd gl glk gn gom gor got gpe gsw gu guc gur guw gv ha hak haw
+    he hi hif ho hr hsb ht hu hy hyw hz ia iba id ie ig igl ii ik ilo inh io is it iu ja jam jbo jv ka kaa kab kbd kbp
+    kcg kg kge ki kj kk kl km kn knc ko koi kr krc ks ksh ku kus kv kw ky la lad lb lbe lez lfn lg li lij lld lmo ln lo
+    lrc lt ltg lv lzh mad mai map-bms mdf mg mh mhr mi min mk ml mn mni mnw mo mos mr mrj ms mt mus mwl my myv mzn na
+    nah nan nap nb nds nds-nl ne new ng nia nl nn no nov nqo nr nrm nso nup nv ny oc olo om or os pa pag pam pap pcd pcm
+    pdc pfl pi pih pl pms pnb pnt ps pt pwn qu rki rm rmy rn ro roa-rup roa-tara rsk ru rue rup rw sa sah sat sc scn sco
+    sd se sg sgs sh shi shn si simple sk skr sl sm smn sn so sq sr srn ss st stq su sv sw syl szl szy ta tay tcy tdd te
+    tet tg th ti tig tk tl tly tn to tpi tr trv ts tt tum tw ty tyv udm ug uk ur uz ve vec vep vi vls vo vro wa war wo
+    wuu xal xh xmf yi yo yue za zea zgh zh zh-classical zh-min-nan zh-yue zu
+    """
+)
+"""Prefixes of links to the same article in another language, as Wikipedia's editions are named."""

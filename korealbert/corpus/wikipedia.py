@@ -1,0 +1,172 @@
+"""MediaWiki XML dumps: pages → documents.
+
+The framing cuts at ``</page>``, which cannot occur in a page because dumps escape ``<``; each page is then parsed on its own by
+expat. A malformed page costs that page. Declarations (DOCTYPE, entities) are refused: dumps have none, attacks have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from xml.parsers import expat
+
+from korealbert.corpus.framing import Piece
+from korealbert.corpus.layout import WikiText
+from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, decode_record, one_line
+from korealbert.corpus.sources import ExtractSpec
+from korealbert.corpus.wiki_names import NON_ARTICLE_PREFIXES
+from korealbert.corpus.wikitext import extract_wikitext
+from korealbert.documents import Document, Drop, Quarantined, document_id
+
+PAGE_END = b"</page>"
+BASE = re.compile(rb"<base>([^<]*)</base>")
+"""Captures the wiki's address from the header of a dump."""
+
+EXCERPT_CHARS = 500
+"""How much source is kept of pages that are dropped unread (redirects, other namespaces)."""
+
+_PAGE_START = re.compile(rb"<page(?=[\s>])")
+_DECLARATION = re.compile(rb"<!(?:DOCTYPE|ENTITY)", re.IGNORECASE)
+_TEXT_FIELDS = {"title": "title", "ns": "namespace", "id": "id", "text": "text", "timestamp": "timestamp"}
+
+
+@dataclass(slots=True)
+class Page:
+    """One page of a dump, as written; of several revisions the last."""
+
+    title: str = ""
+    namespace: str = ""
+    id: str = ""
+    redirect: bool = False
+    text: str = ""
+    timestamp: str = ""
+
+
+def parse_pages(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
+    """One document per page."""
+    data, position = piece.data, 0
+    if declaration := _DECLARATION.search(data):
+        remedy = "a dump declares no document type and no entities: get it from its publisher"
+        yield bad_record(piece, declaration.start(), declaration.end(), "xml_declaration_refused", remedy)
+    while start := _PAGE_START.search(data, position):
+        between = data[position : start.start()]
+        if position and between.strip():
+            yield _between(piece, position, start.start())
+        end = data.find(PAGE_END, start.end())
+        if end < 0:
+            tally.records += 1
+            remedy = "the page is not closed: fetch the dump again, what stands before was read"
+            yield bad_record(piece, start.start(), len(data), "truncated_xml", remedy)
+            return
+        position = end + len(PAGE_END)
+        tally.records += 1
+        page = _read_page(piece, start.start(), position)
+        yield page if isinstance(page, Quarantined) else _document(spec, piece, page, start.start(), tally)
+    if piece.last:
+        yield from _end_of_dump(piece, position)
+
+
+def _between(piece: Piece, start: int, end: int) -> Quarantined:
+    start += len(piece.data[start:end]) - len(piece.data[start:end].lstrip())
+    return bad_record(piece, start, end, "malformed_xml", "there is text between two pages: fetch the dump again")
+
+
+def _end_of_dump(piece: Piece, position: int) -> Iterator[Quarantined]:
+    rest = piece.data[position:].strip()
+    if piece.byte <= len(b"\xef\xbb\xbf") and not position:
+        remedy = "the file holds no <page>: give it another format, or remove it from the source"
+        yield bad_record(piece, 0, len(piece.data), "no_pages", remedy)
+    elif rest != b"</mediawiki>":
+        start = len(piece.data) - len(piece.data[position:].lstrip())
+        remedy = "expected </mediawiki> behind the last page: fetch the dump again, its pages were read"
+        yield bad_record(piece, start, len(piece.data), "truncated_xml", remedy)
+
+
+def _read_page(piece: Piece, start: int, end: int) -> Page | Quarantined:
+    source = decode_record(piece, start, end)
+    if isinstance(source, Quarantined):
+        return source
+    page, path, text = Page(), list[str](), list[str]()
+    parser = expat.ParserCreate("utf-8")
+    parser.buffer_text = True
+
+    def start_element(name: str, attributes: dict[str, str]) -> None:
+        path.append(name)
+        text.clear()
+        if name == "redirect":
+            page.redirect = True
+
+    def end_element(name: str) -> None:
+        path.pop()
+        field = _TEXT_FIELDS.get(name)
+        if field and path and path[-1] in ("page", "revision") and not (name == "id" and path[-1] == "revision"):
+            setattr(page, field, "".join(text))
+        text.clear()
+
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start_element, end_element, text.append
+    try:
+        parser.Parse(source.encode("utf-8", "surrogatepass"), True)
+    except expat.ExpatError as error:
+        line = piece.line_at(start) + error.lineno - 1
+        message = expat.errors.messages[error.code] if error.code in expat.errors.messages else str(error)
+        position = f"line {line}, column {error.offset + 1}"
+        return bad_record(piece, start, end, "malformed_xml", f"{message}: correct the page", position=position)
+    if not page.title:
+        remedy = "the page has no <title>: is this a MediaWiki export?"
+        return bad_record(piece, start, end, "missing_field", remedy, field="title")
+    return page
+
+
+def _document(spec: ExtractSpec, piece: Piece, page: Page, start: int, tally: Tally) -> Outcome:
+    title = one_line(page.title)
+    tally.namespaces[page.namespace or "0"] += 1
+
+    def document(text: str) -> Document:
+        return Document(
+            id=document_id(spec.source, page.id or title),
+            source=spec.source,
+            text=text,
+            title=title,
+            outlet=spec.outlet,
+            category=spec.category,
+            url=_address(piece.context, page.id),
+            published=page.timestamp,
+        )
+
+    unread = _unread(page, title)
+    if unread:
+        return Dropped(document(page.text[:EXCERPT_CHARS]), unread)
+    extracted = extract_wikitext(page.text, spec.wiki)
+    tally.lost_characters.update(extracted.lost)
+    decision = _decision(extracted, title)
+    if decision is None:
+        return document(extracted.text)
+    return Dropped(document(extracted.text or page.text[:EXCERPT_CHARS]), decision)
+
+
+def _unread(page: Page, title: str) -> Drop | None:
+    """Why a page is dropped without reading its source, or None."""
+    if page.namespace not in ("0", ""):
+        return Drop("namespace", f"ns = {page.namespace}")
+    prefix = title.partition(":")[0].strip().lower() if ":" in title else ""
+    if prefix in NON_ARTICLE_PREFIXES:
+        return Drop("namespace", f"title begins with {prefix}:")
+    return Drop("redirect", "<redirect>") if page.redirect else None
+
+
+def _decision(extracted: WikiText, title: str) -> Drop | None:
+    """Why an extracted page is dropped, or None."""
+    if extracted.redirect:
+        return Drop("redirect", "#redirect")
+    if extracted.disambiguation or title.endswith("(동음이의)"):
+        return Drop("disambiguation", "template" if extracted.disambiguation else "title")
+    if title.endswith("의 목록"):
+        return Drop("list_page", "title")
+    return None if extracted.text else Drop("empty")
+
+
+def _address(base: str, page_id: str) -> str:
+    """A page's lasting address: ``…/wiki?curid=5``."""
+    wiki, slash, _ = base.partition("/wiki/")
+    return f"{wiki}/wiki?curid={page_id}" if slash and page_id else ""

@@ -1,0 +1,65 @@
+"""What cleaning took out of the documents that stayed, rule by rule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from korealbert.report import charts
+from korealbert.report.blocks import Block, Figure, Figures, Fold, Section, Table, Text
+from korealbert.report.corpus import MAX_BARS, by_number
+from korealbert.report.numbers import count
+from korealbert.report.run import Run
+
+MAX_ROWS = 40
+"""Rows of a table of names that nobody chose; a corpus of many outlets has thousands of sections."""
+
+
+def cleaning(run: Run) -> Section | None:
+    """Removals by rule, normalised characters by kind, and sections that the category map does not know."""
+    rules = _per_source(run, "removed")
+    blocks: list[Block] = []
+    if rules:
+        ranked = by_number(_total(rules))
+        rows = [charts.Bar(rule, number, count(number)) for rule, number in ranked[:MAX_BARS]]
+        label = "Removals by rule: " + "; ".join(f"{row.label} {row.text}" for row in rows)
+        characters = sum(artifact.stats.get("removed_characters", 0) for artifact in run.of("clean").values())
+        removals = sum(number for _, number in ranked)
+        blocks += [
+            Text(f"{count(removals)} removals by {len(ranked)} rules took out {count(characters)} characters."),
+            Figures([Figure("removed", "Removals by rule", charts.bars(rows, label=label))]),
+            Fold("All rules", [_table("Removals by rule and source", "Rule", rules)]),
+        ]
+    if kinds := _per_source(run, "normalised"):
+        blocks.append(Fold("Normalised characters", [_table("Characters normalised before any rule", "Kind", kinds)]))
+    if sections := _per_source(run, "unmapped_sections"):
+        table = _table("Sections that the category map does not know, in documents", "Section", sections)
+        blocks.append(Fold("Unknown sections", [table]))
+    if not blocks:
+        return None
+    return Section("removed", "What cleaning removed", [*blocks, Text(run.origin("clean"), quiet=True)])
+
+
+Counts = Mapping[str, Mapping[str, int]]
+
+
+def _per_source(run: Run, key: str) -> Counts:
+    """One statistic of all clean stages by source; sources without it are left out."""
+    found = {label.split("/", 1)[-1]: artifact.stats.get(key, {}) for label, artifact in run.of("clean").items()}
+    return {source: counts for source, counts in found.items() if counts}
+
+
+def _total(counts: Counts) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for part in counts.values():
+        total.update(part)
+    return total
+
+
+def _table(title: str, what: str, counts: Counts) -> Table:
+    ranked = by_number(_total(counts))
+    rows = [[name, count(n), *(count(part.get(name, 0)) for part in counts.values())] for name, n in ranked[:MAX_ROWS]]
+    if len(ranked) > MAX_ROWS:
+        rows.append([f"{len(ranked) - MAX_ROWS:,} more", count(sum(n for _, n in ranked[MAX_ROWS:])), *[""] * len(counts)])
+    header = [what, "All", *counts]
+    return Table(title, header, rows, frozenset(range(1, len(header))))

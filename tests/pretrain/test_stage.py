@@ -1,0 +1,175 @@
+"""The whole stage on real shards and real processes: killed, stopped, repeated, on two ranks, and refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from korealbert.artifact import Artifact, Progress, Runtime, build
+from korealbert.examples.batches import ExampleBatches
+from korealbert.pretrain.launch import RankFailed
+from korealbert.pretrain.loop import Trainer
+from korealbert.pretrain.ranks import Ranks
+from korealbert.pretrain.spec import PretrainSpec
+from korealbert.pretrain.stage import STAGE, check
+from korealbert.vocab.training import VocabSpec, train_model
+from tests.pretrain.runs import lines, same_bytes
+from tests.pretrain.shards import build_ancestry
+
+SPEC: dict[str, Any] = {
+    "model": {"hidden_size": 32, "embedding_size": 16, "num_heads": 2, "num_layers": 2, "max_positions": 32},
+    "steps": 150,
+    "global_batch": 8,
+    "micro_batch": 4,
+    "optimizer": {"lr": 0.01},
+    "log_every": 10,
+    "heldout_every": 75,
+    "checkpoint_every": 25,
+}
+
+
+@pytest.fixture(scope="module")
+def ancestry(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    return build_ancestry(tmp_path_factory.mktemp("store"))
+
+
+def train_here(spec: PretrainSpec, ancestry: dict[str, Artifact], out_dir: Path, ranks: Ranks) -> dict[str, Any]:
+    """Train within this process, without launching any."""
+    examples, views = ancestry["examples"].path, ancestry["views"].path
+    config = check(spec, vocab=ancestry["vocab"].path, examples=examples, views=views, processes=1)
+    train, heldout = (ExampleBatches(examples, views, split) for split in ("train", "heldout"))
+    return Trainer(spec, config, train=train, heldout=heldout, ranks=ranks, out_dir=out_dir).run()
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from korealbert.artifact import Artifact, Runtime, build
+from korealbert.pretrain.spec import PretrainSpec
+from korealbert.pretrain.stage import STAGE
+store, spec, *paths = sys.argv[1:]
+inputs = {role: Artifact(Path(path).name, Path(path)) for role, path in zip(("vocab", "examples", "views"), paths)}
+runtime = Runtime(store=Path(store), threads=1, device="cpu")
+build(STAGE, PretrainSpec.model_validate_json(spec), inputs, runtime.reporting_to(lambda p: print(p.done, flush=True)))
+"""
+
+
+def interrupt(spec: PretrainSpec, ancestry: dict[str, Artifact], store: Path, number: int, ready: Callable[[], bool]) -> None:
+    """Build in a process of its own and send it a signal once ``ready``; no process may be left."""
+    paths = [str(ancestry[role].path) for role in ("vocab", "examples", "views")]
+    command = [sys.executable, "-c", DRIVER, str(store), spec.model_dump_json(), *paths]
+    driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while not ready():
+        assert driver.poll() is None, driver.communicate()[0]
+        time.sleep(0.01)
+    workers = Path(f"/proc/{driver.pid}/task/{driver.pid}/children").read_text().split()
+    assert workers
+    driver.send_signal(number)
+    driver.communicate(timeout=40)
+    deadline = time.monotonic() + 5
+    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+        assert time.monotonic() < deadline, "a training process outlived its stage"
+        time.sleep(0.02)
+
+
+def test_stopped_killed_and_finished_equals_straight(
+    ancestry: dict[str, Artifact], alone: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = PretrainSpec(**SPEC)
+    store, compiled = tmp_path / "store", tmp_path / "compiled"
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(compiled))
+
+    def saved() -> set[str]:
+        return {path.name for path in store.glob("pretrain-*.partial/.checkpoints/step-*") if path.suffix != ".partial"}
+
+    def first_lines() -> bool:
+        files = list(store.glob("pretrain-*.partial/metrics.jsonl"))
+        return bool(files) and files[0].read_text().count("\n") > 2
+
+    interrupt(spec, ancestry, store, signal.SIGTERM, first_lines)
+    (stopped,) = {int(name.removeprefix("step-")) for name in saved()} or {0}
+    assert stopped > 0, "SIGTERM should have saved a checkpoint"
+    after_stop = saved()
+    interrupt(spec, ancestry, store, signal.SIGKILL, lambda: bool(saved() - after_stop))
+
+    reports: list[Progress] = []
+    runtime = Runtime(store=store, threads=1, device="cpu").reporting_to(reports.append)
+    artifact = build(STAGE, spec, ancestry, runtime).artifact
+    straight = tmp_path / "straight"
+    straight.mkdir()
+    stats = train_here(spec, ancestry, straight, alone)
+    assert same_bytes(straight, artifact.path)
+    assert sorted(artifact.manifest["files"]) == ["config.json", "metrics.jsonl", "model.safetensors"]
+    assert artifact.stats["resumed_from_step"] >= stopped
+    for name in ("steps", "tokens", "parameters", "heldout", "sequence_length", "epochs"):
+        assert artifact.stats[name] == stats[name], name
+    assert reports[-1].done == 150
+    assert {"loss", "mlm_loss", "sop_loss", "wop_loss", "learning_rate", "tokens_per_second"} <= set(reports[0].metrics)
+    assert not compiled.exists(), "DeepSpeed compiled something"
+
+
+def test_two_processes_follow_the_curve_of_one(
+    ancestry: dict[str, Artifact], alone: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dropout included: its seed belongs to the micro-batch, not to the rank."""
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "compiled"))
+    spec = PretrainSpec(**{**SPEC, "steps": 30, "log_every": 1, "schedule": {"warmup_steps": 3}})
+    train_here(spec, ancestry, tmp_path, alone)
+    artifact = build(STAGE, spec, ancestry, Runtime(store=tmp_path / "store", processes=2, threads=2, device="cpu")).artifact
+    assert artifact.stats["processes"] == 2
+    for split in ("train", "heldout"):
+        for one, two in zip(lines(tmp_path, split), lines(artifact.path, split), strict=True):
+            assert one.keys() == two.keys()
+            for name in one.keys() - {"split"}:
+                assert two[name] == (one[name] and pytest.approx(one[name], rel=2e-3, abs=1e-4)), (one["step"], name)
+    assert not (tmp_path / "compiled").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_a_failing_process_is_quoted(ancestry: dict[str, Artifact], tmp_path: Path) -> None:
+    with pytest.raises(RankFailed) as failure:
+        build(STAGE, PretrainSpec(**SPEC), ancestry, Runtime(store=tmp_path, device="cuda"))
+    told = str(failure.value).splitlines()
+    assert told[1].startswith("Traceback")
+    assert "torch finds no CUDA device here" in told[-1]
+
+
+def test_contradictions_are_refused_before_launch(ancestry: dict[str, Artifact], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"global_batch = 8 is not divisible by processes × micro_batch = 3 × 4 = 12"):
+        build(STAGE, PretrainSpec(**SPEC), ancestry, Runtime(store=tmp_path, processes=3))
+    short = {**SPEC, "model": {**SPEC["model"], "max_positions": 16}}
+    with pytest.raises(ValueError, match=r"32 tokens long, but max_positions = 16"):
+        build(STAGE, PretrainSpec(**short), ancestry, Runtime(store=tmp_path))
+    other = tmp_path / "vocab-other"
+    other.mkdir()
+    model = train_model(VocabSpec(size=17, character_coverage=1.0, training_threads=1), ["가 나 다 라 마 바 사 아 자 차"] * 9)
+    (other / "spiece.model").write_bytes(model.SerializeToString())
+    wrong = {**ancestry, "vocab": Artifact("vocab-other", other)}
+    with pytest.raises(ValueError, match=r"was packed with another vocabulary \(65 pieces, .* than vocab-other \(17 pieces"):
+        STAGE.run(PretrainSpec(**SPEC), wrong, tmp_path, Runtime())
+    assert not list(tmp_path.rglob(".job.json"))
+
+
+def test_without_held_out_rows_there_are_no_held_out_scores(ancestry: dict[str, Artifact], alone: Ranks, tmp_path: Path) -> None:
+    class Nothing:
+        num_rows = 0
+
+    examples, views = ancestry["examples"].path, ancestry["views"].path
+    spec = PretrainSpec(**{**SPEC, "steps": 2})
+    config = check(spec, vocab=ancestry["vocab"].path, examples=examples, views=views, processes=1)
+    train: Any = ExampleBatches(examples, views, "train")
+    nothing: Any = Nothing()
+    stats = Trainer(spec, config, train=train, heldout=nothing, ranks=alone, out_dir=tmp_path).run()
+    assert stats["heldout"] == {}
+    assert [json.loads(line)["split"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == ["train"]
+    assert os.listdir(tmp_path / ".checkpoints")

@@ -1,0 +1,63 @@
+"""Scales, ticks and thinning, and numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from korealbert.report import charts, numbers
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6), st.integers(2, 6))
+def test_ticks_are_round_few_and_enclose_the_values(low: float, span: float, about: int) -> None:
+    found = charts.ticks(low, low + span, about)
+    step = found[1] - found[0]
+    assert found[0] <= low + step * 1e-6
+    assert found[-1] >= low + span - step * 1e-6
+    assert 2 <= len(found) <= about + 3
+    mantissa = step / 10 ** math.floor(math.log10(step) + 1e-6)
+    assert min(abs(mantissa - round_one) for round_one in (1, 2, 2.5, 5)) < 1e-3
+
+
+def test_a_constant_series_still_has_an_axis() -> None:
+    assert charts.ticks(3.0, 3.0, 5)[0] <= 3.0 <= charts.ticks(3.0, 3.0, 5)[-1]
+    assert len(charts.ticks(0.0, 0.0, 5)) >= 2
+    charts.lines([charts.Line("a", [(0, 2.0), (1, 2.0)])], label="a", x_unit="steps")
+    charts.lines([charts.Line("a", []), charts.Line("b", [(0.0, 0.0)])], label="a", x_unit="steps")
+    charts.bars([], label="nothing")
+    charts.histogram([], label="nothing", unit="")
+
+
+def test_long_curves_are_thinned_to_means_and_keep_their_end() -> None:
+    points = [(float(step), 7.0) for step in range(5001)]
+    thin = charts.thinned(points)
+    assert len(thin) <= charts.MAX_POINTS + 2
+    assert {y for _, y in thin} == {7.0}
+    assert thin[-1] == points[-1]
+    assert [x for x, _ in thin] == sorted(x for x, _ in thin)
+    assert charts.thinned(points[:9]) == points[:9]
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (numbers.count(1234567), "1,234,567"),
+        (numbers.count(None), "–"),
+        (numbers.compact(999_950), "1M"),
+        (numbers.compact(1_234_000), "1.23M"),
+        (numbers.compact(42), "42"),
+        (numbers.fixed(-1.234), "−1.23"),
+        (numbers.fixed(float("nan")), "–"),
+        (numbers.percent(0.5), "50.0 %"),
+        (numbers.percent(0.00001), "<0.1 %"),
+        (numbers.percent(0.0), "0.0 %"),
+        (numbers.signed(2.0), "+2.00"),
+        (numbers.spread([80.0]), "80.00"),
+        (numbers.spread([80.0, 82.0]), "81.00 ± 1.41"),
+    ],
+)
+def test_numbers_read_well(shown: str, expected: str) -> None:
+    assert shown == expected

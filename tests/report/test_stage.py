@@ -1,0 +1,202 @@
+"""The whole report: right numbers, nothing left out silently, nothing of this machine, the same bytes again."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from pathlib import Path
+from xml.etree import ElementTree
+
+import polars as pl
+import pytest
+from pydantic import ValidationError
+
+from korealbert.artifact import Artifact, Runtime, Store, build
+from korealbert.report.scores import CSV_COLUMNS
+from korealbert.report.stage import STAGE, ReportSpec, run
+from tests.report.conftest import SCRIPT, cell, made, whole_run
+
+Artifacts = dict[str, Artifact]
+
+
+@pytest.fixture(scope="module")
+def report(artifacts: Artifacts, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report")
+    run(ReportSpec(), artifacts, out, Runtime())
+    return out
+
+
+def write(artifacts: Artifacts, out: Path, **spec: object) -> tuple[dict[str, object], str, str]:
+    out.mkdir()
+    stats = run(ReportSpec.model_validate(spec), artifacts, out, Runtime())
+    return stats, (out / "report.html").read_text("utf-8"), (out / "report.md").read_text("utf-8")
+
+
+def test_the_csv_holds_every_score_as_exactly_as_metrics_json(artifacts: Artifacts, report: Path) -> None:
+    table = pl.read_csv(report / "scores.csv")
+    assert tuple(table.columns) == CSV_COLUMNS
+    ours = table.filter(pl.col("model") == "korealbert")
+    assert ours.height == 6 * 2 * (1 + 2)
+    for label, artifact in artifacts.items():
+        if not label.startswith("finetune/"):
+            continue
+        metrics = json.loads((artifact.path / "metrics.json").read_text())
+        rows = ours.filter(pl.col("source") == artifact.name)
+        found = {(row["split"], row["metric"]): row["value"] for row in rows.iter_rows(named=True)}
+        assert found == {(split, name): value for split in ("dev", "test") for name, value in metrics[split].items()}
+        assert set(rows["seed"]) == {metrics["seed"]}
+    published = table.filter(pl.col("init").fill_null("") == "")
+    base = published.filter((pl.col("model") == "KoreALBERT-Base") & (pl.col("task") == "korsts"))
+    assert base.select("metric", "value", "source").rows() == [("spearman", 81.2, "KoreALBERT Table III")]
+
+
+def test_means_deviations_best_and_gain_are_told(artifacts: Artifacts, report: Path) -> None:
+    seeds = [84.3, 84.6, 87.0]
+    html, text = (report / "report.html").read_text("utf-8"), (report / "report.md").read_text("utf-8")
+    spread = f"{statistics.fmean(seeds):.2f} ± {statistics.stdev(seeds):.2f}"
+    for document in (html, text):
+        assert spread in document
+        assert "best 87.00" in document
+        assert "gain +6.50" in document
+    assert re.search(
+        r"\| \*\*NSMC, accuracy\*\* \| \*\*pretrained\*\* \| \*\*85\.30 ± 1\.48\*\* \| \*\*87\.00\*\* \| \*\*3\*\* \|", text
+    )
+    assert "monologg/KoELECTRA README" in text
+    assert "mixes Table I's" in text
+
+
+def test_every_section_stands_there_and_names_what_it_was_read_from(artifacts: Artifacts, report: Path) -> None:
+    html = (report / "report.html").read_text("utf-8")
+    anchors = re.findall(r'<section id="([^"]+)">', html)
+    assert anchors == ["outcome", "published", "learning", "corpus", "dropped", "removed", "training-data", "lineage"]
+    assert re.findall(r'href="#([^"]+)"', html) == anchors
+    for label, artifact in artifacts.items():
+        assert artifact.name in html, label
+        assert artifact.output_digest[:12] in html
+
+
+def test_corpus_text_never_becomes_markup(report: Path) -> None:
+    html = (report / "report.html").read_text("utf-8")
+    assert "<script" not in html
+    assert "&lt;script&gt;alert(&#x27;제목&#x27;)&lt;/script&gt;" in html.replace("/<wbr/>", "/")
+    assert "<script" not in (report / "report.md").read_text("utf-8")
+    for path in sorted((report / "figures").glob("*.svg")):
+        root = ElementTree.fromstring(path.read_bytes())  # noqa: S314 - our own drawing
+        assert not [element for element in root.iter() if element.tag.endswith("script")]
+    categories = (report / "figures" / "categories.svg").read_text("utf-8")
+    assert "정치" in categories
+    assert "900k → 400k" in categories
+
+
+def test_the_page_needs_no_network_and_no_script(report: Path) -> None:
+    html = (report / "report.html").read_text("utf-8")
+    assert not re.search(r"https?://|@import|url\(|<link|<img|<iframe| src=", html)
+    assert "default-src &#x27;none&#x27;" in html
+    assert "prefers-color-scheme:dark" in html
+    assert 'name="viewport"' in html
+    linked = re.findall(r"\((figures/[^)]+\.svg)\)", (report / "report.md").read_text("utf-8"))
+    assert sorted(linked) == sorted(f"figures/{path.name}" for path in (report / "figures").iterdir())
+
+
+def test_dropped_and_quarantined_documents_are_explained(report: Path) -> None:
+    text = (report / "report.md").read_text("utf-8")
+    assert "| extract/news | too short | 2 | 5.3 % |" in text
+    assert "| dedup | exact duplicate | 5 | 6.2 % | “가” · “나” |" in text
+    assert "| extract/kowiki | invalid utf8 | 2 |" in text
+    assert "dump.tar::AA/0, line 0" in text
+    assert "secret/place" not in text
+    assert "| nsmc | 12 |" in text
+
+
+def test_cleaning_is_told_rule_by_rule(report: Path) -> None:
+    text = (report / "report.md").read_text("utf-8")
+    assert "443 removals by 4 rules took out 8,642 characters" in text
+    assert "| empty-parentheses | 240 | 240 | 0 |" in text
+    assert "| space | 154 | 77 | 77 |" in text
+    assert "| 분야 59 | 59 | 59 |" in text
+    assert f"| 19 more | {sum(range(1, 20))} |" in text
+    assert "Characters by source, after deduplication" in text
+
+
+def test_titles_are_not_quoted_where_the_corpus_may_not_be_shown(artifacts: Artifacts, tmp_path: Path) -> None:
+    _, html, _ = write(artifacts, tmp_path / "out", examples_per_reason=0)
+    assert "넘겨주기" not in html
+    assert "고치세요" not in html
+    assert "redirect" in html
+
+
+def test_a_script_in_the_title_stays_text(artifacts: Artifacts, tmp_path: Path) -> None:
+    _, html, text = write({}, tmp_path / "out", title=SCRIPT)
+    assert "<h1>&lt;script&gt;" in html
+    assert "<script" not in html + text
+
+
+@pytest.mark.parametrize("stages", [[], ["extract", "clean"], ["vocab", "pretrain"], ["finetune"], ["pretrain", "export"]])
+def test_any_part_of_a_run_makes_a_report(artifacts: Artifacts, tmp_path: Path, stages: list[str]) -> None:
+    part = {label: artifact for label, artifact in artifacts.items() if label.split("/")[0] in stages}
+    stats, html, text = write(part, tmp_path / "out")
+    assert "lineage" in stats["sections"]  # type: ignore[operator]
+    assert set(stats["missing"]).isdisjoint(stages)  # type: ignore[call-overload]
+    assert "Not part of this run: " in html
+    assert (tmp_path / "out" / "model-card.md").exists() == ("export" in stages)
+    assert "NaN" not in html + text
+    assert "None" not in html + text
+
+
+def test_the_model_card_gets_the_scores(report: Path) -> None:
+    card = (report / "model-card.md").read_text("utf-8")
+    assert "## Fine-tuning" in card
+    assert "85.3 ± 1.5" in card
+    assert "layer" in card
+
+
+def test_equal_inputs_give_equal_bytes_and_no_time_or_machine(artifacts: Artifacts, report: Path, tmp_path: Path) -> None:
+    (tmp_path / "again").mkdir()
+    rebuilt = whole_run(tmp_path / "store")
+    run(ReportSpec(), dict(reversed(rebuilt.items())), tmp_path / "again", Runtime())
+    files = sorted(path.relative_to(report) for path in report.rglob("*") if path.is_file())
+    assert len(files) == 4 + 14
+    for name in files:
+        assert (report / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+    text = (report / "report.html").read_text("utf-8") + (report / "report.md").read_text("utf-8")
+    manifest = artifacts["pretrain"].manifest
+    assert manifest["created"][:10] not in text
+    assert manifest["host"]["machine"] not in text
+    assert "987.6" not in text
+    assert str(artifacts["pretrain"].path.parent) not in text
+
+
+def test_it_builds_as_a_stage_with_slashes_in_its_roles(tmp_path: Path) -> None:
+    model = made(tmp_path, "export", {})
+    inputs = {"finetune/nsmc/pretrained/1": cell(tmp_path, model, "nsmc", "pretrained", 1)}
+    built = build(STAGE, ReportSpec(published=()), inputs, Runtime(store=tmp_path), label="report")
+    assert built.artifact.stats["means"] == {"nsmc": {"pretrained": 84.3}}
+    assert Store(tmp_path).damage(built.artifact) is None
+    html = (built.artifact.path / "report.html").read_text("utf-8")
+    assert "84.30" in html
+    assert "published" not in re.findall(r'<section id="([^"]+)">', html)
+
+
+def test_scores_on_a_part_of_the_test_set_and_warnings_are_pointed_out(tmp_path: Path) -> None:
+    model = made(tmp_path, "export", {})
+    warning = "test: every prediction is 'positive'"
+    one = cell(tmp_path, model, "nsmc", "random", 1, examples_test=2_000, warnings=[warning])
+    _, _, text = write({"finetune/nsmc/random/1": one}, tmp_path / "out")
+    assert "NSMC: tested on 2,000 examples, not on the whole official test set" in text
+    assert f"random seed 1: {warning}" in text
+    assert "1 seed, part of the test set" in text
+
+
+def test_two_settings_of_one_task_are_not_mixed(tmp_path: Path) -> None:
+    model = made(tmp_path, "export", {})
+    cells = {"finetune/nsmc/pretrained/1": cell(tmp_path, model, "nsmc", "pretrained", 1)}
+    cells["finetune/nsmc_short/pretrained/2"] = cell(tmp_path, model, "nsmc", "pretrained", 2)
+    stats, _, text = write(cells, tmp_path / "out")
+    assert set(stats["means"]) == {"nsmc", "nsmc_short"}  # type: ignore[call-overload]
+    assert "NSMC (nsmc\\_short), accuracy" in text
+
+
+def test_an_unknown_published_table_is_refused_by_the_spec() -> None:
+    with pytest.raises(ValidationError, match="no published table 'bert'"):
+        ReportSpec(published=("bert",))

@@ -1,0 +1,55 @@
+"""Randomness: the published answers, and that a draw depends on its name only."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from korealbert.philox import RowDraws, Stream, below, draw_block, happens, philox4x32
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "expected"),
+    [
+        ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+        ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+        ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
+    ],
+)
+def test_known_answers_of_the_random123_distribution(counter: str, key: str, expected: str) -> None:
+    c0, c1, c2, c3 = (np.array([int(word, 16)], dtype=np.uint64) for word in counter.split())
+    k0, k1 = (int(word, 16) for word in key.split())
+    assert " ".join(f"{int(word[0]):08x}" for word in philox4x32((c0, c1, c2, c3), (k0, k1))) == expected
+
+
+def test_a_draw_does_not_depend_on_its_neighbours() -> None:
+    ids = np.array([7, 2**40 + 3, 7, 0], dtype=np.uint64)
+    many, one = RowDraws(3, 5, ids), RowDraws(3, 5, ids[1:2])
+    assert np.array_equal(many.matrix(Stream.MASK_ORDER, 9)[1, :6], one.matrix(Stream.MASK_ORDER, 6)[0])
+    assert np.array_equal(many.matrix(Stream.MASK_ORDER, 9)[0], many.matrix(Stream.MASK_ORDER, 9)[2])
+
+
+def test_every_part_of_the_name_changes_the_draw() -> None:
+    def draw(
+        seed: int = 1, stream: Stream = Stream.MASK_ORDER, id_: int = 1, minor: int = 1, block: int = 1, attempt: int = 1
+    ) -> int:
+        return int(draw_block(seed, stream, id_, minor=minor, block=block, attempt=attempt)[0])
+
+    changed = [draw(seed=2), draw(seed=1 << 40 | 1), draw(stream=Stream.MASK_NGRAM), draw(id_=2), draw(id_=1 << 32 | 1)]
+    changed += [draw(minor=2), draw(block=2), draw(attempt=2), draw()]
+    assert len(set(changed)) == len(changed)
+
+
+def test_integers_are_uniform_and_events_as_probable_as_asked() -> None:
+    words = RowDraws(0, 0, np.arange(5_000, dtype=np.uint64)).matrix(Stream.MASK_ORDER, 20)
+    counts = np.bincount(below(words, 7).ravel(), minlength=7)
+    assert stats.chisquare(counts).pvalue > 1e-4
+    assert happens(words, 0.3).mean() == pytest.approx(0.3, abs=3 * (0.21 / words.size) ** 0.5)
+    assert happens(words, 1.0).all()
+    assert not happens(words, 0.0).any()
+
+
+def test_a_seed_beyond_64_bits_is_refused() -> None:
+    with pytest.raises(ValueError, match="seed"):
+        draw_block(1 << 64, Stream.MASK_ORDER, 1)

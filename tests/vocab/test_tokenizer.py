@@ -1,0 +1,191 @@
+"""Encoding, offsets, words, and the same ids from the fast tokenizer."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
+
+from korealbert.artifact import Artifact
+from korealbert.vocab.fast_tokenizer import fast_tokenizer
+from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary, plain_spaces
+from korealbert.vocab.training import VocabSpec, train_model
+from tests.vocab.korean import sentences
+
+ODD = (
+    "", " ", "\t\n", "  앞뒤  빈칸  ", "한글\t탭\r\n줄", "\u200b폭\ufeff없는\u3000전각\xa0빈칸", "▁밑줄▁글자", "\x00제어\x1f문자",
+    "ＡＢＣ １２３ ①②③ ㎏ ㏇ Ⅷ ﬁ ½ ﷺ", "ㅋㅋㅋㅎㅎ ㅠㅠ ㄱㅏ", unicodedata.normalize("NFD", "한글 각난닫 자모"), "각힣뷁",
+    "漢字 大韓民國 豈羅來", "😀👍🏽 👨‍👩‍👧 🇰🇷", "ﾊﾝｸﾞﾙ がぎ", "café Å Ω ﻿", "0000 00000 1000000.000", "...!?~～〜―—", "\ud7a3" * 40,
+)  # fmt: skip
+"""Whatever tends to go wrong."""
+
+ALPHABET = st.sampled_from(
+    [*"가나다각힣는을 \t\n.,()\"'0123aB①㎏ﬁＡㅋㅎ漢国😀\u200b\u200d\ufeff\u3000\xa0▁\x07\xad", "\u1100\u1161\u11a8"]
+)
+KOREAN = st.lists(st.one_of(ALPHABET, st.sampled_from(sentences(50, seed=9))), max_size=14).map("".join)
+
+
+@pytest.fixture(scope="session")
+def fast(vocab: Artifact) -> Tokenizer:
+    return Tokenizer.from_file(str(vocab.path / "tokenizer.json"))
+
+
+def test_special_pieces_have_their_ids(vocabulary: Vocabulary, fast: Tokenizer) -> None:
+    assert tuple(vocabulary.pieces(SPECIAL)) == SPECIAL_PIECES
+    assert tuple(fast.token_to_id(piece) for piece in SPECIAL_PIECES) == tuple(SPECIAL) == (0, 1, 2, 3, 4)
+
+
+def test_the_fast_tokenizer_gives_the_ids_of_sentencepiece(vocabulary: Vocabulary, fast: Tokenizer) -> None:
+    texts = [*sentences(4_000, seed=5), *(f"  {text.replace(' ', chr(9) + '  ')} " for text in sentences(200, seed=6)), *ODD]
+    theirs = [encoded.ids for encoded in fast.encode_batch(texts, add_special_tokens=False)]
+    assert [ids.tolist() for ids in vocabulary.encode(texts)] == theirs
+
+
+@settings(max_examples=300, deadline=None)
+@given(KOREAN)
+def test_the_fast_tokenizer_agrees_on_any_mixture(vocabulary: Vocabulary, fast: Tokenizer, text: str) -> None:
+    assert vocabulary.encode([text])[0].tolist() == fast.encode(text, add_special_tokens=False).ids
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        VocabSpec(size=600, byte_fallback=True),
+        VocabSpec(size=330, user_defined_pieces=("(", ")", '"', ".", "-")),
+        VocabSpec(size=300, model_type="bpe"),
+        VocabSpec(size=600, model_type="bpe", byte_fallback=True, user_defined_pieces=("(", "."), split_digits=True),
+    ],
+    ids=["bytes", "user-defined", "bpe", "bpe-all"],
+)
+def test_the_fast_tokenizer_agrees_for_every_kind_of_model(spec: VocabSpec, tmp_path: Path) -> None:
+    model = train_model(spec, sentences(800))
+    (tmp_path / "spiece.model").write_bytes(model.SerializeToString())
+    vocabulary, fast = Vocabulary.load(tmp_path), fast_tokenizer(model)
+    texts = [*sentences(500, seed=5), *ODD]
+    assert [ids.tolist() for ids in vocabulary.encode(texts)] == [
+        encoded.ids for encoded in fast.encode_batch(texts, add_special_tokens=False)
+    ]
+    for character in spec.user_defined_pieces:
+        assert {piece for piece in vocabulary.pieces(range(vocabulary.size)) if character in piece} == {character}
+    if spec.byte_fallback:
+        assert SPECIAL.unk not in vocabulary.encode(["뷁 漢 😀"])[0]
+
+
+def test_fast_tokenizer_adds_specials_and_types_for_one_and_two_texts(fast: Tokenizer, vocabulary: Vocabulary) -> None:
+    first, second = (ids.tolist() for ids in vocabulary.encode(["밥을 기다렸다.", "별자리를 그렸습니다."]))
+    pair = fast.encode("밥을 기다렸다.", "별자리를 그렸습니다.")
+    assert pair.ids == [SPECIAL.cls, *first, SPECIAL.sep, *second, SPECIAL.sep]
+    assert pair.type_ids == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+    assert fast.encode("밥을 기다렸다.").ids == [SPECIAL.cls, *first, SPECIAL.sep]
+    assert fast.decode(pair.ids) == "밥을 기다렸다. 별자리를 그렸습니다."
+
+
+def test_mask_in_a_prompt_is_the_special_piece_but_plain_text_in_pretraining(vocabulary: Vocabulary, fast: Tokenizer) -> None:
+    prompt = "민지는 [MASK] 기다렸다."
+    assert fast.encode(prompt, add_special_tokens=False).ids.count(SPECIAL.mask) == 1
+    assert SPECIAL.mask not in vocabulary.encode([prompt])[0]
+    around = fast.encode("나와 [MASK]을 찾았다.", add_special_tokens=False)
+    after = around.tokens[around.ids.index(SPECIAL.mask) + 1]
+    assert not after.startswith("▁"), "what follows the mask without a space continues its word"
+
+
+def test_transformers_loads_the_fast_tokenizer(vocab: Artifact, vocabulary: Vocabulary) -> None:
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL_PIECES, strict=True))
+    loaded = PreTrainedTokenizerFast(tokenizer_file=str(vocab.path / "tokenizer.json"), **names)
+    text = "지난 3월 강가에서 별자리를 살펴보았다."
+    assert loaded(text, add_special_tokens=False)["input_ids"] == vocabulary.encode([text])[0].tolist()
+    assert loaded.mask_token_id == SPECIAL.mask
+
+
+@settings(max_examples=300, deadline=None)
+@given(KOREAN)
+def test_offsets_tile_the_original_text(vocabulary: Vocabulary, text: str) -> None:
+    pieces = vocabulary.encode_with_offsets(text)
+    assert [piece.id for piece in pieces] == vocabulary.encode([text])[0].tolist()
+    visible = unicodedata.normalize("NFKC", plain_spaces(text)).strip(" ")
+    if not pieces:
+        assert not visible
+        return
+    assert all(a.end == b.begin for a, b in zip(pieces, pieces[1:], strict=False))
+    assert all(piece.begin <= piece.end for piece in pieces)
+    covered = text[pieces[0].begin : pieces[-1].end]
+    outside = text[: pieces[0].begin] + text[pieces[-1].end :]
+    assert not unicodedata.normalize("NFKC", plain_spaces(outside)).strip(" ")
+    assert " ".join(unicodedata.normalize("NFKC", plain_spaces(covered)).split(" ")).strip() == visible
+
+
+def test_offsets_point_into_the_text_although_nfkc_changes_its_length(vocabulary: Vocabulary) -> None:
+    text = "  ㎏ 밥을\t기다렸다."
+    pieces = vocabulary.encode_with_offsets(text)
+    spelled = {text[p.begin : p.end].strip() for p in pieces}
+    assert "".join(text[p.begin : p.end] for p in pieces).split() == ["㎏", "밥을", "기다렸다."]
+    assert any(part and part in "기다렸다." for part in spelled)
+
+
+def words_of(vocabulary: Vocabulary, text: str) -> list[str]:
+    """A text as the words that the word table finds."""
+    ids = vocabulary.encode([text])[0]
+    starts = vocabulary.words().mark(ids, np.arange(len(ids)) == 0)
+    pieces = vocabulary.pieces(ids)
+    borders = [*np.flatnonzero(starts), len(pieces)]
+    return ["".join(pieces[a:b]) for a, b in zip(borders, borders[1:], strict=False)]
+
+
+def test_korean_words_are_what_spaces_and_punctuation_separate(vocabulary: Vocabulary) -> None:
+    text = "연구원들은 바닷가 마을에서 오래된 지도를 살펴보았다."
+    words = words_of(vocabulary, text)
+    assert [word.replace("▁", "") for word in words if word != "."] == text.removesuffix(".").split()
+    assert len(vocabulary.encode([text])[0]) > len(words), "some words have several pieces"
+
+
+def test_punctuation_stands_alone_wherever_it_is_its_own_piece(tmp_path: Path) -> None:
+    model = train_model(VocabSpec(size=330, user_defined_pieces=("(", ")", '"', ".", ",")), sentences(800))
+    (tmp_path / "spiece.model").write_bytes(model.SerializeToString())
+    words = words_of(Vocabulary.load(tmp_path), '축제(祝祭) 기간에 "봄노래"를 1,200 찾았다.')
+    bare = [word.replace("▁", "") for word in words]
+    assert bare[1] == "("
+    assert bare.count('"') == 2
+    assert bare[-1] == "."
+    assert "를" in bare
+    assert [bare[i + 1] for i, word in enumerate(bare) if word == "1"] == [","]
+
+
+def test_the_official_rule_would_take_every_hangul_piece_for_a_word(vocabulary: Vocabulary) -> None:
+    table = vocabulary.words()
+    hangul = [i for i, piece in enumerate(vocabulary.pieces(range(vocabulary.size))) if "\uac00" <= piece[-1] <= "\ud7a3"]
+    assert 0.2 < table.starts[hangul].mean() < 0.8
+
+
+def test_special_pieces_begin_no_word(vocabulary: Vocabulary) -> None:
+    table = vocabulary.words()
+    assert not table.starts[list(SPECIAL)].any()
+    assert not table.alone[list(SPECIAL)].any()
+
+
+def test_a_file_that_is_no_model_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "spiece.model").write_bytes(b"not a model")
+    with pytest.raises(ValueError, match=r"spiece\.model: not a SentencePiece model"):
+        Vocabulary.load(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        Vocabulary.load(tmp_path / "nowhere")
+
+
+def test_a_vocabulary_with_other_special_pieces_is_refused(tmp_path: Path) -> None:
+    model = train_model(VocabSpec(size=300), sentences(500))
+    model.pieces[4].piece = "<mask>"
+    (tmp_path / "spiece.model").write_bytes(model.SerializeToString())
+    with pytest.raises(ValueError, match=r"ids 0\.\.4 are .*<mask>"):
+        Vocabulary.load(tmp_path)
+
+
+def test_the_vocab_listing_names_every_piece(vocab: Artifact, vocabulary: Vocabulary) -> None:
+    lines = (vocab.path / "spiece.vocab").read_text("utf-8").splitlines()
+    assert [line.split("\t")[0] for line in lines] == vocabulary.pieces(range(vocabulary.size))
+    assert json.loads((vocab.path / "tokenizer.json").read_text("utf-8"))["model"]["type"] == "Unigram"

@@ -1,0 +1,136 @@
+"""The vocab stage: its statistics, its determinism, and what it says about impossible wishes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from korealbert.artifact import Artifact, Runtime, build
+from korealbert.documents import Document, DocumentShard, document_id
+from korealbert.vocab.sampling import MAX_SENTENCE_BYTES, sample_sentences
+from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, Vocabulary
+from korealbert.vocab.training import SCORE_STEP, STAGE, VocabSpec, train_model
+from tests.vocab.conftest import SIZE
+from tests.vocab.korean import documents, sentences
+
+
+def write(directory: Path, shards: list[list[Document]]) -> list[Path]:
+    """Shards of documents in a new directory."""
+    directory.mkdir()
+    for index, group in enumerate(shards):
+        with DocumentShard(directory, index) as shard:
+            for document in group:
+                shard.keep(document)
+    return sorted(directory.glob("documents-*.arrow"))
+
+
+def sample(shards: list[Path], out: Path, workers: int = 1, **wishes: object) -> tuple[list[str], dict[str, int]]:
+    out.mkdir()
+    wanted = {"seed": 0, "weights": {}, "limit": 100, **wishes}
+    return sample_sentences(shards, out_dir=out, runtime=Runtime(workers=workers), **wanted)  # type: ignore[arg-type]
+
+
+def test_stats_tell_what_the_vocabulary_does(vocab: Artifact, texts: Artifact) -> None:
+    stats = vocab.stats
+    assert stats["pieces"] == SIZE == Vocabulary.load(vocab.path).size
+    assert 1.0 < stats["characters_per_piece"] < 6.0
+    assert stats["pieces_per_word"] > 1.0
+    assert stats["unknown_share"] < 0.01
+    assert 0 < stats["hangul_syllables_covered"] < SIZE
+    assert stats["sampled_sentences"] == stats["sentences"] > 500
+
+
+def test_the_bytes_are_the_same_with_one_and_two_workers(tmp_path: Path, texts: Artifact, vocab: Artifact) -> None:
+    runtime = Runtime(store=tmp_path, workers=2)
+    again = build(STAGE, VocabSpec(size=SIZE, training_threads=2), {"documents": texts}, runtime).artifact
+    assert again.output_digest == vocab.output_digest
+
+
+def test_the_number_of_threads_is_part_of_the_recipe_and_repeats_exactly() -> None:
+    text = sentences(400)
+    one, two, again = (train_model(VocabSpec(size=250, training_threads=n), text) for n in (1, 2, 2))
+    assert two.SerializeToString() == again.SerializeToString()
+    assert one.trainer_spec.num_threads != two.trainer_spec.num_threads
+
+
+def test_scores_are_exact_in_single_precision() -> None:
+    scores = np.array([piece.score for piece in train_model(VocabSpec(size=250), sentences(400)).pieces])
+    assert np.array_equal(scores / SCORE_STEP, np.round(scores / SCORE_STEP))
+    assert len(np.unique(scores)) > 100
+
+
+def test_too_large_a_vocabulary_names_the_field_and_the_greatest_size_possible() -> None:
+    text = sentences(30)
+    with pytest.raises(
+        ValueError, match=r"vocab\.size = 9,000 is more than 30 sentences give; the greatest size possible is \d+"
+    ) as caught:
+        train_model(VocabSpec(size=9_000), text)
+    greatest = int(str(caught.value).rsplit(" ", 1)[1])
+    assert len(train_model(VocabSpec(size=greatest), text).pieces) == greatest
+
+
+def test_too_small_a_vocabulary_names_the_size_that_covers_the_characters() -> None:
+    with pytest.raises(ValueError, match=r"vocab\.size = 20 has no room for the characters to cover; take \d+ or more"):
+        train_model(VocabSpec(size=20), sentences(300))
+
+
+def test_no_sentences_is_an_error_that_names_the_remedy(tmp_path: Path, texts: Artifact) -> None:
+    spec = VocabSpec(size=SIZE, source_weights={"stories": 0.0, "letters": 0.0})
+    with pytest.raises(ValueError, match="no sentence to train on.*source_weights"):
+        build(STAGE, spec, {"documents": texts}, Runtime(store=tmp_path, workers=1))
+
+
+@pytest.mark.parametrize("piece", ["ab", "①", " ", "\t", "▁", ""])
+def test_user_defined_pieces_are_single_stable_characters(piece: str) -> None:
+    with pytest.raises(ValidationError, match="one visible character"):
+        VocabSpec(user_defined_pieces=(piece,))
+
+
+def test_negative_weights_and_repeated_pieces_are_refused() -> None:
+    with pytest.raises(ValidationError, match=r"source_weights\.news = -1"):
+        VocabSpec(source_weights={"news": -1})
+    with pytest.raises(ValidationError, match="named twice"):
+        VocabSpec(user_defined_pieces=(".", "."))
+    with pytest.raises(ValidationError, match="size"):
+        VocabSpec(size=FIRST_ORDINARY_ID)
+
+
+def test_the_sample_depends_on_the_text_and_seed_not_on_shards(tmp_path: Path) -> None:
+    made = documents(40)
+    together = write(tmp_path / "one", [made])
+    apart = write(tmp_path / "three", [made[30:], made[:10], made[10:30]])
+    first, counts = sample(together, tmp_path / "a")
+    second, _ = sample(apart, tmp_path / "b")
+    other, _ = sample(together, tmp_path / "c", seed=1)
+    assert first == second
+    assert len(first) == 100 < counts["sentences"]
+    assert set(first) != set(other)
+
+
+def test_a_limit_above_the_corpus_takes_everything(tmp_path: Path) -> None:
+    made = documents(10)
+    taken, counts = sample(write(tmp_path / "docs", [made]), tmp_path / "out", limit=10_000)
+    assert sorted(taken) == sorted(line for document in made for line in document.text.split("\n") if line)
+    assert counts == {"sentences": len(taken), "too_long_sentences": 0}
+
+
+def test_source_weights_change_the_mixture(tmp_path: Path) -> None:
+    def lines(source: str) -> Document:
+        return Document(document_id(source, "1"), source, "\n".join(f"{source} {number}" for number in range(2_000)))
+
+    shards = write(tmp_path / "docs", [[lines("a")], [lines("b")], [lines("c")]])
+    taken, _ = sample(shards, tmp_path / "out", limit=400, weights={"a": 3.0, "c": 0.0})
+    share = np.mean([text.startswith("a") for text in taken])
+    # 400 of 4,000 at odds of 3 : 1, nearly with replacement: 0.75 less a little, σ = 0.022.
+    assert 0.66 < share < 0.80
+    assert not any(text.startswith("c") for text in taken)
+
+
+def test_overlong_sentences_are_left_out_and_counted(tmp_path: Path) -> None:
+    long = Document(document_id("a", "1"), "a", "가" * MAX_SENTENCE_BYTES + "\n짧은 문장이다.")
+    taken, counts = sample(write(tmp_path / "docs", [[long]]), tmp_path / "out")
+    assert taken == ["짧은 문장이다."]
+    assert counts == {"sentences": 1, "too_long_sentences": 1}
