@@ -31,14 +31,10 @@ def test_a_draw_does_not_depend_on_its_neighbours() -> None:
 
 
 def test_every_part_of_the_name_changes_the_draw() -> None:
-    def draw(
-        seed: int = 1, stream: Stream = Stream.MASK_ORDER, id_: int = 1, minor: int = 1, block: int = 1, attempt: int = 1
-    ) -> int:
-        return int(draw_block(seed, stream, id_, minor=minor, block=block, attempt=attempt)[0])
-
-    changed = [draw(seed=2), draw(seed=1 << 40 | 1), draw(stream=Stream.MASK_NGRAM), draw(id_=2), draw(id_=1 << 32 | 1)]
-    changed += [draw(minor=2), draw(block=2), draw(attempt=2), draw()]
-    assert len(set(changed)) == len(changed)
+    name = {"seed": 1, "stream": Stream.MASK_ORDER, "ids": 1, "minor": 1, "block": 1, "attempt": 1}
+    others = [{"seed": 2}, {"seed": 1 << 40 | 1}, {"stream": Stream.MASK_NGRAM}, {"ids": 2}, {"ids": 1 << 32 | 1}]
+    others += [{"minor": 2}, {"block": 2}, {"attempt": 2}, {}]
+    assert len({int(draw_block(**{**name, **other})[0]) for other in others}) == len(others)
 
 
 def test_integers_are_uniform_and_events_as_probable_as_asked() -> None:

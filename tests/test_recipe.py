@@ -105,10 +105,10 @@ def test_the_plan_names_exactly_what_a_changed_field_and_a_changed_file_make_sta
     built = build_until(editable, "dedup", runtime)
     assert {status for status, _ in statuses(editable, "dedup", store).values()} == {"cached"}
 
-    edit(editable, "[clean.books]\n", "[clean.books]\nmin_chars = 31\n")
+    edit(editable, "min_characters = 30", "min_characters = 31")
     after = statuses(editable, "dedup", store)
     assert [label for label, (status, _) in after.items() if status != "cached"] == ["clean/books", "dedup"]
-    assert after["clean/books"][1][0].startswith("min_chars: ") and after["clean/books"][1][0].endswith("→ 31")
+    assert after["clean/books"][1] == ("limits.min_characters: 30 → 31",)
     old_name = built["clean/books"].name
     assert after["dedup"][1][0].startswith(f"input books: {old_name} → clean-")
 

@@ -433,7 +433,8 @@ def _inline(text: str, options: WikiOptions, lost: Counter[str]) -> str:
             before = len(text)
             text = _pairs(text, mark, keep=options.keep_strikethrough)
             lost["strikethrough"] += before - len(text)
-    text = re.sub("'{2,}", "", text) if "''" in text else text
+    if "''" in text:
+        text = text.replace("'''", "").replace("''", "")
     for mark in ("__", "^^", ",,"):
         if mark in text:
             text = _pairs(text, mark, keep=True)

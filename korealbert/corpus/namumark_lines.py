@@ -23,8 +23,7 @@ _QUOTE_MARK = re.compile(r"(?:>[ \t]?)+")
 _HAT = re.compile(r"(?:상위|하위|관련|상세|자세한|참고) ?(?:문서|내용|항목|설명)[ \t]*:")
 _TWO_SYLLABLES = re.compile(r"[가-힣][^가-힣]*[가-힣]")
 _LINK = re.compile(f"{LINK_START}[^{LINK_START}{LINK_END}]*{LINK_END}")
-_LINK_MARKS = re.compile(f"[{LINK_START}{LINK_END}]")
-_NO_LETTER = re.compile(r"[\W_]+")
+_WORD = re.compile(r"\w+")
 
 
 def lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:
@@ -48,7 +47,7 @@ def lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:
         heading = _HEADING.match(body) if body[0] == "=" else None
         if heading:
             end_list()
-            title = collapse_blanks(_LINK_MARKS.sub("", heading[3])).strip()
+            title = collapse_blanks(heading[3].replace(LINK_START, "").replace(LINK_END, "")).strip()
             prose.heading(len(heading[1]), title if _TWO_SYLLABLES.search(title) else "")
             continue
         quote = _QUOTE_MARK.match(body)
@@ -69,14 +68,11 @@ def lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:
 
 def _add(prose: Prose, lines: list[str], lost: Counter[str]) -> None:
     """Add the items of a list, or one line of a paragraph."""
-    if any(LINK_START in line for line in lines):
-        letters = sum(len(_NO_LETTER.sub("", line)) for line in lines)
-        others = sum(len(_NO_LETTER.sub("", _without_links(line))) for line in lines)
-        if letters - others > MAX_LINK_SHARE * letters:
-            lost["link_list"] += letters
-            return
+    if any(LINK_START in line for line in lines) and _is_navigation(lines):
+        lost["link_list"] += sum(map(len, lines))
+        return
     for line in lines:
-        for part in _LINK_MARKS.sub("", line).split(LINE_BREAK):
+        for part in line.replace(LINK_START, "").replace(LINK_END, "").split(LINE_BREAK):
             kept = prose.hold_footnotes(part.strip())
             if not kept:
                 continue
@@ -84,6 +80,18 @@ def _add(prose: Prose, lines: list[str], lost: Counter[str]) -> None:
                 lost["line"] += len(kept)
             elif LETTER.search(kept):
                 prose.line(kept)
+
+
+def _is_navigation(lines: list[str]) -> bool:
+    rest = [_without_links(line) for line in lines]
+    if sum(map(len, rest)) > 0.5 * sum(map(len, lines)):
+        return False  # spares the count of letters where the answer is plain
+    letters = sum(map(_letters, lines))
+    return letters - sum(map(_letters, rest)) > MAX_LINK_SHARE * letters
+
+
+def _letters(line: str) -> int:
+    return sum(map(len, _WORD.findall(line)))
 
 
 def _without_links(line: str) -> str:

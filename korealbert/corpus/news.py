@@ -20,16 +20,25 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from korealbert.corpus.normalise import matching_view
 
 HEAD_LINES = 3
-"""Non-blank lines of the head zone (news-cleaning specification, section 1)."""
+"""Non-blank lines of the head zone (cleaning specification, section 1), sub-headlines above the text not counted."""
+HEAD_LINES_AT_MOST = 8
+"""Those counted: online editions put up to five sub-headlines above the byline, in 3.5 % of 1,200 real articles three or more."""
+SUB_HEADLINE_CHARACTERS = 60
+"""A line that is no longer and does not end as a sentence does may be a sub-headline."""
 TAIL_LINES = 10
 """Non-blank lines from the end in which a block may begin (same place)."""
 GLUE_CHARACTERS = 300
 """How far from the end a tail may be glued to the body without a line break (same place)."""
+GLUED_AT_MOST = 8
+"""Glued pieces looked at in one pass, from the end."""
+MAX_REMOVALS = 200
+"""An article that loses more spans is none, and is dropped for the share that it lost."""
 LONG_LINE_CHARACTERS = 40
 """A line longer than this may end in a byline only in its last ``last_share`` (sanity limit of public cleaners)."""
 
 _GLUE = re.compile(r"▶|(?:[\[<(※-] ?){0,2}(?:(?:Copyrights?|저작권자|GoodNews paper) ?ⓒ?|ⓒ)")
 _BOUNDARY = re.compile(r"[.?!…\"'”’」』)\]>](?=\s*[^\s.?!…\"'”’」』)\]>])")
+_SENTENCE_END = re.compile(r"[다요까죠][.?!]?[\"'”’)\]]*$")
 _LONG_SENTENCE = re.compile(r"(?:[^.?!\n]|\.(?=\d)){28,}[다요까죠]\.(?!\w)")
 
 Zone = Literal["head", "tail", "any"]
@@ -132,9 +141,9 @@ class NewsRules:
         """
         active = [rule for rule in self.rules if not rule.outlets or outlet in rule.outlets]
         zoned: dict[Zone, list[Rule]] = {z: [r for r in active if z in r.zones] for z in ("head", "tail", "any")}
-        removals = []
+        removals: list[Removal] = []
         view = matching_view(text)
-        while found := self._next(view, zoned):
+        while len(removals) < MAX_REMOVALS and (found := self._next(view, zoned)):
             rule, zone, start, end = found
             removals.append(Removal(rule.id, zone, start, text[start:end]))
             text = text[:start] + text[end:]
@@ -145,7 +154,7 @@ class NewsRules:
         lines = [_Line(m.start(), m.end()) for m in re.finditer(r"\S[^\n]*", view)]
         zones: tuple[tuple[Zone, Iterator[tuple[Rule, int, int]]], ...] = (
             ("any", self._any(view, lines, zoned["any"])),
-            ("head", self._head(view, lines[:HEAD_LINES], zoned["head"])),
+            ("head", self._head(view, _head_zone(view, lines), zoned["head"])),
             ("tail", self._tail(view, lines[-TAIL_LINES:], zoned["tail"])),
         )
         for zone, candidates in zones:
@@ -180,7 +189,9 @@ class NewsRules:
         if not lines:
             return
         last = lines[-1]
-        glued = [m.start() for m in _GLUE.finditer(view, max(last.start, len(view) - GLUE_CHARACTERS), last.end)]
+        glued = [m.start() for m in _GLUE.finditer(view, max(last.start, len(view) - GLUE_CHARACTERS), last.end)][
+            -GLUED_AT_MOST:
+        ]
         sentence_ends = [
             _skip_spaces(view, m.end()) for m in _BOUNDARY.finditer(view, max(last.start, last.end - 150), last.end)
         ]
@@ -204,6 +215,16 @@ class NewsRules:
             return False
         match = self._patterns[rule.id].fullmatch(view, start, end)
         return match is not None and _within(rule, match.group())
+
+
+def _head_zone(view: str, lines: list[_Line]) -> list[_Line]:
+    counted = 0
+    for number, line in enumerate(lines[:HEAD_LINES_AT_MOST]):
+        short = line.end - line.start <= SUB_HEADLINE_CHARACTERS
+        counted += not short or _SENTENCE_END.search(view, line.start, line.end) is not None
+        if counted == HEAD_LINES:
+            return lines[: number + 1]
+    return lines[:HEAD_LINES_AT_MOST]
 
 
 def _within(rule: Rule, matched: str) -> bool:

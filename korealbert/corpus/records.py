@@ -54,7 +54,7 @@ class Tally:
         return {
             "records_in": self.records,
             "missing_fields": dict(sorted(self.missing_fields.items())),
-            "lost_characters": dict(sorted(self.lost_characters.items())),
+            "lost_characters": {name: count for name, count in sorted(self.lost_characters.items()) if count},
             "namespaces": dict(sorted(self.namespaces.items())),
         }
 

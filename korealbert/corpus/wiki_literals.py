@@ -11,7 +11,7 @@ import re
 _MARKUP = "[]{}|<>'=*#:;&-_~^,\\$!\""
 _TWINS = "".join(chr(0xFDD0 + index) for index in range(len(_MARKUP)))
 _TO_TWIN = str.maketrans(_MARKUP, _TWINS)
-_FROM_TWIN = str.maketrans(_TWINS, _MARKUP)
+_FROM_TWIN = dict(zip(_TWINS, _MARKUP))
 _ANY_TWIN = re.compile("[\ufdd0-\ufdef]")
 _ENTITY = re.compile(r"&#?[0-9A-Za-z]{1,32};")
 
@@ -23,7 +23,7 @@ def literal(text: str) -> str:
 
 def restore(text: str) -> str:
     """The literal characters themselves again."""
-    return text.translate(_FROM_TWIN) if _ANY_TWIN.search(text) else text
+    return _ANY_TWIN.sub(lambda twin: _FROM_TWIN.get(twin[0], ""), text)
 
 
 def decode_entities(text: str) -> str:

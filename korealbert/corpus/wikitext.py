@@ -308,7 +308,9 @@ def _inline(text: str, lost: Counter[str]) -> str:
     if "-{" in text:
         text = _VARIANT.sub(lambda variant: variant[1] or GONE, text)
     if "''" in text:
-        text = _QUOTES.sub(lambda quotes: "'" if len(quotes[0]) == 4 else "", text)
+        if "''''" in text:
+            text = _QUOTES.sub(lambda quotes: "'" if len(quotes[0]) == 4 else "", text)
+        text = text.replace("'''", "").replace("''", "")
     text = text.replace("{|", GONE).replace("|}", GONE)
     lost["inline"] += before - len(text)
     return decode_entities(text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
 
 from korealbert.artifact import Artifact
 from korealbert.documents import DROPPED_SCHEMA, QUARANTINE_SCHEMA, read_batches

@@ -9,21 +9,52 @@ from korealbert.artifact import Artifact, Runtime, Spec, Stage, build
 from korealbert.documents import Document, DocumentShard, document_id, sum_stats
 
 NOUNS = (
-    "민지", "할머니", "목수", "시장", "연구원", "고양이", "선생님", "동생", "기관사", "아이들", "학교", "강가", "도서관", "광장", "부엌",
-    "바닷가", "기차", "뒷산", "편지", "지도", "사과", "공유기", "자전거", "봄노래", "밥상", "그림책", "별자리", "씨앗", "우체국", "은하수",
-    "빨래터", "골목길", "손전등", "나침반", "항아리", "축제(祝祭)", "Wi-Fi", "빗소리", "다락방", "징검다리",
+    "민지", "할머니", "목수", "시장", "연구원", "고양이", "선생님", "동생", "기관사", "아이들", "학교", "강가",
+    "도서관", "광장", "부엌", "바닷가", "기차", "뒷산", "편지", "지도", "사과", "공유기", "자전거", "봄노래", "밥상",
+    "그림책", "별자리", "씨앗", "우체국", "은하수", "빨래터", "골목길", "손전등", "나침반", "항아리", "축제(祝祭)",
+    "Wi-Fi", "빗소리", "다락방", "징검다리",
 )  # fmt: skip
 PARTICLES = ("은", "를", "에서", "에게", "까지", "처럼", "의", "도", "만", "부터", "과", "보다")
-STEMS = ("찾", "고치", "나누", "그리", "잃", "살피", "보내", "기다리", "심", "빌리", "씻", "접", "두드리", "헤아리", "묶", "펼치")
-ENDINGS = ("었다", "고 말았다", "지 않았다", "겠습니다", "는 중이다", "자마자 웃었다", "려고 했다", "던 참이었다", "기 시작했다", "느라 늦었다")
-CLOSINGS = (".", ".", ".", "!", "?", "…", ', 그랬다고 한다.')
+STEMS = (
+    "찾",
+    "고치",
+    "나누",
+    "그리",
+    "잃",
+    "살피",
+    "보내",
+    "기다리",
+    "심",
+    "빌리",
+    "씻",
+    "접",
+    "두드리",
+    "헤아리",
+    "묶",
+    "펼치",
+)
+ENDINGS = (
+    "었다",
+    "고 말았다",
+    "지 않았다",
+    "겠습니다",
+    "는 중이다",
+    "자마자 웃었다",
+    "려고 했다",
+    "던 참이었다",
+    "기 시작했다",
+    "느라 늦었다",
+)
+CLOSINGS = (".", ".", ".", "!", "?", "…", ", 그랬다고 한다.")
 
 
 def sentence(dice: random.Random) -> str:
     """One sentence of our own words; grammar is not its strength."""
     words = [dice.choice(NOUNS) + dice.choice(PARTICLES) for _ in range(dice.randint(1, 6))]
     if dice.random() < 0.3:
-        words.insert(0, dice.choice((f"{dice.randint(1, 31)}일", f"{dice.randint(1990, 2024)}년에", f"1,{dice.randint(100, 999)}개")))
+        words.insert(
+            0, dice.choice((f"{dice.randint(1, 31)}일", f"{dice.randint(1990, 2024)}년에", f"1,{dice.randint(100, 999)}개"))
+        )
     if dice.random() < 0.2:
         words.append(f'"{dice.choice(NOUNS)}"')
     return " ".join(words) + f" {dice.choice(STEMS)}{dice.choice(ENDINGS)}{dice.choice(CLOSINGS)}"

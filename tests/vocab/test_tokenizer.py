@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import unicodedata
 from pathlib import Path
@@ -20,9 +21,11 @@ from korealbert.vocab.training import VocabSpec, train_model
 from tests.vocab.korean import sentences
 
 ODD = (
-    "", " ", "\t\n", "  앞뒤  빈칸  ", "한글\t탭\r\n줄", "\u200b폭\ufeff없는\u3000전각\xa0빈칸", "▁밑줄▁글자", "\x00제어\x1f문자",
-    "ＡＢＣ １２３ ①②③ ㎏ ㏇ Ⅷ ﬁ ½ ﷺ", "ㅋㅋㅋㅎㅎ ㅠㅠ ㄱㅏ", unicodedata.normalize("NFD", "한글 각난닫 자모"), "각힣뷁",
-    "漢字 大韓民國 豈羅來", "😀👍🏽 👨‍👩‍👧 🇰🇷", "ﾊﾝｸﾞﾙ がぎ", "café Å Ω ﻿", "0000 00000 1000000.000", "...!?~～〜―—", "\ud7a3" * 40,
+    "", " ", "\t\n", "  앞뒤  빈칸  ", "한글\t탭\r\n줄", "\u200b폭\ufeff없는\u3000전각\xa0빈칸", "▁밑줄▁글자",
+    "\x00제어\x1f문자", "ＡＢＣ １２３ ①②③ ㎏ ㏇ Ⅷ ﬁ ½ ﷺ", "ㅋㅋㅋㅎㅎ ㅠㅠ ㄱㅏ",
+    unicodedata.normalize("NFD", "한글 각난닫 자모"),
+    "각힣뷁", "漢字 大韓民國 豈羅來", "😀👍🏽 👨‍👩‍👧 🇰🇷", "ﾊﾝｸﾞﾙ がぎ", "café Å Ω", "0000 00000 1000000.000",
+    "...!?~～〜―—", "\ud7a3" * 40,
 )  # fmt: skip
 """Whatever tends to go wrong."""
 
@@ -79,19 +82,19 @@ def test_the_fast_tokenizer_agrees_for_every_kind_of_model(spec: VocabSpec, tmp_
 
 
 def test_fast_tokenizer_adds_specials_and_types_for_one_and_two_texts(fast: Tokenizer, vocabulary: Vocabulary) -> None:
-    first, second = (ids.tolist() for ids in vocabulary.encode(["밥을 기다렸다.", "별자리를 그렸습니다."]))
-    pair = fast.encode("밥을 기다렸다.", "별자리를 그렸습니다.")
+    first, second = (ids.tolist() for ids in vocabulary.encode(["밥상도 찾었다.", "별자리를 그리겠습니다."]))
+    pair = fast.encode("밥상도 찾었다.", "별자리를 그리겠습니다.")
     assert pair.ids == [SPECIAL.cls, *first, SPECIAL.sep, *second, SPECIAL.sep]
     assert pair.type_ids == [0] * (len(first) + 2) + [1] * (len(second) + 1)
-    assert fast.encode("밥을 기다렸다.").ids == [SPECIAL.cls, *first, SPECIAL.sep]
-    assert fast.decode(pair.ids) == "밥을 기다렸다. 별자리를 그렸습니다."
+    assert fast.encode("밥상도 찾었다.").ids == [SPECIAL.cls, *first, SPECIAL.sep]
+    assert fast.decode(pair.ids) == "밥상도 찾었다. 별자리를 그리겠습니다."
 
 
 def test_mask_in_a_prompt_is_the_special_piece_but_plain_text_in_pretraining(vocabulary: Vocabulary, fast: Tokenizer) -> None:
-    prompt = "민지는 [MASK] 기다렸다."
+    prompt = "민지는 [MASK] 기다리겠습니다."
     assert fast.encode(prompt, add_special_tokens=False).ids.count(SPECIAL.mask) == 1
     assert SPECIAL.mask not in vocabulary.encode([prompt])[0]
-    around = fast.encode("나와 [MASK]을 찾았다.", add_special_tokens=False)
+    around = fast.encode("동생과 [MASK]을 찾었다.", add_special_tokens=False)
     after = around.tokens[around.ids.index(SPECIAL.mask) + 1]
     assert not after.startswith("▁"), "what follows the mask without a space continues its word"
 
@@ -99,7 +102,7 @@ def test_mask_in_a_prompt_is_the_special_piece_but_plain_text_in_pretraining(voc
 def test_transformers_loads_the_fast_tokenizer(vocab: Artifact, vocabulary: Vocabulary) -> None:
     names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL_PIECES, strict=True))
     loaded = PreTrainedTokenizerFast(tokenizer_file=str(vocab.path / "tokenizer.json"), **names)
-    text = "지난 3월 강가에서 별자리를 살펴보았다."
+    text = "3일 강가에서 별자리를 살피지 않았다."
     assert loaded(text, add_special_tokens=False)["input_ids"] == vocabulary.encode([text])[0].tolist()
     assert loaded.mask_token_id == SPECIAL.mask
 
@@ -113,7 +116,7 @@ def test_offsets_tile_the_original_text(vocabulary: Vocabulary, text: str) -> No
     if not pieces:
         assert not visible
         return
-    assert all(a.end == b.begin for a, b in zip(pieces, pieces[1:], strict=False))
+    assert all(a.end == b.begin for a, b in itertools.pairwise(pieces))
     assert all(piece.begin <= piece.end for piece in pieces)
     covered = text[pieces[0].begin : pieces[-1].end]
     outside = text[: pieces[0].begin] + text[pieces[-1].end :]
@@ -122,11 +125,11 @@ def test_offsets_tile_the_original_text(vocabulary: Vocabulary, text: str) -> No
 
 
 def test_offsets_point_into_the_text_although_nfkc_changes_its_length(vocabulary: Vocabulary) -> None:
-    text = "  ㎏ 밥을\t기다렸다."
+    text = "  ㎏ 밥상을\t기다리겠습니다."
     pieces = vocabulary.encode_with_offsets(text)
     spelled = {text[p.begin : p.end].strip() for p in pieces}
-    assert "".join(text[p.begin : p.end] for p in pieces).split() == ["㎏", "밥을", "기다렸다."]
-    assert any(part and part in "기다렸다." for part in spelled)
+    assert "".join(text[p.begin : p.end] for p in pieces).split() == ["㎏", "밥상을", "기다리겠습니다."]
+    assert any(part and part in "기다리겠습니다." for part in spelled)
 
 
 def words_of(vocabulary: Vocabulary, text: str) -> list[str]:
@@ -135,20 +138,20 @@ def words_of(vocabulary: Vocabulary, text: str) -> list[str]:
     starts = vocabulary.words().mark(ids, np.arange(len(ids)) == 0)
     pieces = vocabulary.pieces(ids)
     borders = [*np.flatnonzero(starts), len(pieces)]
-    return ["".join(pieces[a:b]) for a, b in zip(borders, borders[1:], strict=False)]
+    return ["".join(pieces[a:b]) for a, b in itertools.pairwise(borders)]
 
 
 def test_korean_words_are_what_spaces_and_punctuation_separate(vocabulary: Vocabulary) -> None:
-    text = "연구원들은 바닷가 마을에서 오래된 지도를 살펴보았다."
+    text = "연구원은 바닷가에서 나침반보다 지도를 살피겠습니다."
     words = words_of(vocabulary, text)
     assert [word.replace("▁", "") for word in words if word != "."] == text.removesuffix(".").split()
     assert len(vocabulary.encode([text])[0]) > len(words), "some words have several pieces"
 
 
 def test_punctuation_stands_alone_wherever_it_is_its_own_piece(tmp_path: Path) -> None:
-    model = train_model(VocabSpec(size=330, user_defined_pieces=("(", ")", '"', ".", ",")), sentences(800))
+    model = train_model(VocabSpec(size=300, split_digits=True, user_defined_pieces=("(", ")", '"', ".", ",")), sentences(800))
     (tmp_path / "spiece.model").write_bytes(model.SerializeToString())
-    words = words_of(Vocabulary.load(tmp_path), '축제(祝祭) 기간에 "봄노래"를 1,200 찾았다.')
+    words = words_of(Vocabulary.load(tmp_path), '축제(祝祭) 동생에게 "봄노래"를 1,200 찾었다.')
     bare = [word.replace("▁", "") for word in words]
     assert bare[1] == "("
     assert bare.count('"') == 2

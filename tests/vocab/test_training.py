@@ -79,7 +79,7 @@ def test_too_small_a_vocabulary_names_the_size_that_covers_the_characters() -> N
 
 def test_no_sentences_is_an_error_that_names_the_remedy(tmp_path: Path, texts: Artifact) -> None:
     spec = VocabSpec(size=SIZE, source_weights={"stories": 0.0, "letters": 0.0})
-    with pytest.raises(ValueError, match="no sentence to train on.*source_weights"):
+    with pytest.raises(ValueError, match=r"no sentence to train on.*source_weights"):
         build(STAGE, spec, {"documents": texts}, Runtime(store=tmp_path, workers=1))
 
 

@@ -1,0 +1,199 @@
+"""Stage ``balance``: bring the categories of the news corpus nearer to their target shares by leaving articles out.
+
+Articles of a category are kept in the order of a hash of seed and id until its characters are spent: the choice depends on neither
+input order nor workers, and a larger ``alpha`` keeps every article that a smaller one keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+import pyarrow as pa
+from pydantic import Field, model_validator
+
+from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
+from korealbert.corpus import quotas
+from korealbert.documents import Document, DocumentShard, Drop, TableWriter, read_batches, read_documents, sum_stats
+from korealbert.shards import map_shards
+
+CATEGORIES = ("정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠")
+"""The categories of KoreALBERT's news corpus (Lee et al. 2021, section 3.1)."""
+
+MEASURE_SCHEMA = pa.schema(
+    [("stratum", pa.string()), ("category", pa.string()), ("draw", pa.uint64()), ("characters", pa.int64())]
+)
+THRESHOLD_SCHEMA = pa.schema([("stratum", pa.string()), ("category", pa.string()), ("last_draw", pa.uint64())])
+
+
+class BalanceSpec(Spec):
+    """Which sources are balanced, towards what, and how."""
+
+    mode: Literal["cap", "proportional", "temperature", "none"] = "cap"
+    """cap: keep at most alpha · target · total characters of a category. proportional: exactly the target shares, throwing most away.
+    temperature: shares ∝ natural share^(1/T), by leaving out. none: everything stays."""
+    sources: tuple[str, ...] = ("news",)
+    """Sources whose documents are balanced, together; the others pass untouched."""
+    targets: dict[str, float] = Field(default_factory=lambda: dict.fromkeys(CATEGORIES, 1.0))
+    """cap, proportional: target weight of each category; the present ones are scaled to sum to 1. The default is uniform over the seven
+    categories. Documents of a category without a target pass untouched. Ignored by temperature, which takes all categories."""
+    alpha: float = Field(default=1.5, gt=0)
+    """cap: how far above its target a category may stand before it is cut."""
+    temperature: float = Field(default=1.43, ge=1)
+    """temperature: T; 1.43 is the exponent 0.7 of multilingual BERT's sampling."""
+    stratify: bool = False
+    """Balance within each outlet and year, so that the mix of outlets and years stays."""
+    seed: int = Field(default=1, ge=0, lt=1 << 63)
+    """Seed of the hash that orders articles."""
+
+    @model_validator(mode="after")
+    def _targets_are_weights(self) -> BalanceSpec:
+        if self.mode in ("cap", "proportional") and (not self.targets or min(self.targets.values()) <= 0):
+            raise ValueError(f"targets: {self.targets}: name at least one category, each with a weight above 0")
+        return self
+
+
+@dataclass(frozen=True)
+class _Job:
+    shard: Path
+    spec: BalanceSpec
+
+
+@dataclass(frozen=True)
+class _Decide:
+    spec: BalanceSpec
+
+
+def draw(seed: int, document_id: str) -> int:
+    """The 64-bit number by which a document is drawn: low numbers stay longest."""
+    return int.from_bytes(blake2b(f"{seed}\0{document_id}".encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def stratum(document: Document, spec: BalanceSpec) -> str:
+    """Within what a document competes: everything, or its outlet and year."""
+    return f"{document.outlet}\0{document.published[:4]}" if spec.stratify else ""
+
+
+def keep_characters(characters: Mapping[str, int], spec: BalanceSpec) -> dict[str, int]:
+    """Characters that each category may keep; a category that is absent from the result keeps all."""
+    if spec.mode == "cap":
+        return quotas.cap(characters, spec.targets, spec.alpha)
+    if spec.mode == "proportional":
+        return quotas.proportional(characters, spec.targets)
+    if spec.mode == "temperature":
+        return quotas.temperature(characters, spec.temperature)
+    return {}
+
+
+def measure_shard(job: _Job, index: int, out_dir: Path) -> Stats:
+    """Write stratum, category, draw and size of each document that is to be balanced."""
+    with TableWriter(out_dir / ".work" / f"measure-{index:05d}.arrow", MEASURE_SCHEMA) as table:
+        for document in read_documents(job.shard):
+            if document.source in job.spec.sources:
+                number = draw(job.spec.seed, document.id)
+                table.append((stratum(document, job.spec), document.category, number, len(document.text)))
+    return {}
+
+
+def decide(job: _Decide, index: int, out_dir: Path) -> Stats:
+    """Find, for each stratum and category that is cut, the last draw that stays."""
+    tables = sorted((out_dir / ".work").glob("measure-*.arrow"))
+    if not tables:
+        return {}
+    groups = ["stratum", "category"]
+    sizes = pl.scan_ipc(tables).group_by(groups).agg(pl.col("characters").sum()).sort(groups).collect(engine="streaming")
+    limits = []
+    for (name,), part in sizes.partition_by("stratum", as_dict=True, maintain_order=True).items():
+        counts = dict(zip(part["category"].to_list(), part["characters"].to_list()))
+        limits += [
+            (name, category, limit) for category, limit in keep_characters(counts, job.spec).items() if limit < counts[category]
+        ]
+    limit_table = pl.DataFrame(limits, schema={"stratum": pl.String, "category": pl.String, "limit": pl.Int64}, orient="row")
+    # Equal draws (a document twice) stand or fall together.
+    by_draw = (
+        pl.scan_ipc(tables)
+        .join(limit_table.lazy(), on=groups)
+        .group_by([*groups, "draw"])
+        .agg(pl.col("characters").sum(), pl.col("limit").first())
+        .sort([*groups, "draw"])
+        .collect(engine="streaming")
+    )
+    kept = by_draw.filter(pl.col("characters").cum_sum().over(groups) <= pl.col("limit"))
+    last = kept.group_by(groups).agg(last_draw=pl.col("draw").max())
+    thresholds = limit_table.join(last, on=groups, how="left").sort(groups).select(*groups, "last_draw")
+    with TableWriter(out_dir / ".work" / "thresholds.arrow", THRESHOLD_SCHEMA) as table:
+        for row in thresholds.iter_rows():
+            table.append(row)
+    return {}
+
+
+def _thresholds(out_dir: Path) -> dict[tuple[str, str], int]:
+    """Stratum and category → last draw that stays; -1 where nothing does. Those absent keep everything."""
+    path = out_dir / ".work" / "thresholds.arrow"
+    found: dict[tuple[str, str], int] = {}
+    if path.exists():
+        for batch in read_batches(path, THRESHOLD_SCHEMA):
+            for name, category, last in zip(*(column.to_pylist() for column in batch.columns)):
+                found[name, category] = -1 if last is None else last
+    return found
+
+
+def write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
+    """Write what stays of one shard, with sizes before and after."""
+    thresholds = _thresholds(out_dir)
+    categories: dict[str, dict[str, int]] = {}
+    sources: dict[str, dict[str, int]] = {}
+    with DocumentShard(out_dir, index) as shard:
+        for document in read_documents(job.shard):
+            balanced = document.source in job.spec.sources
+            last = thresholds.get((stratum(document, job.spec), document.category)) if balanced else None
+            keep = last is None or draw(job.spec.seed, document.id) <= last
+            if keep:
+                shard.keep(document)
+            else:
+                shard.drop(document, Drop("balanced_out", document.category))
+            _tally(sources, document.source, document, keep)
+            if balanced:
+                _tally(categories, document.category, document, keep)
+    return {**shard.stats, "categories": categories, "sources": sources}
+
+
+def _tally(table: dict[str, dict[str, int]], name: str, document: Document, keep: bool) -> None:
+    row = table.setdefault(name, {"before_documents": 0, "before_characters": 0, "after_documents": 0, "after_characters": 0})
+    for when in ("before", "after") if keep else ("before",):
+        row[f"{when}_documents"] += 1
+        row[f"{when}_characters"] += len(document.text)
+
+
+def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Balance ``documents``.
+
+    Statistics beside the conserved counts: ``categories`` of the balanced sources and ``sources``, each {name: before_documents,
+    before_characters, after_documents, after_characters}. Drop reason: ``balanced_out`` (rule: the category).
+    """
+    (out_dir / ".work").mkdir(exist_ok=True)
+    jobs = [_Job(shard, spec) for shard in inputs["documents"].files("documents-*.arrow")]
+    if spec.mode != "none":
+        map_shards(measure_shard, jobs, out_dir=out_dir, runtime=runtime, step="measure", total=len(jobs))
+        map_shards(decide, [_Decide(spec)], out_dir=out_dir, runtime=runtime, step="decide", total=1)
+    parts = map_shards(write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
+    return sum_stats([_NOTHING, *parts])
+
+
+_NOTHING: dict[str, Any] = {
+    "documents_in": 0,
+    "documents_out": 0,
+    "quarantined": 0,
+    "characters_out": 0,
+    "bytes_out": 0,
+    "dropped": {},
+    "quarantine_reasons": {},
+    "categories": {},
+    "sources": {},
+}
+
+STAGE = Stage("balance", version=1, spec=BalanceSpec, run=run)
