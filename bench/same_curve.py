@@ -57,7 +57,7 @@ def main() -> int:
     torch.set_num_threads(arguments.threads)
     source = ExampleBatches(arguments.examples, arguments.views, "train")
     spec = PretrainSpec(
-        model={"hidden_size": 128, "num_layers": 2, "num_groups": 2, "hidden_dropout": 0.0, "attention_dropout": 0.0},
+        model={"hidden_size": 192, "num_layers": 2, "num_groups": 2, "hidden_dropout": 0.0, "attention_dropout": 0.0},
         steps=arguments.steps,
         global_batch=16,
         micro_batch=8,

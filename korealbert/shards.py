@@ -65,11 +65,13 @@ def map_shards(
             else:
                 yield index, job
 
-    if runtime.workers == 1:
-        for index, job in pending():
+    remaining = pending()
+    head = list(itertools.islice(remaining, 2))
+    if runtime.workers == 1 or len(head) < 2:  # One job is not worth a second process.
+        for index, job in itertools.chain(head, remaining):
             record(index, function(job, index, out_dir), fresh=True)
     else:
-        _map_in_processes(function, pending(), out_dir, runtime.workers, record)
+        _map_in_processes(function, itertools.chain(head, remaining), out_dir, runtime.workers, record)
     return [results[index] for index in sorted(results)]
 
 
@@ -82,13 +84,10 @@ def _map_in_processes(
 ) -> None:
     # spawn: polars and pyarrow run threads, and a fork of a threaded process can deadlock.
     context = multiprocessing.get_context("spawn")
-    first = list(itertools.islice(pending, 1))
-    if not first:
-        return
     with ProcessPoolExecutor(workers, mp_context=context, initializer=die_with_parent) as pool:
         flying: dict[Future[ShardStats], int] = {}
         try:
-            for index, job in itertools.chain(first, pending):
+            for index, job in pending:
                 flying[pool.submit(function, job, index, out_dir)] = index
                 if len(flying) >= workers * JOBS_IN_FLIGHT_PER_WORKER:
                     _collect(flying, record)

@@ -1,7 +1,7 @@
 """Stage ``balance``: bring the categories of the news corpus nearer to their target shares by leaving articles out.
 
-Articles of a category are kept in the order of a hash of seed and id until its characters are spent: the choice depends on neither
-input order nor workers, and a larger ``alpha`` keeps every article that a smaller one keeps.
+Articles of a category are kept in the order of a hash of seed and id until its characters are spent: the choice depends on
+neither input order nor workers, and a larger ``alpha`` keeps every article that a smaller one keeps.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 import pyarrow as pa
@@ -34,13 +34,13 @@ class BalanceSpec(Spec):
     """Which sources are balanced, towards what, and how."""
 
     mode: Literal["cap", "proportional", "temperature", "none"] = "cap"
-    """cap: keep at most alpha · target · total characters of a category. proportional: exactly the target shares, throwing most away.
-    temperature: shares ∝ natural share^(1/T), by leaving out. none: everything stays."""
+    """cap: keep at most alpha · target · total characters of a category. proportional: exactly the target shares, throwing
+    most away. temperature: shares ∝ natural share^(1/T), by leaving out. none: everything stays."""
     sources: tuple[str, ...] = ("news",)
     """Sources whose documents are balanced, together; the others pass untouched."""
     targets: dict[str, float] = Field(default_factory=lambda: dict.fromkeys(CATEGORIES, 1.0))
-    """cap, proportional: target weight of each category; the present ones are scaled to sum to 1. The default is uniform over the seven
-    categories. Documents of a category without a target pass untouched. Ignored by temperature, which takes all categories."""
+    """cap, proportional: target weight of each category; the present ones are scaled to sum to 1. The default is uniform over
+    the seven categories. Documents of a category without a target pass untouched. temperature takes all categories."""
     alpha: float = Field(default=1.5, gt=0)
     """cap: how far above its target a category may stand before it is cut."""
     temperature: float = Field(default=1.43, ge=1)
@@ -172,8 +172,9 @@ def _tally(table: dict[str, dict[str, int]], name: str, document: Document, keep
 def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Balance ``documents``.
 
-    Statistics beside the conserved counts: ``categories`` of the balanced sources and ``sources``, each {name: before_documents,
-    before_characters, after_documents, after_characters}. Drop reason: ``balanced_out`` (rule: the category).
+    Statistics beside the conserved counts: ``categories`` of the balanced sources and ``sources``, each
+    {name: before_documents, before_characters, after_documents, after_characters}. Drop reason: ``balanced_out`` (rule: the
+    category).
     """
     (out_dir / ".work").mkdir(exist_ok=True)
     jobs = [_Job(shard, spec) for shard in inputs["documents"].files("documents-*.arrow")]
@@ -181,19 +182,10 @@ def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> S
         map_shards(measure_shard, jobs, out_dir=out_dir, runtime=runtime, step="measure", total=len(jobs))
         map_shards(decide, [_Decide(spec)], out_dir=out_dir, runtime=runtime, step="decide", total=1)
     parts = map_shards(write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
-    return sum_stats([_NOTHING, *parts])
+    return sum_stats([DocumentShard(out_dir, 0).stats, _NONE, *parts])
 
 
-_NOTHING: dict[str, Any] = {
-    "documents_in": 0,
-    "documents_out": 0,
-    "quarantined": 0,
-    "characters_out": 0,
-    "bytes_out": 0,
-    "dropped": {},
-    "quarantine_reasons": {},
-    "categories": {},
-    "sources": {},
-}
+_NONE: Stats = {"categories": {}, "sources": {}}
+"""The statistics of no documents, beside the conserved counts."""
 
 STAGE = Stage("balance", version=1, spec=BalanceSpec, run=run)

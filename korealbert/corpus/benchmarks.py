@@ -24,10 +24,11 @@ class Benchmark(Spec):
     path: InputPath
     """The file; ``.zst``, ``.gz`` and ``.bz2`` are decompressed on the way."""
     format: Literal["tsv", "csv", "json", "jsonl", "korquad", "conll", "lines"]
-    """tsv: tab-separated, quotation marks are text (NSMC, KorNLI). csv: RFC 4180. json: a list of objects. jsonl: one object a line.
-    korquad: SQuAD's shape. conll: a token a line, blank lines between sentences, ``##`` comments. lines: a text a line."""
+    """tsv: tab-separated, quotation marks are text (NSMC, KorNLI). csv: RFC 4180. json: a list of objects. jsonl: one object a
+    line. korquad: SQuAD's shape. conll: a token a line, blank lines between sentences, ``##`` comments. lines: a text a
+    line."""
     columns: tuple[Column, ...] = ()
-    """Which fields hold text: names (keys or header names) or positions from 0. korquad: of context, question (default both)."""
+    """Which fields hold text: names (keys, header names) or positions from 0. korquad: of context, question (default both)."""
     header: bool = True
     """tsv, csv: whether the first row names the columns."""
     encoding: str = "utf-8-sig"

@@ -1,7 +1,7 @@
 """Section names of newspapers mapped to the few categories that the corpus is balanced by.
 
-The map is data (``data_specs/rules/categories.toml``). A section that it does not know keeps its own name and with it a bucket of its
-own; nothing is dropped for its section.
+The map is data (``data_specs/rules/categories.toml``). A section that it does not know keeps its own name and with it a bucket
+of its own; nothing is dropped for its section.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import Field
 
-from korealbert.artifact import Inputs, InputPath, Runtime, Spec, Stage, Stats
+from korealbert.artifact import InputPath, Inputs, Runtime, Spec, Stage, Stats
 from korealbert.corpus.categories import load_category_map
 from korealbert.corpus.filters import Limits, judge
 from korealbert.corpus.news import Cleaned, load_news_rules
@@ -26,7 +26,7 @@ from korealbert.shards import map_shards
 REMOVALS_SCHEMA = pa.schema(
     [("id", pa.string()), ("rule", pa.string()), ("zone", pa.string()), ("start", pa.int64()), ("text", pa.string())]
 )
-"""Rows of ``removals-*.arrow``, in the order of deletion: undo those of one document from the last to the first to get its input."""
+"""Rows of ``removals-*.arrow``, in the order of deletion: undone from the last to the first they give the input back."""
 
 
 class CleanSpec(Spec):
@@ -43,8 +43,8 @@ class CleanSpec(Spec):
     max_removed_share: float = Field(default=0.4, gt=0, le=1)
     """An article that loses more of its characters to news rules is ``removed_share`` (specification, section 1.1)."""
     sentences: Method = "rules"
-    """rules: quick, by punctuation and endings. kiwi: by morphology, about 150 times slower. lines: one sentence a line already.
-    none: leave lines as they are."""
+    """rules: quick, by punctuation and endings. kiwi: by morphology, about 100 times slower. lines: one sentence a line
+    already. none: leave lines as they are."""
 
 
 @dataclass(frozen=True)
@@ -121,29 +121,17 @@ def clean_shard(job: _Job, index: int, out_dir: Path) -> Stats:
 def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Clean ``documents`` shard by shard.
 
-    Statistics beside the conserved counts: ``removed`` {rule: spans}, ``removed_characters``, ``normalised`` {kind: characters},
-    ``sentences_out``, ``sections`` {mapped, unmapped, missing, as_is}, ``unmapped_sections`` {name: documents}.
+    Statistics beside the conserved counts: ``removed`` {rule: spans}, ``removed_characters``, ``normalised`` {kind:
+    characters}, ``sentences_out``, ``sections`` {mapped, unmapped, missing, as_is}, ``unmapped_sections`` {name: documents}.
     Drop reasons: ``title_rule``, ``removed_share`` and those of ``filters``.
     """
     shards = inputs["documents"].files("documents-*.arrow")
     jobs = [_Job(shard, spec) for shard in shards]
     parts = map_shards(clean_shard, jobs, out_dir=out_dir, runtime=runtime, step="clean", total=len(jobs))
-    return sum_stats([_NOTHING, *parts])
+    return sum_stats([DocumentShard(out_dir, 0).stats, _NONE, *parts])
 
 
-_NOTHING: Stats = {
-    "documents_in": 0,
-    "documents_out": 0,
-    "quarantined": 0,
-    "characters_out": 0,
-    "bytes_out": 0,
-    "dropped": {},
-    "quarantine_reasons": {},
-    "removed": {},
-    "removed_characters": 0,
-    "normalised": {},
-    "sentences_out": 0,
-    "sections": {},
-}
+_NONE: Stats = {"removed": {}, "removed_characters": 0, "normalised": {}, "sentences_out": 0, "sections": {}}
+"""The statistics of no documents, beside the conserved counts."""
 
 STAGE = Stage("clean", version=1, spec=CleanSpec, run=run)

@@ -1,7 +1,7 @@
 """Removing evaluation texts from the corpus: whole paragraphs and lines that equal one, and what holds a long stretch of one.
 
-Texts are compared as letters and digits only, so that spacing, punctuation, line breaks and sentence splitting do not hide a copy.
-A long stretch is ``PASSAGE_LETTERS`` letters in a row: 13 words, the n-gram of GPT-3's decontamination (Brown et al. 2020,
+Texts are compared as letters and digits only: spacing, punctuation, line breaks and sentence splitting do not hide a copy. A
+long stretch is ``PASSAGE_LETTERS`` letters in a row: 13 words, the n-gram of GPT-3's decontamination (Brown et al. 2020,
 appendix C), at 3.1 letters per Korean word (cleaning specification, section 4: 4.1 characters with the space).
 """
 
@@ -63,36 +63,34 @@ class EvaluationTexts:
         A paragraph goes when it equals one of any length; a line within a paragraph when that one has ``min_letters`` letters.
         A passage inside other text drops the document or the paragraph, as its benchmark says.
         """
-        kept: list[str] = []
-        whole: list[str] = []
-        paragraphs: Counter[str] = Counter()
-        lines: Counter[str] = Counter()
-        for paragraph in text.split("\n\n"):
-            parts = [(line, squeeze(line)) for line in paragraph.split("\n")]
-            squeezed = "".join(letters for _, letters in parts)
-            owner = self._owner_of_text(squeezed, paragraph, 0)
+        counts = Counter[str](), Counter[str]()
+        kept = [left for paragraph in text.split("\n\n") if (left := self._paragraph(paragraph, *counts)) is not None]
+        drop = None
+        condemning = self._owner_of_passage("".join(squeezed for _, squeezed in kept), "document")
+        if condemning is not None:
+            drop = Drop("contaminated", f"{self.names[condemning]}: a stretch of {PASSAGE_LETTERS} letters or more")
+        elif text and not kept:
+            drop = Drop("contaminated", f"{', '.join(sorted(counts[0] | counts[1]))}: nothing else in it")
+        return Decontaminated("\n\n".join(paragraph for paragraph, _ in kept), drop, *counts)
+
+    def _paragraph(self, paragraph: str, paragraphs: Counter[str], lines: Counter[str]) -> tuple[str, str] | None:
+        """What stays of a paragraph, and its letters; None if nothing does. Counts what goes."""
+        parts = [(line, squeeze(line)) for line in paragraph.split("\n")]
+        while parts:
+            squeezed, left = "".join(letters for _, letters in parts), "\n".join(line for line, _ in parts)
+            owner = self._owner_of_text(squeezed, left, 0)
             if owner is None:
                 owner = self._owner_of_passage(squeezed, "paragraph")
             if owner is not None:
                 paragraphs[self.names[owner]] += 1
-                continue
-            remaining = []
-            for line, letters in parts:
-                found = self._owner_of_text(letters, line, self.min_letters) if len(parts) > 1 else None
-                if found is None:
-                    remaining.append(line)
-                    whole.append(letters)
-                else:
-                    lines[self.names[found]] += 1
-            if remaining:
-                kept.append("\n".join(remaining))
-        drop = None
-        condemning = self._owner_of_passage("".join(whole), "document")
-        if condemning is not None:
-            drop = Drop("contaminated", f"{self.names[condemning]}: a stretch of {PASSAGE_LETTERS} letters or more")
-        elif text and not any(kept):
-            drop = Drop("contaminated", f"{', '.join(sorted(paragraphs | lines))}: nothing else in it")
-        return Decontaminated("\n\n".join(kept), drop, paragraphs, lines)
+                return None
+            owners = [self._owner_of_text(letters, line, self.min_letters) for line, letters in parts]
+            if all(one is None for one in owners):
+                return left, squeezed
+            lines.update(self.names[one] for one in owners if one is not None)
+            # Once more: what is left may itself be a short evaluation text.
+            parts = [part for part, one in zip(parts, owners) if one is None]
+        return None
 
     def _owner_of_text(self, squeezed: str, text: str, at_least: int) -> int | None:
         found = self._texts.get(fingerprint(squeezed, text)) if text else None

@@ -1,7 +1,7 @@
 """Stage ``dedup``: all sources → one set of documents without copies, near-copies and evaluation texts.
 
-Three steps: sign every shard (map), decide who stays (one reduce over signatures, and over the texts of candidates alone), write every
-shard (map). Work files live in ``.work`` within the output directory and vanish with its completion.
+Three steps: sign every shard (map), decide who stays (one reduce over signatures, and over the texts of candidates alone),
+write every shard (map). Work files live in ``.work`` within the output directory and vanish with its completion.
 """
 
 from __future__ import annotations
@@ -222,7 +222,8 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
 
     Statistics beside the conserved counts: ``paragraphs_decontaminated``, ``lines_decontaminated`` (of documents that stay),
     ``decontaminated`` {benchmark: paragraphs and lines}, ``candidate_pairs``, ``sources`` {source: counts by outcome}.
-    Drop reasons: ``exact_duplicate`` (rule: the survivor's id), ``near_duplicate`` (survivor's id and similarity), ``contaminated``.
+    Drop reasons: ``exact_duplicate`` (rule: the survivor's id), ``near_duplicate`` (its id and the similarity),
+    ``contaminated``.
     """
     shards = tuple(shard for role in sorted(inputs) for shard in inputs[role].files("documents-*.arrow"))
     work = _work(out_dir)
@@ -233,22 +234,16 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
     map_shards(sign_shard, jobs, out_dir=out_dir, runtime=runtime, step="sign", total=len(jobs))
     decided = map_shards(decide, [_Decide(shards, spec)], out_dir=out_dir, runtime=runtime, step="decide", total=1)
     parts = map_shards(write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
-    return sum_stats([_NOTHING, *decided, *parts])
+    return sum_stats([DocumentShard(out_dir, 0).stats, _NONE, *decided, *parts])
 
 
-_NOTHING: Stats = {
-    "documents_in": 0,
-    "documents_out": 0,
-    "quarantined": 0,
-    "characters_out": 0,
-    "bytes_out": 0,
-    "dropped": {},
-    "quarantine_reasons": {},
+_NONE: Stats = {
     "paragraphs_decontaminated": 0,
     "lines_decontaminated": 0,
     "decontaminated": {},
     "candidate_pairs": 0,
     "sources": {},
 }
+"""The statistics of no documents, beside the conserved counts."""
 
 STAGE = Stage("dedup", version=1, spec=DedupSpec, run=run)

@@ -1,7 +1,7 @@
 """Quality filters: each is ``text -> None | Drop``, and the drop names its metric, the value and the limit.
 
-They run on normalised text before sentence splitting. Every limit may be switched off by None: short colloquial texts (reviews)
-want none of the repetition and line limits. Sources of the defaults:
+They run on normalised text before sentence splitting. Short colloquial texts (reviews) want wider limits than newspapers.
+Sources of the defaults:
 
 - Gopher: Rae et al. 2021, "Scaling Language Models" (arXiv 2112.11446), table A1 and section A1.1.
 - FineWeb: Penedo et al. 2024 (arXiv 2406.17557), section 3.6.
@@ -33,37 +33,38 @@ WORDS_FOR_REPETITION = 50
 
 
 class Limits(Spec):
-    """Limits of the filters; None switches one off. Shares are of the whole text and lie between 0 and 1."""
+    """Limits of the filters. Shares are of the whole text, from 0 to 1: a least share of 0 or a greatest of 1 lets all pass."""
 
-    min_characters: int | None = Field(default=100, ge=0)
+    min_characters: int = Field(default=100, ge=0)
     """Shorter texts are ``too_short`` (specification, section 1.1)."""
     max_characters: int | None = Field(default=None, ge=1)
     """Longer texts are ``too_long``."""
-    min_hangul_share: float | None = Field(default=0.3, ge=0, le=1)
+    min_hangul_share: float = Field(default=0.3, ge=0, le=1)
     """Hangul among letters; less is ``not_korean`` (specification, section 4)."""
-    max_symbols_per_word: float | None = Field(default=0.1, ge=0)
-    """``#`` and ellipses per word; more is ``symbols`` (Gopher). None for chat and reviews."""
-    max_bullet_lines: float | None = Field(default=0.9, ge=0, le=1)
+    max_symbols_per_word: float = Field(default=0.1, ge=0)
+    """``#`` and ellipses per word; more is ``symbols`` (Gopher). Chat and reviews have far more."""
+    max_bullet_lines: float = Field(default=0.9, ge=0, le=1)
     """Share of lines that begin with a bullet; more is ``bullet_lines`` (Gopher)."""
-    max_ellipsis_lines: float | None = Field(default=0.3, ge=0, le=1)
+    max_ellipsis_lines: float = Field(default=0.3, ge=0, le=1)
     """Share of lines that end in an ellipsis; more is ``ellipsis_lines`` (Gopher)."""
-    max_short_lines: float | None = Field(default=None, ge=0, le=1)
-    """Share of lines shorter than ``short_line_characters``; more is ``short_lines``. FineWeb: 0.67. Off: lists and dialogue are language."""
+    max_short_lines: float = Field(default=1.0, ge=0, le=1)
+    """Share of lines shorter than ``short_line_characters``; more is ``short_lines``. FineWeb: 0.67. Off: dialogue is
+    language."""
     short_line_characters: int = Field(default=15, ge=1)
     """FineWeb takes 30 English characters, about 6 words; 6 Korean words without their spaces are about 15 to 20."""
-    max_duplicate_lines: float | None = Field(default=0.3, ge=0, le=1)
+    max_duplicate_lines: float = Field(default=0.3, ge=0, le=1)
     """Share of lines that repeat an earlier one; more is ``duplicate_lines`` (Gopher)."""
-    max_duplicate_line_characters: float | None = Field(default=0.2, ge=0, le=1)
+    max_duplicate_line_characters: float = Field(default=0.2, ge=0, le=1)
     """Share of characters in such lines; more is ``duplicate_lines`` (Gopher)."""
-    max_top_ngrams: tuple[float, float, float] | None = (0.20, 0.18, 0.16)
+    max_top_ngrams: tuple[float, float, float] = (0.20, 0.18, 0.16)
     """Share of characters in the most frequent 2-, 3- and 4-gram of words; more is ``top_ngram`` (Gopher)."""
-    max_duplicate_ngrams: tuple[float, float, float, float, float, float] | None = (0.15, 0.14, 0.13, 0.12, 0.11, 0.10)
+    max_duplicate_ngrams: tuple[float, float, float, float, float, float] = (0.15, 0.14, 0.13, 0.12, 0.11, 0.10)
     """Share of characters in 5- to 10-grams of words that occur before; more is ``duplicate_ngrams`` (Gopher)."""
 
 
 def too_short(text: str, limits: Limits) -> Drop | None:
     """Fewer characters than the limit."""
-    if limits.min_characters is not None and len(text) < limits.min_characters:
+    if len(text) < limits.min_characters:
         return Drop("too_short", f"{len(text)} characters < {limits.min_characters}")
     return None
 
@@ -77,8 +78,6 @@ def too_long(text: str, limits: Limits) -> Drop | None:
 
 def not_korean(text: str, limits: Limits) -> Drop | None:
     """Too little Hangul among the letters; a text without letters is not Korean either."""
-    if limits.min_hangul_share is None:
-        return None
     share = hangul_share(text)
     if share < limits.min_hangul_share:
         return Drop("not_korean", f"Hangul {share:.3f} of letters < {limits.min_hangul_share}")
@@ -133,21 +132,21 @@ def duplicate_lines(text: str, limits: Limits) -> Drop | None:
 def repeated_ngrams(text: str, limits: Limits) -> Drop | None:
     """Runs of words that come again and again: the most frequent 2- to 4-grams, and all repeated 5- to 10-grams."""
     words = text.split()
-    if len(words) < WORDS_FOR_REPETITION or (limits.max_top_ngrams is None and limits.max_duplicate_ngrams is None):
+    if len(words) < WORDS_FOR_REPETITION or min(*limits.max_top_ngrams, *limits.max_duplicate_ngrams) >= 1:
         return None
     numbers: dict[str, int] = {}
     word_ids = np.array([numbers.setdefault(word, len(numbers)) for word in words], dtype=np.uint64)
     lengths = np.array([len(word) for word in words], dtype=np.int64)
     total = int(lengths.sum())
-    for n, limit in zip(range(2, 5), limits.max_top_ngrams or ()):
+    for n, limit in zip(range(2, 5), limits.max_top_ngrams):
         if found := _above("top_ngram", _top_ngram_characters(word_ids, lengths, n) / total, limit, f"{n}-gram "):
             return found
-    for n, limit in zip(range(5, 11), limits.max_duplicate_ngrams or ()):
+    for n, limit in zip(range(5, 11), limits.max_duplicate_ngrams):
         # The words that repeated n-grams cover shrink as n grows: most texts are done after one look.
         share = _duplicate_characters(word_ids, lengths, n) / total
         if found := _above("duplicate_ngrams", share, limit, f"{n}-grams "):
             return found
-        if share <= min(limits.max_duplicate_ngrams or (0.0,)):
+        if share <= min(limits.max_duplicate_ngrams):
             break
     return None
 
@@ -174,8 +173,8 @@ def judge(text: str, limits: Limits) -> Drop | None:
     return None
 
 
-def _above(reason: str, value: float, limit: float | None, what: str = "") -> Drop | None:
-    return Drop(reason, f"{what}{value:.3f} > {limit}") if limit is not None and value > limit else None
+def _above(reason: str, value: float, limit: float, what: str = "") -> Drop | None:
+    return Drop(reason, f"{what}{value:.3f} > {limit}") if value > limit else None
 
 
 def _lines(text: str) -> list[str]:

@@ -1,7 +1,7 @@
 """MinHash signatures and their bands: texts that share a band are candidates for near-duplicates.
 
-128 permutations in 16 bands of 8 rows: two texts of Jaccard similarity s share a band with probability 1 - (1 - s^8)^16, which is
-0.95 at 0.8, 0.61 at 0.7 and 0.06 at 0.5 (Leskovec et al., Mining of Massive Datasets, section 3.4).
+128 permutations in 16 bands of 8 rows: two texts of Jaccard similarity s share a band with probability 1 - (1 - s^8)^16, that
+is 0.95 at 0.8, 0.61 at 0.7 and 0.06 at 0.5 (Leskovec et al., Mining of Massive Datasets, section 3.4).
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class _Parser:
         self._lost_total = 0
         self._groups = 0
         self._macro_end = -1
-        self._rowless_until = -1
+        self._rowless_until = self._line_end = -1
         self._never_closed: set[str] = set()
         self._group_ends = _group_ends(self.source) if "{{{" in source else {}
 
@@ -258,11 +258,11 @@ class _Parser:
         """A block whose first line holds a style or a title, which go; its body is markup like any other."""
         self._groups += 1
         self._push(_GROUP, head.start())
-        line_end = self.source.find("\n", head.end())
-        if kind == "wiki" and not (line_end >= 0 and self.source[head.end(1) : line_end].strip().endswith('"')):
-            style = _STYLE.match(self.source, head.end(1))
+        line_end = self._end_of_line(head.end())
+        if kind == "wiki" and not self.source[max(head.end(1), line_end - 80) : line_end].rstrip().endswith('"'):
+            style = _STYLE.match(self.source, head.end(1))  # the body begins on the same line
             return style.end() if style else head.end(1)
-        body = head.end() if line_end < 0 or 0 <= close < line_end else line_end
+        body = head.end() if 0 <= close < line_end else line_end
         self.lost["folding_title"] += body - head.end(1)
         if self.source.startswith("\n", body):
             self.out.append(GONE)
@@ -294,6 +294,12 @@ class _Parser:
         self.out.append("\n")
         return end
 
+    def _end_of_line(self, position: int) -> int:
+        if position > self._line_end:
+            at = self.source.find("\n", position)
+            self._line_end = at if at >= 0 else len(self.source)
+        return self._line_end
+
     def _table(self, line_start: int, start: int) -> int:
         """Rows from ``start`` on, where a pipe stands; where to read on."""
         position = start
@@ -308,8 +314,7 @@ class _Parser:
             if not self.source.startswith("||", start):  # a line that only starts with a pipe
                 self.out.append(self.source[line_start : start + 1])
                 return start + 1
-            line_end = self.source.find("\n", start)
-            return self._skip(line_start, len(self.source) if line_end < 0 else line_end, "table", "\n")
+            return self._skip(line_start, self._end_of_line(start), "table", "\n")
         kept = ""
         if self.options.keep_tables and self.depth < _MAX_TABLE_DEPTH:
             kept = "\n".join(filter(None, (self._row(*row) for row in rows)))

@@ -1,8 +1,8 @@
 """Which documents are copies of which: a decision over signatures, independent of shards, workers and input order.
 
-All documents stand in one ranking: source priority, then longer text, then id. A document goes when a better one that stays is its
-twin: the same letters and digits (exact), or a common band and a Jaccard similarity of at least the threshold (near). So every
-dropped document has a surviving twin, and a chain of ever less similar texts does not fall as a whole.
+All documents stand in one ranking: source priority, then longer text, then id. A document goes when a better one that stays is
+its twin: the same letters and digits (exact), or a common band and a Jaccard similarity of at least the threshold (near). So
+every dropped document has a surviving twin, and a chain of ever less similar texts does not fall as a whole.
 """
 
 from __future__ import annotations
@@ -39,9 +39,11 @@ class Twin:
 def rank_documents(signatures: pl.LazyFrame, priority: Sequence[str]) -> pl.DataFrame:
     """Columns ``rank``, ``exact``, ``shard``, ``ordinal``, ``id``, best document first.
 
-    ``priority`` names sources, best first; the others follow by name. Shard and ordinal decide only between equal copies of one id.
+    ``priority`` names sources, best first; the others follow by name. Shard and ordinal decide between equal copies of one id.
     """
-    place = pl.col("source").replace_strict(list(priority), list(range(len(priority))), default=len(priority), return_dtype=pl.UInt32)
+    place = pl.col("source").replace_strict(
+        list(priority), list(range(len(priority))), default=len(priority), return_dtype=pl.UInt32
+    )
     ordered = signatures.select("shard", "ordinal", "id", "source", "characters", "exact", "content", place=place).sort(
         ["place", "source", "characters", "id", "content", "shard", "ordinal"],
         descending=[False, False, True, False, False, False, False],
@@ -56,7 +58,7 @@ def exact_twins(ranking: pl.DataFrame) -> pl.DataFrame:
 
 
 def candidate_pairs(signatures: pl.LazyFrame, ranking: pl.DataFrame, out: Path) -> pl.DataFrame:
-    """Pairs of ranks ``better`` < ``worse`` that share a band, sorted by worse, then better. One band is in memory at a time."""
+    """Pairs of ranks ``better`` < ``worse`` that share a band, by worse, then better. One band is in memory at a time."""
     places = ranking.lazy().select("rank", "shard", "ordinal")
     out.mkdir(parents=True, exist_ok=True)
     for band in range(BANDS):

@@ -1,8 +1,8 @@
 """Meta tags of newspaper articles: dates, bylines, copyright, promotion and captions, removed by rules that are data.
 
-The rules live in a TOML file (``data_specs/rules/news.toml``), each with examples that the tests run. A rule is anchored to a zone and
-takes a whole line, the start of a line, or its end after a sentence; nothing is ever substituted in the middle of the text.
-Every removal is logged, and output and log together give back the input.
+The rules live in a TOML file (``data_specs/rules/news.toml``), each with examples that the tests run. A rule is anchored to a
+zone and takes a whole line, the start of a line, or its end after a sentence; nothing is ever substituted in the middle of the
+text. Every removal is logged, and output and log together give back the input.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from korealbert.corpus.normalise import matching_view
 HEAD_LINES = 3
 """Non-blank lines of the head zone (cleaning specification, section 1), sub-headlines above the text not counted."""
 HEAD_LINES_AT_MOST = 8
-"""Those counted: online editions put up to five sub-headlines above the byline, in 3.5 % of 1,200 real articles three or more."""
+"""Those counted: online editions put up to five sub-headlines above the byline, in 3.5 % of 1,200 real articles three or
+more."""
 SUB_HEADLINE_CHARACTERS = 60
 """A line that is no longer and does not end as a sentence does may be a sub-headline."""
 TAIL_LINES = 10
@@ -45,7 +46,7 @@ Zone = Literal["head", "tail", "any"]
 
 
 class Rule(BaseModel):
-    """One pattern. It must match the whole of what it takes, written for ``matching_view`` text; ``{MACRO}`` names are filled in."""
+    """One pattern: it must match the whole of what it takes, in ``matching_view`` text; ``{MACRO}`` names are filled in."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

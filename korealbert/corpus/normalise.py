@@ -1,7 +1,7 @@
 """Unicode and whitespace normalisation: the first step of cleaning, and what every comparison of texts starts from.
 
-``normalise`` deletes and replaces characters only; it knows nothing of sources. ``matching_view`` is for patterns: a text of the
-same length in which full-width forms, brackets and copyright signs have one spelling, so that a span found in it is a span of the text.
+``normalise`` deletes and replaces characters only; it knows nothing of sources. ``matching_view`` is for patterns: a text of
+the same length in which full-width forms, brackets and copyright signs have one spelling, so that its spans are the text's.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class Normalised:
 
     text: str
     counts: dict[str, int]
-    """Keys: ``control``, ``zero_width``, ``space`` (NBSP, tab and other blanks), ``line_break``, ``entity``. Zero counts are absent."""
+    """Keys: ``control``, ``zero_width``, ``space`` (NBSP, tab, other blanks), ``line_break``, ``entity``; zeros are absent."""
 
 
 def normalise(text: str) -> Normalised:
     """NFC, entities decoded, controls and zero-width characters removed, one kind of space and line break.
 
-    Runs of spaces become one, lines lose outer spaces, runs of blank lines become one blank line, the text loses outer whitespace.
-    Idempotent: entities are decoded to a fixpoint (``&amp;quot;`` is ``"``), and only entities that HTML 5 names and that end in
-    ``;``, so that ``R&D`` and ``&lt=`` stay as they are.
+    Runs of spaces become one, lines lose outer spaces, runs of blank lines become one, the text loses outer whitespace.
+    Idempotent: entities are decoded to a fixpoint (``&amp;quot;`` is ``"``), and only those that HTML 5 names and that end
+    in ``;``, so that ``R&D`` and ``&lt=`` stay as they are.
     """
     counts: Counter[str] = Counter()
     text = _characters(text, counts) if _SUSPICIOUS.search(text) else _nfc(text)
@@ -89,5 +89,5 @@ _VIEW.update(str.maketrans("【】〔〕〈〉《》©Ⓒㆍ・‧∙•", "[][]
 
 
 def matching_view(text: str) -> str:
-    """The text with full-width ASCII, Korean brackets, copyright signs and middle dots in one spelling; same length, same offsets."""
+    """The text with full-width ASCII, Korean brackets, copyright signs and middle dots in one spelling; same length."""
     return text.translate(_VIEW)

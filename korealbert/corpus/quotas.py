@@ -1,6 +1,6 @@
 """How many characters of each category stay: the arithmetic of rebalancing, without documents.
 
-Notation of the cleaning specification, section 5: n characters of a category, N their sum, q = n / N its share, t its target share.
+Notation of the cleaning specification, section 5: n characters of a category, N their sum, q = n / N its share, t its target.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def present_targets(characters: Characters, targets: Mapping[str, float]) -> dic
 def cap(characters: Characters, targets: Mapping[str, float], alpha: float) -> dict[str, int]:
     """min(n, ⌊alpha · t · N⌋) for each category with a target; N counts these categories alone.
 
-    What holds: no category with less than its target share loses share; the greatest share / target falls or stays; the total
-    variation distance to the targets falls or stays; a larger alpha keeps at least as much of every category. (One category's own
-    distance to its target may grow: shares (1/3, 2/3, 0) capped towards a uniform target become (1/2, 1/2, 0).)
+    What holds: no category with less than its target share loses share; the greatest share / target falls or stays; the
+    total variation distance to the targets falls or stays; a larger alpha keeps at least as much of every category. (One
+    category's own distance may grow: shares (1/3, 5/9, 1/9) capped at a third become (3/7, 3/7, 1/7).)
     """
     wanted = present_targets(characters, targets)
     total = sum(characters[name] for name in wanted)

@@ -1,7 +1,7 @@
 """Korean sentence splitting: rules that are quick enough for 43 GB, or the Kiwi morphological analyser.
 
-Both only cut a text: whitespace aside, the sentences of a text joined give the text. The rules never cut inside quotation marks or
-brackets, unless those span more than ``LONGEST_QUOTE`` characters, nor in numbers, dates, list labels and abbreviations.
+Both only cut a text: whitespace aside, the sentences of a text joined give the text. The rules never cut inside quotation marks
+or brackets, unless those span more than ``LONGEST_QUOTE`` characters, nor in numbers, dates, list labels and abbreviations.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ _LABEL = re.compile(r"(?:^|\s)[(]?(?:\d{1,4}|[가나다라마바사아자차카�
 _ABBREVIATION = re.compile(
     r"(?:^|[^A-Za-z])(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|No|Vol|Inc|Co|Corp|Ltd|etc|al|pp|ed|eds|cf|Fig|e\.g|i\.e|U\.S|U\.K)$"
 )
+_DAY = re.compile(r"\d\.\s*\d{1,2}$")
+"""The last part of ``2019. 12. 31`` and ``12. 31``."""
 _FINAL = frozenset("다요까죠네")
 """Last syllables after which a new sentence may begin without a space, and after which an ellipsis or laughter ends one."""
 _LAUGHING = frozenset("다요까죠네음임함지어아야냐듯.!?")
@@ -71,30 +74,29 @@ def _ends_sentence(line: str, match: re.Match[str], cut: int) -> bool:
     before = line[match.start() - 1] if match.start() else ""
     if match["laugh"] is not None:
         return before in _LAUGHING
-    mark, gap, after = match["mark"], match["gap"], line[match.end()]
-    if not gap:
+    after = line[match.end()]
+    if not match["gap"]:
         # 했다.그는 and 뭐야!진짜 are two sentences; 3.5, a.b, "갔다."며, Yahoo!는 are not
         if match["close"] or after.isascii() or not (after.isalpha() or after in "“‘"):
             return False
-        return before in _FINAL or ("가" <= before <= "힣" and mark[0] in "!?" and not _CONTINUES.match(line, match.end()))
+        shouted = "가" <= before <= "힣" and match["mark"][0] in "!?"
+        return before in _FINAL or (shouted and not _CONTINUES.match(line, match.end()))
     if match["close"]:
         return not _CONTINUES.match(line, match.end())
-    if mark == ".":
-        if before.isdigit():
-            return not (after.isdigit() or _LABEL.search(line, max(0, match.start() - 6), match.start())) and not _in_date(
-                line, match
-            )
-        if before.isascii() and before.isalpha():
-            return not _ABBREVIATION.search(line, max(0, match.start() - 6), match.start()) and not after.islower()
-        return not _LABEL.search(line, max(0, match.start() - 3), match.start())
-    if mark.startswith(("…", "..")):
-        return before in _FINAL
-    return True
+    if match["mark"] == ".":
+        return _full_stop_ends_sentence(line, match.start(), before, after)
+    return before in _FINAL or not match["mark"].startswith(("…", ".."))
 
 
-def _in_date(line: str, match: re.Match[str]) -> bool:
-    """Whether the number before the full stop is the day of ``2019. 12. 31.`` or a part of ``12. 31.``."""
-    return re.search(r"\d\.\s*\d{1,2}$", line[max(0, match.start() - 8) : match.start()]) is not None
+def _full_stop_ends_sentence(line: str, stop: int, before: str, after: str) -> bool:
+    """Whether a full stop with a blank behind it is more than a part of a number, date, list label or abbreviation."""
+    if before.isdigit():
+        label = _LABEL.search(line, max(0, stop - 6), stop)
+        in_date = _DAY.search(line, max(0, stop - 8), stop)
+        return not (after.isdigit() or label or in_date)
+    if before.isascii() and before.isalpha():
+        return not (after.islower() or _ABBREVIATION.search(line, max(0, stop - 6), stop))
+    return not _LABEL.search(line, max(0, stop - 3), stop)
 
 
 @lru_cache(maxsize=1)
@@ -108,7 +110,7 @@ def split_line_kiwi(line: str) -> list[str]:
     """The sentences of one line as Kiwi sees them: better on text without punctuation, about 0.2 MB/s a core."""
     found = _kiwi().split_into_sents(line, return_sub_sents=False)
     starts = [0, *(sentence.start for sentence in found[1:]), len(line)]
-    pieces = (line[start:end].strip() for start, end in zip(starts, starts[1:]))
+    pieces = (line[start:end].strip() for start, end in pairwise(starts))
     return [piece for piece in pieces if piece]
 
 

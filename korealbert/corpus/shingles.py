@@ -1,4 +1,4 @@
-"""Texts reduced to letters and digits, and hashes of all their character windows: what duplicates and contamination are found by.
+"""Texts reduced to letters and digits, and hashes of all their character windows: how duplicates and contamination are found.
 
 Spacing and punctuation differ between copies of one Korean text more than anything else, so neither counts.
 """

@@ -1,4 +1,4 @@
-"""Articles that are dropped whole for what they are: personnel notices, obituaries, picture pages, lottery numbers, English editions.
+"""Articles that are dropped whole for what they are: personnel notices, obituaries, picture pages, lottery numbers.
 
 The rules are data (``data_specs/rules/titles.toml``), with examples that the tests run.
 """

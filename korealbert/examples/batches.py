@@ -71,7 +71,6 @@ class ExampleBatches:
         self.num_views = len(self._views)
         self.sequence_length = headers[0].sequence_length
         self.vocab_size = headers[0].vocab_size
-        self.sources = headers[0].sources
 
     def gather(self, view: int, rows: npt.NDArray[np.int64]) -> Batch:
         """The noised sequences of these rows (int64 [B], global numbers over the sorted shards) in one view.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -175,10 +173,3 @@ def test_rows_are_taken_in_the_order_asked_for(packed: Artifact) -> None:
     with pytest.raises(IndexError, match="of a table of"):
         table.take(np.array([len(table)]))
     assert len(table.take(numbers[:0])) == 0
-
-
-def test_an_empty_slice_of_rows_is_empty(packed: Artifact) -> None:
-    rows = RowTable(packed.path, "train").shards[0]
-    assert len(rows.slice(3, 3)) == 0
-    assert list(itertools.accumulate(np.diff(rows.slice(2, 5).sentence_offsets)))[-1] == rows.slice(2, 5).sentence_offsets[-1]
-    assert replace(rows).length.sum() == rows.length.sum()

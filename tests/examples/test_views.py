@@ -15,7 +15,7 @@ from korealbert.documents import ShardError
 from korealbert.examples import packing
 from korealbert.examples.batches import IGNORED, Batch, ExampleBatches
 from korealbert.examples.noise import draw
-from korealbert.examples.schema import HELDOUT_VIEW, View, open_rows, open_view
+from korealbert.examples.schema import HELDOUT_VIEW, View, open_rows, open_view, write_rows
 from korealbert.examples.table import RowTable
 from korealbert.examples.views import STAGE, ViewJob, ViewsSpec, draw_shard
 from korealbert.examples.word_order import WordOrderSpec
@@ -217,12 +217,10 @@ def test_next_sentence_pairs_half_of_the_rows_with_another_document(tmp_path: Pa
 
 
 def test_next_sentence_with_one_document_is_refused(tmp_path: Path, packed: Artifact, vocab: Artifact) -> None:
-    lone = packed.path.parent / "lone"
-    lone.mkdir(exist_ok=True)
+    lone = tmp_path / "lone"
+    lone.mkdir()
     rows, header = open_rows(packed.files("train-*.arrow")[0])
     first = int((rows.doc_id == rows.doc_id[0]).sum())
-    from korealbert.examples.schema import write_rows
-
     write_rows(lone / "train-00000.arrow", rows.slice(0, first), header)
     with pytest.raises(ValueError, match="needs two documents to draw from, the train rows come from one"):
         STAGE.run(

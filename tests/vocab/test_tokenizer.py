@@ -160,7 +160,7 @@ def test_punctuation_stands_alone_wherever_it_is_its_own_piece(tmp_path: Path) -
     assert [bare[i + 1] for i, word in enumerate(bare) if word == "1"] == [","]
 
 
-def test_the_official_rule_would_take_every_hangul_piece_for_a_word(vocabulary: Vocabulary) -> None:
+def test_not_every_hangul_piece_begins_a_word(vocabulary: Vocabulary) -> None:
     table = vocabulary.words()
     hangul = [i for i, piece in enumerate(vocabulary.pieces(range(vocabulary.size))) if "\uac00" <= piece[-1] <= "\ud7a3"]
     assert 0.2 < table.starts[hangul].mean() < 0.8

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from korealbert.artifact import InputPath
+from korealbert.corpus.clean import REMOVALS_SCHEMA, STAGE, CleanSpec, clean_document
+from korealbert.corpus.filters import Limits
+from korealbert.documents import Document, read_batches
+from tests.corpus.documents_made import GOLDEN, RULES, bytes_of, document, dropped, json_lines, kept, prose, ran, stored
+
+NEWS = CleanSpec(
+    news_rules=InputPath(RULES / "news.toml"),
+    title_rules=InputPath(RULES / "titles.toml"),
+    category_map=InputPath(RULES / "categories.toml"),
+    sentences="none",
+)
+EXPECTED = {case["id"]: case for case in json_lines(GOLDEN / "expected.jsonl")}
+
+
+def article(record: dict[str, Any]) -> Document:
+    return document(
+        record["id"], record["text"], title=record["title"], outlet=record["outlet"], category=record.get("section") or ""
+    )
+
+
+@pytest.fixture(scope="module")
+def sample(sample_dir: Path) -> list[Document]:
+    return [article(record) for record in json_lines(sample_dir / "news.jsonl")]
+
+
+def test_the_sample_articles_come_out_as_a_person_would_clean_them(sample: list[Document]) -> None:
+    for one, case in zip(sample, EXPECTED.values(), strict=True):
+        outcome = clean_document(one, NEWS)
+        assert (outcome.drop and outcome.drop.reason) == case.get("drop"), case["id"]
+        if "text" in case:
+            assert outcome.document.text == case["text"], case["id"]
+
+
+def test_the_stage_writes_documents_drops_and_removals(sample: list[Document], tmp_path: Path) -> None:
+    spec = NEWS.model_copy(update={"sentences": "rules"})
+    stats = ran(STAGE, spec, {"documents": stored(tmp_path / "in", sample, per_shard=20)}, tmp_path / "out")
+    reasons = {case["drop"] for case in EXPECTED.values() if "drop" in case}
+    assert set(stats["dropped"]) == reasons
+    assert stats["documents_out"] == len(kept(tmp_path / "out")) == sum("text" in case for case in EXPECTED.values())
+    assert stats["sections"]["mapped"] >= 30
+    assert stats["unmapped_sections"] == {"기획연재": 1}
+    assert stats["sentences_out"] > 5 * stats["documents_out"]
+    rows = [
+        row for path in sorted((tmp_path / "out").glob("removals-*.arrow")) for batch in read_batches(path, REMOVALS_SCHEMA)
+        for row in batch.to_pylist()
+    ]
+    assert len(rows) == sum(stats["removed"].values())
+    assert sum(len(row["text"]) for row in rows) == stats["removed_characters"]
+
+
+def test_dropped_articles_stay_as_they_came(sample: list[Document], tmp_path: Path) -> None:
+    ran(STAGE, NEWS, {"documents": stored(tmp_path / "in", sample)}, tmp_path / "out")
+    notice = next(one for one in sample if one.title.startswith("[인사]"))
+    assert dropped(tmp_path / "out")[notice.id] == ("title_rule", "notice")
+
+
+def test_one_and_two_workers_write_the_same_bytes(sample: list[Document], tmp_path: Path) -> None:
+    source = stored(tmp_path / "in", sample, per_shard=15)
+    outputs = []
+    for workers in (1, 2):
+        stats = ran(STAGE, NEWS, {"documents": source}, tmp_path / f"out{workers}", workers)
+        outputs.append((stats, bytes_of(tmp_path / f"out{workers}")))
+    assert outputs[0] == outputs[1]
+
+
+def test_a_killed_run_goes_on_where_it_stopped(sample: list[Document], tmp_path: Path) -> None:
+    source = stored(tmp_path / "in", sample, per_shard=15)
+    whole = ran(STAGE, NEWS, {"documents": source}, tmp_path / "whole")
+    ran(STAGE, NEWS, {"documents": source}, tmp_path / "again")
+    (tmp_path / "again" / ".done" / "clean-00001.json").unlink()
+    (tmp_path / "again" / "documents-00001.arrow").unlink()
+    assert ran(STAGE, NEWS, {"documents": source}, tmp_path / "again") == whole
+    assert bytes_of(tmp_path / "again") == bytes_of(tmp_path / "whole")
+
+
+def test_an_input_without_documents_gives_an_empty_output(tmp_path: Path) -> None:
+    stats = ran(STAGE, NEWS, {"documents": stored(tmp_path / "in", [])}, tmp_path / "out")
+    assert stats["documents_in"] == stats["documents_out"] == 0
+    assert bytes_of(tmp_path / "out") == {}
+
+
+def test_cleaning_a_clean_article_changes_nothing(sample: list[Document]) -> None:
+    for one in sample:
+        outcome = clean_document(one, NEWS)
+        if outcome.drop is None:
+            again = clean_document(outcome.document, NEWS)
+            assert again.document.text == outcome.document.text
+
+
+def test_a_source_without_news_rules_keeps_its_by_lines_and_sections() -> None:
+    text = f"{prose(3, 6)}\n홍길동 기자"
+    outcome = clean_document(document(1, text, source="kowiki", category="국회"), CleanSpec(sentences="lines"))
+    assert outcome.document.text == text
+    assert outcome.document.category == "국회"
+
+
+def test_reviews_may_have_their_own_limits() -> None:
+    review = document(1, "재밌다ㅋㅋ 또 봐야지...", source="nsmc")
+    assert clean_document(review, CleanSpec()).drop is not None
+    short = CleanSpec(limits=Limits(min_characters=5, max_symbols_per_word=10, max_ellipsis_lines=1))
+    assert clean_document(review, short).document.text == "재밌다ㅋㅋ\n또 봐야지..."
+
+
+def test_mostly_meta_text_is_dropped_with_its_share() -> None:
+    text = f"{prose(5, 1)}\n" + "\n".join(f"▶ 오늘의 추천 뉴스 {number}" for number in range(12))
+    outcome = clean_document(document(1, text), NEWS)
+    assert outcome.drop is not None
+    assert outcome.drop.reason == "removed_share"
+    assert float(outcome.drop.rule.split()[0]) > 0.4

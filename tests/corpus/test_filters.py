@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from korealbert.corpus.filters import FILTERS, Limits, hangul_share, judge
+from tests.corpus.documents_made import prose
+
+GOOD = prose(1, 12)
+PASS_ALL = Limits(
+    min_characters=0,
+    min_hangul_share=0,
+    max_symbols_per_word=1_000,
+    max_bullet_lines=1,
+    max_ellipsis_lines=1,
+    max_duplicate_lines=1,
+    max_duplicate_line_characters=1,
+    max_top_ngrams=(1, 1, 1),
+    max_duplicate_ngrams=(1, 1, 1, 1, 1, 1),
+)
+
+
+def reason(text: str, **limits: object) -> str | None:
+    drop = judge(text, Limits.model_validate(limits))
+    return drop and drop.reason
+
+
+def test_ordinary_prose_passes() -> None:
+    assert judge(GOOD, Limits()) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("짧은 글이다.", "too_short"),
+        ("The library opened in a disused mill three years ago and lends ladders. " * 3, "not_korean"),
+        ("1234567890 " * 20, "not_korean"),
+        ("가나 #다라 #마바 사아 자차… " * 10, "symbols"),
+        ("\n".join(f"- 항목 {number}은 우체국 앞의 나무" for number in range(12)), "bullet_lines"),
+        ("\n".join(f"{number}번째 마을에 바람이 불어와…" for number in range(20)), "ellipsis_lines"),
+        ("\n".join([*GOOD.split("\n")[:5], *["같은 줄이 또 나왔다."] * 5]), "duplicate_lines"),
+        ("가을이 왔다 그리고 " * 40, "top_ngram"),
+    ],
+)
+def test_what_each_filter_drops(text: str, expected: str) -> None:
+    assert reason(text) == expected
+
+
+def test_repeated_paragraphs_on_one_line_are_duplicate_ngrams() -> None:
+    words = GOOD.replace("\n", " ")
+    assert reason(f"{words} {words}", max_top_ngrams=(1, 1, 1)) == "duplicate_ngrams"
+
+
+def test_limits_reach_exactly_their_value() -> None:
+    assert reason("가" * 100) is None
+    assert reason("가" * 99) == "too_short"
+    assert reason(GOOD, max_characters=len(GOOD)) is None
+    assert reason(GOOD, max_characters=len(GOOD) - 1) == "too_long"
+
+
+def test_short_lines_are_off_unless_asked_for() -> None:
+    menu = "\n".join(f"차림 {number}" for number in range(30))
+    assert reason(menu) is None
+    assert reason(menu, max_short_lines=0.67) == "short_lines"
+
+
+def test_a_drop_tells_metric_value_and_limit() -> None:
+    drop = judge("가을이 왔다.", Limits())
+    assert drop is not None
+    assert drop.rule == "7 characters < 100"
+
+
+def test_hangul_share_counts_letters_only() -> None:
+    assert hangul_share("가나ab 12!? ㅋ") == pytest.approx(3 / 5)
+    assert hangul_share("漢字 한글") == pytest.approx(0.5)
+    assert hangul_share("123 !!") == 0
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.text(st.sampled_from("가나다 라\n.…#-a1"), max_size=300))
+def test_extreme_limits_let_everything_pass_and_no_filter_fails(text: str) -> None:
+    assert judge(text, PASS_ALL) is None
+    for one in FILTERS:
+        one(text, Limits())
+
+
+def test_a_share_above_one_is_refused() -> None:
+    with pytest.raises(ValidationError, match="max_bullet_lines"):
+        Limits(max_bullet_lines=1.5)

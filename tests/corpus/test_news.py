@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from korealbert.corpus.news import NewsRules, Rule, RuleFile, load_news_rules
+from korealbert.corpus.normalise import normalise
+from tests.corpus.documents_made import GOLDEN, RULES, json_lines
+
+NEWS = load_news_rules(RULES / "news.toml")
+BODY = "첫 문장은 여기에 있다.\n둘째 문장도 여기에 있다.\n셋째 문장까지 여기에 있다.\n"
+"""Stands above the examples of rules for the tail, so that they are in no one's head zone."""
+
+
+def body_of(rule: Rule) -> str:
+    return BODY if rule.zones == ("tail",) else ""
+
+
+POSITIVE = [pytest.param(rule, example, id=f"{rule.id}-{i}") for rule in NEWS.rules for i, example in enumerate(rule.positive)]
+NEGATIVE = [pytest.param(rule, example, id=f"{rule.id}-{i}") for rule in NEWS.rules for i, example in enumerate(rule.negative)]
+GOLDEN_RULES = json_lines(GOLDEN / "rules.jsonl")
+
+
+@pytest.mark.parametrize(("rule", "example"), POSITIVE)
+def test_positive_examples_of_the_rules_file(rule: Rule, example: dict[str, str]) -> None:
+    cleaned = NEWS.clean(normalise(body_of(rule) + example["text"]).text, example.get("outlet", ""))
+    assert cleaned.text == normalise(body_of(rule) + example.get("clean", "")).text
+    assert rule.id in {removal.rule for removal in cleaned.removals}
+
+
+@pytest.mark.parametrize(("rule", "example"), NEGATIVE)
+def test_negative_examples_of_the_rules_file(rule: Rule, example: str) -> None:
+    text = normalise(body_of(rule) + example).text
+    assert NEWS.clean(text).text == text
+
+
+def test_every_rule_has_examples() -> None:
+    assert [rule.id for rule in NEWS.rules if not rule.positive or not rule.negative] == []
+
+
+@pytest.mark.parametrize("case", GOLDEN_RULES, ids=lambda case: f"{case['rule']}-{case['kind']}")
+def test_golden_constructs(case: dict[str, Any]) -> None:
+    text = normalise(case["text"]).text
+    cleaned = NEWS.clean(text, case["outlet"])
+    assert cleaned.text == case["expected"]
+    assert cleaned.restored() == text
+    assert NEWS.clean(cleaned.text, case["outlet"]).removals == ()
+
+
+LINES = st.lists(
+    st.one_of(
+        st.sampled_from([example["text"] for rule in NEWS.rules for example in rule.positive]),
+        st.sampled_from([example for rule in NEWS.rules for example in rule.negative]),
+        st.sampled_from(["가을이 왔다.", "", "그는 “바람이 분다”라고 말했다.", "물가 전망", "홍길동", "[", "▶", "ⓒ", "hong@"]),
+        st.text(st.sampled_from("가나다 홍길동기자=[]()ⓒ▶.@a\n사진"), max_size=25),
+    ),
+    max_size=9,
+).map(lambda lines: normalise("\n".join(lines)).text)
+
+
+@settings(max_examples=150, deadline=None)
+@given(LINES)
+def test_log_and_output_give_back_the_input_and_a_second_run_changes_nothing(text: str) -> None:
+    cleaned = NEWS.clean(text)
+    assert cleaned.restored() == text
+    assert NEWS.clean(cleaned.text).removals == ()
+    assert normalise(cleaned.text).text == cleaned.text
+
+
+def is_subsequence(short: str, long: str) -> bool:
+    rest = iter(long)
+    return all(character in rest for character in short)
+
+
+@settings(max_examples=80, deadline=None)
+@given(LINES)
+def test_nothing_is_added_and_no_full_sentence_goes_without_a_rule_that_may(text: str) -> None:
+    cleaned = NEWS.clean(text)
+    assert is_subsequence(cleaned.text, text)
+    may = {rule.id for rule in NEWS.rules if rule.sentences}
+    for removal in cleaned.removals:
+        lines = removal.text.split("\n")
+        sentences = [piece for line in lines for piece in line.split(".")[:-1] if len(piece) >= 30 and piece[-1] in "다요"]
+        assert not sentences or removal.rule in may
+
+
+@pytest.mark.parametrize("zone", ["middle", "tail"])
+def test_meta_text_counts_only_in_its_zone(zone: str) -> None:
+    tag = "홍길동 기자 hong@press.example"
+    lines = [f"{number}번째 문장은 여기에 있다." for number in range(8)]
+    text = "\n".join([*lines[:6], tag, *lines[6:]] if zone == "middle" else [*lines, tag])
+    assert (NEWS.clean(text).text == text) is (zone == "middle")
+
+
+def test_bylines_below_many_sub_headlines_are_in_the_head() -> None:
+    heads = "마을에 온 봄\n우체국이 다시 문 열어\n주민 모두 모였다\n오는 사람 세 배로"
+    assert NEWS.clean(f"{heads}\n\n[한빛신문 홍길동 기자] 가을이 왔다.").text == f"{heads}\n\n가을이 왔다."
+
+
+def test_an_outlet_rule_is_for_that_outlet_alone() -> None:
+    rules = NewsRules(RuleFile(rule=(Rule(id="X", zones=("tail",), take="line", pattern="끝말", outlets=("가나신문",)),)))
+    assert rules.clean("가을이 왔다.\n끝말", "가나신문").text == "가을이 왔다."
+    assert rules.clean("가을이 왔다.\n끝말", "다라신문").text == "가을이 왔다.\n끝말"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[[rule]]\nid='X'\nzones=['head']\ntake='line'\npattern='{NOBODY}'", "rule X: no macro NOBODY"),
+        ("[[rule]]\nid='X'\nzones=['head']\ntake='line'\npattern='(가'", "rule X: not a regular expression"),
+        ("[[rule]]\nid='X'\nzones=['foot']\ntake='line'\npattern='가'", "rule.0.zones.0"),
+        ("[[rule]\n", "not a rules file"),
+    ],
+)
+def test_a_bad_rules_file_is_named_with_its_rule(content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "news.toml"
+    path.write_text(content, "utf-8")
+    with pytest.raises(ValueError, match=message) as caught:
+        load_news_rules(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("unit", ["전문 기자 ", "ⓒ", "▶가 ", "김철수·이영희·", "가 ", "[", "서울=부산=", "입력 2019.12.31 ", "사진=사진 제공 "])
+def test_repetitive_input_takes_no_longer(unit: str) -> None:
+    start = time.process_time()
+    for text in (unit * 2_000, "첫째다.\n둘째다.\n셋째다.\n넷째다. " + unit * 20, (unit * 13 + "\n") * 10):
+        NEWS.clean(normalise(text).text)
+    assert time.process_time() - start < 3
+
+
+@pytest.mark.real
+def test_residue_on_real_articles(real_data: Path, tmp_path: Path) -> None:
+    """Of 1,200 articles, fewer than 0.5 % may keep a byline, address or notice in head or tail (specification, section 1.3)."""
+    import re
+    import subprocess
+
+    archive = real_data / "corpus" / "news_categories.tar.zst"
+    subprocess.run(["tar", "--zstd", "-xf", str(archive), "-C", str(tmp_path)], check=True)
+    tail = re.compile(
+        r"[가-힣]{2,4} ?기자\s*(?:[\w.+-]+@[\w.-]*)?\s*[\])>]?$|[\w.+-]+@[\w-]+\.[\w.-]+\s*[\])>]?$"
+        r"|무단 ?전재|재배포 ?금지|ⓒ|저작권자|^[▶☞▷★◎]",
+        re.MULTILINE,
+    )
+    head = re.compile(r"^[\[(<【][^\])>】\n]{0,40}(?:기자|특파원|뉴시스|연합뉴스|뉴스1|앵커)[\])>】]", re.MULTILINE)
+    articles = [path.read_text("utf-8").partition("\t") for path in sorted(tmp_path.rglob("*NewsData.txt"))]
+    residue = 0
+    for title, _, body in articles[::4]:
+        cleaned = NEWS.clean(normalise(body or title).text)
+        assert cleaned.restored() == normalise(body or title).text
+        end = "\n".join(cleaned.text.split("\n")[-3:])
+        residue += bool(tail.search(end) or head.search(cleaned.text))
+    assert len(articles) == 1_200
+    assert residue <= 0.005 * len(articles[::4]) + 1

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from korealbert.corpus.normalise import matching_view, normalise
+
+MESSY = st.text(st.sampled_from("가각나a&;#x3B80quotampl \n\t\r\u00a0\u200b\u0301\u1100\u1161\u037e\x00\x85［＝＠ⓒ©"), max_size=40)
+
+
+@pytest.mark.parametrize(
+    ("raw", "clean"),
+    [
+        ("R&amp;D &lsquo;두레&rsquo;", "R&D ‘두레’"),
+        ("&amp;quot;빌려요&amp;quot;", '"빌려요"'),
+        ("12 &lt; 31, 값은 &#50; &#x33;", "12 < 31, 값은 2 3"),
+        ("AT&T R&D &dog; &copy 하나", "AT&T R&D &dog; &copy 하나"),
+        ("가\u00a0나\u3000다\t라", "가 나 다 라"),
+        ("가\u200b나\ufeff다\u00ad", "가나다"),
+        ("가\x00나\x07", "가나"),
+        ("첫째\r\n둘째\r\r\r\r셋째 \u2028 넷째", "첫째\n둘째\n\n셋째\n넷째"),
+        ("  앞 뒤  \n \n \n 끝  ", "앞 뒤\n\n끝"),
+        (unicodedata.normalize("NFD", "한국어"), "한국어"),
+        ("［서울＝뉴시스］", "［서울＝뉴시스］"),
+    ],
+)
+def test_normal_form(raw: str, clean: str) -> None:
+    assert normalise(raw).text == clean
+
+
+def test_what_was_removed_is_counted() -> None:
+    counts = normalise("가\x00\x01나\u200b &amp;amp; \u00a0다\r\n").counts
+    assert counts == {"control": 2, "entity": 2, "line_break": 1, "space": 1, "zero_width": 1}
+
+
+@settings(max_examples=150, deadline=None)
+@given(MESSY | st.text(max_size=30))
+def test_normalising_twice_changes_nothing(text: str) -> None:
+    once = normalise(text)
+    again = normalise(once.text)
+    assert again.text == once.text
+    assert again.counts == {}
+    assert unicodedata.is_normalized("NFC", once.text)
+
+
+@settings(max_examples=100, deadline=None)
+@given(MESSY)
+def test_the_matching_view_keeps_every_offset(text: str) -> None:
+    assert len(matching_view(text)) == len(text)
+
+
+def test_the_matching_view_has_one_spelling() -> None:
+    assert matching_view("【서울＝뉴시스】© Ⓒ ⓒ ㆍ〈저작권자〉＠") == "[서울=뉴시스]ⓒ ⓒ ⓒ ·<저작권자>@"
