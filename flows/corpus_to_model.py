@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 from prefect import flow
 from prefect.futures import PrefectFuture
@@ -16,8 +17,11 @@ from korealbert.artifact import Runtime, Store
 SAMPLE = Path("data_specs/recipes/sample.toml")
 
 
-# One stage at a time: each uses all the cores it is given.
-@flow(name="corpus-to-model", task_runner=ThreadPoolTaskRunner(max_workers=1), persist_result=False)
+ONE_AT_A_TIME: Any = ThreadPoolTaskRunner(max_workers=1)
+"""Each stage uses all the cores it is given."""
+
+
+@flow(name="corpus-to-model", task_runner=ONE_AT_A_TIME, persist_result=False)
 def corpus_to_model(
     recipe: Path = SAMPLE,
     until: str | None = None,
@@ -41,9 +45,9 @@ def corpus_to_model(
     nodes = recipes.until(recipes.graph(loaded), until)
     anew = set(recipes.select(nodes, rerun or [], option="rerun"))
     publish.plan(recipes.plan(nodes, Store(runtime.store), rerun=anew))
-    built: dict[str, PrefectFuture[str]] = {}
+    built: dict[str, PrefectFuture[Any]] = {}
     for label, node in nodes.items():
         inputs = {role: built[other] for role, other in node.inputs.items()}
-        built[label] = step.submit(label, node, inputs, runtime, rerun=label in anew)
+        built[label] = step.submit(label, node, cast(dict[str, str], inputs), runtime, rerun=label in anew)
     names = {label: future.result() for label, future in built.items()}
     return str(runtime.store.resolve() / names[list(names)[-1]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from prefect.artifacts import (
@@ -48,7 +48,8 @@ class ProgressBar:
             return
         percent = round(100 * progress.done / progress.total, 1)
         if self._id is None:
-            self._id = create_progress_artifact(percent, key=key(self.label, "progress"), description=self.label)
+            created = create_progress_artifact(percent, key=key(self.label, "progress"), description=self.label)
+            self._id = cast(UUID, created)  # A coroutine only where an event loop runs, and a stage runs in a plain thread.
         else:
             update_progress_artifact(self._id, percent, description=f"{self.label}: {line(progress)}")
 

@@ -321,7 +321,10 @@ def _build_anew(
     stats = stage.run(spec, inputs, partial, runtime)
     check_conservation(identity.name, stats)
     for hidden in sorted(partial.rglob(".*")):
-        shutil.rmtree(hidden) if hidden.is_dir() else hidden.unlink()
+        if hidden.is_dir():
+            shutil.rmtree(hidden)
+        else:
+            hidden.unlink(missing_ok=True)  # It may have gone with a hidden directory above it.
     paths = sorted(path for path in partial.rglob("*") if path.is_file())
     digests = {str(p.relative_to(partial)): store.digests.of(p) for p in paths}
     manifest = {

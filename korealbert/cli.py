@@ -41,7 +41,9 @@ def _clear_errors() -> Iterator[None]:
 
 
 @app.command()
-def plan(recipe: RecipeFile, store: StoreDir = Path("store"), until: Until = None, rerun: Rerun = None, data: DataDir = None) -> None:
+def plan(
+    recipe: RecipeFile, store: StoreDir = Path("store"), until: Until = None, rerun: Rerun = None, data: DataDir = None
+) -> None:
     """Print per stage whether it is cached, stale or new, and why."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every room)
 
@@ -68,6 +70,7 @@ def run(
     rerun: Rerun = None,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="processes of the data stages")] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, help="training processes")] = 1,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads of training")] = None,
     data: DataDir = None,
 ) -> None:
     """Build every stage that does not stand already and print the path of the report."""
@@ -76,7 +79,8 @@ def run(
     from flows.corpus_to_model import corpus_to_model  # noqa: PLC0415 (after the environment is set)
     from korealbert import recipe as recipes  # noqa: PLC0415
 
-    runtime = Runtime(store=store.resolve(), processes=processes, **({"workers": workers} if workers else {}))
+    chosen = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes}
+    runtime = Runtime.model_validate({name: value for name, value in chosen.items() if value is not None})
     with _clear_errors():
         nodes = recipes.until(recipes.graph(recipes.load(recipe, data=data)), until)
         anew = recipes.select(nodes, rerun or [], option="--rerun")
@@ -96,7 +100,13 @@ def _bars() -> Iterator[None]:
     """Terminal progress: one bar per running stage, its newest metrics beside it."""
     from flows.step import watcher  # noqa: PLC0415 (loads Prefect)
 
-    columns = (TextColumn("{task.description:<28}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}"))
+    columns = (
+        TextColumn("{task.description:<28}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
     with Bars(*columns, console=console) as bars:
         known: dict[str, Any] = {}
 
@@ -127,7 +137,9 @@ def show(
     for found in Store(store).artifacts():
         manifest = found.manifest
         size = sum(entry["size"] for entry in manifest["files"].values())
-        table.add_row(found.name, manifest["label"], manifest["created"], f"{size / 1e6:,.2f} MB", f"{manifest['wall_seconds']:,.1f} s")
+        table.add_row(
+            found.name, manifest["label"], manifest["created"], f"{size / 1e6:,.2f} MB", f"{manifest['wall_seconds']:,.1f} s"
+        )
     console.print(table)
 
 

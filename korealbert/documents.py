@@ -140,9 +140,7 @@ class TableWriter:
         self._writer.write_batch(pa.record_batch(arrays, schema=self.schema))
         self._rows.clear()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is None and self._rows:
             self._flush()
         if self._writer is not None:
@@ -198,9 +196,7 @@ class DocumentShard:
             "quarantine_reasons": dict(sorted(self._bad.items())),
         }
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for writer in (self._dropped, self._quarantine, self._documents):
             writer.__exit__(kind, error, trace)
 

@@ -17,7 +17,9 @@ from korealbert.corpus import balance, clean, dedup, extract
 from korealbert.examples import packing, views
 from korealbert.export import huggingface
 from korealbert.finetune import stage as finetune
+from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain import stage as pretrain
+from korealbert.pretrain.spec import PretrainSpec
 from korealbert.report import stage as report
 from korealbert.vocab import training as vocab
 
@@ -49,9 +51,9 @@ class Recipe:
     vocab: vocab.VocabSpec
     examples: packing.ExamplesSpec
     views: views.ViewsSpec
-    pretrain: pretrain.PretrainSpec
+    pretrain: PretrainSpec
     export: huggingface.ExportSpec
-    finetune: Mapping[str, finetune.FinetuneSpec]
+    finetune: Mapping[str, FinetuneSpec]
     """By ``task/init/seed``."""
     report: report.ReportSpec
 
@@ -131,7 +133,7 @@ _SINGLE: dict[str, type[Spec]] = {
     "vocab": vocab.VocabSpec,
     "examples": packing.ExamplesSpec,
     "views": views.ViewsSpec,
-    "pretrain": pretrain.PretrainSpec,
+    "pretrain": PretrainSpec,
     "export": huggingface.ExportSpec,
     "report": report.ReportSpec,
 }
@@ -200,7 +202,7 @@ class _Reader:
             raise RecipeError(f"{self.path}: [{name}] must be a table, it is a {type(table).__name__}")
         return dict(table)
 
-    def _cells(self) -> dict[str, finetune.FinetuneSpec]:
+    def _cells(self) -> dict[str, FinetuneSpec]:
         cells = {}
         for name in self._names("finetune"):
             table = self._table(f"finetune.{name}")
@@ -210,7 +212,7 @@ class _Reader:
                 for seed in grid.seeds:
                     cell = {**table, "init": init, "seed": seed}
                     cell.setdefault("task", name)
-                    cells[f"{name}/{init}/{seed}"] = self._validate(finetune.FinetuneSpec, f"finetune.{name}", cell)
+                    cells[f"{name}/{init}/{seed}"] = self._validate(FinetuneSpec, f"finetune.{name}", cell)
         return cells
 
     def _spec(self, kind: type[B], name: str, **extra: Any) -> B:

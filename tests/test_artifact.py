@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from korealbert.artifact import ArtifactError, Inputs, InputPath, Runtime, Spec, Stage, Store, build, canonical, lineage
+from korealbert.artifact import ArtifactError, InputPath, Inputs, Runtime, Spec, Stage, Store, build, canonical, lineage
 from korealbert.files import atomic_path, sha256_of_file
 from korealbert.shards import map_shards
 
@@ -277,5 +277,3 @@ def test_map_shards_keeps_job_order_for_any_number_of_workers(tmp_path: Path) ->
         assert [r["job"] for r in results] == list(range(9))
     one, two = (sorted((p.name, p.read_text()) for p in (tmp_path / w).glob("*.txt")) for w in "12")
     assert one == two and len(one) == 9
-
-

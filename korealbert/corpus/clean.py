@@ -20,7 +20,7 @@ from korealbert.corpus.news import Cleaned, load_news_rules
 from korealbert.corpus.normalise import normalise
 from korealbert.corpus.sentences import Method, count_sentences, split_text
 from korealbert.corpus.titles import load_title_rules
-from korealbert.documents import Document, DocumentShard, Drop, TableWriter, read_documents, sum_stats
+from korealbert.documents import Document, DocumentShard, Drop, TableWriter, read_batches, read_documents, sum_stats
 from korealbert.shards import map_shards
 
 REMOVALS_SCHEMA = pa.schema(
@@ -38,6 +38,8 @@ class CleanSpec(Spec):
     """Rules that drop whole articles by their title."""
     category_map: InputPath | None = None
     """Section names → categories; None keeps the source's names."""
+    decode_entities: bool = True
+    """Whether ``&quot;`` and the like are decoded; false where extraction did so and a text may be about markup."""
     limits: Limits = Limits()
     """Limits of the quality filters."""
     max_removed_share: float = Field(default=0.4, gt=0, le=1)
@@ -68,8 +70,8 @@ class Outcome:
 
 def clean_document(document: Document, spec: CleanSpec) -> Outcome:
     """Normalise, drop by title, strip meta tags, filter, map the category, split sentences: one document, no side effects."""
-    text = normalise(document.text)
-    title = normalise(document.title).text.replace("\n", " ")
+    text = normalise(document.text, entities=spec.decode_entities)
+    title = normalise(document.title, entities=spec.decode_entities).text.replace("\n", " ")
     counts: dict[str, Any] = {"normalised": text.counts, "removed": {}, "removed_characters": 0}
     drop = load_title_rules(spec.title_rules.path).judge(title, text.text) if spec.title_rules else None
     cleaned = Cleaned(text.text)
@@ -116,6 +118,17 @@ def clean_shard(job: _Job, index: int, out_dir: Path) -> Stats:
             else:
                 shard.drop(document, outcome.drop)
     return {**shard.stats, **totals}
+
+
+def read_removals(path: Path) -> dict[str, list[tuple[str, str, str]]]:
+    """Document id → (rule, zone, deleted text) in the order of deletion; empty where no file was written."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    if path.exists():
+        for batch in read_batches(path, REMOVALS_SCHEMA):
+            ids, rules, zones, _, texts = (column.to_pylist() for column in batch.columns)
+            for name, rule, zone, text in zip(ids, rules, zones, texts):
+                found.setdefault(name, []).append((rule, zone, text))
+    return found
 
 
 def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:

@@ -91,7 +91,7 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[Piece | Quarantined]:
     framer: Callable[..., Iterator[Piece | Quarantined]]
     match spec.format:
         case "mediawiki":
-            framer = partial(frame_delimited, delimiter=PAGE_END, header=BASE)
+            framer = partial(frame_delimited, delimiter=PAGE_END, header=BASE, closing=True)
         case "wikiextractor":
             framer = partial(frame_delimited, delimiter=DOC_END + b"\n")
         case "jsonl":

@@ -120,14 +120,21 @@ def guarded(cursor: Cursor, items: Iterator[Piece | Quarantined]) -> Iterator[Pi
 
 
 def frame_delimited(
-    raw: RawFile, delimiter: bytes, *, encoding: str, max_record_bytes: int, header: re.Pattern[bytes] | None = None
+    raw: RawFile,
+    *,
+    delimiter: bytes,
+    encoding: str,
+    max_record_bytes: int,
+    header: re.Pattern[bytes] | None = None,
+    closing: bool = False,
 ) -> Iterator[Piece | Quarantined]:
     """Pieces that end behind a delimiter (``\\n``, ``</page>``); the last ends where the file does.
 
-    ``header`` captures, in the first piece, what becomes the ``context`` of all.
+    ``header`` captures, in the first piece, what becomes the ``context`` of all. ``closing`` asks for a last piece even if nothing
+    stands behind the last delimiter.
     """
     cursor = Cursor(raw, encoding, max_record_bytes)
-    return guarded(cursor, _delimited(cursor, delimiter, header))
+    return guarded(cursor, _delimited(cursor, delimiter, header=header, closing=closing))
 
 
 def frame_paragraphs(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[Piece | Quarantined]:
@@ -135,12 +142,14 @@ def frame_paragraphs(raw: RawFile, *, encoding: str, max_record_bytes: int) -> I
     cursor = Cursor(raw, encoding, max_record_bytes)
 
     def items() -> Iterator[Piece | Quarantined]:
-        yield from _delimited(cursor, b"\n\r\n" if b"\r\n" in cursor.peek() else b"\n\n", None)
+        yield from _delimited(cursor, b"\n\r\n" if b"\r\n" in cursor.peek() else b"\n\n")
 
     return guarded(cursor, items())
 
 
-def _delimited(cursor: Cursor, delimiter: bytes, header: re.Pattern[bytes] | None) -> Iterator[Piece | Quarantined]:
+def _delimited(
+    cursor: Cursor, delimiter: bytes, *, header: re.Pattern[bytes] | None = None, closing: bool = False
+) -> Iterator[Piece | Quarantined]:
     buffer = bytearray()
 
     def cut(end: int) -> Iterator[Piece]:
@@ -169,7 +178,7 @@ def _delimited(cursor: Cursor, delimiter: bytes, header: re.Pattern[bytes] | Non
     except ReadFault:
         yield from cut(buffer.rfind(delimiter) + len(delimiter)) if delimiter in buffer else ()
         raise
-    if buffer or delimiter != b"\n":
+    if buffer.strip() or (closing and cursor.raw.bytes_read):
         yield replace(next(cut(len(buffer))), last=True)
 
 
@@ -222,7 +231,7 @@ def frame_json(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterato
 def _json(cursor: Cursor) -> Iterator[Piece | Quarantined]:
     first_line = cursor.peek().partition(b"\n")[0]
     if is_json_object(first_line):  # lines are the better frame: one broken record cannot spoil the next
-        yield from _delimited(cursor, b"\n", None)
+        yield from _delimited(cursor, b"\n")
         return
     scanner = ValueScanner()
     given_up: tuple[int, int] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,7 @@ def parse_json_file(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[O
     """One document per file: each record is one paragraph; records without text are left out, unreadable ones quarantined."""
     paragraphs: list[str] = []
     first: Document | None = None
-    for start, end, record in json_records(_cut(piece), tally):
+    for start, end, record in json_records(piece, tally, _extents_in_file(piece)):
         outcome = record if isinstance(record, Quarantined) else document_of(spec, record, piece, (start, end), tally)
         if isinstance(outcome, Quarantined):
             yield outcome
@@ -43,15 +43,14 @@ def parse_json_file(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[O
     yield whole if paragraphs else Dropped(whole, Drop("empty"))
 
 
-def _cut(piece: Piece) -> Piece:
-    """A whole file with the extents of its records."""
-    first_line = piece.data.partition(b"\n")[0].strip()
-    if is_json_object(first_line):
-        return piece
+def _extents_in_file(piece: Piece) -> Iterable[tuple[int, int]]:
+    """Extents of the records of a whole file: JSON Lines, or an array, or objects in a row."""
+    if is_json_object(piece.data.partition(b"\n")[0]):
+        return line_extents(piece)
     scanner = ValueScanner()
     scanner.feed(piece.data)
     scanner.finish()
-    return replace(piece, cuts=scanner.take()[1])
+    return scanner.take()[1]
 
 
 def line_extents(piece: Piece) -> Iterator[tuple[int, int]]:
@@ -65,9 +64,11 @@ def line_extents(piece: Piece) -> Iterator[tuple[int, int]]:
         start = end + 1
 
 
-def json_records(piece: Piece, tally: Tally) -> Iterator[tuple[int, int, dict[str, Any] | Quarantined]]:
-    """The objects of a piece with their extents: those that the framing found, else one a line."""
-    for start, end in piece.cuts or line_extents(piece):
+def json_records(
+    piece: Piece, tally: Tally, extents: Iterable[tuple[int, int]] | None = None
+) -> Iterator[tuple[int, int, dict[str, Any] | Quarantined]]:
+    """The objects at ``extents`` of a piece; by default where the framing found them, else one a line."""
+    for start, end in piece.cuts or line_extents(piece) if extents is None else extents:
         tally.records += 1
         yield start, end, _json_object(piece, start, end)
 

@@ -37,15 +37,15 @@ class Normalised:
     """Keys: ``control``, ``zero_width``, ``space`` (NBSP, tab, other blanks), ``line_break``, ``entity``; zeros are absent."""
 
 
-def normalise(text: str) -> Normalised:
+def normalise(text: str, *, entities: bool = True) -> Normalised:
     """NFC, entities decoded, controls and zero-width characters removed, one kind of space and line break.
 
     Runs of spaces become one, lines lose outer spaces, runs of blank lines become one, the text loses outer whitespace.
     Idempotent: entities are decoded to a fixpoint (``&amp;quot;`` is ``"``), and only those that HTML 5 names and that end
-    in ``;``, so that ``R&D`` and ``&lt=`` stay as they are.
+    in ``;``, so that ``R&D`` and ``&lt=`` stay as they are. ``entities=False`` leaves them all: for text that is about markup.
     """
     counts: Counter[str] = Counter()
-    text = _characters(text, counts) if _SUSPICIOUS.search(text) else _nfc(text)
+    text = _characters(text, counts, entities) if _SUSPICIOUS.search(text) else _nfc(text)
     text = _SPACES.sub(" ", text)
     text = _AROUND_BREAK.sub("\n", text)
     text = _BLANK_LINES.sub("\n\n", text).strip(" \n")
@@ -56,7 +56,7 @@ def _nfc(text: str) -> str:
     return text if unicodedata.is_normalized("NFC", text) else unicodedata.normalize("NFC", text)
 
 
-def _characters(text: str, counts: Counter[str]) -> str:
+def _characters(text: str, counts: Counter[str], entities: bool) -> str:
     while True:
         for kind, pattern, replacement in (
             ("line_break", _LINE_BREAK, "\n"),
@@ -78,7 +78,8 @@ def _characters(text: str, counts: Counter[str]) -> str:
             decoded += 1
             return html.unescape(whole).replace("\ufffd", "")
 
-        text = _ENTITY.sub(decode, text)
+        if entities:
+            text = _ENTITY.sub(decode, text)
         if not decoded:
             return text
         counts["entity"] += decoded

@@ -215,13 +215,11 @@ def _open_members(archive: RawFile, members: str, limits: ReadLimits) -> Iterato
                 inner = RawFile(f"{archive.name}::{member.name}", stream, limits)
                 member_raw = _unfold(inner, lambda inner=inner: inner.bytes_read)  # type: ignore[misc]
                 yield member_raw
-    except (tarfile.TarError, EOFError) as error:
-        position = f"byte {archive.bytes_read}"
-        yield archive.quarantined(ReadFault("corrupt_archive", position, f"{error}; fetch the archive again"))
-        return
-    except ReadFault as fault:
+    except (tarfile.TarError, EOFError, ReadFault) as error:
         if member_raw is None or member_raw.fault is None:  # else the member has told already
-            yield archive.quarantined(fault)
+            position = f"byte {archive.bytes_read}"
+            corrupt = ReadFault("corrupt_archive", position, f"{error}; fetch the archive again, members before were read")
+            yield archive.quarantined(error if isinstance(error, ReadFault) else corrupt)
         return
     if not matched:
         yield Quarantined(

@@ -51,6 +51,7 @@ _LAUGHING = frozenset("다요까죠네음임함지어아야냐듯.!?")
 
 def split_line(line: str) -> list[str]:
     """The sentences of one line of text (no line breaks inside), each stripped and not empty. Linear in the length."""
+    line = line.strip()
     starts, ends = [], []
     for match in _QUOTED.finditer(line):
         starts.append(match.start())

@@ -1,7 +1,8 @@
 """Output of WikiExtractor (``<doc id url title>…</doc>``): documents, and the repair of what that tool leaves.
 
-It deletes templates but not the punctuation around them, so that articles open with ``(, 1924년 …)``; it writes section titles
-as lines that end in a full stop (``생애.``) or as bare lines, and repeats the title as the first line.
+It deletes templates but not the punctuation around them, so that articles open with ``(, 1924년 …)``; it leaves links and
+templates that were not closed where they should be; it repeats the title as the first line. Section titles are bare lines or
+end in a full stop (``생애.``); they stay.
 """
 
 from __future__ import annotations
@@ -11,19 +12,18 @@ import re
 from collections.abc import Iterator
 
 from korealbert.corpus.framing import Piece
-from korealbert.corpus.layout import collapse_blanks, repair
+from korealbert.corpus.layout import LETTER, finish
 from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, decode_record, one_line, tidy
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.corpus.wiki_names import NON_ARTICLE_PREFIXES
+from korealbert.corpus.wikitext import read_leftover_marks
 from korealbert.documents import Document, Drop, Quarantined, document_id
 
 DOC_END = b"</doc>"
 
-_DOC_START = re.compile(rb"<doc\s[^>\n]*>")
-_ATTRIBUTE = re.compile(r"(\w+)=\"([^\"]*)\"")
-_LEFTOVER = re.compile(
-    r"</?(?:br|ref|references|nowiki|small|sub|sup|templatestyles|onlyinclude|noinclude)\b[^<>]*>|__[A-Z가-힣]+__"
-)
+_DOC_START = re.compile(rb"<doc\s[^\n]*>[ \t\r]*$", re.MULTILINE)
+_ATTRIBUTE = re.compile(r"(\w+)=\"(.*?)\"(?=\s+\w+=\"|\s*>?\s*$)")
+"""Titles hold quotes and ``>`` unescaped, so a value ends where another attribute or the line's end follows."""
 
 
 def parse_docs(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
@@ -48,13 +48,13 @@ def _outcome(spec: ExtractSpec, piece: Piece, start: re.Match[bytes], end: int, 
     record = decode_record(piece, start.start(), end)
     if isinstance(record, Quarantined):
         return record
-    opening, _, body = record.partition(">")
+    opening, _, body = record.partition("\n")
     attributes = {name: html.unescape(value) for name, value in _ATTRIBUTE.findall(opening)}
     title = one_line(attributes.get("title", ""))
     if not title:
         remedy = "<doc> has no title attribute: is this WikiExtractor's output?"
         return bad_record(piece, start.start(), end, "missing_field", remedy, field="title")
-    text = _repaired(html.unescape(body), title, tally)
+    text = _repaired(html.unescape(body), spec, title, tally)
     native = attributes.get("id") or title
     document = Document(
         document_id(spec.source, native), spec.source, text, title, spec.outlet, spec.category, attributes.get("url", "")
@@ -69,12 +69,14 @@ def _outcome(spec: ExtractSpec, piece: Piece, start: re.Match[bytes], end: int, 
     return document if text else Dropped(document, Drop("empty"))
 
 
-def _repaired(body: str, title: str, tally: Tally) -> str:
+def _repaired(body: str, spec: ExtractSpec, title: str, tally: Tally) -> str:
     text = tidy(body)
     first, _, rest = text.partition("\n")
     if one_line(first) == title:
-        text = rest
+        text = rest.lstrip("\n")
+    if any(mark in text for mark in ("[[", "{{", "{|", "<", "://", "''", "__")):
+        text = read_leftover_marks(text, spec.wiki, tally.lost_characters)
     before = len(text)
-    text = repair(collapse_blanks(_LEFTOVER.sub("", text)))
+    text = finish(text)
     tally.lost_characters["repair"] += before - len(text)
-    return tidy(text)
+    return tidy("\n".join(line for line in text.split("\n") if not line or LETTER.search(line)))

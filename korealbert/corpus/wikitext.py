@@ -55,6 +55,12 @@ def extract_wikitext(source: str, options: WikiOptions) -> WikiText:
     return WikiText(_lines(text, options, lost), lost, disambiguation=parser.disambiguation)
 
 
+def read_leftover_marks(text: str, options: WikiOptions, lost: Counter[str]) -> str:
+    """Read the links, templates and tags that another extractor left in a text; its lines stay as they are."""
+    parser = _Parser(remove_elements(prepare(text), options, lost), options, lost)
+    return finish(_inline(parser.run(), lost).replace(GONE, "").strip("\n"))
+
+
 class _Parser:
     """Links, templates and tables of one page."""
 

@@ -219,7 +219,8 @@ def _limits(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]]) -> str:
     if facts.groups != config.num_groups:
         limits.append(
             f"Sharing `{config.share}` with {config.num_groups} group(s) cannot be said in this format: the layers are "
-            f"written out as {facts.groups} groups of equal copies. Outputs are the same, the file is larger, and fine-tuning unties them."
+            f"written out as {facts.groups} groups of equal copies. Outputs are the same, the file is larger, and "
+            "fine-tuning unties them."
         )
     if config.ffn_dropout and config.hidden_dropout:
         limits.append(

@@ -14,7 +14,9 @@ def fill(model_dir: Path, text: str, top: int) -> list[list[tuple[str, float]]]:
     Raises ValueError when ``model_dir`` is no exported model, ``text`` has no mask token or is too long for the model.
     """
     if not (model_dir / "config.json").is_file():
-        raise ValueError(f"{model_dir}: no exported model here (config.json is missing); pass the directory of an export artifact")
+        raise ValueError(
+            f"{model_dir}: no exported model here (config.json is missing); pass the directory of an export artifact"
+        )
     tokenizer = AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
     model = AutoModelForMaskedLM.from_pretrained(model_dir, local_files_only=True, use_safetensors=True).eval()
     encoded = tokenizer(text, return_tensors="pt")

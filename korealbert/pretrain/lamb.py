@@ -21,7 +21,7 @@ class Lamb(Optimizer):
     ``r = ‖w‖/‖u‖`` where both are positive, else 1, and ``w ← w − lr · r · u``.
 
     Parameter groups may set ``adapt`` (False: r = 1), ``bias_correction``, and ``max_trust_ratio`` (0: unbounded). Tensors
-    without a gradient are left untouched.
+    without a gradient are left untouched, and so are adapted tensors that only ever had zeros for one.
     """
 
     def __init__(
@@ -81,10 +81,14 @@ class Lamb(Optimizer):
             torch._foreach_div_(scales, [(1 - beta2 ** int(state["step"])) ** 0.5 for state in states])
         torch._foreach_add_(scales, group["eps"])
         updates = torch._foreach_div(updates, scales)
+        directions = torch.stack(torch._foreach_norm(updates)) if group["adapt"] else None
         if group["weight_decay"]:
             torch._foreach_add_(updates, tensors, alpha=group["weight_decay"])
-        if group["adapt"]:
-            torch._foreach_mul_(updates, trust_ratios(tensors, updates, group["max_trust_ratio"]))
+        if directions is not None:
+            ratios = trust_ratios(tensors, updates, group["max_trust_ratio"])
+            # DeepSpeed turns missing gradients into zeros. Decay alone, scaled to the norm of the tensor, would then shrink
+            # it by the factor 1 - lr a step: a head whose loss has no weight yet would be gone before it is wanted.
+            torch._foreach_mul_(updates, list(torch.where(directions > 0, ratios, 0.0).unbind()))
         torch._foreach_add_(tensors, updates, alpha=-group["lr"])
 
     def _state_of(self, tensor: Tensor) -> dict[str, Any]:
@@ -96,12 +100,10 @@ class Lamb(Optimizer):
         return state
 
 
-def trust_ratios(tensors: list[Tensor], updates: tuple[Tensor, ...], bound: float) -> list[Tensor]:
-    """‖w‖/‖u‖ per tensor as 0-dimensional tensors, 1 where either norm is 0; at most ``bound`` unless that is 0."""
+def trust_ratios(tensors: list[Tensor], updates: tuple[Tensor, ...], bound: float) -> Tensor:
+    """‖w‖/‖u‖ of every tensor [n], 1 where either norm is 0; at most ``bound`` unless that is 0."""
     weight_norms = torch.stack(torch._foreach_norm(tensors))
     update_norms = torch.stack(torch._foreach_norm(updates))
     both = (weight_norms > 0) & (update_norms > 0)
     ratios = torch.where(both, weight_norms / update_norms, 1.0)
-    if bound:
-        ratios = ratios.clamp(max=bound)
-    return list(ratios.unbind())
+    return ratios.clamp(max=bound) if bound else ratios

@@ -79,7 +79,6 @@ class Trainer:
     ) -> None:
         self.spec, self.config, self.ranks, self.out_dir = spec, config, ranks, out_dir
         self.train, self.heldout, self.report, self.stop_requested = train, heldout, report, stop_requested
-        self.weights = (1.0, spec.sop_weight, spec.wop_weight)
         self.model = PretrainingModel(config)
         initialise(self.model, config.initializer_range, spec.seed)
         self.model.to(ranks.device)
@@ -138,7 +137,7 @@ class Trainer:
             self._save()
             raise Stopped(progress.step)
         scale = torch.tensor(
-            [weight * ranks.world_size / max(count, 1.0) for weight, count in zip(self.weights, targets, strict=True)],
+            [w * ranks.world_size / max(n, 1.0) for w, n in zip(spec.task_weights(progress.step), targets, strict=True)],
             device=ranks.device,
         )
         rate = learning_rate(progress.updates, peak=spec.optimizer.lr, steps=spec.steps, schedule=spec.schedule)
@@ -164,7 +163,7 @@ class Trainer:
 
     def _log(self, tokens_per_second: float) -> None:
         progress = self.progress
-        figures = progress.window.figures(self.weights)
+        figures = progress.window.figures(self.spec.task_weights(progress.step - 1))
         progress.window = TaskTotals()
         figures["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         figures["gradient_norm"] = float(self.clipping.norm)

@@ -98,6 +98,9 @@ class PretrainSpec(Spec):
     """Factor of the sentence-order loss."""
     wop_weight: float = Field(default=1.0, ge=0)
     """Factor of the word-order loss; 0 leaves its head out of the model."""
+    order_from_step: int = Field(default=0, ge=0)
+    """Step from which on the sentence-order and word-order losses count. From 0 they come in at once (KoreALBERT); in a narrow
+    model their gradients then crowd out those of the masked words before these are learnt (docs/results.md)."""
     seed: int = Field(default=1, ge=0, lt=2**32)
     """Seed of initialisation, order of rows and dropout."""
     log_every: int = Field(default=50, ge=1)
@@ -116,7 +119,16 @@ class PretrainSpec(Spec):
         warmup = self.schedule.warmup(self.steps)
         if warmup >= self.steps:
             raise ValueError(f"warmup_steps = {warmup} leaves no step of steps = {self.steps}; shorten the warm-up")
+        if self.order_from_step >= self.steps and (self.sop_weight or self.wop_weight) and self.order_from_step:
+            raise ValueError(
+                f"order_from_step = {self.order_from_step} is not below steps = {self.steps}; lower it, or set sop_weight and "
+                "wop_weight to 0"
+            )
         return self
+
+    def task_weights(self, step: int) -> tuple[float, float, float]:
+        """Factors of the MLM, SOP and WOP losses at a step (from 0)."""
+        return (1.0, self.sop_weight, self.wop_weight) if step >= self.order_from_step else (1.0, 0.0, 0.0)
 
     def accumulation(self, processes: int) -> int:
         """Micro-batches per update and rank. Raises ValueError where the global batch cannot be cut that way."""

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from korealbert.artifact import InputPath
-from korealbert.corpus.clean import REMOVALS_SCHEMA, STAGE, CleanSpec, clean_document
+from korealbert.corpus.clean import STAGE, CleanSpec, clean_document, read_removals
 from korealbert.corpus.filters import Limits
-from korealbert.documents import Document, read_batches
+from korealbert.documents import Document
 from tests.corpus.documents_made import GOLDEN, RULES, bytes_of, document, dropped, json_lines, kept, prose, ran, stored
 
 NEWS = CleanSpec(
@@ -48,12 +49,15 @@ def test_the_stage_writes_documents_drops_and_removals(sample: list[Document], t
     assert stats["sections"]["mapped"] >= 30
     assert stats["unmapped_sections"] == {"기획연재": 1}
     assert stats["sentences_out"] > 5 * stats["documents_out"]
-    rows = [
-        row for path in sorted((tmp_path / "out").glob("removals-*.arrow")) for batch in read_batches(path, REMOVALS_SCHEMA)
-        for row in batch.to_pylist()
+    spans = [
+        span
+        for path in sorted((tmp_path / "out").glob("removals-*.arrow"))
+        for document_spans in read_removals(path).values()
+        for span in document_spans
     ]
-    assert len(rows) == sum(stats["removed"].values())
-    assert sum(len(row["text"]) for row in rows) == stats["removed_characters"]
+    assert Counter(rule for rule, _, _ in spans) == stats["removed"]
+    assert sum(len(text) for _, _, text in spans) == stats["removed_characters"]
+    assert read_removals(tmp_path / "out" / "removals-00099.arrow") == {}
 
 
 def test_dropped_articles_stay_as_they_came(sample: list[Document], tmp_path: Path) -> None:

@@ -53,7 +53,9 @@ def test_one_section_under_two_categories_is_refused() -> None:
         CategoryMap(CategoryFile(categories={"정치": ("국회",), "사회": ("국회",)}))
 
 
-@pytest.mark.parametrize(("load", "content"), [(load_title_rules, "[[rule]]\nid = 'X'\npattern = '('"), (load_category_map, "x = 1")])
+@pytest.mark.parametrize(
+    ("load", "content"), [(load_title_rules, "[[rule]]\nid = 'X'\npattern = '('"), (load_category_map, "x = 1")]
+)
 def test_a_bad_file_is_named(load: object, content: str, tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text(content, "utf-8")

@@ -39,7 +39,10 @@ def test_ordinary_prose_passes() -> None:
         ("1234567890 " * 20, "not_korean"),
         ("가나 #다라 #마바 사아 자차… " * 10, "symbols"),
         ("\n".join(f"- 항목 {number}은 우체국 앞의 나무" for number in range(12)), "bullet_lines"),
-        ("\n".join(f"{number}번째 마을에 바람이 불어와…" for number in range(20)), "ellipsis_lines"),
+        (
+            "\n".join(f"{number}번째 마을 우체국 앞 골목 끝에서 어느 날 저녁 바람이 불어와…" for number in range(20)),
+            "ellipsis_lines",
+        ),
         ("\n".join([*GOOD.split("\n")[:5], *["같은 줄이 또 나왔다."] * 5]), "duplicate_lines"),
         ("가을이 왔다 그리고 " * 40, "top_ngram"),
     ],

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from korealbert.corpus.normalise import matching_view, normalise
 
-MESSY = st.text(st.sampled_from("가각나a&;#x3B80quotampl \n\t\r\u00a0\u200b\u0301\u1100\u1161\u037e\x00\x85［＝＠ⓒ©"), max_size=40)
+MESSY = st.text(
+    st.sampled_from("가각나a&;#x3B80quotampl \n\t\r\u00a0\u200b\u0301\u1100\u1161\u037e\x00\x85［＝＠ⓒ©"), max_size=40
+)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,10 @@ MESSY = st.text(st.sampled_from("가각나a&;#x3B80quotampl \n\t\r\u00a0\u200b\u
 )
 def test_normal_form(raw: str, clean: str) -> None:
     assert normalise(raw).text == clean
+
+
+def test_text_about_markup_may_keep_its_entities() -> None:
+    assert normalise("&lt;br&gt; 태그\u00a0하나", entities=False).text == "&lt;br&gt; 태그 하나"
 
 
 def test_what_was_removed_is_counted() -> None:

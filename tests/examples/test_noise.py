@@ -198,6 +198,19 @@ def test_ngrams_stay_within_a_segment() -> None:
     assert across < 0.6 * within.min()
 
 
+def test_ngrams_never_overlap_and_fill_the_budget_to_the_piece() -> None:
+    drawn = draw(random_rows(200), WORDS, noise_spec(masking=MaskingSpec(unit="token", ngram_max=3, share=0.4)), 0)
+    assert (drawn.view.mlm_count == round(0.4 * 61)).all()
+
+
+def test_an_ngram_beyond_the_budget_is_shortened_not_skipped() -> None:
+    def first_visited(ngram_max: int) -> np.ndarray:
+        masking = MaskingSpec(unit="token", ngram_max=ngram_max, max_predictions=1)
+        return draw(random_rows(100), WORDS, noise_spec(masking=masking), 0).masked.places
+
+    assert np.array_equal(first_visited(3), first_visited(1))
+
+
 @pytest.mark.parametrize("unit", ["whole_word", "token"])
 def test_ngrams_of_n_words_are_drawn_as_one_over_n(unit: str) -> None:
     # One word is one piece here, and the rows are long, so that few n-grams touch or are cut to the budget.

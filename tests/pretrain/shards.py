@@ -23,7 +23,7 @@ class TextSpec(Spec):
 
 
 def write_documents(spec: TextSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
-    lot = random.Random(1)
+    lot = random.Random(1)  # noqa: S311
     with DocumentShard(out_dir, 0) as shard:
         for number in range(spec.documents):
             parts = (" ".join(map(lot.choice, (WHO, WHEN, WHERE, WHAT))) for _ in range(lot.randint(4, 9)))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional as F
 from transformers import AlbertConfig as TheirConfig
 from transformers import AlbertForPreTraining
 
+from korealbert.examples.batches import Batch
 from korealbert.export.weights import huggingface_config, to_huggingface
 from korealbert.pretrain.batches import micro_batches
 from korealbert.pretrain.loop import dropout_seed
@@ -62,10 +66,35 @@ def test_batches_without_targets_of_a_task_give_no_nan(alone: Ranks, tmp_path: P
     assert all(torch.isfinite(tensor).all() for tensor in weights(tmp_path).values())
 
 
+def test_views_without_word_order_slots_can_be_trained_on(alone: Ranks, tmp_path: Path) -> None:
+    data = SyntheticBatches(24)
+    full = data.gather
+
+    def gather(view: int, rows: NDArray[np.int64]) -> Batch:
+        batch = full(view, rows)
+        return replace(batch, wop_positions=batch.wop_positions[:, :0], wop_labels=batch.wop_labels[:, :0])
+
+    data.gather = gather  # type: ignore[method-assign]
+    trainer(spec(), tmp_path, alone, train=data).run()
+    assert all(line["wop_loss"] is None and math.isfinite(line["loss"]) for line in lines(tmp_path))
+
+
 def test_without_word_order_loss_there_is_no_word_order_head(alone: Ranks, tmp_path: Path) -> None:
     trainer(spec(wop_weight=0), tmp_path, alone).run()
     assert not [name for name in weights(tmp_path) if name.startswith("wop")]
     assert all(line["wop_loss"] is None for line in (*lines(tmp_path), *lines(tmp_path, "heldout")))
+
+
+def test_order_losses_can_join_later(alone: Ranks, tmp_path: Path) -> None:
+    """Until then the run is one on masked tokens alone, and the heads that wait keep their weights."""
+    late, never = tmp_path / "late", tmp_path / "never"
+    trainer(spec(order_from_step=4, model=no_dropout()), late, alone).run()
+    trainer(spec(sop_weight=0, wop_weight=0, model=no_dropout()), never, alone).run()
+    curves = [[line["mlm_loss"] for line in lines(out_dir)] for out_dir in (late, never)]
+    assert curves[0][:5] == pytest.approx(curves[1][:5], rel=1e-5)
+    assert curves[0][5] != pytest.approx(curves[1][5], rel=1e-5)
+    untouched = trainer(spec(model=no_dropout()), tmp_path / "fresh", alone).model.state_dict()
+    assert torch.equal(weights(never)["sop.weight"], untouched["sop.weight"])
 
 
 def test_learning_rate_and_steps_follow_the_schedule(alone: Ranks, tmp_path: Path) -> None:

@@ -71,6 +71,17 @@ def test_tensors_without_gradient_are_left_alone() -> None:
     assert not torch.equal(used.detach(), torch.ones(3, 3))
 
 
+def test_a_tensor_that_never_had_a_gradient_does_not_wither() -> None:
+    """Weight decay scaled to the norm of the tensor would take 1 % a step here."""
+    unused, used = torch.ones(3, 3, requires_grad=True), torch.ones(3, 3, requires_grad=True)
+    optimizer = Lamb([unused, used], lr=0.01, weight_decay=0.01)
+    for _ in range(3):
+        unused.grad, used.grad = torch.zeros(3, 3), torch.ones(3, 3)
+        optimizer.step()
+    assert torch.equal(unused.detach(), torch.ones(3, 3))
+    assert used.detach().max() < 0.98
+
+
 @pytest.mark.parametrize("name", ["lamb", "adamw"])
 def test_exactly_biases_and_layer_norms_neither_decay_nor_adapt(name: str) -> None:
     model = PretrainingModel(AlbertConfig(vocab_size=20, hidden_size=16, num_heads=2, num_layers=2, word_order_classes=8))

@@ -30,6 +30,18 @@ def test_a_stopped_run_resumes_to_the_same_bytes(straight: Path, alone: Ranks, t
     assert stats["resumed_from_step"] == stop_after
 
 
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_low_precision_resumes_with_its_loss_scale(alone: Ranks, tmp_path: Path, precision: str) -> None:
+    for name, stops in (("straight", ()), ("stopped", (3,))):
+        for stop_after in stops:
+            with pytest.raises(Stopped):
+                trainer(spec(precision=precision), tmp_path / name, alone, stop_after=stop_after).run()
+        trainer(spec(precision=precision), tmp_path / name, alone).run()
+    assert same_bytes(tmp_path / "straight", tmp_path / "stopped")
+    newest = tmp_path / "stopped" / ".checkpoints" / "step-00000006" / "state.json"
+    assert (json.loads(newest.read_text())["scaler"] is not None) == (precision == "fp16")
+
+
 def test_steps_after_the_last_checkpoint_are_redone_without_a_trace(straight: Path, alone: Ranks, tmp_path: Path) -> None:
     dying = trainer(spec(log_every=2), tmp_path, alone)
     original = dying._log

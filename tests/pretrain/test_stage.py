@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -160,7 +159,16 @@ def test_contradictions_are_refused_before_launch(ancestry: dict[str, Artifact],
     assert not list(tmp_path.rglob(".job.json"))
 
 
-def test_without_held_out_rows_there_are_no_held_out_scores(ancestry: dict[str, Artifact], alone: Ranks, tmp_path: Path) -> None:
+def test_planning_a_run_loads_neither_torch_nor_deepspeed() -> None:
+    code = (
+        "import sys, korealbert.pretrain.stage, korealbert.export.huggingface; print({'torch', 'deepspeed'} & set(sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_without_held_out_rows_there_are_no_held_out_scores(
+    ancestry: dict[str, Artifact], alone: Ranks, tmp_path: Path
+) -> None:
     class Nothing:
         num_rows = 0
 
@@ -172,4 +180,4 @@ def test_without_held_out_rows_there_are_no_held_out_scores(ancestry: dict[str, 
     stats = Trainer(spec, config, train=train, heldout=nothing, ranks=alone, out_dir=tmp_path).run()
     assert stats["heldout"] == {}
     assert [json.loads(line)["split"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == ["train"]
-    assert os.listdir(tmp_path / ".checkpoints")
+    assert list((tmp_path / ".checkpoints").iterdir())

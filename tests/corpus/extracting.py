@@ -1,0 +1,95 @@
+"""Builds the extract stage in a temporary store and reads back what came out; makes compressed files."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from korealbert.artifact import Artifact, Runtime, build
+from korealbert.corpus.extract import STAGE, ExtractSpec
+from korealbert.documents import DROPPED_SCHEMA, QUARANTINE_SCHEMA, Document, Drop, Quarantined, read_batches, read_documents
+
+
+@dataclass(frozen=True)
+class Extracted:
+    artifact: Artifact
+    documents: list[Document]
+    dropped: list[tuple[Document, Drop]]
+    quarantined: list[Quarantined]
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        return self.artifact.stats
+
+    @property
+    def texts(self) -> list[str]:
+        return [document.text for document in self.documents]
+
+    @property
+    def reasons(self) -> list[str]:
+        return [entry.reason for entry in self.quarantined]
+
+
+def extract(store: Path, paths: Path | list[Path], workers: int = 1, **fields: Any) -> Extracted:
+    """Build the stage (which checks that no document is lost) and read everything that it wrote."""
+    listed = paths if isinstance(paths, list) else [paths]
+    spec = ExtractSpec.model_validate({"source": "test", "paths": [str(path) for path in listed], **fields})
+    artifact = build(STAGE, spec, {}, Runtime(store=store, workers=workers)).artifact
+    return read_back(artifact)
+
+
+def read_back(artifact: Artifact) -> Extracted:
+    documents = [document for path in artifact.files("documents-*.arrow") for document in read_documents(path)]
+    dropped = []
+    for row in rows(artifact, "dropped-*.arrow", DROPPED_SCHEMA):
+        reason, rule = row.pop("reason"), row.pop("rule")
+        dropped.append((Document(**row), Drop(reason, rule)))
+    quarantined = [Quarantined(**row) for row in rows(artifact, "quarantine-*.arrow", QUARANTINE_SCHEMA)]
+    return Extracted(artifact, documents, dropped, quarantined)
+
+
+def rows(artifact: Artifact, pattern: str, schema: pa.Schema) -> list[dict[str, Any]]:
+    return [row for path in artifact.files(pattern) for batch in read_batches(path, schema) for row in batch.to_pylist()]
+
+
+def compressed(kind: str, data: bytes) -> bytes:
+    """``data`` as gz, bz2, xz or zst."""
+    if kind == "zst":
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, "zstd") as stream:
+            stream.write(data)
+        return sink.getvalue().to_pybytes()
+    return {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}[kind](data)
+
+
+def tar(members: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, data in members.items():
+            header = tarfile.TarInfo(name)
+            header.size = len(data)
+            archive.addfile(header, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+PAGE = """  <page>
+    <title>{title}</title>
+    <ns>0</ns>
+    <id>{id}</id>
+    <revision><id>9{id}</id><timestamp>2019-10-01T00:00:00Z</timestamp><text xml:space="preserve">{text}</text></revision>
+  </page>
+"""
+
+
+def dump(*pages: str) -> bytes:
+    """A MediaWiki export of ``PAGE``s."""
+    header = "<mediawiki>\n<siteinfo><base>https://wiki.example/wiki/대문</base></siteinfo>\n"
+    return f"{header}{''.join(pages)}</mediawiki>\n".encode()

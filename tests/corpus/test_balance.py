@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from korealbert.corpus import quotas
+from korealbert.corpus.balance import CATEGORIES, STAGE, BalanceSpec
+from korealbert.documents import Document
+from tests.corpus.documents_made import bytes_of, document, kept, ran, stored
+
+COUNTS = st.dictionaries(st.sampled_from(CATEGORIES), st.integers(0, 10**6), min_size=1).filter(lambda c: sum(c.values()) > 0)
+UNIFORM = dict.fromkeys(CATEGORIES, 1.0)
+ALPHA = st.floats(0.05, 20)
+
+
+def distance(shares: dict[str, float], targets: dict[str, float]) -> float:
+    """Total variation distance."""
+    return sum(abs(shares.get(name, 0) - targets.get(name, 0)) for name in {*shares, *targets}) / 2
+
+
+@settings(max_examples=150, deadline=None)
+@given(COUNTS, ALPHA)
+def test_capping_moves_the_whole_towards_the_targets(counts: dict[str, int], alpha: float) -> None:
+    kept_characters = quotas.cap(counts, UNIFORM, alpha)
+    assume(sum(kept_characters.values()) > 1_000)
+    targets = quotas.present_targets(counts, UNIFORM)
+    before = quotas.shares({name: counts[name] for name in kept_characters})
+    after = quotas.shares(kept_characters)
+    rounding = len(counts) / sum(kept_characters.values())
+    assert all(kept_characters[name] <= counts[name] for name in kept_characters)
+    assert distance(after, targets) <= distance(before, targets) + rounding
+    assert max(after[n] / targets[n] for n in targets) <= max(before[n] / targets[n] for n in targets) + rounding / min(
+        targets.values()
+    )
+    assert all(after[name] >= before[name] - rounding for name in targets if before[name] <= targets[name])
+
+
+@settings(max_examples=80, deadline=None)
+@given(COUNTS, ALPHA, ALPHA)
+def test_a_larger_alpha_keeps_at_least_as_much_of_everything(counts: dict[str, int], one: float, other: float) -> None:
+    small, large = (quotas.cap(counts, UNIFORM, alpha) for alpha in sorted((one, other)))
+    assert all(small[name] <= large[name] for name in small)
+    assert quotas.cap(counts, UNIFORM, 1e9) == {name: count for name, count in counts.items() if count}
+
+
+@settings(max_examples=80, deadline=None)
+@given(COUNTS, st.dictionaries(st.sampled_from(CATEGORIES), st.floats(0.1, 10), min_size=1))
+def test_proportional_gives_the_target_shares(counts: dict[str, int], weights: dict[str, float]) -> None:
+    kept_characters = quotas.proportional(counts, weights)
+    targets = quotas.present_targets(counts, weights)
+    assert all(kept_characters[name] <= counts[name] for name in kept_characters)
+    total = sum(kept_characters.values())
+    assume(total > 1_000)
+    for name, share in quotas.shares(kept_characters).items():
+        assert share == pytest.approx(targets[name], abs=len(counts) / total)
+
+
+@settings(max_examples=80, deadline=None)
+@given(COUNTS, st.floats(1, 50))
+def test_temperature_keeps_the_order_and_sums_to_one(counts: dict[str, int], value: float) -> None:
+    natural, wanted = quotas.shares(counts), quotas.temperature_shares(counts, value)
+    assert sum(wanted.values()) == pytest.approx(1)
+    ordered = sorted(wanted, key=natural.__getitem__)
+    assert all(wanted[low] <= wanted[high] + 1e-12 for low, high in pairwise(ordered))
+    assert all(limit <= counts[name] for name, limit in quotas.temperature(counts, value).items())
+
+
+def test_temperature_one_is_natural_and_a_great_one_uniform() -> None:
+    counts = {"정치": 700, "IT": 200, "문화": 100}
+    assert quotas.temperature(counts, 1) == counts
+    assert quotas.temperature_shares(counts, 1) == pytest.approx(quotas.shares(counts))
+    assert quotas.temperature_shares(counts, 1e6) == pytest.approx(dict.fromkeys(counts, 1 / 3), abs=1e-5)
+
+
+def corpus(sizes: dict[str, int], source: str = "news") -> list[Document]:
+    """One document of 100 letters per hundred characters asked for, in mixed order."""
+    made = [
+        document(
+            f"{category}{number}",
+            "가" * 100,
+            source,
+            category=category,
+            outlet=f"신문{number % 2}",
+            published=f"20{10 + number % 3}-01-01",
+        )
+        for category, size in sizes.items()
+        for number in range(size // 100)
+    ]
+    return sorted(made, key=lambda one: one.id)
+
+
+UNEQUAL = {"정치": 4_000, "사회": 2_000, "IT": 500, "날씨와 생활": 600, "": 300}
+
+
+def balanced(
+    tmp_path: Path, documents: list[Document], workers: int = 1, per_shard: int = 9, **spec: Any
+) -> tuple[dict[str, Any], set[str]]:
+    out = tmp_path / "out"
+    stats = ran(STAGE, BalanceSpec(**spec), {"documents": stored(tmp_path / "in", documents, per_shard)}, out, workers)
+    return stats, {one.id for one in kept(out)}
+
+
+def test_cap_cuts_the_largest_and_reports_before_and_after(tmp_path: Path) -> None:
+    stats, _ = balanced(tmp_path, corpus(UNEQUAL), alpha=1.2)
+    table = stats["categories"]
+    allowed = 1.2 / 3 * 6_500
+    assert table["정치"] == {
+        "before_documents": 40,
+        "before_characters": 4_000,
+        "after_documents": 26,
+        "after_characters": 2_600,
+    }
+    assert table["정치"]["after_characters"] <= allowed < table["정치"]["after_characters"] + 100
+    for untouched in ("사회", "IT"):
+        assert table[untouched]["before_characters"] == table[untouched]["after_characters"]
+    assert stats["dropped"] == {"balanced_out": 14}
+
+
+def test_categories_without_a_target_pass_in_buckets_of_their_own(tmp_path: Path) -> None:
+    stats, _ = balanced(tmp_path, corpus(UNEQUAL), alpha=0.5)
+    for name in ("날씨와 생활", ""):
+        assert stats["categories"][name]["after_documents"] == UNEQUAL[name] // 100
+
+
+def test_raising_alpha_only_adds_articles(tmp_path: Path) -> None:
+    survivors = [balanced(tmp_path / str(alpha), corpus(UNEQUAL), alpha=alpha)[1] for alpha in (0.3, 0.6, 1.0, 1.5, 100)]
+    assert all(small <= large for small, large in pairwise(survivors))
+    assert len(survivors[-1]) == len(corpus(UNEQUAL))
+
+
+@pytest.mark.parametrize("mode", ["cap", "proportional", "temperature", "none"])
+def test_input_order_shards_and_workers_do_not_matter(mode: str, tmp_path: Path) -> None:
+    documents = corpus(UNEQUAL)
+    one = balanced(tmp_path / "one", documents, mode=mode)
+    other = balanced(tmp_path / "other", documents[::-1], per_shard=50, mode=mode)
+    assert one == other
+    if mode == "cap":
+        assert balanced(tmp_path / "two", documents, workers=2, mode=mode) == one
+        assert bytes_of(tmp_path / "two" / "out") == bytes_of(tmp_path / "one" / "out")
+
+
+@pytest.mark.parametrize("spec", [{"mode": "none"}, {"mode": "temperature", "temperature": 1.0}, {"alpha": 1e6}])
+def test_settings_that_keep_everything(spec: dict[str, Any], tmp_path: Path) -> None:
+    stats, survivors = balanced(tmp_path, corpus(UNEQUAL), **spec)
+    assert stats["dropped"] == {}
+    assert survivors == {one.id for one in corpus(UNEQUAL)}
+
+
+def test_other_sources_pass_untouched(tmp_path: Path) -> None:
+    wiki = corpus({"정치": 3_000}, "kowiki")
+    stats, survivors = balanced(tmp_path, [*corpus(UNEQUAL), *wiki], alpha=0.2)
+    assert {one.id for one in wiki} <= survivors
+    assert stats["sources"]["kowiki"]["after_documents"] == 30
+    assert stats["categories"]["정치"]["before_documents"] == 40
+
+
+def test_proportional_reaches_the_targets(tmp_path: Path) -> None:
+    stats, _ = balanced(tmp_path, corpus(UNEQUAL), mode="proportional", targets={"정치": 2.0, "사회": 1.0, "IT": 1.0})
+    after = {name: row["after_characters"] for name, row in stats["categories"].items()}
+    assert (after["정치"], after["사회"], after["IT"]) == (1_000, 500, 500)
+
+
+def test_stratified_balancing_keeps_each_outlet_and_year(tmp_path: Path) -> None:
+    documents = corpus({"정치": 6_000, "사회": 1_800, "IT": 1_200})
+    _, survivors = balanced(tmp_path, documents, mode="proportional", stratify=True)
+    mix: dict[tuple[str, str, str], int] = {}
+    for one in documents:
+        if one.id in survivors:
+            key = (one.outlet, one.published[:4], one.category)
+            mix[key] = mix.get(key, 0) + 1
+    assert len(mix) == 2 * 3 * 3
+    assert set(mix.values()) == {2}
+
+
+def test_an_article_larger_than_its_quota_goes(tmp_path: Path) -> None:
+    documents = [document(1, "가" * 1_000, category="정치"), document(2, "가" * 100, category="사회")]
+    stats, survivors = balanced(tmp_path, documents, alpha=1.0)
+    assert survivors == {documents[1].id}
+    assert stats["categories"]["정치"]["after_documents"] == 0
+
+
+def test_an_empty_input(tmp_path: Path) -> None:
+    stats, survivors = balanced(tmp_path, [])
+    assert (stats["documents_in"], survivors) == (0, set())
+
+
+def test_targets_must_be_weights() -> None:
+    with pytest.raises(ValidationError, match="name at least one category, each with a weight above 0"):
+        BalanceSpec(targets={"정치": 0.0})

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from korealbert.corpus.dedup import STAGE, DedupSpec
+from korealbert.corpus.minhash import BANDS, band_hashes
+from korealbert.corpus.near_duplicates import NEIGHBOURS, near_twins
+from korealbert.corpus.shingles import Hashes, fingerprint, jaccard, shingles, squeeze, window_hashes
+from korealbert.documents import Document
+from tests.corpus.documents_made import bytes_of, document, dropped, kept, prose, ran, stored
+
+
+def edited(text: str, every: int) -> str:
+    """The text with every n-th word exchanged."""
+    words = text.split(" ")
+    return " ".join(f"바뀐{number}" if number % every == 1 else word for number, word in enumerate(words))
+
+
+def similarity(left: str, right: str) -> float:
+    return jaccard(shingles(squeeze(left)), shingles(squeeze(right)))
+
+
+BASE = prose(1, 40)
+NEAR = edited(BASE, 60)
+FAR = edited(BASE, 8)
+
+
+def outcome(tmp_path: Path, spec: DedupSpec, **sources: list[Document]) -> tuple[set[str], dict[str, tuple[str, str]]]:
+    roles = {name: stored(tmp_path / name, documents) for name, documents in sources.items()}
+    ran(STAGE, spec, roles, tmp_path / "out")
+    return {one.id for one in kept(tmp_path / "out")}, dropped(tmp_path / "out")
+
+
+def test_the_made_texts_are_as_similar_as_the_tests_think() -> None:
+    assert 0.85 < similarity(BASE, NEAR) < 1
+    assert similarity(BASE, FAR) < 0.7
+    assert similarity(BASE, prose(2, 40)) < 0.3
+
+
+def test_spacing_and_punctuation_do_not_hide_a_copy(tmp_path: Path) -> None:
+    copies = [
+        document(1, "가을이 왔다. 바람이 분다!"),
+        document(2, "가을이왔다\n바람이, 분다"),
+        document(3, "가을이 갔다. 바람이 분다!"),
+    ]
+    survivors, gone = outcome(tmp_path, DedupSpec(), news=copies)
+    longest = copies[0].id
+    assert survivors == {longest, copies[2].id}
+    assert gone == {copies[1].id: ("exact_duplicate", longest)}
+
+
+def test_near_duplicates_go_and_less_similar_texts_stay(tmp_path: Path) -> None:
+    base, near, far = document(1, BASE), document(2, NEAR), document(3, FAR)
+    survivors, gone = outcome(tmp_path, DedupSpec(priority=("news",)), news=[near, far, base])
+    better, worse = (base, near) if len(BASE) > len(NEAR) else (near, base)
+    assert survivors == {better.id, far.id}
+    reason, rule = gone[worse.id]
+    assert reason == "near_duplicate"
+    assert rule.split()[0] == better.id
+    assert float(rule.split()[1]) == pytest.approx(similarity(BASE, NEAR), abs=1e-3)
+
+
+def test_the_sample_pair_of_two_outlets_is_found(tmp_path: Path, sample_dir: Path) -> None:
+    from tests.corpus.documents_made import json_lines
+
+    texts = {record["id"]: record["text"] for record in json_lines(sample_dir / "news.jsonl")}
+    pair = [document(name, texts[name]) for name in ("yna-20110412-0031", "seoul-20110412-k77")]
+    survivors, _ = outcome(tmp_path, DedupSpec(), news=pair)
+    assert len(survivors) == 1
+
+
+def test_the_better_source_wins_over_the_longer_text(tmp_path: Path) -> None:
+    wiki, news = document(1, NEAR[: len(NEAR) - 30], "wiki"), document(2, BASE, "news")
+    by_priority, _ = outcome(tmp_path / "a", DedupSpec(priority=("wiki", "news")), news=[news], wiki=[wiki])
+    by_other, _ = outcome(tmp_path / "b", DedupSpec(priority=("news",)), news=[news], wiki=[wiki])
+    assert (by_priority, by_other) == ({wiki.id}, {news.id})
+
+
+def test_a_chain_of_edits_does_not_fall_as_a_whole(tmp_path: Path) -> None:
+    """A ~ B ~ C with A and C less alike than the threshold: only B goes."""
+    words = BASE.split(" ")
+    third = len(words) // 9
+    middle = " ".join([f"새말{n}" if n < third else word for n, word in enumerate(words)])
+    end = " ".join([f"새말{n}" if n < third else f"딴말{n}" if n < 2 * third else word for n, word in enumerate(words)])
+    assert similarity(BASE, middle) >= 0.75 > similarity(BASE, end)
+    assert similarity(middle, end) >= 0.75
+    chain = [document("a", BASE, "first"), document("b", middle, "second"), document("c", end, "third")]
+    survivors, _ = outcome(
+        tmp_path, DedupSpec(threshold=0.75, priority=("first", "second", "third")), **{one.source: [one] for one in chain}
+    )
+    assert survivors == {chain[0].id, chain[2].id}
+
+
+def test_the_result_depends_on_neither_order_nor_shards_nor_workers(tmp_path: Path) -> None:
+    texts = [prose(number % 7, 10) + ("." if number > 7 else "") for number in range(14)] + [
+        BASE,
+        NEAR,
+        FAR,
+        "",
+        "ㅋ",
+        "!!",
+        "! !",
+    ]
+    documents = [document(number, text, ("news", "wiki")[number % 2]) for number, text in enumerate(texts)]
+    results = []
+    for number, (order, per_shard) in enumerate([(1, 5), (-1, 3), (1, 100)]):
+        out = tmp_path / f"out{number}"
+        sources = {
+            name: stored(tmp_path / f"{name}{number}", [one for one in documents[::order] if one.source == name], per_shard)
+            for name in ("news", "wiki")
+        }
+        ran(STAGE, DedupSpec(), sources, out)
+        results.append(({one.id: one.text for one in kept(out)}, dropped(out)))
+    assert results[0] == results[1] == results[2]
+    two = ran(
+        STAGE,
+        DedupSpec(),
+        {n: stored(tmp_path / f"{n}w", [d for d in documents if d.source == n]) for n in ("news", "wiki")},
+        tmp_path / "two",
+        workers=2,
+    )
+    assert two["documents_in"] == len(documents)
+    assert bytes_of(tmp_path / "two") == bytes_of(tmp_path / "out0")
+
+
+def test_deduplicating_again_drops_nothing(tmp_path: Path) -> None:
+    documents = [document(number, prose(number // 3, 8) + " 끝" * (number % 3)) for number in range(18)]
+    ran(STAGE, DedupSpec(), {"news": stored(tmp_path / "in", documents)}, tmp_path / "once")
+    again = ran(STAGE, DedupSpec(), {"news": stored(tmp_path / "mid", kept(tmp_path / "once"))}, tmp_path / "twice")
+    assert again["dropped"] == {}
+    assert again["documents_out"] == 6
+
+
+def test_long_and_tiny_documents(tmp_path: Path) -> None:
+    long = "".join(f"{number}번째 강물은 {number * 7} 마을로 흐른다. " for number in range(20_000))
+    documents = [
+        document(1, long),
+        document(2, long[:-60]),
+        document(3, "가"),
+        document(4, "나"),
+        document(5, "가!"),
+        document(6, "?"),
+    ]
+    survivors, gone = outcome(tmp_path, DedupSpec(), news=documents)
+    assert len(long) > 400_000
+    assert gone[documents[1].id][0] == "near_duplicate"
+    assert gone[documents[2].id] == ("exact_duplicate", documents[4].id)
+    assert survivors == {documents[i].id for i in (0, 3, 4, 5)}
+
+
+def test_exact_copies_only_when_asked(tmp_path: Path) -> None:
+    survivors, _ = outcome(tmp_path, DedupSpec(near=False), news=[document(1, BASE), document(2, NEAR), document(3, BASE)])
+    assert len(survivors) == 2
+
+
+def test_empty_inputs(tmp_path: Path) -> None:
+    survivors, gone = outcome(tmp_path, DedupSpec(), news=[], wiki=[])
+    assert (survivors, gone) == (set(), {})
+    only, _ = outcome(tmp_path / "b", DedupSpec(), news=[], wiki=[document(1, BASE, "wiki")])
+    assert len(only) == 1
+
+
+def test_a_name_given_twice_is_refused() -> None:
+    with pytest.raises(ValidationError, match="priority: news named twice"):
+        DedupSpec(priority=("news", "wiki", "news"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(st.sampled_from("가나다abc한글12漢"), max_size=60), st.integers(1, 12))
+def test_windows_hash_alike_where_and_only_where_the_text_is(text: str, width: int) -> None:
+    hashes = window_hashes(text, width).tolist()
+    runs = [text[i : i + width] for i in range(len(text) - width + 1)]
+    assert len(hashes) == len(runs)
+    assert len(set(hashes)) == len(set(runs)) == len(set(zip(hashes, runs)))
+
+
+def test_squeezing_keeps_letters_and_digits_of_every_script() -> None:
+    assert squeeze("가-나 Ab_3! 漢字ㅋㅋ😀") == "가나ab3漢字ㅋㅋ"
+    assert fingerprint("", "! !") == fingerprint("", "!!") != fingerprint("", "??")
+
+
+def test_bands_do_not_depend_on_the_company() -> None:
+    sets = [shingles(squeeze(prose(number, 5))) for number in range(9)]
+    together = band_hashes(sets, seed=7)
+    alone = np.concatenate([band_hashes([one], seed=7) for one in sets])
+    assert together.shape == (9, BANDS)
+    assert (together == alone).all()
+
+
+def test_similar_texts_share_a_band_and_unlike_ones_do_not() -> None:
+    shared = []
+    for number in range(60):
+        text = prose(number, 40)
+        bands = band_hashes([shingles(squeeze(one)) for one in (text, edited(text, 60), prose(number + 500, 40))], seed=1)
+        shared.append(((bands[0] == bands[1]).any(), (bands[0] == bands[2]).any()))
+    assert sum(bool(near) for near, _ in shared) >= 57
+    assert not any(unlike for _, unlike in shared)
+
+
+def test_a_text_goes_only_for_a_twin_that_stays() -> None:
+    sets: dict[int, Hashes] = {
+        rank: np.array(sorted(members), dtype=np.uint64)
+        for rank, members in {0: range(10), 1: range(1, 11), 2: range(3, 13), 3: range(4, 14)}.items()
+    }
+    pairs = pl.DataFrame({"better": [0, 0, 1, 1, 2], "worse": [1, 2, 2, 3, 3]}).sort("worse", "better")
+    twins = list(near_twins(pairs, sets.__getitem__, 0.8))
+    assert [(twin.rank, twin.survivor) for twin in twins] == [(1, 0), (3, 2)]
+
+
+def test_a_template_shared_by_many_leaves_one(tmp_path: Path) -> None:
+    """A bucket larger than the number of neighbours compared still collapses to its best text."""
+    template = prose(3, 30)
+    documents = [document(number, f"{template}\n{number}번째 끝.") for number in range(3 * NEIGHBOURS)]
+    survivors, _ = outcome(tmp_path, DedupSpec(), news=documents)
+    assert len(survivors) == 1

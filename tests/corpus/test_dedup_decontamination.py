@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from korealbert.artifact import InputPath
+from korealbert.corpus.benchmarks import Benchmark, read_texts
+from korealbert.corpus.decontaminate import (
+    PASSAGE_LETTERS,
+    EvaluationTexts,
+    index_evaluation_texts,
+    load_evaluation_texts,
+)
+from korealbert.corpus.dedup import STAGE, DedupSpec
+from tests.corpus.documents_made import document, dropped, kept, prose, ran, stored
+
+REVIEWS = [
+    '연기가 "정말" 좋았어요. 또 볼래요!',
+    "굿",
+    '"닫히지 않은 따옴표',
+    "ㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋㅋ",
+    "",
+]
+PASSAGE = (
+    "옛날에 우체국이 강가에 있었고 아침마다 배가 편지를 싣고 왔다. 마을 사람들은 종이 울리면 모두 강가로 나가 기다렸다고 한다."
+)
+
+
+@pytest.fixture
+def nsmc(tmp_path: Path) -> Benchmark:
+    path = tmp_path / "nsmc.txt"
+    rows = [f"{number}\t{text}\t1" for number, text in enumerate(REVIEWS)]
+    path.write_text("\n".join(["id\tdocument\tlabel", *rows]) + "\n", "utf-8")
+    return Benchmark(name="nsmc", path=InputPath(path), format="tsv", columns=("document",), passages="paragraph")
+
+
+def texts_of(tmp_path: Path, *benchmarks: Benchmark, min_letters: int = 8) -> EvaluationTexts:
+    directory = tmp_path / "evaluation"
+    index_evaluation_texts(benchmarks, min_letters, directory)
+    return load_evaluation_texts(directory)
+
+
+def lines_of(path: Path, *texts: str, passages: str = "document") -> Benchmark:
+    path.write_text("\n".join(texts), "utf-8")
+    return Benchmark.model_validate({"name": path.stem, "path": path, "format": "lines", "passages": passages})
+
+
+def test_reviews_of_a_test_set_vanish_from_a_film_page(tmp_path: Path, nsmc: Benchmark) -> None:
+    """Sentence-split, re-spaced and re-punctuated, but the same letters."""
+    page = "재미있게 봤다.\n\n연기가 정말 좋았어요.\n또 볼래요\n\n굿\n\n굿 무비\n\n닫히지않은 따옴표!\n\n지루했다."
+    clean = texts_of(tmp_path, nsmc).decontaminate(page)
+    assert clean.text == "재미있게 봤다.\n\n굿 무비\n\n지루했다."
+    assert clean.paragraphs == {"nsmc": 3}
+    assert clean.drop is None
+
+
+def test_a_long_text_goes_also_as_one_line_of_a_paragraph_a_short_one_does_not(tmp_path: Path, nsmc: Benchmark) -> None:
+    clean = texts_of(tmp_path, nsmc).decontaminate("첫 줄이다.\n연기가 정말 좋았어요 또 볼래요\n굿\n끝 줄이다.")
+    assert clean.text == "첫 줄이다.\n굿\n끝 줄이다."
+    assert clean.lines == {"nsmc": 1}
+
+
+def test_what_is_left_of_a_paragraph_is_judged_again(tmp_path: Path, nsmc: Benchmark) -> None:
+    clean = texts_of(tmp_path, nsmc).decontaminate("굿\n연기가 정말 좋았어요 또 볼래요\n\n끝이다.")
+    assert clean.text == "끝이다."
+
+
+def test_line_breaks_inside_an_evaluation_text_do_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "set.jsonl"
+    path.write_text(json.dumps({"text": "가을이 왔다.\n바람이 분다.\r\n강이 흐른다."}, ensure_ascii=False), "utf-8")
+    benchmark = Benchmark(name="set", path=InputPath(path), format="jsonl", columns=("text",))
+    clean = texts_of(tmp_path, benchmark).decontaminate("시작이다.\n\n가을이 왔다. 바람이 분다.\n강이 흐른다.\n\n끝이다.")
+    assert clean.text == "시작이다.\n\n끝이다."
+
+
+def test_a_long_stretch_drops_the_document_or_the_paragraph_or_nothing(tmp_path: Path) -> None:
+    article = f"앞글이다.\n\n그때 {PASSAGE[:60]} 그런 이야기였다.\n\n뒷글이다."
+    assert len("".join(PASSAGE[:60].split())) > PASSAGE_LETTERS
+    for action, text, reason in [
+        ("document", article, "contaminated"),
+        ("paragraph", "앞글이다.\n\n뒷글이다.", None),
+        ("ignore", article, None),
+    ]:
+        clean = texts_of(tmp_path / action, lines_of(tmp_path / f"{action}.txt", PASSAGE, passages=action)).decontaminate(
+            article
+        )
+        assert (clean.drop and clean.drop.reason) == reason
+        assert clean.drop or clean.text == text
+
+
+def test_shorter_stretches_and_laughter_prove_nothing(tmp_path: Path, nsmc: Benchmark) -> None:
+    texts = texts_of(tmp_path, nsmc, lines_of(tmp_path / "wiki.txt", PASSAGE))
+    innocent = f"그때 {PASSAGE[:35]} 그런 이야기였다.\n\n와 {'ㅋ' * 60} 웃겼다"
+    assert not texts.decontaminate(innocent).touched
+
+
+def test_a_document_of_nothing_else_is_dropped(tmp_path: Path, nsmc: Benchmark) -> None:
+    drop = texts_of(tmp_path, nsmc).decontaminate("굿\n\n닫히지 않은 따옴표").drop
+    assert drop is not None
+    assert (drop.reason, drop.rule) == ("contaminated", "nsmc: nothing else in it")
+
+
+def test_the_stage_counts_what_it_removes_and_compares_what_is_left(tmp_path: Path, nsmc: Benchmark) -> None:
+    left = prose(1, 3)
+    films = [
+        document(1, f"{left}\n\n굿", "nsmc"),
+        document(2, left, "nsmc"),
+        document(3, "굿", "nsmc"),
+        document(4, prose(9, 4), "nsmc"),
+    ]
+    spec = DedupSpec(decontaminate=(nsmc,))
+    outputs = []
+    for workers in (1, 2):
+        out = tmp_path / f"out{workers}"
+        stats = ran(STAGE, spec, {"nsmc": stored(tmp_path / f"in{workers}", films, 2)}, out, workers)
+        outputs.append((stats, [one.text for one in kept(out)], dropped(out)))
+    assert outputs[0] == outputs[1]
+    stats, texts, gone = outputs[0]
+    assert sorted(texts) == sorted([left, prose(9, 4)])
+    assert {reason for reason, _ in gone.values()} == {"exact_duplicate", "contaminated"}
+    assert stats["dropped"] == {"contaminated": 1, "exact_duplicate": 1}
+    survivor = next(one for one in kept(tmp_path / "out1") if one.text == left)
+    assert stats["paragraphs_decontaminated"] == (1 if survivor.id == films[0].id else 0)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content", "fields", "texts"),
+    [
+        (".tsv", 'a\tb\n"가\t나"다\n', {"format": "tsv", "columns": ["b"]}, ['나"다']),
+        (".tsv", "가\t나\n", {"format": "tsv", "columns": [1], "header": False}, ["나"]),
+        (".csv", 'q,a\r\n"가, ""나""",다\r\n', {"format": "csv", "columns": ["q", "a"]}, ['가, "나"', "다"]),
+        (".json", '[{"t": "가", "n": 1}]', {"format": "json", "columns": ["t", "n"]}, ["가", "1"]),
+        (
+            ".json",
+            '{"data":[{"paragraphs":[{"context":"가","qas":[{"question":"나"}]}]}]}',
+            {"format": "korquad"},
+            ["가", "나"],
+        ),
+        (".tsv", "## 머리\t<가>\n가\tB\n나\tO\n\n다\tO\n", {"format": "conll", "columns": [0]}, ["가 나", "다"]),
+        (".txt", "가\n나", {"format": "lines"}, ["가", "나"]),
+    ],
+)
+def test_evaluation_sets_are_read_in_their_own_format(
+    suffix: str, content: str, fields: dict[str, object], texts: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / f"set{suffix}"
+    path.write_text(content, "utf-8-sig", newline="")
+    assert list(read_texts(Benchmark.model_validate({"name": "set", "path": path, **fields}))) == texts
+    packed = tmp_path / f"set{suffix}.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert list(read_texts(Benchmark.model_validate({"name": "set", "path": packed, **fields}))) == texts
+
+
+@pytest.mark.parametrize(
+    ("content", "fields", "message"),
+    [
+        ("a\tb\n가\t나\n", {"format": "tsv", "columns": ["c"]}, r"no column 'c'; the first row is \['a', 'b'\]"),
+        ("a\tb\n가\n", {"format": "tsv", "columns": ["b"]}, "row 2: has 1 fields, column 1 is not among them"),
+        ('[{"a": 1}]', {"format": "json", "columns": ["b"]}, r"record 1: no field 'b' in \['a'\]"),
+        ("{", {"format": "json", "columns": ["b"]}, "line 1: not JSON"),
+        ("[]", {"format": "korquad"}, "not KorQuAD's shape"),
+    ],
+)
+def test_a_set_of_another_shape_is_named(content: str, fields: dict[str, object], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "set.txt"
+    path.write_text(content, "utf-8")
+    with pytest.raises(ValueError, match=message) as caught:
+        list(read_texts(Benchmark.model_validate({"name": "set", "path": path, **fields})))
+    assert str(path) in str(caught.value)
+
+
+def test_a_table_needs_columns() -> None:
+    with pytest.raises(ValidationError, match="benchmark x: format tsv needs columns"):
+        Benchmark.model_validate({"name": "x", "path": "x.tsv", "format": "tsv"})
+
+
+@pytest.mark.real
+def test_real_sets_are_read(real_data: Path, tmp_path: Path) -> None:
+    path = InputPath(real_data / "benchmarks" / "nsmc_test.txt.zst")
+    texts = list(read_texts(Benchmark(name="nsmc", path=path, format="tsv", columns=("document",))))
+    assert len(texts) == 50_000
+    assert sum(not text for text in texts) == 3

@@ -1,0 +1,279 @@
+"""The extract stage: every format to documents, the same bytes whoever works, and sources that do not fit their spec."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from korealbert.artifact import Runtime, Store, build
+from korealbert.corpus import extract as extract_module
+from korealbert.corpus.extract import STAGE, ExtractionError, ExtractSpec
+from korealbert.documents import document_id
+from tests.corpus.extracting import PAGE, compressed, dump, extract, tar
+
+SENTENCE = "봄이 오면 강가에 버들이 먼저 푸르러진다."
+
+
+def lines(*records: Any) -> bytes:
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()
+
+
+def test_json_lines_with_a_field_map(tmp_path: Path) -> None:
+    path = tmp_path / "petitions.jsonl"
+    path.write_bytes(lines({"no": 7, "body": f"{SENTENCE}\r\n\r\n\r\n둘째\t문단", "when": "2019-05-01", "kind": "환경"}))
+    fields = {"text": "body", "published": "when", "category": "kind", "id": "no"}
+    (document,) = extract(tmp_path / "store", path, format="jsonl", fields=fields, outlet="광장").documents
+    assert document.text == f"{SENTENCE}\n\n둘째 문단"
+    assert (document.published, document.category, document.outlet) == ("2019-05-01", "환경", "광장")
+    assert document.id == document_id("test", "7")
+
+
+def test_several_text_fields_become_paragraphs(tmp_path: Path) -> None:
+    path = tmp_path / "books.jsonl"
+    path.write_bytes(lines({"intro": SENTENCE, "review": "서평이다."}, {"intro": SENTENCE}))
+    found = extract(tmp_path / "store", path, format="jsonl", fields={"text": ["intro", "review"]})
+    assert found.texts == [f"{SENTENCE}\n\n서평이다.", SENTENCE]
+
+
+@pytest.mark.parametrize("shape", ["array", "pretty", "objects", "lines"])
+def test_json_of_every_shape(tmp_path: Path, shape: str) -> None:
+    records = [{"text": f'{SENTENCE} [{n}] "}}" \\'} for n in range(4)]
+    text = {
+        "array": json.dumps(records),
+        "pretty": json.dumps(records, ensure_ascii=False, indent=2),
+        "objects": "\n".join(json.dumps(record, indent=1) for record in records),
+        "lines": "\n".join(json.dumps(record, ensure_ascii=False) for record in records),
+    }[shape]
+    path = tmp_path / "data.json"
+    path.write_text(text, "utf-8")
+    found = extract(tmp_path / "store", path, format="json")
+    assert found.texts == [record["text"] for record in records]
+    assert found.stats["records_in"] == 4
+
+
+def test_news_takes_its_category_from_the_section(tmp_path: Path) -> None:
+    path = tmp_path / "news.json"
+    article = {
+        "id": "a1",
+        "title": "제목",
+        "text": SENTENCE,
+        "outlet": "가람일보",
+        "section": "사회",
+        "url": "https://n.example/1",
+    }
+    path.write_text(json.dumps([article, {**article, "id": "a2", "section": None}]), "utf-8")
+    first, second = extract(tmp_path / "store", path, format="news", category="미분류").documents
+    assert (first.category, second.category) == ("사회", "미분류")
+    assert (first.outlet, first.url, first.title) == ("가람일보", "https://n.example/1", "제목")
+
+
+def test_the_sample_news_is_read_whole(tmp_path: Path, sample_dir: Path) -> None:
+    found = extract(tmp_path, sample_dir / "news.jsonl", format="news")
+    assert (found.stats["documents_out"], found.quarantined) == (57, [])
+    assert "정치" in {document.category for document in found.documents}
+
+
+def test_titled_text_files_in_folders_by_category(tmp_path: Path) -> None:
+    members = {"news/0/a.txt": f"제목\t{SENTENCE}\n\n끝.".encode(), "news/9/b.txt": f"제목\t{SENTENCE}".encode()}
+    path = tmp_path / "news.tar"
+    path.write_bytes(tar({**members, "news/0/c.txt": "탭이 없는 글".encode()}))
+    found = extract(tmp_path / "store", path, format="news_text", category_by_folder={"0": "정치"})
+    assert [(d.title, d.category) for d in found.documents] == [("제목", "정치"), ("제목", "9")]
+    assert found.texts[0] == f"{SENTENCE}\n\n끝."
+    (bad,) = found.quarantined
+    assert (bad.file, bad.reason, bad.field) == ("news.tar::news/0/c.txt", "missing_field", "title")
+
+
+def test_books_with_quoted_line_breaks_and_a_byte_order_mark(tmp_path: Path, sample_dir: Path) -> None:
+    fields = {"text": "introduction", "title": "title", "category": "category", "id": "isbn"}
+    found = extract(tmp_path, sample_dir / "books.csv", format="books", fields=fields)
+    assert found.stats["documents_in"] == 24
+    assert (found.stats["dropped"], found.quarantined) == ({"empty": 1}, [])
+    assert any("\n" in text for text in found.texts)
+    assert all("\xa0" not in document.category for document in found.documents)
+
+
+def test_a_row_with_another_number_of_fields_names_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "books.csv"
+    path.write_text(f'\ufefftitle,text\n가,"{SENTENCE}\n둘째 줄, ""인용"""\n나,다,라\n마,{SENTENCE}\n', "utf-8")
+    found = extract(tmp_path / "store", path, format="books")
+    assert found.texts == [f'{SENTENCE}\n둘째 줄, "인용"', SENTENCE]
+    (bad,) = found.quarantined
+    assert (bad.reason, bad.position) == ("wrong_number_of_fields", "line 4")
+    assert "3 fields, the header 2" in bad.remedy
+
+
+def test_film_reviews_are_one_document_per_file(tmp_path: Path) -> None:
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    reviews = [{"review": "재미있다\n\n정말로"}, {"review": ""}, {"review": 5}, {"review": "다시 볼 영화"}]
+    (folder / "10.json").write_text(json.dumps(reviews, indent=2), "utf-8")
+    (folder / "2.json").write_text("[]", "utf-8")
+    found = extract(tmp_path / "store", folder, format="json", document="file", fields={"text": "review"}, category="영화")
+    assert found.texts == ["재미있다\n정말로\n\n다시 볼 영화"]
+    assert found.documents[0].id == document_id("test", "10.json")
+    assert sorted(found.reasons) == ["no_records", "wrong_type"]
+    assert found.stats["records_in"] == 4
+
+
+def test_markdown_files_with_front_matter(tmp_path: Path) -> None:
+    path = tmp_path / "판결.md"
+    path.write_text(
+        "---\n사건명: '손해: 배상'\n선고일자: 2003-11-14\n---\n\n# 손해배상\n\n"
+        "## 이유\n**원고**는 [법](https://law.example)을 들었다.\n- 첫째\n",
+        "utf-8",
+    )
+    fields = {"title": "사건명", "published": "선고일자"}
+    found = extract(tmp_path / "store", path, format="text", document="file", markdown=True, fields=fields)
+    (document,) = found.documents
+    assert (document.title, document.published) == ("손해: 배상", "2003-11-14")
+    assert document.text == "손해배상\n\n이유\n원고는 법을 들었다.\n첫째"
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_plain_text_blocks_are_documents(tmp_path: Path, newline: str) -> None:
+    path = tmp_path / "글.txt"
+    path.write_bytes(newline.join(["첫 문장.", "둘째 문장.", "", "다른 글.", " ", "셋째 글."]).encode())
+    assert extract(tmp_path / "store", path, format="text").texts == ["첫 문장.\n둘째 문장.", "다른 글.", "셋째 글."]
+
+
+def test_wikiextractor_output_is_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "wiki_00"
+    path.write_text(
+        '<doc id="5" url="https://w.example/?curid=5" title="한 "별" > 달">\n한 "별" &gt; 달\n\n'
+        "마루한(, 1924년 ~)은 [[화가|그림쟁이]]이다 ().\n"
+        '생애.\n글 &lt; 그림.\n</doc>\n<doc id="6" url="" title="빈 글">\n빈 글\n\n</doc>\n'
+        '<doc id="7" url="" title="분류:새">\n분류:새\n\n새.\n</doc>\n',
+        "utf-8",
+    )
+    found = extract(tmp_path / "store", path, format="wikiextractor")
+    (document,) = found.documents
+    assert document.text == "마루한(1924년 ~)은 그림쟁이이다.\n생애.\n글 < 그림."
+    assert (document.title, document.url) == ('한 "별" > 달', "https://w.example/?curid=5")
+    assert found.stats["dropped"] == {"empty": 1, "namespace": 1}
+
+
+def test_one_and_two_workers_give_identical_bytes(tmp_path: Path, sample_dir: Path) -> None:
+    options = {"format": "mediawiki", "shard_bytes": 1024}
+    pages = [PAGE.format(title=f"강 {n}", id=n, text=f"'''강'''은 길다. [[산]]은 {n}번 높다.") for n in range(12_000)]
+    path = tmp_path / "dump.xml"
+    path.write_bytes(dump(*pages))
+    alone = extract(tmp_path / "one", path, workers=1, **options)
+    together = extract(tmp_path / "two", path, workers=2, **options)
+    assert len(alone.artifact.files("documents-*.arrow")) > 2
+    assert alone.artifact.output_digest == together.artifact.output_digest
+
+
+def test_shard_size_does_not_change_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(lines(*({"text": f"{SENTENCE} {n}"} for n in range(300))))
+    whole = extract(tmp_path / "one", path, format="jsonl")
+    monkeypatch.setattr("korealbert.corpus.framing.PIECE_BYTES", 500)
+    monkeypatch.setattr("korealbert.corpus.framing.BYTES_PER_READ", 333)
+    cut = extract(tmp_path / "two", path, format="jsonl", shard_bytes=1024)
+    assert len(cut.artifact.files("documents-*.arrow")) > 3
+    assert cut.documents == whole.documents
+
+
+def test_a_killed_extraction_resumes_and_equals_a_straight_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("korealbert.corpus.framing.PIECE_BYTES", 500)
+    monkeypatch.setattr("korealbert.corpus.framing.BYTES_PER_READ", 333)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(lines(*({"text": f"{SENTENCE} {n}"} for n in range(100))))
+    spec = ExtractSpec.model_validate({"source": "a", "format": "jsonl", "paths": [str(path)], "shard_bytes": 1024})
+    straight = build(STAGE, spec, {}, Runtime(store=tmp_path / "straight", workers=1)).artifact
+    real, done = extract_module.extract_chunk, list[int]()
+
+    def dying(chunk: Any, index: int, out_dir: Path) -> Any:
+        if index == 3 and len(done) == 3:
+            raise KeyboardInterrupt
+        done.append(index)
+        return real(chunk, index, out_dir)
+
+    monkeypatch.setattr(extract_module, "extract_chunk", dying)
+    with pytest.raises(KeyboardInterrupt):
+        build(STAGE, spec, {}, Runtime(store=tmp_path / "killed", workers=1))
+    done.append(-1)
+    resumed = build(STAGE, spec, {}, Runtime(store=tmp_path / "killed", workers=1)).artifact
+    assert done[:5] == [0, 1, 2, -1, 3]
+    assert resumed.output_digest == straight.output_digest
+
+
+def test_compression_and_archives_change_no_document(tmp_path: Path) -> None:
+    data = lines({"text": SENTENCE, "id": "1"}, {"text": "끝.", "id": "2"})
+    plain = tmp_path / "a.jsonl"
+    plain.write_bytes(data)
+    expected = extract(tmp_path / "store", plain, format="jsonl").documents
+    for kind in ("gz", "bz2", "xz", "zst"):
+        packed = tmp_path / f"a.jsonl.{kind}"
+        packed.write_bytes(compressed(kind, data))
+        archive = tmp_path / f"a.tar.{kind}"
+        archive.write_bytes(
+            compressed(kind, tar({"AA/a.jsonl": data, "AA/b.jsonl.gz": compressed("gz", data), "README": b"x"}))
+        )
+        assert extract(tmp_path / "store", packed, format="jsonl").documents == expected
+        assert extract(tmp_path / "store", archive, format="jsonl", members="AA/*").documents == expected * 2
+
+
+def test_a_missing_file_is_known_when_planning(tmp_path: Path) -> None:
+    spec = ExtractSpec.model_validate({"source": "a", "format": "text", "paths": [str(tmp_path / "없다.txt")]})
+    with pytest.raises(FileNotFoundError, match=r"없다\.txt"):
+        Store(tmp_path / "store").identify(STAGE, spec, {})
+    with pytest.raises(FileNotFoundError, match=r"없다\.txt.*`paths`"):
+        list(extract_module.chunks(spec))
+
+
+def test_too_many_bad_records_fail_the_stage_and_name_the_first_five(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(lines(*({"text": SENTENCE} for _ in range(90))) + b"{broken\n" * 10)
+    with pytest.raises(ExtractionError, match=r"10 of 100 records \(10\.0%\)") as raised:
+        extract(tmp_path / "store", path, format="jsonl")
+    assert str(raised.value).count("malformed_json") == 5
+    assert "a.jsonl, line 91" in str(raised.value)
+    assert extract(tmp_path / "store", path, format="jsonl", max_bad_share=0.1).stats["quarantined"] == 10
+
+
+def test_a_misspelt_field_is_an_error_and_a_sometimes_missing_one_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(lines({"text": SENTENCE, "date": "2019"}, {"text": SENTENCE}))
+    with pytest.raises(ExtractionError, match=r"no record has the field 'datum' that fields\.published names"):
+        extract(tmp_path / "store", path, format="jsonl", fields={"published": "datum"})
+    assert (
+        extract(tmp_path / "store", path, format="jsonl", fields={"published": "date"}).stats["missing_fields"]["published"]
+        == 1
+    )
+
+
+def test_required_fields_send_a_record_to_quarantine(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(lines({"text": SENTENCE, "title": "가"}, {"text": SENTENCE}, {"title": "나"}))
+    found = extract(tmp_path / "store", path, format="jsonl", fields={"required": ["title"]})
+    assert [(bad.field, bad.position.split(",")[0]) for bad in found.quarantined] == [("title", "line 2"), ("text", "line 3")]
+    assert "the record has the fields title" in found.quarantined[1].remedy
+
+
+def test_a_source_without_matching_files_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    with pytest.raises(ExtractionError, match="members = '\\*'"):
+        extract(tmp_path / "store", tmp_path / "raw", format="text")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"format": "mediawiki", "document": "file"}, 'document = "file" needs format'),
+        ({"format": "news", "category": "a", "category_by_folder": {"0": "b"}}, "not both"),
+        ({"format": "json", "fields": {"required": ["titel"]}}, "titel"),
+        ({"format": "json", "max_bad_share": 1.5}, "max_bad_share"),
+        ({"format": "pdf"}, "format"),
+        ({"format": "json", "source": "Not a name"}, "source"),
+        ({"format": "json", "unknown": 1}, "unknown"),
+    ],
+)
+def test_specs_that_make_no_sense_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        ExtractSpec.model_validate({"source": "a", "paths": ["x"], **fields})

@@ -1,0 +1,308 @@
+"""Bad input never ends a run: it goes to quarantine with file, position, reason, remedy; what stands around it is kept."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from korealbert.corpus.extract import ExtractionError
+from tests.corpus.extracting import PAGE, compressed, dump, extract, tar
+
+SENTENCE = "봄이 오면 강가에 버들이 먼저 푸르러진다."
+
+
+def record(text: str) -> str:
+    return json.dumps({"text": text}, ensure_ascii=False)
+
+
+def test_empty_files_of_every_format(tmp_path: Path) -> None:
+    path = tmp_path / "empty.json"
+    path.write_bytes(b"")
+    for kind in ("mediawiki", "wikiextractor", "namuwiki", "news", "news_text", "books", "jsonl", "json", "text"):
+        found = extract(tmp_path / "store", path, format=kind)
+        assert (found.reasons, found.quarantined[0].file) == (["empty_file"], "empty.json")
+
+
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz", "zst"])
+def test_truncated_compression_keeps_what_was_read_before(tmp_path: Path, kind: str) -> None:
+    noise = [
+        f"{number * 2654435761 % 2**32:08x}" for number in range(120_000)
+    ]  # hardly compressible, so that half a file has records
+    data = "".join(record(f"{SENTENCE} {' '.join(noise[n : n + 30])}") + "\n" for n in range(0, 120_000, 30)).encode()
+    packed = compressed(kind, data)
+    path = tmp_path / f"a.jsonl.{kind}"
+    path.write_bytes(packed[: len(packed) * 3 // 4])
+    found = extract(tmp_path / "store", path, format="jsonl")
+    (bad,) = found.quarantined
+    assert (bad.file, bad.reason) == (f"a.jsonl.{kind}", "truncated_file")
+    assert int(bad.position.removeprefix("byte ")) > len(data) // 2 - (1 << 18)
+    assert len(found.documents) > 1000
+
+
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz", "zst"])
+def test_a_file_that_is_not_compressed_as_its_name_says(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"a.jsonl.{kind}"
+    path.write_text(record(SENTENCE) * 50, "utf-8")
+    found = extract(tmp_path / "store", path, format="jsonl")
+    assert (found.reasons, found.quarantined[0].position) == (["corrupt_file"], "byte 0")
+    assert "fetch the file again" in found.quarantined[0].remedy
+
+
+def test_a_truncated_archive_keeps_its_whole_members(tmp_path: Path) -> None:
+    archive = tar({f"{n}.jsonl": (record(SENTENCE) + "\n").encode() * 100 for n in range(4)})
+    path = tmp_path / "a.tar"
+    path.write_bytes(archive[:30_000])
+    found = extract(tmp_path / "store", path, format="jsonl")
+    assert len(found.quarantined) == 1
+    assert found.quarantined[0].file.startswith("a.tar")
+    assert len(found.documents) >= 200
+    path.write_bytes(b"this is no archive" * 100)
+    found = extract(tmp_path / "store", path, format="jsonl")
+    assert (found.reasons, found.quarantined[0].file) == (["corrupt_archive"], "a.tar")
+
+
+def test_an_archive_without_a_matching_member(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    path.write_bytes(tar({"a.txt": b"x"}))
+    found = extract(tmp_path / "store", path, format="jsonl", members="*.jsonl")
+    assert found.reasons == ["no_members"]
+    assert "'*.jsonl'" in found.quarantined[0].remedy
+
+
+def test_a_decompression_bomb_is_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(compressed("gz", b"a" * 30_000_000))
+    limits = {"max_decompression_ratio": 100, "ratio_applies_above_bytes": 1_000_000}
+    found = extract(tmp_path / "store", path, format="jsonl", limits=limits)
+    assert found.reasons == ["decompression_bomb"]
+    assert 500_000 <= int(found.quarantined[0].position.removeprefix("byte ")) <= 2_000_000
+
+
+def test_a_line_of_100_mb_is_left_out_in_bounded_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    before, after = record("앞의 기록이다."), record("뒤의 기록이다.")
+    path.write_bytes(compressed("gz", f"{before}\n{'x' * 100_000_000}\n{after}\n".encode()))
+    tracemalloc.start()
+    found = extract(tmp_path / "store", path, format="jsonl", limits={"max_record_bytes": 8_000_000})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.texts == ["앞의 기록이다.", "뒤의 기록이다."]
+    (bad,) = found.quarantined
+    assert (bad.reason, bad.position) == ("record_too_long", f"line 2, byte {len(before.encode()) + 1}")
+    assert "limits.max_record_bytes (8,000,000)" in bad.remedy
+    assert peak < 40_000_000
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "json", "books", "mediawiki", "wikiextractor", "text", "namuwiki", "news_text"])
+def test_records_beyond_the_limit_cost_only_themselves(tmp_path: Path, kind: str) -> None:
+    long = "가나다라 " * 200_000
+    shapes: dict[str, list[str]] = {
+        "jsonl": ["", record("앞의 글이다.") + "\n", record(long) + "\n", record("뒤의 글이다.") + "\n"],
+        "json": ["[", record("앞의 글이다."), "," + record(long + '\\\\" }] '), "," + record("뒤의 글이다.") + "]"],
+        "books": ["text\n", "앞의 글이다.\n", f'"{long}"\n', "뒤의 글이다.\n"],
+        "mediawiki": [
+            "<mediawiki>\n",
+            *(PAGE.format(title=n, id=n, text=text) for n, text in enumerate(("앞의 글이다.", long, "뒤의 글이다."))),
+        ],
+        "wikiextractor": [
+            "",
+            *(f'<doc id="{n}" title="{n}">\n{t}\n</doc>\n' for n, t in enumerate(("앞의 글이다.", long, "뒤의 글이다."))),
+        ],
+        "text": ["", "앞의 글이다.\n\n", f"{long}\n\n", "뒤의 글이다.\n"],
+        "namuwiki": [
+            "[",
+            *(
+                json.dumps({"namespace": 0, "title": str(n), "text": text}) + end
+                for n, (text, end) in enumerate((("앞의 글이다.", ","), (long, ","), ("뒤의 글이다.", "]")))
+            ),
+        ],
+        "news_text": ["", f"제목\t{long}", "", ""],
+    }
+    path = tmp_path / "a.txt"
+    path.write_text("".join(shapes[kind]) + ("</mediawiki>" if kind == "mediawiki" else ""), "utf-8")
+    found = extract(tmp_path / "store", path, format=kind, limits={"max_record_bytes": 300_000})
+    assert found.reasons == ["record_too_long"]
+    assert found.texts == ([] if kind == "news_text" else ["앞의 글이다.", "뒤의 글이다."])
+
+
+def test_invalid_utf8_names_line_and_byte(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    good = record(SENTENCE).encode() + b"\n"
+    path.write_bytes(good + b'{"text": "\xff\xfe\xea"}\n' + good)
+    found = extract(tmp_path / "store", path, format="jsonl")
+    assert found.texts == [SENTENCE, SENTENCE]
+    (bad,) = found.quarantined
+    assert (bad.reason, bad.position) == ("invalid_utf8", f"line 2, byte {len(good) + 10}")
+    assert "byte 0xFF is not UTF-8" in bad.remedy
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "json", "books", "text", "news_text", "mediawiki", "wikiextractor", "namuwiki"])
+def test_cp949_read_as_utf8_says_so(tmp_path: Path, kind: str) -> None:
+    text = {
+        "jsonl": record(SENTENCE),
+        "json": f"[{record(SENTENCE)}]",
+        "books": f"text\n{SENTENCE}\n",
+        "text": SENTENCE,
+        "news_text": f"제목\t{SENTENCE}",
+        "mediawiki": f"<mediawiki>{PAGE.format(title='봄', id=1, text=SENTENCE)}</mediawiki>",
+        "wikiextractor": f'<doc id="1" title="봄">\n봄\n\n{SENTENCE}\n</doc>\n',
+        "namuwiki": json.dumps([{"namespace": 0, "title": "봄", "text": SENTENCE}], ensure_ascii=False),
+    }[kind]
+    path = tmp_path / "a.txt"
+    path.write_bytes(text.encode("cp949"))
+    found = extract(tmp_path / "store", path, format=kind)
+    assert found.reasons == ["invalid_utf8"]
+    assert found.quarantined[0].remedy == 'the file looks like CP949: set encoding = "cp949"'
+    for encoding in ("cp949", "auto"):
+        assert extract(tmp_path / "store", path, format=kind, encoding=encoding).texts == [SENTENCE]
+
+
+def test_automatic_encoding_is_decided_file_by_file(tmp_path: Path) -> None:
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    (folder / "a.txt").write_bytes(b"plain ascii " * 30_000 + SENTENCE.encode("cp949"))
+    (folder / "b.txt").write_bytes(b"\xef\xbb\xbf" + SENTENCE.encode())
+    (folder / "c.txt").write_bytes(SENTENCE.encode("cp949"))
+    found = extract(tmp_path / "store", folder, format="text", document="file", encoding="auto")
+    assert [text[-len(SENTENCE) :] for text in found.texts] == [SENTENCE] * 3
+
+
+def test_nul_bytes_name_their_position(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(f"{record(SENTENCE)}\n".encode() + b'{"text": "ab\0c"}\n')
+    (bad,) = extract(tmp_path / "store", path, format="jsonl").quarantined
+    start = len(record(SENTENCE).encode()) + 1
+    assert (bad.reason, bad.position) == ("nul_bytes", f"line 2, byte {start + 12}")
+    utf16 = tmp_path / "b.jsonl"
+    utf16.write_bytes(record(SENTENCE).encode("utf-16"))
+    assert "UTF-16" in extract(tmp_path / "store", utf16, format="jsonl").quarantined[0].remedy
+
+
+@pytest.mark.parametrize(
+    ("line", "reason", "field"),
+    [
+        ('{"text": "끝이 없다', "malformed_json", ""),
+        ("{'text': 1}", "malformed_json", ""),
+        ('["text"]', "wrong_type", ""),
+        ('{"text": 7}', "wrong_type", "text"),
+        ('{"text": null}', "missing_field", "text"),
+        ('{"body": "글"}', "missing_field", "text"),
+        ("[" * 100_000, "malformed_json", ""),
+        ('{"text": ' + "9" * 5000 + "}", "malformed_json", ""),
+    ],
+)
+def test_records_that_are_no_documents(tmp_path: Path, line: str, reason: str, field: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{record(SENTENCE)}\n{line}\n{record(SENTENCE)}\n", "utf-8")
+    found = extract(tmp_path / "store", path, format="jsonl")
+    assert found.texts == [SENTENCE, SENTENCE]
+    (bad,) = found.quarantined
+    assert (bad.reason, bad.field, bad.position.split(",")[0]) == (reason, field, "line 2")
+    assert len(bad.excerpt) <= 200
+
+
+def test_lone_surrogates_and_controls_do_not_reach_a_document(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "가\\ud800나\\u0000다\\u200b라", "title": "\\udfff제목\\n둘째"}\n', "utf-8")
+    (document,) = extract(tmp_path / "store", path, format="jsonl").documents
+    assert (document.text, document.title) == ("가나다라", "제목 둘째")
+
+
+def test_an_array_that_is_not_closed(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(f"[\n{record(SENTENCE)},\n", "utf-8")
+    found = extract(tmp_path / "store", path, format="json")
+    assert (found.texts, found.reasons) == ([SENTENCE], ["truncated_file"])
+    path.write_text(f'[\n{record(SENTENCE)},\n{{"text": "잘', "utf-8")
+    found = extract(tmp_path / "store", path, format="json")
+    assert (found.texts, found.reasons) == ([SENTENCE], ["malformed_json"])
+
+
+def test_quotes_that_swallow_rows_are_told_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f'text,n\n{SENTENCE},1\n"따옴표" 뒤의 글,2\n{SENTENCE},3\n"끝나지 않는 글,4\n', "utf-8")
+    found = extract(tmp_path / "store", path, format="books", fields={"text": "text"})
+    assert found.texts == [SENTENCE, SENTENCE]
+    assert [(bad.reason, bad.position) for bad in found.quarantined] == [
+        ("malformed_csv", "line 3"),
+        ("malformed_csv", "line 5"),
+    ]
+
+
+def page(number: int, text: str = SENTENCE) -> str:
+    return PAGE.format(title=f"강 {number}", id=number, text=text)
+
+
+def test_a_malformed_page_names_line_and_column_and_costs_itself(tmp_path: Path) -> None:
+    path = tmp_path / "dump.xml"
+    path.write_bytes(dump(page(1), page(2, "a <b>글</c>"), page(3)))
+    found = extract(tmp_path / "store", path, format="mediawiki")
+    assert [document.title for document in found.documents] == ["강 1", "강 3"]
+    (bad,) = found.quarantined
+    lines = path.read_text("utf-8").split("\n")
+    broken = next(index for index, line in enumerate(lines, 1) if "</c>" in line)
+    assert (bad.reason, bad.position) == (
+        "malformed_xml",
+        f"line {broken}, column {lines[broken - 1].encode().index(b'</c>') + 1}",
+    )
+
+
+def test_a_truncated_dump_keeps_its_pages(tmp_path: Path) -> None:
+    whole = dump(page(1), page(2), page(3))
+    path = tmp_path / "dump.xml"
+    path.write_bytes(whole[: whole.rindex(b"</text>")])
+    found = extract(tmp_path / "store", path, format="mediawiki")
+    assert ([d.title for d in found.documents], found.reasons) == (["강 1", "강 2"], ["truncated_xml"])
+    path.write_bytes(whole[: whole.rindex(b"</mediawiki>")])
+    found = extract(tmp_path / "store", path, format="mediawiki")
+    assert (len(found.documents), found.reasons) == (3, ["truncated_xml"])
+
+
+def test_entity_bombs_are_refused(tmp_path: Path) -> None:
+    doctype = '<!DOCTYPE x [<!ENTITY a "봄봄봄봄봄봄"><!ENTITY b "&a;&a;&a;&a;&a;">]>\n'
+    path = tmp_path / "dump.xml"
+    path.write_bytes(doctype.encode() + dump(page(1, "&b;"), page(2)))
+    found = extract(tmp_path / "store", path, format="mediawiki")
+    assert [document.title for document in found.documents] == ["강 2"]
+    assert found.reasons == ["xml_declaration_refused", "malformed_xml"]
+
+
+def test_files_that_are_no_dump(tmp_path: Path) -> None:
+    path = tmp_path / "dump.xml"
+    path.write_text("<html><body>글</body></html>", "utf-8")
+    assert extract(tmp_path / "store", path, format="mediawiki").reasons == ["no_pages"]
+    assert extract(tmp_path / "store", path, format="wikiextractor").reasons == ["text_outside_doc"]
+    path.write_bytes(dump(page(1).replace("<title>강 1</title>", "")))
+    (bad,) = extract(tmp_path / "store", path, format="mediawiki").quarantined
+    assert (bad.reason, bad.field) == ("missing_field", "title")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "field"),
+    [
+        ({"text": None}, "missing_field", "text"),
+        ({"title": ["가"]}, "wrong_type", "title"),
+        ({"namespace": 1.5}, "wrong_type", "namespace"),
+    ],
+)
+def test_namuwiki_records_that_are_no_documents(tmp_path: Path, change: dict[str, Any], reason: str, field: str) -> None:
+    path = tmp_path / "namu.json"
+    good = {"namespace": "0", "title": "강", "text": SENTENCE}
+    path.write_text(json.dumps([good, {**good, **change}]), "utf-8")
+    found = extract(tmp_path / "store", path, format="namuwiki")
+    assert (found.texts, [(bad.reason, bad.field) for bad in found.quarantined]) == ([SENTENCE], [(reason, field)])
+
+
+def test_a_dump_whose_articles_have_another_namespace_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "namu.json"
+    namespaces = ["문서", "문서", "틀"]
+    path.write_text(
+        json.dumps([{"namespace": n, "title": f"강 {i}", "text": SENTENCE} for i, n in enumerate(namespaces)]), "utf-8"
+    )
+    with pytest.raises(ExtractionError, match=r"namespace '문서' \(2 of 3\).*set article_namespaces"):
+        extract(tmp_path / "store", path, format="namuwiki")
+    assert len(extract(tmp_path / "store", path, format="namuwiki", article_namespaces=["문서"]).documents) == 2
