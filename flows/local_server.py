@@ -1,18 +1,23 @@
-"""``make ui``: a Prefect server, its work pool, the deployments and a worker as processes on loopback, until Ctrl-C."""
+"""Prefect servers on loopback: the one of ``make ui`` with work pool, deployments and worker, and a temporary one for a run."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from prefect.settings import get_current_settings
+from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
+
+from korealbert.shards import die_with_parent
 
 SECONDS_TO_START = 180
 POOL = "local"
@@ -41,6 +46,62 @@ def main() -> None:
             process.terminate()
         for process in running:
             process.wait(timeout=30)
+
+
+@contextmanager
+def api_for_one_run(store: Path) -> Iterator[None]:
+    """The API that flows of this process report to: the configured server if it listens, else a temporary one."""
+    configured = get_current_settings().api.url
+    if "PREFECT_API_URL" in os.environ or (configured and listens(str(configured))):
+        yield
+        return
+    with temporary_server(store / ".prefect") as url, temporary_settings({PREFECT_API_URL: url}):
+        yield
+
+
+def listens(url: str) -> bool:
+    """Whether something accepts connections at the address of a URL."""
+    address = urlsplit(url)
+    try:
+        socket.create_connection((address.hostname or "127.0.0.1", address.port or 80), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def temporary_server(home: Path) -> Iterator[str]:
+    """A server of this process's own on a free port; yields its API's URL and stops it at the end.
+
+    ``home`` keeps its database and log between runs. Prefect would start a temporary server by itself, but not where a
+    ``prefect.toml`` names one that is not running.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/api"
+    own = {
+        "PREFECT_HOME": str(home),
+        "PREFECT_API_URL": url,
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home / 'prefect.db'}",
+        "PREFECT_SERVER_UI_ENABLED": "false",
+    }
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    with (home / "server.log").open("wb") as log:
+        server = subprocess.Popen(
+            command,
+            env=os.environ | own,
+            stdout=log,
+            stderr=log,
+            cwd=home,
+            preexec_fn=die_with_parent,  # noqa: PLW1509
+        )
+        try:
+            wait_until_healthy(f"{url}/health", server)
+            yield url
+        finally:
+            server.terminate()
+            server.wait(timeout=30)
 
 
 def _prefect(*arguments: str, cwd: Path) -> subprocess.Popen[bytes]:

@@ -1,8 +1,9 @@
 """What a stage is: a recipe-addressed, restartable, verifiable step from artifacts to an artifact.
 
 A stage is a plain function ``run(spec, inputs, out_dir, runtime) -> stats``. ``build()`` gives it identity (the recipe: stage,
-version, spec, input names), a place to work (``<name>.partial``), and a proof of completion (``manifest.json`` written last,
-then one atomic rename). Whether a run was killed, repeated or moved to more workers, the same recipe ends in the same directory.
+version, spec, input names), a place to work (``<name>.partial``), and a proof of completion (``manifest.json`` written
+last, then one atomic rename). Whether a run was killed, repeated or moved to more workers, the same recipe ends in the
+same directory.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Spec(BaseModel):
 class InputPath(os.PathLike[str]):
     """A file or directory named by a spec. It enters the identity by content, so moving a file rebuilds nothing.
 
-    Relative paths start at ``root`` of the validation context (a recipe passes its own directory), else at the working directory.
+    Relative paths start at ``root`` of the validation context (a recipe passes its own directory), else at the working
+    directory.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -74,10 +74,7 @@ def run(
     data: DataDir = None,
 ) -> None:
     """Build every stage that does not stand already and print the path of the report."""
-    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
-    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-    from flows.corpus_to_model import corpus_to_model  # noqa: PLC0415 (after the environment is set)
-    from korealbert import recipe as recipes  # noqa: PLC0415
+    from korealbert import recipe as recipes  # noqa: PLC0415 (loads every room)
 
     chosen = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes}
     runtime = Runtime.model_validate({name: value for name, value in chosen.items() if value is not None})
@@ -89,7 +86,11 @@ def run(
         console.print(f"all {len(planned)} stages are cached", style="green")
         last = runtime.store / planned[-1].name
     else:
-        with _clear_errors(), _bars():
+        os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
+        from flows.corpus_to_model import corpus_to_model  # noqa: PLC0415 (after the environment is set)
+        from flows.local_server import api_for_one_run  # noqa: PLC0415
+
+        with _clear_errors(), api_for_one_run(runtime.store), _bars():
             last = Path(corpus_to_model(recipe, until=until, rerun=rerun, runtime=runtime, data=data))
     report = last / "report.html"
     console.print(str(report if report.exists() else last), soft_wrap=True)

@@ -32,7 +32,7 @@ __all__ = ["STAGE", "ExtractSpec", "ExtractionError", "extract_chunk", "run"]
 
 SHOWN_BAD_RECORDS = 5
 
-_PARSERS: dict[tuple[str, str], Parser] = {
+PARSERS: dict[tuple[str, str], Parser] = {
     ("mediawiki", "record"): parse_pages,
     ("wikiextractor", "record"): parse_docs,
     ("namuwiki", "record"): parse_namuwiki,
@@ -43,6 +43,7 @@ _PARSERS: dict[tuple[str, str], Parser] = {
     **{(name, "record"): parse_json for name in ("news", "json", "jsonl")},
     **{(name, "file"): parse_json_file for name in ("news", "json", "jsonl")},
 }
+"""What turns pieces into documents, by format and by what a document is."""
 
 
 class ExtractionError(ValueError):
@@ -108,7 +109,7 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[Piece | Quarantined]:
 def extract_chunk(chunk: Chunk, index: int, out_dir: Path) -> Stats:
     """Parse the pieces of one shard."""
     spec, tally = chunk.spec, Tally()
-    parser = _PARSERS[spec.format, spec.document]
+    parser = PARSERS[spec.format, spec.document]
     with DocumentShard(out_dir, index) as shard:
         for piece in chunk.pieces:
             if isinstance(piece, Quarantined):

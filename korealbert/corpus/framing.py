@@ -130,7 +130,7 @@ def frame_delimited(
 ) -> Iterator[Piece | Quarantined]:
     """Pieces that end behind a delimiter (``\\n``, ``</page>``); the last ends where the file does.
 
-    ``header`` captures, in the first piece, what becomes the ``context`` of all. ``closing`` asks for a last piece even if nothing
+    ``header`` captures, in the first piece, the ``context`` of all. ``closing`` asks for a last piece even if nothing
     stands behind the last delimiter.
     """
     cursor = Cursor(raw, encoding, max_record_bytes)

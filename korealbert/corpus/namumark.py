@@ -246,7 +246,7 @@ class _Parser:
         if close < 0:
             return head.end() if head else end
         if kind == "html":
-            self.out.append(literal(_HTML_TAG.sub("", self.source[head.end(1) if head else end : close]).strip()))
+            self.out.append(_HTML_TAG.sub("", self.source[head.end(1) if head else end : close]).strip())
             return close + 3
         content = self.source[end:close]
         if kind or "\n" in content:

@@ -1,0 +1,168 @@
+"""Namumark → text: every construct of the golden table, whole documents, and what holds for any input at all."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from korealbert.corpus.namumark import extract_namumark
+from korealbert.corpus.sources import WikiOptions
+from tests.corpus.extracting import extract
+from tests.corpus.markup_soup import NAMUMARK, PAIRS, calls, mutated, plain_text, soup
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "namuwiki"
+CONSTRUCTS = [json.loads(line) for line in (GOLDEN / "constructs.jsonl").read_text("utf-8").splitlines()]
+SAMPLE = Path(__file__).parents[2] / "data_specs" / "sample" / "namuwiki.json"
+SAMPLES = [record["text"] for record in json.loads(SAMPLE.read_text("utf-8"))]
+DEFAULT = WikiOptions()
+
+
+def text_of(markup: str, **options: object) -> str:
+    return extract_namumark(markup, WikiOptions.model_validate(options)).text
+
+
+@pytest.mark.parametrize("case", CONSTRUCTS, ids=[case["name"] for case in CONSTRUCTS])
+def test_construct(case: dict[str, str]) -> None:
+    assert text_of(case["markup"]) == case["expected"]
+
+
+def test_the_sample_dump(tmp_path: Path, sample_dir: Path) -> None:
+    found = extract(tmp_path, sample_dir / "namuwiki.json", format="namuwiki")
+    kept = {document.title: document.text for document in found.documents}
+    dropped = {document.title: drop.reason for document, drop in found.dropped}
+    for line in (GOLDEN / "expected.jsonl").read_text("utf-8").splitlines():
+        case = json.loads(line)
+        if "drop" in case:
+            assert dropped.pop(case["title"]) == case["drop"], case["title"]
+        else:
+            assert kept.pop(case["title"]) == case["text"], case["title"]
+    assert (kept, dropped, found.quarantined) == ({}, {}, [])
+
+
+@pytest.mark.parametrize(
+    ("options", "markup", "expected"),
+    [
+        (
+            {"keep_tables": True},
+            "앞의 글.\n||<-2><#fff> 가로 칸 || [[대상|둘째]] ||\n|| {{{#red 붉은}}} 칸 ||<|2> 넷째[br]다섯째 ||\n뒤의 글.",
+            "앞의 글.\n\n가로 칸 둘째\n붉은 칸 넷째\n다섯째\n\n뒤의 글.",
+        ),
+        ({"keep_strikethrough": True}, "강은 길다. ~~강은 짧다.~~ --강은 좁다.--", "강은 길다. 강은 짧다. 강은 좁다."),
+        (
+            {"keep_footnotes": True},
+            "강은 길다.[* 재어 보았다.] 깊다.[*길이]\n강은 넓다.\n\n끝이다.",
+            "강은 길다. 깊다.\n강은 넓다.\n재어 보았다.\n\n끝이다.",
+        ),
+        ({"headings": False}, "강은 길다.\n== 이름 ==\n산은 높다.", "강은 길다.\n\n산은 높다."),
+        ({"math_placeholder": "[수식]"}, "넓이는 [math(a^2)]와 $b$이다.", "넓이는 [수식]와 [수식]이다."),
+        (
+            {"dropped_sections": ["이름"]},
+            "강은 길다.\n== 이름 ==\n산은 높다.\n== 각주 ==\n들은 넓다.",
+            "강은 길다.\n\n각주\n들은 넓다.",
+        ),
+    ],
+)
+def test_options(options: dict[str, object], markup: str, expected: str) -> None:
+    assert text_of(markup, **options) == expected
+
+
+def test_what_is_lost_is_counted_once() -> None:
+    lost = extract_namumark("강은 길다.[* 재면 [[파일:가.jpg]] 길다.] {{{#!syntax a\nb\n}}}\n## 주석\n|| 칸 ||\n", DEFAULT).lost
+    assert lost["file"] == len("[[파일:가.jpg]]")
+    assert lost["footnote"] == len("[* 재면  길다.]")
+    assert lost["code"] == len("{{{#!syntax a\nb\n}}}")
+    assert lost["comment"] == len("\n## 주석")
+
+
+def test_a_footnote_or_link_that_never_closes_costs_its_line() -> None:
+    markup = "강은 길다.[* 닫히지 않은 각주\n산은 높다.\n\n== 이름 ==\n[[파일:가.jpg|닫히지 않은 그림\n\n이름이 있다.]"
+    assert text_of(markup) == "강은 길다.\n산은 높다.\n\n이름\n이름이 있다.]"
+
+
+def test_prices_are_no_formulas() -> None:
+    assert text_of("값은 $5이고 다음 해에는 $7이 되었다.") == "값은 $5이고 다음 해에는 $7이 되었다."
+
+
+@given(soup(NAMUMARK))
+def test_no_paired_mark_is_left_whatever_comes_in(markup: str) -> None:
+    text = text_of(markup)
+    assert not [pair for pair in PAIRS if pair in text]
+    assert text == text.strip()
+    assert all(line == line.strip() and "  " not in line for line in text.split("\n"))
+    assert "\n\n\n" not in text
+
+
+@given(mutated(SAMPLES))
+def test_damaged_documents_leave_no_marks_either(markup: str) -> None:
+    text = text_of(markup.replace("{{{", "{{{#red "))  # without the prefix a group shows its marks
+    assert not [pair for pair in PAIRS if pair in text]
+
+
+@settings(max_examples=50)
+@given(soup(NAMUMARK), st.booleans(), st.booleans(), st.booleans())
+def test_no_option_raises(markup: str, tables: bool, struck: bool, footnotes: bool) -> None:
+    text_of(markup, keep_tables=tables, keep_strikethrough=struck, keep_footnotes=footnotes, headings=footnotes)
+
+
+@given(plain_text())
+def test_plain_text_stays_as_it_is(text: str) -> None:
+    assert text_of(text) == text
+
+
+@settings(max_examples=100)
+@given(st.text(max_size=80))
+def test_any_text_at_all(text: str) -> None:
+    assert text_of(text) == text_of(text)
+
+
+WRAPPERS = {
+    "[[{}]]": True,
+    "[[대상|{}]]": True,
+    "'''{}'''": True,
+    "__{}__": True,
+    "{{{{{{#red {}}}}}}}": True,
+    "{{{{{{+2 {}}}}}}}": True,
+    "({})": True,
+    "[* {}]": False,
+    "[[파일:가.jpg|{}]]": False,
+    "[include(틀:가, 나={})]": False,
+    "~~{}~~": False,
+}
+
+
+@given(st.lists(st.lists(st.sampled_from(sorted(WRAPPERS)), max_size=3, unique=True), max_size=12))
+def test_visible_words_stay_in_order_and_hidden_ones_go(nestings: list[list[str]]) -> None:
+    words, visible = [], []
+    for number, wrappers in enumerate(nestings):
+        word = f"낱말{number:03}"
+        if all(WRAPPERS[wrapper] for wrapper in wrappers):
+            visible.append(word)
+        for wrapper in wrappers:
+            word = wrapper.format(word)
+        words.append(word)
+    text = text_of("머리말과 함께 적어 둔 줄: " + " 그리고 또다시 ".join(words))
+    assert [word.strip("().") for word in text.split() if "낱말" in word] == visible
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from(NAMUMARK), min_size=1, max_size=4).map("".join))
+def test_work_is_linear_in_the_length_of_the_source(unit: str) -> None:
+    once, fourfold = (calls(extract_namumark, unit * n, DEFAULT) for n in (150, 600))
+    assert fourfold < 5 * once + 1000
+
+
+@pytest.mark.parametrize(
+    "opening", ["[[", "{{{#red ", "{{{", "[[가|", "[* ", "\n||", "[include(", "(", '{{{#!wiki style="a" ', "[*[["]
+)
+@pytest.mark.parametrize("closed", [False, True])
+def test_ten_thousand_nested_constructs(opening: str, closed: bool) -> None:
+    closers = {"[[": "]]", "{{{": "}}}", "[* ": "]", "\n||": "||\n", "[include(": ")]", "(": ")", "[*[[": "]]]"}
+    closer = closers.get(opening, "}}}" if opening.startswith("{") else "]]") if closed else ""
+    begun = time.perf_counter()
+    text_of(opening * 10_000 + "강이 흐른다." + closer * 10_000)
+    assert time.perf_counter() - begun < 10  # 0.1 s; quadratic work takes minutes

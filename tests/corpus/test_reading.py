@@ -1,0 +1,152 @@
+"""Opening inputs and cutting them into pieces: any block size, any compression, the same records."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from korealbert.corpus.framing import Piece, frame_delimited, frame_json
+from korealbert.corpus.json_values import ValueScanner
+from korealbert.corpus.reading import RawFile, ReadFault, ReadLimits, open_files
+from korealbert.documents import Quarantined
+from tests.corpus.extracting import compressed, tar
+
+LIMITS = ReadLimits()
+
+
+def contents(paths: list[Path], members: str = "*") -> dict[str, bytes]:
+    found = {}
+    for raw in open_files(paths, members, LIMITS):
+        assert isinstance(raw, RawFile)
+        data = b""
+        while block := raw.read(1000):
+            data += block
+        found[raw.name] = data
+    return found
+
+
+def test_directories_archives_and_compression_open_alike(tmp_path: Path) -> None:
+    folder = tmp_path / "raw"
+    (folder / "b").mkdir(parents=True)
+    (folder / "b" / "2.txt.xz").write_bytes(compressed("xz", b"two"))
+    (folder / "a.txt").write_bytes(b"one")
+    (folder / "skip.md").write_bytes(b"no")
+    members = {"AA/3.txt": b"three", "AA/skip.md": b"no", "4.txt.gz": compressed("gz", b"4")}
+    (folder / "z.tar.zst").write_bytes(compressed("zst", tar(members)))
+    assert contents([folder], "*.txt*") == {
+        "a.txt": b"one",
+        "b/2.txt.xz": b"two",
+        "z.tar.zst::AA/3.txt": b"three",
+        "z.tar.zst::4.txt.gz": b"4",
+    }
+
+
+def test_names_do_not_tell_where_a_source_lay(tmp_path: Path) -> None:
+    path = tmp_path / "somewhere" / "a.txt"
+    path.parent.mkdir()
+    path.write_bytes(b"x")
+    assert list(contents([path])) == ["a.txt"]
+
+
+def test_archives_hold_nothing_but_files_for_us(tmp_path: Path) -> None:
+    import tarfile
+
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as archive:
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
+        archive.addfile(link)
+        outside = tarfile.TarInfo("../../outside.txt")
+        outside.size = 3
+        archive.addfile(outside, io.BytesIO(b"abc"))
+    assert contents([path]) == {"a.tar::../../outside.txt": b"abc"}  # a name to show, never a path to write
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.tar"]
+
+
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz", "zst"])
+def test_what_stands_before_a_fault_is_returned_first(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"a.{kind}"
+    packed = compressed(kind, bytes(range(256)) * 4000 + b"end")
+    path.write_bytes(packed[:-9])
+    files = open_files([path], "*", LIMITS)
+    raw = next(files)
+    assert isinstance(raw, RawFile)
+    size = 0
+    with pytest.raises(ReadFault) as raised:
+        while block := raw.read():
+            size += len(block)
+    assert raised.value.position == f"byte {size}"
+    assert raised.value.reason in ("truncated_file", "corrupt_file")
+
+
+def pieces(data: bytes, **options: object) -> list[Piece | Quarantined]:
+    raw = RawFile("a", io.BytesIO(data), LIMITS)
+    frame = frame_delimited if "delimiter" in options else frame_json
+    return list(frame(raw, encoding="utf-8", max_record_bytes=1 << 20, **options))  # type: ignore[arg-type]
+
+
+@settings(max_examples=60)
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=30), max_size=30), st.integers(1, 64))
+def test_pieces_of_lines_join_to_the_file_and_know_their_place(lines: list[str], block: int) -> None:
+    data = "".join(f"{line}\n" for line in lines).encode().removeprefix(b"\xef\xbb\xbf")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("korealbert.corpus.framing.PIECE_BYTES", 40)
+        patch.setattr("korealbert.corpus.framing.BYTES_PER_READ", block)
+        found = [piece for piece in pieces(data, delimiter=b"\n") if isinstance(piece, Piece)]
+    if data.strip():
+        assert b"".join(piece.data for piece in found).strip() == data.strip()
+    for piece in found:
+        assert data[piece.byte :].startswith(piece.data)
+        assert piece.line == data[: piece.byte].count(b"\n") + 1
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
+nested = st.recursive(scalars, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=4), v, max_size=3))
+records = st.lists(st.dictionaries(st.text('ab"\\[]{},', max_size=4), nested, max_size=3), min_size=1, max_size=6)
+
+
+@settings(max_examples=150)
+@given(records, st.sampled_from([None, 1]), st.booleans(), st.booleans(), st.integers(1, 50))
+def test_json_records_are_found_in_any_block_size(
+    values: list[object], indent: int | None, array: bool, ascii_only: bool, block: int
+) -> None:
+    dumped = [json.dumps(value, indent=indent, ensure_ascii=ascii_only) for value in values]
+    data = (f"[{' , '.join(dumped)}]" if array else "\n".join(dumped)).encode("utf-8", "surrogatepass")
+    scanner = ValueScanner()
+    found: list[object] = []
+    for start in range(0, len(data), block):
+        scanner.feed(data[start : start + block])
+        taken, cuts = scanner.take()
+        found += [json.loads(taken[a:b]) for a, b in cuts]
+    assert scanner.finish()
+    taken, cuts = scanner.take()
+    found += [json.loads(taken[a:b]) for a, b in cuts]
+    assert found == json.loads(json.dumps(values))
+
+
+@given(st.binary(max_size=200) | st.text('{}[]",:\\ ab', max_size=200).map(str.encode), st.integers(1, 30))
+def test_scanning_never_raises_and_never_grows_beyond_the_input(data: bytes, block: int) -> None:
+    scanner = ValueScanner()
+    size = 0
+    for start in range(0, len(data), block):
+        scanner.feed(data[start : start + block])
+        size += len(scanner.take()[0])
+    scanner.finish()
+    assert size + len(scanner.take()[0]) == len(data)
+
+
+def test_a_json_array_on_one_line_needs_no_memory_of_its_own() -> None:
+    record = json.dumps({"text": "강" * 500}).encode()
+    scanner = ValueScanner()
+    scanner.feed(b"[")
+    taken = 0
+    for _ in range(1000):
+        scanner.feed(record + b",")
+        taken += len(scanner.take()[1])
+        assert scanner.partial_bytes <= len(record)
+    assert taken == 1000

@@ -1,0 +1,167 @@
+"""Wikitext → text: every construct of the golden table, whole pages, and what holds for any input at all."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from korealbert.corpus.sources import WikiOptions
+from korealbert.corpus.wikitext import extract_wikitext
+from tests.corpus.extracting import extract
+from tests.corpus.markup_soup import PAIRS, WIKITEXT, calls, mutated, plain_text, soup
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "wiki"
+CONSTRUCTS = [json.loads(line) for line in (GOLDEN / "constructs.jsonl").read_text("utf-8").splitlines()]
+SAMPLE = Path(__file__).parents[2] / "data_specs" / "sample" / "mediawiki.xml"
+SAMPLES = [html.unescape(text) for text in re.findall(r"<text[^>]*>([^<]+)</text>", SAMPLE.read_text("utf-8"))]
+DEFAULT = WikiOptions()
+
+
+def text_of(markup: str, **options: object) -> str:
+    return extract_wikitext(markup, WikiOptions.model_validate(options)).text
+
+
+@pytest.mark.parametrize("case", CONSTRUCTS, ids=[case["name"] for case in CONSTRUCTS])
+def test_construct(case: dict[str, str]) -> None:
+    assert text_of(case["markup"]) == case["expected"]
+
+
+def test_the_sample_dump(tmp_path: Path, sample_dir: Path) -> None:
+    found = extract(tmp_path, sample_dir / "mediawiki.xml", format="mediawiki")
+    kept = {document.title: document.text for document in found.documents}
+    dropped = {document.title: drop.reason for document, drop in found.dropped}
+    for line in (GOLDEN / "expected.jsonl").read_text("utf-8").splitlines():
+        case = json.loads(line)
+        if "drop" in case:
+            assert dropped.pop(case["title"]) == case["drop"], case["title"]
+        else:
+            assert kept.pop(case["title"]) == case["text"], case["title"]
+    assert (kept, dropped, found.quarantined) == ({}, {}, [])
+
+
+def test_documents_carry_address_and_revision_time(tmp_path: Path, sample_dir: Path) -> None:
+    first = extract(tmp_path, sample_dir / "mediawiki.xml", format="mediawiki").documents[0]
+    assert (first.title, first.url, first.published) == (
+        "한글",
+        "https://ko.wiki.example/wiki?curid=1001",
+        "2019-01-01T00:00:00Z",
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "markup", "expected"),
+    [
+        (
+            {"keep_tables": True},
+            "앞.\n{| class=x\n|+ 제목\n! 가 !! 나\n|-\n| style=a | 하나 || [[둘]]\n| 셋\n|}\n뒤.",
+            "앞.\n제목 가 나\n하나 둘 셋\n\n뒤.",
+        ),
+        ({"keep_strikethrough": True}, "길다. <s>짧다.</s> <del>좁다.</del>", "길다. 짧다. 좁다."),
+        (
+            {"keep_footnotes": True},
+            "길다.<ref>재었다.</ref> 깊다.<ref>{{책}}</ref>\n넓다.\n\n끝.",
+            "길다. 깊다.\n넓다.\n재었다.\n\n끝.",
+        ),
+        ({"headings": False}, "길다.\n== 이름 ==\n짧다.", "길다.\n\n짧다."),
+        ({"math_placeholder": "[수식]"}, "넓이는 <math>a^2</math>이다.", "넓이는 [수식]이다."),
+        ({"dropped_sections": ["이름"]}, "길다.\n== 이름 ==\n짧다.\n== 각주 ==\n깊다.", "길다.\n\n각주\n깊다."),
+        ({"inline_templates": {"별표": 2}}, "값은 {{별표|1|2}}이다.", "값은 2이다."),
+    ],
+)
+def test_options(options: dict[str, object], markup: str, expected: str) -> None:
+    assert text_of(markup, **options) == expected
+
+
+def test_what_is_lost_is_counted_once(tmp_path: Path) -> None:
+    lost = extract_wikitext("강{{틀|{{속|[[파일:가.jpg|섬네일]]}}}}은<ref>책</ref> {{lang|en|long}}.", DEFAULT).lost
+    assert lost["file"] == len("[[파일:가.jpg|섬네일]]")
+    assert lost["template"] == len("{{틀|{{속|}}}}") + len("{{lang|en|}}")
+    assert lost["footnote"] == len("<ref>책</ref>")
+
+
+@given(soup(WIKITEXT))
+def test_no_paired_mark_is_left_whatever_comes_in(markup: str) -> None:
+    text = text_of(markup)
+    assert not [pair for pair in PAIRS if pair in text]
+    assert text == text.strip()
+    assert all(line == line.strip() and "  " not in line for line in text.split("\n"))
+    assert "\n\n\n" not in text
+
+
+@given(mutated(SAMPLES))
+def test_damaged_documents_leave_no_marks_either(markup: str) -> None:
+    text = text_of(markup)
+    assert not [pair for pair in PAIRS if pair in text]
+
+
+@settings(max_examples=50)
+@given(soup(WIKITEXT), st.booleans(), st.booleans(), st.booleans())
+def test_no_option_raises(markup: str, tables: bool, struck: bool, footnotes: bool) -> None:
+    text_of(markup, keep_tables=tables, keep_strikethrough=struck, keep_footnotes=footnotes, headings=footnotes)
+
+
+@given(plain_text())
+def test_plain_text_stays_as_it_is(text: str) -> None:
+    assert text_of(text) == text
+
+
+@settings(max_examples=100)
+@given(st.text(max_size=80))
+def test_any_text_at_all(text: str) -> None:
+    assert text_of(text) == text_of(text)
+
+
+WRAPPERS = {
+    "[[{}]]": True,
+    "[[대상|{}]]": True,
+    "'''{}'''": True,
+    "{{{{lang|en|{}}}}}": True,
+    "<small>{}</small>": True,
+    "[https://a.example {}]": True,
+    "({})": True,
+    "<ref>{}</ref>": False,
+    "{{{{틀|{}}}}}": False,
+    "[[파일:가.jpg|섬네일|{}]]": False,
+    "<!-- {} -->": False,
+    "<s>{}</s>": False,
+}
+
+
+@given(st.lists(st.lists(st.sampled_from(sorted(WRAPPERS)), max_size=3, unique=True), max_size=12))
+def test_visible_words_stay_in_order_and_hidden_ones_go(nestings: list[list[str]]) -> None:
+    words, visible = [], []
+    for number, wrappers in enumerate(nestings):
+        word = f"낱말{number:03}"
+        if all(WRAPPERS[wrapper] for wrapper in wrappers):
+            visible.append(word)
+        for wrapper in wrappers:
+            word = wrapper.format(word)
+        words.append(word)
+    text = text_of(" 그리고 ".join(words))
+    assert [word.strip("().") for word in text.split() if "낱말" in word] == visible
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from(WIKITEXT), min_size=1, max_size=4).map("".join))
+def test_work_is_linear_in_the_length_of_the_source(unit: str) -> None:
+    once, fourfold = (calls(extract_wikitext, unit * n, DEFAULT) for n in (150, 600))
+    assert fourfold < 5 * once + 1000
+
+
+@pytest.mark.parametrize(
+    "opening", ["[[", "{{", "{{{", "[[가|", "{{lang|en|", "\n{|\n|", "<ref>", "<s>", "(", "[https://", "{{틀|[["]
+)
+@pytest.mark.parametrize("closed", [False, True])
+def test_ten_thousand_nested_constructs(opening: str, closed: bool) -> None:
+    closers = {"[[": "]]", "{{": "}}", "{{{": "}}}", "\n{|\n|": "\n|}", "<ref>": "</ref>", "<s>": "</s>", "(": ")"}
+    closer = closers.get(opening, {"[": "]]", "{": "}}"}.get(opening[0], "")) if closed else ""
+    begun = time.perf_counter()
+    text_of(opening * 10_000 + "강이 흐른다." + closer * 10_000)
+    assert time.perf_counter() - begun < 10  # 0.1 s; quadratic work takes minutes
