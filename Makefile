@@ -25,11 +25,11 @@ check: lint test
 ui: $(VENV)/installed  ## Prefect server, work pool, deployments and a worker on loopback
 	$(BIN)/python -m flows.local_server
 
-bench-memorise: $(VENV)/installed  ## every loss and label is right: a tiny model memorises 128 real examples
-	$(BIN)/python -m bench.memorise
+bench-memorise: $(VENV)/installed  ## every loss and label is right: 128 examples learnt by heart, some ten minutes
+	$(BIN)/python -m bench.memorise "$$($(BIN)/korealbert run $(RECIPE) --store $(STORE) --until views | tail -n 1)"
 
 bench-same-curve: $(VENV)/installed  ## our loop against a plain loop around transformers, 200 steps
-	$(BIN)/python -m bench.same_curve
+	$(BIN)/python -m bench.same_curve "$$($(BIN)/korealbert run $(RECIPE) --store $(STORE) --until views | tail -n 1)"
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -1,6 +1,6 @@
 """Can the model learn what it is shown? Train on 128 real examples until all three tasks are known by heart.
 
-python bench/memorise.py EXAMPLES VIEWS [--steps 500]: directories of an examples and a views artifact. Three to five minutes on
+python -m bench.memorise VIEWS [--steps 500]: the directory of a views artifact. Three to five minutes on
 one core. Exits with 1 unless MLM, SOP and WOP accuracy on those examples all exceed 0.9.
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from korealbert.artifact import Artifact
 from korealbert.examples.batches import Batch, ExampleBatches
 from korealbert.pretrain.loop import Trainer
 from korealbert.pretrain.ranks import join
@@ -38,13 +39,13 @@ class FirstRows:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("examples", type=Path)
-    parser.add_argument("views", type=Path)
+    parser.add_argument("views", type=Path, help="a views artifact; the examples are those that it was drawn on")
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    rows = FirstRows(ExampleBatches(arguments.examples, arguments.views, "train"), ROWS)
+    examples = Artifact(arguments.views.name, arguments.views.resolve()).inputs()["examples"].path
+    rows = FirstRows(ExampleBatches(examples, arguments.views, "train"), ROWS)
     spec = PretrainSpec(
         model={"embedding_size": 64, "hidden_size": 128, "num_layers": 2, "hidden_dropout": 0.0, "attention_dropout": 0.0},
         steps=arguments.steps,

@@ -1,6 +1,6 @@
 """The same curve as a plain loop around transformers' ALBERT: 200 steps, identical batches, identical optimiser.
 
-python bench/same_curve.py EXAMPLES VIEWS [--steps 200]: directories of an examples and a views artifact. Ours accumulates two
+python -m bench.same_curve VIEWS [--steps 200]: the directory of a views artifact. Ours accumulates two
 micro-batches on the DeepSpeed engine and computes masked positions only; theirs takes whole batches and computes MLM logits at
 every position, as AlbertForPreTraining does. Exits with 1 when an MLM or SOP loss differs by more than 1e-4.
 """
@@ -19,6 +19,7 @@ from torch import Tensor
 from transformers import AlbertConfig as TheirConfig
 from transformers import AlbertForPreTraining
 
+from korealbert.artifact import Artifact
 from korealbert.examples.batches import Batch, ExampleBatches
 from korealbert.export.weights import huggingface_config, to_huggingface
 from korealbert.pretrain.batches import micro_batches
@@ -49,13 +50,13 @@ def their_losses(model: AlbertForPreTraining, batch: Batch) -> tuple[Tensor, Ten
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("examples", type=Path)
-    parser.add_argument("views", type=Path)
+    parser.add_argument("views", type=Path, help="a views artifact; the examples are those that it was drawn on")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    source = ExampleBatches(arguments.examples, arguments.views, "train")
+    examples = Artifact(arguments.views.name, arguments.views.resolve()).inputs()["examples"].path
+    source = ExampleBatches(examples, arguments.views, "train")
     spec = PretrainSpec(
         model={"hidden_size": 192, "num_layers": 2, "num_groups": 2, "hidden_dropout": 0.0, "attention_dropout": 0.0},
         steps=arguments.steps,

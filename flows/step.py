@@ -57,7 +57,7 @@ def step(label: str, node: Node, inputs: Mapping[str, str], runtime: Runtime, *,
     watched = runtime.reporting_to(_reporter(label, logger))
     built = build(node.stage, node.spec, artifacts, watched, label=label, rerun=rerun)
     publish.outcome(label, built)
-    logger.info(_message(label, built))
+    watched.report(Progress(label, 1, 1, "stages", message="cached" if built.cached else _took(built)))
     name = built.artifact.name
     return Completed(name="Cached" if built.cached else "Completed", message=_message(label, built), data=name)
 
@@ -65,9 +65,12 @@ def step(label: str, node: Node, inputs: Mapping[str, str], runtime: Runtime, *,
 def _message(label: str, built: Built) -> str:
     if built.cached:
         return f"{label} stands already: {built.artifact.name}"
-    seconds = built.artifact.manifest["wall_seconds"]
     because = f" ({built.repaired})" if built.repaired else ""
-    return f"{label} built in {seconds:,.1f} s: {built.artifact.name}{because}"
+    return f"{label} {_took(built)}: {built.artifact.name}{because}"
+
+
+def _took(built: Built) -> str:
+    return f"built in {built.artifact.manifest['wall_seconds']:,.1f} s"
 
 
 def _reporter(label: str, logger: Any) -> Callable[[Progress], None]:

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bars
-from rich.table import Table
+from rich.table import Column, Table
 
 from korealbert import inspection
 from korealbert.artifact import Artifact, Progress, Runtime, Store
@@ -86,7 +86,7 @@ def run(
         console.print(f"all {len(planned)} stages are cached", style="green")
         last = runtime.store / planned[-1].name
     else:
-        os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
+        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "WARNING")
         from flows.corpus_to_model import corpus_to_model  # noqa: PLC0415 (after the environment is set)
         from flows.local_server import api_for_one_run  # noqa: PLC0415
 
@@ -102,13 +102,12 @@ def _bars() -> Iterator[None]:
     from flows.step import watcher  # noqa: PLC0415 (loads Prefect)
 
     columns = (
-        TextColumn("{task.description:<28}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True, min_width=28)),
+        BarColumn(bar_width=20),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
     )
-    with Bars(*columns, console=console) as bars:
+    with Bars(*columns, console=console, expand=True) as bars:
         known: dict[str, Any] = {}
 
         def watch(progress: Progress) -> None:

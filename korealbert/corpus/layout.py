@@ -54,7 +54,8 @@ class Prose:
     def __init__(self, *, headings: bool, dropped_sections: Collection[str], lost: Counter[str]) -> None:
         self._lines: list[str] = []
         self._waiting: list[tuple[int, str]] = []  # headings whose section has no text yet
-        self._headings, self._dropped_sections, self._lost = headings, dropped_sections, lost
+        self._headings, self._lost = headings, lost
+        self._dropped_sections = {name.replace(" ", "") for name in dropped_sections}
         self._dropping_level = 0
         self._break = False
         self._footnotes: list[str] = []
@@ -67,7 +68,7 @@ class Prose:
         self._dropping_level = 0
         while self._waiting and self._waiting[-1][0] >= level:
             self._waiting.pop()
-        if title in self._dropped_sections:
+        if title.replace(" ", "") in self._dropped_sections:  # 참고문헌 is 참고 문헌
             self._dropping_level = level
         elif title:
             self._waiting.append((level, title))

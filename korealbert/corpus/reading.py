@@ -11,6 +11,7 @@ import gzip
 import lzma
 import tarfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -134,16 +135,22 @@ def open_files(paths: Sequence[Path], members: str, limits: ReadLimits) -> Itera
     """All streams behind ``paths`` in the order given; directories sorted by relative path, archives in archive order.
 
     ``members`` is an fnmatch pattern on the path within a directory or archive. A stream is valid until the next one is
-    asked for. Raises FileNotFoundError naming a path that does not exist.
+    asked for. Names do not tell where a source lay; of equal ones the second is ``2/name``. Raises FileNotFoundError naming a
+    path that does not exist.
     """
+    taken: Counter[str] = Counter()
+    for path, name in _listed(paths, members):
+        taken[name] += 1
+        yield from _open_file(path, name if taken[name] == 1 else f"{taken[name]}/{name}", members, limits)
+
+
+def _listed(paths: Sequence[Path], members: str) -> Iterator[tuple[Path, str]]:
     for path in paths:
         if path.is_dir():
             inside = sorted((p.relative_to(path).as_posix(), p) for p in path.rglob("*") if p.is_file())
-            for relative, file in inside:
-                if _is_archive(relative) or fnmatchcase(relative, members):
-                    yield from _open_file(file, relative, members, limits)
+            yield from ((file, name) for name, file in inside if _is_archive(name) or fnmatchcase(name, members))
         elif path.exists():
-            yield from _open_file(path, path.name, members, limits)
+            yield path, path.name
         else:
             raise FileNotFoundError(f"{path}: no such file or directory; it is named by `paths` of an extract spec")
 

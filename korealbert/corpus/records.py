@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date, time
 from typing import Any
 
 from korealbert.corpus.framing import Piece
@@ -20,6 +21,11 @@ UNWANTED = re.compile(
 )
 """Controls, invisible marks, lone surrogates and noncharacters: never part of a text."""
 
+_DATE = re.compile(
+    r"(\d{4})(?: ?[-./년] ?(\d{1,2}) ?[-./월] ?(\d{1,2})(?:일|\.)?|(\d{2})(\d{2}))"
+    r"(?:[T ] ?(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)? ?(Z|[+-]\d{2}:?\d{2})?)?"
+)
+_YEAR_OR_MONTH = re.compile(r"\d{4}(?:-(?:0[1-9]|1[0-2]))?")
 _BLANKS = re.compile(r"[^\S\n]+")
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 
@@ -46,6 +52,8 @@ class Tally:
     """Records without a field, by its role."""
     lost_characters: Counter[str] = field(default_factory=Counter)
     """Source characters that extraction left out, by construct."""
+    unread_dates: int = 0
+    """Dates in a form that ``iso_date`` does not know; their documents have none."""
     namespaces: Counter[str] = field(default_factory=Counter)
     """Wiki pages by namespace."""
 
@@ -54,6 +62,7 @@ class Tally:
         return {
             "records_in": self.records,
             "missing_fields": dict(sorted(self.missing_fields.items())),
+            "unread_dates": self.unread_dates,
             "lost_characters": {name: count for name, count in sorted(self.lost_characters.items()) if count},
             "namespaces": dict(sorted(self.namespaces.items())),
         }
@@ -75,6 +84,22 @@ def tidy(text: str) -> str:
 def one_line(value: str) -> str:
     """A title, category or name: tidy, on one line."""
     return " ".join(tidy(value).split())
+
+
+def iso_date(value: str) -> str:
+    """A date as ISO 8601, as precise as it was written; empty for what is no date in a usual Korean or ISO form."""
+    found = _DATE.fullmatch(value)
+    if not found:
+        return value if _YEAR_OR_MONTH.fullmatch(value) else ""
+    year, month, day, packed_month, packed_day, hour, minute, second, zone = found.groups()
+    try:
+        day_only = date(int(year), int(month or packed_month), int(day or packed_day)).isoformat()
+        if hour is None:
+            return day_only
+        clock = time(int(hour), int(minute), int(second or 0)).isoformat("seconds" if second else "minutes")
+    except ValueError:
+        return ""
+    return f"{day_only}T{clock}{zone or ''}"
 
 
 def bad_record(
@@ -130,6 +155,9 @@ def document_of(spec: ExtractSpec, record: Mapping[str, Any], piece: Piece, exte
             tally.missing_fields[role] += 1
             value = ""
         values[role] = one_line(str(value))
+    if values["published"]:
+        values["published"] = iso_date(values["published"])
+        tally.unread_dates += not values["published"]
     parts = [record.get(name) for name in fields.text]
     for role in fields.required:
         if not values.get(role):

@@ -72,6 +72,7 @@ def test_documents_carry_address_and_revision_time(tmp_path: Path, sample_dir: P
         ({"headings": False}, "길다.\n== 이름 ==\n짧다.", "길다.\n\n짧다."),
         ({"math_placeholder": "[수식]"}, "넓이는 <math>a^2</math>이다.", "넓이는 [수식]이다."),
         ({"dropped_sections": ["이름"]}, "길다.\n== 이름 ==\n짧다.\n== 각주 ==\n깊다.", "길다.\n\n각주\n깊다."),
+        ({}, "길다.\n== 참고문헌 ==\n책.\n== 외부링크 ==\n글.", "길다."),
         ({"inline_templates": {"별표": 2}}, "값은 {{별표|1|2}}이다.", "값은 2이다."),
     ],
 )
