@@ -20,6 +20,7 @@ from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_se
 from korealbert.shards import die_with_parent
 
 SECONDS_TO_START = 180
+SECONDS_TO_STOP = 15
 POOL = "local"
 
 
@@ -42,10 +43,8 @@ def main() -> None:
     except KeyboardInterrupt:
         pass
     finally:
-        for process in reversed(running):
-            process.terminate()
-        for process in running:
-            process.wait(timeout=30)
+        for process in reversed(running):  # The worker first: without its server it would not end.
+            stop(process)
 
 
 @contextmanager
@@ -100,12 +99,22 @@ def temporary_server(home: Path) -> Iterator[str]:
             wait_until_healthy(f"{url}/health", server)
             yield url
         finally:
-            server.terminate()
-            server.wait(timeout=30)
+            stop(server)
 
 
 def _prefect(*arguments: str, cwd: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "prefect", *arguments], cwd=cwd)
+    command = [sys.executable, "-m", "prefect", *arguments]
+    return subprocess.Popen(command, cwd=cwd, preexec_fn=die_with_parent)  # noqa: PLW1509
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a process, kindly first."""
+    process.terminate()
+    try:
+        process.wait(timeout=SECONDS_TO_STOP)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def wait_until_healthy(url: str, server: subprocess.Popen[bytes]) -> None:

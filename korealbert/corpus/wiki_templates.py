@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 FIRST_ARGUMENT = (
     *("한자", "국기나라", "nowrap", "date", "날짜", "ruby", "루비", "일본어", "작게", "small", "크게", "big", "굵게", "기울임"),
@@ -49,6 +50,7 @@ DISAMBIGUATION = frozenset(
 )
 
 
+@lru_cache(maxsize=4096)
 def template_key(name: str) -> str:
     """A template's name as MediaWiki compares it, in lower case and without its namespace."""
     key = " ".join(name.replace("_", " ").split()).lower()

@@ -24,10 +24,18 @@ MAX_DEPTH = 64
 _LINK, _BRACES, _TABLE = "[[", "{{", "{|"
 
 _TOKEN = re.compile(
-    r"\[\[|\]\]|\{\{+|\}\}+|\|"
+    r"\[\[([^\[\]{}|\n]*+)(?:\|([^\[\]{}|\n]*+))?+\]\]"  # most links and templates hold nothing nested: one token each
+    r"|\{\{([^{}\[\]|]*+)((?:\|[^{}\[\]]*+)?+)\}\}(?!\})"
+    r"|\[\[|\]\]|\{\{+|\}\}+|\|"
     r"|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}?|(?==++[^\n]*=[ \t\0]*$)|[ \t]*(?=\n))",
     re.MULTILINE,
 )
+_NESTED = re.compile(
+    r"\{\{+|\}\}+|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}|(?==++[^\n]*=[ \t\0]*$))",
+    re.MULTILINE,
+)
+_HEADING = re.compile(r"\n=++[^\n]*=[ \t\0]*$", re.MULTILINE)
+_NAME = re.compile(r"[^|{}\[\]<\0]*+(?=[|{}])")
 _REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s*:?\s*\[\[", re.IGNORECASE)
 _EXTERNAL = re.compile(r"\[(?:https?:|ftp:|mailto:|irc:|//)[^\s\[\]]*+([^\[\]\n]*+)\]", re.IGNORECASE)
 _MAGIC_WORD = re.compile(r"__[A-Z가-힣]{2,24}__")
@@ -69,6 +77,7 @@ class _Parser:
         self.out: list[str] = []
         self.stack: list[_Frame] = []
         self.disambiguation = False
+        self._endless_until = -1
         self._lost_total = 0
         self._tables = 0
 
@@ -82,12 +91,17 @@ class _Parser:
                 out.append(source[position:start])
             position = end
             mark = source[start]
-            if mark == "[":
+            if found.lastindex:
+                if mark == "[":
+                    self._link(found[1], found[2], end - start)
+                else:
+                    position = self._template(found)
+            elif mark == "[":
                 self._open(_LINK, start)
             elif mark == "]":
                 self._close_link(end)
             elif mark == "{":
-                self._open(_BRACES, start, end - start)
+                position = self._open_braces(start, end)
             elif mark == "}":
                 self._close_braces(end - start, end)
             elif mark == "|":
@@ -101,6 +115,87 @@ class _Parser:
     def _open(self, kind: str, start: int, braces: int = 0) -> None:
         self.stack.append(_Frame(kind, len(self.out), start, self._lost_total, braces))
 
+    def _link(self, target: str, label: str | None, length: int) -> None:
+        """A link without anything nested in it."""
+        target = target.replace(GONE, "").strip()
+        construct = _unseen_link(target, labelled=label is not None) if ":" in target else ""
+        if construct:
+            self.lost[construct] += length
+            self._lost_total += length
+            self.out.append(GONE)
+        elif label is None:
+            self.out.append(target.lstrip(":#"))
+        else:
+            self.out.append(label if label.strip() else _unqualified(target))
+
+    def _template(self, found: re.Match[str]) -> int:
+        """A template without anything nested in it; where to read on."""
+        start, end = found.span()
+        if "\n=" in found[0] and _HEADING.search(found[0]):
+            self._open(_BRACES, start, 2)  # a heading between the braces: they are no pair
+            return start + 2
+        key = template_key(found[3].replace(GONE, ""))
+        text = ""
+        if is_inline(key, self.options.inline_templates):
+            text = inline_text(key, found[4].split("|")[1:], self.options.inline_templates)
+        elif key in DISAMBIGUATION:
+            self.disambiguation = True
+        self._leave_out(start, end, "template", text or GONE)
+        return end
+
+    def _leave_out(self, start: int, end: int, construct: str, instead: str) -> None:
+        count = end - start - (0 if instead == GONE else len(instead))
+        self.lost[construct] += count
+        self._lost_total += count
+        self.out.append(instead)
+
+    def _open_braces(self, start: int, end: int) -> int:
+        """Skip a template that shows nothing, or open a frame for one that may; where to read on."""
+        if end - start == 2 and (name := _NAME.match(self.source, end)):
+            key = template_key(name[0])
+            if not is_inline(key, self.options.inline_templates) and (close := self._end_of(end, table=False)) > 0:
+                self.disambiguation |= key in DISAMBIGUATION
+                self._leave_out(start, close, "template", GONE)
+                return close
+        self._open(_BRACES, start, end - start)
+        return end
+
+    def _end_of(self, position: int, *, table: bool) -> int:
+        """Where the table or template ends whose content begins at ``position``, or -1 if it does not before the next heading.
+
+        Failed searches do not overlap: frames take care of everything up to where the last one gave up.
+        """
+        if position < self._endless_until:
+            return -1
+        source, opened = self.source, [0 if table else 2]  # 0 stands for a table, else braces not yet closed
+        while found := _NESTED.search(source, position):
+            position = found.end()
+            mark = found[0]
+            if mark[0] == "{":
+                opened.append(position - found.start())
+            elif mark[0] == "}":
+                closing = position - found.start()
+                while closing >= 2 and opened and opened[-1]:
+                    used = 3 if closing >= 3 and opened[-1] >= 3 else 2
+                    closing -= used
+                    opened[-1] -= used
+                    if opened[-1] < 2:
+                        opened.pop()
+                if not opened:
+                    return position - closing
+            elif mark[-1] == "|":
+                opened.append(0)
+            elif opened[-1] and mark[-1] == "}" and source.startswith("}", position):
+                position -= 1  # ``|}}`` ends a template with an empty last argument
+            elif opened[-1]:
+                break
+            elif mark[-1] == "}":
+                opened.pop()
+                if not opened:
+                    return position
+        self._endless_until = found.start() if found else len(source)
+        return -1
+
     def _pipe(self) -> None:
         if self.stack and self.stack[-1].kind is not _TABLE:
             self.stack[-1].pipes.append(len(self.out))
@@ -111,6 +206,9 @@ class _Parser:
         """A line that begins or ends a table, is a heading or a blank line, or starts with a pipe. Where to read on."""
         if token.endswith("{|"):
             self.out.append("\n")
+            if not self.options.keep_tables and (close := self._end_of(end, table=True)) > 0:
+                self._leave_out(start, close, "table", "\n")
+                return close
             self._open(_TABLE, start)
             self._tables += 1
         elif token.endswith("|}"):

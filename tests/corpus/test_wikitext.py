@@ -80,10 +80,12 @@ def test_options(options: dict[str, object], markup: str, expected: str) -> None
     assert text_of(markup, **options) == expected
 
 
-def test_what_is_lost_is_counted_once(tmp_path: Path) -> None:
-    lost = extract_wikitext("강{{틀|{{속|[[파일:가.jpg|섬네일]]}}}}은<ref>책</ref> {{lang|en|long}}.", DEFAULT).lost
-    assert lost["file"] == len("[[파일:가.jpg|섬네일]]")
-    assert lost["template"] == len("{{틀|{{속|}}}}") + len("{{lang|en|}}")
+def test_what_is_lost_is_counted_once() -> None:
+    markup = "강[[파일:가.jpg|섬네일|{{속}}]]{{틀|{{속|[[파일:나]]}}}}은<ref>책</ref> {{lang|en|long}}.\n{|\n| {{속}}\n|}\n"
+    lost = extract_wikitext(markup, DEFAULT).lost
+    assert lost["file"] == len("[[파일:가.jpg|섬네일|]]")
+    assert lost["template"] == len("{{속}}") + len("{{틀|{{속|[[파일:나]]}}}}") + len("{{lang|en|}}")
+    assert lost["table"] == len("\n{|\n| {{속}}\n|}") - 1
     assert lost["footnote"] == len("<ref>책</ref>")
 
 
