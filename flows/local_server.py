@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
 from korealbert.shards import die_with_parent
@@ -55,7 +57,11 @@ def api_for_one_run(store: Path) -> Iterator[None]:
         yield
         return
     with temporary_server(store / ".prefect") as url, temporary_settings({PREFECT_API_URL: url}):
-        yield
+        try:
+            yield
+        finally:
+            APILogWorker.drain_all(timeout=SECONDS_TO_STOP)
+            EventsWorker.drain_all(timeout=SECONDS_TO_STOP)
 
 
 def listens(url: str) -> bool:

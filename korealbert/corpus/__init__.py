@@ -1,0 +1,1 @@
+"""Raw sources to balanced documents: extract, clean, deduplicate, balance; Arrow shards of documents between them."""

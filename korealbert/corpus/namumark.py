@@ -24,7 +24,8 @@ _MAX_TABLE_DEPTH = 4
 _LINK, _GROUP, _FOOTNOTE, _BRACKET = "[[", "{{{", "[*", "["
 
 _TOKEN = re.compile(
-    r"\[\[|\]\]|\{\{\{|\}\}\}|\[|\]|\||\\|<math>"
+    r"\[\[([^\[\]{}|\n\\<]*+)(?:\|([^\[\]{}|\n\\<]*+))?+\]\]|\[\*([^\[\]{}\n\\<]*+)\]"  # nothing nested: one token each
+    r"|\[\[|\]\]|\{\{\{|\}\}\}|\[|\]|\||\\|<math>"
     r"|\n(?:##[^\n]*|[ \t>]*(?=\|)|(?=={1,6}\#?[ ][^\n]*[ ]\#?=+[ \t]*$)|[ \t]*(?=\n))",
     re.MULTILINE | re.IGNORECASE,
 )
@@ -92,7 +93,9 @@ class _Parser:
             if start > position:
                 out.append(source[position:start])
             mark = source[start]
-            if mark == "[":
+            if found.lastindex:
+                position = self._plain(found)
+            elif mark == "[":
                 position = self._open_bracket(start, end)
             elif mark == "]":
                 position = self._close_bracket(start, end)
@@ -114,6 +117,20 @@ class _Parser:
         out.append(source[position:])
         self._flush(0)
         return "".join(out)
+
+    def _plain(self, found: re.Match[str]) -> int:
+        """A link or footnote without anything nested in it; where to read on."""
+        start, end = found.span()
+        if found[3] is not None:
+            if not self.options.keep_footnotes or self._footnotes:
+                return self._skip(start, end, "footnote")
+            self.out.append(f"{FOOTNOTE_START}{found[3].partition(' ')[2]}{FOOTNOTE_END}")
+            return end
+        text, construct = _link_text(found[1].replace(GONE, "").strip(), found[2])
+        if construct:
+            return self._skip(start, end, construct)
+        self.out.append(text)
+        return end
 
     def _skip(self, start: int, end: int, construct: str, instead: str = GONE) -> int:
         """Leave ``source[start:end]`` out; where to read on."""
@@ -215,21 +232,12 @@ class _Parser:
             return
         out, labelled = self.out, frame.pipe >= 0
         target = "".join(out[frame.start : frame.pipe if labelled else None]).replace(GONE, "").strip()
-        construct = _unseen_link(target)
+        text, construct = _link_text(target, "".join(out[frame.pipe :]) if labelled else None)
         if construct:
             self._remove(frame, end, construct)
             return
-        if labelled:
-            label = "".join(out[frame.pipe :])
-        elif "://" in target:
-            label = target.partition(" ")[2]
-        else:
-            label = target.removeprefix(":").partition("#")[0].removeprefix("../").lstrip("/")
-        if not label.replace(GONE, "").strip():
-            self._remove(frame, end, "link")
-            return
         del out[frame.start :]
-        out.append(f"{LINK_START}{label}{LINK_END}")
+        out.append(text)
 
     # {{{ groups }}}
 
@@ -420,6 +428,19 @@ def _unseen_link(target: str) -> str:
     prefix, colon, _ = target.partition(":")
     name = prefix.strip().lower() if colon else ""
     return "file" if name in FILE_NAMESPACES else "category" if name in CATEGORY_NAMESPACES else ""
+
+
+def _link_text(target: str, label: str | None) -> tuple[str, str]:
+    """What a link shows and an empty string, or an empty string and the construct that it is because it shows nothing."""
+    construct = _unseen_link(target)
+    if construct:
+        return "", construct
+    if label is None:
+        if "://" in target:
+            label = target.partition(" ")[2]
+        else:
+            label = target.removeprefix(":").partition("#")[0].removeprefix("../").lstrip("/")
+    return (f"{LINK_START}{label}{LINK_END}", "") if label.replace(GONE, "").strip() else ("", "link")
 
 
 def _inline(text: str, options: WikiOptions, lost: Counter[str]) -> str:
