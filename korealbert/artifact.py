@@ -328,6 +328,8 @@ def _build_anew(
         else:
             hidden.unlink(missing_ok=True)  # It may have gone with a hidden directory above it.
     paths = sorted(path for path in partial.rglob("*") if path.is_file())
+    for path in paths:
+        path.chmod(0o644)  # safetensors writes files that only their owner can read.
     digests = {str(p.relative_to(partial)): store.digests.of(p) for p in paths}
     manifest = {
         "name": identity.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModelForMaskedLM, AutoTokenizer, logging
 
 
 def fill(model_dir: Path, text: str, top: int) -> list[list[tuple[str, float]]]:
@@ -17,6 +17,7 @@ def fill(model_dir: Path, text: str, top: int) -> list[list[tuple[str, float]]]:
         raise ValueError(
             f"{model_dir}: no exported model here (config.json is missing); pass the directory of an export artifact"
         )
+    logging.set_verbosity_error()  # The sentence-order head, which masked words do not need, is no news.
     tokenizer = AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
     model = AutoModelForMaskedLM.from_pretrained(model_dir, local_files_only=True, use_safetensors=True).eval()
     encoded = tokenizer(text, return_tensors="pt")
