@@ -37,6 +37,12 @@ class ArtifactError(Exception):
     """A stage's output breaks the contract: lost documents, a wrong digest, a directory that nobody finished."""
 
 
+MANIFEST_FIELDS = {
+    "name", "label", "recipe", "spec", "inputs", "built_from", "stats", "files", "output_digest", "wall_seconds", "created", "host",
+}  # fmt: skip
+"""What every ``manifest.json`` holds."""
+
+
 class Spec(BaseModel):
     """Everything that changes a stage's bytes. Unknown fields are errors; a spec is never mutated."""
 
@@ -44,7 +50,7 @@ class Spec(BaseModel):
 
 
 class InputPath(os.PathLike[str]):
-    """A file or directory named by a spec. It enters the identity by content, so moving a file rebuilds nothing.
+    """A file or directory named by a spec. It enters the identity by name and content: moving it elsewhere rebuilds nothing.
 
     Relative paths start at ``root`` of the validation context (a recipe passes its own directory), else at the working
     directory.
@@ -134,9 +140,16 @@ class Artifact:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """The parsed ``manifest.json``."""
-        loaded: dict[str, Any] = json.loads((self.path / "manifest.json").read_text("utf-8"))
-        return loaded
+        """The parsed ``manifest.json``. Raises ArtifactError naming the file when it is not one."""
+        path = self.path / "manifest.json"
+        try:
+            loaded = json.loads(path.read_text("utf-8"))
+        except ValueError as error:
+            raise ArtifactError(f"{path}: not a whole manifest ({error}); remove the directory or run its stage") from None
+        missing = MANIFEST_FIELDS - set(loaded) if isinstance(loaded, dict) else MANIFEST_FIELDS
+        if missing:
+            raise ArtifactError(f"{path}: not a manifest, it lacks {', '.join(sorted(missing))}; remove the directory")
+        return dict(loaded)
 
     @property
     def stats(self) -> Stats:
@@ -215,7 +228,8 @@ def canonical(value: Any, digest: Callable[[Path], str]) -> Any:
     if isinstance(value, float):
         return {"float": value.hex()}
     if isinstance(value, InputPath):
-        return {"sha256": digest(value.path)}
+        # The name counts beside the content: its ending says how to read the file, and it is part of some documents' ids.
+        return {"name": value.path.name, "sha256": digest(value.path)}
     if isinstance(value, BaseModel):
         return {name: canonical(getattr(value, name), digest) for name in type(value).model_fields}
     if isinstance(value, Mapping):
@@ -237,14 +251,24 @@ class Store:
         return Identity(stage.name, stage.version, canonical(spec, self.digests.of), dict(sorted(inputs.items())))
 
     def find(self, name: str) -> Artifact | None:
-        """The finished artifact of this name, or None."""
-        path = self.root / name
-        return Artifact(name, path) if (path / "manifest.json").is_file() else None
+        """The finished artifact of this name, or None; see ``unreadable`` for one whose manifest is damaged."""
+        artifact = Artifact(name, self.root / name)
+        return artifact if artifact.path.is_dir() and self.unreadable(artifact) is None else None
+
+    def unreadable(self, artifact: Artifact) -> str | None:
+        """What keeps a directory under an artifact's name from being one, or None."""
+        try:
+            _ = artifact.manifest
+        except FileNotFoundError:
+            return "manifest.json is missing"
+        except ArtifactError as error:
+            return str(error)
+        return None
 
     def artifacts(self) -> list[Artifact]:
-        """All finished artifacts, oldest first."""
+        """All finished artifacts with a readable manifest, oldest first."""
         found = [Artifact(path.parent.name, path.parent) for path in self.root.glob("*/manifest.json")]
-        complete = [artifact for artifact in found if "." not in artifact.name]
+        complete = [artifact for artifact in found if "." not in artifact.name and self.unreadable(artifact) is None]
         return sorted(complete, key=lambda artifact: (artifact.manifest["created"], artifact.name))
 
     def damage(self, artifact: Artifact) -> str | None:
@@ -301,6 +325,8 @@ def build(
     with store.lock(identity.name):
         standing = store.find(identity.name)
         repaired = None
+        if standing is None and (store.root / identity.name).exists():
+            repaired = store.unreadable(Artifact(identity.name, store.root / identity.name))
         if standing is not None and not rerun:
             repaired = store.damage(standing) or store.outdated(standing, inputs)
             if repaired is None:
@@ -318,47 +344,61 @@ def _build_anew(
     if not _same_opening(partial, opening):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        atomic_write(partial / ".opening.json", _json(opening))
-    start = time.monotonic()
-    stats = stage.run(spec, inputs, partial, runtime)
-    check_conservation(identity.name, stats)
-    for hidden in sorted(partial.rglob(".*")):
+        atomic_write(partial / OPENING, _json(opening))
+    if not (partial / "manifest.json").exists():  # Else the last try was killed between its manifest and the rename.
+        start = time.monotonic()
+        stats = stage.run(spec, inputs, partial, runtime)
+        check_conservation(identity.name, stats)
+        digests = _digests(store, partial)
+        manifest = {
+            "name": identity.name,
+            "label": label,
+            **opening,
+            "spec": json.loads(spec.model_dump_json()),
+            "inputs": dict(identity.inputs),
+            "stats": stats,
+            "files": {name: {"sha256": digest, "size": (partial / name).stat().st_size} for name, digest in digests.items()},
+            "output_digest": digest_of_listing(digests),
+            "wall_seconds": round(time.monotonic() - start, 3),
+            "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "host": host_facts(),
+        }
+        atomic_write(partial / "manifest.json", _json(manifest))
+    # Only now may the traces that a resumed stage works from go; the opening last, for it is what makes a partial usable.
+    for hidden in sorted(partial.rglob(".*"), key=lambda path: path.name == OPENING):
         if hidden.is_dir():
             shutil.rmtree(hidden)
         else:
             hidden.unlink(missing_ok=True)  # It may have gone with a hidden directory above it.
-    paths = sorted(path for path in partial.rglob("*") if path.is_file())
-    for path in paths:
-        path.chmod(0o644)  # safetensors writes files that only their owner can read.
-    digests = {str(p.relative_to(partial)): store.digests.of(p) for p in paths}
-    manifest = {
-        "name": identity.name,
-        "label": label,
-        "recipe": identity.document,
-        "spec": json.loads(spec.model_dump_json()),
-        "inputs": dict(identity.inputs),
-        "built_from": started_from,
-        "stats": stats,
-        "files": {name: {"sha256": digest, "size": (partial / name).stat().st_size} for name, digest in digests.items()},
-        "output_digest": digest_of_listing(digests),
-        "wall_seconds": round(time.monotonic() - start, 3),
-        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "host": host_facts(),
-    }
-    atomic_write(partial / "manifest.json", _json(manifest))
     target = store.root / identity.name
     replace_directory(partial, target)
-    store.digests.remember({target / name: digest for name, digest in digests.items()})
-    return Artifact(identity.name, target)
+    artifact = Artifact(identity.name, target)
+    store.digests.remember({target / name: entry["sha256"] for name, entry in artifact.manifest["files"].items()})
+    return artifact
+
+
+OPENING = ".opening.json"
+"""Names the recipe and the input bytes that a partial directory was begun with."""
+
+
+def _digests(store: Store, directory: Path) -> dict[str, str]:
+    """sha256 of every output file by relative name; hidden files are a stage's scratch and do not count."""
+    names = (path.relative_to(directory) for path in sorted(directory.rglob("*")) if path.is_file())
+    outputs = [name for name in names if not any(part.startswith(".") for part in name.parts)]
+    for name in outputs:
+        (directory / name).chmod(0o644)  # safetensors writes files that only their owner can read.
+    return {str(name): store.digests.of(directory / name) for name in outputs}
 
 
 def _same_opening(partial: Path, opening: Mapping[str, Any]) -> bool:
     """Whether a partial directory was begun from this very recipe and these very bytes."""
-    try:
-        same: bool = json.loads((partial / ".opening.json").read_text("utf-8")) == opening
-    except (FileNotFoundError, json.JSONDecodeError):
-        return False
-    return same
+    for name in (OPENING, "manifest.json"):
+        try:
+            found = json.loads((partial / name).read_text("utf-8"))
+        except (FileNotFoundError, ValueError):
+            continue
+        return {field: found.get(field) for field in opening} == opening
+    return False
 
 
 def check_conservation(name: str, stats: Stats) -> None:

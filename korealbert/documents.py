@@ -104,7 +104,9 @@ def read_batches(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
             if not reader.schema.equals(schema):
                 raise ShardError(f"{path}: holds the schema {reader.schema.names}, expected {schema.names}; rebuild its stage")
             for index in range(reader.num_record_batches):
-                yield reader.get_batch(index)
+                batch = reader.get_batch(index)
+                batch.validate(full=True)  # A flipped byte must not surface as some column's decoding error.
+                yield batch
     except pa.ArrowInvalid as error:
         raise ShardError(f"{path}: not a whole Arrow file ({error}); rebuild its stage") from error
 

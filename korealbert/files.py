@@ -47,8 +47,8 @@ def replace_directory(source: Path, target: Path) -> None:
 
 def digest_of_listing(digests: Mapping[str, str]) -> str:
     """One sha256 for a set of files, by sorted relative name and content digest."""
-    lines = "".join(f"{name}\0{digests[name]}\n" for name in sorted(digests))
-    return hashlib.sha256(lines.encode()).hexdigest()
+    lines = b"".join(os.fsencode(name) + f"\0{digests[name]}\n".encode() for name in sorted(digests))
+    return hashlib.sha256(lines).hexdigest()
 
 
 def sha256_of_file(path: Path) -> str:
@@ -93,7 +93,7 @@ class DigestMemory:
         atomic_write(entry, json.dumps({"path": str(path), "stamp": stamp, "sha256": digest}).encode())
 
     def _entry(self, path: Path) -> Path:
-        return self.directory / f"{hashlib.sha256(str(path).encode()).hexdigest()[:32]}.json"
+        return self.directory / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:32]}.json"
 
     @staticmethod
     def _stamp(path: Path) -> list[int]:

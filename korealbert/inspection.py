@@ -78,6 +78,9 @@ def examples(artifact: Artifact, view: int) -> Iterator[RenderableType]:
     """Example rows of a views artifact under one view's noise: masks, replacements, swapped segments, moved tokens."""
     from korealbert.examples.render import render_rows  # noqa: PLC0415
 
+    views = artifact.stats["views"]
+    if not 0 <= view < views:
+        raise ValueError(f"{artifact.name} has views 0 to {views - 1}, not {view}")
     inputs = artifact.inputs()
     for row in render_rows(inputs["examples"].path, artifact.path, inputs["vocab"].path, view):
         yield Group(row, Rule(style="dim"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -161,8 +162,11 @@ class _Reader:
             raise RecipeError(f"{path}: no such recipe{_nearest(path.name, _neighbours(path))}") from None
         except UnicodeDecodeError as error:
             raise RecipeError(f"{path}: byte {error.start} is not UTF-8; save the recipe as UTF-8") from None
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise RecipeError(f"{path}: not valid TOML: {error}") from None
+        for name in _TOP:
+            if not isinstance(self.tables.get(name, ""), str):
+                raise RecipeError(f"{path}: field {name!r} must be a string, it is {self.tables[name]!r}")
         self.root = path.resolve().parent
         self.data = data.resolve() if data else Path(os.path.normpath(self.root / str(self.tables.get("data", "."))))
 
@@ -178,6 +182,7 @@ class _Reader:
             if name not in sources:
                 raise RecipeError(f"{self.path}, [clean.{name}]: no source of this name{_nearest(name, sources)}")
         single: dict[str, Any] = {name: self._spec(kind, name) for name, kind in _SINGLE.items()}
+        self._check_across(sources, **single)
         return Recipe(
             name=str(self.tables.get("name", self.path.stem)),
             path=self.path,
@@ -187,6 +192,24 @@ class _Reader:
             finetune=self._cells(),
             **single,
         )
+
+    def _check_across(self, sources: Iterable[str], **specs: Any) -> None:
+        """What no table can know alone: names of sources, and lengths that must fit each other."""
+        named = {
+            "[balance], field 'sources'": specs["balance"].sources if "balance" in self.tables else (),
+            "[dedup], field 'priority'": specs["dedup"].priority,
+            "[vocab], field 'source_weights'": specs["vocab"].source_weights,
+        }
+        for where, names in named.items():
+            for name in names:
+                if name not in sources:
+                    raise RecipeError(f"{self.path}, {where}: no source {name!r}{_nearest(name, sources)}")
+        length, positions = specs["examples"].sequence_length, specs["pretrain"].model.max_positions
+        if length > positions:
+            raise RecipeError(
+                f"{self.path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = {positions}; "
+                "shorten the examples or raise max_positions"
+            )
 
     def _names(self, table: str) -> list[str]:
         section = self.tables.get(table, {})
@@ -206,6 +229,7 @@ class _Reader:
         cells = {}
         for name in self._names("finetune"):
             table = self._table(f"finetune.{name}")
+            self._refuse_reserved(f"finetune.{name}", table, ("seed", "init"))
             axes = {axis: table.pop(axis) for axis in FinetuneGrid.model_fields if axis in table}
             grid = self._validate(FinetuneGrid, f"finetune.{name}", axes)
             for init in grid.inits:
@@ -216,11 +240,20 @@ class _Reader:
         return cells
 
     def _spec(self, kind: type[B], name: str, **extra: Any) -> B:
-        return self._validate(kind, name, {**self._table(name), **extra})
+        table = self._table(name)
+        self._refuse_reserved(name, table, extra)
+        return self._validate(kind, name, {**table, **extra})
+
+    def _refuse_reserved(self, name: str, table: Mapping[str, Any], reserved: Iterable[str]) -> None:
+        for field_name in reserved:
+            if field_name in table:
+                raise RecipeError(f"{self.path}, [{name}]: field {field_name!r} is set by the recipe itself; remove it")
 
     def _validate(self, kind: type[B], name: str, table: dict[str, Any]) -> B:
         try:
-            spec = kind.model_validate(self._with_data(table), context={"root": self.root})
+            # By way of JSON, because pydantic's strict mode takes JSON's arrays for tuples, but no "60" for 60.
+            text = json.dumps(self._with_data(table), default=str)
+            spec = kind.model_validate_json(text, strict=True, context={"root": self.root})
         except ValidationError as error:
             raise RecipeError("\n".join(self._explain(kind, name, problem) for problem in error.errors())) from None
         self._check_files(spec, name)
@@ -320,7 +353,9 @@ def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Iterable[str] = ()) 
         earlier = _newest(history, label, node.stage.name)
         seconds = earlier.manifest["wall_seconds"] if earlier else None
         status: Literal["cached", "stale", "new"]
-        if artifact is None:
+        if artifact is None and (store.root / identity.name).exists():
+            status, reasons = "stale", (str(store.unreadable(Artifact(identity.name, store.root / identity.name))),)
+        elif artifact is None:
             status, reasons = ("stale", difference(earlier, identity, node.spec)) if earlier else ("new", ())
         else:
             fault = store.damage(artifact) or store.outdated(artifact, {r: standing[o] for r, o in node.inputs.items()})
@@ -353,7 +388,7 @@ def difference(earlier: Artifact, identity: Identity, spec: Spec) -> tuple[str, 
     old_flat, new_flat = _flat(old["spec"]), _flat(new["spec"])
     for name in sorted({*old_flat, *new_flat}):
         if old_flat.get(name) != new_flat.get(name):
-            shown = name.removesuffix(".float").removesuffix(".sha256")
+            shown = name.removesuffix(".float").removesuffix(".sha256").removesuffix(".name")
             before, after = old_shown.get(shown, "unset"), new_shown.get(shown, "unset")
             reasons.append(f"{shown}: {before} → {after}" if before != after else f"{shown}: content of {after} changed")
     return tuple(dict.fromkeys(reasons)) or ("its artifact is gone from the store",)

@@ -65,9 +65,13 @@ def test_identity_is_known_before_running_and_follows_content_not_place(tmp_path
     store = Store(runtime.store)
     before = store.identify(COUNT, spec_of(text), {}).name
     assert build(COUNT, spec_of(text), {}, runtime).artifact.name == before
-    moved = tmp_path / "elsewhere.txt"
+    moved = tmp_path / "elsewhere" / text.name
+    moved.parent.mkdir()
     moved.write_bytes(text.read_bytes())
     assert store.identify(COUNT, spec_of(moved), {}).name == before
+    renamed = moved.with_suffix(".gz")
+    renamed.write_bytes(text.read_bytes())
+    assert store.identify(COUNT, spec_of(renamed), {}).name != before, "the ending says how to read a file"
     moved.write_text("라마바\n")
     assert store.identify(COUNT, spec_of(moved), {}).name != before
     assert store.identify(COUNT, spec_of(text, times=2), {}).name != before
@@ -174,6 +178,39 @@ def test_a_partial_begun_on_other_bytes_is_not_resumed(text: Path, runtime: Runt
         with pytest.raises(RuntimeError):
             build(Stage("join", 1, JoinSpec, interrupted), JoinSpec(), {"a": source}, runtime)
     assert seen == [False, False]
+
+
+def test_killed_between_manifest_and_rename_the_stage_is_not_run_again(
+    text: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def counted(spec: CountSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        calls.append(1)
+        (out_dir / ".scratch").mkdir(exist_ok=True)
+        (out_dir / ".scratch" / ".hidden").write_text("x")
+        return count(spec, inputs, out_dir, runtime)
+
+    def killed(source: Path, target: Path) -> None:
+        raise KeyboardInterrupt
+
+    stage = Stage("counted", 1, CountSpec, counted)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("korealbert.artifact.replace_directory", killed)
+        build(stage, spec_of(text), {}, runtime)
+    artifact = build(stage, spec_of(text), {}, runtime).artifact
+    assert calls == [1]
+    assert sorted(p.name for p in artifact.path.iterdir()) == ["manifest.json", "out.txt"]
+
+
+@pytest.mark.parametrize("damage", ["", "{}", "[]", '{"name": "count-0'])
+def test_a_damaged_manifest_is_named_and_its_stage_built_anew(text: Path, runtime: Runtime, damage: str) -> None:
+    artifact = build(COUNT, spec_of(text), {}, runtime).artifact
+    (artifact.path / "manifest.json").write_text(damage)
+    assert Store(runtime.store).artifacts() == []
+    rebuilt = build(COUNT, spec_of(text), {}, runtime)
+    assert str(artifact.path / "manifest.json") in (rebuilt.repaired or "")
+    assert Store(runtime.store).damage(rebuilt.artifact) is None
 
 
 def test_atomic_path_leaves_nothing_behind_on_error(tmp_path: Path) -> None:

@@ -57,5 +57,5 @@ def load_category_map(path: Path) -> CategoryMap:
     """Read a categories file. Raises ValueError naming file and field."""
     try:
         return CategoryMap(CategoryFile.model_validate(tomllib.loads(path.read_text("utf-8"))), str(path))
-    except (tomllib.TOMLDecodeError, ValidationError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
         raise ValueError(f"{path}: not a categories file: {error}") from error

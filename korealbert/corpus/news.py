@@ -280,5 +280,5 @@ def load_news_rules(path: Path) -> NewsRules:
     """Read and compile a rules file. Raises ValueError naming file, rule and field."""
     try:
         return NewsRules(RuleFile.model_validate(tomllib.loads(path.read_text("utf-8"))), str(path))
-    except (tomllib.TOMLDecodeError, ValidationError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
         raise ValueError(f"{path}: not a rules file: {error}") from error

@@ -68,5 +68,5 @@ def load_title_rules(path: Path) -> TitleRules:
     """Read and compile a titles file. Raises ValueError naming file, rule and field."""
     try:
         return TitleRules(TitleFile.model_validate(tomllib.loads(path.read_text("utf-8"))), str(path))
-    except (tomllib.TOMLDecodeError, ValidationError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
         raise ValueError(f"{path}: not a titles file: {error}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForMaskedLM, AutoTokenizer, logging
 
 
@@ -19,7 +20,10 @@ def fill(model_dir: Path, text: str, top: int) -> list[list[tuple[str, float]]]:
         )
     logging.set_verbosity_error()  # The sentence-order head, which masked words do not need, is no news.
     tokenizer = AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
-    model = AutoModelForMaskedLM.from_pretrained(model_dir, local_files_only=True, use_safetensors=True).eval()
+    try:
+        model = AutoModelForMaskedLM.from_pretrained(model_dir, local_files_only=True, use_safetensors=True).eval()
+    except SafetensorError as error:
+        raise ValueError(f"{model_dir / 'model.safetensors'}: not a whole safetensors file ({error}); export again") from None
     encoded = tokenizer(text, return_tensors="pt")
     ids = encoded["input_ids"][0]
     if len(ids) > model.config.max_position_embeddings:
