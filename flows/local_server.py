@@ -100,6 +100,7 @@ def temporary_server(home: Path) -> Iterator[str]:
             stderr=log,
             cwd=home,
             preexec_fn=die_with_parent,  # noqa: PLW1509
+            start_new_session=True,  # Ctrl-C is for the run; the server must outlive it to hear how it ended.
         )
         try:
             wait_until_healthy(f"{url}/health", server)

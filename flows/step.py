@@ -21,7 +21,7 @@ from prefect.states import Completed
 
 from flows import publish
 from korealbert.artifact import Artifact, Built, Progress, Runtime, build
-from korealbert.pretrain.launch import RankFailed
+from korealbert.pretrain.launch import RankKilled
 from korealbert.recipe import Node
 
 SECONDS_BETWEEN_REPORTS = 2.0
@@ -34,7 +34,7 @@ def may_pass(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
     """Whether a failure is worth another try: a lost worker or rank is, a bad spec or bad input is not."""
     try:
         state.result()
-    except (BrokenProcessPool, ConnectionError, TimeoutError, RankFailed):
+    except (BrokenProcessPool, ConnectionError, TimeoutError, RankKilled):
         return True
     except Exception:
         return False

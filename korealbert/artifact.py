@@ -37,9 +37,9 @@ class ArtifactError(Exception):
     """A stage's output breaks the contract: lost documents, a wrong digest, a directory that nobody finished."""
 
 
-MANIFEST_FIELDS = {
-    "name", "label", "recipe", "spec", "inputs", "built_from", "stats", "files", "output_digest", "wall_seconds", "created", "host",
-}  # fmt: skip
+MANIFEST_FIELDS = frozenset(
+    "name label recipe spec inputs built_from stats files output_digest wall_seconds created host".split()
+)
 """What every ``manifest.json`` holds."""
 
 

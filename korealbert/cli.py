@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -15,12 +17,13 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bars
 from rich.table import Column, Table
+from rich.text import Text
 
 from korealbert import inspection
-from korealbert.artifact import Artifact, Progress, Runtime, Store
+from korealbert.artifact import Artifact, ArtifactError, Progress, Runtime, Store
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
-console = Console(highlight=False)
+console = Console(highlight=False, markup=False, emoji=False)
 
 RecipeFile = Annotated[Path, typer.Argument(help="the recipe, a TOML file")]
 StoreDir = Annotated[Path, typer.Option("--store", help="directory of the artifacts")]
@@ -35,9 +38,15 @@ def _clear_errors() -> Iterator[None]:
     """Errors that a user can mend are printed as they are, without a traceback."""
     try:
         yield
-    except (ValueError, OSError) as error:
-        Console(stderr=True, highlight=False).print(str(error), style="red", markup=False, soft_wrap=True)
+    except (ValueError, OSError, RuntimeError, ArtifactError) as error:
+        Console(stderr=True, highlight=False, markup=False, emoji=False).print(str(error), style="red", soft_wrap=True)
         raise typer.Exit(2) from None
+
+
+def _leave_at_once(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C. Every child dies with this process, and whatever a stage has finished stays for the next run."""
+    console.print("\ninterrupted; the next run resumes here")
+    os._exit(128 + number)
 
 
 @app.command()
@@ -55,7 +64,7 @@ def plan(
     for stage in planned:
         style = STATUS_STYLE[stage.status]
         took = f"{stage.estimate_seconds:,.0f} s" if stage.estimate_seconds is not None else ""
-        table.add_row(stage.label, f"[{style}]{stage.status}[/]", stage.name, "\n".join(stage.reasons), took)
+        table.add_row(stage.label, Text(stage.status, style), stage.name, "\n".join(stage.reasons), took)
     console.print(table)
     pending = [stage for stage in planned if stage.status != "cached"]
     known = sum(stage.estimate_seconds or 0 for stage in pending)
@@ -86,7 +95,9 @@ def run(
         console.print(f"all {len(planned)} stages are cached", style="green")
         last = runtime.store / planned[-1].name
     else:
-        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "WARNING")
+        # Prefect logs every error with its traceback; the API keeps those, the terminal gets what the error says.
+        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+        signal.signal(signal.SIGINT, _leave_at_once)
         from flows.corpus_to_model import corpus_to_model  # noqa: PLC0415 (after the environment is set)
         from flows.local_server import api_for_one_run  # noqa: PLC0415
 
@@ -133,6 +144,9 @@ def show(
         if artifact is not None:
             console.print_json(json.dumps(_find(store, artifact).manifest, ensure_ascii=False))
             return
+    if not store.is_dir():
+        console.print(f"{store}: no store here; `korealbert run RECIPE --store {store}` makes one")
+        raise typer.Exit(2)
     table = Table("artifact", "stage", "created", "size", "took", box=None, pad_edge=False)
     for found in Store(store).artifacts():
         manifest = found.manifest

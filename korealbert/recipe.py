@@ -353,6 +353,7 @@ def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Iterable[str] = ()) 
         earlier = _newest(history, label, node.stage.name)
         seconds = earlier.manifest["wall_seconds"] if earlier else None
         status: Literal["cached", "stale", "new"]
+        reasons: tuple[str, ...]
         if artifact is None and (store.root / identity.name).exists():
             status, reasons = "stale", (str(store.unreadable(Artifact(identity.name, store.root / identity.name))),)
         elif artifact is None:

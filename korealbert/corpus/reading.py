@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Self, cast
 
 import pyarrow as pa
 from pydantic import Field
@@ -39,6 +39,12 @@ TAR_SUFFIXES = (".tar", *(f".tar.{kind}" for kind in ("gz", "bz2", "xz", "zst"))
 
 BYTES_PER_READ = 1 << 18
 """Decompressed bytes asked for at once; what a fault can lose beyond the fault itself."""
+
+
+_COMPRESSED_BYTES_PER_READ = 1 << 16
+_ZSTANDARD_BYTES_PER_READ = 1 << 10
+"""What a fault of a zst stream loses where it is not read again."""
+_REPLAYED_BYTES = 4 << 20
 
 
 class ReadLimits(Spec):
@@ -66,7 +72,7 @@ class RawFile:
     def __init__(
         self, name: str, stream: IO[bytes], limits: ReadLimits, compressed_bytes: Callable[[], int] | None = None
     ) -> None:
-        self.name = name
+        self.name = name.encode("utf-8", "backslashreplace").decode()  # names on disk need not be UTF-8, shards must be
         """File name, ``directory-relative/path``, or ``archive.tar.zst::member``."""
         self.bytes_read = 0
         self.fault: ReadFault | None = None
@@ -131,6 +137,11 @@ def _fault_of(error: Exception, position: str) -> ReadFault:
     return ReadFault("corrupt_file", position, f"{text}; fetch the file again, what stands before was read")
 
 
+def _fault_of_archive(error: Exception, byte: int) -> ReadFault:
+    reason = "truncated_file" if "nexpected end" in str(error) else "corrupt_archive"
+    return ReadFault(reason, f"byte {byte}", f"{error}; fetch the archive again, members before were read")
+
+
 def open_files(paths: Sequence[Path], members: str, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
     """All streams behind ``paths`` in the order given; directories sorted by relative path, archives in archive order.
 
@@ -178,11 +189,11 @@ def _unfold(raw: RawFile, compressed_bytes: Callable[[], int]) -> RawFile:
     if kind == "gz":
         stream = gzip.GzipFile(fileobj=source, mode="rb")
     elif kind == "bz2":
-        stream = bz2.BZ2File(source)
+        stream = _Streams(source, bz2.BZ2Decompressor)
     elif kind == "xz":
-        stream = lzma.LZMAFile(source)  # noqa: SIM115  (it owns nothing: the source is closed by its owner)
+        stream = _Streams(source, lzma.LZMADecompressor)
     else:
-        stream = pa.CompressedInputStream(pa.PythonFile(source, mode="r"), "zstd")
+        stream = _Zstandard(source)
     return RawFile(raw.name, stream, raw._limits, compressed_bytes)
 
 
@@ -207,11 +218,132 @@ class _Readable:
         """The owner of the source closes it."""
 
 
+class _Streams:
+    """bz2 or xz streams in a row. The standard library's readers take whatever is no stream behind the first for the end."""
+
+    def __init__(self, source: _Readable, decompressor: Callable[[], Any]) -> None:
+        self._source, self._decompressor_of = source, decompressor
+        self._decompressor = decompressor()
+
+    def read1(self, size: int) -> bytes:
+        """At most ``size`` bytes; empty at the end."""
+        while True:
+            data = b""
+            if self._decompressor.eof:
+                data = (self._decompressor.unused_data or self._source.read(_COMPRESSED_BYTES_PER_READ)).lstrip(b"\0")
+                while not data:  # zeros between and behind streams are padding
+                    block = self._source.read(_COMPRESSED_BYTES_PER_READ)
+                    if not block:
+                        return b""
+                    data = block.lstrip(b"\0")
+                self._decompressor = self._decompressor_of()
+            elif self._decompressor.needs_input:
+                data = self._source.read(_COMPRESSED_BYTES_PER_READ)
+                if not data:
+                    raise EOFError("the compressed file ended before its end-of-stream marker")
+            part: bytes = self._decompressor.decompress(data, size)
+            if part:
+                return part
+
+
+class _Zstandard:
+    """Arrow's decompressor, whose failing read loses all that the same call has read.
+
+    So reads are small, and while the compressed bytes so far fit into ``_REPLAYED_BYTES`` they are kept and read once more, byte
+    by byte, after a fault.
+    """
+
+    closed = False
+
+    def __init__(self, source: _Readable) -> None:
+        self._source = source
+        self._seen: bytearray | None = bytearray()
+        self._returned = 0
+        self._fault: Exception | None = None
+        self._stream = pa.CompressedInputStream(pa.PythonFile(self, mode="r"), "zstd")
+
+    def read(self, size: int = -1) -> bytes:
+        """Compressed bytes, for Arrow."""
+        block = self._source.read(size)
+        if self._seen is not None:
+            self._seen += block
+            if len(self._seen) > _REPLAYED_BYTES:
+                self._seen = None
+        return block
+
+    def readable(self) -> bool:
+        """For Arrow."""
+        return True
+
+    def seekable(self) -> bool:
+        """For Arrow."""
+        return False
+
+    def close(self) -> None:
+        """The owner of the source closes it."""
+
+    def read1(self, size: int) -> bytes:
+        """At most ``size`` decompressed bytes; empty at the end."""
+        if self._fault is not None:
+            raise self._fault
+        parts: list[bytes] = []
+        try:
+            while size > 0 and (part := self._stream.read(min(size, _ZSTANDARD_BYTES_PER_READ))):
+                parts.append(part)
+                size -= len(part)
+                self._returned += len(part)
+        except (ReadFault, OSError, pa.ArrowInvalid) as fault:
+            self._fault = fault
+            parts.append(self._read_again())
+            if not any(parts):
+                raise
+        return b"".join(parts)
+
+    def _read_again(self) -> bytes:
+        """What the failing call had read."""
+        found = bytearray()
+        if self._seen is None:
+            return b""
+        stream = pa.CompressedInputStream(pa.BufferReader(bytes(self._seen)), "zstd")
+        try:
+            missing = self._returned
+            while missing > 0 and (part := stream.read(min(missing, _ZSTANDARD_BYTES_PER_READ))):
+                missing -= len(part)
+            while byte := stream.read(1):
+                found += byte
+        except (OSError, pa.ArrowInvalid):
+            pass  # the fault is raised once these bytes were returned
+        return bytes(found)
+
+
+class _Member(tarfile.TarInfo):
+    """A header of an archive. ``TarFile.next`` takes a damaged one, and a missing end, for the end of the archive."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> Self:
+        """Raises ReadError for anything but a header or the end-of-archive block."""
+        if len(buf) < tarfile.BLOCKSIZE:
+            raise tarfile.ReadError("unexpected end of the archive")
+        try:
+            return super().frombuf(buf, encoding, errors)  # type: ignore[arg-type]
+        except tarfile.HeaderError as error:
+            if not any(buf):
+                raise  # the end
+            raise tarfile.ReadError(f"damaged header of a member ({error})") from error
+
+
+def _check_end(stream: IO[bytes]) -> None:
+    """Raises ReadError if anything but zeros follows the end-of-archive block."""
+    while block := stream.read(BYTES_PER_READ):
+        if any(block):
+            raise tarfile.ReadError("there is data behind the end of the archive")
+
+
 def _open_members(archive: RawFile, members: str, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
     matched = 0
-    member_raw: RawFile | None = None
+    inner: RawFile | None = None
     try:
-        with tarfile.open(fileobj=cast(Any, _Readable(archive)), mode="r|") as tar:
+        with tarfile.open(fileobj=cast(Any, _Readable(archive)), mode="r|", tarinfo=_Member) as tar:
             while (member := tar.next()) is not None:
                 tar.members = []  # type: ignore[attr-defined]  # else a long archive's headers all stay in memory
                 if not member.isfile() or not fnmatchcase(member.name, members):
@@ -220,13 +352,11 @@ def _open_members(archive: RawFile, members: str, limits: ReadLimits) -> Iterato
                 assert stream is not None
                 matched += 1
                 inner = RawFile(f"{archive.name}::{member.name}", stream, limits)
-                member_raw = _unfold(inner, lambda inner=inner: inner.bytes_read)  # type: ignore[misc]
-                yield member_raw
+                yield _unfold(inner, lambda inner=inner: inner.bytes_read)  # type: ignore[misc]
+            _check_end(cast(Any, tar.fileobj))
     except (tarfile.TarError, EOFError, ReadFault) as error:
-        if member_raw is None or member_raw.fault is None:  # else the member has told already
-            position = f"byte {archive.bytes_read}"
-            corrupt = ReadFault("corrupt_archive", position, f"{error}; fetch the archive again, members before were read")
-            yield archive.quarantined(error if isinstance(error, ReadFault) else corrupt)
+        if inner is None or inner.fault is None:  # else the member has told already
+            yield archive.quarantined(error if isinstance(error, ReadFault) else _fault_of_archive(error, archive.bytes_read))
         return
     if not matched:
         yield Quarantined(

@@ -41,6 +41,10 @@ class RankFailed(RuntimeError):
     """A training process ended with an error; the message holds its own last lines."""
 
 
+class RankKilled(RankFailed):
+    """A training process was killed from outside, which may not happen again; the run resumes from its last checkpoint."""
+
+
 def run_ranks(
     module: str,
     arguments: Sequence[str],
@@ -113,7 +117,7 @@ def _follow(ranks: list[subprocess.Popen[str]], lines: Lines, tails: list[deque[
             running.discard(rank)
             if ranks[rank].wait() != 0:
                 _settle(ranks, lines, tails)
-                raise RankFailed(_first_failure(ranks, tails))
+                raise _first_failure(ranks, tails)
             continue
         tails[rank].append(line)
         if rank == 0:
@@ -140,23 +144,24 @@ def _settle(ranks: list[subprocess.Popen[str]], lines: Lines, tails: list[deque[
                 tails[rank].append(line)
 
 
-def _first_failure(ranks: list[subprocess.Popen[str]], tails: list[deque[str]]) -> str:
+def _first_failure(ranks: list[subprocess.Popen[str]], tails: list[deque[str]]) -> RankFailed:
     """What the process that failed by itself said; a rank that lost its peer fails too, inside a collective operation."""
     failed = [rank for rank, process in enumerate(ranks) if process.returncode != 0]
     failed.sort(key=lambda rank: any("onnection closed by peer" in line for line in tails[rank]))
     first = failed[0]
     status = ranks[first].returncode
-    ended = f"ended with status {status}"
+    kind, ended = RankFailed, f"ended with status {status}"
     if status < 0:
+        kind = RankKilled
         ended = f"was killed by {signal.Signals(-status).name}"
         if -status == signal.SIGKILL:
             ended += " (out of memory?)"
     told = "\n".join(_traceback_first(list(tails[first])))
-    return f"training process {first} of {len(ranks)} {ended}; its own words:\n{told}"
+    return kind(f"training process {first} of {len(ranks)} {ended}; its own words:\n{told}")
 
 
 def _traceback_first(lines: list[str]) -> list[str]:
-    starts = [index for index, line in enumerate(lines) if line.startswith("Traceback ")]
+    starts = [index for index, line in enumerate(lines) if "Traceback (most recent call last)" in line]
     return lines[starts[0] :] if starts else lines
 
 

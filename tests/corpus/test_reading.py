@@ -84,6 +84,59 @@ def test_what_stands_before_a_fault_is_returned_first(tmp_path: Path, kind: str)
     assert raised.value.reason in ("truncated_file", "corrupt_file")
 
 
+def read_until_fault(path: Path) -> tuple[dict[str, bytes], list[Quarantined]]:
+    found: dict[str, bytes] = {}
+    faults = []
+    for raw in open_files([path], "*", LIMITS):
+        if isinstance(raw, Quarantined):
+            faults.append(raw)
+            continue
+        found[raw.name] = b""
+        try:
+            while block := raw.read():
+                found[raw.name] += block
+        except ReadFault as fault:
+            faults.append(raw.quarantined(fault))
+    return found, faults
+
+
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz", "zst"])
+def test_what_stands_behind_a_compressed_stream_is_read_or_told(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"a.{kind}"
+    one, two = b"first\n" * 1000, b"second\n" * 1000
+    path.write_bytes(compressed(kind, one) + compressed(kind, two))
+    assert read_until_fault(path) == ({path.name: one + two}, [])
+    path.write_bytes(compressed(kind, one) + b"garbage!")
+    found, (fault,) = read_until_fault(path)
+    assert (found[path.name], fault.position) == (one, f"byte {len(one)}")
+    assert fault.reason in ("corrupt_file", "truncated_file")
+    damaged = bytearray(compressed(kind, two))
+    damaged[:4] = b"\1\1\1\1"
+    path.write_bytes(compressed(kind, one) + damaged)
+    found, (fault,) = read_until_fault(path)
+    assert (found[path.name], fault.position) == (one, f"byte {len(one)}")
+
+
+@pytest.mark.parametrize("suffix", ["tar", "tar.gz", "tar.zst"])
+def test_an_archive_that_does_not_end_as_archives_do_is_told(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    kind = suffix.removeprefix("tar").removeprefix(".")
+
+    def faults_of(archive: bytes) -> tuple[int, list[str]]:
+        path.write_bytes(compressed(kind, archive) if kind else archive)
+        found, faults = read_until_fault(path)
+        assert all(fault.position.startswith("byte ") for fault in faults)
+        return len(found), [fault.reason for fault in faults]
+
+    whole = tar({f"{n}.txt": b"x" * 600 for n in range(4)})  # members of 3 blocks
+    assert faults_of(whole) == (4, [])
+    assert faults_of(whole[: 4 * 1536]) == (4, ["truncated_file"])
+    assert faults_of(whole[: 2 * 1536]) == (2, ["truncated_file"])
+    assert faults_of(whole[: 2 * 1536 + 100]) == (2, ["truncated_file"])
+    assert faults_of(whole[:1536] + b"\7" * 512 + whole[1536 + 512 :]) == (1, ["corrupt_archive"])
+    assert faults_of(whole[:1536] + b"\0" * 512 + whole[1536 + 512 :]) == (1, ["corrupt_archive"])
+
+
 def pieces(data: bytes, **options: object) -> list[Piece | Quarantined]:
     raw = RawFile("a", io.BytesIO(data), LIMITS)
     frame = frame_delimited if "delimiter" in options else frame_json
