@@ -38,7 +38,8 @@ class ArtifactError(Exception):
 
 
 MANIFEST_FIELDS = frozenset(
-    "name label recipe spec inputs built_from stats files output_digest wall_seconds created host".split()
+    {"name", "label", "recipe", "spec", "inputs", "built_from", "stats", "files", "output_digest"}
+    | {"wall_seconds", "created", "host"}
 )
 """What every ``manifest.json`` holds."""
 

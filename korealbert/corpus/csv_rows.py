@@ -94,7 +94,8 @@ def _rows(cursor: Cursor, delimiter: str) -> Iterator[Piece | Quarantined]:
         if fields is None:
             break
         if not cursor.context:
-            cursor.context = lines.row.decode("latin-1")
+            if any(field.strip() for field in fields):  # blank lines may stand before the header
+                cursor.context = lines.row.decode("latin-1")
             lines.forget(cursor)
             continue
         if fields:

@@ -94,7 +94,7 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[Piece | Quarantined]:
         case "mediawiki":
             framer = partial(frame_delimited, delimiter=PAGE_END, header=BASE, closing=True)
         case "wikiextractor":
-            framer = partial(frame_delimited, delimiter=DOC_END + b"\n")
+            framer = partial(frame_delimited, delimiter=DOC_END)  # any kind of line end follows
         case "jsonl":
             framer = partial(frame_delimited, delimiter=b"\n")
         case "text":

@@ -245,6 +245,8 @@ def _json(cursor: Cursor) -> Iterator[Piece | Quarantined]:
                     given_up = None
             if scanner.complete_bytes >= PIECE_BYTES or scanner.partial_bytes > cursor.limit:
                 yield from _json_piece(cursor, scanner)
+            if scanner.partial_bytes > cursor.limit and given_up is None and scanner.resynchronise():
+                yield from _json_piece(cursor, scanner)
             if scanner.partial_bytes > cursor.limit and given_up is None:
                 given_up = cursor.line, cursor.byte
                 scanner.give_up()

@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+from collections.abc import Collection
 
 _TOP = re.compile(rb'["{\[]')
 _ELEMENT = re.compile(rb'["{\[\],]')
 _INSIDE = re.compile(rb'["{}\[\]]')
 _BLANK = b" \t\r\n,"
+_BOUNDARY = re.compile(rb'(?:\A|[,\n\[])\s*(?=\{\s*"([^"]*))')
+_FIRST_KEY = re.compile(rb'\s*\{\s*"([^"\\:,{}]+)"\s*:')
+_FOLLOWING = re.compile(rb"\s*(?:[,\]{]|\Z)")
+_DECODER = json.JSONDecoder(strict=False)
+_WINDOW_BYTES = 1 << 20
+"""How far back the framing looks in a record that grows too long for another that begins within it."""
 _BACKSLASH = 0x5C
 
 
@@ -20,8 +28,67 @@ def is_json_object(line: bytes) -> bool:
     """Whether a line is one whole JSON object: the mark of JSON Lines."""
     try:
         return line.lstrip().startswith(b"{") and isinstance(json.loads(line), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
+
+
+def first_key(record: bytes) -> bytes:
+    """The name that an object begins with; empty if that is damaged."""
+    found = _FIRST_KEY.match(record)
+    return found[1] if found else b""
+
+
+def resynchronised(data: bytes, like: Collection[str] = ()) -> list[tuple[int, int]]:
+    """Extents of the whole objects and of the stretches between them in a record that a missing quote or brace made too long.
+
+    An object begins behind a comma or line feed, and has at least half of the ASCII names ``like``. If none are given, it begins with
+    the same name as the record (or, if that is damaged, with the most frequent one) and has half as many as the largest. Others
+    are taken for parts of a record. Linear: gives up where too much parses in vain.
+    """
+    text = data.decode("latin-1")  # one character a byte; neither UTF-8 nor CP949 uses ASCII punctuation within a character
+    names = {name for name in like if name.isascii()}
+    starts = [(found.end(), found[1]) for found in _BOUNDARY.finditer(data)]
+    if not names and starts:
+        key = first_key(data) or Counter(name for _, name in starts).most_common(1)[0][0]
+        starts = [(start, name) for start, name in starts if name == key]
+    found: list[tuple[int, int, int]] = []
+    position, budget = 0, 4 * len(data) + _WINDOW_BYTES
+    for start, _ in starts:
+        if start < position:
+            continue
+        end, keys = _object_at(text, start)
+        if keys and _FOLLOWING.match(data, end) and (not names or 2 * len(names & keys) >= len(names)):
+            found.append((start, end, len(keys)))
+            position = end
+            continue
+        budget -= end - start
+        if budget < 0:
+            break
+    largest = 0 if names else max((count for *_, count in found), default=0)
+    extents: list[tuple[int, int]] = []
+    position = 0
+    for start, end, count in found:
+        if 2 * count >= largest:
+            extents += [*_stretch(data, position, start), (start, end)]
+            position = end
+    return extents + _stretch(data, position, len(data))
+
+
+def _object_at(text: str, start: int) -> tuple[int, set[str]]:
+    """Where the object at ``start`` ends, and its names; none, and where that showed, if it is no object."""
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        return max(error.pos, start + 1), set()
+    except (ValueError, RecursionError):
+        return len(text), set()
+    return end, set(value) if isinstance(value, dict) else set()
+
+
+def _stretch(data: bytes, start: int, end: int) -> list[tuple[int, int]]:
+    part = data[start:end]
+    start += len(part) - len(part.lstrip(_BLANK))
+    return [(start, start + len(part.strip(_BLANK)))] if part.strip(_BLANK + b"]") else []
 
 
 class ValueScanner:
@@ -119,6 +186,21 @@ class ValueScanner:
         self._forget(size)
         self._cuts.clear()
         return data, cuts
+
+    def resynchronise(self) -> bool:
+        """End the open record where another begins within it, if one does: a quote or brace is missing then."""
+        window = max(self._start, len(self._buffer) - _WINDOW_BYTES)
+        data = bytes(self._buffer[window:])
+        wholes = [start for start, end in resynchronised(data) if _object_at(data[start:end].decode("latin-1"), 0)[1]]
+        if not wholes or window + wholes[-1] <= self._start:
+            return False
+        at = window + wholes[-1]
+        self._cuts.append((self._start, at))
+        self._start = self._position = at
+        self._depth, self._in_string = int(self._in_array), False
+        while self._step():
+            pass
+        return True
 
     def give_up(self) -> None:
         """Stop keeping the open record; ``forget`` then frees its bytes. Take the complete ones first."""

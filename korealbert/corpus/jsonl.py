@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from korealbert.corpus.framing import Piece
-from korealbert.corpus.json_values import ValueScanner, is_json_object
+from korealbert.corpus.json_values import ValueScanner, is_json_object, resynchronised
 from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, decode_record, document_of
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.documents import Document, Drop, Quarantined, document_id
@@ -67,10 +67,23 @@ def line_extents(piece: Piece) -> Iterator[tuple[int, int]]:
 def json_records(
     piece: Piece, tally: Tally, extents: Iterable[tuple[int, int]] | None = None
 ) -> Iterator[tuple[int, int, dict[str, Any] | Quarantined]]:
-    """The objects at ``extents`` of a piece; by default where the framing found them, else one a line."""
+    """The objects at ``extents`` of a piece; by default where the framing found them, else one a line.
+
+    Lines end by themselves; any other record that is broken may have swallowed those behind it, and gives them back.
+    """
+    lines = extents is None and not piece.cuts
+    like: dict[str, Any] = {}
     for start, end in piece.cuts or line_extents(piece) if extents is None else extents:
-        tally.records += 1
-        yield start, end, _json_object(piece, start, end)
+        record = _json_object(piece, start, end)
+        if lines or not isinstance(record, Quarantined) or record.reason != "malformed_json":
+            tally.records += 1
+            like = like if isinstance(record, Quarantined) else record
+            yield start, end, record
+            continue
+        for part_start, part_end in resynchronised(piece.data[start:end], like):
+            part = start + part_start, start + part_end
+            tally.records += 1
+            yield *part, _json_object(piece, *part)
 
 
 def _json_object(piece: Piece, start: int, end: int) -> dict[str, Any] | Quarantined:

@@ -24,8 +24,16 @@ GONE = "\x00"
 FOOTNOTE_START, FOOTNOTE_END = "\x01", "\x02"
 """Around the text of a footnote that is kept, where it is cited."""
 
-URL = re.compile(r"(?:https?|ftp|HTTPS?|Https?)://[^\s<>\[\]{}|\"'()（）〈〉《》「」ㄱ-ㆎ가-힣\0]*(?<![.,;:!?])")
-"""A bare address; it ends before Hangul, because particles follow without a space."""
+_PARTICLES = "에서는?|에는?|에도|으?로|을|를|이나?|이다|입니다|가|은|는|와|과|의|도|까지|부터|라고|이라고|처럼|및|등"
+_NOT_IN_URL = r"\s<>\[\]{}|\"'()（）〈〉《》「」\0"
+_MARK = "[.,;:!?]"
+_PLAIN = rf"[^{_NOT_IN_URL}.,;:!?ㄱ-ㆎ가-힣]"
+_ANY = rf"[^{_NOT_IN_URL}.,;:!?]"
+_HANGUL_PART = rf"(?<=[^/][/=?#&_:])(?!(?:{_PARTICLES})(?![가-힣]))[가-힣](?:{_ANY}++|{_MARK}++(?={_ANY})|(?<=_)\([^\s()]*+\))*+"
+URL = re.compile(
+    rf"(?:https?|ftp|HTTPS?|Https?)://(?:{_PLAIN}++|{_MARK}++(?={_PLAIN})|[?:](?=[가-힣])|(?<=_)\([^\s()]*+\)|{_HANGUL_PART})*+"
+)
+"""A bare address; it ends before Hangul, because particles follow without a space, unless a part of its path begins there."""
 
 _OTHER_BLANK = re.compile("[\t\x0b\x0c\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 _EMPTY_START = re.compile(r"\([ ,;()]")

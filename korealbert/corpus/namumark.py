@@ -338,9 +338,9 @@ class _Parser:
         position = start + 2
         if not self.source.startswith("||", start):
             caption = _CAPTION.match(self.source, start)
-            if not caption or not self.source.startswith("||", caption.end()):
+            if not caption or "||" not in self.source[caption.end() : self._end_of_line(caption.end())]:
                 return -1
-            position = caption.end() + 2
+            position = caption.end() + (2 if self.source.startswith("||", caption.end()) else 1)
         while mark := _ROW_MARK.search(self.source, position):
             if mark[0].startswith("{"):
                 position = self._group_ends.get(mark.start(), mark.start()) + 3
@@ -355,11 +355,12 @@ class _Parser:
         cells: list[str] = []
         position = cell_start = start
         source = self.source
+        caption = not source.startswith("||", start)
         while found := _CELL_MARK.search(source, position, end):
             position = found.end()
             if found[0] == "{{{":
                 position = self._group_ends.get(found.start(), found.start()) + 3
-            elif found[0] == "||" or not cells:
+            elif found[0] == "||" or not cells or (caption and len(cells) == 1):
                 cells.append(source[cell_start : found.start()])
                 cell_start = position
         texts = []

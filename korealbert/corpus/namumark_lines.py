@@ -20,7 +20,7 @@ MAX_LINK_SHARE = 0.8
 _HEADING = re.compile(r"(={1,6})(#?) (.*) \2\1$")
 _LIST_MARK = re.compile(r"[ \t]+(?:\*|[1aAiI]\.(?:#\d+)?)[ \t]*")
 _QUOTE_MARK = re.compile(r"(?:>[ \t]?)+")
-_HAT = re.compile(r"(?:상위|하위|관련|상세|자세한|참고) ?(?:문서|내용|항목|설명)[ \t]*:")
+_HAT = re.compile(r"(?:\*[ \t]*)?(?:상위|하위|관련|상세|자세한|참고) ?(?:문서|내용|항목|설명)[ \t]*:")
 _TWO_SYLLABLES = re.compile(r"[가-힣][^가-힣]*[가-힣]")
 _LINK = re.compile(f"{LINK_START}[^{LINK_START}{LINK_END}]*{LINK_END}")
 _WORD = re.compile(r"\w+")

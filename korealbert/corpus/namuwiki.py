@@ -8,7 +8,7 @@ from typing import Any
 from korealbert.corpus.framing import Piece
 from korealbert.corpus.jsonl import json_records
 from korealbert.corpus.namumark import extract_namumark
-from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, one_line, tidy
+from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, one_line, tidy, writable
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.corpus.wiki_names import NON_ARTICLE_PREFIXES
 from korealbert.corpus.wikipedia import EXCERPT_CHARS
@@ -31,7 +31,7 @@ def _outcome(spec: ExtractSpec, piece: Piece, record: dict[str, Any], extent: tu
             remedy = f"expected a text, found {type(value).__name__}"
             return bad_record(piece, *extent, "wrong_type", remedy, field=name)
     namespace, title, source = str(record["namespace"]), one_line(record["title"]), record["text"]
-    tally.namespaces[namespace] += 1
+    tally.namespaces[writable(namespace)] += 1
 
     def document(text: str) -> Document:
         identity = document_id(spec.source, f"{namespace}:{title}")

@@ -102,6 +102,11 @@ def iso_date(value: str) -> str:
     return f"{day_only}T{clock}{zone or ''}"
 
 
+def writable(text: str) -> str:
+    """``text`` with lone surrogates escaped: what shards and statistics can hold."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def bad_record(
     piece: Piece, start: int, end: int, reason: str, remedy: str, *, field: str = "", position: str | None = None
 ) -> Quarantined:
@@ -109,7 +114,7 @@ def bad_record(
     if position is None:
         position = f"line {piece.line_at(start)}, byte {piece.byte + start}"
     excerpt = piece.data[start : min(end, start + 4 * EXCERPT_CHARS)].decode(piece.encoding, "replace")
-    return Quarantined(piece.file, position, field, reason, remedy, UNWANTED.sub("", excerpt).strip()[:EXCERPT_CHARS])
+    return Quarantined(piece.file, position, field, reason, writable(remedy), UNWANTED.sub("", excerpt).strip()[:EXCERPT_CHARS])
 
 
 def decode_record(piece: Piece, start: int, end: int) -> str | Quarantined:

@@ -29,6 +29,7 @@ DEFAULT_ARGUMENTS = dict.fromkeys(FIRST_ARGUMENT, 1) | dict.fromkeys(SECOND_ARGU
 """Template name (lower case) → the argument that it shows."""
 
 MEASURES = frozenset({"convert", "cvt", "변환", "단위 변환", "단위변환"})
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 RANGES = {"to": "–", "-": "–", "–": "–", "and": ", ", "by": " × ", "x": " × ", "×": " × ", "~": "~", "에서": "~"}
 
 CHARACTERS = {"=": "=", "·": "·", "•": "•", "nbsp": " ", "spaces": " ", "ndash": "–", "mdash": "—", "snd": " – ", "–": "–"}
@@ -66,6 +67,7 @@ def is_inline(key: str, extra: Mapping[str, int]) -> bool:
         or key in extra
         or key in MEASURES
         or key in CHARACTERS
+        or key == "단위"
         or key.startswith(("formatnum:", "lang-", "언어-"))
     )
 
@@ -85,6 +87,8 @@ def inline_text(key: str, arguments: list[str], extra: Mapping[str, int]) -> str
             numbered[unnamed] = argument.strip()
         elif name.strip() in ("1", "2", "3", "4"):
             numbered[int(name)] = value.strip()
+    if key == "단위":
+        return numbered.get(1, "") + numbered.get(2, "").translate(_SUPERSCRIPTS)
     if key in MEASURES:
         return _measure(numbered)
     if key in ("date", "날짜") and numbered.get(1, "").isdecimal() and numbered.get(2, "").isdecimal():

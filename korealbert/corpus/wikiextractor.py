@@ -21,7 +21,7 @@ from korealbert.documents import Document, Drop, Quarantined, document_id
 
 DOC_END = b"</doc>"
 
-_DOC_START = re.compile(rb"<doc\s[^\n]*>[ \t\r]*$", re.MULTILINE)
+_DOC_START = re.compile(rb"(?:^|(?<=</doc>))[ \t]*<doc\s[^\n]*>[ \t\r]*$", re.MULTILINE)
 _ATTRIBUTE = re.compile(r"(\w+)=\"(.*?)\"(?=\s+\w+=\"|\s*>?\s*$)")
 """Titles hold quotes and ``>`` unescaped, so a value ends where another attribute or the line's end follows."""
 
@@ -34,6 +34,11 @@ def parse_docs(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcom
             yield bad_record(piece, position, start.start(), "text_outside_doc", "expected <doc …>: run WikiExtractor again")
         end = data.find(DOC_END, start.end())
         tally.records += 1
+        if following := _DOC_START.search(data, start.end(), end if end >= 0 else len(data)):
+            position = following.start()
+            remedy = "another <doc …> begins before </doc>: run WikiExtractor again"
+            yield bad_record(piece, start.start(), position, "unclosed_doc", remedy)
+            continue
         if end < 0:
             remedy = "the <doc> is not closed: the output was cut off, run WikiExtractor again"
             yield bad_record(piece, start.start(), len(data), "truncated_file", remedy)

@@ -306,3 +306,87 @@ def test_a_dump_whose_articles_have_another_namespace_is_an_error(tmp_path: Path
     with pytest.raises(ExtractionError, match=r"namespace '문서' \(2 of 3\).*set article_namespaces"):
         extract(tmp_path / "store", path, format="namuwiki")
     assert len(extract(tmp_path / "store", path, format="namuwiki", article_namespaces=["문서"]).documents) == 2
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_doc_that_is_not_closed_does_not_swallow_the_next(tmp_path: Path, line_end: str) -> None:
+    lines = ['<doc id="1" title="하나">', "첫째 글이다.", '<doc id="2" title="둘">', "둘째 글이다.", "</doc>"]
+    path = tmp_path / "wiki_00"
+    path.write_bytes("".join(line + line_end for line in [*lines, '<doc id="3" title="셋">', "셋째 글이다.", "</doc>"]).encode())
+    found = extract(tmp_path / "store", path, format="wikiextractor")
+    assert found.texts == ["둘째 글이다.", "셋째 글이다."]
+    assert [(bad.reason, bad.position) for bad in found.quarantined] == [("unclosed_doc", "line 1, byte 0")]
+
+
+def test_docs_with_windows_line_ends_need_no_more_memory(tmp_path: Path) -> None:
+    path = tmp_path / "wiki_00"
+    path.write_bytes(b"".join(b'<doc id="%d" title="%d">\r\n%s\r\n</doc>\r\n' % (n, n, b"x" * 100_000) for n in range(30)))
+    found = extract(tmp_path / "store", path, format="wikiextractor", limits={"max_record_bytes": 1_000_000})
+    assert (len(found.documents) + len(found.dropped), found.reasons) == (30, [])
+
+
+@pytest.mark.parametrize("kind", ["json", "news", "namuwiki", "jsonl"])
+def test_a_record_nested_100_000_deep_costs_itself(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "a.json"
+    good = json.dumps({"namespace": "0", "title": "봄", "text": SENTENCE})
+    path.write_text('{"a":' * 100_000 + "1" + "}" * 100_000 + "\n" + good + "\n", "utf-8")
+    found = extract(tmp_path / "store", path, format=kind)
+    assert (found.texts, found.reasons) == ([SENTENCE], ["malformed_json"])
+
+
+def test_lone_surrogates_in_names_can_be_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(r'{"\ud800":"a","titel":"x"}' + "\n", "utf-8")
+    found = extract(tmp_path / "store", path, format="json")
+    assert found.reasons == ["missing_field"]
+    assert r"\ud800, titel" in found.quarantined[0].remedy
+    good = json.dumps({"namespace": "0", "title": "봄", "text": SENTENCE})
+    path.write_text(f'[{{"namespace":"\\ud800","title":"x","text":"y"}},{good},{good}]', "utf-8")
+    found = extract(tmp_path / "store", path, format="namuwiki")
+    assert found.stats["namespaces"] == {"0": 2, "\\ud800": 1}
+    path.write_text('[{"\\ud800":"","title":"x","text":"y"}]', "utf-8")
+    assert extract(tmp_path / "store", path, format="namuwiki").reasons == ["missing_field"]
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0c", "\x1c"])
+def test_only_line_feeds_end_the_rows_of_a_table(tmp_path: Path, mark: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(f"\r\ntitle,text\r\n봄,강가에{mark}버들이 푸르다.\r\n".encode())
+    found = extract(tmp_path / "store", path, format="books")
+    assert (found.reasons, [document.title for document in found.documents]) == ([], ["봄"])
+    assert found.texts[0].endswith("버들이 푸르다.")
+
+
+def test_a_long_field_of_a_table_is_a_field(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"text\n{'봄이 오면 ' * 40_000}\n", "utf-8")
+    assert [len(text) for text in extract(tmp_path / "store", path, format="books").texts] == [239_999]
+
+
+def numbered(count: int) -> list[str]:
+    return [json.dumps({"id": str(n), "text": f"{n}째 {SENTENCE}", "more": [{"id": 1}, {"id": 2}]}) for n in range(count)]
+
+
+
+@pytest.mark.parametrize("limit", [2000, 1 << 20])
+@pytest.mark.parametrize("between", [",", ",\n", "\n"])
+@pytest.mark.parametrize("damaged", [0, 7, 49])
+@pytest.mark.parametrize("damage", [('"text"', 'text"'), ('"more"', '"more'), ('"id"', '"id'), ("}]}", "}]"), ("}]}", "}]}}")])
+def test_a_missing_quote_or_brace_costs_its_record_alone(
+    tmp_path: Path, between: str, damaged: int, damage: tuple[str, str], limit: int
+) -> None:
+    written = numbered(50)
+    written[damaged] = written[damaged].replace(*damage, 1)
+    data = between.join(written) if between == "\n" else f"[{between.join(written)}]"
+    path = tmp_path / "a.json"
+    path.write_text(data, "utf-8")
+    found = extract(tmp_path / "store", path, format="json", max_bad_share=0.2, limits={"max_record_bytes": limit})
+    lost = set(range(50)) - {int(text.partition("째")[0]) for text in found.texts}
+    assert lost <= {damaged, damaged + 1}
+    assert damaged in lost or damage[1] == "}]}}"
+    assert 1 <= len(found.quarantined) <= 4
+    assert all(reason in ("malformed_json", "truncated_file") for reason in found.reasons)
+    if between != "\n" and damage[1] != "}]}}":
+        begin = data.encode().index(written[damaged].encode())
+        places = [int(bad.position.rpartition("byte ")[2]) for bad in found.quarantined]
+        assert any(begin <= place <= begin + len(written[damaged]) + 40 for place in places)
