@@ -130,3 +130,20 @@ def test_a_lost_and_a_corrupted_artifact_are_planned_by_name(editable: Path, tmp
     assert status == "stale" and victim.name in reasons[0]
     shutil.rmtree(built["clean/books"].path)
     assert statuses(editable, "clean/books", store)["clean/books"][0] == "new"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("steps = 60\n", 'steps = "60"\n', r"\[pretrain\], field 'steps': .*integer"),
+        ("steps = 60\n", "steps = true\n", r"\[pretrain\], field 'steps': .*integer"),
+        ('name = "sample"', "name = 5", r"field 'name' must be a string, it is 5"),
+        ("[finetune.nsmc]\n", "[finetune.nsmc]\nseed = 7\n", r"\[finetune\.nsmc\]: field 'seed' is set by the recipe itself"),
+        ("[extract.books]\n", '[extract.books]\nsource = "c"\n', r"\[extract\.books\]: field 'source' is set by the recipe"),
+        ('sources = ["news"]', 'sources = ["newz"]', r"\[balance\], field 'sources': no source 'newz' \(did you mean 'news'\?\)"),
+        ("sequence_length = 128", "sequence_length = 1024", r"sequence_length = 1024 exceeds .* max_positions = 512"),
+    ],
+)
+def test_what_could_not_run_is_refused_at_once(editable: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        recipes.load(edit(editable, old, new))

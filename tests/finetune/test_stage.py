@@ -100,7 +100,7 @@ def test_cells_are_artifacts_of_their_own_and_other_seeds_see_the_same_examples(
 ) -> None:
     runtime = Runtime(store=tmp_path, threads=1, device="cpu")
     shutil.copytree(model_dir, tmp_path / "export-0000")
-    manifest = dict.fromkeys(MANIFEST_FIELDS, {}) | {"output_digest": "0"}
+    manifest = dict.fromkeys(MANIFEST_FIELDS, "") | {"output_digest": "0"}
     (tmp_path / "export-0000" / "manifest.json").write_text(json.dumps(manifest))
     model = Artifact("export-0000", tmp_path / "export-0000")
     spec = FinetuneSpec(**{**nsmc, **QUICK, "epochs": 1}, max_train_examples=64, max_dev_examples=20, max_test_examples=30)

@@ -1,0 +1,88 @@
+"""The command line: what a user reads when all is well and when it is not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from korealbert import recipe as recipes
+from korealbert.artifact import Artifact, Runtime, build
+from korealbert.cli import app
+
+TINY = Path(__file__).parent / "recipes" / "tiny.toml"
+
+
+def call(*arguments: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny recipe up to clean/news, in a directory whose name would be markup."""
+    root = tmp_path_factory.mktemp("cli") / "스토어 [red] 1"
+    built: dict[str, Artifact] = {}
+    for label, node in recipes.until(recipes.graph(recipes.load(TINY)), "clean/news").items():
+        inputs = {role: built[other] for role, other in node.inputs.items()}
+        built[label] = build(node.stage, node.spec, inputs, Runtime(store=root, workers=1), label=label).artifact
+    return root
+
+
+def test_plan_says_what_stands_and_what_would_run(store: Path) -> None:
+    lines = call("plan", TINY, "--store", store).splitlines()
+    status = {line.split()[0]: line.split()[1] for line in lines if re.match(r"\S+ +(cached|new|stale)", line)}
+    assert status["clean/news"] == "cached" and status["vocab"] == "new"
+    assert "would run" in lines[-1]
+
+
+def test_run_ends_at_once_and_prints_the_path_as_it_is_when_all_is_cached(store: Path) -> None:
+    output = call("run", TINY, "--store", store, "--until", "clean/news")
+    assert "all 2 stages are cached" in output
+    assert Path(output.splitlines()[-1]).is_dir()
+
+
+def test_show_lists_artifacts_and_prints_a_manifest(store: Path) -> None:
+    assert "clean/news" in call("show", "--store", store)
+    assert '"documents_in"' in call("show", "clean/news", "--store", store)
+
+
+def test_inspect_shows_documents_drops_with_their_reason_and_removals(store: Path) -> None:
+    assert "dropped: title_rule" in call("inspect", "clean/news", "--dropped", "title_rule", "--store", store)
+    assert re.search(r"^- .*\(tail\)", call("inspect", "clean/news", "--diff", "--store", store), re.MULTILINE)
+    assert "nothing of this kind" in call("inspect", "clean/news", "--quarantine", "--store", store)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("plan", "missing.toml"), "missing.toml: no such recipe"),
+        (("plan", TINY, "--until", "vocabs"), "no stage 'vocabs' (did you mean 'vocab'?)"),
+        (("show", "clean/news", "--store", "nowhere"), "nowhere: no artifact 'clean/news'"),
+        (("show", "--store", "nowhere"), "nowhere: no store here"),
+        (("fill-mask", "nowhere", "[MASK]"), "nowhere: no exported model here"),
+    ],
+)
+def test_errors_say_what_is_wrong_and_end_with_2(arguments: tuple[object, ...], message: str) -> None:
+    assert message in call(*arguments, code=2)
+
+
+def test_a_reason_that_did_not_occur_names_those_that_did(store: Path) -> None:
+    output = call("inspect", "clean/news", "--dropped", "too_shrt", "--store", store, code=2)
+    assert "too_short" in output and "title_rule" in output
+
+
+def test_a_foreign_or_damaged_manifest_does_not_stop_the_others(store: Path) -> None:
+    foreign = store / "notes" / "manifest.json"
+    foreign.parent.mkdir()
+    foreign.write_text("{}")
+    try:
+        assert "clean/news" in call("show", "--store", store)
+        assert "lacks" in call("show", store / "notes", code=2)
+    finally:
+        foreign.unlink()
+        foreign.parent.rmdir()
