@@ -35,7 +35,7 @@ def corpus_to_model(
         recipe: The recipe's TOML file.
         until: Build only what this stage needs, and it (``vocab``, ``clean/news``, ``clean`` for all sources).
         rerun: Stages to build anew although cached.
-        runtime: Store, workers, training processes; changes no byte of any artifact.
+        runtime: Store, workers, training processes; not part of any identity.
         data: Directory that ``${data}`` in the recipe stands for.
 
     Returns:

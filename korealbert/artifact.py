@@ -103,7 +103,8 @@ class Progress:
 
 
 class Runtime(BaseModel):
-    """Where and how fast a stage runs. Nothing in here may change a byte of any artifact."""
+    """Where and how fast a stage runs; never part of its identity. Data stages give equal bytes under any runtime; threads,
+    processes and device may move the last bits of training."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

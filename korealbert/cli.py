@@ -80,14 +80,15 @@ def run(
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="processes of the data stages")] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, help="training processes")] = 1,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads of training")] = None,
+    device: Annotated[str, typer.Option("--device", help="where training runs: auto, cpu or cuda")] = "auto",
     data: DataDir = None,
 ) -> None:
     """Build every stage that does not stand already and print the path of the report."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every room)
 
-    chosen = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes}
-    runtime = Runtime.model_validate({name: value for name, value in chosen.items() if value is not None})
+    chosen = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes, "device": device}
     with _clear_errors():
+        runtime = Runtime.model_validate({name: value for name, value in chosen.items() if value is not None})
         nodes = recipes.until(recipes.graph(recipes.load(recipe, data=data)), until)
         anew = recipes.select(nodes, rerun or [], option="--rerun")
         planned = recipes.plan(nodes, Store(store), rerun=anew)
@@ -203,7 +204,10 @@ def fill_mask(
 
 
 def _find(store: Path, name: str) -> Artifact:
-    """The one artifact whose name begins so. Raises ValueError that lists the candidates."""
+    """The artifact of this name, else the newest whose name begins so or whose label this is.
+
+    Raises ValueError when there is none.
+    """
     path = Path(name)
     if (path / "manifest.json").is_file():
         return Artifact(path.resolve().name, path.resolve())

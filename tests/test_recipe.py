@@ -140,7 +140,11 @@ def test_a_lost_and_a_corrupted_artifact_are_planned_by_name(editable: Path, tmp
         ('name = "sample"', "name = 5", r"field 'name' must be a string, it is 5"),
         ("[finetune.nsmc]\n", "[finetune.nsmc]\nseed = 7\n", r"\[finetune\.nsmc\]: field 'seed' is set by the recipe itself"),
         ("[extract.books]\n", '[extract.books]\nsource = "c"\n', r"\[extract\.books\]: field 'source' is set by the recipe"),
-        ('sources = ["news"]', 'sources = ["newz"]', r"\[balance\], field 'sources': no source 'newz' \(did you mean 'news'\?\)"),
+        (
+            'sources = ["news"]',
+            'sources = ["newz"]',
+            r"\[balance\], field 'sources': no source 'newz' \(did you mean 'news'\?\)",
+        ),
         ("sequence_length = 128", "sequence_length = 1024", r"sequence_length = 1024 exceeds .* max_positions = 512"),
     ],
 )

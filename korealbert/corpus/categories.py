@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from functools import lru_cache
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -52,7 +51,6 @@ def _key(section: str) -> str:
     return _NOISE.sub("", section).lower()
 
 
-@lru_cache(maxsize=8)
 def load_category_map(path: Path) -> CategoryMap:
     """Read a categories file. Raises ValueError naming file and field."""
     try:

@@ -14,12 +14,12 @@ import pyarrow as pa
 from pydantic import Field
 
 from korealbert.artifact import InputPath, Inputs, Runtime, Spec, Stage, Stats
-from korealbert.corpus.categories import load_category_map
+from korealbert.corpus.categories import CategoryMap, load_category_map
 from korealbert.corpus.filters import Limits, judge
-from korealbert.corpus.news import Cleaned, load_news_rules
+from korealbert.corpus.news import Cleaned, NewsRules, load_news_rules
 from korealbert.corpus.normalise import normalise
 from korealbert.corpus.sentences import Method, count_sentences, split_text
-from korealbert.corpus.titles import load_title_rules
+from korealbert.corpus.titles import TitleRules, load_title_rules
 from korealbert.documents import Document, DocumentShard, Drop, TableWriter, read_batches, read_documents, sum_stats
 from korealbert.shards import map_shards
 
@@ -68,15 +68,33 @@ class Outcome:
     """Statistics of this document, summable."""
 
 
-def clean_document(document: Document, spec: CleanSpec) -> Outcome:
+@dataclass(frozen=True)
+class Rules:
+    """The rule files that a spec names, read and compiled."""
+
+    news: NewsRules | None
+    titles: TitleRules | None
+    categories: CategoryMap | None
+
+    @classmethod
+    def of(cls, spec: CleanSpec) -> Rules:
+        """Read the files. Raises ValueError naming file, rule and field."""
+        return cls(
+            load_news_rules(spec.news_rules.path) if spec.news_rules else None,
+            load_title_rules(spec.title_rules.path) if spec.title_rules else None,
+            load_category_map(spec.category_map.path) if spec.category_map else None,
+        )
+
+
+def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> Outcome:
     """Normalise, drop by title, strip meta tags, filter, map the category, split sentences: one document, no side effects."""
     text = normalise(document.text, entities=spec.decode_entities)
     title = normalise(document.title, entities=spec.decode_entities).text.replace("\n", " ")
     counts: dict[str, Any] = {"normalised": text.counts, "removed": {}, "removed_characters": 0}
-    drop = load_title_rules(spec.title_rules.path).judge(title, text.text) if spec.title_rules else None
+    drop = rules.titles.judge(title, text.text) if rules.titles else None
     cleaned = Cleaned(text.text)
-    if drop is None and spec.news_rules is not None:
-        cleaned = load_news_rules(spec.news_rules.path).clean(text.text, document.outlet)
+    if drop is None and rules.news is not None:
+        cleaned = rules.news.clean(text.text, document.outlet)
         removed = sum(len(removal.text) for removal in cleaned.removals)
         counts["removed"] = dict(Counter(removal.rule for removal in cleaned.removals))
         counts["removed_characters"] = removed
@@ -86,30 +104,31 @@ def clean_document(document: Document, spec: CleanSpec) -> Outcome:
     if drop is not None:
         return Outcome(document, drop, cleaned, counts)
     split = split_text(cleaned.text, spec.sentences)
-    category, known = _category(document.category, spec)
+    category, known = _category(document.category, rules.categories)
     counts |= {"sentences_out": count_sentences(split), "sections": {known: 1}}
     if known == "unmapped":
         counts["unmapped_sections"] = {category: 1}
     return Outcome(replace(document, text=split, title=title, category=category), None, cleaned, counts)
 
 
-def _category(section: str, spec: CleanSpec) -> tuple[str, str]:
+def _category(section: str, categories: CategoryMap | None) -> tuple[str, str]:
     section = normalise(section).text.replace("\n", " ")
     if not section:
         return "", "missing"
-    if spec.category_map is None:
+    if categories is None:
         return section, "as_is"
-    category = load_category_map(spec.category_map.path).category(section)
+    category = categories.category(section)
     return (section, "unmapped") if category is None else (category, "mapped")
 
 
 def clean_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     """Clean one shard of documents."""
     totals: dict[str, Any] = {"removed": {}, "removed_characters": 0, "normalised": {}, "sentences_out": 0, "sections": {}}
+    rules = Rules.of(job.spec)
     log = TableWriter(out_dir / f"removals-{index:05d}.arrow", REMOVALS_SCHEMA)
     with DocumentShard(out_dir, index) as shard, log:
         for document in read_documents(job.shard):
-            outcome = clean_document(document, job.spec)
+            outcome = clean_document(document, job.spec, rules)
             totals = sum_stats([totals, outcome.counts])
             for removal in outcome.cleaned.removals:
                 log.append((document.id, removal.rule, removal.zone, removal.start, removal.text))

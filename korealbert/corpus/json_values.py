@@ -17,7 +17,7 @@ _INSIDE = re.compile(rb'["{}\[\]]')
 _BLANK = b" \t\r\n,"
 _BOUNDARY = re.compile(rb'(?:\A|[,\n\[])\s*(?=\{\s*"([^"]*))')
 _FIRST_KEY = re.compile(rb'\s*\{\s*"([^"\\:,{}]+)"\s*:')
-_FOLLOWING = re.compile(rb"\s*(?:[,\]{]|\Z)")
+_FOLLOWING = re.compile(rb"\s*(?:[,\]{}]|\Z)")
 _DECODER = json.JSONDecoder(strict=False)
 _WINDOW_BYTES = 1 << 20
 """How far back the framing looks in a record that grows too long for another that begins within it."""
@@ -41,9 +41,9 @@ def first_key(record: bytes) -> bytes:
 def resynchronised(data: bytes, like: Collection[str] = ()) -> list[tuple[int, int]]:
     """Extents of the whole objects and of the stretches between them in a record that a missing quote or brace made too long.
 
-    An object begins behind a comma or line feed, and has at least half of the ASCII names ``like``. If none are given, it begins with
-    the same name as the record (or, if that is damaged, with the most frequent one) and has half as many as the largest. Others
-    are taken for parts of a record. Linear: gives up where too much parses in vain.
+    An object begins behind a comma or line feed, and has at least half of the ASCII names ``like``. If none are given, it
+    begins with the same name as the record (or, if that is damaged, with the most frequent one) and has half as many as the largest.
+    Others are taken for parts of a record. Linear: gives up where too much parses in vain.
     """
     text = data.decode("latin-1")  # one character a byte; neither UTF-8 nor CP949 uses ASCII punctuation within a character
     names = {name for name in like if name.isascii()}
@@ -76,13 +76,20 @@ def resynchronised(data: bytes, like: Collection[str] = ()) -> list[tuple[int, i
 
 def _object_at(text: str, start: int) -> tuple[int, set[str]]:
     """Where the object at ``start`` ends, and its names; none, and where that showed, if it is no object."""
-    try:
-        value, end = _DECODER.raw_decode(text, start)
-    except json.JSONDecodeError as error:
-        return max(error.pos, start + 1), set()
-    except (ValueError, RecursionError):
-        return len(text), set()
-    return end, set(value) if isinstance(value, dict) else set()
+    size = 1 << 12  # not the whole text at once: an error counts all lines up to where it is
+    while True:
+        part = text[start : start + size]
+        try:
+            value, end = _DECODER.raw_decode(part)
+            break
+        except json.JSONDecodeError as error:
+            cut_off = error.pos > len(part) - 16 or error.msg.startswith("Unterminated")
+            if not cut_off or start + size >= len(text):
+                return start + max(error.pos, 1), set()
+        except (ValueError, RecursionError):
+            return len(text), set()
+        size *= 8
+    return start + end, set(value) if isinstance(value, dict) else set()
 
 
 def _stretch(data: bytes, start: int, end: int) -> list[tuple[int, int]]:

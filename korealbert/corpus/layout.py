@@ -29,7 +29,9 @@ _NOT_IN_URL = r"\s<>\[\]{}|\"'()（）〈〉《》「」\0"
 _MARK = "[.,;:!?]"
 _PLAIN = rf"[^{_NOT_IN_URL}.,;:!?ㄱ-ㆎ가-힣]"
 _ANY = rf"[^{_NOT_IN_URL}.,;:!?]"
-_HANGUL_PART = rf"(?<=[^/][/=?#&_:])(?!(?:{_PARTICLES})(?![가-힣]))[가-힣](?:{_ANY}++|{_MARK}++(?={_ANY})|(?<=_)\([^\s()]*+\))*+"
+_HANGUL_PART = (
+    rf"(?<=[^/][/=?#&_:])(?!(?:{_PARTICLES})(?![가-힣]))[가-힣](?:{_ANY}++|{_MARK}++(?={_ANY})|(?<=_)\([^\s()]*+\))*+"
+)
 URL = re.compile(
     rf"(?:https?|ftp|HTTPS?|Https?)://(?:{_PLAIN}++|{_MARK}++(?={_PLAIN})|[?:](?=[가-힣])|(?<=_)\([^\s()]*+\)|{_HANGUL_PART})*+"
 )

@@ -11,7 +11,6 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -275,7 +274,6 @@ def _compile(pattern: str, macros: dict[str, str], origin: str, rule_id: str) ->
         raise ValueError(f"{where}: not a regular expression: {error}; in TOML write patterns in single quotes") from error
 
 
-@lru_cache(maxsize=8)
 def load_news_rules(path: Path) -> NewsRules:
     """Read and compile a rules file. Raises ValueError naming file, rule and field."""
     try:

@@ -249,8 +249,8 @@ class _Streams:
 class _Zstandard:
     """Arrow's decompressor, whose failing read loses all that the same call has read.
 
-    So reads are small, and while the compressed bytes so far fit into ``_REPLAYED_BYTES`` they are kept and read once more, byte
-    by byte, after a fault.
+    So reads are small, and while the compressed bytes so far fit into ``_REPLAYED_BYTES`` they are kept and read once more,
+    byte by byte, after a fault.
     """
 
     closed = False

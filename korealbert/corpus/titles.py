@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -63,7 +62,6 @@ class TitleRules:
         return None
 
 
-@lru_cache(maxsize=8)
 def load_title_rules(path: Path) -> TitleRules:
     """Read and compile a titles file. Raises ValueError naming file, rule and field."""
     try:

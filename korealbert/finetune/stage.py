@@ -42,7 +42,7 @@ def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     tokenizer = load_tokenizer(directory)
 
     def report(step: int, total: int, metrics: Mapping[str, float]) -> None:
-        runtime.report(Progress("finetune", step, total, "steps", metrics, f"{spec.task}/{spec.init}/{spec.seed}"))
+        runtime.report(Progress("finetune", step, total, "steps", metrics))
 
     with repeatable(seed=spec.seed, threads=runtime.threads, device=device):
         encoder = load_encoder(directory, init=spec.init)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from korealbert.artifact import InputPath
-from korealbert.corpus.clean import STAGE, CleanSpec, clean_document, read_removals
+from korealbert.corpus.clean import STAGE, CleanSpec, Outcome, Rules, clean_document, read_removals
 from korealbert.corpus.filters import Limits
 from korealbert.documents import Document
 from tests.corpus.documents_made import GOLDEN, RULES, bytes_of, document, dropped, json_lines, kept, prose, ran, stored
@@ -19,6 +19,11 @@ NEWS = CleanSpec(
     sentences="none",
 )
 EXPECTED = {case["id"]: case for case in json_lines(GOLDEN / "expected.jsonl")}
+
+
+def cleaned(one: Document, spec: CleanSpec) -> Outcome:
+    """One document under the rules that its spec names."""
+    return clean_document(one, spec, Rules.of(spec))
 
 
 def article(record: dict[str, Any]) -> Document:
@@ -34,7 +39,7 @@ def sample(sample_dir: Path) -> list[Document]:
 
 def test_the_sample_articles_come_out_as_a_person_would_clean_them(sample: list[Document]) -> None:
     for one, case in zip(sample, EXPECTED.values(), strict=True):
-        outcome = clean_document(one, NEWS)
+        outcome = cleaned(one, NEWS)
         assert (outcome.drop and outcome.drop.reason) == case.get("drop"), case["id"]
         if "text" in case:
             assert outcome.document.text == case["text"], case["id"]
@@ -93,29 +98,29 @@ def test_an_input_without_documents_gives_an_empty_output(tmp_path: Path) -> Non
 
 def test_cleaning_a_clean_article_changes_nothing(sample: list[Document]) -> None:
     for one in sample:
-        outcome = clean_document(one, NEWS)
+        outcome = cleaned(one, NEWS)
         if outcome.drop is None:
-            again = clean_document(outcome.document, NEWS)
+            again = cleaned(outcome.document, NEWS)
             assert again.document.text == outcome.document.text
 
 
 def test_a_source_without_news_rules_keeps_its_by_lines_and_sections() -> None:
     text = f"{prose(3, 6)}\n홍길동 기자"
-    outcome = clean_document(document(1, text, source="kowiki", category="국회"), CleanSpec(sentences="lines"))
+    outcome = cleaned(document(1, text, source="kowiki", category="국회"), CleanSpec(sentences="lines"))
     assert outcome.document.text == text
     assert outcome.document.category == "국회"
 
 
 def test_reviews_may_have_their_own_limits() -> None:
     review = document(1, "재밌다ㅋㅋ 또 봐야지...", source="nsmc")
-    assert clean_document(review, CleanSpec()).drop is not None
+    assert cleaned(review, CleanSpec()).drop is not None
     short = CleanSpec(limits=Limits(min_characters=5, max_symbols_per_word=10, max_ellipsis_lines=1))
-    assert clean_document(review, short).document.text == "재밌다ㅋㅋ\n또 봐야지..."
+    assert cleaned(review, short).document.text == "재밌다ㅋㅋ\n또 봐야지..."
 
 
 def test_mostly_meta_text_is_dropped_with_its_share() -> None:
     text = f"{prose(5, 1)}\n" + "\n".join(f"▶ 오늘의 추천 뉴스 {number}" for number in range(12))
-    outcome = clean_document(document(1, text), NEWS)
+    outcome = cleaned(document(1, text), NEWS)
     assert outcome.drop is not None
     assert outcome.drop.reason == "removed_share"
     assert float(outcome.drop.rule.split()[0]) > 0.4

@@ -312,7 +312,9 @@ def test_a_dump_whose_articles_have_another_namespace_is_an_error(tmp_path: Path
 def test_a_doc_that_is_not_closed_does_not_swallow_the_next(tmp_path: Path, line_end: str) -> None:
     lines = ['<doc id="1" title="하나">', "첫째 글이다.", '<doc id="2" title="둘">', "둘째 글이다.", "</doc>"]
     path = tmp_path / "wiki_00"
-    path.write_bytes("".join(line + line_end for line in [*lines, '<doc id="3" title="셋">', "셋째 글이다.", "</doc>"]).encode())
+    path.write_bytes(
+        "".join(line + line_end for line in [*lines, '<doc id="3" title="셋">', "셋째 글이다.", "</doc>"]).encode()
+    )
     found = extract(tmp_path / "store", path, format="wikiextractor")
     assert found.texts == ["둘째 글이다.", "셋째 글이다."]
     assert [(bad.reason, bad.position) for bad in found.quarantined] == [("unclosed_doc", "line 1, byte 0")]
@@ -365,7 +367,6 @@ def test_a_long_field_of_a_table_is_a_field(tmp_path: Path) -> None:
 
 def numbered(count: int) -> list[str]:
     return [json.dumps({"id": str(n), "text": f"{n}째 {SENTENCE}", "more": [{"id": 1}, {"id": 2}]}) for n in range(count)]
-
 
 
 @pytest.mark.parametrize("limit", [2000, 1 << 20])
