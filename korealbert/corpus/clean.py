@@ -43,7 +43,7 @@ class CleanSpec(Spec):
     limits: Limits = Limits()
     """Limits of the quality filters."""
     max_removed_share: float = Field(default=0.4, gt=0, le=1)
-    """An article that loses more of its characters to news rules is ``removed_share`` (specification, section 1.1)."""
+    """An article that loses more of its characters to news rules is ``removed_share``."""
     sentences: Method = "rules"
     """rules: quick, by punctuation and endings. kiwi: by morphology, about 100 times slower. lines: one sentence a line
     already. none: leave lines as they are."""

@@ -2,7 +2,7 @@
 
 Texts are compared as letters and digits only: spacing, punctuation, line breaks and sentence splitting do not hide a copy. A
 long stretch is ``PASSAGE_LETTERS`` letters in a row: 13 words, the n-gram of GPT-3's decontamination (Brown et al. 2020,
-appendix C), at 3.1 letters per Korean word (cleaning specification, section 4: 4.1 characters with the space).
+appendix C), at 3.1 letters per Korean word (4.1 characters with the space).
 """
 
 from __future__ import annotations

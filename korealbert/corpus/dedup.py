@@ -55,7 +55,7 @@ class DedupSpec(Spec):
     near: bool = True
     """Whether to look for near-duplicates, or for exact ones only."""
     threshold: float = Field(default=0.8, gt=0, le=1)
-    """Least Jaccard similarity of 5-letter shingles of near-duplicates (cleaning specification, section 4)."""
+    """Least Jaccard similarity of 5-letter shingles of near-duplicates."""
     seed: int = Field(default=1, ge=0, lt=1 << 32)
     """Seed of the MinHash permutations."""
     decontaminate: tuple[Benchmark, ...] = ()

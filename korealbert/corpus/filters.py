@@ -5,7 +5,7 @@ Sources of the defaults:
 
 - Gopher: Rae et al. 2021, "Scaling Language Models" (arXiv 2112.11446), table A1 and section A1.1.
 - FineWeb: Penedo et al. 2024 (arXiv 2406.17557), section 3.6.
-- 100 characters and a Hangul share of 0.3: the project's cleaning specification, sections 1.1 and 4.
+- 100 characters and a Hangul share of 0.3: this project's own choice, as are the news limits.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Limits(Spec):
     """Limits of the filters. Shares are of the whole text, from 0 to 1: a least share of 0 or a greatest of 1 lets all pass."""
 
     min_characters: int = Field(default=100, ge=0)
-    """Shorter texts are ``too_short`` (specification, section 1.1)."""
+    """Shorter texts are ``too_short``."""
     max_characters: int | None = Field(default=None, ge=1)
     """Longer texts are ``too_long``."""
     min_hangul_share: float = Field(default=0.3, ge=0, le=1)
-    """Hangul among letters; less is ``not_korean`` (specification, section 4)."""
+    """Hangul among letters; less is ``not_korean``."""
     max_symbols_per_word: float = Field(default=0.1, ge=0)
     """``#`` and ellipses per word; more is ``symbols`` (Gopher). Chat and reviews have far more."""
     max_bullet_lines: float = Field(default=0.9, ge=0, le=1)

@@ -42,8 +42,8 @@ def resynchronised(data: bytes, like: Collection[str] = ()) -> list[tuple[int, i
     """Extents of the whole objects and of the stretches between them in a record that a missing quote or brace made too long.
 
     An object begins behind a comma or line feed, and has at least half of the ASCII names ``like``. If none are given, it
-    begins with the same name as the record (or, if that is damaged, with the most frequent one) and has half as many as the largest.
-    Others are taken for parts of a record. Linear: gives up where too much parses in vain.
+    begins with the same name as the record (or, if that is damaged, with the most frequent one) and has half as many as the
+    largest. Others are taken for parts of a record. Linear: gives up where too much parses in vain.
     """
     text = data.decode("latin-1")  # one character a byte; neither UTF-8 nor CP949 uses ASCII punctuation within a character
     names = {name for name in like if name.isascii()}

@@ -19,16 +19,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from korealbert.corpus.normalise import matching_view
 
 HEAD_LINES = 3
-"""Non-blank lines of the head zone (cleaning specification, section 1), sub-headlines above the text not counted."""
+"""Non-blank lines of the head zone, sub-headlines above the text not counted."""
 HEAD_LINES_AT_MOST = 8
 """Those counted: online editions put up to five sub-headlines above the byline, in 3.5 % of 1,200 real articles three or
 more."""
 SUB_HEADLINE_CHARACTERS = 60
 """A line that is no longer and does not end as a sentence does may be a sub-headline."""
 TAIL_LINES = 10
-"""Non-blank lines from the end in which a block may begin (same place)."""
+"""Non-blank lines from the end in which a block may begin."""
 GLUE_CHARACTERS = 300
-"""How far from the end a tail may be glued to the body without a line break (same place)."""
+"""How far from the end a tail may be glued to the body without a line break."""
 GLUED_AT_MOST = 8
 """Glued pieces looked at in one pass, from the end."""
 MAX_REMOVALS = 200

@@ -1,6 +1,6 @@
 """How many characters of each category stay: the arithmetic of rebalancing, without documents.
 
-Notation of the cleaning specification, section 5: n characters of a category, N their sum, q = n / N its share, t its target.
+Notation: n characters of a category, N their sum, q = n / N its share, t its target.
 """
 
 from __future__ import annotations

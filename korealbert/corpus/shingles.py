@@ -15,7 +15,7 @@ import numpy.typing as npt
 Hashes = npt.NDArray[np.uint64]
 
 SHINGLE_LETTERS = 5
-"""Letters per shingle (cleaning specification, section 4: near-duplicates by MinHash of 5-grams)."""
+"""Letters per shingle."""
 
 _SEPARATORS = re.compile(r"[\W_]+")
 _BASE = np.uint64(0x5851F42D4C957F2D)
