@@ -6,5 +6,5 @@ COPY --chown=korealbert korealbert korealbert
 COPY --chown=korealbert flows flows
 RUN pip install --no-cache-dir .
 COPY --chown=korealbert data_specs data_specs
-COPY --chown=korealbert prefect.yaml prefect.toml ./
+COPY --chown=korealbert prefect.yaml prefect.gpu.yaml prefect.toml ./
 USER korealbert

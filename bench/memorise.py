@@ -49,8 +49,8 @@ def main() -> int:
     spec = PretrainSpec(
         model={"embedding_size": 64, "hidden_size": 128, "num_layers": 2, "hidden_dropout": 0.0, "attention_dropout": 0.0},
         steps=arguments.steps,
-        global_batch=32,
-        micro_batch=32,
+        global_batch_size=32,
+        micro_batch_size=32,
         optimizer={"name": "adamw", "lr": 2e-3},
         schedule={"warmup_steps": 50, "decay": "linear"},
         log_every=100,

@@ -60,8 +60,8 @@ def main() -> int:
     spec = PretrainSpec(
         model={"hidden_size": 192, "num_layers": 2, "num_groups": 2, "hidden_dropout": 0.0, "attention_dropout": 0.0},
         steps=arguments.steps,
-        global_batch=16,
-        micro_batch=8,
+        global_batch_size=16,
+        micro_batch_size=8,
         optimizer={"name": "lamb", "lr": 1.76e-3},
         schedule={"warmup_steps": arguments.steps // 10},
         wop_weight=0,
@@ -82,8 +82,8 @@ def main() -> int:
     theirs = AlbertForPreTraining(TheirConfig(**huggingface_config(config))).eval()
     theirs.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()}, strict=False)
     optimizer = make_optimizer(theirs, spec.optimizer)
-    Clipping(optimizer, spec.optimizer.clip)
-    whole = spec.model_copy(update={"micro_batch": spec.global_batch})
+    Clipping(optimizer, spec.optimizer.max_grad_norm)
+    whole = spec.model_copy(update={"micro_batch_size": spec.global_batch_size})
     worst, seconds = 0.0, 0.0
     for step, line in enumerate(lines):
         (batch,) = micro_batches(source, whole, step=step, rank=0, world_size=1)

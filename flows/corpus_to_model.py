@@ -11,11 +11,10 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows import publish
 from flows.step import step
-from korealbert import recipe as recipes
 from korealbert.artifact import Runtime, Store
+from korealbert.recipe import prepare
 
 SAMPLE = Path("data_specs/recipes/sample.toml")
-
 
 ONE_AT_A_TIME: Any = ThreadPoolTaskRunner(max_workers=1)
 """Each stage uses all the cores it is given."""
@@ -41,13 +40,11 @@ def corpus_to_model(
     Returns:
         The path of the last stage's artifact: the report's, unless ``until`` names another.
     """
-    loaded = recipes.load(recipe, data=data)
-    nodes = recipes.until(recipes.graph(loaded), until)
-    anew = set(recipes.select(nodes, rerun or [], option="rerun"))
-    publish.plan(recipes.plan(nodes, Store(runtime.store), rerun=anew))
+    prepared = prepare(recipe, Store(runtime.store), until=until, rerun=rerun, data=data)
+    publish.plan(prepared.planned)
     built: dict[str, PrefectFuture[Any]] = {}
-    for label, node in nodes.items():
+    for label, node in prepared.nodes.items():
         inputs = {role: built[other] for role, other in node.inputs.items()}
-        built[label] = step.submit(label, node, cast(dict[str, str], inputs), runtime, rerun=label in anew)
+        built[label] = step.submit(label, node, cast(dict[str, str], inputs), runtime, rerun=label in prepared.anew)
     names = {label: future.result() for label, future in built.items()}
     return str(runtime.store.resolve() / names[list(names)[-1]])

@@ -39,6 +39,8 @@ def main() -> None:
         wait_until_healthy(f"{url}/health", running[0])
         _prefect("work-pool", "create", POOL, "--type", "process", "--overwrite", cwd=root).wait()
         _prefect("--no-prompt", "deploy", "--all", cwd=root).wait()
+        # Prefect loads its plugins once more, inside a running event loop, when it cancels a run, and shows a traceback for it.
+        os.environ["PREFECT_PLUGINS_ENABLED"] = "false"  # A worker needs none of them: bare names are for the command line.
         running.append(_prefect("worker", "start", "--pool", POOL, cwd=root))
         print(f"\nthe UI is at {url.removesuffix('/api')}; in another terminal: prefect deployment run corpus-to-model\n")
         running[-1].wait()

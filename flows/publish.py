@@ -16,7 +16,8 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
-from korealbert.artifact import Artifact, Built, Progress
+from korealbert.artifact import Built, Progress
+from korealbert.nested import flat
 from korealbert.recipe import Planned
 
 MAX_IMAGES = 4
@@ -58,18 +59,17 @@ def outcome(label: str, built: Built) -> None:
     """Publish a finished artifact: where it is, its statistics as a table, its pictures."""
     artifact = built.artifact
     create_link_artifact(artifact.path.as_uri(), link_text=artifact.name, key=key(label, "output"), description=label)
-    rows = [{"statistic": name, "value": value} for name, value in flat(artifact.stats).items()]
+    rows = [{"statistic": name, "value": _shown(value)} for name, value in flat(artifact.stats).items()]
     if rows:
         create_table_artifact(rows, key=key(label, "stats"), description=f"{label}: {artifact.name}")
-    for picture in pictures(artifact)[:MAX_IMAGES]:
+    for picture in artifact.files("figures/*.svg")[:MAX_IMAGES]:
         encoded = base64.b64encode(picture.read_bytes()).decode()
         url = f"data:image/svg+xml;base64,{encoded}"
         create_image_artifact(url, key=key(label, picture.stem), description=f"{label}: {picture.stem}")
 
 
-def pictures(artifact: Artifact) -> list[Any]:
-    """The SVG pictures that a stage left in ``figures/``."""
-    return artifact.files("figures/*.svg")
+def _shown(value: Any) -> Any:
+    return round(value, 4) if isinstance(value, float) else value
 
 
 def plan(planned: list[Planned]) -> None:
@@ -79,10 +79,3 @@ def plan(planned: list[Planned]) -> None:
         took = f"{stage.estimate_seconds:,.0f} s" if stage.estimate_seconds is not None else ""
         lines.append(f"| {stage.label} | {stage.status} | {'; '.join(stage.reasons)} | {took} |")
     create_markdown_artifact("\n".join(lines), key="plan", description="What this run builds, and why")
-
-
-def flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested statistics as one level of dotted names."""
-    if isinstance(value, dict):
-        return {k: v for name, item in value.items() for k, v in flat(item, f"{prefix}.{name}".lstrip(".")).items()}
-    return {prefix: round(value, 4) if isinstance(value, float) else value}

@@ -26,11 +26,11 @@ from korealbert.recipe import Node
 
 SECONDS_BETWEEN_REPORTS = 2.0
 
-watcher: ContextVar[Callable[[Progress], None] | None] = ContextVar("watcher", default=None)
-"""Who else sees progress while a flow runs in this process: the terminal's bars, or nobody."""
+watcher: ContextVar[Callable[[str, Progress], None] | None] = ContextVar("watcher", default=None)
+"""Who else sees progress, by label, while a flow runs in this process: the terminal's bars, or nobody."""
 
 
-def may_pass(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
+def worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
     """Whether a failure is worth another try: a lost worker or rank is, a bad spec or bad input is not."""
     try:
         state.result()
@@ -48,7 +48,7 @@ def may_pass(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
     persist_result=False,
     retries=2,
     retry_delay_seconds=[5, 30],
-    retry_condition_fn=may_pass,
+    retry_condition_fn=worth_retrying,
 )
 def step(label: str, node: Node, inputs: Mapping[str, str], runtime: Runtime, *, rerun: bool) -> State[str]:
     """Build one stage and return its artifact's name. ``inputs`` are the names that earlier steps returned, by role."""
@@ -57,7 +57,7 @@ def step(label: str, node: Node, inputs: Mapping[str, str], runtime: Runtime, *,
     watched = runtime.reporting_to(_reporter(label, logger))
     built = build(node.stage, node.spec, artifacts, watched, label=label, rerun=rerun)
     publish.outcome(label, built)
-    watched.report(Progress(label, 1, 1, "stages", message="cached" if built.cached else _took(built)))
+    watched.report(Progress(1, 1, "stages", message="cached" if built.cached else _took(built)))
     name = built.artifact.name
     return Completed(name="Cached" if built.cached else "Completed", message=_message(label, built), data=name)
 
@@ -81,7 +81,7 @@ def _reporter(label: str, logger: Any) -> Callable[[Progress], None]:
     def report(progress: Progress) -> None:
         nonlocal last
         if watch is not None:
-            watch(Progress(label, progress.done, progress.total, progress.unit, progress.metrics, progress.message))
+            watch(label, progress)
         now = time.monotonic()
         final = progress.total is not None and progress.done >= progress.total
         if now - last >= SECONDS_BETWEEN_REPORTS or final or progress.message:

@@ -27,7 +27,7 @@ from typing import Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, PrivateAttr, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
 
-from korealbert.files import DigestMemory, atomic_write, digest_of_listing, replace_directory
+from korealbert.files import DigestMemory, digest_of_listing, replace_directory, write_json
 
 Stats = dict[str, Any]
 """JSON-able facts of a stage's run; data stages carry ``documents_in``, ``documents_out``, ``dropped`` and ``quarantined``."""
@@ -94,12 +94,15 @@ class InputPath(os.PathLike[str]):
 class Progress:
     """One report of a running stage. ``total`` is None while unknown; ``metrics`` are the newest values worth watching."""
 
-    stage: str
     done: int
     total: int | None
     unit: str
     metrics: Mapping[str, float] = field(default_factory=dict)
     message: str = ""
+
+
+Device = Literal["auto", "cpu", "cuda"]
+"""Where training runs; auto takes CUDA where there is one."""
 
 
 class Runtime(BaseModel):
@@ -116,8 +119,8 @@ class Runtime(BaseModel):
     """Training processes (ranks) on this machine."""
     threads: int = Field(default=os.cpu_count() or 1, ge=1)
     """CPU threads over all training processes together."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where training runs; auto takes CUDA where there is one."""
+    device: Device = "auto"
+    """The device of all training processes."""
 
     _report: Callable[[Progress], None] | None = PrivateAttr(default=None)
 
@@ -346,7 +349,7 @@ def _build_anew(
     if not _same_opening(partial, opening):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        atomic_write(partial / OPENING, _json(opening))
+        write_json(partial / OPENING, opening, sort_keys=True)
     if not (partial / "manifest.json").exists():  # Else the last try was killed between its manifest and the rename.
         start = time.monotonic()
         stats = stage.run(spec, inputs, partial, runtime)
@@ -365,7 +368,7 @@ def _build_anew(
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "host": host_facts(),
         }
-        atomic_write(partial / "manifest.json", _json(manifest))
+        write_json(partial / "manifest.json", manifest, sort_keys=True)
     # Only now may the traces that a resumed stage works from go; the opening last, for it is what makes a partial usable.
     for hidden in sorted(partial.rglob(".*"), key=lambda path: path.name == OPENING):
         if hidden.is_dir():
@@ -430,7 +433,3 @@ def host_facts() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "packages": versions,
     }
-
-
-def _json(value: Any) -> bytes:
-    return (json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode()

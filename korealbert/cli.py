@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Column, Table
 from rich.text import Text
@@ -57,9 +57,7 @@ def plan(
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every room)
 
     with _clear_errors():
-        nodes = recipes.until(recipes.graph(recipes.load(recipe, data=data)), until)
-        anew = recipes.select(nodes, rerun or [], option="--rerun")
-        planned = recipes.plan(nodes, Store(store), rerun=anew)
+        planned = recipes.prepare(recipe, Store(store), until=until, rerun=rerun, data=data, dashes="--").planned
     table = Table("stage", "status", "artifact", "why", "last took", box=None, pad_edge=False)
     for stage in planned:
         style = STATUS_STYLE[stage.status]
@@ -89,9 +87,7 @@ def run(
     chosen = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes, "device": device}
     with _clear_errors():
         runtime = Runtime.model_validate({name: value for name, value in chosen.items() if value is not None})
-        nodes = recipes.until(recipes.graph(recipes.load(recipe, data=data)), until)
-        anew = recipes.select(nodes, rerun or [], option="--rerun")
-        planned = recipes.plan(nodes, Store(store), rerun=anew)
+        planned = recipes.prepare(recipe, Store(store), until=until, rerun=rerun, data=data, dashes="--").planned
     if all(stage.status == "cached" for stage in planned):
         console.print(f"all {len(planned)} stages are cached", style="green")
         last = runtime.store / planned[-1].name
@@ -117,16 +113,17 @@ def _bars() -> Iterator[None]:
         TextColumn("{task.description}", table_column=Column(no_wrap=True, min_width=28)),
         BarColumn(bar_width=20),
         TaskProgressColumn(),
+        TimeRemainingColumn(compact=True),
         TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
     )
     with Bars(*columns, console=console, expand=True) as bars:
         known: dict[str, Any] = {}
 
-        def watch(progress: Progress) -> None:
-            if progress.stage not in known:
-                known[progress.stage] = bars.add_task(progress.stage, total=progress.total, note="")
+        def watch(label: str, progress: Progress) -> None:
+            if label not in known:
+                known[label] = bars.add_task(label, total=progress.total, note="")
             note = "  ".join(f"{name} {value:,.4g}" for name, value in progress.metrics.items())
-            bars.update(known[progress.stage], completed=progress.done, total=progress.total, note=progress.message or note)
+            bars.update(known[label], completed=progress.done, total=progress.total, note=progress.message or note)
 
         token = watcher.set(watch)
         try:

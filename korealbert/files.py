@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 
 @contextlib.contextmanager
@@ -28,6 +29,11 @@ def atomic_write(path: Path, content: bytes) -> None:
     """Write a whole file or nothing."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
+
+
+def write_json(path: Path, value: Any, *, indent: int = 1, sort_keys: bool = False) -> None:
+    """Write a value as one whole JSON file, in UTF-8."""
+    atomic_write(path, (json.dumps(value, ensure_ascii=False, indent=indent, sort_keys=sort_keys) + "\n").encode())
 
 
 def replace_directory(source: Path, target: Path) -> None:
@@ -90,7 +96,8 @@ class DigestMemory:
     def _record(self, path: Path, stamp: list[int], digest: str) -> None:
         entry = self._entry(path)
         entry.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(entry, json.dumps({"path": str(path), "stamp": stamp, "sha256": digest}).encode())
+        readable = os.fsencode(path).decode(errors="replace")  # A file name need not be UTF-8.
+        write_json(entry, {"path": readable, "stamp": stamp, "sha256": digest})
 
     def _entry(self, path: Path) -> Path:
         return self.directory / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:32]}.json"

@@ -9,8 +9,9 @@ from rich.console import Group, RenderableType
 from rich.rule import Rule
 from rich.text import Text
 
+from korealbert.arrow_tables import read_batches
 from korealbert.artifact import Artifact
-from korealbert.documents import DOCUMENT_SCHEMA, DROPPED_SCHEMA, QUARANTINE_SCHEMA, read_batches
+from korealbert.document_shards import DOCUMENT_SCHEMA, DROPPED_SCHEMA, QUARANTINE_SCHEMA
 
 MAX_CHARS_SHOWN = 1_200
 """Longer texts are cut, with the number of characters left out."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from korealbert.artifact import Progress, Runtime
-from korealbert.files import atomic_write
+from korealbert.files import write_json
 
 J = TypeVar("J")
 ShardStats = dict[str, Any]
@@ -54,9 +54,9 @@ def map_shards(
 
     def record(index: int, stats: ShardStats, *, fresh: bool) -> None:
         if fresh:
-            atomic_write(marker(index), json.dumps(stats, ensure_ascii=False).encode())
+            write_json(marker(index), stats)
         results[index] = stats
-        runtime.report(Progress(step, len(results), total, "shards"))
+        runtime.report(Progress(len(results), total, "shards"))
 
     def pending() -> Iterator[tuple[int, J]]:
         for index, job in enumerate(jobs):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,7 @@ def test_inspect_shows_documents_drops_with_their_reason_and_removals(store: Pat
     [
         (("plan", "missing.toml"), "missing.toml: no such recipe"),
         (("plan", TINY, "--until", "vocabs"), "no stage 'vocabs' (did you mean 'vocab'?)"),
+        (("plan", TINY, "--until", "vocab", "--rerun", "pretrain"), "--rerun: the recipe has 'pretrain', but outside the part"),
         (("show", "clean/news", "--store", "nowhere"), "nowhere: no artifact 'clean/news'"),
         (("show", "--store", "nowhere"), "nowhere: no store here"),
         (("fill-mask", "nowhere", "[MASK]"), "nowhere: no exported model here"),
@@ -69,6 +72,11 @@ def test_inspect_shows_documents_drops_with_their_reason_and_removals(store: Pat
 )
 def test_errors_say_what_is_wrong_and_end_with_2(arguments: tuple[object, ...], message: str) -> None:
     assert message in call(*arguments, code=2)
+
+
+def test_the_package_itself_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "korealbert", "--help"], capture_output=True, text=True, check=True)
+    assert "korealbert [OPTIONS] COMMAND" in done.stdout
 
 
 def test_a_reason_that_did_not_occur_names_those_that_did(store: Path) -> None:

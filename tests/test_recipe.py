@@ -76,13 +76,24 @@ def test_broken_toml_and_a_clean_table_without_source_are_named(editable: Path) 
         recipes.load(editable)
 
 
-def test_until_and_select_take_labels_and_groups_and_name_the_nearest() -> None:
+def test_until_takes_labels_and_groups_and_name_the_nearest() -> None:
     nodes = recipes.graph(recipes.load(SAMPLE))
     part = recipes.until(nodes, "clean/news")
     assert list(part) == ["extract/news", "clean/news"]
     assert {label.split("/")[0] for label in recipes.until(nodes, "clean")} == {"extract", "clean"}
     with pytest.raises(RecipeError, match="no stage 'vocabs' \\(did you mean 'vocab'\\?\\)"):
         recipes.until(nodes, "vocabs")
+
+
+def test_a_stage_to_rerun_is_looked_for_in_the_recipe_and_must_lie_within_the_part_wanted(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    prepared = recipes.prepare(SAMPLE, store, until="clean/news", rerun=["clean"])
+    assert list(prepared.nodes) == ["extract/news", "clean/news"] == [stage.label for stage in prepared.planned]
+    assert prepared.anew == {"clean/news"}
+    with pytest.raises(RecipeError, match=r"--rerun: .* 'pretrain', but outside the part up to 'vocab'; drop --until"):
+        recipes.prepare(SAMPLE, store, until="vocab", rerun=["pretrain"], dashes="--")
+    with pytest.raises(RecipeError, match=r"^rerun: the recipe has no stage 'pretrian' \(did you mean 'pretrain'\?\)"):
+        recipes.prepare(SAMPLE, store, until="vocab", rerun=["pretrian"])
 
 
 def build_until(recipe: Path, target: str, runtime: Runtime) -> dict[str, Artifact]:

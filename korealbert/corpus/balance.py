@@ -16,9 +16,11 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from korealbert.arrow_tables import TableWriter, read_batches
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
 from korealbert.corpus import quotas
-from korealbert.documents import Document, DocumentShard, Drop, TableWriter, read_batches, read_documents, sum_stats
+from korealbert.document_shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
+from korealbert.documents import Document, Drop
 from korealbert.shards import map_shards
 
 CATEGORIES = ("정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠")
@@ -63,11 +65,6 @@ class _Job:
     spec: BalanceSpec
 
 
-@dataclass(frozen=True)
-class _Decide:
-    spec: BalanceSpec
-
-
 def draw(seed: int, document_id: str) -> int:
     """The 64-bit number by which a document is drawn: low numbers stay longest."""
     return int.from_bytes(blake2b(f"{seed}\0{document_id}".encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
@@ -99,7 +96,7 @@ def measure_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     return {}
 
 
-def decide(job: _Decide, index: int, out_dir: Path) -> Stats:
+def decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
     """Find, for each stratum and category that is cut, the last draw that stays."""
     tables = sorted((out_dir / ".work").glob("measure-*.arrow"))
     if not tables:
@@ -110,7 +107,7 @@ def decide(job: _Decide, index: int, out_dir: Path) -> Stats:
     for (name,), part in sizes.partition_by("stratum", as_dict=True, maintain_order=True).items():
         counts = dict(zip(part["category"].to_list(), part["characters"].to_list()))
         limits += [
-            (name, category, limit) for category, limit in keep_characters(counts, job.spec).items() if limit < counts[category]
+            (name, category, limit) for category, limit in keep_characters(counts, spec).items() if limit < counts[category]
         ]
     limit_table = pl.DataFrame(limits, schema={"stratum": pl.String, "category": pl.String, "limit": pl.Int64}, orient="row")
     # Equal draws (a document twice) stand or fall together.
@@ -180,9 +177,9 @@ def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> S
     jobs = [_Job(shard, spec) for shard in inputs["documents"].files("documents-*.arrow")]
     if spec.mode != "none":
         map_shards(measure_shard, jobs, out_dir=out_dir, runtime=runtime, step="measure", total=len(jobs))
-        map_shards(decide, [_Decide(spec)], out_dir=out_dir, runtime=runtime, step="decide", total=1)
+        map_shards(decide, [spec], out_dir=out_dir, runtime=runtime, step="decide", total=1)
     parts = map_shards(write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
-    return sum_stats([DocumentShard(out_dir, 0).stats, _NONE, *parts])
+    return sum_stats([NO_DOCUMENTS, _NONE, *parts])
 
 
 _NONE: Stats = {"categories": {}, "sources": {}}

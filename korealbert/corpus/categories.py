@@ -10,16 +10,16 @@ import re
 import tomllib
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
+
+from korealbert.artifact import Spec
 
 _NOISE = re.compile(r"[\s·ㆍ・/&,._-]+")
 _PARTS = re.compile(r"\s*[>|/,·ㆍ&]\s*")
 
 
-class CategoryFile(BaseModel):
+class CategoryFile(Spec):
     """The content of a categories file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     categories: dict[str, tuple[str, ...]]
     """Category → section names; blanks, middle dots and other separators in names do not count."""

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import Field
 
+from korealbert.arrow_tables import TableWriter, read_batches
 from korealbert.artifact import InputPath, Inputs, Runtime, Spec, Stage, Stats
 from korealbert.corpus.categories import CategoryMap, load_category_map
 from korealbert.corpus.filters import Limits, judge
@@ -20,7 +21,8 @@ from korealbert.corpus.news import Cleaned, NewsRules, load_news_rules
 from korealbert.corpus.normalise import normalise
 from korealbert.corpus.sentences import Method, count_sentences, split_text
 from korealbert.corpus.titles import TitleRules, load_title_rules
-from korealbert.documents import Document, DocumentShard, Drop, TableWriter, read_batches, read_documents, sum_stats
+from korealbert.document_shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
+from korealbert.documents import Document, Drop
 from korealbert.shards import map_shards
 
 REMOVALS_SCHEMA = pa.schema(
@@ -45,8 +47,8 @@ class CleanSpec(Spec):
     max_removed_share: float = Field(default=0.4, gt=0, le=1)
     """An article that loses more of its characters to news rules is ``removed_share``."""
     sentences: Method = "rules"
-    """rules: quick, by punctuation and endings. kiwi: by morphology, about 100 times slower. lines: one sentence a line
-    already. none: leave lines as they are."""
+    """rules: quick, by punctuation and endings. kiwi: by morphology, about 100 times slower. none: lines as they are,
+    for text that is split already."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> Outcome
     """Normalise, drop by title, strip meta tags, filter, map the category, split sentences: one document, no side effects."""
     text = normalise(document.text, entities=spec.decode_entities)
     title = normalise(document.title, entities=spec.decode_entities).text.replace("\n", " ")
-    counts: dict[str, Any] = {"normalised": text.counts, "removed": {}, "removed_characters": 0}
+    counts: dict[str, Any] = {"normalized": text.counts, "removed": {}, "removed_characters": 0}
     drop = rules.titles.judge(title, text.text) if rules.titles else None
     cleaned = Cleaned(text.text)
     if drop is None and rules.news is not None:
@@ -123,7 +125,7 @@ def _category(section: str, categories: CategoryMap | None) -> tuple[str, str]:
 
 def clean_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     """Clean one shard of documents."""
-    totals: dict[str, Any] = {"removed": {}, "removed_characters": 0, "normalised": {}, "sentences_out": 0, "sections": {}}
+    totals: Stats = {}
     rules = Rules.of(job.spec)
     log = TableWriter(out_dir / f"removals-{index:05d}.arrow", REMOVALS_SCHEMA)
     with DocumentShard(out_dir, index) as shard, log:
@@ -153,17 +155,17 @@ def read_removals(path: Path) -> dict[str, list[tuple[str, str, str]]]:
 def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Clean ``documents`` shard by shard.
 
-    Statistics beside the conserved counts: ``removed`` {rule: spans}, ``removed_characters``, ``normalised`` {kind:
+    Statistics beside the conserved counts: ``removed`` {rule: spans}, ``removed_characters``, ``normalized`` {kind:
     characters}, ``sentences_out``, ``sections`` {mapped, unmapped, missing, as_is}, ``unmapped_sections`` {name: documents}.
     Drop reasons: ``title_rule``, ``removed_share`` and those of ``filters``.
     """
     shards = inputs["documents"].files("documents-*.arrow")
     jobs = [_Job(shard, spec) for shard in shards]
     parts = map_shards(clean_shard, jobs, out_dir=out_dir, runtime=runtime, step="clean", total=len(jobs))
-    return sum_stats([DocumentShard(out_dir, 0).stats, _NONE, *parts])
+    return sum_stats([NO_DOCUMENTS, _NONE, *parts])
 
 
-_NONE: Stats = {"removed": {}, "removed_characters": 0, "normalised": {}, "sentences_out": 0, "sections": {}}
+_NONE: Stats = {"removed": {}, "removed_characters": 0, "normalized": {}, "sentences_out": 0, "sections": {}}
 """The statistics of no documents, beside the conserved counts."""
 
-STAGE = Stage("clean", version=1, spec=CleanSpec, run=run)
+STAGE = Stage("clean", version=2, spec=CleanSpec, run=run)

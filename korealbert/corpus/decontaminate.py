@@ -21,7 +21,7 @@ from korealbert.corpus.benchmarks import Benchmark, read_texts
 from korealbert.corpus.normalise import normalise
 from korealbert.corpus.shingles import Hashes, fingerprint, squeeze, window_hashes
 from korealbert.documents import Drop
-from korealbert.files import atomic_write
+from korealbert.files import write_json
 
 PASSAGE_LETTERS = 40
 MIN_DISTINCT_LETTERS = 10
@@ -130,7 +130,7 @@ def index_evaluation_texts(benchmarks: Sequence[Benchmark], min_letters: int, di
         "actions": [benchmark.passages for benchmark in benchmarks],
         "min_letters": min_letters,
     }
-    atomic_write(directory / "header.json", json.dumps(header, ensure_ascii=False).encode())
+    write_json(directory / "header.json", header)
 
 
 def _telling_windows(squeezed: str) -> Hashes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,16 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from korealbert.arrow_tables import TableWriter, read_batches
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
 from korealbert.corpus.benchmarks import Benchmark
 from korealbert.corpus.decontaminate import Decontaminated, index_evaluation_texts, load_evaluation_texts
 from korealbert.corpus.minhash import BANDS, band_hashes
 from korealbert.corpus.near_duplicates import ShingleStore, candidate_pairs, exact_twins, near_twins, rank_documents
 from korealbert.corpus.shingles import Hashes, fingerprint, shingles, squeeze
-from korealbert.documents import Document, DocumentShard, Drop, TableWriter, read_batches, read_documents, sum_stats
-from korealbert.files import atomic_write
+from korealbert.document_shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
+from korealbert.documents import Drop
+from korealbert.files import write_json
 from korealbert.shards import map_shards
 
 DOCUMENTS_PER_SIGNING = 500
@@ -78,12 +80,6 @@ class _Job:
     spec: DedupSpec
 
 
-@dataclass(frozen=True)
-class _Decide:
-    shards: tuple[Path, ...]
-    spec: DedupSpec
-
-
 def _work(out_dir: Path) -> Path:
     return out_dir / ".work"
 
@@ -125,22 +121,22 @@ def sign_shard(job: _Job, index: int, out_dir: Path) -> Stats:
             if len(rows) == DOCUMENTS_PER_SIGNING:
                 flush()
         flush()
-    atomic_write(_touched(out_dir, index), json.dumps(touched).encode())
+    write_json(_touched(out_dir, index), touched)
     return {}
 
 
-def decide(job: _Decide, index: int, out_dir: Path) -> Stats:
-    """Find all copies and write each shard's list of documents to drop."""
+def decide(jobs: Sequence[_Job], index: int, out_dir: Path) -> Stats:
+    """Find all copies in the shards of all jobs and write each shard's list of documents to drop."""
     work = _work(out_dir)
     tables = sorted(work.glob("signatures-*.arrow"))
     if not tables:
         return {"candidate_pairs": 0}
-    signatures = pl.scan_ipc(tables)
-    ranking = rank_documents(signatures, job.spec.priority)
+    spec, signatures = jobs[0].spec, pl.scan_ipc(tables)
+    ranking = rank_documents(signatures, spec.priority)
     exact = exact_twins(ranking)
     drops = exact.with_columns(reason=pl.lit("exact_duplicate"), similarity=pl.lit(None, dtype=pl.Float64))
     candidates = 0
-    if job.spec.near:
+    if spec.near:
         unique = ranking.join(exact, on="rank", how="anti")
         pairs = candidate_pairs(signatures, unique, work / "pairs")
         candidates = len(pairs)
@@ -148,8 +144,8 @@ def decide(job: _Decide, index: int, out_dir: Path) -> Stats:
         wanted = pl.concat([pairs["better"], pairs["worse"]]).unique()
         for shard, part in unique.filter(pl.col("rank").is_in(wanted.implode())).partition_by("shard", as_dict=True).items():
             ranks = dict(zip(part["ordinal"].to_list(), part["rank"].to_list()))
-            store.add(_shingles_of(job.shards[int(shard[0])], ranks, job.spec, out_dir))
-        twins = list(near_twins(pairs, store.reader(), job.spec.threshold))
+            store.add(_shingles_of(jobs[int(shard[0])], ranks, out_dir))
+        twins = list(near_twins(pairs, store.reader(), spec.threshold))
         near = pl.DataFrame(
             {
                 "rank": pl.Series([twin.rank for twin in twins], dtype=pl.UInt32),
@@ -163,10 +159,10 @@ def decide(job: _Decide, index: int, out_dir: Path) -> Stats:
     return {"candidate_pairs": candidates}
 
 
-def _shingles_of(shard: Path, ranks: dict[int, int], spec: DedupSpec, out_dir: Path) -> Iterator[tuple[int, Hashes]]:
-    for ordinal, document in enumerate(read_documents(shard)):
+def _shingles_of(job: _Job, ranks: dict[int, int], out_dir: Path) -> Iterator[tuple[int, Hashes]]:
+    for ordinal, document in enumerate(read_documents(job.shard)):
         if ordinal in ranks:
-            yield ranks[ordinal], shingles(squeeze(_decontaminated(document.text, spec, out_dir).text))
+            yield ranks[ordinal], shingles(squeeze(_decontaminated(document.text, job.spec, out_dir).text))
 
 
 def _write_decisions(drops: pl.DataFrame, ranking: pl.DataFrame, work: Path) -> None:
@@ -206,12 +202,12 @@ def write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
                 lines.update(clean.lines)
             else:
                 shard.drop(document, drop)
-            sources = sum_stats([sources, {document.source: _counted(document, clean, drop)}])
+            sources = sum_stats([sources, {document.source: _counted(clean, drop)}])
     removed = {"paragraphs_decontaminated": paragraphs.total(), "lines_decontaminated": lines.total()}
     return {**shard.stats, **removed, "decontaminated": dict(sorted((paragraphs + lines).items())), "sources": sources}
 
 
-def _counted(document: Document, clean: Decontaminated, drop: Drop | None) -> dict[str, Any]:
+def _counted(clean: Decontaminated, drop: Drop | None) -> dict[str, Any]:
     if drop is not None:
         return {"documents_in": 1, "documents_out": 0, "characters_out": 0, drop.reason: 1}
     return {"documents_in": 1, "documents_out": 1, "characters_out": len(clean.text)}
@@ -225,16 +221,15 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
     Drop reasons: ``exact_duplicate`` (rule: the survivor's id), ``near_duplicate`` (its id and the similarity),
     ``contaminated``.
     """
-    shards = tuple(shard for role in sorted(inputs) for shard in inputs[role].files("documents-*.arrow"))
+    jobs = [_Job(shard, spec) for role in sorted(inputs) for shard in inputs[role].files("documents-*.arrow")]
     work = _work(out_dir)
     work.mkdir(exist_ok=True)
     if spec.decontaminate and not (work / "evaluation" / "header.json").exists():
         index_evaluation_texts(spec.decontaminate, spec.min_letters, work / "evaluation")
-    jobs = [_Job(shard, spec) for shard in shards]
     map_shards(sign_shard, jobs, out_dir=out_dir, runtime=runtime, step="sign", total=len(jobs))
-    decided = map_shards(decide, [_Decide(shards, spec)], out_dir=out_dir, runtime=runtime, step="decide", total=1)
+    decided = map_shards(decide, [jobs], out_dir=out_dir, runtime=runtime, step="decide", total=1)
     parts = map_shards(write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
-    return sum_stats([DocumentShard(out_dir, 0).stats, _NONE, *decided, *parts])
+    return sum_stats([NO_DOCUMENTS, _NONE, *decided, *parts])
 
 
 _NONE: Stats = {
@@ -246,4 +241,4 @@ _NONE: Stats = {
 }
 """The statistics of no documents, beside the conserved counts."""
 
-STAGE = Stage("dedup", version=1, spec=DedupSpec, run=run)
+STAGE = Stage("dedup", version=2, spec=DedupSpec, run=run)

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from korealbert.arrow_tables import read_batches
 from korealbert.artifact import Inputs, Runtime, Stage, Stats
 from korealbert.corpus.csv_rows import frame_csv
 from korealbert.corpus.framing import Piece, frame_delimited, frame_json, frame_paragraphs, frame_whole
@@ -25,10 +26,9 @@ from korealbert.corpus.sources import ExtractSpec
 from korealbert.corpus.tables import parse_rows
 from korealbert.corpus.wikiextractor import DOC_END, parse_docs
 from korealbert.corpus.wikipedia import BASE, PAGE_END, parse_pages
-from korealbert.documents import QUARANTINE_SCHEMA, DocumentShard, Quarantined, read_batches, sum_stats
+from korealbert.document_shards import QUARANTINE_SCHEMA, DocumentShard, sum_stats
+from korealbert.documents import Quarantined
 from korealbert.shards import map_shards
-
-__all__ = ["STAGE", "ExtractSpec", "ExtractionError", "extract_chunk", "run"]
 
 SHOWN_BAD_RECORDS = 5
 
@@ -172,4 +172,4 @@ def _check_namespaces(spec: ExtractSpec, stats: Stats) -> None:
         )
 
 
-STAGE = Stage("extract", version=1, spec=ExtractSpec, run=run)
+STAGE = Stage("extract", version=2, spec=ExtractSpec, run=run)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from korealbert.corpus.framing import Piece
 from korealbert.corpus.json_values import ValueScanner, is_json_object, resynchronised
-from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, decode_record, document_of
+from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, decode_record, document_of, writable
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.documents import Document, Drop, Quarantined, document_id
 
@@ -86,12 +87,29 @@ def json_records(
             yield *part, _json_object(piece, *part)
 
 
+class _DuplicateKey(ValueError):
+    """An object that names a field twice; the message is the name."""
+
+
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs. JSON leaves open what a repeated name means, and Python would silently take the last."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        raise _DuplicateKey(next(name for name, count in counts.items() if count > 1))
+    return record
+
+
 def _json_object(piece: Piece, start: int, end: int) -> dict[str, Any] | Quarantined:
     text = decode_record(piece, start, end)
     if isinstance(text, Quarantined):
         return text
     try:
-        record = json.loads(text, strict=False)  # raw tabs and line feeds in strings are common and harmless
+        # Not strict: raw tabs and line feeds in strings are common and harmless.
+        record = json.loads(text, strict=False, object_pairs_hook=_unambiguous)
+    except _DuplicateKey as error:
+        remedy = "the record gives it twice, and only its owner knows which counts: delete one"
+        return bad_record(piece, start, end, "duplicate_key", remedy, field=writable(str(error)))
     except json.JSONDecodeError as error:
         at = start + len(text[: error.pos].encode(piece.encoding))
         position = f"line {piece.line_at(at)}, byte {piece.byte + at}"

@@ -83,11 +83,6 @@ class Prose:
         elif title:
             self._waiting.append((level, title))
 
-    @property
-    def dropping(self) -> bool:
-        """Whether lines go to nowhere now, because their section is one that is left out."""
-        return self._dropping_level > 0
-
     def line(self, text: str) -> None:
         """A line of a paragraph or list, trimmed and not blank."""
         if self._dropping_level:

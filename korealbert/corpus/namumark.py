@@ -1,27 +1,26 @@
 """NamuWiki markup (namumark) → text, by one tokenising pass over nested constructs.
 
-Links, footnotes and ``{{{`` groups are frames on a stack whose content is text already when they close; what is removed whole
-(tables, macros, code) is skipped by matched ends that are found once. Linear on unbalanced input; nothing raises.
+Links, footnotes and ``{{{`` groups are frames (``wiki_frames``); what is removed whole (tables, macros, code) is skipped by
+matched ends that are found once. Nothing raises.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 
 from korealbert.corpus.layout import FOOTNOTE_END, FOOTNOTE_START, GONE, URL, WikiText, prepare
 from korealbert.corpus.namumark_lines import LINE_BREAK, LINK_END, LINK_START, lay_out
 from korealbert.corpus.sources import WikiOptions
+from korealbert.corpus.wiki_frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, unseen_link
 from korealbert.corpus.wiki_literals import decode_entities, literal
-from korealbert.corpus.wiki_names import CATEGORY_NAMESPACES, FILE_NAMESPACES
-
-MAX_DEPTH = 64
-"""Nesting beyond which links and footnotes only lose their marks, so that unbalanced input stays linear."""
+from korealbert.corpus.wiki_names import UNSEEN_LINKS
 
 _MAX_TABLE_DEPTH = 4
 """Tables within cells within tables that ``keep_tables`` follows."""
 
-_LINK, _GROUP, _FOOTNOTE, _BRACKET = "[[", "{{{", "[*", "["
+_GROUP, _FOOTNOTE, _BRACKET = "{{{", "[*", "["
 
 _TOKEN = re.compile(
     r"\[\[([^\[\]{}|\n\\<]*+)(?:\|([^\[\]{}|\n\\<]*+))?+\]\]|\[\*([^\[\]{}\n\\<]*+)\]"  # nothing nested: one token each
@@ -50,16 +49,6 @@ _DOLLAR_MATH = re.compile(r"\$(?=[^\s$])[^$\n가-힣]{1,300}(?<=\S)\$(?!\d)")
 _RUBY = re.compile(r"\[ruby\(([^,()\[\]]*+)", re.IGNORECASE)
 
 
-class _Frame:
-    """An open construct; its content is ``out[start:]``. ``pipe`` is where a link's label starts, or -1."""
-
-    __slots__ = ("kind", "lost_before", "pipe", "source", "start")
-
-    def __init__(self, kind: str, start: int, source: int, lost_before: int) -> None:
-        self.kind, self.start, self.source, self.lost_before = kind, start, source, lost_before
-        self.pipe = -1
-
-
 def extract_namumark(source: str, options: WikiOptions) -> WikiText:
     """The text of one document's source; empty for a redirect."""
     lost: Counter[str] = Counter()
@@ -69,110 +58,84 @@ def extract_namumark(source: str, options: WikiOptions) -> WikiText:
     return WikiText(lay_out(_inline(text, options, lost), options, lost), lost)
 
 
-class _Parser:
+class _Parser(NestedMarkup):
     """Nested constructs of one document, or of one table cell."""
 
+    token = _TOKEN
+    unseen_links = UNSEEN_LINKS
+
     def __init__(self, source: str, options: WikiOptions, lost: Counter[str], depth: int = 0) -> None:
-        self.source, self.options, self.lost, self.depth = "\n" + source, options, lost, depth
-        self.out: list[str] = []
-        self.stack: list[_Frame] = []
-        self._footnotes = 0
-        self._lost_total = 0
-        self._groups = 0
+        super().__init__(source, options, lost)
+        self.depth = depth
         self._macro_end = -1
         self._rowless_until = self._line_end = -1
-        self._never_closed: set[str] = set()
+        self._unclosed_math = False
         self._group_ends = _group_ends(self.source) if "{{{" in source else {}
 
-    def run(self) -> str:
-        """Text with lines as in the source, inline marks and list marks still in it."""
-        source, out, search = self.source, self.out, _TOKEN.search
-        position = 0
-        while found := search(source, position):
-            start, end = found.span()
-            if start > position:
-                out.append(source[position:start])
-            mark = source[start]
-            if found.lastindex:
-                position = self._plain(found)
-            elif mark == "[":
-                position = self._open_bracket(start, end)
-            elif mark == "]":
-                position = self._close_bracket(start, end)
-            elif mark == "\n":
-                position = self._line_start(found[0], start, end)
-            elif mark == "|":
-                self._pipe()
-                position = end
-            elif mark == "{":
-                position = self._open_group(start, end)
-            elif mark == "}":
-                self._close_group()
-                position = end
-            elif mark == "\\":
-                out.append(literal(source[end : end + 1]) if source[end : end + 1] != "\n" else "\\\n")
-                position = end + 1
-            else:
-                position = self._skip_to("</math>", start, end, "math")
-        out.append(source[position:])
-        self._flush(0)
-        return "".join(out)
+    def readers(self) -> Mapping[str, Reader]:
+        """By the first character of a token."""
+        return {
+            "[": self._open_bracket,
+            "]": self._close_bracket,
+            "\n": self._line_start,
+            "|": self._pipe,
+            "{": self._open_group,
+            "}": self._close_group,
+            "\\": self._escape,
+            "<": self._math,
+        }
 
-    def _plain(self, found: re.Match[str]) -> int:
-        """A link or footnote without anything nested in it; where to read on."""
-        start, end = found.span()
-        if found[3] is not None:
-            if not self.options.keep_footnotes or self._footnotes:
-                return self._skip(start, end, "footnote")
-            self.out.append(f"{FOOTNOTE_START}{found[3].partition(' ')[2]}{FOOTNOTE_END}")
-            return end
-        text, construct = _link_text(found[1].replace(GONE, "").strip(), found[2])
+    def link_text(self, target: str, label: str | None) -> tuple[str, str]:
+        """A link's words stand between marks, to know how much of a line is links."""
+        construct = unseen_link(target, UNSEEN_LINKS)
         if construct:
-            return self._skip(start, end, construct)
-        self.out.append(text)
-        return end
+            return "", construct
+        if label is None:
+            if "://" in target:
+                label = target.partition(" ")[2]
+            else:
+                label = target.removeprefix(":").partition("#")[0].removeprefix("../").lstrip("/")
+        return (f"{LINK_START}{label}{LINK_END}", "") if label.replace(GONE, "").strip() else ("", "link")
 
-    def _skip(self, start: int, end: int, construct: str, instead: str = GONE) -> int:
-        """Leave ``source[start:end]`` out; where to read on."""
-        self.lost[construct] += end - start
-        self._lost_total += end - start
-        self.out.append(instead)
-        return end
+    def _escape(self, found: re.Match[str]) -> int:
+        end = found.end()
+        escaped = self.source[end : end + 1]
+        self.out.append(literal(escaped) if escaped != "\n" else "\\\n")
+        return end + 1
 
-    def _skip_to(self, closer: str, start: int, end: int, construct: str) -> int:
-        at = -1 if closer in self._never_closed else self.source.find(closer, end)
+    def _math(self, found: re.Match[str]) -> int:
+        start, end = found.span()
+        at = -1 if self._unclosed_math else self.source.find("</math>", end)
         if at < 0:
-            self._never_closed.add(closer)
-            return self._skip(start, end, construct)
-        return self._skip(start, at + len(closer), construct, self.options.math_placeholder or GONE)
-
-    def _push(self, kind: str, start: int) -> None:
-        self.stack.append(_Frame(kind, len(self.out), start, self._lost_total))
-
-    def _remove(self, frame: _Frame, end: int, construct: str) -> None:
-        del self.out[frame.start :]
-        self.out.append(GONE)
-        count = max(0, end - frame.source - (self._lost_total - frame.lost_before))
-        self.lost[construct] += count
-        self._lost_total += count
+            self._unclosed_math = True
+            return self.leave_out(start, end, "math")
+        return self.leave_out(start, at + len("</math>"), "math", self.options.math_placeholder or GONE)
 
     # brackets
 
-    def _open_bracket(self, start: int, end: int) -> int:
-        if end - start == 2:
-            self._push(_LINK, start)
-            return end
+    def _open_bracket(self, found: re.Match[str]) -> int:
+        start, end = found.span()
+        if found.lastindex == 3:
+            return self._footnote(found)
+        if found.lastindex or end - start == 2:
+            return self.read_link(found)
         if self.source.startswith("*", end):
-            self._push(_FOOTNOTE, start)
-            self._footnotes += 1
+            self.open(_FOOTNOTE, start)
             return end + 1
         macro = _MACRO.match(self.source, start)
         if macro:
             return self._macro(macro)
-        if self._footnotes:
-            self._push(_BRACKET, start)
+        if self.opened[_FOOTNOTE]:
+            self.open(_BRACKET, start)
         self.out.append("[")
         return end
+
+    def _footnote(self, found: re.Match[str]) -> int:
+        """A footnote without anything nested in it; where to read on."""
+        if not self.options.keep_footnotes or self.opened[_FOOTNOTE]:
+            return self.leave_out(*found.span(), "footnote")
+        self.out.append(f"{FOOTNOTE_START}{found[3].partition(' ')[2]}{FOOTNOTE_END}")
+        return found.end()
 
     def _macro(self, macro: re.Match[str]) -> int:
         name, start, end = macro[1].lower(), macro.start(), macro.end()
@@ -181,21 +144,22 @@ class _Parser:
                 at = self.source.find(")]", end)
                 self._macro_end = at if at >= 0 else len(self.source)
             if self._macro_end == len(self.source):
-                return self._skip(start, end, "macro")
+                return self.leave_out(start, end, "macro")
             end = self._macro_end + 2
         if name == "br":
-            return self._skip(start, end, "macro", LINE_BREAK)
+            return self.leave_out(start, end, "macro", LINE_BREAK)
         if name == "math":
-            return self._skip(start, end, "math", self.options.math_placeholder or GONE)
+            return self.leave_out(start, end, "math", self.options.math_placeholder or GONE)
         if name == "ruby" and (base := _RUBY.match(self.source, start)):
-            return self._skip(start, end, "macro", base[1])
-        return self._skip(start, end, "macro")
+            return self.leave_out(start, end, "macro", base[1])
+        return self.leave_out(start, end, "macro")
 
-    def _close_bracket(self, start: int, end: int) -> int:
+    def _close_bracket(self, found: re.Match[str]) -> int:
+        start, end = found.span()
         top = self.stack[-1].kind if self.stack else ""
         if end - start == 2:
-            if top is _LINK:
-                self._close_link(end)
+            if top is LINK:
+                self.close_link(end)
                 return end
             if top is not _FOOTNOTE and top is not _BRACKET:
                 return end
@@ -204,50 +168,37 @@ class _Parser:
             self._close_footnote(end)
             return end
         if top is _BRACKET:
-            self.stack.pop()
+            self.close()
         self.out.append("]")
         return end
 
     def _close_footnote(self, end: int) -> None:
-        frame = self.stack.pop()
-        self._footnotes -= 1
+        frame = self.close()
         if len(self.stack) >= MAX_DEPTH:
             return
-        if self.options.keep_footnotes and not self._footnotes:
+        if self.options.keep_footnotes and not self.opened[_FOOTNOTE]:
             note = "".join(self.out[frame.start :]).partition(" ")[2].replace("\n", " ")
             del self.out[frame.start :]
             self.out.append(f"{FOOTNOTE_START}{note}{FOOTNOTE_END}")
         else:
-            self._remove(frame, end, "footnote")
+            self.replace(frame, end, "footnote")
 
-    def _pipe(self) -> None:
-        if self.stack and self.stack[-1].kind is _LINK and self.stack[-1].pipe < 0:
-            self.stack[-1].pipe = len(self.out)
+    def _pipe(self, found: re.Match[str]) -> int:
+        if self.stack and self.stack[-1].kind is LINK and not self.stack[-1].pipes:
+            self.stack[-1].pipes.append(len(self.out))
         else:
             self.out.append("|")
-
-    def _close_link(self, end: int) -> None:
-        frame = self.stack.pop()
-        if len(self.stack) >= MAX_DEPTH:
-            return
-        out, labelled = self.out, frame.pipe >= 0
-        target = "".join(out[frame.start : frame.pipe if labelled else None]).replace(GONE, "").strip()
-        text, construct = _link_text(target, "".join(out[frame.pipe :]) if labelled else None)
-        if construct:
-            self._remove(frame, end, construct)
-            return
-        del out[frame.start :]
-        out.append(text)
+        return found.end()
 
     # {{{ groups }}}
 
-    def _open_group(self, start: int, end: int) -> int:
+    def _open_group(self, found: re.Match[str]) -> int:
+        start, end = found.span()
         head = _GROUP_HEAD.match(self.source, start)
         close = self._group_ends.get(start, -1)
         kind = (head[1] or "").lower() if head else ""
         if head and not kind:
-            self._groups += 1
-            self._push(_GROUP, start)
+            self.open(_GROUP, start)
             return head.end()
         if head and kind in ("wiki", "folding"):
             return self._open_block(head, close, kind)
@@ -258,14 +209,13 @@ class _Parser:
             return close + 3
         content = self.source[end:close]
         if kind or "\n" in content:
-            return self._skip(start, close + 3, "code")
+            return self.leave_out(start, close + 3, "code")
         self.out.append(literal(content))
         return close + 3
 
     def _open_block(self, head: re.Match[str], close: int, kind: str) -> int:
         """A block whose first line holds a style or a title, which go; its body is markup like any other."""
-        self._groups += 1
-        self._push(_GROUP, head.start())
+        self.open(_GROUP, head.start())
         line_end = self._end_of_line(head.end())
         if kind == "wiki" and not self.source[max(head.end(1), line_end - 80) : line_end].rstrip().endswith('"'):
             style = _STYLE.match(self.source, head.end(1))  # the body begins on the same line
@@ -276,29 +226,26 @@ class _Parser:
             self.out.append(GONE)
         return body
 
-    def _close_group(self) -> None:
+    def _close_group(self, found: re.Match[str]) -> int:
         """Close the innermost group; links and footnotes opened within it and not closed are given up."""
-        if not self._groups:
-            return
-        index = len(self.stack) - 1
-        while self.stack[index].kind is not _GROUP:
-            index -= 1
-        self._flush(index + 1)
-        self.stack.pop()
-        self._groups -= 1
+        if self.opened[_GROUP]:
+            self.give_up(LINK, _FOOTNOTE, _BRACKET)
+            self.close()
+        return found.end()
 
     # lines
 
-    def _line_start(self, token: str, start: int, end: int) -> int:
-        if token.startswith("\n##"):
+    def _line_start(self, found: re.Match[str]) -> int:
+        start, end = found.span()
+        if found[0].startswith("\n##"):
             self.lost["comment"] += end - start
             return end
         if self.source.startswith("|", end):
             return self._table(start, end)
         if self.source.startswith("=", end):
-            self._give_up(footnotes=True)
+            self.give_up(LINK, _FOOTNOTE, _BRACKET)
         else:
-            self._give_up(footnotes=False)
+            self.give_up(LINK)
         self.out.append("\n")
         return end
 
@@ -322,12 +269,12 @@ class _Parser:
             if not self.source.startswith("||", start):  # a line that only starts with a pipe
                 self.out.append(self.source[line_start : start + 1])
                 return start + 1
-            return self._skip(line_start, self._end_of_line(start), "table", "\n")
+            return self.leave_out(line_start, self._end_of_line(start), "table", "\n")
         kept = ""
         if self.options.keep_tables and self.depth < _MAX_TABLE_DEPTH:
             kept = "\n".join(filter(None, (self._row(*row) for row in rows)))
         end = rows[-1][1]
-        self._skip(line_start, end, "table", f"\n\n{kept}\n" if kept else "\n\n")
+        self.leave_out(line_start, end, "table", f"\n\n{kept}\n" if kept else "\n\n")
         self.lost["table"] -= len(kept)
         return end
 
@@ -370,46 +317,11 @@ class _Parser:
             texts.append(_Parser(body, self.options, Counter(), self.depth + 1).run().strip().replace("\n", " "))
         return " ".join(filter(None, texts))
 
-    # what never closes
-
-    def _give_up(self, *, footnotes: bool) -> None:
-        """At a blank line give up open links, at a heading footnotes too, down to the innermost group."""
-        keep = len(self.stack)
-        while keep and self.stack[keep - 1].kind is not _GROUP and (footnotes or self.stack[keep - 1].kind is _LINK):
-            keep -= 1
-        self._flush(keep)
-
-    def _flush(self, keep: int) -> None:
-        """Give up the frames above ``keep``: a footnote or file loses its line, a link its target, all others their mark."""
-        out = self.out
-        done = 0
-        for depth, frame in enumerate(self.stack[keep:], keep):
-            self._footnotes -= frame.kind is _FOOTNOTE
-            self._groups -= frame.kind is _GROUP
-            if frame.start < done or depth >= MAX_DEPTH:
-                continue
-            if frame.kind is _FOOTNOTE:
-                done = _blank_line(out, frame.start)
-            elif frame.kind is _LINK and frame.pipe >= 0:
-                target = "".join(out[frame.start : frame.pipe])
-                if _unseen_link(target.strip()):
-                    done = _blank_line(out, frame.start)
-                elif "\n" not in target:
-                    done = frame.pipe
-                    out[frame.start : done] = [""] * (done - frame.start)
-        del self.stack[keep:]
-
-
-def _blank_line(out: list[str], start: int) -> int:
-    """Blank ``out[start:]`` up to the end of its line; the index where text goes on."""
-    for index in range(start, len(out)):
-        at = out[index].find("\n")
-        if at >= 0:
-            out[index] = GONE + out[index][at:]
-            return index
-        out[index] = ""
-    out.append(GONE)
-    return len(out)
+    def abandon(self, frame: Frame) -> int:
+        """A footnote goes up to the line's end; groups and brackets only lose their mark."""
+        if frame.kind is _FOOTNOTE:
+            return blank_until(self.out, frame.start, "\n")
+        return self.abandon_link(frame) if frame.kind is LINK and frame.pipes else 0
 
 
 def _group_ends(source: str) -> dict[int, int]:
@@ -422,26 +334,6 @@ def _group_ends(source: str) -> dict[int, int]:
         elif opened:
             ends[opened.pop()] = mark.start()
     return ends
-
-
-def _unseen_link(target: str) -> str:
-    """The construct that a link is if it shows nothing in the text, else an empty string."""
-    prefix, colon, _ = target.partition(":")
-    name = prefix.strip().lower() if colon else ""
-    return "file" if name in FILE_NAMESPACES else "category" if name in CATEGORY_NAMESPACES else ""
-
-
-def _link_text(target: str, label: str | None) -> tuple[str, str]:
-    """What a link shows and an empty string, or an empty string and the construct that it is because it shows nothing."""
-    construct = _unseen_link(target)
-    if construct:
-        return "", construct
-    if label is None:
-        if "://" in target:
-            label = target.partition(" ")[2]
-        else:
-            label = target.removeprefix(":").partition("#")[0].removeprefix("../").lstrip("/")
-    return (f"{LINK_START}{label}{LINK_END}", "") if label.replace(GONE, "").strip() else ("", "link")
 
 
 def _inline(text: str, options: WikiOptions, lost: Counter[str]) -> str:

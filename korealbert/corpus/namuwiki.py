@@ -10,7 +10,7 @@ from korealbert.corpus.jsonl import json_records
 from korealbert.corpus.namumark import extract_namumark
 from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, one_line, tidy, writable
 from korealbert.corpus.sources import ExtractSpec
-from korealbert.corpus.wiki_names import NON_ARTICLE_PREFIXES
+from korealbert.corpus.wiki_titles import other_namespace
 from korealbert.corpus.wikipedia import EXCERPT_CHARS
 from korealbert.documents import Document, Drop, Quarantined, document_id
 
@@ -37,16 +37,15 @@ def _outcome(spec: ExtractSpec, piece: Piece, record: dict[str, Any], extent: tu
         identity = document_id(spec.source, f"{namespace}:{title}")
         return Document(identity, spec.source, text, title, spec.outlet, spec.category)
 
-    def drop(reason: str, rule: str, text: str) -> Dropped:
-        return Dropped(document(text), Drop(reason, rule))
+    def dropped(drop: Drop) -> Dropped:
+        return Dropped(document(tidy(source[:EXCERPT_CHARS])), drop)
 
     if namespace not in spec.article_namespaces:
-        return drop("namespace", f"namespace = {namespace!r}", tidy(source[:EXCERPT_CHARS]))
-    prefix = title.partition(":")[0].strip().lower() if ":" in title else ""
-    if prefix in NON_ARTICLE_PREFIXES:
-        return drop("namespace", f"title begins with {prefix}:", tidy(source[:EXCERPT_CHARS]))
+        return dropped(Drop("namespace", f"namespace = {namespace!r}"))
+    if unread := other_namespace(title):
+        return dropped(unread)
     extracted = extract_namumark(source, spec.wiki)
     if extracted.redirect:
-        return drop("redirect", "#redirect", tidy(source[:EXCERPT_CHARS]))
+        return dropped(Drop("redirect", "#redirect"))
     tally.lost_characters.update(extracted.lost)
-    return document(extracted.text) if extracted.text else drop("empty", "", tidy(source[:EXCERPT_CHARS]))
+    return document(extracted.text) if extracted.text else dropped(Drop("empty"))

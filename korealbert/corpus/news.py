@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from korealbert.artifact import Spec
 from korealbert.corpus.normalise import matching_view
 
 HEAD_LINES = 3
@@ -44,10 +45,8 @@ _LONG_SENTENCE = re.compile(r"(?:[^.?!\n]|\.(?=\d)){28,}[다요까죠]\.(?!\w)")
 Zone = Literal["head", "tail", "any"]
 
 
-class Rule(BaseModel):
+class Rule(Spec):
     """One pattern: it must match the whole of what it takes, in ``matching_view`` text; ``{MACRO}`` names are filled in."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
     """Name that removals and statistics carry: family and variant (``T1-email``)."""
@@ -78,12 +77,10 @@ class Rule(BaseModel):
     """Examples that the whole rule set leaves untouched."""
 
 
-class RuleFile(BaseModel):
+class RuleFile(Spec):
     """The content of a rules file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    macros: dict[str, str] = {}
+    macros: dict[str, str] = Field(default_factory=dict)
     """Named pieces of patterns; a macro may use the ones above it."""
     rule: tuple[Rule, ...]
 

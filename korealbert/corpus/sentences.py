@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from kiwipiepy import Kiwi
 
-Method = Literal["rules", "kiwi", "lines", "none"]
+Method = Literal["rules", "kiwi", "none"]
 
 LONGEST_QUOTE = 200
 """Characters between two quotation marks up to which a quotation is one piece; beyond, a mark was probably forgotten."""
@@ -64,14 +64,14 @@ def split_line(line: str) -> list[str]:
         inside = bisect_right(starts, match.start()) - 1
         if inside >= 0 and starts[inside] < cut < ends[inside]:
             continue
-        if _ends_sentence(line, match, cut):
+        if _ends_sentence(line, match):
             sentences.append(line[begin:cut].strip())
             begin = cut
     sentences.append(line[begin:].strip())
     return [sentence for sentence in sentences if sentence]
 
 
-def _ends_sentence(line: str, match: re.Match[str], cut: int) -> bool:
+def _ends_sentence(line: str, match: re.Match[str]) -> bool:
     before = line[match.start() - 1] if match.start() else ""
     if match["laugh"] is not None:
         return before in _LAUGHING
@@ -118,9 +118,9 @@ def split_line_kiwi(line: str) -> list[str]:
 def split_text(text: str, method: Method) -> str:
     """One sentence a line; paragraphs stay separated by a blank line.
 
-    A line break in the input is always a boundary. ``lines``: every line is a sentence already. ``none``: the text as it is.
+    A line break in the input is always a boundary. ``none``: the text as it is.
     """
-    if method in ("none", "lines"):
+    if method == "none":
         return text
     split: Callable[[str], list[str]] = split_line if method == "rules" else split_line_kiwi
     paragraphs = []

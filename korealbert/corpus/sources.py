@@ -36,9 +36,6 @@ class FieldMap(Spec):
     """Names of this table (``title``, ``published``, …) without which a record goes to quarantine; ``text`` always is."""
 
 
-NEWS_FIELDS = FieldMap(category="section")
-
-
 class WikiOptions(Spec):
     """How wiki markup becomes text; meant for MediaWiki and NamuWiki alike unless said otherwise."""
 
@@ -77,7 +74,7 @@ class ExtractSpec(Spec):
     """A byte order mark is always skipped. auto: UTF-8, else CP949, decided for each file by its first non-ASCII bytes."""
     document: Literal["record", "file"] = "record"
     """file: all records of a file are one document, a paragraph each (film reviews). In text, a record is a paragraph."""
-    licence: str = ""
+    license: str = ""
     """Terms under which the text may be used; recorded in the manifest."""
     fields: FieldMap = FieldMap()
     """Columns of books, fields of json, jsonl and news (whose category is in ``section`` unless set), front matter of text."""
@@ -119,5 +116,5 @@ class ExtractSpec(Spec):
     def field_map(self) -> FieldMap:
         """``fields`` with the format's own defaults."""
         if self.format == "news" and "category" not in self.fields.model_fields_set:
-            return self.fields.model_copy(update={"category": NEWS_FIELDS.category})
+            return self.fields.model_copy(update={"category": "section"})
         return self.fields

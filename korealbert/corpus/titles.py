@@ -10,8 +10,9 @@ import tomllib
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from korealbert.artifact import Spec
 from korealbert.corpus.normalise import matching_view
 from korealbert.documents import Drop
 
@@ -19,10 +20,8 @@ END_CHARACTERS = 300
 """Characters at the end of the text in which ``end`` rules look."""
 
 
-class TitleRule(BaseModel):
+class TitleRule(Spec):
     """One kind of article that is no text to learn from."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
     field: Literal["title", "end"] = "title"
@@ -33,10 +32,8 @@ class TitleRule(BaseModel):
     negative: tuple[str, ...] = ()
 
 
-class TitleFile(BaseModel):
+class TitleFile(Spec):
     """The content of a titles file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rule: tuple[TitleRule, ...]
 

@@ -11,38 +11,14 @@ FILE_NAMESPACES = frozenset({"파일", "그림", "이미지", "미디어", "file
 
 CATEGORY_NAMESPACES = frozenset({"분류", "category"})
 
-OTHER_NAMESPACES = frozenset(
-    {
-        *(
-            "틀",
-            "위키백과",
-            "백",
-            "사용자",
-            "도움말",
-            "포털",
-            "들머리",
-            "모듈",
-            "미디어위키",
-            "초안",
-            "위키프로젝트",
-            "특수",
-            "토론",
-        ),
-        *(
-            "template",
-            "wikipedia",
-            "project",
-            "wp",
-            "user",
-            "help",
-            "portal",
-            "module",
-            "mediawiki",
-            "draft",
-            "special",
-            "talk",
-        ),
-    }
+UNSEEN_LINKS = dict.fromkeys(FILE_NAMESPACES, "file") | dict.fromkeys(CATEGORY_NAMESPACES, "category")
+"""Prefix of a link that shows nothing where it stands → the construct that it is."""
+
+OTHER_NAMESPACES = _words(
+    """
+    틀 위키백과 백 사용자 도움말 포털 들머리 모듈 미디어위키 초안 위키프로젝트 특수 토론
+    template wikipedia project wp user help portal module mediawiki draft special talk
+    """
 )
 
 NON_ARTICLE_PREFIXES = (

@@ -6,23 +6,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 FIRST_ARGUMENT = (
-    *("한자", "국기나라", "nowrap", "date", "날짜", "ruby", "루비", "일본어", "작게", "small", "크게", "big", "굵게", "기울임"),
-    *(
-        "nobr",
-        "줄바꿈 없음",
-        "줄바꿈없음",
-        "abbr",
-        "약자",
-        "sup",
-        "sub",
-        "위첨자",
-        "아래첨자",
-        "강조",
-        "em",
-        "strong",
-        "훈민정음",
-    ),
-    *("인용문", "인용문2", "quote", "blockquote", "cquote", "중앙", "center", "가운데"),
+    *("한자", "국기나라", "nowrap", "date", "날짜", "연도", "ruby", "루비", "일본어", "훈민정음"),
+    *("작게", "small", "크게", "big", "굵게", "기울임", "강조", "em", "strong", "abbr", "약자"),
+    *("nobr", "줄바꿈 없음", "줄바꿈없음", "sup", "sub", "위첨자", "아래첨자", "중앙", "center", "가운데"),
+    *("인용문", "인용문2", "quote", "blockquote", "cquote"),
 )
 SECOND_ARGUMENT = ("llang", "lang", "언어고리", "언어", "색", "color", "글자색", "font color", "transl")
 DEFAULT_ARGUMENTS = dict.fromkeys(FIRST_ARGUMENT, 1) | dict.fromkeys(SECOND_ARGUMENT, 2)
@@ -36,16 +23,8 @@ CHARACTERS = {"=": "=", "·": "·", "•": "•", "nbsp": " ", "spaces": " ", "n
 
 DISAMBIGUATION = frozenset(
     {
-        *(
-            "동음이의",
-            "동음이의어",
-            "동명이인",
-            "동음이의어 문서",
-            "인명 동음이의",
-            "지명 동음이의",
-            "학교 동음이의",
-            "성씨 동음이의",
-        ),
+        *("동음이의", "동음이의어", "동명이인", "동음이의어 문서"),
+        *("인명 동음이의", "지명 동음이의", "학교 동음이의", "성씨 동음이의"),
         *("disambig", "disambiguation", "dab", "hndis", "geodis"),
     }
 )

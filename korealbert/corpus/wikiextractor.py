@@ -15,7 +15,7 @@ from korealbert.corpus.framing import Piece
 from korealbert.corpus.layout import LETTER, finish
 from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, decode_record, one_line, tidy
 from korealbert.corpus.sources import ExtractSpec
-from korealbert.corpus.wiki_names import NON_ARTICLE_PREFIXES
+from korealbert.corpus.wiki_titles import no_prose, other_namespace
 from korealbert.corpus.wikitext import read_leftover_marks
 from korealbert.documents import Document, Drop, Quarantined, document_id
 
@@ -64,14 +64,8 @@ def _outcome(spec: ExtractSpec, piece: Piece, start: re.Match[bytes], end: int, 
     document = Document(
         document_id(spec.source, native), spec.source, text, title, spec.outlet, spec.category, attributes.get("url", "")
     )
-    prefix = title.partition(":")[0].strip().lower() if ":" in title else ""
-    if prefix in NON_ARTICLE_PREFIXES:
-        return Dropped(document, Drop("namespace", f"title begins with {prefix}:"))
-    if title.endswith("(동음이의)"):
-        return Dropped(document, Drop("disambiguation", "title"))
-    if title.endswith("의 목록"):
-        return Dropped(document, Drop("list_page", "title"))
-    return document if text else Dropped(document, Drop("empty"))
+    drop = other_namespace(title) or no_prose(title) or (None if text else Drop("empty"))
+    return Dropped(document, drop) if drop else document
 
 
 def _repaired(body: str, spec: ExtractSpec, title: str, tally: Tally) -> str:

@@ -15,7 +15,7 @@ from korealbert.corpus.framing import Piece
 from korealbert.corpus.layout import WikiText
 from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, decode_record, one_line
 from korealbert.corpus.sources import ExtractSpec
-from korealbert.corpus.wiki_names import NON_ARTICLE_PREFIXES
+from korealbert.corpus.wiki_titles import no_prose, other_namespace
 from korealbert.corpus.wikitext import extract_wikitext
 from korealbert.documents import Document, Drop, Quarantined, document_id
 
@@ -62,7 +62,7 @@ def parse_pages(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outco
         position = end + len(PAGE_END)
         tally.records += 1
         page = _read_page(piece, start.start(), position)
-        yield page if isinstance(page, Quarantined) else _document(spec, piece, page, start.start(), tally)
+        yield page if isinstance(page, Quarantined) else _document(spec, piece, page, tally)
     if piece.last:
         yield from _end_of_dump(piece, position)
 
@@ -118,7 +118,7 @@ def _read_page(piece: Piece, start: int, end: int) -> Page | Quarantined:
     return page
 
 
-def _document(spec: ExtractSpec, piece: Piece, page: Page, start: int, tally: Tally) -> Outcome:
+def _document(spec: ExtractSpec, piece: Piece, page: Page, tally: Tally) -> Outcome:
     title = one_line(page.title)
     tally.namespaces[page.namespace or "0"] += 1
 
@@ -149,21 +149,16 @@ def _unread(page: Page, title: str) -> Drop | None:
     """Why a page is dropped without reading its source, or None."""
     if page.namespace not in ("0", ""):
         return Drop("namespace", f"ns = {page.namespace}")
-    prefix = title.partition(":")[0].strip().lower() if ":" in title else ""
-    if prefix in NON_ARTICLE_PREFIXES:
-        return Drop("namespace", f"title begins with {prefix}:")
-    return Drop("redirect", "<redirect>") if page.redirect else None
+    return other_namespace(title) or (Drop("redirect", "<redirect>") if page.redirect else None)
 
 
 def _decision(extracted: WikiText, title: str) -> Drop | None:
     """Why an extracted page is dropped, or None."""
     if extracted.redirect:
         return Drop("redirect", "#redirect")
-    if extracted.disambiguation or title.endswith("(동음이의)"):
-        return Drop("disambiguation", "template" if extracted.disambiguation else "title")
-    if title.endswith("의 목록"):
-        return Drop("list_page", "title")
-    return None if extracted.text else Drop("empty")
+    if extracted.disambiguation:
+        return Drop("disambiguation", "template")
+    return no_prose(title) or (None if extracted.text else Drop("empty"))
 
 
 def _address(base: str, page_id: str) -> str:

@@ -1,27 +1,27 @@
 """MediaWiki wikitext → text, by one tokenising pass over nested constructs.
 
-Links, templates and tables are frames on a stack; their content is already text when they close, and a frame that never closes
-costs its opening mark and at most its line. Work is linear in the length of the source whatever is unbalanced in it: a frame's
-content is joined only in the outer ``MAX_DEPTH`` levels. Nothing raises.
+Links, templates and tables are frames (``wiki_frames``); templates and tables that show nothing are skipped by their matched
+ends. Nothing raises.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from itertools import pairwise
 
 from korealbert.corpus.layout import GONE, LETTER, URL, Prose, WikiText, collapse_blanks, finish, prepare
 from korealbert.corpus.sources import WikiOptions
 from korealbert.corpus.wiki_elements import remove_elements, strip_tags
+from korealbert.corpus.wiki_frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, unseen_link
 from korealbert.corpus.wiki_literals import decode_entities
-from korealbert.corpus.wiki_names import CATEGORY_NAMESPACES, FILE_NAMESPACES, LANGUAGES, SISTER_PROJECTS
+from korealbert.corpus.wiki_names import LANGUAGES, SISTER_PROJECTS, UNSEEN_LINKS
 from korealbert.corpus.wiki_templates import DISAMBIGUATION, inline_text, is_inline, template_key
 
-MAX_DEPTH = 64
-"""Nesting beyond which constructs only lose their marks; MediaWiki itself expands templates 100 deep (40 until 2022)."""
-
-_LINK, _BRACES, _TABLE = "[[", "{{", "{|"
+_BRACES, _TABLE = "{{", "{|"
+_LABELLED = dict.fromkeys(LANGUAGES, "interwiki") | UNSEEN_LINKS
+_UNLABELLED = dict.fromkeys(SISTER_PROJECTS, "interwiki") | _LABELLED
 
 _TOKEN = re.compile(
     r"\[\[([^\[\]{}|\n]*+)(?:\|([^\[\]{}|\n]*+))?+\]\]"  # most links and templates hold nothing nested: one token each
@@ -43,16 +43,6 @@ _VARIANT = re.compile(r"-\{([^{}]*)\}-")
 _QUOTES = re.compile(r"'{2,}")
 
 
-class _Frame:
-    """An open construct. Its content is ``out[start:]``; each pipe is an index of ``out``."""
-
-    __slots__ = ("braces", "kind", "lost_before", "pipes", "source", "start")
-
-    def __init__(self, kind: str, start: int, source: int, lost_before: int, braces: int = 0) -> None:
-        self.kind, self.start, self.source, self.lost_before, self.braces = kind, start, source, lost_before, braces
-        self.pipes: list[int] = []
-
-
 def extract_wikitext(source: str, options: WikiOptions) -> WikiText:
     """The text of one page's source; empty for a redirect."""
     lost: Counter[str] = Counter()
@@ -69,70 +59,46 @@ def read_leftover_marks(text: str, options: WikiOptions, lost: Counter[str]) -> 
     return finish(_inline(parser.run(), lost).replace(GONE, "").strip("\n"))
 
 
-class _Parser:
+class _Parser(NestedMarkup):
     """Links, templates and tables of one page."""
 
+    token = _TOKEN
+    unseen_links = _LABELLED
+
     def __init__(self, source: str, options: WikiOptions, lost: Counter[str]) -> None:
-        self.source, self.options, self.lost = "\n" + source, options, lost
-        self.out: list[str] = []
-        self.stack: list[_Frame] = []
+        super().__init__(source, options, lost)
         self.disambiguation = False
         self._endless_until = -1
-        self._lost_total = 0
-        self._tables = 0
 
-    def run(self) -> str:
-        """Text with lines as in the source, inline marks and list marks still in it."""
-        source, out, search = self.source, self.out, _TOKEN.search
-        position = 0
-        while found := search(source, position):
-            start, end = found.span()
-            if start > position:
-                out.append(source[position:start])
-            position = end
-            mark = source[start]
-            if found.lastindex:
-                if mark == "[":
-                    self._link(found[1], found[2], end - start)
-                else:
-                    position = self._template(found)
-            elif mark == "[":
-                self._open(_LINK, start)
-            elif mark == "]":
-                self._close_link(end)
-            elif mark == "{":
-                position = self._open_braces(start, end)
-            elif mark == "}":
-                self._close_braces(end - start, end)
-            elif mark == "|":
-                self._pipe()
-            else:
-                position = self._line_start(found[0], start, end)
-        out.append(source[position:])
-        self._flush(0)
-        return "".join(out)
+    def readers(self) -> Mapping[str, Reader]:
+        """By the first character of a token."""
+        return {
+            "[": self.read_link,
+            "]": self._link_end,
+            "{": self._open_braces,
+            "}": self._close_braces,
+            "|": self._pipe,
+            "\n": self._line_start,
+        }
 
-    def _open(self, kind: str, start: int, braces: int = 0) -> None:
-        self.stack.append(_Frame(kind, len(self.out), start, self._lost_total, braces))
+    def link_text(self, target: str, label: str | None) -> tuple[str, str]:
+        """A link to a file, a category or another language shows nothing; the pipe trick shows the bare name."""
+        if ":" in target and (construct := unseen_link(target, _UNLABELLED if label is None else _LABELLED)):
+            return "", construct
+        if label is None:
+            return target.lstrip(":#"), ""
+        return label if label.strip() else _unqualified(target), ""
 
-    def _link(self, target: str, label: str | None, length: int) -> None:
-        """A link without anything nested in it."""
-        target = target.replace(GONE, "").strip()
-        construct = _unseen_link(target, labelled=label is not None) if ":" in target else ""
-        if construct:
-            self.lost[construct] += length
-            self._lost_total += length
-            self.out.append(GONE)
-        elif label is None:
-            self.out.append(target.lstrip(":#"))
-        else:
-            self.out.append(label if label.strip() else _unqualified(target))
+    def _link_end(self, found: re.Match[str]) -> int:
+        if self.stack and self.stack[-1].kind is LINK:
+            self.close_link(found.end())
+        return found.end()
 
     def _template(self, found: re.Match[str]) -> int:
         """A template without anything nested in it; where to read on."""
         start, end = found.span()
         if "\n=" in found[0] and _HEADING.search(found[0]):
-            self._open(_BRACES, start, 2)  # a heading between the braces: they are no pair
+            self.open(_BRACES, start, 2)  # a heading between the braces: they are no pair
             return start + 2
         key = template_key(found[3].replace(GONE, ""))
         text = ""
@@ -140,24 +106,19 @@ class _Parser:
             text = inline_text(key, found[4].split("|")[1:], self.options.inline_templates)
         elif key in DISAMBIGUATION:
             self.disambiguation = True
-        self._leave_out(start, end, "template", text or GONE)
-        return end
+        return self.leave_out(start, end, "template", text or GONE, kept=len(text))
 
-    def _leave_out(self, start: int, end: int, construct: str, instead: str) -> None:
-        count = end - start - (0 if instead == GONE else len(instead))
-        self.lost[construct] += count
-        self._lost_total += count
-        self.out.append(instead)
-
-    def _open_braces(self, start: int, end: int) -> int:
+    def _open_braces(self, found: re.Match[str]) -> int:
         """Skip a template that shows nothing, or open a frame for one that may; where to read on."""
+        if found.lastindex:
+            return self._template(found)
+        start, end = found.span()
         if end - start == 2 and (name := _NAME.match(self.source, end)):
             key = template_key(name[0])
             if not is_inline(key, self.options.inline_templates) and (close := self._end_of(end, table=False)) > 0:
                 self.disambiguation |= key in DISAMBIGUATION
-                self._leave_out(start, close, "template", GONE)
-                return close
-        self._open(_BRACES, start, end - start)
+                return self.leave_out(start, close, "template")
+        self.open(_BRACES, start, end - start)
         return end
 
     def _end_of(self, position: int, *, table: bool) -> int:
@@ -196,50 +157,49 @@ class _Parser:
         self._endless_until = found.start() if found else len(source)
         return -1
 
-    def _pipe(self) -> None:
+    def _pipe(self, found: re.Match[str]) -> int:
         if self.stack and self.stack[-1].kind is not _TABLE:
             self.stack[-1].pipes.append(len(self.out))
         else:
             self.out.append("|")
+        return found.end()
 
-    def _line_start(self, token: str, start: int, end: int) -> int:
+    def _line_start(self, found: re.Match[str]) -> int:
         """A line that begins or ends a table, is a heading or a blank line, or starts with a pipe. Where to read on."""
+        token, (start, end) = found[0], found.span()
         if token.endswith("{|"):
             self.out.append("\n")
             if not self.options.keep_tables and (close := self._end_of(end, table=True)) > 0:
-                self._leave_out(start, close, "table", "\n")
-                return close
-            self._open(_TABLE, start)
-            self._tables += 1
+                return self.leave_out(start, close, "table", "\n", kept=1)
+            self.open(_TABLE, start)
         elif token.endswith("|}"):
-            return self._table_end(end)
+            return self._table_end(found)
         elif token.endswith("|"):
             if self.stack and self.stack[-1].kind is not _TABLE:
                 self.out.append("\n")
-                self._pipe()
+                self._pipe(found)
             else:
                 self.out.append(token)
         else:
             if self.source.startswith("=", end):
-                self._flush_inline(heading=True)
+                self.give_up(LINK, _BRACES)
             else:
-                self._flush_inline(heading=False)
+                self.give_up(LINK)
             self.out.append("\n")
         return end
 
-    def _table_end(self, end: int) -> int:
-        stack = self.stack
+    def _table_end(self, found: re.Match[str]) -> int:
+        stack, end = self.stack, found.end()
         if stack and stack[-1].kind is _BRACES and self.source.startswith("}", end):
             self.out.append("\n")
-            self._pipe()
+            self._pipe(found)
             return end - 1  # ``|}}`` ends a template with an empty last argument
-        if not self._tables:
+        if not self.opened[_TABLE]:
             self.out.append("\n")
             return end
         while stack[-1].kind is not _TABLE:
-            stack.pop()
-        frame = stack.pop()
-        self._tables -= 1
+            self.close()
+        frame = self.close()
         if len(stack) >= MAX_DEPTH:
             return end
         if self.options.keep_tables:
@@ -247,42 +207,12 @@ class _Parser:
             del self.out[frame.start :]
             self.out.append(f"{text}\n")
         else:
-            self._remove(frame, end, "table", "\n")
+            self.replace(frame, end, "table", "\n")
         return end
 
-    def _remove(self, frame: _Frame, end: int, construct: str, instead: str = GONE) -> None:
-        del self.out[frame.start :]
-        self.out.append(instead)
-        self._count_lost(frame, end, construct, 0)
-
-    def _count_lost(self, frame: _Frame, end: int, construct: str, kept: int) -> None:
-        """Count a construct's characters but for those kept and those that constructs within it have counted."""
-        count = max(0, end - frame.source - kept - (self._lost_total - frame.lost_before))
-        self.lost[construct] += count
-        self._lost_total += count
-
-    def _close_link(self, end: int) -> None:
-        if not self.stack or self.stack[-1].kind is not _LINK:
-            return
-        frame = self.stack.pop()
-        if len(self.stack) >= MAX_DEPTH:
-            return
-        out, pipes = self.out, frame.pipes
-        target = "".join(out[frame.start : pipes[0] if pipes else None]).replace(GONE, "").strip()
-        construct = _unseen_link(target, labelled=bool(pipes))
-        if construct:
-            self._remove(frame, end, construct)
-            return
-        if pipes:
-            label = "".join(out[pipes[0] :])
-            if not label.strip():
-                label = _unqualified(target)
-        else:
-            label = target.lstrip(":#")
-        del out[frame.start :]
-        out.append(label)
-
-    def _close_braces(self, closing: int, end: int) -> None:
+    def _close_braces(self, found: re.Match[str]) -> int:
+        start, end = found.span()
+        closing = end - start
         while closing >= 2 and self.stack and self.stack[-1].kind is _BRACES:
             frame = self.stack[-1]
             used = 3 if closing >= 3 and frame.braces >= 3 else 2
@@ -292,80 +222,30 @@ class _Parser:
             frame.braces -= used
             frame.pipes.clear()
             if frame.braces < 2:
-                self.stack.pop()
+                self.close()
+        return end
 
-    def _evaluate(self, frame: _Frame, end: int, *, parameter: bool) -> None:
+    def _evaluate(self, frame: Frame, end: int, *, parameter: bool) -> None:
         out, pipes = self.out, frame.pipes
         key = template_key("".join(out[frame.start : pipes[0] if pipes else None]).replace(GONE, ""))
         if key in DISAMBIGUATION:
             self.disambiguation = True
         if parameter or not is_inline(key, self.options.inline_templates):
-            self._remove(frame, end, "template")
+            self.replace(frame, end, "template")
             return
         bounds = [*pipes, len(out)]
         arguments = ["".join(out[a:b]) for a, b in pairwise(bounds)]
         text = inline_text(key, arguments, self.options.inline_templates)
-        del out[frame.start :]
-        out.append(text or GONE)
-        self._count_lost(frame, end, "template", len(text))
+        self.replace(frame, end, "template", text or GONE, kept=len(text))
 
-    def _flush_inline(self, *, heading: bool) -> None:
-        """Give up links at a paragraph's end, and templates too at a heading, down to the innermost table."""
-        keep = len(self.stack)
-        while keep and (self.stack[keep - 1].kind is _LINK or (heading and self.stack[keep - 1].kind is _BRACES)):
-            keep -= 1
-        self._flush(keep)
-
-    def _flush(self, keep: int) -> None:
-        """Give up the frames above ``keep``, outermost first: a table to the next blank line, others to the line's end."""
-        out = self.out
-        done = 0
-        for depth, frame in enumerate(self.stack[keep:], keep):
-            if frame.start < done or depth >= MAX_DEPTH:
-                continue
-            if frame.kind is _TABLE:
-                done = _blank_until(out, frame.start, blank_line=True)
-                self.lost["table"] += 1
-            elif frame.kind is _BRACES:
-                done = _blank_until(out, frame.start, blank_line=False)
-            elif frame.pipes:
-                target = "".join(out[frame.start : frame.pipes[0]]).strip()
-                if _unseen_link(target, labelled=True):
-                    done = _blank_until(out, frame.start, blank_line=False)
-                elif "\n" not in target:
-                    done = frame.pipes[0]
-                    out[frame.start : done] = [""] * (done - frame.start)
-        del self.stack[keep:]
-
-
-def _blank_until(out: list[str], start: int, *, blank_line: bool) -> int:
-    """Blank ``out[start:]`` up to the end of the line, or to the next blank line; the index where text goes on."""
-    for index in range(start, len(out)):
-        part = out[index]
-        at = part.find("\n\n" if blank_line else "\n")
-        if at < 0 and blank_line and part.endswith("\n") and index + 1 < len(out) and out[index + 1].startswith("\n"):
-            at = len(part) - 1
-        if at >= 0:
-            out[index] = GONE + part[at:]
-            return index
-        out[index] = ""
-    out.append(GONE)
-    return len(out)
-
-
-def _unseen_link(target: str, *, labelled: bool) -> str:
-    """The construct that a link is if it shows nothing in the text, else an empty string."""
-    prefix, colon, _ = target.partition(":")
-    if not colon or not prefix:
-        return ""
-    name = prefix.strip().lower().replace("_", " ")
-    if name in FILE_NAMESPACES:
-        return "file"
-    if name in CATEGORY_NAMESPACES:
-        return "category"
-    if name in LANGUAGES or (name in SISTER_PROJECTS and not labelled):
-        return "interwiki"
-    return ""
+    def abandon(self, frame: Frame) -> int:
+        """A table goes up to the next blank line, a template up to the line's end."""
+        if frame.kind is _TABLE:
+            self.lost["table"] += 1
+            return blank_until(self.out, frame.start, "\n\n")
+        if frame.kind is _BRACES:
+            return blank_until(self.out, frame.start, "\n")
+        return self.abandon_link(frame) if frame.pipes else 0
 
 
 def _unqualified(target: str) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from korealbert.documents import ShardError
+from korealbert.arrow_tables import ShardError
 from korealbert.examples.schema import Array, View, ViewHeader
 from korealbert.examples.segments import Ints, continue_with, rotate, with_specials
 from korealbert.examples.table import RowTable, ViewTable

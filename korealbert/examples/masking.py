@@ -1,7 +1,7 @@
 """Masked-word prediction: which pieces are to be predicted, and what stands in their place.
 
 Words (or n-grams of words, or single pieces) are visited in random order and taken while they fit the budget of
-round(share · n) pieces; what does not fit or overlaps is skipped. All rows of a batch take their t-th visit together.
+round(rate · n) pieces; what does not fit or overlaps is skipped. All rows of a batch take their t-th visit together.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, SPECIAL, WordTable
 
 
 class MaskingSpec(Spec):
-    """What share of pieces is predicted, and in which units they are chosen."""
+    """How many pieces are predicted, and in which units they are chosen."""
 
     unit: Literal["whole_word", "token"] = "whole_word"
     """Choose whole words (KoreALBERT) or single pieces."""
     ngram_max: int = Field(default=1, ge=1, le=5)
     """Units chosen together at most; n of them with probability ∝ 1/n (ALBERT: 3)."""
-    share: float = Field(default=0.15, gt=0.0, le=0.5)
+    rate: float = Field(default=0.15, gt=0.0, le=0.5)
     """Share of the ordinary pieces that is predicted."""
     max_predictions: int | None = Field(default=None, ge=1)
-    """Prediction slots per row; by default what the share asks for in a full row (19 at L = 128, 76 at L = 512)."""
+    """Prediction slots per row; by default what the rate asks for in a full row (19 at L = 128, 76 at L = 512)."""
     mask_portion: float = Field(default=0.8, ge=0.0, le=1.0)
     """Share of the predicted pieces that is replaced by ``[MASK]``."""
     random_portion: float = Field(default=0.1, ge=0.0, le=1.0)
@@ -48,7 +48,7 @@ class MaskingSpec(Spec):
 
     def budget(self, length: Ints) -> Ints:
         """Pieces to predict in rows of this many ordinary pieces, before the limit of slots; at least one."""
-        budget: Ints = np.maximum(np.rint(self.share * length).astype(np.int64), 1)
+        budget: Ints = np.maximum(np.rint(self.rate * length).astype(np.int64), 1)
         return budget
 
 

@@ -21,7 +21,7 @@ from korealbert.vocab.tokenizer import SPECIAL, WordTable
 
 
 @dataclass(frozen=True)
-class NoiseSpec:
+class NoiseSettings:
     """What ``draw`` needs to know beside the rows."""
 
     seed: int
@@ -78,26 +78,26 @@ class Continuation:
     b_len: Ints
 
 
-def draw(rows: Rows, words: WordTable, spec: NoiseSpec, view: int, pool: RowTable | None = None) -> Drawn:
+def draw(rows: Rows, words: WordTable, settings: NoiseSettings, view: int, pool: RowTable | None = None) -> Drawn:
     """The noise of R rows in one view. ``pool``, all rows of the split, is needed for NSP only."""
-    draws = RowDraws(spec.seed, view, rows.example_id)
-    split = split_rows(rows, draws, spec.sentence_task)
+    draws = RowDraws(settings.seed, view, rows.example_id)
+    split = split_rows(rows, draws, settings.sentence_task)
     layout = lay_out(rows, split)
     label = split.label
     extra: dict[str, Array] = {}
-    if spec.sentence_task == "nsp":
+    if settings.sentence_task == "nsp":
         assert pool is not None
         other = _draw_continuations(rows.doc_id, layout, label, draws, pool)
         layout = with_continuations(layout, other, pool)
         label = label.copy()
         label[other.rows] = 1
         extra = _columns(other, len(rows))
-    masking, word_order = spec.masking, spec.word_order
-    prediction_slots, order_slots = masking.slots(spec.sequence_length), word_order.slots(spec.sequence_length)
-    masked = mask(layout, words, masking, draws, vocab_size=spec.vocab_size, slots=prediction_slots)
+    masking, word_order = settings.masking, settings.word_order
+    prediction_slots, order_slots = masking.slots(settings.sequence_length), word_order.slots(settings.sequence_length)
+    masked = mask(layout, words, masking, draws, vocab_size=settings.vocab_size, slots=prediction_slots)
     moved = move(layout, masked, words, word_order, draws)
-    position = position_type(spec.sequence_length).to_pandas_dtype()
-    piece = id_type(spec.vocab_size).to_pandas_dtype()
+    position = position_type(settings.sequence_length).to_pandas_dtype()
+    piece = id_type(settings.vocab_size).to_pandas_dtype()
 
     def in_slots(of: Any, values: Ints, width: int, dtype: Any) -> Array:
         return slots(of.rows, values, len(rows), width, dtype)

@@ -15,8 +15,10 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from korealbert.arrow_tables import TableWriter
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
-from korealbert.documents import DROPPED_SCHEMA, Document, TableWriter, read_documents, sum_stats
+from korealbert.document_shards import DROPPED_SCHEMA, read_documents, sum_stats
+from korealbert.documents import Document
 from korealbert.examples.chunks import ChunkTargets, cut_document
 from korealbert.examples.facts import fill_share, length_histogram
 from korealbert.examples.schema import Rows, RowsHeader, id_type, pieces_per_row, write_rows
@@ -166,21 +168,26 @@ def pack_shard(job: PackJob, index: int, out_dir: Path) -> dict[str, Any]:
                     min_pieces=spec.min_pieces,
                     carry=spec.overflow == "carry",
                 )
-                counts.update(documents_in=1, sentences=len(encoded.sentence_lengths), pieces_in=len(encoded.pieces))
-                dropped_pieces.update(too_short=cut.too_short, truncated=cut.truncated)
+                counts["documents_in"] += 1
+                counts["sentences"] += len(encoded.sentence_lengths)
+                counts["pieces_in"] += len(encoded.pieces)
+                dropped_pieces["too_short"] += cut.too_short
+                dropped_pieces["truncated"] += cut.truncated
                 if not cut.chunks:
                     reason = "too_short" if len(encoded.pieces) else "no_text"
                     dropped[reason] += 1
                     writer.append((*astuple(document), reason, f"{len(encoded.pieces)} < {spec.min_pieces} pieces"))
                     continue
-                counts.update(documents_out=1)
+                counts["documents_out"] += 1
                 hold = heldout[place] and len(splits["heldout"].pieces) + len(cut.chunks) <= job.heldout_quota
                 collector = splits["heldout" if hold else "train"]
                 source = sources.setdefault(document.source, len(sources))
                 for chunk in cut.chunks:
                     pieces = encoded.pieces[chunk.begin : chunk.begin + chunk.length]
                     collector.add(index << 32 | counts["rows"], int(doc_ids[place]), source, pieces, chunk.sentence_lengths)
-                    counts.update(rows=1, pieces=chunk.length, single_sentence_rows=int(len(chunk.sentence_lengths) == 1))
+                    counts["rows"] += 1
+                counts["pieces"] += sum(chunk.length for chunk in cut.chunks)
+                counts["single_sentence_rows"] += sum(len(chunk.sentence_lengths) == 1 for chunk in cut.chunks)
     header = RowsHeader(spec.sequence_length, vocabulary.size, vocabulary.sha256, list(sources))
     stats: dict[str, Any] = {"dropped": dict(sorted(dropped.items())), "dropped_pieces": dict(dropped_pieces)}
     for split, collector in splits.items():

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import ipc
 
-from korealbert.documents import ShardError
+from korealbert.arrow_tables import ShardError
 from korealbert.files import atomic_path
 
 Array = npt.NDArray[Any]

@@ -14,10 +14,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
-from korealbert.documents import sum_stats
+from korealbert.document_shards import sum_stats
 from korealbert.examples.facts import noise_rates
 from korealbert.examples.masking import MaskingSpec
-from korealbert.examples.noise import NoiseSpec, draw
+from korealbert.examples.noise import NoiseSettings, draw
 from korealbert.examples.schema import HELDOUT_VIEW, SentenceTask, View, ViewHeader, open_rows, write_view
 from korealbert.examples.table import RowTable
 from korealbert.examples.word_order import WordOrderSpec
@@ -44,15 +44,15 @@ class ViewsSpec(Spec):
 
     @model_validator(mode="after")
     def _noise_leaves_text(self) -> ViewsSpec:
-        if self.masking.share + self.word_order.rate > 0.75:
+        if self.masking.rate + self.word_order.rate > 0.75:
             raise ValueError(
-                f"masking.share {self.masking.share} + word_order.rate {self.word_order.rate} leave under a quarter of the text"
+                f"masking.rate {self.masking.rate} + word_order.rate {self.word_order.rate} leave under a quarter of the text"
             )
         return self
 
-    def noise(self, sequence_length: int, vocab_size: int) -> NoiseSpec:
+    def noise(self, sequence_length: int, vocab_size: int) -> NoiseSettings:
         """The noise for rows of this kind."""
-        return NoiseSpec(self.seed, self.sentence_task, self.masking, self.word_order, sequence_length, vocab_size)
+        return NoiseSettings(self.seed, self.sentence_task, self.masking, self.word_order, sequence_length, vocab_size)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from korealbert.artifact import Artifact, lineage
 from korealbert.model.config import AlbertConfig
+from korealbert.nested import flat
 
 Row = Sequence[object]
 
@@ -31,11 +32,23 @@ class ModelFacts:
     """Tokens of a pre-training sequence."""
 
 
-def model_card(facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[Mapping[str, Any]] = ()) -> str:
+@dataclass(frozen=True)
+class FinetunedScores:
+    """Scores of one fine-tuning cell by the task's own metric, times 100."""
+
+    benchmark: str
+    """The recipe's name of the task and its settings: two settings of one task are two benchmarks."""
+    init: str
+    metric: str
+    dev: float
+    test: float
+
+
+def model_card(facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[FinetunedScores] = ()) -> str:
     """The card as Markdown with the hub's YAML header.
 
     ``pretrain`` is the pre-training artifact, whose ancestors tell the rest; a section whose stage is not among them is left
-    out. ``finetuned`` holds statistics of fine-tuning stages (task, init, seed, metric, dev, test).
+    out. ``finetuned`` holds one entry per seed.
     """
     ancestors = _by_stage(lineage({"pretrain": pretrain}).values())
     sections = [
@@ -102,12 +115,12 @@ def _corpus(ancestors: Mapping[str, list[Artifact]]) -> str:
         rows.append(
             (
                 spec.get("source", extract.manifest["label"]),
-                spec.get("licence") or "not stated",
+                spec.get("license") or "not stated",
                 *_sizes(extract),
                 *(_sizes(after)[:2] if after else ("", "")),
             )
         )
-    head = ("source", "licence", "documents", "characters", "bytes", "documents after cleaning", "characters after cleaning")
+    head = ("source", "license", "documents", "characters", "bytes", "documents after cleaning", "characters after cleaning")
     lines = ["## Corpus\n\n" + _table(head, rows)]
     for stage, told in (("dedup", "After deduplication"), ("balance", "After balancing of categories")):
         for artifact in ancestors.get(stage, []):
@@ -155,17 +168,17 @@ def _noise(ancestors: Mapping[str, list[Artifact]]) -> str:
     for artifact in ancestors["views"]:
         names = ("views", "mlm_rate", "wop_rate", "wop_rows", "rows", "sop_swapped", "sop_rows")
         parts.append(f"Realised noise: {_sentence(_facts(artifact.stats, names))}")
-        parts.append("Settings:\n\n" + _table(("setting", "value"), _flat(artifact.manifest["spec"])))
+        parts.append("Settings:\n\n" + _settings(artifact.manifest["spec"]))
     return "## Training examples\n\n" + "\n\n".join(parts)
 
 
 def _training(facts: ModelFacts, pretrain: Artifact) -> str:
     stats, spec = pretrain.stats, pretrain.manifest["spec"]
     told = (
-        f"{_number(stats['steps'])} updates of {_number(spec['global_batch'])} sequences of {facts.sequence_length} tokens: "
-        f"{_number(stats['tokens'])} tokens, {stats['epochs']} epochs."
+        f"{_number(stats['steps'])} updates of {_number(spec['global_batch_size'])} sequences of {facts.sequence_length} "
+        f"tokens: {_number(stats['tokens'])} tokens, {stats['epochs']} epochs."
     )
-    return f"## Pre-training\n\n{told}\n\n" + _table(("setting", "value"), _flat(spec))
+    return f"## Pre-training\n\n{told}\n\n" + _settings(spec)
 
 
 def _scores(pretrain: Artifact) -> str:
@@ -182,23 +195,22 @@ def _scores(pretrain: Artifact) -> str:
     return "## Scores on held-out documents\n\n" + _table(("measure", "value"), rows)
 
 
-def _finetuning(cells: list[Mapping[str, Any]]) -> str:
+def _finetuning(cells: list[FinetunedScores]) -> str:
     if not cells:
         return ""
-    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[FinetunedScores]] = defaultdict(list)
     for cell in cells:
-        groups[str(cell["task"]), str(cell["init"]), str(cell["metric"])].append(cell)
+        groups[cell.benchmark, cell.init, cell.metric].append(cell)
     rows = [
         (
-            task,
-            start,
-            metric,
+            *key,
             len(group),
-            *(_mean_and_deviation([float(cell[part]) for cell in group]) for part in ("dev", "test")),
+            _mean_and_deviation([cell.dev for cell in group]),
+            _mean_and_deviation([cell.test for cell in group]),
         )
-        for (task, start, metric), group in sorted(groups.items())
+        for key, group in sorted(groups.items())
     ]
-    head = ("task", "start", "metric", "seeds", "dev", "test")
+    head = ("benchmark", "start", "metric", "seeds", "dev", "test")
     told = "Mean ± standard deviation over seeds; `random` starts from fresh weights under the same budget."
     return f"## Fine-tuning\n\n{told}\n\n" + _table(head, rows)
 
@@ -227,7 +239,7 @@ def _limits(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]]) -> str:
             "Pre-training had dropout after the feed-forward blocks, which this class does not apply when it is fine-tuned."
         )
     if ancestors.get("extract"):
-        limits.append("The licences of the corpora above may bind those who redistribute the model.")
+        limits.append("The licenses of the corpora above may bind those who redistribute the model.")
     return "## Limits\n\n" + "\n".join(f"- {limit}" for limit in limits)
 
 
@@ -255,11 +267,8 @@ def _mean_and_deviation(values: list[float]) -> str:
     return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.2g}"
 
 
-def _flat(value: Any, prefix: str = "") -> list[Row]:
-    """Nested settings as rows of dotted names and values."""
-    if not isinstance(value, Mapping):
-        return [(prefix, f"`{value}`")]
-    return [row for key, item in value.items() for row in _flat(item, f"{prefix}.{key}".lstrip("."))]
+def _settings(spec: Mapping[str, Any]) -> str:
+    return _table(("setting", "value"), [(name, f"`{value}`") for name, value in flat(spec).items()])
 
 
 def _table(head: Sequence[str], rows: Iterable[Row]) -> str:

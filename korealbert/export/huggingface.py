@@ -7,8 +7,8 @@ sentence order go along (``AlbertForPreTraining``), the word-order head does not
 
 from __future__ import annotations
 
-import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from safetensors.numpy import load_file, save_file
 from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
 from korealbert.export.card import ModelFacts, model_card
 from korealbert.export.weights import exported_groups, huggingface_config, to_huggingface
-from korealbert.files import atomic_write
+from korealbert.files import atomic_write, write_json
 from korealbert.model.config import AlbertConfig
 from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
 
@@ -29,7 +29,7 @@ class ExportSpec(Spec):
     title: str = Field(default="KoreALBERT", min_length=1)
     """Heading of the model card."""
     license: str = Field(default="other", pattern=r"^[a-z0-9.-]+$")
-    """Licence of the weights, as the Hugging Face hub spells it. ``other`` refers readers to the licences of the corpora."""
+    """License of the weights, as the Hugging Face hub spells it. ``other`` refers readers to the licenses of the corpora."""
 
 
 def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
@@ -44,7 +44,7 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
         )
     weights = to_huggingface(config, load_file(pretrain.path / "model.safetensors"))
     save_file(weights, out_dir / "model.safetensors", metadata={"format": "pt"})
-    _write_json(out_dir / "config.json", huggingface_config(config))
+    _write_settings(out_dir / "config.json", huggingface_config(config))
     sequence_length = int(pretrain.stats["sequence_length"])
     _write_tokenizer(vocab.path, out_dir, sequence_length)
     facts = ModelFacts(
@@ -52,7 +52,7 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
     )
     atomic_write(out_dir / "README.md", model_card(facts, pretrain).encode())
     parameters = sum(array.size for array in weights.values())
-    runtime.report(Progress("export", 1, 1, "models"))
+    runtime.report(Progress(1, 1, "models"))
     return {"parameters": parameters, "layer_groups": facts.groups, "sequence_length": sequence_length}
 
 
@@ -64,7 +64,7 @@ def _write_tokenizer(vocab: Path, out_dir: Path, sequence_length: int) -> None:
     for name in ("spiece.model", "tokenizer.json"):
         shutil.copyfile(vocab / name, out_dir / name)
     special = {f"{role}_token": SPECIAL_PIECES[index] for role, index in SPECIAL._asdict().items()}
-    _write_json(out_dir / "special_tokens_map.json", special)
+    _write_settings(out_dir / "special_tokens_map.json", special)
     described: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": sequence_length,
@@ -74,11 +74,12 @@ def _write_tokenizer(vocab: Path, out_dir: Path, sequence_length: int) -> None:
         "clean_up_tokenization_spaces": False,
         **special,
     }
-    _write_json(out_dir / "tokenizer_config.json", described)
+    _write_settings(out_dir / "tokenizer_config.json", described)
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    atomic_write(path, (json.dumps(content, ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode())
+def _write_settings(path: Path, content: Mapping[str, Any]) -> None:
+    """As ``transformers`` itself writes them."""
+    write_json(path, content, indent=2, sort_keys=True)
 
 
 STAGE = Stage("export", version=1, spec=ExportSpec, run=run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,9 +11,8 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from korealbert.finetune.encode import PaddedBatch
+from korealbert.finetune.init import Init
 from korealbert.finetune.task import EncoderOutput
-
-Init = Literal["pretrained", "random"]
 
 LOCAL_ONLY = {"local_files_only": True, "trust_remote_code": False}
 

@@ -15,6 +15,7 @@ from korealbert.finetune.encode import evaluation_batches, pad, training_batches
 from korealbert.finetune.encoder import Encoder
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.task import Feature, Scores, Task
+from korealbert.model.parameters import parameter_groups
 
 EVALUATION_BATCH_SIZE = 128
 """Fixed, because the size of a batch can change the last bit of a score."""
@@ -88,7 +89,8 @@ def train(
     lengths = [len(feature.input_ids) for feature in train_features]
     steps_per_epoch = math.ceil(len(lengths) / spec.batch_size)
     total_steps = steps_per_epoch * spec.epochs
-    optimizer = torch.optim.AdamW(_parameter_groups(model.modules, spec.weight_decay), lr=spec.learning_rate, eps=1e-8)
+    groups = parameter_groups(model.modules, weight_decay=spec.weight_decay)
+    optimizer = torch.optim.AdamW(groups, lr=spec.learning_rate, eps=1e-8)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, linear_schedule(total_steps, spec.warmup_ratio))
     every = max(1, total_steps // CURVE_POINTS)
     best: dict[str, torch.Tensor] = {}
@@ -99,7 +101,7 @@ def train(
         for rows in training_batches(lengths, batch_size=spec.batch_size, seed=spec.seed, epoch=epoch):
             step += 1
             rate = float(optimizer.param_groups[0]["lr"])
-            loss = _train_step(model, [train_features[row] for row in rows], optimizer, spec.clip)
+            loss = _train_step(model, [train_features[row] for row in rows], optimizer, spec.max_grad_norm)
             schedule.step()
             recent.append(loss)
             if step % every == 0 or step == total_steps:
@@ -117,13 +119,13 @@ def train(
 
 
 def _train_step(
-    model: FinetunedModel, features: Sequence[Feature], optimizer: torch.optim.Optimizer, clip: float
+    model: FinetunedModel, features: Sequence[Feature], optimizer: torch.optim.Optimizer, max_grad_norm: float
 ) -> torch.Tensor:
     logits, targets = model.logits(features)
     loss = model.task.loss(logits, targets)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
-    nn.utils.clip_grad_norm_(model.modules.parameters(), clip)
+    nn.utils.clip_grad_norm_(model.modules.parameters(), max_grad_norm)
     optimizer.step()
     return loss.detach()
 
@@ -133,15 +135,6 @@ def _mean(losses: Sequence[torch.Tensor], step: int) -> float:
     if not math.isfinite(mean):
         raise ValueError(f"the loss at step {step:,} is {mean}; lower learning_rate or look for damaged weights")
     return mean
-
-
-def _parameter_groups(modules: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Biases and layer norms, the vectors among the parameters, are not decayed, as in BERT."""
-    parameters = [parameter for parameter in modules.parameters() if parameter.requires_grad]
-    return [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-    ]
 
 
 def linear_schedule(total_steps: int, warmup_ratio: float) -> Callable[[int], float]:

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from korealbert.artifact import InputPath, Spec
 from korealbert.finetune import tasks
-from korealbert.finetune.encoder import Init
+from korealbert.finetune.init import Init
 
 
 class FinetuneSpec(Spec):
@@ -21,7 +21,7 @@ class FinetuneSpec(Spec):
     task: str
     """Name of a module in ``korealbert/finetune/tasks``: nsmc, korsts."""
     init: Init = "pretrained"
-    """``random``: the same architecture with fresh weights, which tells what pretraining is worth."""
+    """The weights of the model, or ``random``: the same architecture with fresh ones, which tells what pretraining is worth."""
     seed: int = Field(default=1, ge=0, lt=2**63)
     """Seeds head, fresh weights, dropout and the order of the examples. The examples themselves do not depend on it."""
 
@@ -56,7 +56,7 @@ class FinetuneSpec(Spec):
     """Share of the steps over which the learning rate rises to its peak."""
     weight_decay: float = Field(default=0.01, ge=0, lt=1)
     """Decoupled weight decay of matrices; biases and layer norms are spared."""
-    clip: float = Field(default=1.0, gt=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
     """Largest norm of the gradient over all parameters."""
     max_length: int = Field(default=128, ge=8)
     """Longest input in pieces with special pieces; longer ones are cut."""

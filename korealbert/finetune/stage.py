@@ -1,8 +1,9 @@
 """The stage ``finetune/TASK/INIT/SEED``: one encoder, one benchmark, one seed; scores on dev and test.
 
-Input role ``model``: a directory in Hugging Face format (the export artifact, or any encoder). Output: ``metrics.json`` (dev
-scores of every epoch, dev and test scores of the best), ``predictions.arrow`` (id, gold, pred of every test example) and
-``curve.jsonl`` (training loss). Killed, it starts anew: a cell takes minutes.
+Input role ``model``: a directory in Hugging Face format (the export artifact, or any encoder). Output: ``metrics.json`` (the
+whole result: dev scores of every epoch, dev and test scores of the best, sizes, warnings), ``predictions.arrow`` (id, gold,
+pred of every test example) and ``curve.jsonl`` (training loss). The stage's statistics are the headline of ``metrics.json``;
+whoever needs a score reads the file. Killed, it starts anew: a cell takes minutes.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 
+from korealbert.arrow_tables import TableWriter
 from korealbert.artifact import InputPath, Inputs, Progress, Runtime, Stage, Stats
-from korealbert.documents import TableWriter
-from korealbert.files import atomic_write
+from korealbert.benchmark_files import BenchmarkFile
+from korealbert.files import atomic_write, write_json
 from korealbert.finetune import tasks
 from korealbert.finetune.encoder import load_encoder, load_tokenizer
 from korealbert.finetune.loop import FinetunedModel, repeatable, train
-from korealbert.finetune.reading import BenchmarkFile
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.task import Example, Task
+from korealbert.model.device import pick_device
+from korealbert.model.parameters import count_parameters
 
 DEV_SHARE = 0.05
 """Share of train held out where a benchmark has no dev set."""
@@ -33,16 +35,20 @@ PART_STREAM = 1 << 32
 """Second word of the generator's key, beyond any epoch's: choosing examples and ordering them draw from different streams."""
 
 
+HEADLINE = ("metric", "dev", "test", "best_epoch", "warnings")
+"""What of ``metrics.json`` the stage's statistics repeat, for whoever looks at a store or a running flow."""
+
+
 def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Fine-tune, select, test; see the module's docstring."""
     task = tasks.load(spec.task)
     examples = read_examples(task, spec)
-    device = _device(runtime)
+    device = pick_device(runtime.device)
     directory = inputs["model"].path
     tokenizer = load_tokenizer(directory)
 
     def report(step: int, total: int, metrics: Mapping[str, float]) -> None:
-        runtime.report(Progress("finetune", step, total, "steps", metrics))
+        runtime.report(Progress(step, total, "steps", metrics))
 
     with repeatable(seed=spec.seed, threads=runtime.threads, device=device):
         encoder = load_encoder(directory, init=spec.init)
@@ -60,32 +66,26 @@ def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     if spec.init == "pretrained" and spec.max_length > tokenizer.model_max_length:
         warnings.append(f"max_length is {spec.max_length}, pretraining saw {tokenizer.model_max_length} pieces at most")
 
-    cell = {"task": spec.task, "init": spec.init, "seed": spec.seed, "metric": task.metric}
-    counts = {f"examples_{split}": len(part) for split, part in examples.items()}
-    at_limit = sum(len(f.input_ids) == spec.max_length for part in features.values() for f in part)
-    scores = {
+    result = {
+        "task": spec.task,
+        "title": task.title,
+        "init": spec.init,
+        "seed": spec.seed,
+        "metric": task.metric,
         "dev": dict(history.dev.values),
         "test": dict(test.values),
         "epochs": history.epochs,
         "best_epoch": history.best_epoch,
-        "examples_at_max_length": at_limit,
+        **{f"examples_{split}": len(part) for split, part in examples.items()},
         "examples_test_official": task.official_test_examples,
+        "examples_at_max_length": sum(len(f.input_ids) == spec.max_length for part in features.values() for f in part),
+        "parameters": count_parameters(model.modules),
         "warnings": warnings,
     }
-    _write_json(out_dir / "metrics.json", {**cell, "title": task.title, **scores, **counts})
+    write_json(out_dir / "metrics.json", result)
     _write_predictions(out_dir / "predictions.arrow", task, examples["test"], predicted)
     atomic_write(out_dir / "curve.jsonl", "".join(json.dumps(point) + "\n" for point in history.curve).encode())
-    return {
-        **cell,
-        "dev": history.dev.values[task.metric],
-        "test": test.values[task.metric],
-        "test_scores": dict(test.values),
-        **counts,
-        "best_epoch": history.best_epoch,
-        "examples_at_max_length": at_limit,
-        "parameters": sum(p.numel() for p in model.modules.parameters()),
-        "warnings": warnings,
-    }
+    return {name: result[name] for name in HEADLINE}
 
 
 def read_examples(task: Task, spec: FinetuneSpec) -> dict[str, list[Example]]:
@@ -124,16 +124,6 @@ def random_part(count: int, size: int, seed: int) -> list[int]:
     return sorted(generator.permutation(count)[:size].tolist())
 
 
-def _device(runtime: Runtime) -> torch.device:
-    if runtime.device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(runtime.device)
-
-
-def _write_json(path: Path, document: Mapping[str, Any]) -> None:
-    atomic_write(path, (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode())
-
-
 def _write_predictions(path: Path, task: Task, examples: Sequence[Example], predicted: Sequence[Any]) -> None:
     schema = pa.schema([("id", pa.string()), ("gold", task.prediction_type), ("pred", task.prediction_type)])
     with TableWriter(path, schema) as table:
@@ -141,4 +131,4 @@ def _write_predictions(path: Path, task: Task, examples: Sequence[Example], pred
             table.append((example.id, example.target, prediction))
 
 
-STAGE = Stage("finetune", version=1, spec=FinetuneSpec, run=run)
+STAGE = Stage("finetune", version=2, spec=FinetuneSpec, run=run)

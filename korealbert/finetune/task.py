@@ -14,7 +14,7 @@ import pyarrow as pa
 import torch
 from torch import nn
 
-from korealbert.finetune.reading import BenchmarkFile
+from korealbert.benchmark_files import BenchmarkFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,6 @@ class EncoderOutput:
 class Task(ABC):
     """A benchmark. Stateless: every method is a function of its arguments."""
 
-    name: ClassVar[str]
     title: ClassVar[str]
     """The benchmark's own spelling of its name."""
     official_test_examples: ClassVar[int]

@@ -87,8 +87,3 @@ def initialise(model: nn.Module, initializer_range: float, seed: int) -> None:
                 nn.init.zeros_(module.bias)
             if isinstance(module, nn.LayerNorm):
                 nn.init.ones_(module.weight)
-
-
-def count_parameters(model: nn.Module) -> int:
-    """Trainable numbers; a shared tensor counts once."""
-    return sum(parameter.numel() for parameter in model.parameters())

@@ -11,15 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from korealbert.examples.batches import Batch
+from korealbert.examples.batches import IGNORED, Batch
 from korealbert.pretrain.order import rows_at
 from korealbert.pretrain.spec import PretrainSpec
 
 TASKS = ("mlm", "sop", "wop")
 """The order of tasks in every vector of counts, losses and weights."""
-
-IGNORED = -100
-"""Label of a slot without a target."""
 
 
 class BatchSource(Protocol):
@@ -38,33 +35,24 @@ class BatchSource(Protocol):
 class TensorBatch(NamedTuple):
     """One micro-batch on its device, all int64; shapes as in ``Batch``."""
 
-    ids: Tensor
-    token_types: Tensor
+    input_ids: Tensor
+    token_type_ids: Tensor
     lengths: Tensor
     mlm_positions: Tensor
-    wop_positions: Tensor
     mlm_labels: Tensor
     sop_labels: Tensor
+    wop_positions: Tensor
     wop_labels: Tensor
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
         """Arguments of the model, in its order."""
-        return self[:5]
+        return self.input_ids, self.token_type_ids, self.lengths, self.mlm_positions, self.wop_positions
 
 
 def to_tensors(batch: Batch, device: torch.device) -> TensorBatch:
     """Copy a batch to a device."""
-    arrays = (
-        batch.input_ids,
-        batch.token_type_ids,
-        batch.lengths,
-        batch.mlm_positions,
-        batch.wop_positions,
-        batch.mlm_labels,
-        batch.sop_labels,
-        batch.wop_labels,
-    )
+    arrays = (getattr(batch, name) for name in TensorBatch._fields)
     return TensorBatch(*(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays))
 
 
@@ -73,9 +61,9 @@ def micro_batches(source: BatchSource, spec: PretrainSpec, *, step: int, rank: i
 
     Accumulation step m of rank r takes micro-batch m · world_size + r, so every number of ranks sees the same global batches.
     """
-    start = step * spec.global_batch
+    start = step * spec.global_batch_size
     return [
-        gather_at(source, start + (m * world_size + rank) * spec.micro_batch, spec.micro_batch, spec.seed)
+        gather_at(source, start + (m * world_size + rank) * spec.micro_batch_size, spec.micro_batch_size, spec.seed)
         for m in range(spec.accumulation(world_size))
     ]
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from korealbert.artifact import Device
 from korealbert.model.config import AlbertConfig
 from korealbert.pretrain.spec import PretrainSpec
 
@@ -25,7 +26,7 @@ class Job(BaseModel):
     examples: Path
     views: Path
     out_dir: Path
-    device: Literal["auto", "cpu", "cuda"]
+    device: Device
 
 
 def event_line(kind: Literal["figures", "stats", "stopped"], step: int, content: Any) -> str:

@@ -1,13 +1,12 @@
 """The training loop on a DeepSpeed engine: global means, exact resumption, held-out scores.
 
-One step is one update from ``global_batch`` sequences. The targets of the whole global batch are counted before its first
+One step is one update from ``global_batch_size`` sequences. The targets of the whole global batch are counted before its first
 forward pass, so each micro-batch can be weighted such that DeepSpeed's averaging over ranks gives exactly
 ``mlm + sop_weight · sop + wop_weight · wop`` with each loss a mean over its targets of the global batch.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -19,8 +18,10 @@ import torch
 from safetensors.torch import save_file
 
 from korealbert.artifact import Stats
+from korealbert.files import write_json
 from korealbert.model.config import AlbertConfig
-from korealbert.model.heads import PretrainingModel, count_parameters, initialise
+from korealbert.model.heads import PretrainingModel, initialise
+from korealbert.model.parameters import count_parameters
 from korealbert.pretrain import checkpoint
 from korealbert.pretrain.batches import BatchSource, count_targets, micro_batches, to_tensors
 from korealbert.pretrain.heldout import evaluate
@@ -44,7 +45,7 @@ class Stopped(Exception):
 
 
 @dataclass
-class Progress:
+class TrainingState:
     """All that a checkpoint needs beside tensors."""
 
     step: int = 0
@@ -82,14 +83,14 @@ class Trainer:
         self.model = PretrainingModel(config)
         initialise(self.model, config.initializer_range, spec.seed)
         self.model.to(ranks.device)
-        self.optimizer = make_optimizer(self.model, spec.optimizer)
-        self.clipping = Clipping(self.optimizer, spec.optimizer.clip)
-        self.progress = Progress()
+        self.optimizer = make_optimizer(self.model, spec.optimizer, scaled=spec.precision == "fp16")
+        self.clipping = Clipping(self.optimizer, spec.optimizer.max_grad_norm)
+        self.state = TrainingState()
         self.identity = {"spec": spec.model_dump(mode="json"), "config": config.model_dump(mode="json")}
         saved = checkpoint.latest(self.checkpoints)
         if saved is not None:
             self._resume(saved)
-        self.resumed_from = self.progress.step
+        self.resumed_from = self.state.step
         self.engine = make_engine(self.model, self.optimizer, spec, ranks)
         self.scaler = getattr(self.engine, "torch_autocast_z0_gradscaler", None)
         if saved is not None and self.scaler is not None:
@@ -107,90 +108,89 @@ class Trainer:
 
         Raises ``Stopped`` when asked to stop (after saving), FloatingPointError when training diverged.
         """
-        spec, progress = self.spec, self.progress
-        seconds, tokens_before = 0.0, progress.tokens
+        spec, state = self.spec, self.state
+        seconds, tokens_before = 0.0, state.tokens
         if self.fresh:
             self._score_heldout()
         self.engine.train()
-        while progress.step < spec.steps:
+        while state.step < spec.steps:
             start = time.perf_counter()
             self._train_step()
             seconds += time.perf_counter() - start
-            if progress.step % spec.log_every == 0 or progress.step == spec.steps:
-                self._log((progress.tokens - tokens_before) / seconds)
-            if progress.step % spec.heldout_every == 0 or progress.step == spec.steps:
+            if state.step % spec.log_every == 0 or state.step == spec.steps:
+                self._log((state.tokens - tokens_before) / seconds)
+            if state.step % spec.heldout_every == 0 or state.step == spec.steps:
                 self._score_heldout()
-            if progress.step % spec.checkpoint_every == 0 or progress.step == spec.steps:
+            if state.step % spec.checkpoint_every == 0 or state.step == spec.steps:
                 self._save()
         if self.ranks.rank == 0:
             self._write_model()
-        return self._stats((progress.tokens - tokens_before) / seconds if seconds else None)
+        return self._stats((state.tokens - tokens_before) / seconds if seconds else None)
 
     def _train_step(self) -> None:
-        spec, ranks, progress = self.spec, self.ranks, self.progress
-        batches = micro_batches(self.train, spec, step=progress.step, rank=ranks.rank, world_size=ranks.world_size)
+        spec, ranks, state = self.spec, self.ranks, self.state
+        batches = micro_batches(self.train, spec, step=state.step, rank=ranks.rank, world_size=ranks.world_size)
         word_order = self.model.wop is not None
         counts = np.sum([count_targets(batch, word_order=word_order) for batch in batches], axis=0)
         tokens = sum(int(batch.lengths.sum()) for batch in batches)
         *targets, all_tokens, stop = ranks.sum([*map(float, counts), float(tokens), float(self.stop_requested())])
         if stop:
             self._save()
-            raise Stopped(progress.step)
+            raise Stopped(state.step)
         scale = torch.tensor(
-            [w * ranks.world_size / max(n, 1.0) for w, n in zip(spec.task_weights(progress.step), targets, strict=True)],
+            [w * ranks.world_size / max(n, 1.0) for w, n in zip(spec.task_weights(state.step), targets, strict=True)],
             device=ranks.device,
         )
-        rate = learning_rate(progress.updates, peak=spec.optimizer.lr, steps=spec.steps, schedule=spec.schedule)
+        rate = learning_rate(state.updates, peak=spec.optimizer.lr, steps=spec.steps, schedule=spec.schedule)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         sums = torch.zeros(2, len(counts), dtype=torch.float64, device=ranks.device)
         updates_before = self.clipping.updates
         for index, batch in enumerate(batches):
-            torch.manual_seed(dropout_seed(spec.seed, progress.step, index * ranks.world_size + ranks.rank))
+            torch.manual_seed(dropout_seed(spec.seed, state.step, index * ranks.world_size + ranks.rank))
             tensors = to_tensors(batch, ranks.device)
             task_sums = score(self.engine(*tensors.inputs), tensors)
             self.engine.backward((task_sums.losses * scale).sum(), scale_wrt_gas=False)
             self.engine.step()
             sums += torch.stack([task_sums.losses.detach().double(), task_sums.correct.double()])
         summed = ranks.sum(sums.flatten().tolist())
-        progress.step += 1
-        progress.tokens += int(all_tokens)
+        state.step += 1
+        state.tokens += int(all_tokens)
         updated = self.clipping.updates - updates_before
-        progress.updates += updated
+        state.updates += updated
         if updated:  # An overflown fp16 step has no losses worth averaging.
-            progress.window.add(losses=summed[:3], correct=summed[3:], targets=targets)
-            progress.window.check_finite(progress.step)
+            state.window.add(losses=summed[:3], correct=summed[3:], targets=targets)
+            state.window.check_finite(state.step)
 
     def _log(self, tokens_per_second: float) -> None:
-        progress = self.progress
-        figures = progress.window.figures(self.spec.task_weights(progress.step - 1))
-        progress.window = TaskTotals()
+        state = self.state
+        figures = state.window.figures(self.spec.task_weights(state.step - 1))
+        state.window = TaskTotals()
         figures["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         figures["gradient_norm"] = float(self.clipping.norm)
         if self.metrics:
-            self.metrics.append("train", progress.step, {"tokens": progress.tokens, **figures})
-        self.report(progress.step, {**figures, "tokens_per_second": tokens_per_second})
+            self.metrics.append("train", state.step, {"tokens": state.tokens, **figures})
+        self.report(state.step, {**figures, "tokens_per_second": tokens_per_second})
 
     def _score_heldout(self) -> None:
         if not self.heldout.num_rows:
             return
-        batch_size, autocast = self.spec.micro_batch, AUTOCAST[self.spec.precision]
+        batch_size, autocast = self.spec.micro_batch_size, AUTOCAST[self.spec.precision]
         figures = evaluate(self.model, self.heldout, self.ranks, batch_size=batch_size, autocast=autocast)
-        self.progress.heldout = figures
+        self.state.heldout = figures
         if self.metrics:
-            self.metrics.append("heldout", self.progress.step, {"tokens": self.progress.tokens, **figures})
-        self.report(self.progress.step, {f"heldout_{name}": value for name, value in figures.items()})
+            self.metrics.append("heldout", self.state.step, {"tokens": self.state.tokens, **figures})
+        self.report(self.state.step, {f"heldout_{name}": value for name, value in figures.items()})
 
     def _save(self) -> None:
         if self.metrics is not None:
             scaler = self.scaler.state_dict() if self.scaler is not None else None
-            state = {"identity": self.identity, "progress": asdict(self.progress), "scaler": scaler}
             checkpoint.save(
                 self.checkpoints,
-                step=self.progress.step,
+                step=self.state.step,
                 model=self.model,
                 optimizer=self.optimizer,
-                state=state,
+                state={"identity": self.identity, "training": asdict(self.state), "scaler": scaler},
                 metrics=self.metrics.content(),
             )
         self.ranks.sum([0.0])  # Nobody leaves before rank 0 has written.
@@ -198,27 +198,26 @@ class Trainer:
     def _resume(self, saved: checkpoint.Checkpoint) -> None:
         if saved.state["identity"] != self.identity:
             raise ValueError(f"{saved.path} belongs to another spec; remove {self.checkpoints} to start anew")
-        values = dict(saved.state["progress"])
-        self.progress = Progress(**{**values, "window": TaskTotals(**values["window"])})
+        values = dict(saved.state["training"])
+        self.state = TrainingState(**{**values, "window": TaskTotals(**values["window"])})
         checkpoint.restore(saved, self.model, self.optimizer)
 
     def _write_model(self) -> None:
         save_file(checkpoint.detached(self.model), self.out_dir / "model.safetensors", metadata={"format": "pt"})
-        config = json.dumps(self.config.model_dump(mode="json"), indent=1, sort_keys=True)
-        (self.out_dir / "config.json").write_text(config + "\n", "utf-8")
+        write_json(self.out_dir / "config.json", self.config.model_dump(mode="json"), sort_keys=True)
 
     def _stats(self, tokens_per_second: float | None) -> Stats:
-        progress = self.progress
-        sequences = progress.step * self.spec.global_batch
+        state = self.state
+        sequences = state.step * self.spec.global_batch_size
         return {
-            "steps": progress.step,
-            "skipped_steps": progress.step - progress.updates,
-            "tokens": progress.tokens,
+            "steps": state.step,
+            "skipped_steps": state.step - state.updates,
+            "tokens": state.tokens,
             "sequences": sequences,
             "epochs": round(sequences / self.train.num_rows, 3),
             "parameters": count_parameters(self.model),
             "sequence_length": self.train.sequence_length,
-            "heldout": progress.heldout,
+            "heldout": state.heldout,
             "processes": self.ranks.world_size,
             "resumed_from_step": self.resumed_from,
             "tokens_per_second": tokens_per_second and round(tokens_per_second, 1),

@@ -47,7 +47,8 @@ class TaskTotals:
         """Raise FloatingPointError when training has diverged."""
         if not all(map(math.isfinite, self.losses)):
             raise FloatingPointError(
-                f"the loss is no longer finite at step {step}; lower optimizer.lr, lengthen the warm-up or clip gradients"
+                f"the loss is no longer finite at step {step}; lower optimizer.lr or optimizer.max_grad_norm, "
+                "or lengthen the warm-up"
             )
 
 

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from korealbert.examples.batches import IGNORED
 from korealbert.model.heads import Logits
-from korealbert.pretrain.batches import IGNORED, TensorBatch
+from korealbert.pretrain.batches import TensorBatch
 
 
 class TaskSums(NamedTuple):

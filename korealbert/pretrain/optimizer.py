@@ -8,34 +8,24 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from korealbert.model.parameters import parameter_groups
 from korealbert.pretrain.lamb import Lamb
 from korealbert.pretrain.spec import OptimizerSpec
 
 
-def parameter_groups(model: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
-    """Matrices and tables, which decay and adapt; then biases and LayerNorms, which do neither.
-
-    Decided by rank, never by name: the official lists of names ("LayerNorm", "bias") miss what PyTorch calls differently.
-    """
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return [p for p in parameters if p.ndim > 1], [p for p in parameters if p.ndim <= 1]
-
-
-def make_optimizer(model: nn.Module, spec: OptimizerSpec) -> Optimizer:
-    """The optimiser that ``spec`` describes, over all trainable parameters of ``model``."""
-    matrices, vectors = parameter_groups(model)
-    groups: list[dict[str, Any]] = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+def make_optimizer(model: nn.Module, spec: OptimizerSpec, *, scaled: bool = False) -> Optimizer:
+    """The optimiser that ``spec`` describes, over all trainable parameters of ``model``; ``scaled``: fp16 scales their loss."""
+    groups = parameter_groups(model, weight_decay=spec.weight_decay)
     if spec.name == "adamw":
-        return torch.optim.AdamW(
-            groups, lr=spec.lr, betas=spec.betas, eps=spec.eps, weight_decay=spec.weight_decay, foreach=True
-        )
+        # One pass over memory instead of ten. Not under fp16, whose scale the fused kernel undoes after the clipping.
+        fused = not scaled and next(model.parameters()).device.type == "cpu"
+        return torch.optim.AdamW(groups, lr=spec.lr, betas=spec.betas, eps=spec.eps, fused=fused, foreach=not fused)
     groups[1]["adapt"] = spec.adapt_excluded
     return Lamb(
         groups,
         lr=spec.lr,
         betas=spec.betas,
         eps=spec.eps,
-        weight_decay=spec.weight_decay,
         bias_correction=spec.bias_correction,
         max_trust_ratio=spec.max_trust_ratio,
     )

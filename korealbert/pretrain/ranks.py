@@ -70,7 +70,7 @@ def make_engine(model: nn.Module, optimizer: Optimizer, spec: PretrainSpec, rank
     deepspeed = quiet_deepspeed(ranks.device)
     dtype = AUTOCAST[spec.precision]
     config = {
-        "train_micro_batch_size_per_gpu": spec.micro_batch,
+        "train_micro_batch_size_per_gpu": spec.micro_batch_size,
         "gradient_accumulation_steps": spec.accumulation(ranks.world_size),
         "gradient_clipping": 0.0,
         "zero_optimization": {"stage": 0},
@@ -79,6 +79,8 @@ def make_engine(model: nn.Module, optimizer: Optimizer, spec: PretrainSpec, rank
         "timers": {"throughput": {"enabled": False}},
     }
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
+    # A lone rank has nobody to average with, but DeepSpeed would still flatten all gradients and copy them back.
+    engine.enable_backward_allreduce = ranks.world_size > 1
     return engine
 
 

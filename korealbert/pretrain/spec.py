@@ -24,7 +24,7 @@ class OptimizerSpec(Spec):
     """Added to the root of the second moment."""
     weight_decay: float = Field(default=0.01, ge=0)
     """Decoupled decay of all tensors of rank ≥ 2; biases and LayerNorms are left out."""
-    clip: float = Field(default=1.0, ge=0)
+    max_grad_norm: float = Field(default=1.0, ge=0)
     """Bound on the global gradient norm, applied before the moments; 0 leaves gradients alone."""
     bias_correction: bool = False
     """LAMB: divide the moments by 1 − βᵗ (LAMB paper v3, apex, timm). AdamW always does."""
@@ -84,9 +84,9 @@ class PretrainSpec(Spec):
     """The architecture."""
     steps: int = Field(ge=1)
     """Parameter updates (KoreALBERT: presumably 250,000, its ablations 125,000)."""
-    global_batch: int = Field(default=2048, ge=1)
+    global_batch_size: int = Field(default=2048, ge=1)
     """Sequences per update, over all ranks and accumulation steps."""
-    micro_batch: int = Field(default=32, ge=1)
+    micro_batch_size: int = Field(default=32, ge=1)
     """Sequences per forward pass of one rank; the rest of the global batch is accumulated."""
     optimizer: OptimizerSpec = OptimizerSpec()
     """The optimiser and its settings."""
@@ -112,9 +112,10 @@ class PretrainSpec(Spec):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.global_batch % self.micro_batch:
+        if self.global_batch_size % self.micro_batch_size:
             raise ValueError(
-                f"micro_batch = {self.micro_batch} does not divide global_batch = {self.global_batch}; change one of them"
+                f"micro_batch_size = {self.micro_batch_size} does not divide global_batch_size = {self.global_batch_size}; "
+                "change one of them"
             )
         warmup = self.schedule.warmup(self.steps)
         if warmup >= self.steps:
@@ -132,13 +133,13 @@ class PretrainSpec(Spec):
 
     def accumulation(self, processes: int) -> int:
         """Micro-batches per update and rank. Raises ValueError where the global batch cannot be cut that way."""
-        per_pass = self.micro_batch * processes
-        if self.global_batch % per_pass:
+        per_pass = self.micro_batch_size * processes
+        if self.global_batch_size % per_pass:
             raise ValueError(
-                f"global_batch = {self.global_batch} is not divisible by processes × micro_batch = {processes} × "
-                f"{self.micro_batch} = {per_pass}; change one of them"
+                f"global_batch_size = {self.global_batch_size} is not divisible by processes × micro_batch_size = "
+                f"{processes} × {self.micro_batch_size} = {per_pass}; change one of them"
             )
-        return self.global_batch // per_pass
+        return self.global_batch_size // per_pass
 
     def albert_config(self, *, vocab_size: int, sequence_length: int) -> AlbertConfig:
         """The complete model for this data. Raises ValueError where sequences are longer than the position table."""

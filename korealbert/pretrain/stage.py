@@ -45,7 +45,7 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
             log.info("%s", line)
         elif event["kind"] == "figures":
             figures = {name: value for name, value in event["content"].items() if value is not None}
-            runtime.report(Progress("pretrain", event["step"], spec.steps, "steps", metrics=figures))
+            runtime.report(Progress(event["step"], spec.steps, "steps", metrics=figures))
         else:
             seen[event["kind"]] = event
 
@@ -85,4 +85,4 @@ def check(spec: PretrainSpec, *, vocab: Path, examples: Path, views: Path, proce
     return spec.albert_config(vocab_size=train.vocab_size, sequence_length=train.sequence_length)
 
 
-STAGE = Stage("pretrain", version=1, spec=PretrainSpec, run=run)
+STAGE = Stage("pretrain", version=2, spec=PretrainSpec, run=run)

@@ -19,6 +19,7 @@ import torch
 from torch import distributed
 
 from korealbert.examples.batches import ExampleBatches
+from korealbert.model.device import pick_device
 from korealbert.pretrain.job import Job, event_line
 from korealbert.pretrain.loop import Stopped, Trainer
 from korealbert.pretrain.metrics import Figures
@@ -62,7 +63,10 @@ def run(job: Job, init_method: str) -> int:
     def report(step: int, figures: Figures) -> None:
         tell(event_line("figures", step, figures))
 
-    ranks = join(rank=rank, world_size=world_size, device=pick_device(job.device), init_method=init_method)
+    device = pick_device(job.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    ranks = join(rank=rank, world_size=world_size, device=device, init_method=init_method)
     try:
         trainer = Trainer(
             job.spec,
@@ -81,17 +85,6 @@ def run(job: Job, init_method: str) -> int:
     tell(event_line("stats", job.spec.steps, stats))
     distributed.destroy_process_group()
     return 0
-
-
-def pick_device(wanted: str) -> torch.device:
-    """The device of this rank; ``auto`` takes CUDA where there is one."""
-    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise ValueError("runtime.device = 'cuda', but torch finds no CUDA device here; use 'cpu' or 'auto'")
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-    torch.cuda.set_device(device)
-    return device
 
 
 if __name__ == "__main__":

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from korealbert.export.card import ModelFacts, model_card
+from collections.abc import Sequence
+
+from korealbert.export.card import FinetunedScores, ModelFacts, model_card
 from korealbert.model.config import AlbertConfig
 from korealbert.report.run import Run
+from korealbert.report.scores import Benchmark
 
 
-def card_with_scores(run: Run) -> str | None:
-    """The exported model's card with the statistics of all fine-tuning cells, or None where no model was exported."""
+def card_with_scores(run: Run, benchmarks: Sequence[Benchmark]) -> str | None:
+    """The exported model's card with the scores of all fine-tuning cells, or None where no model was exported."""
     export, pretrain = run.one("export"), run.one("pretrain")
     if export is None or pretrain is None:
         return None
@@ -20,4 +23,9 @@ def card_with_scores(run: Run) -> str | None:
         groups=export.stats["layer_groups"],
         sequence_length=export.stats["sequence_length"],
     )
-    return model_card(facts, pretrain, finetuned=[cell.stats for cell in run.of("finetune").values()])
+    cells = [
+        FinetunedScores(benchmark.group, cell.init, benchmark.metric, cell.dev, cell.test)
+        for benchmark in benchmarks
+        for cell in benchmark.cells
+    ]
+    return model_card(facts, pretrain, finetuned=cells)

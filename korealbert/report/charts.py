@@ -13,6 +13,9 @@ from korealbert.report.svg import WIDTH, Svg, text, text_width
 LEFT, RIGHT, TOP, BOTTOM = 42.0, 6.0, 26.0, 34.0
 """Margins of charts with axes, in units."""
 
+MAX_BARS = 12
+"""Bars of one drawing; the table beside it has all."""
+
 MAX_POINTS = 240
 """Points of a line; more are averaged, since a chart has fewer pixels."""
 

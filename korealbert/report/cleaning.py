@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from korealbert.report import charts
 from korealbert.report.blocks import Block, Figure, Figures, Fold, Section, Table, Text
-from korealbert.report.corpus import MAX_BARS, by_number
-from korealbert.report.numbers import count
+from korealbert.report.numbers import by_number, count
 from korealbert.report.run import Run
 
 MAX_ROWS = 40
@@ -21,7 +20,7 @@ def cleaning(run: Run) -> Section | None:
     blocks: list[Block] = []
     if rules:
         ranked = by_number(_total(rules))
-        rows = [charts.Bar(rule, number, count(number)) for rule, number in ranked[:MAX_BARS]]
+        rows = [charts.Bar(rule, number, count(number)) for rule, number in ranked[: charts.MAX_BARS]]
         label = "Removals by rule: " + "; ".join(f"{row.label} {row.text}" for row in rows)
         characters = sum(artifact.stats.get("removed_characters", 0) for artifact in run.of("clean").values())
         removals = sum(number for _, number in ranked)
@@ -30,8 +29,8 @@ def cleaning(run: Run) -> Section | None:
             Figures([Figure("removed", "Removals by rule", charts.bars(rows, label=label))]),
             Fold("All rules", [_table("Removals by rule and source", "Rule", rules)]),
         ]
-    if kinds := _per_source(run, "normalised"):
-        blocks.append(Fold("Normalised characters", [_table("Characters normalised before any rule", "Kind", kinds)]))
+    if kinds := _per_source(run, "normalized"):
+        blocks.append(Fold("Normalized characters", [_table("Characters normalized before any rule", "Kind", kinds)]))
     if sections := _per_source(run, "unmapped_sections"):
         table = _table("Sections that the category map does not know, in documents", "Section", sections)
         blocks.append(Fold("Unknown sections", [table]))

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import PurePath
 
+from korealbert.arrow_tables import read_batches
 from korealbert.artifact import Artifact
-from korealbert.documents import DROPPED_SCHEMA, QUARANTINE_SCHEMA, read_batches
+from korealbert.document_shards import DROPPED_SCHEMA, QUARANTINE_SCHEMA
 from korealbert.report import charts
 from korealbert.report.blocks import Block, Figure, Figures, Fold, Section, Table, Text
-from korealbert.report.numbers import MISSING, compact, count, percent
+from korealbert.report.numbers import MISSING, by_number, compact, count, percent
 from korealbert.report.run import Run
 
 DATA_STAGES = ("extract", "clean", "dedup", "balance", "examples")
-
-MAX_BARS = 12
-"""Bars of one drawing; the table beside it has all."""
 
 EXAMPLE_CHARACTERS = 60
 """Length of what is quoted from a dropped document."""
@@ -55,7 +53,10 @@ def _by_source(run: Run) -> Figure | None:
     total = sum(sizes.values())
     if not total:
         return None
-    rows = [charts.Bar(name, size, f"{compact(size)} · {percent(size / total)}") for name, size in by_number(sizes)[:MAX_BARS]]
+    rows = [
+        charts.Bar(name, size, f"{compact(size)} · {percent(size / total)}")
+        for name, size in by_number(sizes)[: charts.MAX_BARS]
+    ]
     label = f"Characters by source after {after}: " + "; ".join(f"{row.label} {row.text}" for row in rows)
     return Figure("sources", f"Characters by source, after {after}", charts.bars(rows, label=label))
 
@@ -78,10 +79,10 @@ def _by_category(run: Run) -> Figure | None:
     if not categories:
         return None
     rows = []
-    for name, sizes in categories[:MAX_BARS]:
+    for name, sizes in categories[: charts.MAX_BARS]:
         before, after = sizes.get("before_characters", 0), sizes.get("after_characters", 0)
         rows.append(charts.Bar(name or "none", after, f"{compact(before)} → {compact(after)}", before))
-    more = f", the largest {MAX_BARS} of {len(categories)}" if len(categories) > MAX_BARS else ""
+    more = f", the largest {charts.MAX_BARS} of {len(categories)}" if len(categories) > charts.MAX_BARS else ""
     label = "Characters by category before and after balancing: " + "; ".join(f"{row.label} {row.text}" for row in rows)
     caption = f"Characters by category before (grey) and after balancing{more}"
     return Figure("categories", caption, charts.bars(rows, label=label))
@@ -190,11 +191,6 @@ def _constructs(run: Run) -> Table:
     ]
     header = ["Stage", "Construct", "Characters"]
     return Table("Markup whose text extraction leaves out", header, rows, frozenset({2}))
-
-
-def by_number(numbers: Mapping[str, int]) -> Sequence[tuple[str, int]]:
-    """Names with the largest number first, equal ones by name."""
-    return sorted(numbers.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _words(name: str) -> str:

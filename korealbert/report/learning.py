@@ -6,14 +6,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from korealbert.finetune.init import INITS
 from korealbert.report import charts
 from korealbert.report.blocks import Block, Figure, Figures, Section, Text
+from korealbert.report.heldout import OBJECTIVES
 from korealbert.report.numbers import compact, count, fixed, percent
-from korealbert.report.outcome import STYLE
 from korealbert.report.run import Run
-from korealbert.report.scores import INITS, Benchmark
-
-OBJECTIVES = {"mlm": "Masked pieces (MLM)", "sop": "Sentence order (SOP)", "wop": "Word order (WOP)"}
+from korealbert.report.scores import Benchmark
+from korealbert.report.style import COLOUR_OF_INIT
 
 CHANCE = {"sop": 0.5}
 """Accuracy of guessing, where that is more than about nothing."""
@@ -74,7 +74,7 @@ def _finetuning(benchmark: Benchmark) -> Figure:
             for record in cell.metrics.get("epochs", []):
                 per_epoch.setdefault(record["epoch"], []).append(record[benchmark.metric])
         points = [(float(epoch), sum(values) / len(values)) for epoch, values in sorted(per_epoch.items())]
-        series.append(charts.Line(init, points, STYLE[init]))
+        series.append(charts.Line(init, points, COLOUR_OF_INIT[init]))
     name = f"{benchmark.title}: {benchmark.metric_title} on dev"
     ends = "; ".join(f"{line.name} {fixed(line.points[-1][1])} at the end" for line in series if line.points)
     return Figure(f"finetune-{benchmark.group}", name, charts.lines(series, label=f"{name}; {ends}", x_unit="epochs"))

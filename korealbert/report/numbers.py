@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 MISSING = "–"
 MINUS = "\u2212"
@@ -55,3 +55,8 @@ def spread(values: Sequence[float]) -> str:
     """``mean ± sd``, or the one value there is."""
     mean, deviation = mean_and_sd(values)
     return fixed(mean) if deviation is None else f"{fixed(mean)} ± {fixed(deviation)}"
+
+
+def by_number(numbers: Mapping[str, int]) -> Sequence[tuple[str, int]]:
+    """Names with the largest number first, equal ones by name."""
+    return sorted(numbers.items(), key=lambda item: (-item[1], item[0]))

@@ -1,25 +1,26 @@
-"""The first sections: what the model scores, what pretraining is worth, and what others published."""
+"""The first section: what the model scores, and what pretraining is worth."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from korealbert.report import charts, published
+from korealbert.finetune.init import INITS
+from korealbert.report import charts
 from korealbert.report.blocks import Block, Card, Cards, Figure, Figures, Fold, Section, Table, Text
+from korealbert.report.heldout import heldout_scores, heldout_table
 from korealbert.report.numbers import MISSING, count, fixed, mean_and_sd, percent, signed, spread
 from korealbert.report.run import Run
-from korealbert.report.scores import INITS, Benchmark, metric_title, published_beside
+from korealbert.report.scores import Benchmark, metric_title, published_beside, seeds
+from korealbert.report.style import COLOUR_OF_INIT
 
 REFERENCE = "KoreALBERT-Base"
 """The published model that this pipeline follows; it gets a row of its own beside ours."""
-
-STYLE = {"pretrained": 1, "random": 2}
 
 
 def lede(run: Run, benchmarks: Sequence[Benchmark]) -> str:
     """What came out, in two sentences at most."""
     sentences = [sentence for benchmark in benchmarks if (sentence := _result(benchmark))]
-    if not sentences and (accuracy := _heldout(run).get("mlm_accuracy")) is not None:
+    if not sentences and (accuracy := heldout_scores(run).get("mlm_accuracy")) is not None:
         sentences.append(f"The pretrained model fills {percent(accuracy)} of the masked pieces of held-out text correctly.")
     if not sentences:
         documents = run.stats("balance").get("documents_out")
@@ -41,7 +42,7 @@ def _result(benchmark: Benchmark) -> str | None:
 def outcome(run: Run, benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section | None:
     """Scores over seeds, from pretrained and from random weights, and the held-out scores of pretraining."""
     cards = [_card(benchmark) for benchmark in benchmarks]
-    heldout = _heldout(run)
+    heldout = heldout_scores(run)
     if heldout.get("mlm_accuracy") is not None:
         perplexity = heldout.get("mlm_perplexity")
         detail = f"perplexity {fixed(perplexity)}" if perplexity is not None else "of masked pieces"
@@ -63,7 +64,7 @@ def outcome(run: Run, benchmarks: Sequence[Benchmark], tables: Sequence[str]) ->
             Fold("Fine-tuning settings", [_settings_table(benchmarks)]),
         ]
     if heldout:
-        blocks.append(_heldout_table(heldout))
+        blocks.append(heldout_table(heldout))
     blocks.append(Text(run.origin("pretrain", "finetune"), quiet=True))
     return Section("outcome", "Outcome", blocks)
 
@@ -71,14 +72,10 @@ def outcome(run: Run, benchmarks: Sequence[Benchmark], tables: Sequence[str]) ->
 def _card(benchmark: Benchmark) -> Card:
     shown = "pretrained" if benchmark.of("pretrained") else "random"
     values = benchmark.values(shown)
-    detail = f"{shown}, {_seeds(len(values))}, best {fixed(max(values))}"
+    detail = f"{shown}, {seeds(len(values))}, best {fixed(max(values))}"
     if benchmark.gain is not None:
         detail += f"; random {spread(benchmark.values('random'))}, gain {signed(benchmark.gain)}"
     return Card(f"{benchmark.title}, {benchmark.metric_title}", spread(values), detail)
-
-
-def _seeds(number: int) -> str:
-    return "1 seed" if number == 1 else f"{number} seeds"
 
 
 def _strip(benchmark: Benchmark, tables: Sequence[str]) -> Figure:
@@ -86,7 +83,9 @@ def _strip(benchmark: Benchmark, tables: Sequence[str]) -> Figure:
     for init in INITS:
         values = [(cell.test, f"seed {cell.seed}: {fixed(cell.test)}") for cell in benchmark.of(init)]
         if values:
-            rows.append(charts.Strip(f"{init}, {_seeds(len(values))}", values, spread(benchmark.values(init)), STYLE[init]))
+            rows.append(
+                charts.Strip(f"{init}, {seeds(len(values))}", values, spread(benchmark.values(init)), COLOUR_OF_INIT[init])
+            )
     beside = published_beside(benchmark, tables)
     entries = list(beside.select("model", "number", "value", "source").iter_rows())
     for model, number, value, source in entries:
@@ -146,68 +145,3 @@ def _settings_table(benchmarks: Sequence[Benchmark]) -> Table:
     header = ["Benchmark", "Train", "Dev", "Test", *(name.replace("_", " ").capitalize() for name in SETTINGS)]
     numeric = frozenset(range(1, len(header)))
     return Table("Examples and settings, the same for every seed and weights", header, [row(b) for b in benchmarks], numeric)
-
-
-def _heldout(run: Run) -> Mapping[str, float | None]:
-    heldout: Mapping[str, float | None] = run.stats("pretrain").get("heldout") or {}
-    return heldout
-
-
-def _heldout_table(heldout: Mapping[str, float | None]) -> Table:
-    names = {"mlm": "Masked pieces (MLM)", "sop": "Sentence order (SOP)", "wop": "Word order (WOP)"}
-    rows = [
-        [name, percent(heldout[f"{key}_accuracy"], 2), fixed(heldout.get(f"{key}_loss"), 3)]
-        for key, name in names.items()
-        if heldout.get(f"{key}_accuracy") is not None
-    ]
-    return Table("Held-out scores at the end of pretraining", ["Objective", "Accuracy", "Loss"], rows, frozenset({1, 2}))
-
-
-def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section | None:
-    """Published scores of the same task and metric with ours among them, then the tables as printed, with their misprints."""
-    if not tables:
-        return None
-    blocks: list[Block] = [
-        Text(
-            "Only scores of the same task and the same metric stand in one table. They come from models of other sizes, "
-            "corpora and budgets, and from other numbers of seeds; each source is named."
-        )
-    ]
-    blocks += [table for benchmark in benchmarks if len((table := _beside(benchmark, tables)).rows)]
-    for name in tables:
-        printed = [_as_printed(source, rows) for source, rows in _by_source(name).items()]
-        known = [Text(f"Known problems: {note}", quiet=True) for note in published.notes(name)]
-        blocks.append(Fold(f"As printed: {name.replace('_', ' ')}", [*known, *printed]))
-    return Section("published", "Beside published scores", blocks)
-
-
-def _beside(benchmark: Benchmark, tables: Sequence[str]) -> Table:
-    entries = list(published_beside(benchmark, tables).select("number", "model", "value", "source").iter_rows())
-    published_rows = len(entries)
-    for init in INITS:
-        if values := benchmark.values(init):
-            whole = "" if benchmark.on_whole_test_set else ", part of the test set"
-            entries.append((mean_and_sd(values)[0], f"this run, {init}", spread(values), f"{_seeds(len(values))}{whole}"))
-    entries.sort(key=lambda entry: -entry[0])
-    rows = [[model, value, source] for _, model, value, source in entries] if published_rows else []
-    marked = frozenset(index for index, row in enumerate(rows) if row[0].startswith("this run, "))
-    return Table(f"{benchmark.title}, {benchmark.metric_title}", ["Model", "Score", "Source"], rows, frozenset({1}), marked)
-
-
-def _by_source(name: str) -> dict[str, list[tuple[str, str, str, str]]]:
-    sources: dict[str, list[tuple[str, str, str, str]]] = {}
-    for model, task, metric, value, source in published.load(name).select(published.COLUMNS).iter_rows():
-        sources.setdefault(source, []).append((model, task, metric, value))
-    return sources
-
-
-def _as_printed(source: str, rows: Sequence[tuple[str, str, str, str]]) -> Table:
-    """Models by columns of task and metric; a value that a source prints twice is shown twice."""
-    columns = list(dict.fromkeys((task, metric) for _, task, metric, _ in rows))
-    cells: dict[tuple[str, str, str], list[str]] = {}
-    for model, task, metric, value in rows:
-        cells.setdefault((model, task, metric), []).append(value)
-    models = list(dict.fromkeys(model for model, *_ in rows))
-    header = ["Model", *(f"{task} {metric}" for task, metric in columns)]
-    body = [[model, *(" / ".join(cells.get((model, *column), [""])) for column in columns)] for model in models]
-    return Table(source, header, body, frozenset(range(1, len(header))))

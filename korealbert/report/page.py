@@ -9,7 +9,7 @@ from korealbert.report.markup import Markup, join, tag
 from korealbert.report.style import CHART, PAGE, PALETTE
 
 
-def page(title: str, lede: str, sections: Sequence[Section], *, language: str = "en") -> str:
+def page(title: str, lede: str, sections: Sequence[Section]) -> str:
     """The complete document."""
     head = join(
         tag("meta", charset="utf-8"),
@@ -23,7 +23,7 @@ def page(title: str, lede: str, sections: Sequence[Section], *, language: str = 
     links = [tag("a", section.title, href=f"#{section.anchor}") for section in sections]
     header = tag("header", tag("h1", title), tag("p", lede, class_="lede"), tag("nav", *links, aria_label="Sections"))
     main = tag("main", *(_section(section) for section in sections))
-    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', header, main), lang=language)}\n"
+    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', header, main), lang='en')}\n"
 
 
 def _section(section: Section) -> Markup:

@@ -10,18 +10,15 @@ from typing import Any
 import polars as pl
 
 from korealbert.artifact import Artifact
+from korealbert.finetune.init import INITS
 from korealbert.report import published
 from korealbert.report.numbers import mean_and_sd
-
-INITS = ("pretrained", "random")
 
 
 @dataclass(frozen=True)
 class Cell:
     """One fine-tuning run."""
 
-    group: str
-    """The recipe's name of the benchmark and its settings: ``nsmc``, ``nsmc_small``."""
     artifact: Artifact
     metrics: Mapping[str, Any]
 
@@ -34,6 +31,11 @@ class Cell:
     def seed(self) -> int:
         """Seed of the cell."""
         return int(self.metrics["seed"])
+
+    @property
+    def dev(self) -> float:
+        """The task's own metric on dev in the best epoch, times 100."""
+        return float(self.metrics["dev"][self.metrics["metric"]])
 
     @property
     def test(self) -> float:
@@ -52,6 +54,7 @@ class Benchmark:
     """All cells of one group: the same task and settings, several initialisations and seeds."""
 
     group: str
+    """The recipe's name of the benchmark and its settings: ``nsmc``, ``nsmc_small``."""
     cells: Sequence[Cell]
 
     @property
@@ -107,8 +110,13 @@ def read(artifacts: Mapping[str, Artifact]) -> list[Benchmark]:
     for label, artifact in artifacts.items():
         group = label.split("/")[1] if "/" in label else label
         metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
-        groups.setdefault(group, []).append(Cell(group, artifact, metrics))
+        groups.setdefault(group, []).append(Cell(artifact, metrics))
     return [Benchmark(group, cells) for group, cells in groups.items()]
+
+
+def seeds(number: int) -> str:
+    """How many seeds, in words."""
+    return "1 seed" if number == 1 else f"{number} seeds"
 
 
 def metric_title(name: str) -> str:

@@ -14,7 +14,8 @@ from pydantic import Field, field_validator
 
 from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
 from korealbert.files import atomic_write
-from korealbert.report import corpus, learning, outcome, published, scores
+from korealbert.finetune.init import INITS
+from korealbert.report import comparison, corpus, learning, outcome, published, scores
 from korealbert.report.blocks import Section, Text, figures_of
 from korealbert.report.card import card_with_scores
 from korealbert.report.cleaning import cleaning
@@ -52,7 +53,7 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
     benchmarks = scores.read(about.of("finetune"))
     chapters = [
         outcome.outcome(about, benchmarks, spec.published),
-        outcome.comparison(benchmarks, spec.published),
+        comparison.comparison(benchmarks, spec.published),
         learning.learning(about, benchmarks),
         corpus.composition(about),
         corpus.losses(about, spec.examples_per_reason),
@@ -76,17 +77,17 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
     atomic_write(out_dir / "scores.csv", csv.getvalue())
     atomic_write(out_dir / "report.md", markdown(spec.title, lede, sections).encode())
     atomic_write(out_dir / "report.html", page(spec.title, lede, sections).encode())
-    card = card_with_scores(about)
+    card = card_with_scores(about, benchmarks)
     if card is not None:
         atomic_write(out_dir / "model-card.md", card.encode())
-    runtime.report(Progress("report", len(sections), len(sections), "sections"))
+    runtime.report(Progress(len(sections), len(sections), "sections"))
     return {
         "sections": [section.anchor for section in sections],
         "figures": len(drawn),
         "scores": table.height,
-        "means": {b.group: {init: sum(v) / len(v) for init in scores.INITS if (v := b.values(init))} for b in benchmarks},
+        "means": {b.group: {init: sum(v) / len(v) for init in INITS if (v := b.values(init))} for b in benchmarks},
         "missing": absent,
     }
 
 
-STAGE = Stage("report", version=1, spec=ReportSpec, run=run)
+STAGE = Stage("report", version=2, spec=ReportSpec, run=run)

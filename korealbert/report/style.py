@@ -8,6 +8,9 @@ PALETTE = """
 """
 """Custom properties: ground to ink, then three colours that differ in lightness as well as in hue."""
 
+COLOUR_OF_INIT = {"pretrained": 1, "random": 2}
+"""Which of the three colours marks what fine-tuning started from, in every drawing."""
+
 CHART = """
 .chart text{font:12px ui-sans-serif,system-ui,-apple-system,"Segoe UI","Noto Sans",Pretendard,"Apple SD Gothic Neo",
 "Noto Sans KR","Noto Sans CJK KR","Malgun Gothic",sans-serif;fill:var(--ink);font-variant-numeric:tabular-nums}

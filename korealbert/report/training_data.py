@@ -66,22 +66,16 @@ def _rows(run: Run) -> Table:
 
 def _noise(run: Run) -> Table:
     stats = run.stats("views")
-    targets = stats.get("mlm_targets") or 0
-
-    def of_targets(key: str) -> str | None:
-        return percent(stats[key] / targets) if targets and key in stats else None
-
-    swapped = percent(stats["sop_swapped"] / stats["sop_rows"]) if stats.get("sop_rows") and "sop_swapped" in stats else None
     return _facts(
         "Noise, as measured on all views",
         [
             ("Views, one per epoch", _count(stats, "views")),
             ("Rows with noise", _count(stats, "rows")),
             ("Pieces to predict (MLM)", _percent(stats, "mlm_rate", 2)),
-            ("of these masked", of_targets("masked")),
-            ("of these replaced by a random piece", of_targets("random")),
-            ("of these left as they are", of_targets("kept")),
-            ("Segments swapped (SOP)", swapped),
+            ("of these masked", _percent(stats, "masked_share")),
+            ("of these replaced by a random piece", _percent(stats, "random_share")),
+            ("of these left as they are", _percent(stats, "kept_share")),
+            ("Segments swapped (SOP)", _percent(stats, "sop_swapped_share")),
             ("Rows with moved words (WOP)", _count(stats, "wop_rows")),
             ("Pieces moved in those rows (WOP)", _percent(stats, "wop_rate", 2)),
         ],

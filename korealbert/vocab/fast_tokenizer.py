@@ -1,19 +1,19 @@
 """The same vocabulary for the ``tokenizers`` library: one ``tokenizer.json`` with the ids of SentencePiece.
 
 Built piece by piece, because the converters for ALBERT lower-case, take accents off and decompose Hangul: with them most
-Korean words end as ``<unk>``. Where the two differ on purpose: ``[MASK]`` and its kin, written out in a text, are the special
-pieces here (a fill-mask prompt needs that), and the characters they consist of in pre-training data. Where they differ by
-nature: stacks of combining marks, which NFKC puts in order and SentencePiece's table of sequences does not.
+Korean words end as ``<unk>``. The one difference is on purpose: ``[MASK]`` and its kin, written out in a text, are the special
+pieces here (a fill-mask prompt needs that), and the characters they consist of in SentencePiece.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers, processors
 from tokenizers.models import BPE, Unigram
 
-from korealbert.vocab.tokenizer import SEPARATOR_CLASS, SPECIAL, SPECIAL_PIECES
+from korealbert.vocab.normalisation import normalizer
+from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES
 
 UNIGRAM = 1
 """``trainer_spec.model_type`` of a unigram model; BPE is 2."""
@@ -22,16 +22,8 @@ UNIGRAM = 1
 def fast_tokenizer(model: Any) -> Tokenizer:
     """The fast tokenizer of a parsed SentencePiece ``ModelProto`` that ``training`` has written."""
     tokenizer = Tokenizer(_pieces(model))
-    # The one space that may stay in front becomes the ▁ of the first word; a stripped one would shift the offsets that
-    # Metaspace's "first" goes by. After [MASK] no ▁ is added, so that "[MASK]을" continues the masked word.
-    tokenizer.normalizer = normalizers.Sequence(
-        [
-            normalizers.Replace(Regex(SEPARATOR_CLASS), " "),
-            normalizers.NFKC(),
-            normalizers.Replace(Regex(" {2,}"), " "),
-            normalizers.Replace(Regex(" $"), ""),
-        ]
-    )
+    tokenizer.normalizer = normalizer()
+    # After [MASK] no ▁ is added, so that "[MASK]을" continues the masked word.
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=True)
     tokenizer.decoder = decoders.Sequence(
         [decoders.Metaspace(prepend_scheme="first"), *([decoders.ByteFallback(), decoders.Fuse()] if _bytes(model) else [])]

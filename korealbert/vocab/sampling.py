@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from korealbert.arrow_tables import TableWriter, read_batches
 from korealbert.artifact import Runtime
-from korealbert.documents import Document, TableWriter, read_batches, read_documents
+from korealbert.document_shards import read_documents
+from korealbert.documents import Document
 from korealbert.philox import Stream, draw_block
 from korealbert.shards import map_shards
-from korealbert.vocab.tokenizer import plain_spaces
 
 MAX_SENTENCE_BYTES = 4_192
 """SentencePiece leaves out longer training sentences (its default); they are left out and counted here."""
@@ -136,7 +137,7 @@ def _prioritise(documents: list[Document], request: SampleRequest) -> tuple[Sent
         if weight == 0.0:
             continue
         for number, line in enumerate(document.text.split("\n")):
-            text = plain_spaces(line).strip()
+            text = line.strip()
             if not text:
                 continue
             if len(text.encode("utf-8")) > MAX_SENTENCE_BYTES:

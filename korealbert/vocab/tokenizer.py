@@ -19,6 +19,9 @@ SPACE = "▁"
 """What SentencePiece writes for the space before a piece."""
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 class SpecialIds(NamedTuple):
     """Ids of the special pieces, the same in every vocabulary."""
 
@@ -33,21 +36,6 @@ SPECIAL = SpecialIds()
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 FIRST_ORDINARY_ID = len(SPECIAL_PIECES)
 """Every id from here on stands for text."""
-
-_SEPARATORS = "\x00-\x1f\x7f-\x9f\u1680\u200b\u200e\u200f\u2028-\u202e\u2581\ufeff"
-SEPARATOR_CLASS = f"[{_SEPARATORS}]"
-"""Regular expression of what counts as a space beside what NFKC makes one: controls, zero-width marks, ``▁`` itself."""
-
-_SEPARATOR = re.compile(SEPARATOR_CLASS)
-
-
-def plain_spaces(text: str) -> str:
-    """Tabs, line ends, zero-width marks and controls as spaces, one for one, so that offsets stay those of ``text``.
-
-    SentencePiece's ``nfkc`` rule would read a tab as an unknown character; its ``nmt_nfkc`` rule has no exact counterpart in
-    the ``tokenizers`` library.
-    """
-    return _SEPARATOR.sub(" ", text)
 
 
 class Piece(NamedTuple):
@@ -112,19 +100,33 @@ class Vocabulary:
         return int(self.processor.GetPieceSize())
 
     def encode(self, texts: Sequence[str]) -> list[npt.NDArray[np.int32]]:
-        """Ids of each text, without special pieces: a literal ``[MASK]`` in a text is encoded as the characters it is."""
-        plain = [plain_spaces(text) for text in texts]
-        encoded: list[npt.NDArray[np.int32]] = self.processor.Encode(plain, return_type="numpy", num_threads=1)
+        """Ids of each text, those of SentencePiece, without special pieces: a literal ``[MASK]`` is the characters it is.
+
+        Raises ValueError naming the text and the place of a lone surrogate, which is no character.
+        """
+        encoded: list[npt.NDArray[np.int32]] = self._encode(list(texts), return_type="numpy", num_threads=1)
         return encoded
 
     def encode_with_offsets(self, text: str) -> list[Piece]:
-        """Pieces of one text with their characters in it, although NFKC changes lengths.
+        """Pieces of one text with their characters in it, although normalisation changes lengths; errors as of ``encode``.
 
         The pieces tile the text from its first to its last visible character: each begins where the one before ends (of the two
-        that NFKC makes of ``㎏`` one is empty), and a space belongs to the piece after it.
+        that ``㎏`` becomes one is empty), and a space belongs to the piece after it.
         """
-        encoded = self.processor.Encode(plain_spaces(text), return_type="offset_mapping")
+        (encoded,) = self._encode([text], return_type="offset_mapping")
         return [Piece(i, begin, end) for i, (begin, end) in zip(encoded["ids"], encoded["offsets"], strict=True)]
+
+    def _encode(self, texts: list[str], **options: Any) -> Any:
+        try:
+            return self.processor.Encode(texts, **options)
+        except (RuntimeError, TypeError) as error:
+            for number, text in enumerate(texts):
+                if found := _SURROGATE.search(text):
+                    raise ValueError(
+                        f"text {number} holds half a character at {found.start()}: the lone surrogate U+{ord(found[0]):04X}; "
+                        "decode its source anew, with errors='replace' if need be"
+                    ) from error
+            raise
 
     def pieces(self, ids: npt.ArrayLike) -> list[str]:
         """The written form of each id, ``▁`` for the space before it."""

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from korealbert.arrow_tables import read_batches
 from korealbert.artifact import Artifact, Runtime, Spec, Stage, check_conservation
-from korealbert.documents import DROPPED_SCHEMA, Document, DocumentShard, document_id, read_batches, read_documents
+from korealbert.document_shards import DROPPED_SCHEMA, DocumentShard, read_documents
+from korealbert.documents import Document, document_id
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "data_specs" / "rules"

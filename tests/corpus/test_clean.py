@@ -106,7 +106,7 @@ def test_cleaning_a_clean_article_changes_nothing(sample: list[Document]) -> Non
 
 def test_a_source_without_news_rules_keeps_its_by_lines_and_sections() -> None:
     text = f"{prose(3, 6)}\n홍길동 기자"
-    outcome = cleaned(document(1, text, source="kowiki", category="국회"), CleanSpec(sentences="lines"))
+    outcome = cleaned(document(1, text, source="kowiki", category="국회"), CleanSpec(sentences="none"))
     assert outcome.document.text == text
     assert outcome.document.category == "국회"
 

@@ -17,6 +17,7 @@ from korealbert.corpus.decontaminate import (
 )
 from korealbert.corpus.dedup import STAGE, DedupSpec
 from tests.corpus.documents_made import document, dropped, kept, prose, ran, stored
+from tests.corpus.extracting import compressed, tar
 
 REVIEWS = [
     '연기가 "정말" 좋았어요. 또 볼래요!',
@@ -159,10 +160,18 @@ def test_evaluation_sets_are_read_in_their_own_format(
     ("content", "fields", "message"),
     [
         ("a\tb\n가\t나\n", {"format": "tsv", "columns": ["c"]}, r"no column 'c'; the first row is \['a', 'b'\]"),
-        ("a\tb\n가\n", {"format": "tsv", "columns": ["b"]}, "row 2: has 1 fields, column 1 is not among them"),
+        ("a\tb\n가\n", {"format": "tsv", "columns": ["b"]}, "line 2, field 'column 1': the row has 1 fields"),
         ('[{"a": 1}]', {"format": "json", "columns": ["b"]}, r"record 1: no field 'b' in \['a'\]"),
-        ("{", {"format": "json", "columns": ["b"]}, "line 1: not JSON"),
+        ("{", {"format": "json", "columns": ["b"]}, "line 1, column 2: not JSON"),
         ("[]", {"format": "korquad"}, "not KorQuAD's shape"),
+        ('{"b": "가"}\n{"b"}', {"format": "jsonl", "columns": ["b"]}, "line 2, column 5: not JSON"),
+        ('{"b": "가"}\n\n{"a": "나"}', {"format": "jsonl", "columns": ["b"]}, r"line 3: no field 'b' in \['a'\]"),
+        ("a\n가\n나\0다\n", {"format": "tsv", "columns": ["a"]}, "line 3, field 'column 1': holds a NUL byte"),
+        ("", {"format": "lines"}, "no text of benchmark set in it; fetch the official file again"),
+        ("id\ttext\n", {"format": "tsv", "columns": ["text"]}, "no text of benchmark set in it"),
+        ("id\ttext\n1\t \n", {"format": "tsv", "columns": ["text"]}, "no text of benchmark set in it"),
+        ("[]", {"format": "json", "columns": ["b"]}, "no text of benchmark set in it"),
+        ('{"data": []}', {"format": "korquad"}, "no text of benchmark set in it"),
     ],
 )
 def test_a_set_of_another_shape_is_named(content: str, fields: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -176,6 +185,31 @@ def test_a_set_of_another_shape_is_named(content: str, fields: dict[str, object]
 def test_a_table_needs_columns() -> None:
     with pytest.raises(ValidationError, match="benchmark x: format tsv needs columns"):
         Benchmark.model_validate({"name": "x", "path": "x.tsv", "format": "tsv"})
+
+
+def test_a_set_may_be_a_member_of_an_archive(tmp_path: Path) -> None:
+    archive = tmp_path / "sets.tar.zst"
+    sentences = 'sentence1\tsentence2\n"비가 온다\t눈이 "온다\n'
+    archive.write_bytes(compressed("zst", tar({"sets/README": b"read me", "sets/test.tsv": sentences.encode()})))
+    table = {"name": "set", "path": archive, "format": "tsv", "columns": ["sentence1", "sentence2"]}
+    assert list(read_texts(Benchmark.model_validate({**table, "member": "sets/test.tsv"}))) == ['"비가 온다', '눈이 "온다']
+    with pytest.raises(ValueError, match="an archive; name its member in the spec"):
+        list(read_texts(Benchmark.model_validate(table)))
+
+
+def test_an_unknown_encoding_is_refused() -> None:
+    with pytest.raises(ValidationError, match="unknown encoding: utf-9; utf-8 and cp949 are usual"):
+        Benchmark.model_validate({"name": "x", "path": "x.txt", "format": "lines", "encoding": "utf-9"})
+
+
+@pytest.mark.real
+def test_the_real_korsts_is_read_out_of_its_archive_with_its_quotation_marks(real_data: Path) -> None:
+    path = InputPath(real_data / "benchmarks" / "kornlu.tar.zst")
+    columns = ("sentence1", "sentence2")
+    texts = list(read_texts(Benchmark(name="sts", path=path, member="kornlu/sts-test.tsv", format="tsv", columns=columns)))
+    assert len(texts) == 2 * 1379
+    assert all(texts)
+    assert any(text.startswith('"') for text in texts)
 
 
 @pytest.mark.real

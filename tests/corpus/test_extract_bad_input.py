@@ -187,6 +187,7 @@ def test_nul_bytes_name_their_position(tmp_path: Path) -> None:
     [
         ('{"text": "끝이 없다', "malformed_json", ""),
         ("{'text': 1}", "malformed_json", ""),
+        ('{"text": "하나.", "title": "가", "text": "둘."}', "duplicate_key", "text"),
         ('["text"]', "wrong_type", ""),
         ('{"text": 7}', "wrong_type", "text"),
         ('{"text": null}', "missing_field", "text"),

@@ -61,7 +61,7 @@ def test_splitting_loses_nothing(text: str) -> None:
 
 def test_paragraphs_and_given_line_breaks_stay_boundaries() -> None:
     assert split_text("하나다. 둘이다.\n셋이다\n\n넷이다.", "rules") == "하나다.\n둘이다.\n셋이다\n\n넷이다."
-    assert split_text("하나다. 둘이다.", "lines") == "하나다. 둘이다."
+    assert split_text("하나다. 둘이다.", "none") == "하나다. 둘이다."
 
 
 def test_splitting_takes_linear_time() -> None:

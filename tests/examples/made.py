@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from korealbert.examples.batches import IGNORED, Batch, Clean, apply_noise
 from korealbert.examples.masking import MaskingSpec
-from korealbert.examples.noise import Drawn, NoiseSpec
+from korealbert.examples.noise import Drawn, NoiseSettings
 from korealbert.examples.schema import Rows
 from korealbert.examples.segments import with_specials
 from korealbert.examples.word_order import WordOrderSpec
@@ -72,7 +72,7 @@ MASKINGS = st.builds(
     MaskingSpec,
     unit=st.sampled_from(["whole_word", "token"]),
     ngram_max=st.integers(1, 3),
-    share=st.sampled_from([0.15, 0.3, 0.5]),
+    rate=st.sampled_from([0.15, 0.3, 0.5]),
     max_predictions=st.sampled_from([None, 3]),
 )
 WORD_ORDERS = st.builds(
@@ -87,7 +87,7 @@ WORD_ORDERS = st.builds(
     top_up=st.booleans(),
 )
 NOISES = st.builds(
-    NoiseSpec,
+    NoiseSettings,
     seed=st.integers(0, 2**63 - 1),
     sentence_task=st.sampled_from(["sop", "sop", "none"]),
     masking=MASKINGS,
@@ -97,15 +97,15 @@ NOISES = st.builds(
 )
 
 
-def noise_spec(
+def noise_settings(
     *,
     masking: MaskingSpec | None = None,
     word_order: WordOrderSpec | None = None,
     task: str = "sop",
     vocab_size: int = VOCAB_SIZE,
-) -> NoiseSpec:
+) -> NoiseSettings:
     """The default noise for made rows, with some of it replaced."""
-    return NoiseSpec(7, task, masking or MaskingSpec(), word_order or WordOrderSpec(), SEQUENCE_LENGTH, vocab_size)  # type: ignore[arg-type]
+    return NoiseSettings(7, task, masking or MaskingSpec(), word_order or WordOrderSpec(), SEQUENCE_LENGTH, vocab_size)  # type: ignore[arg-type]
 
 
 def noised(drawn: Drawn, sequence_length: int = SEQUENCE_LENGTH) -> Batch:

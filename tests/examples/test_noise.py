@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from korealbert.examples.batches import IGNORED, ExampleBatches
 from korealbert.examples.masking import MaskingSpec
-from korealbert.examples.noise import NoiseSpec, draw
+from korealbert.examples.noise import NoiseSettings, draw
 from korealbert.examples.schema import Rows, View
 from korealbert.examples.table import RowTable
 from korealbert.examples.word_order import WordOrderSpec
@@ -25,7 +25,7 @@ from tests.examples.made import (
     chunks_of,
     made_rows,
     made_words,
-    noise_spec,
+    noise_settings,
     noised,
     random_rows,
     read,
@@ -57,20 +57,20 @@ def check_segments(reading: Reading, chunk: list[list[int]], task: str) -> None:
     assert len(in_order[0]) in borders, "segments part between sentences"
 
 
-def check_masks(reading: Reading, pieces: int, spec: NoiseSpec) -> None:
+def check_masks(reading: Reading, pieces: int, noise: NoiseSettings) -> None:
     """Invariant 3, but for the frequencies."""
-    budget = max(1, round(spec.masking.share * pieces))
-    assert 1 <= len(reading.masks) <= min(budget, spec.masking.slots(SEQUENCE_LENGTH))
+    budget = max(1, round(noise.masking.rate * pieces))
+    assert 1 <= len(reading.masks) <= min(budget, noise.masking.slots(SEQUENCE_LENGTH))
     for position, label in reading.masks.items():
-        assert FIRST_ORDINARY_ID <= label < spec.vocab_size
+        assert FIRST_ORDINARY_ID <= label < noise.vocab_size
         seen = reading.tokens[position]
         assert seen == SPECIAL.mask or seen >= FIRST_ORDINARY_ID
     assert all(reading.tokens[position] != SPECIAL.mask or position in reading.masks for position in range(len(reading.tokens)))
 
 
-def check_moves(reading: Reading, chunk: list[list[int]], spec: NoiseSpec) -> None:
+def check_moves(reading: Reading, chunk: list[list[int]], noise: NoiseSettings) -> None:
     """Invariant 5."""
-    order, pieces = spec.word_order, len(flat(chunk))
+    order, pieces = noise.word_order, len(flat(chunk))
     moves, tokens, clean = reading.moves, reading.tokens, reading.restored
     assert len(moves) <= int(order.rate * pieces + 1e-6)
     assert len(moves) != 1
@@ -92,20 +92,20 @@ def check_moves(reading: Reading, chunk: list[list[int]], spec: NoiseSpec) -> No
 
 @settings(max_examples=250, deadline=None)
 @given(CHUNKS, NOISES, st.integers(0, 50))
-def test_every_row_keeps_all_invariants(chunks: list[list[list[int]]], spec: NoiseSpec, view: int) -> None:
-    batch = noised(draw(made_rows(chunks), WORDS, spec, view))
+def test_every_row_keeps_all_invariants(chunks: list[list[list[int]]], noise: NoiseSettings, view: int) -> None:
+    batch = noised(draw(made_rows(chunks), WORDS, noise, view))
     for row, chunk in enumerate(chunks):
         reading = read(batch, row)
-        check_segments(reading, chunk, spec.sentence_task)
-        check_masks(reading, len(flat(chunk)), spec)
-        check_moves(reading, chunk, spec)
+        check_segments(reading, chunk, noise.sentence_task)
+        check_masks(reading, len(flat(chunk)), noise)
+        check_moves(reading, chunk, noise)
 
 
 @settings(max_examples=100, deadline=None)
 @given(CHUNKS, MASKINGS, st.integers(0, 2**63 - 1))
 def test_whole_words_are_predicted_whole(chunks: list[list[list[int]]], masking: MaskingSpec, seed: int) -> None:
-    spec = replace(noise_spec(masking=masking.model_copy(update={"unit": "whole_word"})), seed=seed)
-    batch = noised(draw(made_rows(chunks), WORDS, spec, 0))
+    noise = replace(noise_settings(masking=masking.model_copy(update={"unit": "whole_word"})), seed=seed)
+    batch = noised(draw(made_rows(chunks), WORDS, noise, 0))
     for row, chunk in enumerate(chunks):
         reading = read(batch, row)
         check_segments(reading, chunk, "sop")
@@ -120,7 +120,7 @@ def test_whole_words_are_predicted_whole(chunks: list[list[list[int]]], masking:
             begin += len(segment) + 1
         if cut:
             # Only where no word fits the budget: then the beginning of one is predicted.
-            budget = min(max(1, round(spec.masking.share * len(flat(chunk)))), spec.masking.slots(SEQUENCE_LENGTH))
+            budget = min(max(1, round(noise.masking.rate * len(flat(chunk)))), noise.masking.slots(SEQUENCE_LENGTH))
             assert [chosen for chosen, _ in cut] == [budget]
             assert all(chosen == 0 for chosen, _ in whole)
             assert all(length > budget for _, length in [*whole, *cut])
@@ -128,11 +128,11 @@ def test_whole_words_are_predicted_whole(chunks: list[list[list[int]]], masking:
 
 @settings(max_examples=50, deadline=None)
 @given(CHUNKS, NOISES, st.integers(0, 9))
-def test_noise_does_not_depend_on_the_company_of_a_row(chunks: list[list[list[int]]], spec: NoiseSpec, view: int) -> None:
+def test_noise_does_not_depend_on_the_company_of_a_row(chunks: list[list[list[int]]], noise: NoiseSettings, view: int) -> None:
     rows = made_rows(chunks)
-    together = draw(rows, WORDS, spec, view).view
+    together = draw(rows, WORDS, noise, view).view
     for start in range(len(rows)):
-        alone = draw(rows.slice(start, start + 1), WORDS, spec, view).view
+        alone = draw(rows.slice(start, start + 1), WORDS, noise, view).view
         for name, column in columns(alone).items():
             assert np.array_equal(column[0], columns(together)[name][start]), name
 
@@ -143,8 +143,8 @@ def columns(view: View) -> dict[str, np.ndarray]:
 
 def test_rows_without_word_order_noise_are_those_of_a_view_without_any() -> None:
     rows = random_rows(300)
-    some = draw(rows, WORDS, noise_spec(), 3)
-    off = draw(rows, WORDS, noise_spec(word_order=WordOrderSpec(portion=0.0)), 3)
+    some = draw(rows, WORDS, noise_settings(), 3)
+    off = draw(rows, WORDS, noise_settings(word_order=WordOrderSpec(portion=0.0)), 3)
     with_moves, without = noised(some), noised(off)
     quiet = ~some.moved.with_noise
     assert 0 < quiet.sum() < len(rows)
@@ -157,7 +157,7 @@ def test_rows_without_word_order_noise_are_those_of_a_view_without_any() -> None
 
 def test_views_differ_and_repeat() -> None:
     rows = random_rows(50)
-    first, again, second = (draw(rows, WORDS, noise_spec(), view).view for view in (0, 0, 1))
+    first, again, second = (draw(rows, WORDS, noise_settings(), view).view for view in (0, 0, 1))
     assert all(np.array_equal(a, b) for a, b in zip(columns(first).values(), columns(again).values(), strict=True))
     same = [np.array_equal(first.mlm_pos[row], second.mlm_pos[row]) for row in range(len(rows))]
     assert sum(same) < 3
@@ -165,7 +165,7 @@ def test_views_differ_and_repeat() -> None:
 
 def test_swaps_and_moves_are_as_frequent_as_asked() -> None:
     rows = random_rows(1_000)
-    counts = [draw(rows, WORDS, noise_spec(), view).counts() for view in range(4)]
+    counts = [draw(rows, WORDS, noise_settings(), view).counts() for view in range(4)]
     total = {key: sum(count[key] for count in counts) for key in counts[0]}
     assert total["sop_rows"] == total["rows"] == 4_000
     assert total["sop_swapped"] / 4_000 == pytest.approx(0.5, abs=3 * (0.25 / 4_000) ** 0.5)
@@ -174,7 +174,7 @@ def test_swaps_and_moves_are_as_frequent_as_asked() -> None:
 
 def test_predicted_pieces_are_masked_replaced_and_kept_80_10_10() -> None:
     rows = random_rows(2_000)
-    drawn = draw(rows, WORDS, noise_spec(), 0)
+    drawn = draw(rows, WORDS, noise_settings(), 0)
     counts = drawn.counts()
     targets = counts["mlm_targets"]
     # A random piece is the piece itself once in 92 times, and then counts as kept.
@@ -190,8 +190,8 @@ def test_predicted_pieces_are_masked_replaced_and_kept_80_10_10() -> None:
 def test_ngrams_stay_within_a_segment() -> None:
     # Two segments of five words, two words to predict: pairs of neighbours come about as one n-gram, but not across [SEP].
     rows = made_rows([[[9, 10, 11, 12, 13], [14, 15, 16, 17, 18]]] * 8_000)
-    spec = noise_spec(masking=MaskingSpec(unit="token", ngram_max=2, share=0.2))
-    drawn = draw(rows, WORDS, spec, 0)
+    noise = noise_settings(masking=MaskingSpec(unit="token", ngram_max=2, rate=0.2))
+    drawn = draw(rows, WORDS, noise, 0)
     pairs = drawn.masked.places.reshape(-1, 2)
     neighbours = np.bincount(pairs[pairs[:, 1] == pairs[:, 0] + 1][:, 0], minlength=9)
     across, within = neighbours[4], np.delete(neighbours, 4)
@@ -199,14 +199,14 @@ def test_ngrams_stay_within_a_segment() -> None:
 
 
 def test_ngrams_never_overlap_and_fill_the_budget_to_the_piece() -> None:
-    drawn = draw(random_rows(200), WORDS, noise_spec(masking=MaskingSpec(unit="token", ngram_max=3, share=0.4)), 0)
+    drawn = draw(random_rows(200), WORDS, noise_settings(masking=MaskingSpec(unit="token", ngram_max=3, rate=0.4)), 0)
     assert (drawn.view.mlm_count == round(0.4 * 61)).all()
 
 
 def test_an_ngram_beyond_the_budget_is_shortened_not_skipped() -> None:
     def first_visited(ngram_max: int) -> np.ndarray:
         masking = MaskingSpec(unit="token", ngram_max=ngram_max, max_predictions=1)
-        return draw(random_rows(100), WORDS, noise_spec(masking=masking), 0).masked.places
+        return draw(random_rows(100), WORDS, noise_settings(masking=masking), 0).masked.places
 
     assert np.array_equal(first_visited(3), first_visited(1))
 
@@ -217,9 +217,9 @@ def test_ngrams_of_n_words_are_drawn_as_one_over_n(unit: str) -> None:
     words = made_words(period=1)
     width = 4_000
     rows = random_rows(60, width=width)
-    masking = MaskingSpec(unit=unit, ngram_max=3, share=0.02)  # type: ignore[arg-type]
-    spec = replace(noise_spec(masking=masking), sequence_length=width + 3)
-    masked = draw(rows, words, spec, 0).masked
+    masking = MaskingSpec(unit=unit, ngram_max=3, rate=0.02)  # type: ignore[arg-type]
+    noise = replace(noise_settings(masking=masking), sequence_length=width + 3)
+    masked = draw(rows, words, noise, 0).masked
     key = masked.rows * (width + 9) + masked.places
     lengths = np.diff(np.flatnonzero(np.diff(key, prepend=-9, append=1 << 40) != 1))
     counts = np.bincount(lengths, minlength=4)[1:4]
@@ -229,13 +229,13 @@ def test_ngrams_of_n_words_are_drawn_as_one_over_n(unit: str) -> None:
 
 def test_the_sentence_task_none_labels_nothing_but_keeps_the_pair() -> None:
     rows = random_rows(20)
-    batch = noised(draw(rows, WORDS, noise_spec(task="none"), 0))
+    batch = noised(draw(rows, WORDS, noise_settings(task="none"), 0))
     assert (batch.sop_labels == IGNORED).all()
     assert all(len(read(batch, row).segments) == 2 for row in range(20))
 
 
 def test_a_row_of_one_piece_is_predicted() -> None:
-    reading = read(noised(draw(made_rows([[[9]]]), WORDS, noise_spec(), 0)), 0)
+    reading = read(noised(draw(made_rows([[[9]]]), WORDS, noise_settings(), 0)), 0)
     assert reading.restored == [SPECIAL.cls, 9, SPECIAL.sep]
     assert reading.masks == {1: 9}
 
@@ -243,10 +243,10 @@ def test_a_row_of_one_piece_is_predicted() -> None:
 def test_a_higher_share_gets_the_slots_that_it_needs() -> None:
     assert MaskingSpec().slots(128) == 19
     assert MaskingSpec().slots(512) == 76
-    assert MaskingSpec(share=0.4).slots(128) == 50
+    assert MaskingSpec(rate=0.4).slots(128) == 50
     assert MaskingSpec(max_predictions=20).slots(512) == 20
     rows = random_rows(30)
-    counts = draw(rows, WORDS, noise_spec(masking=MaskingSpec(share=0.4)), 0).counts()
+    counts = draw(rows, WORDS, noise_settings(masking=MaskingSpec(rate=0.4)), 0).counts()
     assert counts["mlm_targets"] / counts["pieces"] == pytest.approx(0.4, abs=0.02)
 
 
@@ -257,10 +257,10 @@ def test_korean_text_keeps_all_invariants(batches: ExampleBatches, vocabulary: V
         for row in range(0, batches.num_rows, 3):
             chunk = chunk_of(table, row)
             reading = read(batch, row)
-            spec = noise_spec(vocab_size=vocabulary.size)
+            noise = noise_settings(vocab_size=vocabulary.size)
             check_segments(reading, chunk, "sop")
-            check_masks(reading, len(flat(chunk)), spec)
-            check_moves(reading, chunk, spec)
+            check_masks(reading, len(flat(chunk)), noise)
+            check_moves(reading, chunk, noise)
 
 
 def chunk_of(table: RowTable, row: int) -> list[list[int]]:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from korealbert.arrow_tables import ShardError
 from korealbert.artifact import Artifact, Runtime, build
-from korealbert.documents import ShardError
 from korealbert.examples import packing
 from korealbert.examples.batches import IGNORED, Batch, ExampleBatches
 from korealbert.examples.noise import draw
@@ -230,8 +230,8 @@ def test_next_sentence_with_one_document_is_refused(tmp_path: Path, packed: Arti
 
 def test_noise_that_leaves_no_text_is_refused() -> None:
     with pytest.raises(ValidationError, match="leave under a quarter of the text"):
-        ViewsSpec.model_validate({"masking": {"share": 0.5}, "word_order": {"rate": 0.5}})
+        ViewsSpec.model_validate({"masking": {"rate": 0.5}, "word_order": {"rate": 0.5}})
     with pytest.raises(ValidationError, match="more than 1"):
         ViewsSpec.model_validate({"masking": {"mask_portion": 0.8, "random_portion": 0.3}})
-    with pytest.raises(ValidationError, match="share"):
-        ViewsSpec.model_validate({"masking": {"share": 0.6}})
+    with pytest.raises(ValidationError, match=r"masking\.rate"):
+        ViewsSpec.model_validate({"masking": {"rate": 0.6}})

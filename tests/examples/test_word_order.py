@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from korealbert.examples.masking import MaskingSpec
-from korealbert.examples.noise import NoiseSpec, draw
+from korealbert.examples.noise import NoiseSettings, draw
 from korealbert.examples.word_order import Items, WordOrderSpec, _derange
 from korealbert.philox import RowDraws
 from korealbert.vocab.tokenizer import SPECIAL
@@ -22,7 +22,7 @@ from tests.examples.made import (
     chunks_of,
     made_rows,
     made_words,
-    noise_spec,
+    noise_settings,
     noised,
     random_rows,
     read,
@@ -34,14 +34,14 @@ QUIET = MaskingSpec(max_predictions=1)
 """One predicted piece a row: runs as long as sentences."""
 
 
-def moving(**wishes: object) -> NoiseSpec:
-    return noise_spec(masking=QUIET, word_order=WordOrderSpec(**{"portion": 1.0, **wishes}))  # type: ignore[arg-type]
+def moving(**wishes: object) -> NoiseSettings:
+    return noise_settings(masking=QUIET, word_order=WordOrderSpec(**{"portion": 1.0, **wishes}))  # type: ignore[arg-type]
 
 
 def realised_rate(**wishes: object) -> float:
     """Share of pieces moved in full rows of 124 pieces in about five sentences, under 15 % whole-word masking."""
-    spec = noise_spec(word_order=WordOrderSpec(portion=1.0, **wishes))  # type: ignore[arg-type]
-    counts = draw(random_rows(600, width=125), WORDS, replace(spec, sequence_length=128), 0).counts()
+    noise = noise_settings(word_order=WordOrderSpec(portion=1.0, **wishes))  # type: ignore[arg-type]
+    counts = draw(random_rows(600, width=125), WORDS, replace(noise, sequence_length=128), 0).counts()
     return counts["wop_targets"] / counts["wop_pieces"]
 
 
@@ -138,9 +138,9 @@ def test_words_move_whole_within_their_window() -> None:
 
 
 def test_a_word_with_a_predicted_piece_is_a_barrier_for_words() -> None:
-    spec = noise_spec(masking=MaskingSpec(unit="token"), word_order=WordOrderSpec(portion=1.0, unit="word", rate=0.3))
+    noise = noise_settings(masking=MaskingSpec(unit="token"), word_order=WordOrderSpec(portion=1.0, unit="word", rate=0.3))
     rows = random_rows(200)
-    drawn = draw(rows, WORDS, spec, 0)
+    drawn = draw(rows, WORDS, noise, 0)
     batch = noised(drawn)
     starts = WORDS.mark(drawn.layout.ids, drawn.layout.sentence_first)
     word = np.cumsum(starts, axis=1)

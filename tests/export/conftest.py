@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import save_file
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats, build
-from korealbert.model.heads import PretrainingModel, count_parameters, initialise
+from korealbert.model.heads import PretrainingModel, initialise
+from korealbert.model.parameters import count_parameters
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.vocab.fast_tokenizer import fast_tokenizer
 from korealbert.vocab.training import VocabSpec, train_model
@@ -33,7 +34,7 @@ class AnySpec(Spec):
     """What an ancestor's spec shows in the card."""
 
     source: str = ""
-    licence: str = ""
+    license: str = ""
 
 
 def ancestor(store: Path, stage: str, stats: Stats, inputs: Inputs | None = None, **spec: str) -> Artifact:
@@ -76,7 +77,7 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
     """Artifacts ``pretrain`` and ``vocab`` of a model with the given architecture, and the model itself."""
     store = tmp_path_factory.mktemp("store")
     sizes = {"characters_out": 50_000, "bytes_out": 120_000}
-    news = ancestor(store, "extract", {"documents_in": 12, "documents_out": 12, **sizes}, source="news", licence="CC BY 4.0")
+    news = ancestor(store, "extract", {"documents_in": 12, "documents_out": 12, **sizes}, source="news", license="CC BY 4.0")
     books = ancestor(store, "extract", {"documents_in": 5, "documents_out": 5, **sizes}, source="books")
     counts = {"documents_in": 12, "documents_out": 9, "dropped": {"too_short": 2, "not_korean": 1}, **sizes}
     cleaned = ancestor(store, "clean", counts, {"documents": news}, source="news")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from korealbert.export.card import ModelFacts, model_card
+from korealbert.export.card import FinetunedScores, ModelFacts, model_card
 from korealbert.export.weights import exported_groups
 from tests.export.conftest import MakeModel
 
@@ -57,12 +57,14 @@ def test_scores_that_do_not_exist_are_not_told(make_model: MakeModel) -> None:
 
 def test_fine_tuning_scores_are_means_over_seeds(make_model: MakeModel) -> None:
     cells = [
-        {"task": "nsmc", "init": init, "seed": seed, "metric": "accuracy", "dev": 80.0 + seed, "test": test}
+        FinetunedScores("nsmc", init, "accuracy", dev=80.0 + seed, test=test)
         for init, seed, test in (("pretrained", 1, 81.0), ("pretrained", 2, 83.0), ("random", 1, 70.0))
     ]
+    cells.append(FinetunedScores("nsmc_short", "pretrained", "accuracy", dev=60.0, test=61.0))
     told = card(make_model, finetuned=tuple(cells))
     assert "| nsmc | pretrained | accuracy | 2 | 81.5 ± 0.71 | 82 ± 1.4 |" in told
     assert "| nsmc | random | accuracy | 1 | 81 | 70 |" in told
+    assert "| nsmc_short | pretrained | accuracy | 1 | 60 | 61 |" in told
 
 
 def test_sharing_that_had_to_be_written_out_is_said(make_model: MakeModel) -> None:

@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 from transformers import ElectraConfig, ElectraModel, RobertaConfig, RobertaModel
 
 from korealbert.finetune.encode import pad
-from korealbert.finetune.encoder import Init, load_encoder, load_tokenizer
+from korealbert.finetune.encoder import load_encoder, load_tokenizer
+from korealbert.finetune.init import Init
 from korealbert.finetune.task import Feature
 
 CPU = torch.device("cpu")

@@ -10,8 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from korealbert.finetune import reading, tasks
-from korealbert.finetune.reading import BenchmarkFile
+from korealbert import benchmark_files
+from korealbert.benchmark_files import BenchmarkFile
+from korealbert.finetune import tasks
 from korealbert.finetune.task import Example
 
 NSMC_HEADER = "id\tdocument\tlabel\n"
@@ -53,6 +54,7 @@ def test_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -> 
         ("nsmc", NSMC_HEADER + "1\t좋다\t1\n\n2\t별로\t0\n", "line 3, field 'id': 1 fields instead of 3"),
         ("nsmc", NSMC_HEADER + "1\t좋다\t긍정\n", "line 2, field 'label': found '긍정'; a review is 0"),
         ("nsmc", (NSMC_HEADER + "1\t좋다\t1\n").encode("cp949"), "line 2, field 'column 2': byte 0xc1 is no UTF-8; .*iconv"),
+        ("nsmc", NSMC_HEADER + "1\t좋다\t1\n2\t별\0로\t0\n", "line 3, field 'column 2': holds a NUL byte.*; .*fetch it again"),
         ("korsts", STS_HEADER + "a\tb\tc\td\t5.1\te\tf\n", "line 2, field 'score': found '5.1'; a score is a number"),
         ("korsts", STS_HEADER + "a\tb\tc\td\tnan\te\tf\n", "field 'score': found 'nan'"),
         ("korsts", STS_HEADER + "a\tb\tc\td\t\te\tf\n", "field 'score': found ''"),
@@ -100,7 +102,7 @@ def test_a_damaged_archive_is_reported_by_name(tmp_path: Path, name: str) -> Non
 
 
 def test_a_decompression_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(benchmark_files, "MAX_BYTES", 1 << 20)
     (tmp_path / "bomb.txt.gz").write_bytes(gzip.compress(bytes(3 << 20)))
     with pytest.raises(ValueError, match="more than 1,048,576 bytes when decompressed"):
         BenchmarkFile(tmp_path / "bomb.txt.gz").content()

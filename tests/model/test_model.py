@@ -14,7 +14,8 @@ from torch.nn import functional as F
 
 from korealbert.model.config import AlbertConfig, ModelSpec
 from korealbert.model.encoder import AlbertEncoder
-from korealbert.model.heads import PretrainingModel, count_parameters, initialise
+from korealbert.model.heads import PretrainingModel, initialise
+from korealbert.model.parameters import count_parameters
 
 BASE = {"num_layers": 12, "hidden_size": 768}
 LARGE = {"num_layers": 24, "hidden_size": 1024}

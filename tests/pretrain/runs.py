@@ -23,8 +23,8 @@ def spec(**fields: Any) -> PretrainSpec:
     settings: dict[str, Any] = {
         "model": TINY_MODEL,
         "steps": 6,
-        "global_batch": 8,
-        "micro_batch": 4,
+        "global_batch_size": 8,
+        "micro_batch_size": 4,
         "schedule": {"warmup_steps": 1},
         "optimizer": {"lr": 0.02},
         "log_every": 1,
@@ -48,7 +48,7 @@ def trainer(run_spec: PretrainSpec, out_dir: Path, ranks: Ranks, *, stop_after: 
     made: list[Trainer] = []
 
     def stop() -> bool:
-        return stop_after is not None and made[0].progress.step >= stop_after
+        return stop_after is not None and made[0].state.step >= stop_after
 
     made.append(Trainer(run_spec, config, train=train, heldout=heldout, ranks=ranks, out_dir=out_dir, stop_requested=stop))
     return made[0]

@@ -6,7 +6,8 @@ import random
 from pathlib import Path
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats, build
-from korealbert.documents import Document, DocumentShard, document_id
+from korealbert.document_shards import DocumentShard
+from korealbert.documents import Document, document_id
 from korealbert.examples import packing, views
 from korealbert.vocab import training
 

@@ -29,9 +29,9 @@ from tests.pretrain.synthetic import SyntheticBatches
 def test_accumulation_changes_no_loss(alone: Ranks, tmp_path: Path, weight: dict) -> None:
     """Every third row carries word-order targets and every second a sentence-order one, so means per micro-batch differ."""
     curves = []
-    for micro_batch in (8, 2, 1):
-        out_dir = tmp_path / str(micro_batch)
-        trainer(spec(micro_batch=micro_batch, model=no_dropout(), **weight), out_dir, alone, sop_every=2).run()
+    for micro_batch_size in (8, 2, 1):
+        out_dir = tmp_path / str(micro_batch_size)
+        trainer(spec(micro_batch_size=micro_batch_size, model=no_dropout(), **weight), out_dir, alone, sop_every=2).run()
         curves.append(lines(out_dir))
     for whole, *parts in zip(*curves, strict=True):
         for part in parts:
@@ -40,7 +40,7 @@ def test_accumulation_changes_no_loss(alone: Ranks, tmp_path: Path, weight: dict
 
 
 def test_losses_start_at_those_of_guessing_and_the_total_is_their_sum(alone: Ranks, tmp_path: Path) -> None:
-    trainer(spec(sop_weight=0.5, wop_weight=2.0, global_batch=24, model=no_dropout()), tmp_path, alone).run()
+    trainer(spec(sop_weight=0.5, wop_weight=2.0, global_batch_size=24, model=no_dropout()), tmp_path, alone).run()
     first = lines(tmp_path)[0]
     assert first["mlm_loss"] == pytest.approx(math.log(40), rel=0.05)
     assert first["sop_loss"] == pytest.approx(math.log(2), rel=0.05)
@@ -125,7 +125,7 @@ def test_low_precision_keeps_fp32_weights_near_the_fp32_run(alone: Ranks, tmp_pa
 
 
 def test_divergence_is_an_error_and_not_a_checkpoint(alone: Ranks, tmp_path: Path) -> None:
-    optimizer = {"name": "adamw", "lr": 1e30, "clip": 0}
+    optimizer = {"name": "adamw", "lr": 1e30, "max_grad_norm": 0}
     with pytest.raises(FloatingPointError, match=r"no longer finite at step \d; lower optimizer.lr"):
         trainer(spec(optimizer=optimizer, checkpoint_every=1, model={**no_dropout(), "num_layers": 4}), tmp_path, alone).run()
 
@@ -141,8 +141,8 @@ def test_our_curve_is_that_of_a_plain_loop_around_transformers(alone: Ranks, tmp
     ours.run()
 
     reference = make_optimizer(theirs, run_spec.optimizer)
-    Clipping(reference, run_spec.optimizer.clip)
-    whole = run_spec.model_copy(update={"micro_batch": run_spec.global_batch})
+    Clipping(reference, run_spec.optimizer.max_grad_norm)
+    whole = run_spec.model_copy(update={"micro_batch_size": run_spec.global_batch_size})
     source = SyntheticBatches(24)
     for line in lines(tmp_path):
         step = line["step"] - 1
@@ -169,8 +169,8 @@ def test_a_tiny_model_memorises_all_three_tasks(alone: Ranks, tmp_path: Path) ->
     model = no_dropout(hidden_size=64, embedding_size=32, num_heads=4)
     run_spec = spec(
         steps=250,
-        global_batch=16,
-        micro_batch=16,
+        global_batch_size=16,
+        micro_batch_size=16,
         model=model,
         optimizer={"name": "adamw", "lr": 3e-3},
         schedule={"warmup_steps": 20},

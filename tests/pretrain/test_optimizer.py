@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -80,6 +82,25 @@ def test_a_tensor_that_never_had_a_gradient_does_not_wither() -> None:
         optimizer.step()
     assert torch.equal(unused.detach(), torch.ones(3, 3))
     assert used.detach().max() < 0.98
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_adamw_follows_torch_and_is_fused_unless_fp16_scales_the_loss(scaled: bool) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Linear(7, 5)
+    reference = copy.deepcopy(model)
+    ours = make_optimizer(model, OptimizerSpec(name="adamw", lr=1e-2, weight_decay=0.1), scaled=scaled)
+    settings_of = [{"params": [reference.weight], "weight_decay": 0.1}, {"params": [reference.bias], "weight_decay": 0.0}]
+    theirs = torch.optim.AdamW(settings_of, lr=1e-2, eps=1e-6, foreach=False)
+    assert ours.param_groups[0]["fused"] is not scaled
+    for _ in range(5):
+        for a, b in zip(model.parameters(), reference.parameters(), strict=True):
+            a.grad = torch.randn(a.shape)
+            b.grad = a.grad.clone()
+        ours.step()
+        theirs.step()
+    for a, b in zip(model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["lamb", "adamw"])

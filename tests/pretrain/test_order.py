@@ -57,7 +57,7 @@ def test_a_batch_across_epochs_keeps_the_order_of_positions() -> None:
 
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_any_number_of_ranks_computes_the_same_micro_batches(world_size: int) -> None:
-    spec = PretrainSpec(steps=10, global_batch=16, micro_batch=4)
+    spec = PretrainSpec(steps=10, global_batch_size=16, micro_batch_size=4)
     expected = micro_batches(SyntheticBatches(30), spec, step=3, rank=0, world_size=1)
     shares = [micro_batches(SyntheticBatches(30), spec, step=3, rank=r, world_size=world_size) for r in range(world_size)]
     found = [share[m] for m in range(4 // world_size) for share in shares]

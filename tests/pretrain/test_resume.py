@@ -30,6 +30,15 @@ def test_a_stopped_run_resumes_to_the_same_bytes(straight: Path, alone: Ranks, t
     assert stats["resumed_from_step"] == stop_after
 
 
+def test_adamw_resumes_to_the_same_bytes(alone: Ranks, tmp_path: Path) -> None:
+    run_spec = spec(optimizer={"name": "adamw", "lr": 2e-3})
+    trainer(run_spec, tmp_path / "straight", alone).run()
+    with pytest.raises(Stopped):
+        trainer(run_spec, tmp_path / "stopped", alone, stop_after=3).run()
+    trainer(run_spec, tmp_path / "stopped", alone).run()
+    assert same_bytes(tmp_path / "straight", tmp_path / "stopped")
+
+
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_low_precision_resumes_with_its_loss_scale(alone: Ranks, tmp_path: Path, precision: str) -> None:
     for name, stops in (("straight", ()), ("stopped", (3,))):
@@ -48,7 +57,7 @@ def test_steps_after_the_last_checkpoint_are_redone_without_a_trace(straight: Pa
 
     def die(tokens_per_second: float) -> None:
         original(tokens_per_second)
-        if dying.progress.step == 6:
+        if dying.state.step == 6:
             raise KeyboardInterrupt
 
     dying._log = die  # type: ignore[method-assign]
@@ -95,7 +104,7 @@ def test_a_checkpoint_holds_no_pickle(alone: Ranks, tmp_path: Path) -> None:
     newest = tmp_path / ".checkpoints" / "step-00000006"
     assert {p.suffix for p in newest.iterdir()} == {".safetensors", ".json", ".jsonl"}
     state = json.loads((newest / "state.json").read_text())
-    assert state["progress"]["step"] == 6
+    assert state["training"]["step"] == 6
 
 
 def test_a_checkpoint_of_another_spec_is_refused(alone: Ranks, tmp_path: Path) -> None:

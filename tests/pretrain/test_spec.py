@@ -14,7 +14,7 @@ from korealbert.pretrain.spec import PretrainSpec, ScheduleSpec
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"global_batch": 30, "micro_batch": 16}, "micro_batch = 16 does not divide global_batch = 30"),
+        ({"global_batch_size": 30, "micro_batch_size": 16}, "micro_batch_size = 16 does not divide global_batch_size = 30"),
         ({"model": {"hidden_size": 100, "num_heads": 3}}, "num_heads = 3 does not divide hidden_size = 100"),
         ({"schedule": {"warmup_steps": 10}}, "warmup_steps = 10 leaves no step of steps = 10"),
         ({"schedule": {"warmup_steps": 2, "warmup_ratio": 0.1}}, "warmup_steps = 2 and warmup_ratio = 0.1 exclude each other"),
@@ -32,9 +32,11 @@ def test_contradictory_specs(fields: dict, told: str) -> None:
 
 
 def test_global_batch_must_fit_the_number_of_processes() -> None:
-    spec = PretrainSpec(steps=10, global_batch=48, micro_batch=16)
+    spec = PretrainSpec(steps=10, global_batch_size=48, micro_batch_size=16)
     assert (spec.accumulation(1), spec.accumulation(3)) == (3, 1)
-    with pytest.raises(ValueError, match=r"global_batch = 48 is not divisible by processes × micro_batch = 2 × 16 = 32"):
+    with pytest.raises(
+        ValueError, match=r"global_batch_size = 48 is not divisible by processes × micro_batch_size = 2 × 16 = 32"
+    ):
         spec.accumulation(2)
 
 

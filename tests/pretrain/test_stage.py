@@ -28,8 +28,8 @@ from tests.pretrain.shards import build_ancestry
 SPEC: dict[str, Any] = {
     "model": {"hidden_size": 32, "embedding_size": 16, "num_heads": 2, "num_layers": 2, "max_positions": 32},
     "steps": 150,
-    "global_batch": 8,
-    "micro_batch": 4,
+    "global_batch_size": 8,
+    "micro_batch_size": 4,
     "optimizer": {"lr": 0.01},
     "log_every": 10,
     "heldout_every": 75,
@@ -144,7 +144,9 @@ def test_a_failing_process_is_quoted(ancestry: dict[str, Artifact], tmp_path: Pa
 
 
 def test_contradictions_are_refused_before_launch(ancestry: dict[str, Artifact], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"global_batch = 8 is not divisible by processes × micro_batch = 3 × 4 = 12"):
+    with pytest.raises(
+        ValueError, match=r"global_batch_size = 8 is not divisible by processes × micro_batch_size = 3 × 4 = 12"
+    ):
         build(STAGE, PretrainSpec(**SPEC), ancestry, Runtime(store=tmp_path, processes=3))
     short = {**SPEC, "model": {**SPEC["model"], "max_positions": 16}}
     with pytest.raises(ValueError, match=r"32 tokens long, but max_positions = 16"):

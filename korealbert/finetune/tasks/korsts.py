@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 
-from korealbert.finetune.reading import BenchmarkFile, Line, tsv_rows
+from korealbert.benchmark_files import BenchmarkFile, Line
+from korealbert.finetune.reading import tsv_rows
 from korealbert.finetune.sequence import SequenceRegression
 from korealbert.finetune.task import Example
 
@@ -18,7 +19,6 @@ HEADER = ("genre", "filename", "year", "id", "score", "sentence1", "sentence2")
 class KorSts(SequenceRegression):
     """Korean semantic textual similarity of KorNLU."""
 
-    name = "korsts"
     title = "KorSTS"
     official_test_examples = 1_379
     has_official_dev = True

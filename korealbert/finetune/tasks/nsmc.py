@@ -6,7 +6,8 @@ characters a review. There is no dev set. Three test reviews are empty (nsmc iss
 
 from __future__ import annotations
 
-from korealbert.finetune.reading import BenchmarkFile, tsv_rows
+from korealbert.benchmark_files import BenchmarkFile
+from korealbert.finetune.reading import tsv_rows
 from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.task import Example
 
@@ -16,7 +17,6 @@ HEADER = ("id", "document", "label")
 class Nsmc(SequenceClassification):
     """Naver sentiment movie corpus."""
 
-    name = "nsmc"
     title = "NSMC"
     official_test_examples = 50_000
     has_official_dev = False

@@ -1,0 +1,127 @@
+"""What a run of a recipe would do with each stage, and why, without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from korealbert.artifact import Artifact, Identity, Spec, Store
+from korealbert.nested import flat
+from korealbert.recipe import dag
+from korealbert.recipe.dag import Node
+from korealbert.recipe.errors import RecipeError
+from korealbert.recipe.reading import load
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a run would do with one stage."""
+
+    label: str
+    name: str
+    """The artifact's name in the store."""
+    status: Literal["cached", "stale", "new"]
+    reasons: tuple[str, ...]
+    """Why it is stale: ``max_chars: 100 → 200``, ``input documents: clean-1… → clean-2…``, damage."""
+    estimate_seconds: float | None
+    """Wall time of the newest build of the same stage, None if it was never built."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The part of a recipe that a run is to build."""
+
+    nodes: Mapping[str, Node]
+    """By label, every stage after those it reads."""
+    anew: frozenset[str]
+    """Labels of the stages to build although cached."""
+    planned: list[Planned]
+    """What would happen to each, in the order of ``nodes``."""
+
+
+def prepare(
+    recipe: Path,
+    store: Store,
+    *,
+    until: str | None = None,
+    rerun: Iterable[str] | None = None,
+    data: Path | None = None,
+    dashes: str = "",
+) -> Prepared:
+    """Read a recipe, take the part that ``until`` needs, and plan it.
+
+    ``rerun`` names stages to build anew although cached. Raises RecipeError for a recipe that could not run and for names that
+    mean nothing in it; ``dashes`` stands before the names of the options in its message.
+    """
+    whole = dag.graph(load(recipe, data=data))
+    nodes = dag.until(whole, until, option=f"{dashes}until")
+    anew: set[str] = set()
+    for name in rerun or ():
+        inside = nodes.keys() & dag.select(whole, name, option=f"{dashes}rerun")
+        if not inside:
+            raise RecipeError(
+                f"{dashes}rerun: the recipe has {name!r}, but outside the part up to {until!r}; "
+                f"drop {dashes}until, or let it name {name!r} or a stage after it"
+            )
+        anew |= inside
+    return Prepared(nodes, frozenset(anew), plan(nodes, store, rerun=anew))
+
+
+def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Iterable[str] = ()) -> list[Planned]:
+    """What would run, and why, without running anything. ``rerun`` holds labels to build anew although cached."""
+    history = store.artifacts()
+    forced = set(rerun)
+    names: dict[str, str] = {}
+    standing: dict[str, Artifact | None] = {}
+    planned = []
+    for label, node in nodes.items():
+        inputs = {role: names[other] for role, other in node.inputs.items()}
+        identity = store.identify(node.stage, node.spec, inputs)
+        names[label] = identity.name
+        artifact = store.find(identity.name)
+        standing[label] = artifact
+        earlier = _newest(history, label, node.stage.name)
+        seconds = earlier.manifest["wall_seconds"] if earlier else None
+        status: Literal["cached", "stale", "new"]
+        reasons: tuple[str, ...]
+        if artifact is None and (store.root / identity.name).exists():
+            status, reasons = "stale", (str(store.unreadable(Artifact(identity.name, store.root / identity.name))),)
+        elif artifact is None:
+            status, reasons = ("stale", difference(earlier, identity, node.spec)) if earlier else ("new", ())
+        else:
+            fault = store.damage(artifact) or store.outdated(artifact, {r: standing[o] for r, o in node.inputs.items()})
+            asked = "asked for by rerun" if label in forced else None
+            reasons = tuple(reason for reason in (fault, asked) if reason)
+            status = "stale" if reasons else "cached"
+            seconds = artifact.manifest["wall_seconds"]
+        planned.append(Planned(label, identity.name, status, reasons, None if status == "cached" else seconds))
+    return planned
+
+
+def _newest(history: list[Artifact], label: str, stage: str) -> Artifact | None:
+    """The newest artifact of the same label, else of the same stage where a recipe has only one of it."""
+    same = [a for a in history if a.manifest["label"] == label]
+    same = same or [a for a in history if a.manifest["recipe"]["stage"] == stage and "/" not in label]
+    return same[-1] if same else None
+
+
+def difference(earlier: Artifact, identity: Identity, spec: Spec) -> tuple[str, ...]:
+    """Which fields and inputs differ between the newest artifact of a stage and the wanted one, old → new."""
+    old, new = earlier.manifest["recipe"], identity.document
+    reasons = []
+    if old["version"] != new["version"]:
+        reasons.append(f"stage version: {old['version']} → {new['version']}")
+    for role in sorted({*old["inputs"], *new["inputs"]}):
+        before, after = old["inputs"].get(role, "none"), new["inputs"].get(role, "none")
+        if before != after:
+            reasons.append(f"input {role}: {before} → {after}")
+    old_shown, new_shown = flat(earlier.manifest["spec"], exact=True), flat(spec.model_dump(mode="json"), exact=True)
+    old_flat, new_flat = flat(old["spec"], exact=True), flat(new["spec"], exact=True)
+    for name in sorted({*old_flat, *new_flat}):
+        if old_flat.get(name) != new_flat.get(name):
+            shown = name.removesuffix(".float").removesuffix(".sha256").removesuffix(".name")
+            before, after = old_shown.get(shown, "unset"), new_shown.get(shown, "unset")
+            reasons.append(f"{shown}: {before} → {after}" if before != after else f"{shown}: content of {after} changed")
+    return tuple(dict.fromkeys(reasons)) or ("its artifact is gone from the store",)

@@ -1,0 +1,143 @@
+"""How text is normalised before it is cut into pieces: one table, followed to the letter by two libraries.
+
+Unicode's NFKC reorders and recomposes over any distance, which SentencePiece's table of short sequences cannot. So the table
+here holds what such a table can say, and the ``tokenizers`` library, whose NFKC is the whole one, is held to it by a barrier
+that it puts wherever its NFKC would reach further:
+
+- each character becomes its own NFKC form; ``SEPARATORS`` become spaces;
+- conjoining jamo compose (Hangul as macOS writes file names), and a letter with one accent or voicing mark composes;
+- nothing else does: a second mark stays apart, and so do the compatibility jamo, lest ``ㅋㅋㅜㅜ`` become ``ㅋ쿠ㅜ``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cache
+from typing import NamedTuple
+
+from tokenizers import Regex, normalizers
+
+SEPARATORS = frozenset(
+    chr(code)
+    for first, last in (
+        *((0x01, 0x1F), (0x7F, 0x9F)),  # controls; a table of zero-terminated strings cannot name U+0000
+        *((0x1680, 0x1680), (0x200B, 0x200B), (0x200E, 0x200F), (0x2028, 0x202E), (0x2581, 0x2581), (0xFEFF, 0xFEFF)),
+    )
+    for code in range(first, last + 1)
+)
+"""Characters read as a space beside those that NFKC makes one: controls, zero-width and direction marks, ``▁`` itself."""
+
+_BARRIER = "\x01"
+"""Stands between characters that must not compose; one of ``SEPARATORS``, so that no text holds it by then."""
+_LEADING, _VOWELS, _TRAILING = range(0x1100, 0x1113), range(0x1161, 0x1176), range(0x11A8, 0x11C3)
+_SYLLABLES = range(0xAC00, 0xD7A4)
+
+
+class Compositions(NamedTuple):
+    """What NFKC joins beyond single characters, Hangul aside."""
+
+    seconds: dict[str, set[str]]
+    """By mark: the letters that make one character with it."""
+    joining: set[str]
+    """Every character that NFKC may join to, or move before, the one in front; Hangul included."""
+
+
+@cache
+def rules() -> dict[str, str]:
+    """The table: what each sequence becomes. From left to right the longest sequence goes first; what it gives is final."""
+    characters = _characters()
+    nfkc = dict(zip(characters, _each(normalizers.NFKC(), characters), strict=True))
+    table = {character: form for character, form in nfkc.items() if form != character}
+    table |= dict.fromkeys(SEPARATORS, " ")
+    syllables = {chr(code): normalizers.NFD().normalize_str(chr(code)) for code in _SYLLABLES}
+    composed = {jamo: syllable for syllable, jamo in syllables.items()}
+    table |= composed
+    table |= {composed[jamo[:2]] + jamo[2]: syllable for syllable, jamo in syllables.items() if len(jamo) == 3}
+    for mark, letters in _compositions().seconds.items():
+        pairs = [letter + mark for letter in letters]
+        table |= dict(zip(pairs, _each(normalizers.NFKC(), pairs), strict=True))
+    return table
+
+
+def rules_tsv() -> str:
+    """The table as ``SentencePieceTrainer`` reads it: code points in hexadecimal, a tab between the two sides."""
+    return "".join(f"{_hexadecimal(source)}\t{_hexadecimal(target)}\n" for source, target in sorted(rules().items()))
+
+
+def normalizer() -> normalizers.Normalizer:
+    """The same for the ``tokenizers`` library, runs of spaces made one and the last taken off, as SentencePiece does."""
+    # The one space that may stay in front becomes the ▁ of the first word; a stripped one would shift the offsets that
+    # Metaspace's "first" goes by.
+    return normalizers.Sequence(
+        [
+            normalizers.Replace(Regex(_class(SEPARATORS)), " "),
+            normalizers.Replace(Regex(_barred()), _BARRIER),
+            normalizers.NFKC(),
+            normalizers.Replace(_BARRIER, ""),
+            normalizers.Replace(Regex(" {2,}"), " "),
+            normalizers.Replace(Regex(" $"), ""),
+        ]
+    )
+
+
+@cache
+def _barred() -> str:
+    """Regular expression of the places before a joining character where the table joins nothing."""
+    seconds, joining = _compositions()
+    leading, vowels, trailing, syllables = (_class(map(chr, codes)) for codes in (_LEADING, _VOWELS, _TRAILING, _SYLLABLES))
+    alone = joining.difference(seconds, map(chr, _VOWELS), map(chr, _TRAILING))
+    places = [
+        f"(?={_class(alone)})",
+        f"(?={vowels})(?<!{leading})",
+        f"(?={trailing})(?<!{syllables})(?<!{leading}{vowels})",
+        *(f"(?={_class(mark)})(?<!{_class(letters)})" for mark, letters in sorted(seconds.items())),
+    ]
+    # Not at the very beginning, where the library miscounts what is put in (index out of bounds in its next normaliser).
+    return rf"(?!\A)(?={_class(joining)})(?:{'|'.join(places)})"
+
+
+@cache
+def _compositions() -> Compositions:
+    """Read off the library's own NFC and NFKD, so that both sides know the same version of Unicode."""
+    characters = _characters()
+    decomposed = {c: form for c, form in zip(characters, _each(normalizers.NFD(), characters), strict=True) if form != c}
+    composites = [c for c, form in zip(decomposed, _each(normalizers.NFC(), decomposed), strict=True) if form == c]
+    lasts = {decomposed[c][-1] for c in composites}
+    # U+0345 has the highest combining class: every other mark moves before it.
+    moved = _each(normalizers.NFKD(), ["\u0345" + c for c in characters])
+    joining = {c for c, form in zip(characters, moved, strict=True) if form[0] != "\u0345" or form[1:2] in lasts}
+    joining.add("\u0345")
+    heads = [c for c in composites if ord(c) not in _SYLLABLES]
+    letters = _each(normalizers.NFC(), [decomposed[c][:-1] for c in heads])
+    seconds: dict[str, set[str]] = defaultdict(set)
+    for composite, letter in zip(heads, letters, strict=True):
+        if len(letter) == 1 and letter not in joining:
+            seconds[decomposed[composite][-1]].add(letter)
+    return Compositions(dict(seconds), joining)
+
+
+def _characters() -> list[str]:
+    """All of Unicode that can have forms: without U+0000, the barrier, surrogates, unified ideographs and the empty planes."""
+    blocks = ((0x2, 0x3400), (0xA000, 0xD800), (0xE000, 0x20000), (0x2F800, 0x2FA20), (0xE0000, 0xE1000))
+    return [chr(code) for first, end in blocks for code in range(first, end)]
+
+
+def _each(form: normalizers.Normalizer, texts: Iterable[str]) -> list[str]:
+    """Each text normalised on its own, in one call."""
+    return form.normalize_str(_BARRIER.join(texts)).split(_BARRIER)
+
+
+def _class(characters: Iterable[str]) -> str:
+    """A regular expression of one of these characters, by ranges of code points."""
+    ranges: list[list[int]] = []
+    for code in sorted(map(ord, characters)):
+        if ranges and code == ranges[-1][1] + 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    return "[" + "".join(rf"\x{{{first:X}}}-\x{{{last:X}}}" for first, last in ranges) + "]"
+
+
+def _hexadecimal(text: str) -> str:
+    return " ".join(f"{ord(character):04X}" for character in text)
