@@ -6,7 +6,11 @@ BIN := $(VENV)/bin
 RECIPE ?= data_specs/recipes/sample.toml
 STORE ?= store
 
-.PHONY: run test lint check ui bench-memorise bench-same-curve clean
+.PHONY: help run test lint check ui bench-memorise bench-same-curve clean
+.DEFAULT_GOAL := run
+
+help:  ## this list
+	@sed -nE 's/^([a-z-]+):.*##  ?(.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 run: $(VENV)/installed  ## the main job: make run RECIPE=... STORE=...
 	$(BIN)/korealbert run $(RECIPE) --store $(STORE)
