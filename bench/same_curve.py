@@ -7,7 +7,6 @@ every position, as AlbertForPreTraining does. Exits with 1 when an MLM or SOP lo
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -19,14 +18,11 @@ from torch import Tensor
 from transformers import AlbertConfig as TheirConfig
 from transformers import AlbertForPreTraining
 
-from korealbert.artifact import Artifact
-from korealbert.examples.batches import Batch, ExampleBatches
+from bench.training import FirstRows, from_command_line, trainer
+from korealbert.examples.batches import Batch
 from korealbert.export.weights import huggingface_config, to_huggingface
 from korealbert.pretrain.batches import micro_batches
-from korealbert.pretrain.loop import Trainer
 from korealbert.pretrain.optimizer import Clipping, make_optimizer
-from korealbert.pretrain.ranks import join
-from korealbert.pretrain.schedule import learning_rate
 from korealbert.pretrain.spec import PretrainSpec
 
 TOLERANCE = 1e-4
@@ -49,32 +45,23 @@ def their_losses(model: AlbertForPreTraining, batch: Batch) -> tuple[Tensor, Ten
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("views", type=Path, help="a views artifact; the examples are those that it was drawn on")
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    examples = Artifact(arguments.views.name, arguments.views.resolve()).inputs()["examples"].path
-    source = ExampleBatches(examples, arguments.views, "train")
+    source, steps = from_command_line(__doc__, steps=200)
     spec = PretrainSpec(
         model={"hidden_size": 192, "num_layers": 2, "num_groups": 2, "hidden_dropout": 0.0, "attention_dropout": 0.0},
-        steps=arguments.steps,
+        steps=steps,
         global_batch_size=16,
         micro_batch_size=8,
         optimizer={"name": "lamb", "lr": 1.76e-3},
-        schedule={"warmup_steps": arguments.steps // 10},
+        schedule={"warmup_steps": steps // 10},
         wop_weight=0,
         log_every=1,
-        heldout_every=arguments.steps,
-        checkpoint_every=arguments.steps,
+        heldout_every=steps,
+        checkpoint_every=steps,
     )
-    config = spec.albert_config(vocab_size=source.vocab_size, sequence_length=source.sequence_length)
-    ranks = join(rank=0, world_size=1, device=torch.device("cpu"))
     with tempfile.TemporaryDirectory() as directory:
         out_dir = Path(directory)
-        ours = Trainer(spec, config, train=source, heldout=source, ranks=ranks, out_dir=out_dir)
-        ours.heldout = type("NoRows", (), {"num_rows": 0})()
+        ours = trainer(spec, train=source, heldout=FirstRows(source, 0), out_dir=out_dir)
+        config = ours.config
         weights = to_huggingface(config, {name: tensor.numpy().copy() for name, tensor in ours.model.state_dict().items()})
         stats = ours.run()
         lines = [json.loads(line) for line in (out_dir / "metrics.jsonl").read_text("utf-8").splitlines()]
@@ -90,7 +77,7 @@ def main() -> int:
         start = time.perf_counter()
         mlm, sop = their_losses(theirs, batch)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, peak=spec.optimizer.lr, steps=spec.steps, schedule=spec.schedule)
+            group["lr"] = spec.schedule.learning_rate(step, peak=spec.optimizer.lr, steps=spec.steps)
         optimizer.zero_grad()
         (mlm + sop).backward()
         optimizer.step()

@@ -28,12 +28,12 @@ def corpus_to_model(
     runtime: Runtime = Runtime(),  # noqa: B008 (frozen)
     data: Path | None = None,
 ) -> str:
-    """Build every stage of a recipe that does not stand already.
+    """Build every stage of a recipe that is missing or stale.
 
     Args:
         recipe: The recipe's TOML file.
         until: Build only what this stage needs, and it (``vocab``, ``clean/news``, ``clean`` for all sources).
-        rerun: Stages to build anew although cached.
+        rerun: Stages to build although they are cached.
         runtime: Store, workers, training processes; not part of any identity.
         data: Directory that ``${data}`` in the recipe stands for.
 
@@ -45,6 +45,6 @@ def corpus_to_model(
     built: dict[str, PrefectFuture[Any]] = {}
     for label, node in prepared.nodes.items():
         inputs = {role: built[other] for role, other in node.inputs.items()}
-        built[label] = step.submit(label, node, cast(dict[str, str], inputs), runtime, rerun=label in prepared.anew)
-    names = {label: future.result() for label, future in built.items()}
-    return str(runtime.store.resolve() / names[list(names)[-1]])
+        built[label] = step.submit(label, node, cast(dict[str, str], inputs), runtime, rerun=label in prepared.rerun)
+    *_, last = [future.result() for future in built.values()]
+    return str(runtime.store.resolve() / last)

@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from prefect.events.worker import EventsWorker
@@ -31,7 +32,7 @@ def main() -> None:
     root = Path(__file__).parents[1]
     url = str(get_current_settings().api.url)
     address = urlsplit(url)
-    os.environ["PWD"] = str(root)
+    os.environ["PWD"] = str(root)  # Where the deployments of prefect.yaml work; `cwd` below does not set it.
     running: list[subprocess.Popen[bytes]] = []
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     try:
@@ -93,17 +94,10 @@ def temporary_server(home: Path) -> Iterator[str]:
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home / 'prefect.db'}",
         "PREFECT_SERVER_UI_ENABLED": "false",
     }
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     with (home / "server.log").open("wb") as log:
-        server = subprocess.Popen(
-            command,
-            env=os.environ | own,
-            stdout=log,
-            stderr=log,
-            cwd=home,
-            preexec_fn=die_with_parent,  # noqa: PLW1509
-            start_new_session=True,  # Ctrl-C is for the run; the server must outlive it to hear how it ended.
-        )
+        # A session of its own, since Ctrl-C is for the run: the server must outlive it to hear how it ended.
+        options = {"env": os.environ | own, "stdout": log, "stderr": log, "start_new_session": True}
+        server = _prefect("server", "start", "--host", "127.0.0.1", "--port", str(port), cwd=home, **options)
         try:
             wait_until_healthy(f"{url}/health", server)
             yield url
@@ -111,9 +105,9 @@ def temporary_server(home: Path) -> Iterator[str]:
             stop(server)
 
 
-def _prefect(*arguments: str, cwd: Path) -> subprocess.Popen[bytes]:
+def _prefect(*arguments: str, cwd: Path, **options: Any) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "prefect", *arguments]
-    return subprocess.Popen(command, cwd=cwd, preexec_fn=die_with_parent)  # noqa: PLW1509
+    return subprocess.Popen(command, cwd=cwd, preexec_fn=die_with_parent, **options)  # noqa: PLW1509
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

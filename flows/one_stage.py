@@ -1,4 +1,4 @@
-"""One stage of a recipe, built anew on inputs that stand (or are built first)."""
+"""One stage of a recipe, rebuilt on inputs that are cached (or built first)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from korealbert.artifact import Runtime
 def one_stage(
     stage: str,
     recipe: Path = SAMPLE,
-    anew: bool = True,
+    rerun: bool = True,
     runtime: Runtime = Runtime(),  # noqa: B008 (frozen)
     data: Path | None = None,
 ) -> str:
@@ -23,11 +23,11 @@ def one_stage(
     Args:
         stage: The stage's label (``vocab``, ``clean/news``) or the name of several (``clean``).
         recipe: The recipe's TOML file.
-        anew: Build it although it stands already; what it reads is built only where missing or stale.
+        rerun: Build it although it is cached; what it reads is built only where missing or stale.
         runtime: Store, workers, training processes.
         data: Directory that ``${data}`` in the recipe stands for.
 
     Returns:
         The path of the stage's artifact.
     """
-    return corpus_to_model(recipe, until=stage, rerun=[stage] if anew else None, runtime=runtime, data=data)
+    return corpus_to_model(recipe, until=stage, rerun=[stage] if rerun else None, runtime=runtime, data=data)

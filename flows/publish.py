@@ -32,8 +32,7 @@ def key(label: str, kind: str) -> str:
 def line(progress: Progress) -> str:
     """One log line for a progress report."""
     total = f"/{progress.total:,}" if progress.total is not None else ""
-    metrics = "".join(f"  {name} {value:,.4g}" for name, value in progress.metrics.items())
-    return f"{progress.done:,}{total} {progress.unit}{metrics}  {progress.message}".rstrip()
+    return "  ".join(filter(None, (f"{progress.done:,}{total} {progress.unit}", progress.note, progress.message)))
 
 
 class ProgressBar:
@@ -76,6 +75,5 @@ def plan(planned: list[Planned]) -> None:
     """Publish what a run is about to do, before it does it."""
     lines = ["| stage | status | why | last took |", "|---|---|---|---|"]
     for stage in planned:
-        took = f"{stage.estimate_seconds:,.0f} s" if stage.estimate_seconds is not None else ""
-        lines.append(f"| {stage.label} | {stage.status} | {'; '.join(stage.reasons)} | {took} |")
+        lines.append(f"| {stage.label} | {stage.status} | {'; '.join(stage.reasons)} | {stage.took} |")
     create_markdown_artifact("\n".join(lines), key="plan", description="What this run builds, and why")

@@ -1,12 +1,11 @@
-"""The only Prefect task: one stage of a recipe, built or found built.
+"""The only Prefect task: one stage of a recipe, built, or found in the store.
 
-The artifact store owns identity, so Prefect's own caching is off; a stage that stands already returns a state named ``Cached``.
+The artifact store owns identity, so Prefect's own caching is off; a stage found in the store returns a state named ``Cached``.
 Between tasks pass artifact names alone, as futures: from them the UI draws the arrows of the DAG.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures.process import BrokenProcessPool
@@ -64,7 +63,7 @@ def step(label: str, node: Node, inputs: Mapping[str, str], runtime: Runtime, *,
 
 def _message(label: str, built: Built) -> str:
     if built.cached:
-        return f"{label} stands already: {built.artifact.name}"
+        return f"{label} is in the store: {built.artifact.name}"
     because = f" ({built.repaired})" if built.repaired else ""
     return f"{label} {_took(built)}: {built.artifact.name}{because}"
 
@@ -87,6 +86,6 @@ def _reporter(label: str, logger: Any) -> Callable[[Progress], None]:
         if now - last >= SECONDS_BETWEEN_REPORTS or final or progress.message:
             last = now
             bar.update(progress)
-            logger.log(logging.INFO, publish.line(progress))
+            logger.info(publish.line(progress))
 
     return report

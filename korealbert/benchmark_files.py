@@ -1,4 +1,4 @@
-"""Official benchmark files, to be read whole: plain, ``.gz``, ``.bz2`` or ``.zst``, alone or inside a tar archive.
+"""Official benchmark files, to be read whole.
 
 Evaluation reads its examples through this, decontamination the texts that the corpus must not hold. Anything odd is an error:
 a score on half a test set, or a corpus cleaned of half of it, is worth nothing.
@@ -24,7 +24,7 @@ BYTE_ORDER_MARK = "\ufeff"
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a benchmark file, without its line end, that knows where it stands."""
+    """One line of a benchmark file, without its line end, that knows where it is."""
 
     file: str
     number: int
@@ -32,21 +32,27 @@ class Line:
 
     def error(self, field: str, problem: str, remedy: str) -> ValueError:
         """The error to raise for this line, naming file, line, field and remedy."""
-        return ValueError(f"{self.file}, line {self.number}, field {field!r}: {problem}; {remedy}")
+        return _error(self.file, self.number, field, problem, remedy)
 
 
 @dataclass(frozen=True)
 class BenchmarkFile:
-    """A benchmark file as a spec names it. ``member`` is the name inside a tar archive, empty for a plain file."""
+    """A benchmark file as a spec names it."""
 
     path: Path
+    """Plain, ``.gz``, ``.bz2`` or ``.zst``, or a tar archive, itself plain or compressed so."""
     member: str = ""
+    """Name of the file within the archive; empty where ``path`` is none."""
 
     def __str__(self) -> str:
         return f"{self.path}::{self.member}" if self.member else str(self.path)
 
+    def error(self, line: int, field: str, problem: str, remedy: str) -> ValueError:
+        """The error to raise for a place in this file, naming file, line, field and remedy."""
+        return _error(str(self), line, field, problem, remedy)
+
     def lines(self, encoding: str = "utf-8") -> Iterator[Line]:
-        """The lines in order: what stands between two line feeds, since quotation marks of official files are text.
+        """The lines in order: what is between two line feeds, since quotation marks of official files are text.
 
         A carriage return before the line feed is taken off. Raises ValueError as ``text`` does.
         """
@@ -76,7 +82,7 @@ class BenchmarkFile:
 
     def _error_behind(self, before: str, problem: str, remedy: str) -> ValueError:
         column = before[before.rfind("\n") + 1 :].count("\t") + 1
-        return Line(str(self), before.count("\n") + 1, "").error(f"column {column}", problem, remedy)
+        return self.error(before.count("\n") + 1, f"column {column}", problem, remedy)
 
     def content(self) -> bytes:
         """All bytes of the file, decompressed, at most ``MAX_BYTES``.
@@ -101,6 +107,10 @@ class BenchmarkFile:
     def _open(self) -> Any:
         compression = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd", ".bz2": "bz2"}.get(self.path.suffix)
         return pa.input_stream(str(self.path), compression=compression)
+
+
+def _error(file: str, line: int, field: str, problem: str, remedy: str) -> ValueError:
+    return ValueError(f"{file}, line {line}, field {field!r}: {problem}; {remedy}")
 
 
 def _bounded(stream: Any) -> bytes:

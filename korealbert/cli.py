@@ -1,4 +1,4 @@
-"""The command line: plan, run, show, inspect, fill-mask. Thin: everything it does, the library and the flow do."""
+"""The command line: plan, run, show, inspect, fill-mask. It only parses and prints; the library and the flow do the work."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RecipeFile = Annotated[Path, typer.Argument(help="the recipe, a TOML file")]
 StoreDir = Annotated[Path, typer.Option("--store", help="directory of the artifacts")]
 DataDir = Annotated[Path | None, typer.Option("--data", help="what ${data} in the recipe stands for")]
 Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
-Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build anew although cached; repeatable")]
+Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
 STATUS_STYLE = {"cached": "green", "stale": "yellow", "new": "cyan"}
 
 
@@ -54,19 +54,19 @@ def plan(
     recipe: RecipeFile, store: StoreDir = Path("store"), until: Until = None, rerun: Rerun = None, data: DataDir = None
 ) -> None:
     """Print per stage whether it is cached, stale or new, and why."""
-    from korealbert import recipe as recipes  # noqa: PLC0415 (loads every room)
+    from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
     with _clear_errors():
-        planned = recipes.prepare(recipe, Store(store), until=until, rerun=rerun, data=data, dashes="--").planned
+        prepared = recipes.prepare(recipe, Store(store), until=until, rerun=rerun, data=data)
+    console.print(f"{prepared.recipe.name}: {prepared.recipe.description}".removesuffix(": "), style="bold")
     table = Table("stage", "status", "artifact", "why", "last took", box=None, pad_edge=False)
-    for stage in planned:
-        style = STATUS_STYLE[stage.status]
-        took = f"{stage.estimate_seconds:,.0f} s" if stage.estimate_seconds is not None else ""
-        table.add_row(stage.label, Text(stage.status, style), stage.name, "\n".join(stage.reasons), took)
+    for stage in prepared.planned:
+        status = Text(stage.status, STATUS_STYLE[stage.status])
+        table.add_row(stage.label, status, stage.name, "\n".join(stage.reasons), stage.took)
     console.print(table)
-    pending = [stage for stage in planned if stage.status != "cached"]
+    pending = [stage for stage in prepared.planned if stage.status != "cached"]
     known = sum(stage.estimate_seconds or 0 for stage in pending)
-    console.print(f"{len(pending)} of {len(planned)} stages would run" + (f", about {known:,.0f} s" if known else ""))
+    console.print(f"{len(pending)} of {len(prepared.planned)} stages would run" + (f", about {known:,.0f} s" if known else ""))
 
 
 @app.command()
@@ -81,13 +81,13 @@ def run(
     device: Annotated[str, typer.Option("--device", help="where training runs: auto, cpu or cuda")] = "auto",
     data: DataDir = None,
 ) -> None:
-    """Build every stage that does not stand already and print the path of the report."""
-    from korealbert import recipe as recipes  # noqa: PLC0415 (loads every room)
+    """Build every stage that is missing or stale and print the path of the report."""
+    from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
     chosen = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes, "device": device}
     with _clear_errors():
         runtime = Runtime.model_validate({name: value for name, value in chosen.items() if value is not None})
-        planned = recipes.prepare(recipe, Store(store), until=until, rerun=rerun, data=data, dashes="--").planned
+        planned = recipes.prepare(recipe, Store(store), until=until, rerun=rerun, data=data).planned
     if all(stage.status == "cached" for stage in planned):
         console.print(f"all {len(planned)} stages are cached", style="green")
         last = runtime.store / planned[-1].name
@@ -122,8 +122,8 @@ def _bars() -> Iterator[None]:
         def watch(label: str, progress: Progress) -> None:
             if label not in known:
                 known[label] = bars.add_task(label, total=progress.total, note="")
-            note = "  ".join(f"{name} {value:,.4g}" for name, value in progress.metrics.items())
-            bars.update(known[label], completed=progress.done, total=progress.total, note=progress.message or note)
+            note = progress.message or progress.note
+            bars.update(known[label], completed=progress.done, total=progress.total, note=note)
 
         token = watcher.set(watch)
         try:

@@ -39,7 +39,8 @@ NO_DOCUMENTS: Mapping[str, Any] = {
 }
 """The statistics of a shard, or a stage, that saw no documents."""
 
-_document_row = attrgetter(*(f.name for f in fields(Document)))  # dataclasses.astuple copies deeply and takes 15 times as long
+document_row = attrgetter(*(f.name for f in fields(Document)))
+"""A document as a row of ``DOCUMENT_SCHEMA``; ``dataclasses.astuple`` copies deeply and takes 15 times as long."""
 _quarantine_row = attrgetter(*(f.name for f in fields(Quarantined)))
 
 
@@ -70,13 +71,13 @@ class DocumentShard:
 
     def keep(self, document: Document) -> None:
         """The document passes."""
-        self._documents.append(_document_row(document))
+        self._documents.append(document_row(document))
         size = len(document.text.encode("utf-8"))
         self._counts.update(documents_in=1, documents_out=1, characters_out=len(document.text), bytes_out=size)
 
     def drop(self, document: Document, drop: Drop) -> None:
         """The document does not pass; it is kept beside the output."""
-        self._dropped.append((*_document_row(document), drop.reason, drop.rule))
+        self._dropped.append((*document_row(document), drop.reason, drop.rule))
         self._counts.update(documents_in=1)
         self._reasons[drop.reason] += 1
 

@@ -33,7 +33,7 @@ class Drop:
     reason: str
     """Snake-case name that the statistics count by: too_short, redirect, exact_duplicate, …"""
     rule: str = ""
-    """What decided: the rule id, the metric with its value and limit, or the surviving twin's id."""
+    """What decided: the rule id, the metric with its value and limit, or the id of the copy that stays."""
 
 
 @dataclass(frozen=True, slots=True)

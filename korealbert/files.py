@@ -37,7 +37,7 @@ def write_json(path: Path, value: Any, *, indent: int = 1, sort_keys: bool = Fal
 
 
 def replace_directory(source: Path, target: Path) -> None:
-    """Rename ``source`` to ``target``; what stood there is moved aside first and deleted last."""
+    """Rename ``source`` to ``target``; what was there is moved aside first and deleted last."""
     aside = target.with_name(f"{target.name}.replaced")
     shutil.rmtree(aside, ignore_errors=True)
     if target.exists():

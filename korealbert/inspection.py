@@ -61,7 +61,7 @@ def quarantined(artifact: Artifact) -> Iterator[RenderableType]:
 
 def removals(artifact: Artifact) -> Iterator[RenderableType]:
     """What cleaning deleted from each document, with rule and zone, above the text that stayed."""
-    from korealbert.corpus.clean import read_removals  # noqa: PLC0415 (loads the corpus room only when asked)
+    from korealbert.corpus.clean import read_removals  # noqa: PLC0415 (loads the corpus package only when asked)
 
     for path in artifact.files("documents-*.arrow"):
         cut = read_removals(path.with_name(path.name.replace("documents", "removals")))

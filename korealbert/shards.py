@@ -11,6 +11,7 @@ import ctypes
 import itertools
 import json
 import multiprocessing
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -84,7 +85,7 @@ def _map_in_processes(
 ) -> None:
     # spawn: polars and pyarrow run threads, and a fork of a threaded process can deadlock.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=die_with_parent) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=die_with_parent, initargs=(os.getpid(),)) as pool:
         flying: dict[Future[ShardStats], int] = {}
         try:
             for index, job in pending:
@@ -104,8 +105,13 @@ def _collect(flying: dict[Future[ShardStats], int], record: Callable[..., None])
         record(flying.pop(future), future.result(), fresh=True)
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies, so that a SIGKILL leaves no worker behind (Linux)."""
+def die_with_parent(parent: int | None = None) -> None:
+    """Have the kernel kill this process when its parent dies, so that a SIGKILL leaves no worker behind (Linux).
+
+    ``parent`` is the process id that this one must not outlive: a parent that died before this call would go unnoticed.
+    """
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        os._exit(1)

@@ -1,4 +1,4 @@
-"""Fixtures shared by all rooms."""
+"""Fixtures shared by all packages."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from korealbert.artifact import ArtifactError, InputPath, Inputs, Runtime, Spec, Stage, Store, build, canonical, lineage
+from korealbert.artifact import ArtifactError, InputPath, Inputs, Runtime, Spec, Stage, Store, ancestors, build, canonical
 from korealbert.files import atomic_path, sha256_of_file
 from korealbert.shards import map_shards
 
@@ -63,19 +63,19 @@ def spec_of(text: Path, **fields: Any) -> CountSpec:
 
 def test_identity_is_known_before_running_and_follows_content_not_place(tmp_path: Path, text: Path, runtime: Runtime) -> None:
     store = Store(runtime.store)
-    before = store.identify(COUNT, spec_of(text), {}).name
+    before = COUNT.identity(spec_of(text), {}, store).name
     assert build(COUNT, spec_of(text), {}, runtime).artifact.name == before
     moved = tmp_path / "elsewhere" / text.name
     moved.parent.mkdir()
     moved.write_bytes(text.read_bytes())
-    assert store.identify(COUNT, spec_of(moved), {}).name == before
+    assert COUNT.identity(spec_of(moved), {}, store).name == before
     renamed = moved.with_suffix(".gz")
     renamed.write_bytes(text.read_bytes())
-    assert store.identify(COUNT, spec_of(renamed), {}).name != before, "the ending says how to read a file"
+    assert COUNT.identity(spec_of(renamed), {}, store).name != before, "the ending says how to read a file"
     moved.write_text("라마바\n")
-    assert store.identify(COUNT, spec_of(moved), {}).name != before
-    assert store.identify(COUNT, spec_of(text, times=2), {}).name != before
-    assert store.identify(Stage("count", 2, CountSpec, count), spec_of(text), {}).name != before
+    assert COUNT.identity(spec_of(moved), {}, store).name != before
+    assert COUNT.identity(spec_of(text, times=2), {}, store).name != before
+    assert Stage("count", 2, CountSpec, count).identity(spec_of(text), {}, store).name != before
 
 
 def test_runtime_is_not_identity(text: Path, runtime: Runtime) -> None:
@@ -93,7 +93,7 @@ def test_unknown_fields_and_values_without_canonical_form_are_refused() -> None:
 
 def test_floats_enter_the_identity_exactly(text: Path, runtime: Runtime) -> None:
     store = Store(runtime.store)
-    names = {store.identify(COUNT, spec_of(text, share=share), {}).name for share in (0.1 + 0.2, 0.3)}
+    names = {COUNT.identity(spec_of(text, share=share), {}, store).name for share in (0.1 + 0.2, 0.3)}
     assert len(names) == 2
 
 
@@ -137,7 +137,7 @@ def test_a_flipped_byte_is_found_even_under_a_restored_mtime(text: Path, runtime
     assert Store(runtime.store).damage(rebuilt.artifact) is None
 
 
-def test_an_input_built_anew_with_other_bytes_outdates_what_stands_on_it(text: Path, runtime: Runtime) -> None:
+def test_an_input_rebuilt_with_other_bytes_outdates_what_was_built_from_it(text: Path, runtime: Runtime) -> None:
     content = ["one"]
 
     def unrepeatable(spec: CountSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def test_an_input_built_anew_with_other_bytes_outdates_what_stands_on_it(text: P
     rebuilt = build(JOIN, JoinSpec(), {"a": other}, runtime)
     assert not rebuilt.cached and "other bytes" in (rebuilt.repaired or "")
     assert (rebuilt.artifact.path / "joined.txt").read_text() == "two"
-    assert list(lineage({"j": rebuilt.artifact})) == [other.name, rebuilt.artifact.name]
+    assert list(ancestors({"j": rebuilt.artifact})) == [other.name, rebuilt.artifact.name]
 
 
 def test_a_partial_begun_on_other_bytes_is_not_resumed(text: Path, runtime: Runtime) -> None:
@@ -196,7 +196,7 @@ def test_killed_between_manifest_and_rename_the_stage_is_not_run_again(
 
     stage = Stage("counted", 1, CountSpec, counted)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("korealbert.artifact.replace_directory", killed)
+        patch.setattr("korealbert.artifact.stage.replace_directory", killed)
         build(stage, spec_of(text), {}, runtime)
     artifact = build(stage, spec_of(text), {}, runtime).artifact
     assert calls == [1]
@@ -204,7 +204,7 @@ def test_killed_between_manifest_and_rename_the_stage_is_not_run_again(
 
 
 @pytest.mark.parametrize("damage", ["", "{}", "[]", '{"name": "count-0'])
-def test_a_damaged_manifest_is_named_and_its_stage_built_anew(text: Path, runtime: Runtime, damage: str) -> None:
+def test_a_damaged_manifest_is_named_and_its_stage_rebuilt(text: Path, runtime: Runtime, damage: str) -> None:
     artifact = build(COUNT, spec_of(text), {}, runtime).artifact
     (artifact.path / "manifest.json").write_text(damage)
     assert Store(runtime.store).artifacts() == []
@@ -223,7 +223,8 @@ def test_atomic_path_leaves_nothing_behind_on_error(tmp_path: Path) -> None:
 SCRIPT = """
 import sys, time, json
 from pathlib import Path
-from korealbert.artifact import Runtime, Spec, Stage, build
+from korealbert.artifact import Spec
+from korealbert.artifact import Runtime, Stage, build
 from korealbert.files import atomic_write
 from korealbert.shards import map_shards
 

@@ -35,7 +35,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_plan_says_what_stands_and_what_would_run(store: Path) -> None:
+def test_plan_says_what_is_cached_and_what_would_run(store: Path) -> None:
     lines = call("plan", TINY, "--store", store).splitlines()
     status = {line.split()[0]: line.split()[1] for line in lines if re.match(r"\S+ +(cached|new|stale)", line)}
     assert status["clean/news"] == "cached" and status["vocab"] == "new"
@@ -64,7 +64,7 @@ def test_inspect_shows_documents_drops_with_their_reason_and_removals(store: Pat
     [
         (("plan", "missing.toml"), "missing.toml: no such recipe"),
         (("plan", TINY, "--until", "vocabs"), "no stage 'vocabs' (did you mean 'vocab'?)"),
-        (("plan", TINY, "--until", "vocab", "--rerun", "pretrain"), "--rerun: the recipe has 'pretrain', but outside the part"),
+        (("plan", TINY, "--until", "vocab", "--rerun", "pretrain"), "rerun: the recipe has 'pretrain', but outside the part"),
         (("show", "clean/news", "--store", "nowhere"), "nowhere: no artifact 'clean/news'"),
         (("show", "--store", "nowhere"), "nowhere: no store here"),
         (("fill-mask", "nowhere", "[MASK]"), "nowhere: no exported model here"),

@@ -89,9 +89,9 @@ def test_a_stage_to_rerun_is_looked_for_in_the_recipe_and_must_lie_within_the_pa
     store = Store(tmp_path / "store")
     prepared = recipes.prepare(SAMPLE, store, until="clean/news", rerun=["clean"])
     assert list(prepared.nodes) == ["extract/news", "clean/news"] == [stage.label for stage in prepared.planned]
-    assert prepared.anew == {"clean/news"}
-    with pytest.raises(RecipeError, match=r"--rerun: .* 'pretrain', but outside the part up to 'vocab'; drop --until"):
-        recipes.prepare(SAMPLE, store, until="vocab", rerun=["pretrain"], dashes="--")
+    assert prepared.rerun == {"clean/news"}
+    with pytest.raises(RecipeError, match=r"^rerun: .* 'pretrain', but outside the part up to 'vocab'; drop until"):
+        recipes.prepare(SAMPLE, store, until="vocab", rerun=["pretrain"])
     with pytest.raises(RecipeError, match=r"^rerun: the recipe has no stage 'pretrian' \(did you mean 'pretrain'\?\)"):
         recipes.prepare(SAMPLE, store, until="vocab", rerun=["pretrian"])
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +20,7 @@ from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
 from korealbert.corpus import quotas
 from korealbert.document_shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
 from korealbert.documents import Document, Drop
+from korealbert.hashing import hash64
 from korealbert.shards import map_shards
 
 CATEGORIES = ("정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠")
@@ -44,7 +44,7 @@ class BalanceSpec(Spec):
     """cap, proportional: target weight of each category; the present ones are scaled to sum to 1. The default is uniform over
     the seven categories. Documents of a category without a target pass untouched. temperature takes all categories."""
     alpha: float = Field(default=1.5, gt=0)
-    """cap: how far above its target a category may stand before it is cut."""
+    """cap: how far above its target a category may lie before it is cut."""
     temperature: float = Field(default=1.43, ge=1)
     """temperature: T; 1.43 is the exponent 0.7 of multilingual BERT's sampling."""
     stratify: bool = False
@@ -67,7 +67,7 @@ class _Job:
 
 def draw(seed: int, document_id: str) -> int:
     """The 64-bit number by which a document is drawn: low numbers stay longest."""
-    return int.from_bytes(blake2b(f"{seed}\0{document_id}".encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+    return hash64(f"{seed}\0{document_id}")
 
 
 def stratum(document: Document, spec: BalanceSpec) -> str:
@@ -110,7 +110,7 @@ def decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
             (name, category, limit) for category, limit in keep_characters(counts, spec).items() if limit < counts[category]
         ]
     limit_table = pl.DataFrame(limits, schema={"stratum": pl.String, "category": pl.String, "limit": pl.Int64}, orient="row")
-    # Equal draws (a document twice) stand or fall together.
+    # Equal draws (a document twice) stay or go together.
     by_draw = (
         pl.scan_ipc(tables)
         .join(limit_table.lazy(), on=groups)

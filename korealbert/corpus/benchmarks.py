@@ -13,18 +13,18 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Spec
-from korealbert.benchmark_files import BenchmarkFile, Line
+from korealbert.benchmark_files import BenchmarkFile
 
 Column = str | int
 
 
-class Benchmark(Spec):
+class EvaluationFile(Spec):
     """One file of an evaluation set whose texts the corpus must not hold."""
 
     name: str = Field(min_length=1)
     """What statistics and drop reasons call it."""
     path: InputPath
-    """The file, plain, ``.gz``, ``.bz2`` or ``.zst``, or a tar archive that holds it."""
+    """The file, in any form that ``benchmark_files`` reads: compressed or not, in a tar archive or not."""
     member: str = ""
     """Name of the file within ``path``, when that is an archive."""
     format: Literal["tsv", "csv", "json", "jsonl", "korquad", "conll", "lines"]
@@ -51,7 +51,7 @@ class Benchmark(Spec):
         return encoding
 
     @model_validator(mode="after")
-    def _columns_fit_format(self) -> Benchmark:
+    def _columns_fit_format(self) -> EvaluationFile:
         wants = self.format in ("tsv", "csv", "json", "jsonl", "conll")
         if wants and not self.columns:
             raise ValueError(
@@ -63,98 +63,98 @@ class Benchmark(Spec):
 
     @property
     def file(self) -> BenchmarkFile:
-        """Where the texts stand."""
+        """The file to read them from."""
         return BenchmarkFile(self.path.path, self.member)
 
 
-def read_texts(benchmark: Benchmark) -> Iterator[str]:
-    """All texts of a benchmark file, as they stand in it.
+def read_texts(evaluation: EvaluationFile) -> Iterator[str]:
+    """All texts of a benchmark file, as they are in it.
 
     Raises ValueError naming file, place and remedy where it is not what the table says, or holds no text at all.
     """
-    reader = {"tsv": _tsv, "csv": _csv, "conll": _conll, "lines": _lines, "korquad": _korquad}.get(benchmark.format, _json)
+    reader = {"tsv": _tsv, "csv": _csv, "conll": _conll, "lines": _lines, "korquad": _korquad}.get(evaluation.format, _json)
     blank = True
-    for text in reader(benchmark):
+    for text in reader(evaluation):
         blank = blank and not text.strip()
         yield text
     if blank:
         remedy = "fetch the official file again, correct format, columns or header of its table, or take that out of the recipe"
-        raise ValueError(f"{benchmark.file}: no text of benchmark {benchmark.name} in it; {remedy}")
+        raise ValueError(f"{evaluation.file}: no text of benchmark {evaluation.name} in it; {remedy}")
 
 
-def _lines(benchmark: Benchmark) -> Iterator[str]:
-    return (line.text for line in benchmark.file.lines(benchmark.encoding))
+def _lines(evaluation: EvaluationFile) -> Iterator[str]:
+    return (line.text for line in evaluation.file.lines(evaluation.encoding))
 
 
-def _tsv(benchmark: Benchmark) -> Iterator[str]:
-    lines = (line for line in benchmark.file.lines(benchmark.encoding) if line.text)
-    return _columns(benchmark, ((line.number, line.text.split("\t")) for line in lines))
+def _tsv(evaluation: EvaluationFile) -> Iterator[str]:
+    lines = (line for line in evaluation.file.lines(evaluation.encoding) if line.text)
+    return _columns(evaluation, ((line.number, line.text.split("\t")) for line in lines))
 
 
-def _csv(benchmark: Benchmark) -> Iterator[str]:
-    rows = csv.reader(io.StringIO(benchmark.file.text(benchmark.encoding), newline=""))
+def _csv(evaluation: EvaluationFile) -> Iterator[str]:
+    rows = csv.reader(io.StringIO(evaluation.file.text(evaluation.encoding), newline=""))
     try:
-        yield from _columns(benchmark, ((rows.line_num, row) for row in rows if row))
+        yield from _columns(evaluation, ((rows.line_num, row) for row in rows if row))
     except csv.Error as error:
-        raise Line(str(benchmark.file), rows.line_num, "").error("row", str(error), "correct its quotation marks") from error
+        raise evaluation.file.error(rows.line_num, "row", str(error), "correct its quotation marks") from error
 
 
-def _columns(benchmark: Benchmark, rows: Iterable[tuple[int, list[str]]]) -> Iterator[str]:
+def _columns(evaluation: EvaluationFile, rows: Iterable[tuple[int, list[str]]]) -> Iterator[str]:
     """The wanted fields of numbered rows, of which the first may name them."""
     positions: list[int] | None = None
     for number, row in rows:
         if positions is None:
-            positions = [_position(benchmark, column, row) for column in benchmark.columns]
-            if benchmark.header:
+            positions = [_position(evaluation, column, row) for column in evaluation.columns]
+            if evaluation.header:
                 continue
         for position in positions:
             if position >= len(row):
                 problem = f"the row has {len(row)} fields, column {position} is not among them"
-                raise Line(str(benchmark.file), number, "").error(f"column {position}", problem, "restore the official line")
+                raise evaluation.file.error(number, f"column {position}", problem, "restore the official line")
             yield row[position]
 
 
-def _position(benchmark: Benchmark, column: Column, first: list[str]) -> int:
+def _position(evaluation: EvaluationFile, column: Column, first: list[str]) -> int:
     if isinstance(column, int):
         return column
-    if benchmark.header and column in first:
+    if evaluation.header and column in first:
         return first.index(column)
-    raise ValueError(f"{benchmark.file}: no column {column!r}; the first row is {first}: name one of them, or a position")
+    raise ValueError(f"{evaluation.file}: no column {column!r}; the first row is {first}: name one of them, or a position")
 
 
-def _conll(benchmark: Benchmark) -> Iterator[str]:
-    for filled, lines in groupby(_lines(benchmark), key=lambda line: bool(line.strip())):
+def _conll(evaluation: EvaluationFile) -> Iterator[str]:
+    for filled, lines in groupby(_lines(evaluation), key=lambda line: bool(line.strip())):
         rows = [line.split("\t") for line in lines if filled and not line.startswith("##")]
-        for column in benchmark.columns if rows else ():
+        for column in evaluation.columns if rows else ():
             yield " ".join(row[int(column)] for row in rows if int(column) < len(row))
 
 
-def _json(benchmark: Benchmark) -> Iterator[str]:
-    if benchmark.format == "jsonl":
-        lines = (line for line in benchmark.file.lines(benchmark.encoding) if line.text.strip())
-        records = ((f"line {line.number}", _parsed(benchmark, line.text, line.number)) for line in lines)
+def _json(evaluation: EvaluationFile) -> Iterator[str]:
+    if evaluation.format == "jsonl":
+        lines = (line for line in evaluation.file.lines(evaluation.encoding) if line.text.strip())
+        records = ((f"line {line.number}", _parsed(evaluation, line.text, line.number)) for line in lines)
     else:
-        whole = _parsed(benchmark, benchmark.file.text(benchmark.encoding))
+        whole = _parsed(evaluation, evaluation.file.text(evaluation.encoding))
         records = ((f"record {number}", record) for number, record in enumerate(whole, 1))
     for place, record in records:
-        for column in benchmark.columns:
+        for column in evaluation.columns:
             if not isinstance(record, dict) or column not in record:
                 keys = sorted(record) if isinstance(record, dict) else type(record).__name__
-                raise ValueError(f"{benchmark.file}, {place}: no field {column!r} in {keys}; correct columns")
+                raise ValueError(f"{evaluation.file}, {place}: no field {column!r} in {keys}; correct columns")
             yield str(record[column])
 
 
-def _parsed(benchmark: Benchmark, text: str, line: int = 1) -> Any:
+def _parsed(evaluation: EvaluationFile, text: str, line: int = 1) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        place = f"{benchmark.file}, line {line + error.lineno - 1}, column {error.colno}"
+        place = f"{evaluation.file}, line {line + error.lineno - 1}, column {error.colno}"
         raise ValueError(f"{place}: not JSON: {error.msg}; fetch the official file again") from error
 
 
-def _korquad(benchmark: Benchmark) -> Iterator[str]:
-    wanted = benchmark.columns or ("context", "question")
-    content = _parsed(benchmark, benchmark.file.text(benchmark.encoding))
+def _korquad(evaluation: EvaluationFile) -> Iterator[str]:
+    wanted = evaluation.columns or ("context", "question")
+    content = _parsed(evaluation, evaluation.file.text(evaluation.encoding))
     try:
         for article in content["data"]:
             for paragraph in article["paragraphs"]:
@@ -163,4 +163,4 @@ def _korquad(benchmark: Benchmark) -> Iterator[str]:
                 if "question" in wanted:
                     yield from (question["question"] for question in paragraph["qas"])
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{benchmark.file}: not KorQuAD's shape (data → paragraphs → context, qas): {error!r}") from error
+        raise ValueError(f"{evaluation.file}: not KorQuAD's shape (data → paragraphs → context, qas): {error!r}") from error

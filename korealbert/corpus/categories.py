@@ -7,12 +7,10 @@ of its own; nothing is dropped for its section.
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from korealbert.artifact import Spec
+from korealbert.corpus.rule_files import read_rules
 
 _NOISE = re.compile(r"[\s·ㆍ・/&,._-]+")
 _PARTS = re.compile(r"\s*[>|/,·ㆍ&]\s*")
@@ -34,7 +32,7 @@ class CategoryMap:
             for section in (category, *sections):
                 known = self._category.setdefault(_key(section), category)
                 if known != category:
-                    raise ValueError(f"{origin}: section {section!r} stands under {known} and {category}; keep one")
+                    raise ValueError(f"{origin}: section {section!r} is under {known} and {category}; keep one")
 
     def category(self, section: str) -> str | None:
         """The category of a section name, or None for a name that the map does not know."""
@@ -53,7 +51,4 @@ def _key(section: str) -> str:
 
 def load_category_map(path: Path) -> CategoryMap:
     """Read a categories file. Raises ValueError naming file and field."""
-    try:
-        return CategoryMap(CategoryFile.model_validate(tomllib.loads(path.read_text("utf-8"))), str(path))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
-        raise ValueError(f"{path}: not a categories file: {error}") from error
+    return CategoryMap(read_rules(path, CategoryFile), str(path))

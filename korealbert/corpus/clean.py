@@ -58,7 +58,7 @@ class _Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CleanedDocument:
     """What cleaning made of one document."""
 
     document: Document
@@ -88,7 +88,7 @@ class Rules:
         )
 
 
-def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> Outcome:
+def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> CleanedDocument:
     """Normalise, drop by title, strip meta tags, filter, map the category, split sentences: one document, no side effects."""
     text = normalise(document.text, entities=spec.decode_entities)
     title = normalise(document.title, entities=spec.decode_entities).text.replace("\n", " ")
@@ -104,13 +104,13 @@ def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> Outcome
             drop = Drop("removed_share", f"{removed / len(text.text):.3f} > {spec.max_removed_share}")
     drop = drop or judge(cleaned.text, spec.limits)
     if drop is not None:
-        return Outcome(document, drop, cleaned, counts)
+        return CleanedDocument(document, drop, cleaned, counts)
     split = split_text(cleaned.text, spec.sentences)
     category, known = _category(document.category, rules.categories)
     counts |= {"sentences_out": count_sentences(split), "sections": {known: 1}}
     if known == "unmapped":
         counts["unmapped_sections"] = {category: 1}
-    return Outcome(replace(document, text=split, title=title, category=category), None, cleaned, counts)
+    return CleanedDocument(replace(document, text=split, title=title, category=category), None, cleaned, counts)
 
 
 def _category(section: str, categories: CategoryMap | None) -> tuple[str, str]:

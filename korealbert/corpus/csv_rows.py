@@ -1,12 +1,15 @@
-"""Finds the rows of a CSV file, quoted fields over several lines included, in bounded memory."""
+"""Books and other tables: finds the rows of a CSV file, quoted fields over several lines included, and reads them."""
 
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator
 
-from korealbert.corpus.framing import PIECE_BYTES, Cursor, Piece, guarded
+from korealbert.corpus.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, guarded
 from korealbert.corpus.reading import RawFile, ReadFault
+from korealbert.corpus.records import Outcome, Tally, bad_record, decode_record, document_of
+from korealbert.corpus.sources import ExtractSpec
 from korealbert.documents import Quarantined
 
 
@@ -57,21 +60,24 @@ class _RowLines:
         self.row.clear()
 
 
-def frame_csv(raw: RawFile, *, delimiter: str, encoding: str, max_record_bytes: int) -> Iterator[Piece | Quarantined]:
-    """Pieces of whole rows; the header row is the ``context`` (decoded as Latin-1) of each. Empty lines are no rows."""
+def frame_csv(raw: RawFile, *, delimiter: str, encoding: str, max_record_bytes: int) -> Iterator[RawRecords | Quarantined]:
+    """Batches of whole rows, in bounded memory; the header row is the ``context`` (decoded as Latin-1) of each.
+
+    Empty lines are no rows.
+    """
     cursor = Cursor(raw, encoding, max_record_bytes)
     return guarded(cursor, _rows(cursor, delimiter))
 
 
-def _rows(cursor: Cursor, delimiter: str) -> Iterator[Piece | Quarantined]:
+def _rows(cursor: Cursor, delimiter: str) -> Iterator[RawRecords | Quarantined]:
     csv.field_size_limit(2 * cursor.limit)  # process-wide in Python; _RowLines is what keeps rows in bounds
     lines = _RowLines(cursor)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     data, cuts = bytearray(), list[tuple[int, int]]()
 
-    def flush() -> Iterator[Piece]:
+    def flush() -> Iterator[RawRecords]:
         if data:
-            yield cursor.piece(bytes(data), tuple(cuts))
+            yield cursor.records(bytes(data), tuple(cuts))
         data.clear()
         cuts.clear()
 
@@ -94,7 +100,7 @@ def _rows(cursor: Cursor, delimiter: str) -> Iterator[Piece | Quarantined]:
         if fields is None:
             break
         if not cursor.context:
-            if any(field.strip() for field in fields):  # blank lines may stand before the header
+            if any(field.strip() for field in fields):  # blank lines may come before the header
                 cursor.context = lines.row.decode("latin-1")
             lines.forget(cursor)
             continue
@@ -102,6 +108,31 @@ def _rows(cursor: Cursor, delimiter: str) -> Iterator[Piece | Quarantined]:
             cuts.append((len(data), len(data) + len(lines.row)))
         data += lines.row
         lines.row.clear()
-        if len(data) >= PIECE_BYTES:
+        if len(data) >= RAW_RECORDS_BYTES:
             yield from flush()
     yield from flush()
+
+
+def parse_rows(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
+    """One document per row; a row with another number of fields than the header goes to quarantine."""
+    csv.field_size_limit(2 * spec.limits.max_record_bytes)  # process-wide in Python; the framing keeps rows in bounds
+    header = _fields(records.context.encode("latin-1").decode(records.encoding, "replace"), spec.delimiter)
+    for start, end in records.cuts:
+        tally.records += 1
+        text = decode_record(records, start, end)
+        if isinstance(text, Quarantined):
+            yield text
+            continue
+        fields = _fields(text, spec.delimiter)
+        if len(fields) != len(header):
+            remedy = (
+                f"the row has {len(fields)} fields, the header {len(header)}: quote the fields that hold {spec.delimiter!r}"
+            )
+            position = f"line {records.line_at(start)}"
+            yield bad_record(records, start, end, "wrong_number_of_fields", remedy, position=position)
+            continue
+        yield document_of(spec, dict(zip(header, fields)), records, (start, end), tally)
+
+
+def _fields(row: str, delimiter: str) -> list[str]:
+    return next(csv.reader(io.StringIO(row, newline="\n"), delimiter=delimiter), [])  # lines as the framing has them

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from korealbert.corpus.benchmarks import Benchmark, read_texts
+from korealbert.corpus.benchmarks import EvaluationFile, read_texts
 from korealbert.corpus.normalise import normalise
 from korealbert.corpus.shingles import Hashes, fingerprint, squeeze, window_hashes
 from korealbert.documents import Drop
@@ -106,17 +106,17 @@ class EvaluationTexts:
         return min((int(owner) for owner in owners if self.actions[int(owner)] == action), default=None)
 
 
-def index_evaluation_texts(benchmarks: Sequence[Benchmark], min_letters: int, directory: Path) -> None:
+def index_evaluation_texts(files: Sequence[EvaluationFile], min_letters: int, directory: Path) -> None:
     """Hash all benchmark texts into ``directory``; of a text in two benchmarks, the one named first is the owner."""
     texts: dict[int, tuple[int, int]] = {}
     windows: list[Hashes] = []
-    for owner, benchmark in enumerate(benchmarks):
-        for raw in read_texts(benchmark):
+    for owner, file in enumerate(files):
+        for raw in read_texts(file):
             text = normalise(raw).text
             squeezed = squeeze(text)
             if text:
                 texts.setdefault(fingerprint(squeezed, text), (owner, len(squeezed)))
-            if benchmark.passages != "ignore" and len(squeezed) >= PASSAGE_LETTERS:
+            if file.passages != "ignore" and len(squeezed) >= PASSAGE_LETTERS:
                 found = _telling_windows(squeezed)
                 windows.append(np.stack([found, np.full(len(found), owner, dtype=np.uint64)], axis=1))
     directory.mkdir(parents=True, exist_ok=True)
@@ -126,8 +126,8 @@ def index_evaluation_texts(benchmarks: Sequence[Benchmark], min_letters: int, di
     _, first = np.unique(pairs[:, 0], return_index=True)
     np.save(directory / "windows.npy", pairs[first])
     header = {
-        "names": [benchmark.name for benchmark in benchmarks],
-        "actions": [benchmark.passages for benchmark in benchmarks],
+        "names": [file.name for file in files],
+        "actions": [file.passages for file in files],
         "min_letters": min_letters,
     }
     write_json(directory / "header.json", header)

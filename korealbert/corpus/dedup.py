@@ -20,10 +20,10 @@ from pydantic import Field, model_validator
 
 from korealbert.arrow_tables import TableWriter, read_batches
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
-from korealbert.corpus.benchmarks import Benchmark
+from korealbert.corpus.benchmarks import EvaluationFile
 from korealbert.corpus.decontaminate import Decontaminated, index_evaluation_texts, load_evaluation_texts
 from korealbert.corpus.minhash import BANDS, band_hashes
-from korealbert.corpus.near_duplicates import ShingleStore, candidate_pairs, exact_twins, near_twins, rank_documents
+from korealbert.corpus.near_duplicates import ShingleStore, candidate_pairs, exact_duplicates, near_duplicates, rank_documents
 from korealbert.corpus.shingles import Hashes, fingerprint, shingles, squeeze
 from korealbert.document_shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
 from korealbert.documents import Drop
@@ -60,7 +60,7 @@ class DedupSpec(Spec):
     """Least Jaccard similarity of 5-letter shingles of near-duplicates."""
     seed: int = Field(default=1, ge=0, lt=1 << 32)
     """Seed of the MinHash permutations."""
-    decontaminate: tuple[Benchmark, ...] = ()
+    decontaminate: tuple[EvaluationFile, ...] = ()
     """Files of evaluation sets whose texts are removed."""
     min_letters: int = Field(default=8, ge=1)
     """Evaluation texts of fewer letters and digits are removed only where they are a whole paragraph, not a line of one."""
@@ -133,7 +133,7 @@ def decide(jobs: Sequence[_Job], index: int, out_dir: Path) -> Stats:
         return {"candidate_pairs": 0}
     spec, signatures = jobs[0].spec, pl.scan_ipc(tables)
     ranking = rank_documents(signatures, spec.priority)
-    exact = exact_twins(ranking)
+    exact = exact_duplicates(ranking)
     drops = exact.with_columns(reason=pl.lit("exact_duplicate"), similarity=pl.lit(None, dtype=pl.Float64))
     candidates = 0
     if spec.near:
@@ -145,13 +145,13 @@ def decide(jobs: Sequence[_Job], index: int, out_dir: Path) -> Stats:
         for shard, part in unique.filter(pl.col("rank").is_in(wanted.implode())).partition_by("shard", as_dict=True).items():
             ranks = dict(zip(part["ordinal"].to_list(), part["rank"].to_list()))
             store.add(_shingles_of(jobs[int(shard[0])], ranks, out_dir))
-        twins = list(near_twins(pairs, store.reader(), spec.threshold))
+        found = list(near_duplicates(pairs, store.reader(), spec.threshold))
         near = pl.DataFrame(
             {
-                "rank": pl.Series([twin.rank for twin in twins], dtype=pl.UInt32),
-                "survivor": pl.Series([twin.survivor for twin in twins], dtype=pl.UInt32),
-                "reason": pl.Series(["near_duplicate"] * len(twins), dtype=pl.String),
-                "similarity": pl.Series([twin.similarity for twin in twins], dtype=pl.Float64),
+                "rank": pl.Series([one.rank for one in found], dtype=pl.UInt32),
+                "survivor": pl.Series([one.survivor for one in found], dtype=pl.UInt32),
+                "reason": pl.Series(["near_duplicate"] * len(found), dtype=pl.String),
+                "similarity": pl.Series([one.similarity for one in found], dtype=pl.Float64),
             }
         )
         drops = pl.concat([drops, near])
@@ -168,14 +168,14 @@ def _shingles_of(job: _Job, ranks: dict[int, int], out_dir: Path) -> Iterator[tu
 def _write_decisions(drops: pl.DataFrame, ranking: pl.DataFrame, work: Path) -> None:
     placed = (
         drops.join(ranking.select("rank", "shard", "ordinal"), on="rank")
-        .join(ranking.select(survivor="rank", twin="id"), on="survivor")
+        .join(ranking.select(survivor="rank", survivor_id="id"), on="survivor")
         .sort("shard", "ordinal")
     )
     for shard, part in placed.partition_by("shard", as_dict=True, maintain_order=True).items():
         with TableWriter(work / f"decisions-{int(shard[0]):05d}.arrow", DECISION_SCHEMA) as table:
             for row in part.iter_rows(named=True):
                 similar = "" if row["similarity"] is None else f" {row['similarity']:.3f}"
-                table.append((row["ordinal"], row["reason"], f"{row['twin']}{similar}"))
+                table.append((row["ordinal"], row["reason"], f"{row['survivor_id']}{similar}"))
 
 
 def write_shard(job: _Job, index: int, out_dir: Path) -> Stats:

@@ -1,8 +1,8 @@
 """The extract stage: one raw source → documents.
 
 In: files, archives and directories in one of nine formats. Out: ``documents-*``, ``dropped-*``, ``quarantine-*`` shards. This
-process reads, decompresses and cuts the files into pieces of whole records; workers parse the pieces, a shard at a time. Shards
-depend on the raw bytes and ``shard_bytes`` alone, so any number of workers gives the same bytes.
+process reads, decompresses and cuts the files into batches of whole records; workers parse the batches, a shard at a time.
+Shards depend on the raw bytes and ``shard_bytes`` alone, so any number of workers gives the same bytes.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from typing import Any
 
 from korealbert.arrow_tables import read_batches
 from korealbert.artifact import Inputs, Runtime, Stage, Stats
-from korealbert.corpus.csv_rows import frame_csv
-from korealbert.corpus.framing import Piece, frame_delimited, frame_json, frame_paragraphs, frame_whole
+from korealbert.corpus.csv_rows import frame_csv, parse_rows
+from korealbert.corpus.framing import RawRecords, frame_delimited, frame_json, frame_paragraphs, frame_whole
 from korealbert.corpus.jsonl import parse_json, parse_json_file
 from korealbert.corpus.namuwiki import parse_namuwiki
 from korealbert.corpus.plain import parse_text_blocks, parse_text_file, parse_titled_text
 from korealbert.corpus.reading import RawFile, open_files
 from korealbert.corpus.records import Dropped, Parser, Tally
 from korealbert.corpus.sources import ExtractSpec
-from korealbert.corpus.tables import parse_rows
 from korealbert.corpus.wikiextractor import DOC_END, parse_docs
 from korealbert.corpus.wikipedia import BASE, PAGE_END, parse_pages
 from korealbert.document_shards import QUARANTINE_SCHEMA, DocumentShard, sum_stats
@@ -43,7 +42,7 @@ PARSERS: dict[tuple[str, str], Parser] = {
     **{(name, "record"): parse_json for name in ("news", "json", "jsonl")},
     **{(name, "file"): parse_json_file for name in ("news", "json", "jsonl")},
 }
-"""What turns pieces into documents, by format and by what a document is."""
+"""What turns raw records into documents, by format and by what a document is."""
 
 
 class ExtractionError(ValueError):
@@ -51,16 +50,16 @@ class ExtractionError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ShardInput:
     """The raw material of one shard."""
 
     spec: ExtractSpec
-    pieces: tuple[Piece | Quarantined, ...]
+    parts: tuple[RawRecords | Quarantined, ...]
 
 
 def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Extract one source. Raises ExtractionError when the source and the spec do not fit together."""
-    stats = sum_stats(map_shards(extract_chunk, chunks(spec), out_dir=out_dir, runtime=runtime, step="extract"))
+    stats = sum_stats(map_shards(extract_shard, shard_inputs(spec), out_dir=out_dir, runtime=runtime, step="extract"))
     if not stats:
         raise ExtractionError(f"source {spec.source}: `paths` hold no file that matches members = {spec.members!r}")
     _check_bad_share(spec, stats, out_dir)
@@ -69,27 +68,27 @@ def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> S
     return stats
 
 
-def chunks(spec: ExtractSpec) -> Iterator[Chunk]:
+def shard_inputs(spec: ExtractSpec) -> Iterator[ShardInput]:
     """Cut a source into the raw material of its shards, in order."""
-    pieces: list[Piece | Quarantined] = []
+    parts: list[RawRecords | Quarantined] = []
     size = 0
     for raw in open_files([path.path for path in spec.paths], spec.members, spec.limits):
-        for piece in [raw] if isinstance(raw, Quarantined) else frame(spec, raw):
-            pieces.append(piece)
-            size += len(piece.data) if isinstance(piece, Piece) else 0
+        for part in [raw] if isinstance(raw, Quarantined) else frame(spec, raw):
+            parts.append(part)
+            size += len(part.data) if isinstance(part, RawRecords) else 0
             if size >= spec.shard_bytes:
-                yield Chunk(spec, tuple(pieces))
-                pieces, size = [], 0
-    if pieces:
-        yield Chunk(spec, tuple(pieces))
+                yield ShardInput(spec, tuple(parts))
+                parts, size = [], 0
+    if parts:
+        yield ShardInput(spec, tuple(parts))
 
 
-def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[Piece | Quarantined]:
-    """The pieces of one file."""
+def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]:
+    """The records of one file, in batches."""
     options: dict[str, Any] = {"encoding": spec.encoding, "max_record_bytes": spec.limits.max_record_bytes}
     if spec.document == "file" or spec.format == "news_text":
         return frame_whole(raw, **options)
-    framer: Callable[..., Iterator[Piece | Quarantined]]
+    framer: Callable[..., Iterator[RawRecords | Quarantined]]
     match spec.format:
         case "mediawiki":
             framer = partial(frame_delimited, delimiter=PAGE_END, header=BASE, closing=True)
@@ -106,16 +105,16 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[Piece | Quarantined]:
     return framer(raw, **options)
 
 
-def extract_chunk(chunk: Chunk, index: int, out_dir: Path) -> Stats:
-    """Parse the pieces of one shard."""
-    spec, tally = chunk.spec, Tally()
+def extract_shard(job: ShardInput, index: int, out_dir: Path) -> Stats:
+    """Parse the raw records of one shard."""
+    spec, tally = job.spec, Tally()
     parser = PARSERS[spec.format, spec.document]
     with DocumentShard(out_dir, index) as shard:
-        for piece in chunk.pieces:
-            if isinstance(piece, Quarantined):
-                shard.quarantine(piece)
+        for part in job.parts:
+            if isinstance(part, Quarantined):
+                shard.quarantine(part)
                 continue
-            for outcome in parser(spec, piece, tally):
+            for outcome in parser(spec, part, tally):
                 if isinstance(outcome, Quarantined):
                     shard.quarantine(outcome)
                 elif isinstance(outcome, Dropped):

@@ -1,6 +1,6 @@
-"""Cuts raw streams into pieces that hold whole records, cheaply and in bounded memory; workers parse the pieces.
+"""Cuts raw streams into batches of whole records, cheaply and in bounded memory; workers parse the batches.
 
-A piece is found by looking for delimiters in bytes alone. UTF-8 and CP949 never use the bytes of ASCII punctuation inside a
+Borders are found by looking for delimiters in bytes alone. UTF-8 and CP949 never use the bytes of ASCII punctuation inside a
 character, so cutting before decoding is safe in both.
 """
 
@@ -16,12 +16,12 @@ from korealbert.corpus.reading import BYTES_PER_READ, RawFile, ReadFault
 from korealbert.documents import Quarantined
 
 BOM = codecs.BOM_UTF8
-PIECE_BYTES = 1 << 20
-"""Size towards which pieces are cut; records above it make longer pieces."""
+RAW_RECORDS_BYTES = 1 << 20
+"""Size towards which batches are cut; records above it make larger ones."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RawRecords:
     """Consecutive whole records of one file."""
 
     file: str
@@ -39,12 +39,12 @@ class Piece:
     """Nothing of the file follows."""
 
     def line_at(self, offset: int) -> int:
-        """Line number of a byte offset within the piece."""
+        """Line number of a byte offset within these records."""
         return self.line + self.data.count(b"\n", 0, offset)
 
 
 class Cursor:
-    """Where in a file the next piece starts, and in which encoding."""
+    """Where in a file the next batch starts, and in which encoding."""
 
     def __init__(self, raw: RawFile, encoding: str, max_record_bytes: int) -> None:
         self.raw, self.limit = raw, max_record_bytes
@@ -74,15 +74,15 @@ class Cursor:
             self.encoding = _guess(block)
         return block
 
-    def piece(self, data: bytes, cuts: tuple[tuple[int, int], ...] = ()) -> Piece:
-        """The bytes at the cursor as a piece; the cursor moves behind them."""
+    def records(self, data: bytes, cuts: tuple[tuple[int, int], ...] = ()) -> RawRecords:
+        """The bytes at the cursor as a batch; the cursor moves behind them."""
         encoding = "utf-8" if self.encoding == "auto" else self.encoding  # nothing but ASCII so far
-        piece = Piece(self.raw.name, encoding, self.line, self.byte, data, cuts, self.context)
+        records = RawRecords(self.raw.name, encoding, self.line, self.byte, data, cuts, self.context)
         self.skip(data)
-        return piece
+        return records
 
     def skip(self, data: bytes) -> None:
-        """Move behind bytes that become no piece."""
+        """Move behind bytes that become no batch."""
         self.line += data.count(b"\n")
         self.byte += len(data)
 
@@ -102,7 +102,7 @@ def _guess(block: bytes) -> str:
     return "utf-8"
 
 
-def guarded(cursor: Cursor, items: Iterator[Piece | Quarantined]) -> Iterator[Piece | Quarantined]:
+def guarded(cursor: Cursor, items: Iterator[RawRecords | Quarantined]) -> Iterator[RawRecords | Quarantined]:
     """All items before a fault of the stream, then the fault; an empty stream is one entry of the quarantine."""
     found = False
     try:
@@ -127,21 +127,21 @@ def frame_delimited(
     max_record_bytes: int,
     header: re.Pattern[bytes] | None = None,
     closing: bool = False,
-) -> Iterator[Piece | Quarantined]:
-    """Pieces that end behind a delimiter (``\\n``, ``</page>``); the last ends where the file does.
+) -> Iterator[RawRecords | Quarantined]:
+    """Batches that end behind a delimiter (``\\n``, ``</page>``); the last ends where the file does.
 
-    ``header`` captures, in the first piece, the ``context`` of all. ``closing`` asks for a last piece even if nothing
-    stands behind the last delimiter.
+    ``header`` captures, in the first batch, the ``context`` of all. ``closing`` asks for a last batch even if nothing
+    follows the last delimiter.
     """
     cursor = Cursor(raw, encoding, max_record_bytes)
     return guarded(cursor, _delimited(cursor, delimiter, header=header, closing=closing))
 
 
-def frame_paragraphs(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[Piece | Quarantined]:
-    """Pieces that end behind a blank line."""
+def frame_paragraphs(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[RawRecords | Quarantined]:
+    """Batches that end behind a blank line."""
     cursor = Cursor(raw, encoding, max_record_bytes)
 
-    def items() -> Iterator[Piece | Quarantined]:
+    def items() -> Iterator[RawRecords | Quarantined]:
         yield from _delimited(cursor, b"\n\r\n" if b"\r\n" in cursor.peek() else b"\n\n")
 
     return guarded(cursor, items())
@@ -149,10 +149,10 @@ def frame_paragraphs(raw: RawFile, *, encoding: str, max_record_bytes: int) -> I
 
 def _delimited(
     cursor: Cursor, delimiter: bytes, *, header: re.Pattern[bytes] | None = None, closing: bool = False
-) -> Iterator[Piece | Quarantined]:
+) -> Iterator[RawRecords | Quarantined]:
     buffer = bytearray()
 
-    def cut(end: int) -> Iterator[Piece]:
+    def cut(end: int) -> Iterator[RawRecords]:
         nonlocal header
         data = bytes(buffer[:end])
         del buffer[:end]
@@ -160,13 +160,13 @@ def _delimited(
             found = header.search(data)
             cursor.context = found.group(1).decode("utf-8", "replace") if found else ""
             header = None
-        yield cursor.piece(data)
+        yield cursor.records(data)
 
     try:
         while block := cursor.read():
-            unseen = max(0, len(buffer) - len(delimiter) + 1) if len(buffer) > PIECE_BYTES else 0
+            unseen = max(0, len(buffer) - len(delimiter) + 1) if len(buffer) > RAW_RECORDS_BYTES else 0
             buffer += block
-            if len(buffer) < PIECE_BYTES:
+            if len(buffer) < RAW_RECORDS_BYTES:
                 continue
             end = buffer.rfind(delimiter, unseen)
             if end >= 0:
@@ -201,13 +201,13 @@ def _skip_record(cursor: Cursor, buffer: bytearray, delimiter: bytes) -> bytearr
             return buffer
 
 
-def frame_whole(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[Piece | Quarantined]:
-    """The whole file as one piece."""
+def frame_whole(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[RawRecords | Quarantined]:
+    """The whole file as one batch."""
     cursor = Cursor(raw, encoding, max_record_bytes)
     return guarded(cursor, _whole(cursor))
 
 
-def _whole(cursor: Cursor) -> Iterator[Piece | Quarantined]:
+def _whole(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
     buffer = bytearray()
     while block := cursor.read():
         buffer += block
@@ -219,16 +219,16 @@ def _whole(cursor: Cursor) -> Iterator[Piece | Quarantined]:
             yield cursor.too_long(line, byte)
             return
     if buffer:
-        yield replace(cursor.piece(bytes(buffer)), last=True)
+        yield replace(cursor.records(bytes(buffer)), last=True)
 
 
-def frame_json(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[Piece | Quarantined]:
+def frame_json(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[RawRecords | Quarantined]:
     """Records of a JSON array, of a file that is one object (or several in a row), or of JSON Lines: whichever the file is."""
     cursor = Cursor(raw, encoding, max_record_bytes)
     return guarded(cursor, _json(cursor))
 
 
-def _json(cursor: Cursor) -> Iterator[Piece | Quarantined]:
+def _json(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
     first_line = cursor.peek().partition(b"\n")[0]
     if is_json_object(first_line):  # lines are the better frame: one broken record cannot spoil the next
         yield from _delimited(cursor, b"\n")
@@ -243,19 +243,19 @@ def _json(cursor: Cursor) -> Iterator[Piece | Quarantined]:
                 if not scanner.skipping:
                     yield cursor.too_long(*given_up)
                     given_up = None
-            if scanner.complete_bytes >= PIECE_BYTES or scanner.partial_bytes > cursor.limit:
-                yield from _json_piece(cursor, scanner)
+            if scanner.complete_bytes >= RAW_RECORDS_BYTES or scanner.partial_bytes > cursor.limit:
+                yield from _json_records(cursor, scanner)
             if scanner.partial_bytes > cursor.limit and given_up is None and scanner.resynchronise():
-                yield from _json_piece(cursor, scanner)
+                yield from _json_records(cursor, scanner)
             if scanner.partial_bytes > cursor.limit and given_up is None:
                 given_up = cursor.line, cursor.byte
                 scanner.give_up()
                 cursor.skip(scanner.forget())
     except ReadFault:
-        yield from _json_piece(cursor, scanner)
+        yield from _json_records(cursor, scanner)
         raise
     closed = scanner.finish()
-    yield from _json_piece(cursor, scanner)
+    yield from _json_records(cursor, scanner)
     if given_up is not None:
         yield cursor.too_long(*given_up)
     elif not closed:
@@ -266,9 +266,9 @@ def _json(cursor: Cursor) -> Iterator[Piece | Quarantined]:
         )
 
 
-def _json_piece(cursor: Cursor, scanner: ValueScanner) -> Iterator[Piece]:
+def _json_records(cursor: Cursor, scanner: ValueScanner) -> Iterator[RawRecords]:
     data, cuts = scanner.take()
     if cuts:
-        yield cursor.piece(data, cuts)
+        yield cursor.records(data, cuts)
     else:
         cursor.skip(data)

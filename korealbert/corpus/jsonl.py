@@ -8,25 +8,25 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from korealbert.corpus.framing import Piece
+from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.json_values import ValueScanner, is_json_object, resynchronised
 from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, decode_record, document_of, writable
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.documents import Document, Drop, Quarantined, document_id
 
 
-def parse_json(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
+def parse_json(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
     """One document per record."""
-    for start, end, record in json_records(piece, tally):
-        yield record if isinstance(record, Quarantined) else document_of(spec, record, piece, (start, end), tally)
+    for start, end, record in json_records(records, tally):
+        yield record if isinstance(record, Quarantined) else document_of(spec, record, records, (start, end), tally)
 
 
-def parse_json_file(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
+def parse_json_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
     """One document per file: each record is one paragraph; records without text are left out, unreadable ones quarantined."""
     paragraphs: list[str] = []
     first: Document | None = None
-    for start, end, record in json_records(piece, tally, _extents_in_file(piece)):
-        outcome = record if isinstance(record, Quarantined) else document_of(spec, record, piece, (start, end), tally)
+    for start, end, record in json_records(records, tally, _extents_in_file(records)):
+        outcome = record if isinstance(record, Quarantined) else document_of(spec, record, records, (start, end), tally)
         if isinstance(outcome, Quarantined):
             yield outcome
             continue
@@ -35,28 +35,29 @@ def parse_json_file(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[O
         if document.text:
             paragraphs.append(document.text.replace("\n\n", "\n"))
     if first is None:
-        if not piece.data.strip().strip(b"[]").strip():
-            yield bad_record(piece, 0, len(piece.data), "no_records", "the file holds no records: remove it from the source")
+        if not records.data.strip().strip(b"[]").strip():
+            remedy = "the file holds no records: remove it from the source"
+            yield bad_record(records, 0, len(records.data), "no_records", remedy)
         return
     whole = replace(
-        first, id=document_id(spec.source, piece.file), text="\n\n".join(paragraphs), title="", url="", published=""
+        first, id=document_id(spec.source, records.file), text="\n\n".join(paragraphs), title="", url="", published=""
     )
     yield whole if paragraphs else Dropped(whole, Drop("empty"))
 
 
-def _extents_in_file(piece: Piece) -> Iterable[tuple[int, int]]:
+def _extents_in_file(records: RawRecords) -> Iterable[tuple[int, int]]:
     """Extents of the records of a whole file: JSON Lines, or an array, or objects in a row."""
-    if is_json_object(piece.data.partition(b"\n")[0]):
-        return line_extents(piece)
+    if is_json_object(records.data.partition(b"\n")[0]):
+        return line_extents(records)
     scanner = ValueScanner()
-    scanner.feed(piece.data)
+    scanner.feed(records.data)
     scanner.finish()
     return scanner.take()[1]
 
 
-def line_extents(piece: Piece) -> Iterator[tuple[int, int]]:
-    """Extents of the lines of a piece that are not blank, without their line ends."""
-    data, start = piece.data, 0
+def line_extents(records: RawRecords) -> Iterator[tuple[int, int]]:
+    """Extents of the lines of a batch that are not blank, without their line ends."""
+    data, start = records.data, 0
     while start < len(data):
         end = data.find(b"\n", start)
         end = len(data) if end < 0 else end
@@ -66,25 +67,25 @@ def line_extents(piece: Piece) -> Iterator[tuple[int, int]]:
 
 
 def json_records(
-    piece: Piece, tally: Tally, extents: Iterable[tuple[int, int]] | None = None
+    records: RawRecords, tally: Tally, extents: Iterable[tuple[int, int]] | None = None
 ) -> Iterator[tuple[int, int, dict[str, Any] | Quarantined]]:
-    """The objects at ``extents`` of a piece; by default where the framing found them, else one a line.
+    """The objects at ``extents`` of a batch; by default where the framing found them, else one a line.
 
     Lines end by themselves; any other record that is broken may have swallowed those behind it, and gives them back.
     """
-    lines = extents is None and not piece.cuts
+    lines = extents is None and not records.cuts
     like: dict[str, Any] = {}
-    for start, end in piece.cuts or line_extents(piece) if extents is None else extents:
-        record = _json_object(piece, start, end)
+    for start, end in records.cuts or line_extents(records) if extents is None else extents:
+        record = _json_object(records, start, end)
         if lines or not isinstance(record, Quarantined) or record.reason != "malformed_json":
             tally.records += 1
             like = like if isinstance(record, Quarantined) else record
             yield start, end, record
             continue
-        for part_start, part_end in resynchronised(piece.data[start:end], like):
+        for part_start, part_end in resynchronised(records.data[start:end], like):
             part = start + part_start, start + part_end
             tally.records += 1
-            yield *part, _json_object(piece, *part)
+            yield *part, _json_object(records, *part)
 
 
 class _DuplicateKey(ValueError):
@@ -100,8 +101,8 @@ def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _json_object(piece: Piece, start: int, end: int) -> dict[str, Any] | Quarantined:
-    text = decode_record(piece, start, end)
+def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | Quarantined:
+    text = decode_record(records, start, end)
     if isinstance(text, Quarantined):
         return text
     try:
@@ -109,14 +110,14 @@ def _json_object(piece: Piece, start: int, end: int) -> dict[str, Any] | Quarant
         record = json.loads(text, strict=False, object_pairs_hook=_unambiguous)
     except _DuplicateKey as error:
         remedy = "the record gives it twice, and only its owner knows which counts: delete one"
-        return bad_record(piece, start, end, "duplicate_key", remedy, field=writable(str(error)))
+        return bad_record(records, start, end, "duplicate_key", remedy, field=writable(str(error)))
     except json.JSONDecodeError as error:
-        at = start + len(text[: error.pos].encode(piece.encoding))
-        position = f"line {piece.line_at(at)}, byte {piece.byte + at}"
-        return bad_record(piece, start, end, "malformed_json", f"{error.msg}: correct the record", position=position)
+        at = start + len(text[: error.pos].encode(records.encoding))
+        position = f"line {records.line_at(at)}, byte {records.byte + at}"
+        return bad_record(records, start, end, "malformed_json", f"{error.msg}: correct the record", position=position)
     except (RecursionError, ValueError) as error:  # nested a thousand deep; an integer of 4,300 digits
-        return bad_record(piece, start, end, "malformed_json", f"{error}: correct the record")
+        return bad_record(records, start, end, "malformed_json", f"{error}: correct the record")
     if not isinstance(record, dict):
         remedy = f"expected an object with fields, found {type(record).__name__}"
-        return bad_record(piece, start, end, "wrong_type", remedy)
+        return bad_record(records, start, end, "wrong_type", remedy)
     return record

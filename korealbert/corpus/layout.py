@@ -1,6 +1,6 @@
 """The shape that extracted wiki text has in the corpus: headings, paragraphs, lists; and the repair of what removals leave.
 
-Paragraphs are separated by one blank line. A heading stands after a blank line and directly before its text; a section
+Paragraphs are separated by one blank line. A heading comes after a blank line and directly before its text; a section
 without text loses its heading. List items are lines.
 """
 
@@ -150,7 +150,8 @@ def repair(text: str) -> str:
         text = _EMPTY.sub(_without_empty, text).replace(f" {GONE}", "").replace(GONE, "")
         text = _LEADING.sub("(", text)
     if " )" in text or ",)" in text or ";)" in text:
-        text = ")".join([*map(_without_trailing, (parts := text.split(")"))[:-1]), parts[-1]])
+        *closed, rest = text.split(")")
+        text = ")".join([*map(_without_trailing, closed), rest])
     if " ," in text or " ;" in text:
         text = _DOUBLED.sub(r"\1", text)
     if " ," in text or " ." in text:
@@ -161,7 +162,7 @@ def repair(text: str) -> str:
 
 
 def _without_trailing(before_closing: str) -> str:
-    """What stands before a closing parenthesis, without separators at its end."""
+    """What comes before a closing parenthesis, without separators at its end."""
     kept = before_closing.rstrip(" ,;")
     tail = before_closing[len(kept) :]
     return before_closing if len(tail) > 1 and not tail.strip(";") else kept  # (ㅋㅋ;;) is a face, not a rest

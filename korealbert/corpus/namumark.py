@@ -86,7 +86,7 @@ class _Parser(NestedMarkup):
         }
 
     def link_text(self, target: str, label: str | None) -> tuple[str, str]:
-        """A link's words stand between marks, to know how much of a line is links."""
+        """A link's words are put between marks, to know how much of a line is links."""
         construct = unseen_link(target, UNSEEN_LINKS)
         if construct:
             return "", construct
@@ -158,16 +158,16 @@ class _Parser(NestedMarkup):
         start, end = found.span()
         top = self.stack[-1].kind if self.stack else ""
         if end - start == 2:
-            if top is LINK:
+            if top == LINK:
                 self.close_link(end)
                 return end
-            if top is not _FOOTNOTE and top is not _BRACKET:
+            if top not in (_FOOTNOTE, _BRACKET):
                 return end
             end = start + 1
-        if top is _FOOTNOTE:
+        if top == _FOOTNOTE:
             self._close_footnote(end)
             return end
-        if top is _BRACKET:
+        if top == _BRACKET:
             self.close()
         self.out.append("]")
         return end
@@ -184,7 +184,7 @@ class _Parser(NestedMarkup):
             self.replace(frame, end, "footnote")
 
     def _pipe(self, found: re.Match[str]) -> int:
-        if self.stack and self.stack[-1].kind is LINK and not self.stack[-1].pipes:
+        if self.stack and self.stack[-1].kind == LINK and not self.stack[-1].pipes:
             self.stack[-1].pipes.append(len(self.out))
         else:
             self.out.append("|")
@@ -256,7 +256,7 @@ class _Parser(NestedMarkup):
         return self._line_end
 
     def _table(self, line_start: int, start: int) -> int:
-        """Rows from ``start`` on, where a pipe stands; where to read on."""
+        """Rows from ``start`` on, where a pipe is; where to read on."""
         position = start
         rows: list[tuple[int, int]] = []
         while (row_end := self._row_end(position)) > 0:
@@ -319,9 +319,9 @@ class _Parser(NestedMarkup):
 
     def abandon(self, frame: Frame) -> int:
         """A footnote goes up to the line's end; groups and brackets only lose their mark."""
-        if frame.kind is _FOOTNOTE:
+        if frame.kind == _FOOTNOTE:
             return blank_until(self.out, frame.start, "\n")
-        return self.abandon_link(frame) if frame.kind is LINK and frame.pipes else 0
+        return self.abandon_link(frame) if frame.kind == LINK and frame.pipes else 0
 
 
 def _group_ends(source: str) -> dict[int, int]:
@@ -361,7 +361,7 @@ def _inline(text: str, options: WikiOptions, lost: Counter[str]) -> str:
 
 
 def _pairs(text: str, mark: str, *, keep: bool) -> str:
-    """Resolve marks that come in pairs on a line: drop the marks, and what stands between them unless ``keep``."""
+    """Resolve marks that come in pairs on a line: drop the marks, and what is between them unless ``keep``."""
     lines = text.split("\n")
     for index, line in enumerate(lines):
         parts = line.split(mark)

@@ -5,31 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from korealbert.corpus.framing import Piece
+from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.jsonl import json_records
 from korealbert.corpus.namumark import extract_namumark
-from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, one_line, tidy, writable
+from korealbert.corpus.records import UNREAD_SOURCE_CHARS, Dropped, Outcome, Tally, bad_record, one_line, tidy, writable
 from korealbert.corpus.sources import ExtractSpec
-from korealbert.corpus.wiki_titles import other_namespace
-from korealbert.corpus.wikipedia import EXCERPT_CHARS
+from korealbert.corpus.wiki_names import other_namespace
 from korealbert.documents import Document, Drop, Quarantined, document_id
 
 
-def parse_namuwiki(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
+def parse_namuwiki(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
     """One document per record; namespaces may be numbers or strings."""
-    for start, end, record in json_records(piece, tally):
-        yield record if isinstance(record, Quarantined) else _outcome(spec, piece, record, (start, end), tally)
+    for start, end, record in json_records(records, tally):
+        yield record if isinstance(record, Quarantined) else _outcome(spec, records, record, (start, end), tally)
 
 
-def _outcome(spec: ExtractSpec, piece: Piece, record: dict[str, Any], extent: tuple[int, int], tally: Tally) -> Outcome:
+def _outcome(spec: ExtractSpec, records: RawRecords, record: dict[str, Any], extent: tuple[int, int], tally: Tally) -> Outcome:
     for name in ("namespace", "title", "text"):
         value = record.get(name)
         if value is None:
             remedy = f"the record has the fields {', '.join(record)[:300]}: is this a NamuWiki dump?"
-            return bad_record(piece, *extent, "missing_field", remedy, field=name)
+            return bad_record(records, *extent, "missing_field", remedy, field=name)
         if not isinstance(value, str) and not (name == "namespace" and isinstance(value, int)):
             remedy = f"expected a text, found {type(value).__name__}"
-            return bad_record(piece, *extent, "wrong_type", remedy, field=name)
+            return bad_record(records, *extent, "wrong_type", remedy, field=name)
     namespace, title, source = str(record["namespace"]), one_line(record["title"]), record["text"]
     tally.namespaces[writable(namespace)] += 1
 
@@ -38,7 +37,7 @@ def _outcome(spec: ExtractSpec, piece: Piece, record: dict[str, Any], extent: tu
         return Document(identity, spec.source, text, title, spec.outlet, spec.category)
 
     def dropped(drop: Drop) -> Dropped:
-        return Dropped(document(tidy(source[:EXCERPT_CHARS])), drop)
+        return Dropped(document(tidy(source[:UNREAD_SOURCE_CHARS])), drop)
 
     if namespace not in spec.article_namespaces:
         return dropped(Drop("namespace", f"namespace = {namespace!r}"))

@@ -1,8 +1,8 @@
 """Which documents are copies of which: a decision over signatures, independent of shards, workers and input order.
 
-All documents stand in one ranking: source priority, then longer text, then id. A document goes when a better one that stays is
-its twin: the same letters and digits (exact), or a common band and a Jaccard similarity of at least the threshold (near). So
-every dropped document has a surviving twin, and a chain of ever less similar texts does not fall as a whole.
+All documents have one ranking: source priority, then longer text, then id. A document goes when it duplicates a better one that
+stays: the same letters and digits (exact), or a common band and a Jaccard similarity of at least the threshold (near). So every
+dropped document has a survivor, and a chain of ever less similar texts does not fall as a whole.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Ranks = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
-class Twin:
+class Duplicate:
     """Why a document goes."""
 
     rank: int
     survivor: int
     """Rank of the document that stays in its place."""
     similarity: float | None
-    """Jaccard similarity of the shingles; None for exact twins."""
+    """Jaccard similarity of the shingles; None for exact duplicates."""
 
 
 def rank_documents(signatures: pl.LazyFrame, priority: Sequence[str]) -> pl.DataFrame:
@@ -51,7 +51,7 @@ def rank_documents(signatures: pl.LazyFrame, priority: Sequence[str]) -> pl.Data
     return ordered.select("shard", "ordinal", "id", "exact").collect(engine="streaming").with_row_index("rank")
 
 
-def exact_twins(ranking: pl.DataFrame) -> pl.DataFrame:
+def exact_duplicates(ranking: pl.DataFrame) -> pl.DataFrame:
     """Columns ``rank``, ``survivor``: documents whose letters and digits a better one has too."""
     survivor = pl.col("rank").min().over("exact")
     return ranking.select("rank", survivor=survivor).filter(pl.col("rank") != pl.col("survivor"))
@@ -82,10 +82,10 @@ def candidate_pairs(signatures: pl.LazyFrame, ranking: pl.DataFrame, out: Path) 
     return found.sort("worse", "better")
 
 
-def near_twins(pairs: pl.DataFrame, shingles_of: Callable[[int], Hashes], threshold: float) -> Iterator[Twin]:
+def near_duplicates(pairs: pl.DataFrame, shingles_of: Callable[[int], Hashes], threshold: float) -> Iterator[Duplicate]:
     """Decide in ranking order: a text goes when a better candidate that stayed is similar enough, the best such one first.
 
-    ``shingles_of`` gives the sorted shingle hashes of a rank. ``pairs`` hold no exact twins.
+    ``shingles_of`` gives the sorted shingle hashes of a rank. ``pairs`` hold no exact duplicates.
     """
     gone: set[int] = set()
     for better, worse in pairs.iter_rows():
@@ -97,7 +97,7 @@ def near_twins(pairs: pl.DataFrame, shingles_of: Callable[[int], Hashes], thresh
         similarity = jaccard(left, right)
         if similarity >= threshold:
             gone.add(worse)
-            yield Twin(worse, better, similarity)
+            yield Duplicate(worse, better, similarity)
 
 
 class ShingleStore:

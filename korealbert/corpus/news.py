@@ -8,16 +8,16 @@ text. Every removal is logged, and output and log together give back the input.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from korealbert.artifact import Spec
 from korealbert.corpus.normalise import matching_view
+from korealbert.corpus.rule_files import read_rules
 
 HEAD_LINES = 3
 """Non-blank lines of the head zone, sub-headlines above the text not counted."""
@@ -31,7 +31,7 @@ TAIL_LINES = 10
 GLUE_CHARACTERS = 300
 """How far from the end a tail may be glued to the body without a line break."""
 GLUED_AT_MOST = 8
-"""Glued pieces looked at in one pass, from the end."""
+"""Glued parts looked at in one pass, from the end."""
 MAX_REMOVALS = 200
 """An article that loses more spans is none, and is dropped for the share that it lost."""
 LONG_LINE_CHARACTERS = 40
@@ -81,7 +81,7 @@ class RuleFile(Spec):
     """The content of a rules file."""
 
     macros: dict[str, str] = Field(default_factory=dict)
-    """Named pieces of patterns; a macro may use the ones above it."""
+    """Named parts of patterns; a macro may use the ones above it."""
     rule: tuple[Rule, ...]
 
 
@@ -200,8 +200,8 @@ class NewsRules:
                 continue
             starts = [last.start]
             if rule.take == "suffix":
-                room = rule.last_share if last.end - last.start > LONG_LINE_CHARACTERS else 1.0
-                earliest = last.end - room * (last.end - last.start)
+                share = rule.last_share if last.end - last.start > LONG_LINE_CHARACTERS else 1.0
+                earliest = last.end - share * (last.end - last.start)
                 starts += [start for start in sentence_ends if start >= earliest]
             for start in (*starts, *reversed(glued)):
                 if self._takes(rule, view, start, last.end):
@@ -257,7 +257,7 @@ def _with_whitespace(text: str, start: int, end: int) -> tuple[int, int]:
 def _fill(pattern: str, macros: dict[str, str], where: str) -> str:
     def named(match: re.Match[str]) -> str:
         if match.group(1) not in macros:
-            raise ValueError(f"{where}: no macro {match.group(1)} stands above it; known: {', '.join(macros) or 'none'}")
+            raise ValueError(f"{where}: no macro {match.group(1)} is defined above it; known: {', '.join(macros) or 'none'}")
         return macros[match.group(1)]
 
     return re.sub(r"\{([A-Z][A-Z_]*)\}", named, re.sub(r"\n\s*", "", pattern))
@@ -273,7 +273,4 @@ def _compile(pattern: str, macros: dict[str, str], origin: str, rule_id: str) ->
 
 def load_news_rules(path: Path) -> NewsRules:
     """Read and compile a rules file. Raises ValueError naming file, rule and field."""
-    try:
-        return NewsRules(RuleFile.model_validate(tomllib.loads(path.read_text("utf-8"))), str(path))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
-        raise ValueError(f"{path}: not a rules file: {error}") from error
+    return NewsRules(read_rules(path, RuleFile), str(path))

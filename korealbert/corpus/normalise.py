@@ -1,7 +1,8 @@
 """Unicode and whitespace normalisation: the first step of cleaning, and what every comparison of texts starts from.
 
-``normalise`` deletes and replaces characters only; it knows nothing of sources. ``matching_view`` is for patterns: a text of
-the same length in which full-width forms, brackets and copyright signs have one spelling, so that its spans are the text's.
+``normalise`` deletes and replaces characters only; it knows nothing of sources (extraction's own, lighter step is
+``records.tidy``). ``matching_view`` is for patterns: a text of the same length in which full-width forms, brackets and
+copyright signs have one spelling, so that its spans are the text's.
 """
 
 from __future__ import annotations

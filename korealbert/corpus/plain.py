@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from korealbert.corpus.framing import Piece
+from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.jsonl import line_extents
 from korealbert.corpus.records import Outcome, Tally, bad_record, decode_record, document_of, native_id
 from korealbert.corpus.sources import ExtractSpec
@@ -21,10 +21,10 @@ _MARKDOWN_LINE = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|[-*+][ \t]+|(?:[-*_
 _MARKDOWN_EMPHASIS = re.compile(r"\*{1,3}(?=\S)([^*\n]+?)(?<=\S)\*{1,3}|`([^`\n]+)`")
 
 
-def parse_text_file(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
+def parse_text_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
     """One document per file. Front matter is stripped; its entries serve as fields."""
     tally.records += 1
-    text = decode_record(piece, 0, len(piece.data))
+    text = decode_record(records, 0, len(records.data))
     if isinstance(text, Quarantined):
         yield text
         return
@@ -33,30 +33,30 @@ def parse_text_file(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[O
     record = {
         name: front[name] for name in (names.title, names.outlet, names.category, names.url, names.published) if name in front
     }
-    record |= {names.text[0]: strip_markdown(body) if spec.markdown else body, names.id: front.get(names.id, piece.file)}
-    yield document_of(spec, record, piece, (0, len(piece.data)), tally)
+    record |= {names.text[0]: strip_markdown(body) if spec.markdown else body, names.id: front.get(names.id, records.file)}
+    yield document_of(spec, record, records, (0, len(records.data)), tally)
 
 
-def parse_text_blocks(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
+def parse_text_blocks(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
     """One document per block between blank lines; front matter at the start of a file is no block."""
     start = 0
-    if piece.byte <= 3 and piece.data.startswith(b"---"):
-        front = _FRONT_MATTER.match(piece.data.decode("latin-1"))
+    if records.byte <= 3 and records.data.startswith(b"---"):
+        front = _FRONT_MATTER.match(records.data.decode("latin-1"))
         start = front.end() if front else 0
-    for block_start, block_end in _blocks(piece, start):
+    for block_start, block_end in _blocks(records, start):
         tally.records += 1
-        text = decode_record(piece, block_start, block_end)
+        text = decode_record(records, block_start, block_end)
         if isinstance(text, Quarantined):
             yield text
             continue
         text = strip_markdown(text) if spec.markdown else text
         names = spec.field_map
-        record = {names.text[0]: text, names.id: native_id(piece, block_start)}
-        yield document_of(spec, record, piece, (block_start, block_end), tally)
+        record = {names.text[0]: text, names.id: native_id(records, block_start)}
+        yield document_of(spec, record, records, (block_start, block_end), tally)
 
 
-def _blocks(piece: Piece, start: int) -> Iterator[tuple[int, int]]:
-    data = piece.data
+def _blocks(records: RawRecords, start: int) -> Iterator[tuple[int, int]]:
+    data = records.data
     while start < len(data):
         found = _BLANK_LINE.search(data, start)
         end = found.start() if found else len(data)
@@ -65,23 +65,23 @@ def _blocks(piece: Piece, start: int) -> Iterator[tuple[int, int]]:
         start = found.end() if found else len(data)
 
 
-def parse_titled_text(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
+def parse_titled_text(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
     """News files of the shape ``title<TAB>body``, one article a file."""
     tally.records += 1
-    end = len(piece.data)
-    text = decode_record(piece, 0, end)
+    end = len(records.data)
+    text = decode_record(records, 0, end)
     if isinstance(text, Quarantined):
         yield text
         return
     title, tab, body = text.partition("\t")
     if not tab or "\n" in title.strip():
-        first = next(line_extents(piece), (0, end))
+        first = next(line_extents(records), (0, end))
         remedy = "expected title<TAB>body: put a tab between them"
-        yield bad_record(piece, *first, "missing_field", remedy, field="title")
+        yield bad_record(records, *first, "missing_field", remedy, field="title")
         return
     names = spec.field_map
-    record = {names.title: title, names.text[0]: body, names.id: piece.file}
-    yield document_of(spec, record, piece, (0, end), tally)
+    record = {names.title: title, names.text[0]: body, names.id: records.file}
+    yield document_of(spec, record, records, (0, end), tally)
 
 
 def split_front_matter(text: str) -> tuple[dict[str, str], str]:

@@ -10,11 +10,15 @@ from dataclasses import dataclass, field
 from datetime import date, time
 from typing import Any
 
-from korealbert.corpus.framing import Piece
+from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.documents import Document, Drop, Quarantined, document_id
 
 EXCERPT_CHARS = 200
+"""How much of a bad record the quarantine shows."""
+
+UNREAD_SOURCE_CHARS = 500
+"""How much source is kept of wiki pages that are dropped unread (redirects, other namespaces)."""
 
 UNWANTED = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
@@ -68,12 +72,15 @@ class Tally:
         }
 
 
-Parser = Callable[[ExtractSpec, Piece, Tally], Iterator[Outcome]]
-"""Turns a piece into outcomes, in order; never raises on bad input."""
+Parser = Callable[[ExtractSpec, RawRecords, Tally], Iterator[Outcome]]
+"""Turns a batch of raw records into outcomes, in order; never raises on bad input."""
 
 
 def tidy(text: str) -> str:
-    """NFC, line feeds only, no unwanted characters, single spaces, trimmed lines, at most one blank line in a row."""
+    """NFC, line feeds only, no unwanted characters, single spaces, trimmed lines, at most one blank line in a row.
+
+    Makes source text fit for shards and nothing more; ``normalise`` goes further (entities, fillers, joiners) and counts it.
+    """
     if not unicodedata.is_normalized("NFC", text):
         text = unicodedata.normalize("NFC", text)
     text = UNWANTED.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
@@ -108,27 +115,28 @@ def writable(text: str) -> str:
 
 
 def bad_record(
-    piece: Piece, start: int, end: int, reason: str, remedy: str, *, field: str = "", position: str | None = None
+    records: RawRecords, start: int, end: int, reason: str, remedy: str, *, field: str = "", position: str | None = None
 ) -> Quarantined:
-    """Quarantine the bytes ``start:end`` of a piece."""
+    """Quarantine the bytes ``start:end`` of a batch."""
     if position is None:
-        position = f"line {piece.line_at(start)}, byte {piece.byte + start}"
-    excerpt = piece.data[start : min(end, start + 4 * EXCERPT_CHARS)].decode(piece.encoding, "replace")
-    return Quarantined(piece.file, position, field, reason, writable(remedy), UNWANTED.sub("", excerpt).strip()[:EXCERPT_CHARS])
+        position = f"line {records.line_at(start)}, byte {records.byte + start}"
+    excerpt = records.data[start : min(end, start + 4 * EXCERPT_CHARS)].decode(records.encoding, "replace")
+    shown = UNWANTED.sub("", excerpt).strip()[:EXCERPT_CHARS]
+    return Quarantined(records.file, position, field, reason, writable(remedy), shown)
 
 
-def decode_record(piece: Piece, start: int, end: int) -> str | Quarantined:
+def decode_record(records: RawRecords, start: int, end: int) -> str | Quarantined:
     """The characters of a record, or why its bytes are not text in the declared encoding."""
-    data = piece.data[start:end]
+    data = records.data[start:end]
     nul = data.find(b"\0")
     if nul >= 0:
         remedy = "text holds no NUL bytes: the file is damaged, or in UTF-16; convert it to UTF-8"
-        return bad_record(piece, start + nul, end, "nul_bytes", remedy)
+        return bad_record(records, start + nul, end, "nul_bytes", remedy)
     try:
-        return data.decode(piece.encoding)
+        return data.decode(records.encoding)
     except UnicodeDecodeError as error:
-        reason = "invalid_" + piece.encoding.replace("-", "")
-        return bad_record(piece, start + error.start, end, reason, _encoding_remedy(data, piece.encoding, error))
+        reason = "invalid_" + records.encoding.replace("-", "")
+        return bad_record(records, start + error.start, end, reason, _encoding_remedy(data, records.encoding, error))
 
 
 def _encoding_remedy(data: bytes, encoding: str, error: UnicodeDecodeError) -> str:
@@ -143,13 +151,15 @@ def _encoding_remedy(data: bytes, encoding: str, error: UnicodeDecodeError) -> s
     return f"byte 0x{data[error.start]:02X} is not {encoding.upper()} ({error.reason}): repair the file or set its encoding"
 
 
-def native_id(piece: Piece, start: int) -> str:
+def native_id(records: RawRecords, start: int) -> str:
     """The identifier of a record that has none of its own: file and byte position."""
-    return f"{piece.file}@{piece.byte + start}"
+    return f"{records.file}@{records.byte + start}"
 
 
-def document_of(spec: ExtractSpec, record: Mapping[str, Any], piece: Piece, extent: tuple[int, int], tally: Tally) -> Outcome:
-    """Apply the field map of the spec to a record that lies at ``extent`` of a piece."""
+def document_of(
+    spec: ExtractSpec, record: Mapping[str, Any], records: RawRecords, extent: tuple[int, int], tally: Tally
+) -> Outcome:
+    """Apply the field map of the spec to a record that lies at ``extent`` of a batch."""
     start, end = extent
     fields = spec.field_map
     values: dict[str, str] = {}
@@ -167,23 +177,24 @@ def document_of(spec: ExtractSpec, record: Mapping[str, Any], piece: Piece, exte
     for role in fields.required:
         if not values.get(role):
             name = getattr(fields, role)
-            return bad_record(piece, start, end, "missing_field", f"fields.{role} of the spec names it as required", field=name)
+            remedy = f"fields.{role} of the spec names it as required"
+            return bad_record(records, start, end, "missing_field", remedy, field=name)
     if parts[0] is None:
         tally.missing_fields["text"] += 1
         remedy = f"the record has the fields {', '.join(map(str, record))[:300]}: set fields.text of the spec"
-        return bad_record(piece, start, end, "missing_field", remedy, field=fields.text[0])
+        return bad_record(records, start, end, "missing_field", remedy, field=fields.text[0])
     for name, part in zip(fields.text, parts):
         if part is not None and not isinstance(part, str):
             remedy = f"expected a text, found {type(part).__name__}"
-            return bad_record(piece, start, end, "wrong_type", remedy, field=name)
+            return bad_record(records, start, end, "wrong_type", remedy, field=name)
     text = "\n\n".join(filter(None, (tidy(part) for part in parts if part)))
     document = Document(
-        id=document_id(spec.source, values["id"] or native_id(piece, start)),
+        id=document_id(spec.source, values["id"] or native_id(records, start)),
         source=spec.source,
         text=text,
         title=values["title"],
         outlet=values["outlet"] or spec.outlet,
-        category=values["category"] or category_of_folder(spec, piece.file) or spec.category,
+        category=values["category"] or category_of_folder(spec, records.file) or spec.category,
         url=values["url"],
         published=values["published"],
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Method = Literal["rules", "kiwi", "none"]
 
 LONGEST_QUOTE = 200
-"""Characters between two quotation marks up to which a quotation is one piece; beyond, a mark was probably forgotten."""
+"""Characters between two quotation marks up to which a quotation stays whole; beyond, a mark was probably forgotten."""
 
 _CLOSERS = "\"'”’」』》〉)\\]}"
 _CANDIDATE = re.compile(
@@ -30,13 +30,13 @@ _QUOTED = re.compile(
     "|".join(
         f"{left}[^{left}{right}\n]{{0,{LONGEST_QUOTE}}}{right}" for left, right in ("“”", "‘’", "「」", "『』", "《》", "〈〉")
     )
-    # The look-behind stands after the quotation mark: every branch begins with a literal, which makes the search twice as fast.
+    # The look-behind comes after the quotation mark: every branch begins with a literal, which makes the search twice as fast.
     + rf"|\"(?<![^\s(\[‘“<·…,=:]\")(?=\S)[^\"\n]{{1,{LONGEST_QUOTE}}}\""
     + rf"|\([^()\n]{{0,{LONGEST_QUOTE}}}\)|\[[^\[\]\n]{{0,{LONGEST_QUOTE}}}\]"
 )
 # After a closing quote these continue the sentence around it: "갔다." 라고 말했다.
 _CONTINUES = re.compile(
-    r"(?:이?라고|이?라며|이?라는|이?라면서|하고|고|며|면서|는|은|이|가|을|를|의|에|도|로|으로|등|등의|이란|란|이라|라)(?![가-힣])|이?라[고며는면]"
+    r"(?:하고|고|며|면서|는|은|이|가|을|를|의|에|도|로|으로|등|등의|이란|란|이라|라)(?![가-힣])|이?라[고며는면]"
 )
 _LABEL = re.compile(r"(?:^|\s)[(]?(?:\d{1,4}|[가나다라마바사아자차카타파하]|[ivxIVX]{1,4}|[A-Za-z])$")
 _ABBREVIATION = re.compile(
@@ -111,8 +111,8 @@ def split_line_kiwi(line: str) -> list[str]:
     """The sentences of one line as Kiwi sees them: better on text without punctuation, about 0.2 MB/s a core."""
     found = _kiwi().split_into_sents(line, return_sub_sents=False)
     starts = [0, *(sentence.start for sentence in found[1:]), len(line)]
-    pieces = (line[start:end].strip() for start, end in pairwise(starts))
-    return [piece for piece in pieces if piece]
+    sentences = (line[start:end].strip() for start, end in pairwise(starts))
+    return [sentence for sentence in sentences if sentence]
 
 
 def split_text(text: str, method: Method) -> str:

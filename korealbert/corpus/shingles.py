@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
+
+from korealbert.hashing import hash64, mix64
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -27,12 +28,11 @@ def squeeze(text: str) -> str:
 
 
 def fingerprint(squeezed: str, text: str) -> int:
-    """64-bit hash of a squeezed text; a text without letters and digits stands for itself, less its whitespace.
+    """64-bit hash of a squeezed text; of a text without letters and digits its other characters count.
 
     Among 40 million different texts the chance of any two alike is about 4e-5.
     """
-    content = squeezed or "".join(text.split())
-    return int.from_bytes(blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+    return hash64(squeezed or "".join(text.split()))
 
 
 def window_hashes(squeezed: str, width: int) -> Hashes:
@@ -63,11 +63,8 @@ def jaccard(left: Hashes, right: Hashes) -> float:
 
 
 def _mix(values: Hashes) -> Hashes:
-    """A bijection of 64-bit words that spreads every input bit (the finaliser of splitmix64)."""
-    values = (values + np.uint64(0x9E3779B97F4A7C15)).astype(np.uint64)
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    """One output of splitmix64 for each state."""
+    return mix64(values + np.uint64(0x9E3779B97F4A7C15))
 
 
 @lru_cache(maxsize=32)

@@ -50,7 +50,7 @@ class WikiOptions(Spec):
     keep_footnotes: bool = False
     """Footnotes as lines at the end of the paragraph that cites them."""
     math_placeholder: str = ""
-    """What stands where a formula was, for instance ``[수식]``."""
+    """What replaces a formula, for instance ``[수식]``."""
     inline_templates: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     """MediaWiki: further templates that stand for one of their own arguments, name → number of that argument (from 1)."""
 

@@ -6,14 +6,12 @@ The rules are data (``data_specs/rules/titles.toml``), with examples that the te
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
 from korealbert.artifact import Spec
 from korealbert.corpus.normalise import matching_view
+from korealbert.corpus.rule_files import read_rules
 from korealbert.documents import Drop
 
 END_CHARACTERS = 300
@@ -61,7 +59,4 @@ class TitleRules:
 
 def load_title_rules(path: Path) -> TitleRules:
     """Read and compile a titles file. Raises ValueError naming file, rule and field."""
-    try:
-        return TitleRules(TitleFile.model_validate(tomllib.loads(path.read_text("utf-8"))), str(path))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
-        raise ValueError(f"{path}: not a titles file: {error}") from error
+    return TitleRules(read_rules(path, TitleFile), str(path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 
 from korealbert.corpus.layout import FOOTNOTE_END, FOOTNOTE_START, GONE
 from korealbert.corpus.sources import WikiOptions
@@ -38,33 +39,24 @@ _TAGS = {
     **dict.fromkeys(("td", "th"), " "),
 }
 _TAG = re.compile(rf"</?({'|'.join(sorted(_TAGS, key=len, reverse=True))})(?=[\s/>])[^<>]*>", re.IGNORECASE)
-
-
-def _element_pattern(names: list[str]) -> re.Pattern[str]:
-    alternatives = "|".join(sorted(names, key=len, reverse=True))
-    return re.compile(rf"<(?:!--|({alternatives})(?=[\s/>]|$)(?:\s*+[^<>\n]*+>)?)", re.IGNORECASE)
-
-
-_ALL = _element_pattern(["nowiki", *_CONSTRUCT])
-_STRUCK_KEPT = _element_pattern(["nowiki", *(name for name, kind in _CONSTRUCT.items() if kind != "strikethrough")])
-_TABLES_KEPT = _element_pattern(["nowiki", *(name for name, kind in _CONSTRUCT.items() if kind != "table")])
-_BOTH_KEPT = _element_pattern(
-    ["nowiki", *(name for name, kind in _CONSTRUCT.items() if kind not in ("table", "strikethrough"))]
-)
 _CLOSERS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in ("nowiki", *_CONSTRUCT)}
 _REF_TAG = re.compile(r"</ref\s*>|<ref(?=[\s>])[^<>]*+(?<!/)>", re.IGNORECASE)
+
+
+@lru_cache(maxsize=4)
+def _elements(*, keep_strikethrough: bool, keep_tables: bool) -> re.Pattern[str]:
+    """Where a comment, ``<nowiki>`` or an element begins that goes with its content."""
+    kept = {"strikethrough": keep_strikethrough, "table": keep_tables}
+    names = ["nowiki", *(name for name, construct in _CONSTRUCT.items() if not kept.get(construct))]
+    alternatives = "|".join(sorted(names, key=len, reverse=True))
+    return re.compile(rf"<(?:!--|({alternatives})(?=[\s/>]|$)(?:\s*+[^<>\n]*+>)?)", re.IGNORECASE)
 
 
 def remove_elements(text: str, options: WikiOptions, lost: Counter[str]) -> str:
     """Drop comments and elements with their content, protect ``<nowiki>``. Linear: a missing closer is looked for once."""
     if "<" not in text:
         return text
-    pattern = {
-        (False, False): _ALL,
-        (True, False): _STRUCK_KEPT,
-        (False, True): _TABLES_KEPT,
-        (True, True): _BOTH_KEPT,
-    }[options.keep_strikethrough, options.keep_tables]
+    pattern = _elements(keep_strikethrough=options.keep_strikethrough, keep_tables=options.keep_tables)
     parts: list[str] = []
     never_closed: set[str] = set()
     position = 0
@@ -112,5 +104,5 @@ def _extent(text: str, found: re.Match[str], name: str, never_closed: set[str]) 
 
 
 def strip_tags(text: str) -> str:
-    """Known tags without their content's harm: breaks where they break, nothing elsewhere; ``<기생충>`` stays."""
+    """Replace known tags by the break they make, or nothing; unknown ones such as ``<기생충>`` stay."""
     return _TAG.sub(lambda tag: _TAGS[tag[1].lower()], text) if "<" in text else text

@@ -11,6 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from korealbert.corpus.layout import GONE
@@ -26,14 +27,21 @@ Reader = Callable[[re.Match[str]], int]
 """Reads one token of the source; returns where to read on."""
 
 
+@dataclass(slots=True)
 class Frame:
-    """An open construct. Its content is ``out[start:]``; each pipe is an index of ``out``."""
+    """An open construct."""
 
-    __slots__ = ("braces", "kind", "lost_before", "pipes", "source", "start")
-
-    def __init__(self, kind: str, start: int, source: int, lost_before: int, braces: int) -> None:
-        self.kind, self.start, self.source, self.lost_before, self.braces = kind, start, source, lost_before, braces
-        self.pipes: list[int] = []
+    kind: str
+    start: int
+    """Its content is ``out[start:]``."""
+    source: int
+    """Where it begins in the source."""
+    lost_before: int
+    """Characters left out before it."""
+    braces: int
+    """Those that opened it and are not closed yet; 0 where there are none to count."""
+    pipes: list[int] = field(default_factory=list)
+    """Where in ``out`` its arguments begin, the first apart."""
 
 
 class NestedMarkup(ABC):
@@ -42,7 +50,7 @@ class NestedMarkup(ABC):
     token: ClassVar[re.Pattern[str]]
     """What may begin, part or end a construct."""
     unseen_links: ClassVar[Mapping[str, str]]
-    """Prefix of a labelled link that shows nothing where it stands → the construct that it is."""
+    """Prefix of a labelled link that shows nothing in its place → the construct that it is."""
 
     def __init__(self, source: str, options: WikiOptions, lost: Counter[str]) -> None:
         self.source, self.options, self.lost = "\n" + source, options, lost
@@ -157,7 +165,7 @@ class NestedMarkup(ABC):
 
 
 def unseen_link(target: str, unseen_links: Mapping[str, str]) -> str:
-    """The construct that a link is if it shows nothing where it stands, else an empty string."""
+    """The construct that a link is if it shows nothing in its place, else an empty string."""
     prefix, colon, _ = target.partition(":")
     return unseen_links.get(prefix.strip().lower().replace("_", " "), "") if colon else ""
 

@@ -9,21 +9,21 @@ import html
 import re
 
 _MARKUP = "[]{}|<>'=*#:;&-_~^,\\$!\""
-_TWINS = "".join(chr(0xFDD0 + index) for index in range(len(_MARKUP)))
-_TO_TWIN = str.maketrans(_MARKUP, _TWINS)
-_FROM_TWIN = dict(zip(_TWINS, _MARKUP))
-_ANY_TWIN = re.compile("[\ufdd0-\ufdef]")
+_STAND_INS = "".join(chr(0xFDD0 + index) for index in range(len(_MARKUP)))
+_PROTECTED = str.maketrans(_MARKUP, _STAND_INS)
+_RESTORED = dict(zip(_STAND_INS, _MARKUP))
+_ANY_STAND_IN = re.compile("[\ufdd0-\ufdef]")
 _ENTITY = re.compile(r"&#?[0-9A-Za-z]{1,32};")
 
 
 def literal(text: str) -> str:
     """Text that no parser reads as markup."""
-    return text.translate(_TO_TWIN)
+    return text.translate(_PROTECTED)
 
 
 def restore(text: str) -> str:
     """The literal characters themselves again."""
-    return _ANY_TWIN.sub(lambda twin: _FROM_TWIN.get(twin[0], ""), text)
+    return _ANY_STAND_IN.sub(lambda found: _RESTORED.get(found[0], ""), text)
 
 
 def decode_entities(text: str) -> str:

@@ -1,6 +1,8 @@
-"""Names that decide what a wiki link is: namespaces in Korean and English, language codes, sister projects."""
+"""Names that decide what a wiki link or page is: namespaces in Korean and English, language codes, sister projects, titles."""
 
 from __future__ import annotations
+
+from korealbert.documents import Drop
 
 
 def _words(text: str) -> frozenset[str]:
@@ -12,7 +14,7 @@ FILE_NAMESPACES = frozenset({"파일", "그림", "이미지", "미디어", "file
 CATEGORY_NAMESPACES = frozenset({"분류", "category"})
 
 UNSEEN_LINKS = dict.fromkeys(FILE_NAMESPACES, "file") | dict.fromkeys(CATEGORY_NAMESPACES, "category")
-"""Prefix of a link that shows nothing where it stands → the construct that it is."""
+"""Prefix of a link that shows nothing in its place → the construct that it is."""
 
 OTHER_NAMESPACES = _words(
     """
@@ -50,3 +52,17 @@ LANGUAGES = _words(
     """
 )
 """Prefixes of links to the same article in another language, as Wikipedia's editions are named."""
+
+
+def other_namespace(title: str) -> Drop | None:
+    """``namespace`` for a page that is no article by the prefix of its title, whatever its namespace number says."""
+    prefix, colon, _ = title.partition(":")
+    name = prefix.strip().lower()
+    return Drop("namespace", f"title begins with {name}:") if colon and name in NON_ARTICLE_PREFIXES else None
+
+
+def no_prose(title: str) -> Drop | None:
+    """``disambiguation`` or ``list_page`` for an article that only points to others."""
+    if title.endswith("(동음이의)"):
+        return Drop("disambiguation", "title")
+    return Drop("list_page", "title") if title.endswith("의 목록") else None

@@ -1,4 +1,4 @@
-"""The few MediaWiki templates whose text is part of the sentence; all others are furniture."""
+"""The few MediaWiki templates whose text is part of the sentence; all others are dropped."""
 
 from __future__ import annotations
 

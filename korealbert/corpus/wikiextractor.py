@@ -11,11 +11,11 @@ import html
 import re
 from collections.abc import Iterator
 
-from korealbert.corpus.framing import Piece
+from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.layout import LETTER, finish
 from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, decode_record, one_line, tidy
 from korealbert.corpus.sources import ExtractSpec
-from korealbert.corpus.wiki_titles import no_prose, other_namespace
+from korealbert.corpus.wiki_names import no_prose, other_namespace
 from korealbert.corpus.wikitext import read_leftover_marks
 from korealbert.documents import Document, Drop, Quarantined, document_id
 
@@ -26,39 +26,41 @@ _ATTRIBUTE = re.compile(r"(\w+)=\"(.*?)\"(?=\s+\w+=\"|\s*>?\s*$)")
 """Titles hold quotes and ``>`` unescaped, so a value ends where another attribute or the line's end follows."""
 
 
-def parse_docs(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
+def parse_docs(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
     """One document per ``<doc>``."""
-    data, position = piece.data, 0
+    data, position = records.data, 0
     while start := _DOC_START.search(data, position):
         if data[position : start.start()].strip():
-            yield bad_record(piece, position, start.start(), "text_outside_doc", "expected <doc …>: run WikiExtractor again")
+            remedy = "expected <doc …>: run WikiExtractor again"
+            yield bad_record(records, position, start.start(), "text_outside_doc", remedy)
         end = data.find(DOC_END, start.end())
         tally.records += 1
         if following := _DOC_START.search(data, start.end(), end if end >= 0 else len(data)):
             position = following.start()
             remedy = "another <doc …> begins before </doc>: run WikiExtractor again"
-            yield bad_record(piece, start.start(), position, "unclosed_doc", remedy)
+            yield bad_record(records, start.start(), position, "unclosed_doc", remedy)
             continue
         if end < 0:
             remedy = "the <doc> is not closed: the output was cut off, run WikiExtractor again"
-            yield bad_record(piece, start.start(), len(data), "truncated_file", remedy)
+            yield bad_record(records, start.start(), len(data), "truncated_file", remedy)
             return
         position = end + len(DOC_END)
-        yield _outcome(spec, piece, start, end, tally)
+        yield _outcome(spec, records, start, end, tally)
     if data[position:].strip():
-        yield bad_record(piece, position, len(data), "text_outside_doc", "expected <doc …>: is this WikiExtractor's output?")
+        remedy = "expected <doc …>: is this WikiExtractor's output?"
+        yield bad_record(records, position, len(data), "text_outside_doc", remedy)
 
 
-def _outcome(spec: ExtractSpec, piece: Piece, start: re.Match[bytes], end: int, tally: Tally) -> Outcome:
-    record = decode_record(piece, start.start(), end)
+def _outcome(spec: ExtractSpec, records: RawRecords, start: re.Match[bytes], end: int, tally: Tally) -> Outcome:
+    record = decode_record(records, start.start(), end)
     if isinstance(record, Quarantined):
         return record
-    opening, _, body = record.partition("\n")
-    attributes = {name: html.unescape(value) for name, value in _ATTRIBUTE.findall(opening)}
+    start_tag, _, body = record.partition("\n")
+    attributes = {name: html.unescape(value) for name, value in _ATTRIBUTE.findall(start_tag)}
     title = one_line(attributes.get("title", ""))
     if not title:
         remedy = "<doc> has no title attribute: is this WikiExtractor's output?"
-        return bad_record(piece, start.start(), end, "missing_field", remedy, field="title")
+        return bad_record(records, start.start(), end, "missing_field", remedy, field="title")
     text = _repaired(html.unescape(body), spec, title, tally)
     native = attributes.get("id") or title
     document = Document(

@@ -11,20 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.parsers import expat
 
-from korealbert.corpus.framing import Piece
+from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.layout import WikiText
-from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, decode_record, one_line
+from korealbert.corpus.records import UNREAD_SOURCE_CHARS, Dropped, Outcome, Tally, bad_record, decode_record, one_line
 from korealbert.corpus.sources import ExtractSpec
-from korealbert.corpus.wiki_titles import no_prose, other_namespace
+from korealbert.corpus.wiki_names import no_prose, other_namespace
 from korealbert.corpus.wikitext import extract_wikitext
 from korealbert.documents import Document, Drop, Quarantined, document_id
 
 PAGE_END = b"</page>"
 BASE = re.compile(rb"<base>([^<]*)</base>")
 """Captures the wiki's address from the header of a dump."""
-
-EXCERPT_CHARS = 500
-"""How much source is kept of pages that are dropped unread (redirects, other namespaces)."""
 
 _PAGE_START = re.compile(rb"<page(?=[\s>])")
 _DECLARATION = re.compile(rb"<!(?:DOCTYPE|ENTITY)", re.IGNORECASE)
@@ -43,48 +40,48 @@ class Page:
     timestamp: str = ""
 
 
-def parse_pages(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
+def parse_pages(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
     """One document per page."""
-    data, position = piece.data, 0
+    data, position = records.data, 0
     if declaration := _DECLARATION.search(data):
         remedy = "a dump declares no document type and no entities: get it from its publisher"
-        yield bad_record(piece, declaration.start(), declaration.end(), "xml_declaration_refused", remedy)
+        yield bad_record(records, declaration.start(), declaration.end(), "xml_declaration_refused", remedy)
     while start := _PAGE_START.search(data, position):
         between = data[position : start.start()]
         if position and between.strip():
-            yield _between(piece, position, start.start())
+            yield _between(records, position, start.start())
         end = data.find(PAGE_END, start.end())
         if end < 0:
             tally.records += 1
             remedy = "the page is not closed: fetch the dump again, what stands before was read"
-            yield bad_record(piece, start.start(), len(data), "truncated_xml", remedy)
+            yield bad_record(records, start.start(), len(data), "truncated_xml", remedy)
             return
         position = end + len(PAGE_END)
         tally.records += 1
-        page = _read_page(piece, start.start(), position)
-        yield page if isinstance(page, Quarantined) else _document(spec, piece, page, tally)
-    if piece.last:
-        yield from _end_of_dump(piece, position)
+        page = _read_page(records, start.start(), position)
+        yield page if isinstance(page, Quarantined) else _document(spec, records, page, tally)
+    if records.last:
+        yield from _end_of_dump(records, position)
 
 
-def _between(piece: Piece, start: int, end: int) -> Quarantined:
-    start += len(piece.data[start:end]) - len(piece.data[start:end].lstrip())
-    return bad_record(piece, start, end, "malformed_xml", "there is text between two pages: fetch the dump again")
+def _between(records: RawRecords, start: int, end: int) -> Quarantined:
+    start += len(records.data[start:end]) - len(records.data[start:end].lstrip())
+    return bad_record(records, start, end, "malformed_xml", "there is text between two pages: fetch the dump again")
 
 
-def _end_of_dump(piece: Piece, position: int) -> Iterator[Quarantined]:
-    rest = piece.data[position:].strip()
-    if piece.byte <= len(b"\xef\xbb\xbf") and not position:
+def _end_of_dump(records: RawRecords, position: int) -> Iterator[Quarantined]:
+    rest = records.data[position:].strip()
+    if records.byte <= len(b"\xef\xbb\xbf") and not position:
         remedy = "the file holds no <page>: give it another format, or remove it from the source"
-        yield bad_record(piece, 0, len(piece.data), "no_pages", remedy)
+        yield bad_record(records, 0, len(records.data), "no_pages", remedy)
     elif rest != b"</mediawiki>":
-        start = len(piece.data) - len(piece.data[position:].lstrip())
+        start = len(records.data) - len(records.data[position:].lstrip())
         remedy = "expected </mediawiki> behind the last page: fetch the dump again, its pages were read"
-        yield bad_record(piece, start, len(piece.data), "truncated_xml", remedy)
+        yield bad_record(records, start, len(records.data), "truncated_xml", remedy)
 
 
-def _read_page(piece: Piece, start: int, end: int) -> Page | Quarantined:
-    source = decode_record(piece, start, end)
+def _read_page(records: RawRecords, start: int, end: int) -> Page | Quarantined:
+    source = decode_record(records, start, end)
     if isinstance(source, Quarantined):
         return source
     page, path, text = Page(), list[str](), list[str]()
@@ -108,17 +105,17 @@ def _read_page(piece: Piece, start: int, end: int) -> Page | Quarantined:
     try:
         parser.Parse(source.encode("utf-8", "surrogatepass"), True)
     except expat.ExpatError as error:
-        line = piece.line_at(start) + error.lineno - 1
+        line = records.line_at(start) + error.lineno - 1
         message = expat.errors.messages[error.code] if error.code in expat.errors.messages else str(error)
         position = f"line {line}, column {error.offset + 1}"
-        return bad_record(piece, start, end, "malformed_xml", f"{message}: correct the page", position=position)
+        return bad_record(records, start, end, "malformed_xml", f"{message}: correct the page", position=position)
     if not page.title:
         remedy = "the page has no <title>: is this a MediaWiki export?"
-        return bad_record(piece, start, end, "missing_field", remedy, field="title")
+        return bad_record(records, start, end, "missing_field", remedy, field="title")
     return page
 
 
-def _document(spec: ExtractSpec, piece: Piece, page: Page, tally: Tally) -> Outcome:
+def _document(spec: ExtractSpec, records: RawRecords, page: Page, tally: Tally) -> Outcome:
     title = one_line(page.title)
     tally.namespaces[page.namespace or "0"] += 1
 
@@ -130,19 +127,19 @@ def _document(spec: ExtractSpec, piece: Piece, page: Page, tally: Tally) -> Outc
             title=title,
             outlet=spec.outlet,
             category=spec.category,
-            url=_address(piece.context, page.id),
+            url=_address(records.context, page.id),
             published=page.timestamp,
         )
 
     unread = _unread(page, title)
     if unread:
-        return Dropped(document(page.text[:EXCERPT_CHARS]), unread)
+        return Dropped(document(page.text[:UNREAD_SOURCE_CHARS]), unread)
     extracted = extract_wikitext(page.text, spec.wiki)
     tally.lost_characters.update(extracted.lost)
     decision = _decision(extracted, title)
     if decision is None:
         return document(extracted.text)
-    return Dropped(document(extracted.text or page.text[:EXCERPT_CHARS]), decision)
+    return Dropped(document(extracted.text or page.text[:UNREAD_SOURCE_CHARS]), decision)
 
 
 def _unread(page: Page, title: str) -> Drop | None:

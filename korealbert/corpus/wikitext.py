@@ -90,7 +90,7 @@ class _Parser(NestedMarkup):
         return label if label.strip() else _unqualified(target), ""
 
     def _link_end(self, found: re.Match[str]) -> int:
-        if self.stack and self.stack[-1].kind is LINK:
+        if self.stack and self.stack[-1].kind == LINK:
             self.close_link(found.end())
         return found.end()
 
@@ -128,7 +128,7 @@ class _Parser(NestedMarkup):
         """
         if position < self._endless_until:
             return -1
-        source, opened = self.source, [0 if table else 2]  # 0 stands for a table, else braces not yet closed
+        source, opened = self.source, [0 if table else 2]  # 0 means a table, else braces not yet closed
         while found := _NESTED.search(source, position):
             position = found.end()
             mark = found[0]
@@ -158,7 +158,7 @@ class _Parser(NestedMarkup):
         return -1
 
     def _pipe(self, found: re.Match[str]) -> int:
-        if self.stack and self.stack[-1].kind is not _TABLE:
+        if self.stack and self.stack[-1].kind != _TABLE:
             self.stack[-1].pipes.append(len(self.out))
         else:
             self.out.append("|")
@@ -175,7 +175,7 @@ class _Parser(NestedMarkup):
         elif token.endswith("|}"):
             return self._table_end(found)
         elif token.endswith("|"):
-            if self.stack and self.stack[-1].kind is not _TABLE:
+            if self.stack and self.stack[-1].kind != _TABLE:
                 self.out.append("\n")
                 self._pipe(found)
             else:
@@ -190,14 +190,14 @@ class _Parser(NestedMarkup):
 
     def _table_end(self, found: re.Match[str]) -> int:
         stack, end = self.stack, found.end()
-        if stack and stack[-1].kind is _BRACES and self.source.startswith("}", end):
+        if stack and stack[-1].kind == _BRACES and self.source.startswith("}", end):
             self.out.append("\n")
             self._pipe(found)
             return end - 1  # ``|}}`` ends a template with an empty last argument
         if not self.opened[_TABLE]:
             self.out.append("\n")
             return end
-        while stack[-1].kind is not _TABLE:
+        while stack[-1].kind != _TABLE:
             self.close()
         frame = self.close()
         if len(stack) >= MAX_DEPTH:
@@ -213,7 +213,7 @@ class _Parser(NestedMarkup):
     def _close_braces(self, found: re.Match[str]) -> int:
         start, end = found.span()
         closing = end - start
-        while closing >= 2 and self.stack and self.stack[-1].kind is _BRACES:
+        while closing >= 2 and self.stack and self.stack[-1].kind == _BRACES:
             frame = self.stack[-1]
             used = 3 if closing >= 3 and frame.braces >= 3 else 2
             closing -= used
@@ -240,10 +240,10 @@ class _Parser(NestedMarkup):
 
     def abandon(self, frame: Frame) -> int:
         """A table goes up to the next blank line, a template up to the line's end."""
-        if frame.kind is _TABLE:
+        if frame.kind == _TABLE:
             self.lost["table"] += 1
             return blank_until(self.out, frame.start, "\n\n")
-        if frame.kind is _BRACES:
+        if frame.kind == _BRACES:
             return blank_until(self.out, frame.start, "\n")
         return self.abandon_link(frame) if frame.pipes else 0
 
@@ -252,14 +252,14 @@ def _unqualified(target: str) -> str:
     """What the pipe trick shows: ``[[서울 (동음이의)|]]`` is 서울, ``[[분류:서울|]]`` too."""
     name = target.removeprefix(":")
     name = name.partition(":")[2].lstrip() or name
-    for opening, closing in ("()", "（）"):
-        if name.endswith(closing):
-            name = name.rpartition(opening)[0].rstrip() or name
+    for left, right in ("()", "（）"):
+        if name.endswith(right):
+            name = name.rpartition(left)[0].rstrip() or name
     return name
 
 
 def linear_table(content: str) -> str:
-    """A table's rows as lines, cells joined by a space; ``content`` is what stands between ``{|`` and ``|}``."""
+    """A table's rows as lines, cells joined by a space; ``content`` is what lies between ``{|`` and ``|}``."""
     rows: list[list[str]] = [[]]
     for line in content.split("\n")[1:]:
         row = line.strip()

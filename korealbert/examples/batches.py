@@ -33,13 +33,13 @@ class Batch:
     mlm_positions: npt.NDArray[np.int64]
     """[B, P]: positions to predict, 0 in unused slots."""
     mlm_labels: npt.NDArray[np.int64]
-    """[B, P]: what stands there in the clean text, -100 in unused slots."""
+    """[B, P]: what is there in the clean text, -100 in unused slots."""
     sop_labels: npt.NDArray[np.int64]
     """[B]: 1 = swapped (or not the continuation, under NSP), 0 = as written, -100 = no label."""
     wop_positions: npt.NDArray[np.int64]
     """[B, W]: positions of moved tokens, 0 in unused slots."""
     wop_labels: npt.NDArray[np.int64]
-    """[B, W]: the position where each stood, -100 in unused slots."""
+    """[B, W]: the position where each was, -100 in unused slots."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def apply_noise(clean: Clean, noise: View, wop_count: Ints) -> Batch:
     labels = np.take_along_axis(clean.input_ids, mlm_positions, axis=1)
     arrivals = np.take_along_axis(clean.input_ids, np.where(moved, origins, 0), axis=1)
     ids = clean.input_ids.copy()
-    # Unused slots write [CLS] to position 0, where it stands anyway.
+    # Unused slots write [CLS] to position 0, where it is anyway.
     np.put_along_axis(ids, mlm_positions, np.where(predicted, noise.mlm_id, SPECIAL.cls), axis=1)
     np.put_along_axis(ids, wop_positions, arrivals, axis=1)
     return Batch(

@@ -1,4 +1,4 @@
-"""Masked-word prediction: which pieces are to be predicted, and what stands in their place.
+"""Masked-word prediction: which pieces are to be predicted, and what replaces them.
 
 Words (or n-grams of words, or single pieces) are visited in random order and taken while they fit the budget of
 round(rate · n) pieces; what does not fit or overlaps is skipped. All rows of a batch take their t-th visit together.
@@ -62,7 +62,7 @@ class Masked:
     """What the input holds there."""
 
     def visible_mask(self, shape: tuple[int, ...]) -> Bools:
-        """bool [R, N]: ``[MASK]`` stands here."""
+        """bool [R, N]: it is ``[MASK]`` here."""
         marks = np.zeros(shape, dtype=np.bool_)
         marks[self.rows, self.places] = self.replacement == SPECIAL.mask
         return marks
@@ -84,6 +84,10 @@ class Units:
     """[R]: units in the row."""
     first_segment: Ints
     """[R]: units in the first segment."""
+
+    def pieces(self, rows: Ints, unit: Ints, end: Ints) -> Ints:
+        """Pieces of the units ``unit`` to ``end`` (exclusive) of some rows."""
+        return self.begins[rows, end] - self.begins[rows, unit]
 
 
 def mask(layout: Layout, words: WordTable, spec: MaskingSpec, draws: RowDraws, *, vocab_size: int, slots: int) -> Masked:
@@ -116,25 +120,17 @@ def find_units(layout: Layout, words: WordTable, spec: MaskingSpec) -> Units:
 
 def _choose(units: Units, budget: Ints, spec: MaskingSpec, draws: RowDraws, width: int) -> Bools:
     """bool [R, N]: the pieces of the chosen units."""
-    count, most = len(budget), units.begins.shape[1] - 1
-    keys = draws.matrix(Stream.MASK_ORDER, most)
-    keys[np.arange(most) >= units.count[:, None]] = np.uint64(1 << 32)
-    order = np.argsort(keys, axis=1, kind="stable")
-    sizes = _ngram_sizes(spec.ngram_max, most, draws)
+    most = units.begins.shape[1] - 1
+    order, sizes = _visiting_order(units, draws), _ngram_sizes(spec.ngram_max, most, draws)
     # Differences: +1 where a chosen stretch begins and -1 where it ends; the running sum marks its pieces.
-    edges = np.zeros((count, width + 1), dtype=np.int8)
-    taken = np.zeros((count, most + spec.ngram_max), dtype=np.bool_)
+    edges = np.zeros((len(budget), width + 1), dtype=np.int8)
+    taken = np.zeros((len(budget), most + spec.ngram_max), dtype=np.bool_)
     left = budget.copy()
     active = np.flatnonzero(units.count > 0)
     for visit in range(most):
         unit = order[active, visit]
-        segment_end = np.where(unit < units.first_segment[active], units.first_segment[active], units.count[active])
-        end = np.minimum(unit + sizes[active, visit], segment_end)
-        begin_place = units.begins[active, unit]
-        for _ in range(spec.ngram_max - 1):
-            too_long = units.begins[active, end] - begin_place > left[active]
-            end = np.where(too_long & (end > unit + 1), end - 1, end)
-        fits = units.begins[active, end] - begin_place <= left[active]
+        end = _ngram_ends(units, active, unit, unit + sizes[active, visit], left[active], spec.ngram_max)
+        fits = units.pieces(active, unit, end) <= left[active]
         for ahead in range(spec.ngram_max):
             fits &= ~(taken[active, unit + ahead] & (unit + ahead < end))
         rows, unit, end = active[fits], unit[fits], end[fits]
@@ -143,7 +139,7 @@ def _choose(units: Units, budget: Ints, spec: MaskingSpec, draws: RowDraws, widt
             taken[rows[inside], unit[inside] + ahead] = True
         edges[rows, units.begins[rows, unit]] += 1
         edges[rows, units.begins[rows, end]] -= 1
-        left[rows] -= units.begins[rows, end] - units.begins[rows, unit]
+        left[rows] -= units.pieces(rows, unit, end)
         active = active[(left[active] > 0) & (units.count[active] > visit + 1)]
         if not active.size:
             break
@@ -154,6 +150,23 @@ def _choose(units: Units, budget: Ints, spec: MaskingSpec, draws: RowDraws, widt
     edges[none, begin_place + budget[none]] -= 1
     chosen: Bools = np.cumsum(edges[:, :width], axis=1, dtype=np.int8) > 0
     return chosen
+
+
+def _visiting_order(units: Units, draws: RowDraws) -> Ints:
+    """[R, U]: the units of each row in random order, then what is none."""
+    most = units.begins.shape[1] - 1
+    keys = draws.matrix(Stream.MASK_ORDER, most)
+    keys[np.arange(most) >= units.count[:, None]] = np.uint64(1 << 32)
+    return np.argsort(keys, axis=1, kind="stable")
+
+
+def _ngram_ends(units: Units, rows: Ints, unit: Ints, wanted: Ints, left: Ints, ngram_max: int) -> Ints:
+    """Where n-grams end: within the segment of their first unit, and earlier if they exceed the budget that is left."""
+    end = np.minimum(wanted, np.where(unit < units.first_segment[rows], units.first_segment[rows], units.count[rows]))
+    for _ in range(ngram_max - 1):
+        too_long = units.pieces(rows, unit, end) > left
+        end = np.where(too_long & (end > unit + 1), end - 1, end)
+    return end
 
 
 def _ngram_sizes(ngram_max: int, columns: int, draws: RowDraws) -> npt.NDArray[np.int64]:

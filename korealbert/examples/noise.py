@@ -43,7 +43,7 @@ class Drawn:
     moved: Moved
 
     def counts(self) -> dict[str, int]:
-        """Counts of what was drawn, summable; ``facts.noise_rates`` makes shares of them.
+        """Counts of what was drawn, summable; ``noise_rates`` makes shares of them.
 
         A random replacement that happens to be the piece itself counts as kept. ``wop_rows`` counts rows drawn to carry word
         order noise, also the few in which no token could move.
@@ -65,6 +65,27 @@ class Drawn:
             "sop_swapped": int((self.view.sop == 1).sum()),
             "single_segment": int((self.layout.first == lengths).sum()),
         }
+
+
+def noise_rates(counts: dict[str, int]) -> dict[str, float]:
+    """Shares realised in some rows of views, from the summed counts that ``Drawn.counts`` gives.
+
+    ``mlm_rate`` is of all pieces; ``masked_share``, ``random_share``, ``kept_share`` are of MLM targets; ``wop_portion`` is of
+    rows; ``wop_rate`` is of the pieces of rows with word order noise; ``sop_swapped_share`` is of rows with a sentence label.
+    """
+    return {
+        "mlm_rate": _share(counts["mlm_targets"], counts["pieces"]),
+        "masked_share": _share(counts["masked"], counts["mlm_targets"]),
+        "random_share": _share(counts["random"], counts["mlm_targets"]),
+        "kept_share": _share(counts["kept"], counts["mlm_targets"]),
+        "wop_portion": _share(counts["wop_rows"], counts["rows"]),
+        "wop_rate": _share(counts["wop_targets"], counts["wop_pieces"]),
+        "sop_swapped_share": _share(counts["sop_swapped"], counts["sop_rows"]),
+    }
+
+
+def _share(part: int, whole: int) -> float:
+    return round(part / whole, 5) if whole else 0.0
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,21 @@ Output: ``train-*.arrow``, ``heldout-*.arrow`` (``schema.Rows``), ``dropped-*.ar
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import astuple, dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from korealbert.arrow_tables import TableWriter
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
-from korealbert.document_shards import DROPPED_SCHEMA, read_documents, sum_stats
+from korealbert.document_shards import DROPPED_SCHEMA, document_row, read_documents, sum_stats
 from korealbert.documents import Document
-from korealbert.examples.chunks import ChunkTargets, cut_document
-from korealbert.examples.facts import fill_share, length_histogram
+from korealbert.examples.chunks import Chunk, Chunks, ChunkTargets, cut_document
 from korealbert.examples.schema import Rows, RowsHeader, id_type, pieces_per_row, write_rows
 from korealbert.philox import Stream, draw_block, happens
 from korealbert.shards import map_shards
@@ -28,6 +29,7 @@ from korealbert.vocab.tokenizer import Vocabulary, WordTable
 
 DOCUMENTS_AT_ONCE = 256
 SPLITS = ("train", "heldout")
+LENGTH_CLASSES = 16
 
 
 class ExamplesSpec(Spec):
@@ -130,73 +132,106 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
             f"examples: none of {stats['documents_in']:,} documents fell into the held-out share of {spec.heldout_share}; "
             "raise heldout_share, or set it to 0 to train without held-out rows"
         )
-    rows = stats["rows_train"] + stats["rows_heldout"]
-    return {**stats, "fill": fill_share(stats["pieces"], rows, spec.sequence_length)}
+    capacity = (stats["rows_train"] + stats["rows_heldout"]) * pieces_per_row(spec.sequence_length)
+    return {**stats, "fill": round(stats["pieces"] / capacity, 4)}
 
 
 def pack_shard(job: PackJob, index: int, out_dir: Path) -> dict[str, Any]:
     """Pack one shard of documents; its rows are the same whichever process packs it."""
-    spec, vocabulary = job.spec, Vocabulary.load(job.vocabulary)
-    words = vocabulary.words()
-    width = pieces_per_row(spec.sequence_length)
-    splits = {split: RowCollector() for split in SPLITS}
-    sources: dict[str, int] = {}
-    counts: Counter[str] = Counter()
-    dropped: Counter[str] = Counter()
-    dropped_pieces: Counter[str] = Counter(too_short=0, truncated=0)
-    with TableWriter(out_dir / f"dropped-{index:05d}.arrow", DROPPED_SCHEMA) as writer:
+    packer = ShardPacker(job, index, Vocabulary.load(job.vocabulary))
+    with TableWriter(out_dir / f"dropped-{index:05d}.arrow", DROPPED_SCHEMA) as dropped:
         stream = read_documents(job.documents)
         while documents := list(islice(stream, DOCUMENTS_AT_ONCE)):
-            doc_ids = np.array([int(document.id, 16) for document in documents], dtype=np.uint64)
-            heldout = happens(draw_block(spec.seed, Stream.HELDOUT, doc_ids)[0], spec.heldout_share)
-            targets = ChunkTargets(
-                doc_ids,
-                seed=spec.seed,
+            packer.add(documents, dropped)
+    return packer.write(out_dir)
+
+
+class ShardPacker:
+    """Gathers the rows of one shard of documents, and counts."""
+
+    def __init__(self, job: PackJob, index: int, vocabulary: Vocabulary) -> None:
+        self._spec, self._heldout_quota, self._index = job.spec, job.heldout_quota, index
+        self._vocabulary, self._words = vocabulary, vocabulary.words()
+        self._width = pieces_per_row(job.spec.sequence_length)
+        self._splits = {split: RowCollector() for split in SPLITS}
+        self._sources: dict[str, int] = {}
+        self._counts, self._dropped = Counter[str](), Counter[str]()
+        self._dropped_pieces = Counter(too_short=0, truncated=0)
+
+    def add(self, documents: list[Document], dropped: TableWriter) -> None:
+        """Pack some documents; those that give no row are written to ``dropped``."""
+        doc_ids = np.array([int(document.id, 16) for document in documents], dtype=np.uint64)
+        heldout = happens(draw_block(self._spec.seed, Stream.HELDOUT, doc_ids)[0], self._spec.heldout_share)
+        encoded = encode_documents(documents, self._vocabulary, self._words)
+        for place, cut in enumerate(self._cut(encoded, doc_ids)):
+            document, pieces = documents[place], encoded[place].pieces
+            self._count(encoded[place], cut)
+            if cut.chunks:
+                collector = self._collector(len(cut.chunks), heldout=bool(heldout[place]))
+                self._add_rows(collector, int(doc_ids[place]), document.source, pieces, cut.chunks)
+            else:
+                reason = "too_short" if len(pieces) else "no_text"
+                self._dropped[reason] += 1
+                dropped.append((*document_row(document), reason, f"{len(pieces)} < {self._spec.min_pieces} pieces"))
+
+    def _cut(self, encoded: list[EncodedDocument], doc_ids: npt.NDArray[np.uint64]) -> Iterator[Chunks]:
+        spec = self._spec
+        targets = ChunkTargets(
+            doc_ids,
+            seed=spec.seed,
+            min_pieces=spec.min_pieces,
+            max_pieces=self._width,
+            short_probability=spec.short_seq_prob,
+            scope=spec.short_seq_scope,
+        )
+        for place, document in enumerate(encoded):
+            yield cut_document(
+                document.sentence_lengths,
+                document.spaced,
+                targets.of(place),
+                max_pieces=self._width,
                 min_pieces=spec.min_pieces,
-                max_pieces=width,
-                short_probability=spec.short_seq_prob,
-                scope=spec.short_seq_scope,
+                carry=spec.overflow == "carry",
             )
-            for place, (document, encoded) in enumerate(
-                zip(documents, encode_documents(documents, vocabulary, words), strict=True)
-            ):
-                cut = cut_document(
-                    encoded.sentence_lengths,
-                    encoded.spaced,
-                    targets.of(place),
-                    max_pieces=width,
-                    min_pieces=spec.min_pieces,
-                    carry=spec.overflow == "carry",
-                )
-                counts["documents_in"] += 1
-                counts["sentences"] += len(encoded.sentence_lengths)
-                counts["pieces_in"] += len(encoded.pieces)
-                dropped_pieces["too_short"] += cut.too_short
-                dropped_pieces["truncated"] += cut.truncated
-                if not cut.chunks:
-                    reason = "too_short" if len(encoded.pieces) else "no_text"
-                    dropped[reason] += 1
-                    writer.append((*astuple(document), reason, f"{len(encoded.pieces)} < {spec.min_pieces} pieces"))
-                    continue
-                counts["documents_out"] += 1
-                hold = heldout[place] and len(splits["heldout"].pieces) + len(cut.chunks) <= job.heldout_quota
-                collector = splits["heldout" if hold else "train"]
-                source = sources.setdefault(document.source, len(sources))
-                for chunk in cut.chunks:
-                    pieces = encoded.pieces[chunk.begin : chunk.begin + chunk.length]
-                    collector.add(index << 32 | counts["rows"], int(doc_ids[place]), source, pieces, chunk.sentence_lengths)
-                    counts["rows"] += 1
-                counts["pieces"] += sum(chunk.length for chunk in cut.chunks)
-                counts["single_sentence_rows"] += sum(len(chunk.sentence_lengths) == 1 for chunk in cut.chunks)
-    header = RowsHeader(spec.sequence_length, vocabulary.size, vocabulary.sha256, list(sources))
-    stats: dict[str, Any] = {"dropped": dict(sorted(dropped.items())), "dropped_pieces": dict(dropped_pieces)}
-    for split, collector in splits.items():
-        counts[f"rows_{split}"] = len(collector.pieces)
-        if collector.pieces:
-            rows = collector.rows(width, vocabulary.size)
-            write_rows(out_dir / f"{split}-{index:05d}.arrow", rows, header)
-            stats = sum_stats([stats, {"length_histogram": length_histogram(rows.length, width)}])
-    return {**counts, **stats}
+
+    def _count(self, encoded: EncodedDocument, cut: Chunks) -> None:
+        self._counts.update(documents_in=1, sentences=len(encoded.sentence_lengths), pieces_in=len(encoded.pieces))
+        self._dropped_pieces.update(too_short=cut.too_short, truncated=cut.truncated)
+
+    def _collector(self, rows: int, *, heldout: bool) -> RowCollector:
+        """Where a document's rows go; all of them to one split."""
+        fits = len(self._splits["heldout"].pieces) + rows <= self._heldout_quota
+        return self._splits["heldout" if heldout and fits else "train"]
+
+    def _add_rows(self, collector: RowCollector, doc_id: int, source: str, pieces: Any, chunks: list[Chunk]) -> None:
+        self._counts["documents_out"] += 1
+        number = self._sources.setdefault(source, len(self._sources))
+        for chunk in chunks:
+            part = pieces[chunk.begin : chunk.begin + chunk.length]
+            collector.add(self._index << 32 | self._counts["rows"], doc_id, number, part, chunk.sentence_lengths)
+            self._counts["rows"] += 1
+        self._counts["pieces"] += sum(chunk.length for chunk in chunks)
+        self._counts["single_sentence_rows"] += sum(len(chunk.sentence_lengths) == 1 for chunk in chunks)
+
+    def write(self, out_dir: Path) -> dict[str, Any]:
+        """Write the shards of rows; the statistics of this shard of documents, summable."""
+        spec, vocabulary = self._spec, self._vocabulary
+        header = RowsHeader(spec.sequence_length, vocabulary.size, vocabulary.sha256, list(self._sources))
+        stats: dict[str, Any] = {"dropped": dict(sorted(self._dropped.items())), "dropped_pieces": dict(self._dropped_pieces)}
+        for split, collector in self._splits.items():
+            self._counts[f"rows_{split}"] = len(collector.pieces)
+            if collector.pieces:
+                rows = collector.rows(self._width, vocabulary.size)
+                write_rows(out_dir / f"{split}-{self._index:05d}.arrow", rows, header)
+                stats = sum_stats([stats, {"length_histogram": length_histogram(rows.length, self._width)}])
+        return {**self._counts, **stats}
+
+
+def length_histogram(lengths: npt.NDArray[Any], width: int) -> dict[str, int]:
+    """Rows by length in pieces, in 16 classes of equal width named ``1-8``, ``9-16``, …"""
+    step = -(-width // LENGTH_CLASSES)
+    counts = np.bincount((lengths.astype(np.int64) - 1) // step, minlength=-(-width // step))
+    return {f"{i * step + 1}-{min((i + 1) * step, width)}": int(count) for i, count in enumerate(counts)}
 
 
 def encode_documents(documents: list[Document], vocabulary: Vocabulary, words: WordTable) -> list[EncodedDocument]:

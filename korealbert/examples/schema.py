@@ -107,7 +107,7 @@ class View:
     """Noise of R rows. Positions are those of the final layout ``[CLS] first [SEP] second [SEP]``."""
 
     a_len: Array
-    """[R]: pieces of the segment that stands first; equal to the row's length when there is only one."""
+    """[R]: pieces of the segment that comes first; equal to the row's length when there is only one."""
     sop: Array
     """int8 [R]: label of the sentence task (1 = swapped, or a random second segment), -1 without."""
     mlm_pos: Array
@@ -119,7 +119,7 @@ class View:
     wop_pos: Array
     """[R, W]: slots whose token was moved there, ascending; 0 in unused slots."""
     wop_src: Array
-    """[R, W]: where each moved token stood; the same set of positions as ``wop_pos``."""
+    """[R, W]: where each moved token was; the same set of positions as ``wop_pos``."""
     wop_count: Array
     """[R]: used slots."""
     b_row: Array | None = None

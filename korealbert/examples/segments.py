@@ -1,6 +1,6 @@
 """Two segments from one chunk, and the final layout ``[CLS] first [SEP] second [SEP]``.
 
-A chunk is split between two of its sentences. In the final order the second part may stand first (swapped): that is a rotation
+A chunk is split between two of its sentences. In the final order the second part may come first (swapped): that is a rotation
 of the chunk's pieces, so a whole batch is laid out by one gather. Legend: R rows, N pieces a row, L sequence length.
 """
 
@@ -25,11 +25,11 @@ class Split:
     """Where R chunks are cut, and what the sentence task makes of it."""
 
     first: Ints
-    """[R]: pieces of the segment that stands first; the whole length in rows without a second one."""
+    """[R]: pieces of the segment that comes first; the whole length in rows without a second one."""
     length: Ints
     """[R]: pieces of both segments."""
     rotation: Ints
-    """[R]: index in the chunk of the piece that stands first."""
+    """[R]: index in the chunk of the piece that comes first."""
     label: Ints
     """[R]: 1 = swapped, 0 = in order, -1 = no label."""
 

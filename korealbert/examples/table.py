@@ -84,7 +84,6 @@ class ViewTable:
     """
 
     def __init__(self, directory: Path, rows: RowTable) -> None:
-        self.directory = directory
         self.rows = rows
         self.shards: list[View] = []
         self.headers: list[ViewHeader] = []

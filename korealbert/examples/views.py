@@ -1,4 +1,4 @@
-"""Stage ``views``: clean rows -> noise, drawn beforehand for every training epoch and once for the held-out rows.
+"""Stage ``views``: clean rows -> n views of noise, and one of the held-out rows; epoch e reads view e mod n.
 
 Input: roles ``examples`` and ``vocab``. Output: ``view-000/train-00000.arrow`` …, ``heldout/heldout-00000.arrow``
 (``schema.View``), each aligned row by row with the shard of rows of the same name.
@@ -15,9 +15,8 @@ from pydantic import Field, model_validator
 
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
 from korealbert.document_shards import sum_stats
-from korealbert.examples.facts import noise_rates
 from korealbert.examples.masking import MaskingSpec
-from korealbert.examples.noise import NoiseSettings, draw
+from korealbert.examples.noise import NoiseSettings, draw, noise_rates
 from korealbert.examples.schema import HELDOUT_VIEW, SentenceTask, View, ViewHeader, open_rows, write_view
 from korealbert.examples.table import RowTable
 from korealbert.examples.word_order import WordOrderSpec
@@ -32,7 +31,7 @@ class ViewsSpec(Spec):
     """What noise the rows get, and how many times over."""
 
     views: int = Field(default=10, ge=1, le=10_000)
-    """Views drawn: epochs until a noise repeats (the official code makes 40 static copies)."""
+    """Views drawn: epochs before noise repeats (the official code makes 40 static copies)."""
     sentence_task: SentenceTask = "sop"
     """Sentence order (ALBERT), next sentence (BERT), or pairs without a task."""
     masking: MaskingSpec = MaskingSpec()

@@ -1,4 +1,4 @@
-"""Word order prediction (KoreALBERT): move tokens about, and ask each moved one where it stood.
+"""Word order prediction (KoreALBERT): move tokens about, and ask each moved one where it was.
 
 Tokens move only within a run: a stretch of one sentence without a visible ``[MASK]``. Within a run the chosen tokens (or the
 words of a window) are permuted so that none stays, uniformly among such permutations. Then the labels are made a function of
@@ -52,14 +52,14 @@ class WordOrderSpec(Spec):
 
     def budget(self, length: Ints, rate: float | npt.NDArray[Any]) -> Ints:
         """Pieces that may move in rows of this many ordinary pieces: the floor of rate · n."""
-        # 1e-6 guards products such as 0.07 · 100 = 7.000000000000001 in the other direction.
+        # 0.29 · 100 is 28.999999999999996 in floats; the floor meant is 29.
         budget: Ints = np.floor(rate * length + 1e-6).astype(np.int64)
         return budget
 
 
 @dataclass(frozen=True)
 class Moved:
-    """Moved tokens, flat and in order of row and place: what stands at ``places`` stood at ``origins``."""
+    """Moved tokens, flat and in order of row and place: what is at ``places`` was at ``origins``."""
 
     rows: Ints
     places: Ints
@@ -69,7 +69,7 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Scene:
+class MoveInputs:
     """R rows as word order noise sees them."""
 
     layout: Layout
@@ -97,8 +97,8 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Laid:
-    """Single pieces after a permutation, by group, then place: what stands at ``places`` stood at ``origins``."""
+class Permuted:
+    """Single pieces after a permutation, by group, then place: what is at ``places`` was at ``origins``."""
 
     group: Ints
     rows: Ints
@@ -118,9 +118,9 @@ def move(layout: Layout, masked: Masked, words: WordTable, spec: WordOrderSpec, 
         barrier = barrier | _touched(selected, starts)
     runs = _runs(barrier, layout.sentence_first if spec.within == "sentence" else layout.segment_first())
     budget = np.where(with_noise, spec.budget(layout.length, rates), 0)
-    scene = Scene(layout, draws, selected, starts, runs, budget)
-    items = _choose_tokens(scene, top_up=spec.top_up) if spec.unit == "token" else _choose_windows(scene, spec.window_words)
-    return _canonical(layout.ids, _lay_again(items, _derange(items, draws)), with_noise)
+    inputs = MoveInputs(layout, draws, selected, starts, runs, budget)
+    items = _choose_tokens(inputs, top_up=spec.top_up) if spec.unit == "token" else _choose_windows(inputs, spec.window_words)
+    return _canonical(layout.ids, _permute_pieces(items, _derange(items, draws)), with_noise)
 
 
 def _runs(barrier: Bools, begins: Bools) -> Ints:
@@ -140,18 +140,18 @@ def _touched(selected: Bools, starts: Bools) -> Bools:
     return touched
 
 
-def _choose_tokens(scene: Scene, *, top_up: bool) -> Items:
+def _choose_tokens(inputs: MoveInputs, *, top_up: bool) -> Items:
     """A uniformly random set of ``budget`` movable tokens per row, less those that are alone in their run."""
-    busy = np.flatnonzero(scene.budget)
-    movable = (scene.layout.inside & ~scene.selected)[busy]
-    keys = scene.draws.matrix(Stream.MOVE_CHOICE, movable.shape[1], busy)
+    busy = np.flatnonzero(inputs.budget)
+    movable = (inputs.layout.inside & ~inputs.selected)[busy]
+    keys = inputs.draws.matrix(Stream.MOVE_CHOICE, movable.shape[1], busy)
     keys[~movable] = np.uint64(1 << 32)
     order = np.argsort(keys, axis=1, kind="stable")
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.broadcast_to(np.arange(order.shape[1]), order.shape), axis=1)
     rows, places = flatten(movable)
-    run = scene.runs[busy][rows, places] + rows * (movable.shape[1] + 1)
-    candidates = Candidates(rows, run, rank[rows, places], scene.budget[busy])
+    run = inputs.runs[busy][rows, places] + rows * (movable.shape[1] + 1)
+    candidates = Candidates(rows, run, rank[rows, places], inputs.budget[busy])
     keep = candidates.chosen & (candidates.crowd[run] > 1)
     if top_up:
         keep |= _partners(candidates)
@@ -186,15 +186,15 @@ def _partners(candidates: Candidates) -> Bools:
     return result
 
 
-def _choose_windows(scene: Scene, window_words: int) -> Items:
+def _choose_windows(inputs: MoveInputs, window_words: int) -> Items:
     """Words of randomly chosen windows, as many windows as fit the budget of pieces; a window has two words at least."""
-    starts = scene.starts & (scene.budget > 0)[:, None]
+    starts = inputs.starts & (inputs.budget > 0)[:, None]
     rows, begin = flatten(starts)
     last = np.diff(rows, append=-1) != 0
-    end = np.where(last, scene.layout.length[rows], np.roll(begin, -1))
-    free = ~_touched(scene.selected, starts)[rows, begin]
+    end = np.where(last, inputs.layout.length[rows], np.roll(begin, -1))
+    free = ~_touched(inputs.selected, starts)[rows, begin]
     rows, begin, size = rows[free], begin[free], (end - begin)[free]
-    run = scene.runs[rows, begin] + rows * (starts.shape[1] + 1)
+    run = inputs.runs[rows, begin] + rows * (starts.shape[1] + 1)
     in_run = np.arange(len(run)) - np.searchsorted(run, run)
     window = np.cumsum(in_run % window_words == 0) - 1
     count = int(window.max(initial=-1)) + 1
@@ -202,18 +202,18 @@ def _choose_windows(scene: Scene, window_words: int) -> Items:
     pieces = np.bincount(window, weights=size, minlength=count).astype(np.int64)
     several = np.flatnonzero(np.bincount(window, minlength=count) > 1)
     taken = np.zeros(count, dtype=np.bool_)
-    taken[several] = _fill(scene, rows[first_word[several]], begin[first_word[several]], pieces[several])
+    taken[several] = _fill(inputs, rows[first_word[several]], begin[first_word[several]], pieces[several])
     keep = taken[window]
     return Items(window[keep], rows[keep], begin[keep], size[keep])
 
 
-def _fill(scene: Scene, rows: Ints, begin: Ints, pieces: Ints) -> Bools:
+def _fill(inputs: MoveInputs, rows: Ints, begin: Ints, pieces: Ints) -> Bools:
     """Windows taken in random order while they fit the budget of their row; what does not fit is skipped."""
-    key = scene.draws.block(Stream.MOVE_CHOICE, rows, block=begin)[0]
+    key = inputs.draws.block(Stream.MOVE_CHOICE, rows, block=begin)[0]
     order = np.lexsort((key, rows))
-    rank = ranks_in_row(rows[order], len(scene.budget))
+    rank = ranks_in_row(rows[order], len(inputs.budget))
     taken = np.zeros(len(rows), dtype=np.bool_)
-    left = scene.budget.copy()
+    left = inputs.budget.copy()
     for visit in range(int(rank.max(initial=-1)) + 1):
         window = order[rank == visit]
         window = window[pieces[window] <= left[rows[window]]]
@@ -239,11 +239,11 @@ def _derange(items: Items, draws: RowDraws) -> Ints:
     raise AssertionError("a group was never deranged: it has one item only")
 
 
-def _lay_again(items: Items, order: Ints) -> Laid:
+def _permute_pieces(items: Items, order: Ints) -> Permuted:
     """The pieces of each group, after its items have been laid out in the new order from the group's begin on."""
     places = _ranges(items.begin, items.size)
     origins = _ranges(items.begin[order], items.size[order])
-    return Laid(np.repeat(items.group, items.size), np.repeat(items.rows, items.size), places, origins)
+    return Permuted(np.repeat(items.group, items.size), np.repeat(items.rows, items.size), places, origins)
 
 
 def _ranges(begin: Ints, size: Ints) -> Ints:
@@ -252,11 +252,11 @@ def _ranges(begin: Ints, size: Ints) -> Ints:
     return ranges
 
 
-def _canonical(ids: Ints, laid: Laid, with_noise: Bools) -> Moved:
+def _canonical(ids: Ints, permuted: Permuted, with_noise: Bools) -> Moved:
     """Drop places whose piece is what it was; give equal pieces of a group the remaining origins in ascending order."""
-    moved = ids[laid.rows, laid.origins] != ids[laid.rows, laid.places]
-    rows, places, group = laid.rows[moved], laid.places[moved], laid.group[moved]
-    by_new = np.lexsort((places, ids[rows, laid.origins[moved]], group))
+    moved = ids[permuted.rows, permuted.origins] != ids[permuted.rows, permuted.places]
+    rows, places, group = permuted.rows[moved], permuted.places[moved], permuted.group[moved]
+    by_new = np.lexsort((places, ids[rows, permuted.origins[moved]], group))
     by_old = np.lexsort((places, ids[rows, places], group))
     origins = np.empty_like(places)
     origins[by_new] = places[by_old]

@@ -6,15 +6,16 @@ same recipe gives the same card.
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
-from korealbert.artifact import Artifact, lineage
+from korealbert.artifact import Artifact, ancestors
+from korealbert.export.weights import exported_groups
 from korealbert.model.config import AlbertConfig
 from korealbert.nested import flat
+from korealbert.numbers import spread
 
 Row = Sequence[object]
 
@@ -29,7 +30,13 @@ class ModelFacts:
     groups: int
     """Layer groups of the exported model."""
     sequence_length: int
-    """Tokens of a pre-training sequence."""
+    """Tokens of a pretraining sequence."""
+
+    @classmethod
+    def of(cls, pretrain: Artifact, *, title: str, license: str) -> Self:
+        """The facts of a pretrained model once it is exported under this title and license."""
+        config = AlbertConfig.model_validate_json((pretrain.path / "config.json").read_bytes())
+        return cls(title, license, config, exported_groups(config), int(pretrain.stats["sequence_length"]))
 
 
 @dataclass(frozen=True)
@@ -47,23 +54,23 @@ class FinetunedScores:
 def model_card(facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[FinetunedScores] = ()) -> str:
     """The card as Markdown with the hub's YAML header.
 
-    ``pretrain`` is the pre-training artifact, whose ancestors tell the rest; a section whose stage is not among them is left
+    ``pretrain`` is the pretraining artifact, whose ancestors tell the rest; a section whose stage is not among them is left
     out. ``finetuned`` holds one entry per seed.
     """
-    ancestors = _by_stage(lineage({"pretrain": pretrain}).values())
+    found = _by_stage(ancestors({"pretrain": pretrain}).values())
     sections = [
         _header(facts),
         _summary(facts, pretrain),
         _usage(),
-        _corpus(ancestors),
-        _drops(ancestors),
-        _vocabulary(ancestors),
-        _noise(ancestors),
+        _corpus(found),
+        _drops(found),
+        _vocabulary(found),
+        _noise(found),
         _training(facts, pretrain),
         _scores(pretrain),
         _finetuning(list(finetuned)),
-        _limits(facts, ancestors),
-        _origin(ancestors),
+        _limits(facts, found),
+        _origin(found),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -88,7 +95,7 @@ def _summary(facts: ModelFacts, pretrain: Artifact) -> str:
     tasks = ["masked tokens (MLM)", "sentence order (SOP)"] + ["word order (WOP)"] * bool(config.word_order_classes)
     return (
         f"# {facts.title}\n\nA Korean ALBERT: {config.num_layers} layers of width {config.hidden_size}, "
-        f"{pretrain.stats['parameters']:,} parameters with its pre-training heads, pre-trained on {' and '.join(tasks)} "
+        f"{pretrain.stats['parameters']:,} parameters with its pretraining heads, pretrained on {' and '.join(tasks)} "
         "after the KoreALBERT and ALBERT papers. It encodes Korean text; fine-tune it to classify, tag or compare texts."
     )
 
@@ -178,7 +185,7 @@ def _training(facts: ModelFacts, pretrain: Artifact) -> str:
         f"{_number(stats['steps'])} updates of {_number(spec['global_batch_size'])} sequences of {facts.sequence_length} "
         f"tokens: {_number(stats['tokens'])} tokens, {stats['epochs']} epochs."
     )
-    return f"## Pre-training\n\n{told}\n\n" + _settings(spec)
+    return f"## Pretraining\n\n{told}\n\n" + _settings(spec)
 
 
 def _scores(pretrain: Artifact) -> str:
@@ -191,7 +198,7 @@ def _scores(pretrain: Artifact) -> str:
     }
     rows = [(told, f"{heldout[name]:.4g}") for name, told in names.items() if heldout.get(name) is not None]
     if not rows:
-        return "## Scores\n\nNo documents were held out of pre-training, so there are no intrinsic scores."
+        return "## Scores\n\nNo documents were held out of pretraining, so there are no intrinsic scores."
     return "## Scores on held-out documents\n\n" + _table(("measure", "value"), rows)
 
 
@@ -205,13 +212,13 @@ def _finetuning(cells: list[FinetunedScores]) -> str:
         (
             *key,
             len(group),
-            _mean_and_deviation([cell.dev for cell in group]),
-            _mean_and_deviation([cell.test for cell in group]),
+            spread([cell.dev for cell in group]),
+            spread([cell.test for cell in group]),
         )
         for key, group in sorted(groups.items())
     ]
-    head = ("benchmark", "start", "metric", "seeds", "dev", "test")
-    told = "Mean ± standard deviation over seeds; `random` starts from fresh weights under the same budget."
+    head = ("benchmark", "weights", "metric", "seeds", "dev", "test")
+    told = "Mean ± standard deviation over seeds; `random`: fresh weights under the same budget."
     return f"## Fine-tuning\n\n{told}\n\n" + _table(head, rows)
 
 
@@ -236,7 +243,7 @@ def _limits(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]]) -> str:
         )
     if config.ffn_dropout and config.hidden_dropout:
         limits.append(
-            "Pre-training had dropout after the feed-forward blocks, which this class does not apply when it is fine-tuned."
+            "Pretraining had dropout after the feed-forward blocks, which this class does not apply when it is fine-tuned."
         )
     if ancestors.get("extract"):
         limits.append("The licenses of the corpora above may bind those who redistribute the model.")
@@ -245,7 +252,7 @@ def _limits(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]]) -> str:
 
 def _origin(ancestors: Mapping[str, list[Artifact]]) -> str:
     names = [f"`{artifact.name}`" for stage in ancestors.values() for artifact in stage]
-    return "## Origin\n\nBuilt from the artifacts " + ", ".join(names) + "; equal names stand for equal recipes."
+    return "## Origin\n\nBuilt from the artifacts " + ", ".join(names) + "; equal names mean equal recipes."
 
 
 def _facts(stats: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, str]]:
@@ -260,11 +267,6 @@ def _number(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "" if value is None else str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-
-
-def _mean_and_deviation(values: list[float]) -> str:
-    mean = f"{statistics.mean(values):.4g}"
-    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.2g}"
 
 
 def _settings(spec: Mapping[str, Any]) -> str:

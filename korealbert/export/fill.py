@@ -1,4 +1,4 @@
-"""Ask an exported model what stands behind [MASK]."""
+"""What an exported model puts in the place of [MASK]."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def fill(model_dir: Path, text: str, top: int) -> list[list[tuple[str, float]]]:
         raise ValueError(
             f"{model_dir}: no exported model here (config.json is missing); pass the directory of an export artifact"
         )
-    logging.set_verbosity_error()  # The sentence-order head, which masked words do not need, is no news.
+    logging.set_verbosity_error()  # It would warn of the sentence-order head, which masked words do not need.
     tokenizer = AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
     try:
         model = AutoModelForMaskedLM.from_pretrained(model_dir, local_files_only=True, use_safetensors=True).eval()

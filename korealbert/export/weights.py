@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korealbert.model.config import AlbertConfig
+from korealbert.vocab.tokenizer import SPECIAL
 
 Array = NDArray[np.float32]
 
@@ -29,8 +30,6 @@ NAMES = {
 ATTENTION_NAMES = {"query": "query", "key": "key", "value": "value", "output": "dense", "norm": "LayerNorm"}
 FFN_NAMES = {"inner": "ffn", "outer": "ffn_output", "norm": "full_layer_layer_norm"}
 
-MAPPING_IN = "albert.encoder.embedding_hidden_mapping_in"
-
 
 def exported_groups(config: AlbertConfig) -> int:
     """Layer groups of the exported model.
@@ -47,7 +46,7 @@ def exported_groups(config: AlbertConfig) -> int:
 
 
 def to_huggingface(config: AlbertConfig, weights: Mapping[str, Array]) -> dict[str, Array]:
-    """Tensors of ``AlbertForPreTraining`` from those of our pre-training model; the word-order head is left out.
+    """Tensors of ``AlbertForPreTraining`` from those of our pretraining model; the word-order head is left out.
 
     Raises ValueError for a tensor that has no place there.
     """
@@ -59,27 +58,27 @@ def to_huggingface(config: AlbertConfig, weights: Mapping[str, Array]) -> dict[s
         elif not name.startswith(("encoder.attention.", "encoder.ffn.", "wop.")):
             raise ValueError(f"model.safetensors: tensor {name!r} has no name in Hugging Face's ALBERT")
     if config.embedding_size == config.hidden_size:  # Theirs always projects; ours does not where there is nothing to do.
-        renamed[f"{MAPPING_IN}.weight"] = np.eye(config.hidden_size, dtype=np.float32)
-        renamed[f"{MAPPING_IN}.bias"] = np.zeros(config.hidden_size, dtype=np.float32)
-    for group in range(exported_groups(config)):
-        renamed |= _layer(config, weights, group)
+        projection = NAMES["encoder.projection"]
+        renamed[f"{projection}.weight"] = np.eye(config.hidden_size, dtype=np.float32)
+        renamed[f"{projection}.bias"] = np.zeros(config.hidden_size, dtype=np.float32)
+    groups, layers = exported_groups(config), range(config.num_layers)
+    for group in range(groups):
+        layer = group if groups == len(layers) else next(layer for layer in layers if config.group_of(layer) == group)
+        renamed |= _group(config, weights, group, layer)
     return renamed
 
 
-def _layer(config: AlbertConfig, weights: Mapping[str, Array], group: int) -> dict[str, Array]:
-    """One group's layer; where groups are layers, the blocks that this layer uses."""
-    expanded = exported_groups(config) != config.num_groups
-    index = config.group_of(group) if expanded else group
-    attention = index if config.share in {"all", "attention"} else group
-    ffn = index if config.share in {"all", "ffn"} else group
+def _group(config: AlbertConfig, weights: Mapping[str, Array], group: int, first: int) -> dict[str, Array]:
+    """The tensors of an exported group: those of the blocks that its first layer uses."""
+    attention, ffn = config.blocks_of(first)
     target = f"albert.encoder.albert_layer_groups.{group}.albert_layers.0"
-    layer = {}
+    renamed = {}
     for kind in ("weight", "bias"):
         for ours, theirs in ATTENTION_NAMES.items():
-            layer[f"{target}.attention.{theirs}.{kind}"] = weights[f"encoder.attention.{attention}.{ours}.{kind}"]
+            renamed[f"{target}.attention.{theirs}.{kind}"] = weights[f"encoder.attention.{attention}.{ours}.{kind}"]
         for ours, theirs in FFN_NAMES.items():
-            layer[f"{target}.{theirs}.{kind}"] = weights[f"encoder.ffn.{ffn}.{ours}.{kind}"]
-    return layer
+            renamed[f"{target}.{theirs}.{kind}"] = weights[f"encoder.ffn.{ffn}.{ours}.{kind}"]
+    return renamed
 
 
 def huggingface_config(config: AlbertConfig) -> dict[str, Any]:
@@ -104,8 +103,8 @@ def huggingface_config(config: AlbertConfig) -> dict[str, Any]:
         "type_vocab_size": config.type_vocab_size,
         "initializer_range": config.initializer_range,
         "layer_norm_eps": config.layer_norm_eps,
-        "pad_token_id": 0,
-        "bos_token_id": 2,
-        "eos_token_id": 3,
+        "pad_token_id": SPECIAL.pad,
+        "bos_token_id": SPECIAL.cls,
+        "eos_token_id": SPECIAL.sep,
         "tie_word_embeddings": True,
     }

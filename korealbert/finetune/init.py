@@ -1,10 +1,10 @@
-"""What fine-tuning starts from."""
+"""Which weights fine-tuning starts from."""
 
 from __future__ import annotations
 
 from typing import Literal, get_args
 
 Init = Literal["pretrained", "random"]
-"""``random``: the same architecture with fresh weights, which tells what pretraining is worth."""
+"""``random``: the same architecture with fresh weights, which shows what pretraining adds."""
 
 INITS: tuple[Init, ...] = get_args(Init)

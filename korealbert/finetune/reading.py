@@ -13,10 +13,11 @@ def tsv_rows(file: BenchmarkFile, header: tuple[str, ...]) -> Iterator[tuple[Lin
     Quotes are ordinary characters and no field is ever read as missing: ``null`` and ``NA`` are words people write.
     """
     lines = file.lines()
-    first = next(lines, Line(str(file), 1, ""))
-    if tuple(first.text.split("\t")) != header:
+    first = next(lines, None)
+    found = first.text if first else ""
+    if tuple(found.split("\t")) != header:
         expected = "<TAB>".join(header)
-        raise first.error("header", f"found {first.text[:80]!r}", f"the official file begins with {expected}")
+        raise file.error(1, "header", f"found {found[:80]!r}", f"the official file begins with {expected}")
     for line in lines:
         fields = line.text.split("\t")
         if len(fields) != len(header):

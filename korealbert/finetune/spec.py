@@ -13,7 +13,7 @@ from korealbert.finetune.init import Init
 
 
 class FinetuneSpec(Spec):
-    """One cell of the evaluation: task, initialisation and seed, with the same budget for every initialisation.
+    """One cell of the evaluation: task, init and seed, with the same budget for every init.
 
     ``epochs``, ``batch_size``, ``learning_rate`` and ``max_length`` default to the task's own values.
     """
@@ -21,12 +21,12 @@ class FinetuneSpec(Spec):
     task: str
     """Name of a module in ``korealbert/finetune/tasks``: nsmc, korsts."""
     init: Init = "pretrained"
-    """The weights of the model, or ``random``: the same architecture with fresh ones, which tells what pretraining is worth."""
+    """The weights of the model, or ``random``: the same architecture with fresh ones, which shows what pretraining adds."""
     seed: int = Field(default=1, ge=0, lt=2**63)
     """Seeds head, fresh weights, dropout and the order of the examples. The examples themselves do not depend on it."""
 
     train: InputPath
-    """Official training file, plain, ``.gz`` or ``.zst``, or a tar archive that holds it."""
+    """Official training file, in any form that ``benchmark_files`` reads: compressed or not, in a tar archive or not."""
     train_member: str = ""
     """Name of the file within ``train``, when that is an archive."""
     dev: InputPath | None = None

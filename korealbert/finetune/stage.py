@@ -1,9 +1,9 @@
-"""The stage ``finetune/TASK/INIT/SEED``: one encoder, one benchmark, one seed; scores on dev and test.
+"""Stage `finetune` (labels ``finetune/BENCHMARK/INIT/SEED``): an encoder → its scores on dev and test of one benchmark.
 
 Input role ``model``: a directory in Hugging Face format (the export artifact, or any encoder). Output: ``metrics.json`` (the
 whole result: dev scores of every epoch, dev and test scores of the best, sizes, warnings), ``predictions.arrow`` (id, gold,
 pred of every test example) and ``curve.jsonl`` (training loss). The stage's statistics are the headline of ``metrics.json``;
-whoever needs a score reads the file. Killed, it starts anew: a cell takes minutes.
+whoever needs a score reads the file. Killed, it starts over: a cell takes minutes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ DEV_SHARE = 0.05
 
 PART_STREAM = 1 << 32
 """Second word of the generator's key, beyond any epoch's: choosing examples and ordering them draw from different streams."""
-
 
 HEADLINE = ("metric", "dev", "test", "best_epoch", "warnings")
 """What of ``metrics.json`` the stage's statistics repeat, for whoever looks at a store or a running flow."""

@@ -61,7 +61,7 @@ class Task(ABC):
     official_test_examples: ClassVar[int]
     """Size of the official test set: a score over fewer compares with no published one."""
     metric: ClassVar[str]
-    """Name of the score that selects the epoch on dev and stands for the task; higher is better."""
+    """Name of the score that selects the epoch on dev and is the task's own; higher is better."""
     has_official_dev: ClassVar[bool]
     """False: a share of train is held out as dev."""
     defaults: ClassVar[Mapping[str, int | float]]

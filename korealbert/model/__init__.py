@@ -1,1 +1,5 @@
-"""ALBERT in torch: configuration, encoder with parameter sharing, pre-training heads."""
+"""ALBERT in torch: configuration, encoder with parameter sharing, pretraining heads.
+
+Shapes: B batch, L sequence length, E embedding size, H hidden size, N heads, D = H / N, V vocabulary, P masked slots,
+W word-order slots, C word-order classes.
+"""

@@ -20,7 +20,7 @@ class ModelSpec(Spec):
     hidden_size: int = Field(default=768, ge=1)
     """H: width of the encoder. Equal to E, the projection between them is left out."""
     num_layers: int = Field(default=12, ge=1)
-    """L: how often a layer is applied."""
+    """How often a layer is applied."""
     num_heads: int = Field(default=0, ge=0)
     """Attention heads; 0 stands for hidden_size / 64."""
     intermediate_size: int = Field(default=0, ge=0)
@@ -31,7 +31,7 @@ class ModelSpec(Spec):
     num_groups: int = Field(default=1, ge=1)
     """Sharing happens within groups of consecutive layers: layer l belongs to group ⌊l · groups / layers⌋."""
     max_positions: int = Field(default=512, ge=4)
-    """Rows of the position table. Pre-training at length n leaves the rows from n on untrained."""
+    """Rows of the position table. Pretraining at length n leaves the rows from n on untrained."""
     type_vocab_size: int = Field(default=2, ge=2)
     """Segment types."""
     hidden_dropout: float = Field(default=0.1, ge=0, lt=1)
@@ -79,6 +79,11 @@ class ModelSpec(Spec):
         """Which group a layer belongs to."""
         return layer * self.num_groups // self.num_layers
 
+    def blocks_of(self, layer: int) -> tuple[int, int]:
+        """Numbers of the attention block and the feed-forward block that a layer uses."""
+        group = self.group_of(layer)
+        return group if self.share in {"all", "attention"} else layer, group if self.share in {"all", "ffn"} else layer
+
     @property
     def attention_blocks(self) -> int:
         """Distinct attention blocks."""
@@ -96,7 +101,7 @@ class AlbertConfig(ModelSpec):
     vocab_size: int = Field(ge=5)
     """V: rows of the word table, special pieces included."""
     word_order_classes: int = Field(default=0, ge=0)
-    """P: classes of the word-order head, one per position of a training sequence; 0 leaves the head out."""
+    """C: classes of the word-order head, one per position of a training sequence; 0 leaves the head out."""
 
     @model_validator(mode="after")
     def _check_positions(self) -> Self:

@@ -3,7 +3,7 @@
 Post-LayerNorm as in BERT; tanh-approximated GELU. Parameters that layers share exist once, so counts, checkpoints and
 optimisers see them once, and their gradient is the sum over their uses.
 
-Shapes: B batch, S sequence length, E embedding size, H hidden size, N heads, D = H / N.
+The letters of shapes are explained in ``korealbert.model``.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Embeddings(nn.Module):
         self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout)
 
-    def forward(self, ids_BS: Tensor, token_types_BS: Tensor) -> Tensor:
-        """Embed int64 ids [B, S] into [B, S, E]."""
-        position_SE = self.position.weight[: ids_BS.shape[1]]
-        embedded_BSE: Tensor = self.norm(self.word(ids_BS) + self.token_type(token_types_BS) + position_SE)
-        dropped_BSE: Tensor = self.dropout(embedded_BSE)
-        return dropped_BSE
+    def forward(self, ids_BL: Tensor, token_types_BL: Tensor) -> Tensor:
+        """Embed int64 ids [B, L] into [B, L, E]."""
+        position_LE = self.position.weight[: ids_BL.shape[1]]
+        embedded_BLE: Tensor = self.norm(self.word(ids_BL) + self.token_type(token_types_BL) + position_LE)
+        dropped_BLE: Tensor = self.dropout(embedded_BLE)
+        return dropped_BLE
 
 
 class SelfAttention(nn.Module):
@@ -52,22 +52,22 @@ class SelfAttention(nn.Module):
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout)
 
-    def forward(self, hidden_BSH: Tensor, visible_B11S: Tensor | None) -> Tensor:
-        """Attend to the visible keys (bool, None means all) and return [B, S, H]."""
+    def forward(self, hidden_BLH: Tensor, visible_B11L: Tensor | None) -> Tensor:
+        """Attend to the visible keys (bool, None means all) and return [B, L, H]."""
 
-        def split(x_BSH: Tensor) -> Tensor:
-            return x_BSH.view(*x_BSH.shape[:2], self.num_heads, -1).transpose(1, 2)
+        def split(x_BLH: Tensor) -> Tensor:
+            return x_BLH.view(*x_BLH.shape[:2], self.num_heads, -1).transpose(1, 2)
 
-        mixed_BNSD = F.scaled_dot_product_attention(
-            split(self.query(hidden_BSH)),
-            split(self.key(hidden_BSH)),
-            split(self.value(hidden_BSH)),
-            attn_mask=visible_B11S,
+        mixed_BNLD = F.scaled_dot_product_attention(
+            split(self.query(hidden_BLH)),
+            split(self.key(hidden_BLH)),
+            split(self.value(hidden_BLH)),
+            attn_mask=visible_B11L,
             dropout_p=self.attention_dropout if self.training else 0.0,
         )
-        mixed_BSH = self.output(mixed_BNSD.transpose(1, 2).flatten(2))
-        normed_BSH: Tensor = self.norm(hidden_BSH + self.dropout(mixed_BSH))
-        return normed_BSH
+        mixed_BLH = self.output(mixed_BNLD.transpose(1, 2).flatten(2))
+        normed_BLH: Tensor = self.norm(hidden_BLH + self.dropout(mixed_BLH))
+        return normed_BLH
 
 
 class FeedForward(nn.Module):
@@ -80,11 +80,11 @@ class FeedForward(nn.Module):
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout if config.ffn_dropout else 0.0)
 
-    def forward(self, hidden_BSH: Tensor) -> Tensor:
-        """Position-wise; [B, S, H] to [B, S, H]."""
-        transformed_BSH = self.outer(F.gelu(self.inner(hidden_BSH), approximate="tanh"))
-        normed_BSH: Tensor = self.norm(hidden_BSH + self.dropout(transformed_BSH))
-        return normed_BSH
+    def forward(self, hidden_BLH: Tensor) -> Tensor:
+        """Position-wise; [B, L, H] to [B, L, H]."""
+        transformed_BLH = self.outer(F.gelu(self.inner(hidden_BLH), approximate="tanh"))
+        normed_BLH: Tensor = self.norm(hidden_BLH + self.dropout(transformed_BLH))
+        return normed_BLH
 
 
 class AlbertEncoder(nn.Module):
@@ -105,25 +105,22 @@ class AlbertEncoder(nn.Module):
 
     def layer(self, index: int) -> tuple[nn.Module, nn.Module]:
         """The attention and feed-forward blocks that layer ``index`` uses."""
-        group = self.config.group_of(index)
-        return (
-            self.attention[group if self.config.share in {"all", "attention"} else index],
-            self.ffn[group if self.config.share in {"all", "ffn"} else index],
-        )
+        attention, ffn = self.config.blocks_of(index)
+        return self.attention[attention], self.ffn[ffn]
 
-    def forward(self, ids_BS: Tensor, token_types_BS: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Encode int64 ids [B, S].
+    def forward(self, ids_BL: Tensor, token_types_BL: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Encode int64 ids [B, L].
 
         ``lengths_B`` counts the real tokens of each row, specials included (≥ 1); what lies behind them is never attended to.
-        None says that no row has padding. Returns the hidden states [B, S, H] and the pooled first token [B, H].
+        None says that no row has padding. Returns the hidden states [B, L, H] and the pooled first token [B, H].
         """
-        visible_B11S = None
+        visible_B11L = None
         if lengths_B is not None:
-            positions_S = torch.arange(ids_BS.shape[1], device=ids_BS.device)
-            visible_B11S = (positions_S < lengths_B[:, None])[:, None, None, :]
-        hidden_BSH = self.projection(self.embeddings(ids_BS, token_types_BS))
+            positions_L = torch.arange(ids_BL.shape[1], device=ids_BL.device)
+            visible_B11L = (positions_L < lengths_B[:, None])[:, None, None, :]
+        hidden_BLH = self.projection(self.embeddings(ids_BL, token_types_BL))
         for index in range(self.config.num_layers):
             attention, ffn = self.layer(index)
-            hidden_BSH = ffn(attention(hidden_BSH, visible_B11S))
-        pooled_BH = torch.tanh(self.pooler(hidden_BSH[:, 0]))
-        return hidden_BSH, pooled_BH
+            hidden_BLH = ffn(attention(hidden_BLH, visible_B11L))
+        pooled_BH = torch.tanh(self.pooler(hidden_BLH[:, 0]))
+        return hidden_BLH, pooled_BH

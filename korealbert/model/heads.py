@@ -1,7 +1,6 @@
-"""The pre-training model: encoder plus the heads for masked tokens, sentence order and word order.
+"""The pretraining model: encoder plus the heads for masked tokens, sentence order and word order.
 
-Shapes: B batch, S sequence length, H hidden size, E embedding size, V vocabulary, P masked slots, W word-order slots,
-C word-order classes.
+The letters of shapes are explained in ``korealbert.model``.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class MaskedTokenHead(nn.Module):
 
 
 class PretrainingModel(nn.Module):
-    """An ALBERT with its pre-training heads."""
+    """An ALBERT with its pretraining heads."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -57,22 +56,22 @@ class PretrainingModel(nn.Module):
 
     def forward(
         self,
-        ids_BS: Tensor,
-        token_types_BS: Tensor,
+        ids_BL: Tensor,
+        token_types_BL: Tensor,
         lengths_B: Tensor | None,
         mlm_positions_BP: Tensor,
         wop_positions_BW: Tensor,
     ) -> Logits:
         """All inputs int64. The token heads see the listed positions only; an unused slot may name any position."""
-        hidden_BSH, pooled_BH = self.encoder(ids_BS, token_types_BS, lengths_B)
-        mlm_BPV = self.mlm(gather_positions(hidden_BSH, mlm_positions_BP), self.encoder.embeddings.word.weight)
-        wop_BWC = None if self.wop is None else self.wop(gather_positions(hidden_BSH, wop_positions_BW))
+        hidden_BLH, pooled_BH = self.encoder(ids_BL, token_types_BL, lengths_B)
+        mlm_BPV = self.mlm(gather_positions(hidden_BLH, mlm_positions_BP), self.encoder.embeddings.word.weight)
+        wop_BWC = None if self.wop is None else self.wop(gather_positions(hidden_BLH, wop_positions_BW))
         return Logits(mlm_BPV, self.sop(pooled_BH), wop_BWC)
 
 
-def gather_positions(hidden_BSH: Tensor, positions_BK: Tensor) -> Tensor:
-    """The hidden states at the given positions, [B, K, H]."""
-    return hidden_BSH.gather(1, positions_BK[:, :, None].expand(-1, -1, hidden_BSH.shape[-1]))
+def gather_positions(hidden_BLH: Tensor, positions_BK: Tensor) -> Tensor:
+    """The hidden states at K positions of each row, [B, K, H]."""
+    return hidden_BLH.gather(1, positions_BK[:, :, None].expand(-1, -1, hidden_BLH.shape[-1]))
 
 
 def initialise(model: nn.Module, initializer_range: float, seed: int) -> None:

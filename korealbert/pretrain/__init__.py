@@ -1,1 +1,1 @@
-"""Pre-training: from example rows and their views to a trained ALBERT."""
+"""Pretraining: from example rows and their views to a trained ALBERT."""

@@ -20,7 +20,7 @@ TASKS = ("mlm", "sop", "wop")
 
 
 class BatchSource(Protocol):
-    """What pre-training needs of the example rows; ``korealbert.examples.batches.ExampleBatches`` has it."""
+    """What pretraining needs of the example rows; ``korealbert.examples.batches.ExampleBatches`` has it."""
 
     num_rows: int
     num_views: int

@@ -2,7 +2,7 @@
 
 ``step-00001000/`` holds ``model.safetensors``, ``optimizer.safetensors``, ``state.json``, ``metrics.jsonl`` and, written last,
 ``sha256.json`` over the others. The directory is renamed into place, and the two newest are kept. No random state is stored:
-order is a function of the step, and dropout is seeded anew for every micro-batch.
+order is a function of the step, and dropout has a seed of its own for every micro-batch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Checkpoint:
     state: Mapping[str, Any]
     """The loop's own state, as it was given to ``save``."""
     metrics: bytes
-    """``metrics.jsonl`` as it stood."""
+    """``metrics.jsonl`` at that step."""
 
 
 def save(root: Path, *, step: int, model: nn.Module, optimizer: Optimizer, state: Mapping[str, Any], metrics: bytes) -> None:

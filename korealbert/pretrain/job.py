@@ -17,7 +17,7 @@ MARK = "korealbert-event "
 
 
 class Job(BaseModel):
-    """A pre-training run as its processes need it."""
+    """A pretraining run as its processes need it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -29,7 +29,7 @@ class Job(BaseModel):
     device: Device
 
 
-def event_line(kind: Literal["figures", "stats", "stopped"], step: int, content: Any) -> str:
+def event_line(kind: Literal["metrics", "stats", "stopped"], step: int, content: Any) -> str:
     """One line for the stage."""
     return MARK + json.dumps({"kind": kind, "step": step, "content": content})
 

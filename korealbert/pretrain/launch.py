@@ -1,8 +1,8 @@
 """Start training processes on this machine, follow their output, and leave none behind.
 
 The processes are direct children in the parent's own process group (a new session would survive the cancellation of a Prefect
-run), and the kernel kills them when the parent dies. They meet in a file rather than at torchrun's TCP server, which listens on
-all addresses.
+run), and the kernel kills them when the parent dies. Their rendezvous is a file rather than torchrun's TCP server, which
+listens on all addresses.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def run_ranks(
     on_line: Callable[[str], None],
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Run ``python -m module *arguments --parent PID --meeting URL`` once per rank until all have ended.
+    """Run ``python -m module *arguments --parent PID --init-method URL`` once per rank until all have ended.
 
     ``threads`` CPU threads are divided among the processes. ``on_line`` receives the lines of rank 0; those of the others go
     to the log. Whenever this function is left early (an exception of ``on_line``, a cancelled run), the processes are asked
@@ -64,9 +64,9 @@ def run_ranks(
     tails: list[deque[str]] = [deque(maxlen=TAIL_LINES) for _ in range(processes)]
     ranks: list[subprocess.Popen[str]] = []
     readers: list[threading.Thread] = []
-    with tempfile.TemporaryDirectory(prefix="korealbert-ranks-") as meeting, _terminated_like_an_error():
+    with tempfile.TemporaryDirectory(prefix="korealbert-ranks-") as directory, _terminated_like_an_error():
         command = [sys.executable, "-m", module, *arguments, "--parent", str(os.getpid())]
-        command += ["--meeting", (Path(meeting) / "meeting").as_uri()]
+        command += ["--init-method", (Path(directory) / "rendezvous").as_uri()]
         try:
             for rank in range(processes):
                 ranks.append(_start(command, rank, processes, threads, environment or {}))

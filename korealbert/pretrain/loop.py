@@ -25,15 +25,14 @@ from korealbert.model.parameters import count_parameters
 from korealbert.pretrain import checkpoint
 from korealbert.pretrain.batches import BatchSource, count_targets, micro_batches, to_tensors
 from korealbert.pretrain.heldout import evaluate
-from korealbert.pretrain.metrics import Figures, MetricsFile, TaskTotals
-from korealbert.pretrain.objective import score
+from korealbert.pretrain.metrics import Metrics, MetricsFile, TaskTotals
+from korealbert.pretrain.objective import task_sums
 from korealbert.pretrain.optimizer import Clipping, make_optimizer
 from korealbert.pretrain.ranks import AUTOCAST, Ranks, make_engine
-from korealbert.pretrain.schedule import learning_rate
 from korealbert.pretrain.spec import PretrainSpec
 
-Report = Callable[[int, Figures], None]
-"""Receives the step and the newest figures at every log line."""
+Report = Callable[[int, Metrics], None]
+"""Receives the step and the newest metrics at every log line."""
 
 
 class Stopped(Exception):
@@ -56,12 +55,12 @@ class TrainingState:
     """Real tokens seen, specials included, padding not."""
     window: TaskTotals = field(default_factory=TaskTotals)
     """Sums since the last log line."""
-    heldout: Figures = field(default_factory=dict)
+    heldout: Metrics = field(default_factory=dict)
     """The newest held-out scores."""
 
 
 class Trainer:
-    """One rank's part of a pre-training run. Every rank constructs the same and calls ``run``; rank 0 writes the files.
+    """One rank's part of a pretraining run. Every rank constructs the same and calls ``run``; rank 0 writes the files.
 
     Where ``heldout`` has no rows there are no held-out scores.
     """
@@ -75,7 +74,7 @@ class Trainer:
         heldout: BatchSource,
         ranks: Ranks,
         out_dir: Path,
-        report: Report = lambda step, figures: None,
+        report: Report = lambda step, metrics: None,
         stop_requested: Callable[[], bool] = lambda: False,
     ) -> None:
         self.spec, self.config, self.ranks, self.out_dir = spec, config, ranks, out_dir
@@ -95,7 +94,7 @@ class Trainer:
         self.scaler = getattr(self.engine, "torch_autocast_z0_gradscaler", None)
         if saved is not None and self.scaler is not None:
             self.scaler.load_state_dict(saved.state["scaler"])
-        self.metrics = MetricsFile(out_dir / "metrics.jsonl", saved.metrics if saved else b"") if ranks.rank == 0 else None
+        self.metrics_file = MetricsFile(out_dir / "metrics.jsonl", saved.metrics if saved else b"") if ranks.rank == 0 else None
         self.fresh = saved is None
 
     @property
@@ -141,7 +140,7 @@ class Trainer:
             [w * ranks.world_size / max(n, 1.0) for w, n in zip(spec.task_weights(state.step), targets, strict=True)],
             device=ranks.device,
         )
-        rate = learning_rate(state.updates, peak=spec.optimizer.lr, steps=spec.steps, schedule=spec.schedule)
+        rate = spec.schedule.learning_rate(state.updates, peak=spec.optimizer.lr, steps=spec.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         sums = torch.zeros(2, len(counts), dtype=torch.float64, device=ranks.device)
@@ -149,10 +148,10 @@ class Trainer:
         for index, batch in enumerate(batches):
             torch.manual_seed(dropout_seed(spec.seed, state.step, index * ranks.world_size + ranks.rank))
             tensors = to_tensors(batch, ranks.device)
-            task_sums = score(self.engine(*tensors.inputs), tensors)
-            self.engine.backward((task_sums.losses * scale).sum(), scale_wrt_gas=False)
+            losses, correct = task_sums(self.engine(*tensors.inputs), tensors)
+            self.engine.backward((losses * scale).sum(), scale_wrt_gas=False)
             self.engine.step()
-            sums += torch.stack([task_sums.losses.detach().double(), task_sums.correct.double()])
+            sums += torch.stack([losses.detach().double(), correct.double()])
         summed = ranks.sum(sums.flatten().tolist())
         state.step += 1
         state.tokens += int(all_tokens)
@@ -164,26 +163,26 @@ class Trainer:
 
     def _log(self, tokens_per_second: float) -> None:
         state = self.state
-        figures = state.window.figures(self.spec.task_weights(state.step - 1))
+        metrics = state.window.metrics(self.spec.task_weights(state.step - 1))
         state.window = TaskTotals()
-        figures["learning_rate"] = self.optimizer.param_groups[0]["lr"]
-        figures["gradient_norm"] = float(self.clipping.norm)
-        if self.metrics:
-            self.metrics.append("train", state.step, {"tokens": state.tokens, **figures})
-        self.report(state.step, {**figures, "tokens_per_second": tokens_per_second})
+        metrics["learning_rate"] = self.optimizer.param_groups[0]["lr"]
+        metrics["gradient_norm"] = float(self.clipping.norm)
+        if self.metrics_file:
+            self.metrics_file.append("train", state.step, {"tokens": state.tokens, **metrics})
+        self.report(state.step, {**metrics, "tokens_per_second": tokens_per_second})
 
     def _score_heldout(self) -> None:
         if not self.heldout.num_rows:
             return
         batch_size, autocast = self.spec.micro_batch_size, AUTOCAST[self.spec.precision]
-        figures = evaluate(self.model, self.heldout, self.ranks, batch_size=batch_size, autocast=autocast)
-        self.state.heldout = figures
-        if self.metrics:
-            self.metrics.append("heldout", self.state.step, {"tokens": self.state.tokens, **figures})
-        self.report(self.state.step, {f"heldout_{name}": value for name, value in figures.items()})
+        metrics = evaluate(self.model, self.heldout, self.ranks, batch_size=batch_size, autocast=autocast)
+        self.state.heldout = metrics
+        if self.metrics_file:
+            self.metrics_file.append("heldout", self.state.step, {"tokens": self.state.tokens, **metrics})
+        self.report(self.state.step, {f"heldout_{name}": value for name, value in metrics.items()})
 
     def _save(self) -> None:
-        if self.metrics is not None:
+        if self.metrics_file is not None:
             scaler = self.scaler.state_dict() if self.scaler is not None else None
             checkpoint.save(
                 self.checkpoints,
@@ -191,13 +190,13 @@ class Trainer:
                 model=self.model,
                 optimizer=self.optimizer,
                 state={"identity": self.identity, "training": asdict(self.state), "scaler": scaler},
-                metrics=self.metrics.content(),
+                metrics=self.metrics_file.content(),
             )
         self.ranks.sum([0.0])  # Nobody leaves before rank 0 has written.
 
     def _resume(self, saved: checkpoint.Checkpoint) -> None:
         if saved.state["identity"] != self.identity:
-            raise ValueError(f"{saved.path} belongs to another spec; remove {self.checkpoints} to start anew")
+            raise ValueError(f"{saved.path} belongs to another spec; remove {self.checkpoints} to start over")
         values = dict(saved.state["training"])
         self.state = TrainingState(**{**values, "window": TaskTotals(**values["window"])})
         checkpoint.restore(saved, self.model, self.optimizer)

@@ -1,4 +1,4 @@
-"""Training figures between two log lines, and ``metrics.jsonl``, which holds no wall time and so repeats byte for byte."""
+"""Training metrics between two log lines, and ``metrics.jsonl``, which holds no wall time and so repeats byte for byte."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from korealbert.pretrain.batches import TASKS
 
-Figures = dict[str, float | None]
+Metrics = dict[str, float | None]
 
 
 def _zeros() -> list[float]:
@@ -33,15 +33,15 @@ class TaskTotals:
         self.correct = [a + b for a, b in zip(self.correct, correct, strict=True)]
         self.targets = [a + b for a, b in zip(self.targets, targets, strict=True)]
 
-    def figures(self, weights: Sequence[float]) -> Figures:
+    def metrics(self, weights: Sequence[float]) -> Metrics:
         """``loss`` (weighted sum of the means), and loss and accuracy per task; None for a task without targets."""
-        figures: Figures = {"loss": 0.0}
+        means: Metrics = {}
         total = 0.0
         for task, weight, loss, hits, count in zip(TASKS, weights, self.losses, self.correct, self.targets, strict=True):
-            figures[f"{task}_loss"] = loss / count if count else None
-            figures[f"{task}_accuracy"] = hits / count if count else None
+            means[f"{task}_loss"] = loss / count if count else None
+            means[f"{task}_accuracy"] = hits / count if count else None
             total += weight * loss / count if count else 0.0
-        return figures | {"loss": total}
+        return {"loss": total, **means}
 
     def check_finite(self, step: int) -> None:
         """Raise FloatingPointError when training has diverged."""
@@ -52,9 +52,9 @@ class TaskTotals:
             )
 
 
-def rounded(figures: Mapping[str, Any]) -> dict[str, Any]:
+def rounded(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Floats to six significant digits."""
-    return {key: float(f"{value:.6g}") if isinstance(value, float) else value for key, value in figures.items()}
+    return {key: float(f"{value:.6g}") if isinstance(value, float) else value for key, value in metrics.items()}
 
 
 class MetricsFile:
@@ -64,9 +64,9 @@ class MetricsFile:
         self.path = path
         path.write_bytes(content)
 
-    def append(self, split: str, step: int, figures: Mapping[str, Any]) -> None:
+    def append(self, split: str, step: int, metrics: Mapping[str, Any]) -> None:
         """Add one line."""
-        line = json.dumps({"split": split, "step": step, **rounded(figures)})
+        line = json.dumps({"split": split, "step": step, **rounded(metrics)})
         with self.path.open("a", encoding="utf-8") as handle:
             handle.write(line + "\n")
 

@@ -22,7 +22,7 @@ class TaskSums(NamedTuple):
     """Targets whose label has the highest logit, int64 [3]."""
 
 
-def score(logits: Logits, batch: TensorBatch) -> TaskSums:
+def task_sums(logits: Logits, batch: TensorBatch) -> TaskSums:
     """Sum up cross-entropy and hits of every task."""
     no_loss = logits.sop_B2.new_zeros((), dtype=torch.float32)
     pairs = ((logits.mlm_BPV, batch.mlm_labels), (logits.sop_B2, batch.sop_labels), (logits.wop_BWC, batch.wop_labels))

@@ -43,7 +43,7 @@ class Clipping:
         self.norm: Tensor = torch.zeros(())
         """Gradient norm of the latest update, before clipping."""
         self.updates = 0
-        """Updates made since this object was born."""
+        """Updates made since construction."""
         optimizer.register_step_pre_hook(self._before_update)
 
     def _before_update(self, *_: Any) -> None:

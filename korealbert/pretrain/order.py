@@ -1,4 +1,4 @@
-"""Training order: which row and view stands at which position, as a pure function of seed and position.
+"""Training order: which row and view comes at which position, as a pure function of seed and position.
 
 Nothing is shuffled in memory and nothing but an offset needs to be stored: a Feistel network enciphers the position within the
 epoch, and walks on while the result lies beyond the last row. 66 million rows take no more memory than ten.

@@ -43,8 +43,8 @@ class Ranks:
 def join(*, rank: int, world_size: int, device: torch.device, init_method: str | None = None) -> Ranks:
     """Join the process group that DeepSpeed will use.
 
-    Without ``init_method`` a process is alone. On one machine ranks meet in a file (``file:///…``), because torch's own meeting
-    point, a TCP server, listens on all addresses. A launcher across machines gives ``env://``.
+    Without ``init_method`` a process is alone. On one machine the rendezvous of the ranks is a file (``file:///…``),
+    because torch's own, a TCP server, listens on all addresses. A launcher across machines gives ``env://``.
     """
     os.environ.setdefault("LOCAL_RANK", "0")  # DeepSpeed insists on a launcher's variable.
     if "lo" in {name for _, name in socket.if_nameindex()} and (init_method is None or init_method.startswith("file:")):
@@ -52,10 +52,10 @@ def join(*, rank: int, world_size: int, device: torch.device, init_method: str |
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     if not distributed.is_initialized():
         alone = init_method is None
-        meeting = tempfile.mkdtemp(prefix="korealbert-ranks-") if alone else ""
+        directory = tempfile.mkdtemp(prefix="korealbert-ranks-") if alone else ""
         distributed.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
-            init_method=(Path(meeting) / "meeting").as_uri() if alone else init_method,
+            init_method=(Path(directory) / "rendezvous").as_uri() if alone else init_method,
             rank=rank,
             world_size=world_size,
         )

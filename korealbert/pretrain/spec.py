@@ -1,4 +1,4 @@
-"""What a recipe says about pre-training, and every contradiction that can be found before a process is started."""
+"""What a recipe says about pretraining, and every contradiction that can be found before a process is started."""
 
 from __future__ import annotations
 
@@ -76,9 +76,20 @@ class ScheduleSpec(Spec):
             return self.warmup_steps
         return int((0.0125 if self.warmup_ratio is None else self.warmup_ratio) * steps)
 
+    def learning_rate(self, update: int, *, peak: float, steps: int) -> float:
+        """Learning rate of the update that follows ``update`` updates: the first of a warm-up is 0 (TF, Hugging Face)."""
+        warmup = self.warmup(steps)
+        if update < warmup:
+            return peak * update / warmup
+        if self.decay == "constant":
+            return peak
+        if self.decay == "linear_tf":
+            return peak * max(0.0, 1 - update / steps)
+        return peak * max(0.0, (steps - update) / max(1, steps - warmup))
+
 
 class PretrainSpec(Spec):
-    """One pre-training run. Vocabulary size and sequence length come with the examples."""
+    """One pretraining run. Vocabulary size and sequence length come with the examples."""
 
     model: ModelSpec = ModelSpec()
     """The architecture."""
@@ -120,7 +131,7 @@ class PretrainSpec(Spec):
         warmup = self.schedule.warmup(self.steps)
         if warmup >= self.steps:
             raise ValueError(f"warmup_steps = {warmup} leaves no step of steps = {self.steps}; shorten the warm-up")
-        if self.order_from_step >= self.steps and (self.sop_weight or self.wop_weight) and self.order_from_step:
+        if self.order_from_step >= self.steps and (self.sop_weight or self.wop_weight):
             raise ValueError(
                 f"order_from_step = {self.order_from_step} is not below steps = {self.steps}; lower it, or set sop_weight and "
                 "wop_weight to 0"

@@ -1,4 +1,4 @@
-"""The pre-training stage: examples and views in, ``model.safetensors``, ``config.json`` and ``metrics.jsonl`` out.
+"""Stage `pretrain`: vocabulary, examples and views → ``model.safetensors``, ``config.json`` and ``metrics.jsonl``.
 
 This module imports neither torch nor DeepSpeed; they are loaded by the processes that it starts.
 """
@@ -43,9 +43,9 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         event = parse_event(line)
         if event is None:
             log.info("%s", line)
-        elif event["kind"] == "figures":
-            figures = {name: value for name, value in event["content"].items() if value is not None}
-            runtime.report(Progress(event["step"], spec.steps, "steps", metrics=figures))
+        elif event["kind"] == "metrics":
+            metrics = {name: value for name, value in event["content"].items() if value is not None}
+            runtime.report(Progress(event["step"], spec.steps, "steps", metrics=metrics))
         else:
             seen[event["kind"]] = event
 
@@ -62,7 +62,7 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
             raise
         step = seen["stopped"]["step"]
         raise PretrainingStopped(
-            f"pre-training was stopped after step {step:,} of {spec.steps:,}; it resumes there"
+            f"pretraining was stopped after step {step:,} of {spec.steps:,}; it resumes there"
         ) from failure
     stats: Stats = seen["stats"]["content"]
     return stats

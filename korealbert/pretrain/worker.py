@@ -22,7 +22,7 @@ from korealbert.examples.batches import ExampleBatches
 from korealbert.model.device import pick_device
 from korealbert.pretrain.job import Job, event_line
 from korealbert.pretrain.loop import Stopped, Trainer
-from korealbert.pretrain.metrics import Figures
+from korealbert.pretrain.metrics import Metrics
 from korealbert.pretrain.ranks import join
 from korealbert.shards import die_with_parent
 
@@ -32,16 +32,16 @@ STOPPED_STATUS = 143
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one rank; the environment variables RANK, WORLD_SIZE and LOCAL_RANK come from whatever launched it."""
-    parser = argparse.ArgumentParser(description="One pre-training process.")
+    parser = argparse.ArgumentParser(description="One pretraining process.")
     parser.add_argument("job", type=Path, help="JSON file written by the pretrain stage")
     parser.add_argument("--parent", type=int, help="process id that this one must not outlive")
-    parser.add_argument("--meeting", help="file:// address where ranks of one machine meet; default: the launcher's")
+    parser.add_argument(
+        "--init-method", default="env://", help="rendezvous of the ranks as torch's URL; default: the launcher's"
+    )
     known, _ = parser.parse_known_args(arguments)  # DeepSpeed's launcher adds --local_rank.
     if known.parent is not None:
-        die_with_parent()
-        if os.getppid() != known.parent:  # It died before the line above took effect.
-            return 1
-    return run(Job.model_validate_json(known.job.read_bytes()), known.meeting or "env://")
+        die_with_parent(known.parent)
+    return run(Job.model_validate_json(known.job.read_bytes()), known.init_method)
 
 
 def run(job: Job, init_method: str) -> int:
@@ -60,8 +60,8 @@ def run(job: Job, init_method: str) -> int:
         if rank == 0:
             print(line, flush=True)
 
-    def report(step: int, figures: Figures) -> None:
-        tell(event_line("figures", step, figures))
+    def report(step: int, metrics: Metrics) -> None:
+        tell(event_line("metrics", step, metrics))
 
     device = pick_device(job.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
     if device.type == "cuda":

@@ -9,13 +9,12 @@ from typing import Any
 from korealbert.artifact import Spec, Stage
 from korealbert.corpus import balance, clean, dedup, extract
 from korealbert.examples import packing, views
-from korealbert.export import huggingface
+from korealbert.export import stage as export
 from korealbert.finetune import stage as finetune
 from korealbert.pretrain import stage as pretrain
-from korealbert.recipe.errors import RecipeError, nearest
-from korealbert.recipe.reading import Recipe
+from korealbert.recipe.reading import Recipe, RecipeError, nearest
 from korealbert.report import stage as report
-from korealbert.vocab import training as vocab
+from korealbert.vocab import stage as vocab
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def graph(recipe: Recipe) -> dict[str, Node]:
     rows = add("examples", packing.STAGE, recipe.examples, documents=corpus, vocab=vocabulary)
     noise = add("views", views.STAGE, recipe.views, examples=rows, vocab=vocabulary)
     weights = add("pretrain", pretrain.STAGE, recipe.pretrain, vocab=vocabulary, examples=rows, views=noise)
-    model = add("export", huggingface.STAGE, recipe.export, pretrain=weights, vocab=vocabulary)
+    model = add("export", export.STAGE, recipe.export, pretrain=weights, vocab=vocabulary)
     for cell, cell_spec in recipe.finetune.items():
         add(f"finetune/{cell}", finetune.STAGE, cell_spec, model=model)
     add("report", report.STAGE, recipe.report, **{label: label for label in nodes})
@@ -67,15 +66,15 @@ def select(nodes: Mapping[str, Node], name: str, *, option: str) -> list[str]:
     return labels
 
 
-def until(nodes: Mapping[str, Node], target: str | None, *, option: str = "until") -> dict[str, Node]:
+def until(nodes: Mapping[str, Node], target: str | None) -> dict[str, Node]:
     """The part of the graph that is needed to build ``target`` (all of it for None), in the same order.
 
-    Raises RecipeError when ``target`` means nothing; ``option`` is named in the message.
+    Raises RecipeError when ``target`` means nothing.
     """
     if target is None:
         return dict(nodes)
     needed: set[str] = set()
-    frontier = select(nodes, target, option=option)
+    frontier = select(nodes, target, option="until")
     while frontier:
         label = frontier.pop()
         if label not in needed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,8 +11,7 @@ from korealbert.artifact import Artifact, Identity, Spec, Store
 from korealbert.nested import flat
 from korealbert.recipe import dag
 from korealbert.recipe.dag import Node
-from korealbert.recipe.errors import RecipeError
-from korealbert.recipe.reading import load
+from korealbert.recipe.reading import Recipe, RecipeError, load
 
 
 @dataclass(frozen=True)
@@ -26,76 +25,67 @@ class Planned:
     reasons: tuple[str, ...]
     """Why it is stale: ``max_chars: 100 → 200``, ``input documents: clean-1… → clean-2…``, damage."""
     estimate_seconds: float | None
-    """Wall time of the newest build of the same stage, None if it was never built."""
+    """Wall time of the newest build of the same stage, None if it was never built or is not to run."""
+
+    @property
+    def took(self) -> str:
+        """The estimate as people read it, or nothing."""
+        return f"{self.estimate_seconds:,.0f} s" if self.estimate_seconds is not None else ""
 
 
 @dataclass(frozen=True)
 class Prepared:
     """The part of a recipe that a run is to build."""
 
+    recipe: Recipe
     nodes: Mapping[str, Node]
     """By label, every stage after those it reads."""
-    anew: frozenset[str]
-    """Labels of the stages to build although cached."""
+    rerun: frozenset[str]
+    """Labels of the stages to build although they are cached."""
     planned: list[Planned]
     """What would happen to each, in the order of ``nodes``."""
 
 
 def prepare(
-    recipe: Path,
-    store: Store,
-    *,
-    until: str | None = None,
-    rerun: Iterable[str] | None = None,
-    data: Path | None = None,
-    dashes: str = "",
+    path: Path, store: Store, *, until: str | None = None, rerun: Iterable[str] | None = None, data: Path | None = None
 ) -> Prepared:
     """Read a recipe, take the part that ``until`` needs, and plan it.
 
-    ``rerun`` names stages to build anew although cached. Raises RecipeError for a recipe that could not run and for names that
-    mean nothing in it; ``dashes`` stands before the names of the options in its message.
+    ``rerun`` names stages to build although they are cached. Raises RecipeError for a recipe that could not run and for names
+    that mean nothing in it.
     """
-    whole = dag.graph(load(recipe, data=data))
-    nodes = dag.until(whole, until, option=f"{dashes}until")
-    anew: set[str] = set()
+    recipe = load(path, data=data)
+    whole = dag.graph(recipe)
+    nodes = dag.until(whole, until)
+    labels: set[str] = set()
     for name in rerun or ():
-        inside = nodes.keys() & dag.select(whole, name, option=f"{dashes}rerun")
+        inside = nodes.keys() & dag.select(whole, name, option="rerun")
         if not inside:
             raise RecipeError(
-                f"{dashes}rerun: the recipe has {name!r}, but outside the part up to {until!r}; "
-                f"drop {dashes}until, or let it name {name!r} or a stage after it"
+                f"rerun: the recipe has {name!r}, but outside the part up to {until!r}; "
+                f"drop until, or let it name {name!r} or a stage after it"
             )
-        anew |= inside
-    return Prepared(nodes, frozenset(anew), plan(nodes, store, rerun=anew))
+        labels |= inside
+    return Prepared(recipe, nodes, frozenset(labels), plan(nodes, store, rerun=labels))
 
 
-def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Iterable[str] = ()) -> list[Planned]:
-    """What would run, and why, without running anything. ``rerun`` holds labels to build anew although cached."""
+def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = ()) -> list[Planned]:
+    """What would run, and why, without running anything. ``rerun`` holds labels to build although they are cached."""
     history = store.artifacts()
-    forced = set(rerun)
     names: dict[str, str] = {}
-    standing: dict[str, Artifact | None] = {}
+    artifacts: dict[str, Artifact | None] = {}
     planned = []
     for label, node in nodes.items():
-        inputs = {role: names[other] for role, other in node.inputs.items()}
-        identity = store.identify(node.stage, node.spec, inputs)
-        names[label] = identity.name
+        identity = node.stage.identity(node.spec, {role: names[other] for role, other in node.inputs.items()}, store)
         artifact = store.find(identity.name)
-        standing[label] = artifact
-        earlier = _newest(history, label, node.stage.name)
+        fault = store.fault(identity.name, {role: artifacts[other] for role, other in node.inputs.items()})
+        names[label], artifacts[label] = identity.name, artifact
+        earlier = artifact or _newest(history, label, node.stage.name)
         seconds = earlier.manifest["wall_seconds"] if earlier else None
-        status: Literal["cached", "stale", "new"]
-        reasons: tuple[str, ...]
-        if artifact is None and (store.root / identity.name).exists():
-            status, reasons = "stale", (str(store.unreadable(Artifact(identity.name, store.root / identity.name))),)
-        elif artifact is None:
-            status, reasons = ("stale", difference(earlier, identity, node.spec)) if earlier else ("new", ())
-        else:
-            fault = store.damage(artifact) or store.outdated(artifact, {r: standing[o] for r, o in node.inputs.items()})
-            asked = "asked for by rerun" if label in forced else None
-            reasons = tuple(reason for reason in (fault, asked) if reason)
-            status = "stale" if reasons else "cached"
-            seconds = artifact.manifest["wall_seconds"]
+        reasons = tuple(filter(None, (fault, "named by rerun" if artifact and label in rerun else None)))
+        if artifact is None and fault is None and earlier is not None:
+            reasons = difference(earlier, identity, node.spec)
+        status: Literal["cached", "stale", "new"] = "stale" if reasons else "cached" if artifact else "new"
         planned.append(Planned(label, identity.name, status, reasons, None if status == "cached" else seconds))
     return planned
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import tomllib
@@ -16,17 +17,20 @@ from korealbert.artifact import InputPath, Spec
 from korealbert.corpus import balance, clean, dedup
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.examples import packing, views
-from korealbert.export import huggingface
+from korealbert.export import stage as export
 from korealbert.finetune.init import INITS, Init
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain.spec import PretrainSpec
-from korealbert.recipe.errors import RecipeError, nearest
 from korealbert.report import stage as report
-from korealbert.vocab import training as vocab
+from korealbert.vocab import stage as vocab
+
+
+class RecipeError(ValueError):
+    """A recipe that cannot be run; the message names file, table, field and remedy."""
 
 
 class FinetuneGrid(Spec):
-    """The cells of one benchmark: every start times every seed under one set of hyper-parameters."""
+    """The cells of one benchmark: every init times every seed under one set of hyper-parameters."""
 
     seeds: tuple[int, ...] = Field(default=(1, 2, 3), min_length=1)
     """One fine-tuning run per seed; the report gives mean and standard deviation over them."""
@@ -39,7 +43,6 @@ class Recipe:
     """The validated specs of every stage, ready to form a graph."""
 
     name: str
-    path: Path
     description: str
     extract: Mapping[str, ExtractSpec]
     clean: Mapping[str, clean.CleanSpec]
@@ -49,9 +52,9 @@ class Recipe:
     examples: packing.ExamplesSpec
     views: views.ViewsSpec
     pretrain: PretrainSpec
-    export: huggingface.ExportSpec
+    export: export.ExportSpec
     finetune: Mapping[str, FinetuneSpec]
-    """By ``task/init/seed``."""
+    """By ``BENCHMARK/INIT/SEED``."""
     report: report.ReportSpec
 
 
@@ -63,7 +66,7 @@ _SINGLE: dict[str, type[Spec]] = {
     "examples": packing.ExamplesSpec,
     "views": views.ViewsSpec,
     "pretrain": PretrainSpec,
-    "export": huggingface.ExportSpec,
+    "export": export.ExportSpec,
     "report": report.ReportSpec,
 }
 _PER_NAME = ("extract", "clean", "finetune")
@@ -113,7 +116,6 @@ class _Reader:
         self._check_across(sources, **single)
         return Recipe(
             name=str(self.tables.get("name", self.path.stem)),
-            path=self.path,
             description=str(self.tables.get("description", "")),
             extract=sources,
             clean={name: self._spec(clean.CleanSpec, f"clean.{name}") for name in sources},
@@ -237,6 +239,12 @@ def _fields_at(kind: Any, parents: list[str]) -> list[str]:
         inner = [kind, *get_args(kind)]
         kind = next((part for part in inner if isinstance(part, type) and issubclass(part, BaseModel)), kind)
     return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """`` (did you mean …?)``, or nothing where no valid name is near."""
+    close = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _neighbours(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Bars, histograms, lines and strips of dots, each small enough to stand beside its neighbours."""
+"""Bars, histograms, lines and strips of dots, each small enough to fit beside its neighbours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from korealbert.report import numbers
+from korealbert import numbers
 from korealbert.report.markup import Markup, join, tag
 from korealbert.report.svg import WIDTH, Svg, text, text_width
 
@@ -48,7 +48,7 @@ def bars(rows: Sequence[Bar], *, label: str) -> Svg:
 
 def _bar(y: float, share: float, kind: str) -> Markup:
     track = tag("rect", class_="track", x=0, y=y, width=WIDTH, height=6, rx=3)
-    # What is there at all is seen: a bar is never thinner than it is high.
+    # A nonzero value stays visible.
     mark = tag("rect", class_=kind, x=0, y=y, width=max(share * WIDTH, 6), height=6, rx=3) if share > 0 else ""
     return join(track, mark)
 
@@ -130,7 +130,7 @@ class Strip:
 
 
 def strips(rows: Sequence[Strip], *, label: str, x_unit: str) -> Svg:
-    """One row of dots per strip over a common axis that need not begin at 0; a tall mark stands at a row's mean."""
+    """One row of dots per strip over a common axis that need not begin at 0; a tall mark is at a row's mean."""
     values = [value for row in rows for value, _ in row.values]
     x_ticks = ticks(min(values, default=0.0), max(values, default=1.0), 5)
     scale = _Scale(x_ticks[0], x_ticks[-1], 6.0, WIDTH - 6.0)

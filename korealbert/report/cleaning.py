@@ -5,46 +5,46 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from korealbert.numbers import by_number, count
 from korealbert.report import charts
+from korealbert.report.artifacts import Artifacts
 from korealbert.report.blocks import Block, Figure, Figures, Fold, Section, Table, Text
-from korealbert.report.numbers import by_number, count
-from korealbert.report.run import Run
 
 MAX_ROWS = 40
 """Rows of a table of names that nobody chose; a corpus of many outlets has thousands of sections."""
 
 
-def cleaning(run: Run) -> Section | None:
+def section(artifacts: Artifacts) -> Section | None:
     """Removals by rule, normalised characters by kind, and sections that the category map does not know."""
-    rules = _per_source(run, "removed")
+    rules = _per_source(artifacts, "removed")
     blocks: list[Block] = []
     if rules:
         ranked = by_number(_total(rules))
         rows = [charts.Bar(rule, number, count(number)) for rule, number in ranked[: charts.MAX_BARS]]
         label = "Removals by rule: " + "; ".join(f"{row.label} {row.text}" for row in rows)
-        characters = sum(artifact.stats.get("removed_characters", 0) for artifact in run.of("clean").values())
+        characters = sum(artifact.stats.get("removed_characters", 0) for artifact in artifacts.of("clean").values())
         removals = sum(number for _, number in ranked)
         blocks += [
             Text(f"{count(removals)} removals by {len(ranked)} rules took out {count(characters)} characters."),
             Figures([Figure("removed", "Removals by rule", charts.bars(rows, label=label))]),
             Fold("All rules", [_table("Removals by rule and source", "Rule", rules)]),
         ]
-    if kinds := _per_source(run, "normalized"):
+    if kinds := _per_source(artifacts, "normalized"):
         blocks.append(Fold("Normalized characters", [_table("Characters normalized before any rule", "Kind", kinds)]))
-    if sections := _per_source(run, "unmapped_sections"):
+    if sections := _per_source(artifacts, "unmapped_sections"):
         table = _table("Sections that the category map does not know, in documents", "Section", sections)
         blocks.append(Fold("Unknown sections", [table]))
     if not blocks:
         return None
-    return Section("removed", "What cleaning removed", [*blocks, Text(run.origin("clean"), quiet=True)])
+    return Section("removed", "What cleaning removed", [*blocks, Text(artifacts.origin("clean"), quiet=True)])
 
 
 Counts = Mapping[str, Mapping[str, int]]
 
 
-def _per_source(run: Run, key: str) -> Counts:
+def _per_source(artifacts: Artifacts, key: str) -> Counts:
     """One statistic of all clean stages by source; sources without it are left out."""
-    found = {label.split("/", 1)[-1]: artifact.stats.get(key, {}) for label, artifact in run.of("clean").items()}
+    found = {label.split("/", 1)[-1]: artifact.stats.get(key, {}) for label, artifact in artifacts.of("clean").items()}
     return {source: counts for source, counts in found.items() if counts}
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from korealbert.finetune.init import INITS
+from korealbert.numbers import mean_and_sd, spread
 from korealbert.report import published
 from korealbert.report.blocks import Block, Fold, Section, Table, Text
-from korealbert.report.numbers import mean_and_sd, spread
 from korealbert.report.scores import Benchmark, published_beside, seeds
 
 
-def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section | None:
+def section(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section | None:
     """Published scores of the same task and metric with ours among them, then the tables as printed, with their misprints."""
     if not tables:
         return None
     blocks: list[Block] = [
         Text(
-            "Only scores of the same task and the same metric stand in one table. They come from models of other sizes, "
+            "Only scores of the same task and the same metric share a table. They come from models of other sizes, "
             "corpora and budgets, and from other numbers of seeds; each source is named."
         )
     ]

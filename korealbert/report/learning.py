@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from korealbert.finetune.init import INITS
+from korealbert.numbers import compact, count, fixed, percent
 from korealbert.report import charts
+from korealbert.report.artifacts import Artifacts
 from korealbert.report.blocks import Block, Figure, Figures, Section, Text
-from korealbert.report.heldout import OBJECTIVES
-from korealbert.report.numbers import compact, count, fixed, percent
-from korealbert.report.run import Run
 from korealbert.report.scores import Benchmark
 from korealbert.report.style import COLOUR_OF_INIT
+
+OBJECTIVES = {"mlm": "Masked pieces (MLM)", "sop": "Sentence order (SOP)", "wop": "Word order (WOP)"}
+"""What pretraining predicts, by the key that its metrics begin with."""
 
 CHANCE = {"sop": 0.5}
 """Accuracy of guessing, where that is more than about nothing."""
@@ -21,11 +23,11 @@ CHANCE = {"sop": 0.5}
 Point = tuple[float, float]
 
 
-def learning(run: Run, benchmarks: Sequence[Benchmark]) -> Section | None:
+def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> Section | None:
     """Curves of whatever was trained."""
     blocks: list[Block] = []
-    if figures := _pretraining(run):
-        blocks += [Text(_size(run)), Figures(figures)]
+    if figures := _pretraining(artifacts):
+        blocks += [Text(_size(artifacts)), Figures(figures)]
     if benchmarks:
         blocks += [
             Text("Fine-tuning: score on dev after each epoch, mean over seeds. The best epoch of each seed is the one tested."),
@@ -33,11 +35,11 @@ def learning(run: Run, benchmarks: Sequence[Benchmark]) -> Section | None:
         ]
     if not blocks:
         return None
-    return Section("learning", "Learning curves", [*blocks, Text(run.origin("pretrain"), quiet=True)])
+    return Section("learning", "Learning curves", [*blocks, Text(artifacts.origin("pretrain"), quiet=True)])
 
 
-def _pretraining(run: Run) -> list[Figure]:
-    artifact = run.one("pretrain")
+def _pretraining(artifacts: Artifacts) -> list[Figure]:
+    artifact = artifacts.one("pretrain")
     if artifact is None or not artifact.files("metrics.jsonl"):
         return []
     lines = (artifact.path / "metrics.jsonl").read_text("utf-8").splitlines()
@@ -77,12 +79,12 @@ def _finetuning(benchmark: Benchmark) -> Figure:
         series.append(charts.Line(init, points, COLOUR_OF_INIT[init]))
     name = f"{benchmark.title}: {benchmark.metric_title} on dev"
     ends = "; ".join(f"{line.name} {fixed(line.points[-1][1])} at the end" for line in series if line.points)
-    return Figure(f"finetune-{benchmark.group}", name, charts.lines(series, label=f"{name}; {ends}", x_unit="epochs"))
+    return Figure(f"finetune-{benchmark.name}", name, charts.lines(series, label=f"{name}; {ends}", x_unit="epochs"))
 
 
-def _size(run: Run) -> str:
+def _size(artifacts: Artifacts) -> str:
     """Size and length of pretraining in one sentence, or nothing."""
-    stats = run.stats("pretrain")
+    stats = artifacts.stats("pretrain")
     if not stats:
         return ""
     parts = [f"{compact(stats['parameters'])} parameters" if "parameters" in stats else ""]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from korealbert.artifact import Artifact
-from korealbert.artifact import lineage as ancestors
+from korealbert.artifact import Artifact, ancestors
+from korealbert.nested import flat
+from korealbert.numbers import MISSING
+from korealbert.report.artifacts import STAGE_ORDER, Artifacts
 from korealbert.report.blocks import Fold, Section, Table, Text
-from korealbert.report.numbers import MISSING
-from korealbert.report.run import STAGE_ORDER, Run
 
 SHORT_DIGEST = 12
 
@@ -17,14 +17,14 @@ MAX_FILES = 12
 """Files listed per artifact; large corpora have thousands of shards."""
 
 
-def lineage(run: Run) -> Section:
-    """Every artifact under the report and all that it stands on; then each file with its digest.
+def section(artifacts: Artifacts) -> Section:
+    """Every artifact under the report and all ancestors; then each file with its digest.
 
-    When and on which machine they were built stands in their manifests: a report of equal artifacts has equal bytes.
+    When and on which machine they were built is left to their manifests: a report of equal artifacts has equal bytes.
     """
-    labels = {artifact.name: label for label, artifact in run.artifacts.items()}
-    found = ancestors(run.artifacts)
-    ordered = list(run.artifacts.values())
+    labels = {artifact.name: label for label, artifact in artifacts.by_label.items()}
+    found = ancestors(artifacts.by_label)
+    ordered = list(artifacts.by_label.values())
     ordered += [artifact for name, artifact in found.items() if name not in labels]
     header = ["Label", "Artifact", "Built from", "Seeds", "Code", "sha256 of its bytes"]
     rows = [_row(artifact, labels) for artifact in ordered]
@@ -59,16 +59,11 @@ def _row(artifact: Artifact, labels: Mapping[str, str]) -> list[str]:
     return [label, artifact.name, ", ".join(parents) or "raw input", seeds, code, digest]
 
 
-def _seeds(spec: Any, prefix: str = "") -> list[tuple[str, int]]:
+def _seeds(spec: Mapping[str, Any]) -> list[tuple[str, int]]:
     """Fields of a recipe that seed randomness, by dotted name."""
-    found = []
-    for name, value in spec.items() if isinstance(spec, Mapping) else ():
-        if isinstance(value, int) and (name == "seed" or name.endswith("_seed")):
-            found.append((f"{prefix}{name}", value))
-        found += _seeds(value, f"{prefix}{name}.")
-    return found
+    return [(name, value) for name, value in flat(spec).items() if f".{name}".endswith((".seed", "_seed"))]
 
 
-def missing_stages(run: Run) -> list[str]:
+def missing_stages(artifacts: Artifacts) -> list[str]:
     """Stages of the full pipeline that this run does not have."""
-    return [stage for stage in STAGE_ORDER if not run.of(stage)]
+    return [stage for stage in STAGE_ORDER if not artifacts.of(stage)]

@@ -1,4 +1,4 @@
-"""HTML and SVG elements as strings that cannot be forgotten to be escaped.
+"""HTML and SVG elements as strings in which plain text is always escaped.
 
 Text becomes ``Markup`` only here: plain strings are escaped when they enter an element, Markup is not.
 """

@@ -1,15 +1,15 @@
-"""The first section: what the model scores, and what pretraining is worth."""
+"""The first section: what the model scores, and what pretraining adds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from korealbert.finetune.init import INITS
+from korealbert.numbers import MISSING, count, fixed, mean_and_sd, percent, signed, spread
 from korealbert.report import charts
+from korealbert.report.artifacts import Artifacts
 from korealbert.report.blocks import Block, Card, Cards, Figure, Figures, Fold, Section, Table, Text
-from korealbert.report.heldout import heldout_scores, heldout_table
-from korealbert.report.numbers import MISSING, count, fixed, mean_and_sd, percent, signed, spread
-from korealbert.report.run import Run
+from korealbert.report.learning import OBJECTIVES
 from korealbert.report.scores import Benchmark, metric_title, published_beside, seeds
 from korealbert.report.style import COLOUR_OF_INIT
 
@@ -17,13 +17,13 @@ REFERENCE = "KoreALBERT-Base"
 """The published model that this pipeline follows; it gets a row of its own beside ours."""
 
 
-def lede(run: Run, benchmarks: Sequence[Benchmark]) -> str:
+def lede(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
     """What came out, in two sentences at most."""
     sentences = [sentence for benchmark in benchmarks if (sentence := _result(benchmark))]
-    if not sentences and (accuracy := heldout_scores(run).get("mlm_accuracy")) is not None:
+    if not sentences and (accuracy := _heldout_scores(artifacts).get("mlm_accuracy")) is not None:
         sentences.append(f"The pretrained model fills {percent(accuracy)} of the masked pieces of held-out text correctly.")
     if not sentences:
-        documents = run.stats("balance").get("documents_out")
+        documents = artifacts.stats("balance").get("documents_out")
         sentences.append(f"A corpus of {count(documents)} documents." if documents else "A run without scores so far.")
     return " ".join(sentences[:2])
 
@@ -39,10 +39,10 @@ def _result(benchmark: Benchmark) -> str | None:
     return f"{benchmark.title}: {fixed(mean_and_sd(values)[0])} {benchmark.metric_title} on test{against}."
 
 
-def outcome(run: Run, benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section | None:
+def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section | None:
     """Scores over seeds, from pretrained and from random weights, and the held-out scores of pretraining."""
     cards = [_card(benchmark) for benchmark in benchmarks]
-    heldout = heldout_scores(run)
+    heldout = _heldout_scores(artifacts)
     if heldout.get("mlm_accuracy") is not None:
         perplexity = heldout.get("mlm_perplexity")
         detail = f"perplexity {fixed(perplexity)}" if perplexity is not None else "of masked pieces"
@@ -55,8 +55,7 @@ def outcome(run: Run, benchmarks: Sequence[Benchmark], tables: Sequence[str]) ->
             Figures([_strip(benchmark, tables) for benchmark in benchmarks]),
             Text(
                 "Dots are seeds or models, a tall mark is the mean over seeds. Random means: the same architecture with "
-                "fresh weights, fine-tuned on the same examples with the same settings; the distance is the worth of "
-                "pretraining.",
+                "fresh weights, fine-tuned on the same examples with the same settings; the gap is what pretraining adds.",
                 quiet=True,
             ),
             _scores_table(benchmarks),
@@ -64,8 +63,8 @@ def outcome(run: Run, benchmarks: Sequence[Benchmark], tables: Sequence[str]) ->
             Fold("Fine-tuning settings", [_settings_table(benchmarks)]),
         ]
     if heldout:
-        blocks.append(heldout_table(heldout))
-    blocks.append(Text(run.origin("pretrain", "finetune"), quiet=True))
+        blocks.append(_heldout_table(heldout))
+    blocks.append(Text(artifacts.origin("pretrain", "finetune"), quiet=True))
     return Section("outcome", "Outcome", blocks)
 
 
@@ -98,7 +97,7 @@ def _strip(benchmark: Benchmark, tables: Sequence[str]) -> Figure:
     label = f"{benchmark.title}: {'; '.join(f'{row.label} {row.text}' for row in rows)}"
     caption = f"{benchmark.title}, {benchmark.metric_title} on test"
     return Figure(
-        f"scores-{benchmark.group}", caption, charts.strips(rows, label=label, x_unit=f"{benchmark.metric_title} × 100")
+        f"scores-{benchmark.name}", caption, charts.strips(rows, label=label, x_unit=f"{benchmark.metric_title} × 100")
     )
 
 
@@ -122,7 +121,7 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
 def _caveats(benchmarks: Sequence[Benchmark]) -> list[Block]:
     found = [
         f"{b.title}: tested on {count(b.cells[0].metrics['examples_test'])} examples, not on the whole official test set; "
-        "published scores stand beside it for orientation only."
+        "published scores are shown for orientation only."
         for b in benchmarks
         if not b.on_whole_test_set
     ]
@@ -131,6 +130,22 @@ def _caveats(benchmarks: Sequence[Benchmark]) -> list[Block]:
             where = f"{benchmark.title}, {cell.init} seed {cell.seed}"
             found += [f"{where}: {warning}." for warning in cell.metrics.get("warnings", [])]
     return [Text(text, quiet=True) for text in found]
+
+
+def _heldout_scores(artifacts: Artifacts) -> Mapping[str, float | None]:
+    """The scores at the end of pretraining, or none."""
+    heldout: Mapping[str, float | None] = artifacts.stats("pretrain").get("heldout") or {}
+    return heldout
+
+
+def _heldout_table(heldout: Mapping[str, float | None]) -> Table:
+    """Accuracy and loss by objective."""
+    rows = [
+        [name, percent(heldout[f"{key}_accuracy"], 2), fixed(heldout.get(f"{key}_loss"), 3)]
+        for key, name in OBJECTIVES.items()
+        if heldout.get(f"{key}_accuracy") is not None
+    ]
+    return Table("Held-out scores at the end of pretraining", ["Objective", "Accuracy", "Loss"], rows, frozenset({1, 2}))
 
 
 SETTINGS = ("epochs", "batch_size", "learning_rate", "warmup_ratio", "weight_decay", "max_length", "dropout")

@@ -11,13 +11,13 @@ import polars as pl
 
 from korealbert.artifact import Artifact
 from korealbert.finetune.init import INITS
+from korealbert.numbers import mean_and_sd
 from korealbert.report import published
-from korealbert.report.numbers import mean_and_sd
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One fine-tuning run."""
+    """One fine-tuning cell: a benchmark, an init, a seed."""
 
     artifact: Artifact
     metrics: Mapping[str, Any]
@@ -51,9 +51,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """All cells of one group: the same task and settings, several initialisations and seeds."""
+    """All cells of one benchmark: the same task and settings, several inits and seeds."""
 
-    group: str
+    name: str
     """The recipe's name of the benchmark and its settings: ``nsmc``, ``nsmc_small``."""
     cells: Sequence[Cell]
 
@@ -69,16 +69,16 @@ class Benchmark:
 
     @property
     def title(self) -> str:
-        """The benchmark's name, with the group's where that tells more."""
-        name = str(self.cells[0].metrics["title"])
-        return name if self.group == self.task else f"{name} ({self.group})"
+        """The task's title, with the recipe's name where that tells more."""
+        title = str(self.cells[0].metrics["title"])
+        return title if self.name == self.task else f"{title} ({self.name})"
 
     def of(self, init: str) -> list[Cell]:
-        """The cells of one initialisation, by seed."""
+        """The cells of one init, by seed."""
         return sorted((cell for cell in self.cells if cell.init == init), key=lambda cell: cell.seed)
 
     def values(self, init: str, metric: str | None = None) -> list[float]:
-        """Test scores of one initialisation, by seed."""
+        """Test scores of one init, by seed."""
         return [float(cell.metrics["test"][metric or self.metric]) for cell in self.of(init)]
 
     @property
@@ -105,13 +105,13 @@ class Benchmark:
 
 
 def read(artifacts: Mapping[str, Artifact]) -> list[Benchmark]:
-    """The benchmarks of all ``finetune/GROUP/INIT/SEED`` artifacts, in the order of their labels."""
-    groups: dict[str, list[Cell]] = {}
+    """The benchmarks of all ``finetune/BENCHMARK/INIT/SEED`` artifacts, in the order of their labels."""
+    cells: dict[str, list[Cell]] = {}
     for label, artifact in artifacts.items():
-        group = label.split("/")[1] if "/" in label else label
+        name = label.split("/")[1] if "/" in label else label
         metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
-        groups.setdefault(group, []).append(Cell(artifact, metrics))
-    return [Benchmark(group, cells) for group, cells in groups.items()]
+        cells.setdefault(name, []).append(Cell(artifact, metrics))
+    return [Benchmark(name, own) for name, own in cells.items()]
 
 
 def seeds(number: int) -> str:
@@ -148,10 +148,10 @@ def table(benchmarks: Sequence[Benchmark], model: str, tables: Sequence[str]) ->
         for init in INITS:
             for cell in benchmark.of(init):
                 for split in ("dev", "test"):
-                    own = (model, benchmark.group, benchmark.task, init, cell.seed, split)
+                    own = (model, benchmark.name, benchmark.task, init, cell.seed, split)
                     rows += [(*own, name, value, cell.artifact.name) for name, value in cell.metrics[split].items()]
         for model_name, value, source in published_beside(benchmark, tables).select("model", "number", "source").iter_rows():
-            rows.append((model_name, benchmark.group, benchmark.task, "", None, "", benchmark.metric, value, source))
+            rows.append((model_name, benchmark.name, benchmark.task, "", None, "", benchmark.metric, value, source))
     text, whole, real = pl.String(), pl.Int64(), pl.Float64()
     kinds = [text, text, text, text, whole, text, text, real, text]
     return pl.DataFrame(rows, schema=dict(zip(CSV_COLUMNS, kinds, strict=True)), orient="row")

@@ -1,4 +1,4 @@
-"""The stage ``report``: scores first, beside published ones, then how they came about.
+"""Stage `report`: every artifact of a run → its scores beside published ones, and how they came about.
 
 Inputs: every artifact of a run by its label; none is required. Output: ``report.html`` (self-contained), ``report.md``,
 ``scores.csv``, ``figures/*.svg`` and, where a model was exported, ``model-card.md``. Holds no time, date or host: equal inputs
@@ -8,22 +8,32 @@ give equal bytes.
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import Field, field_validator
 
 from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
+from korealbert.export.card import FinetunedScores, ModelFacts, model_card
 from korealbert.files import atomic_write
 from korealbert.finetune.init import INITS
-from korealbert.report import comparison, corpus, learning, outcome, published, scores
+from korealbert.report import (
+    cleaning,
+    comparison,
+    corpus,
+    dropped,
+    learning,
+    lineage,
+    outcome,
+    published,
+    scores,
+    training_data,
+)
+from korealbert.report.artifacts import Artifacts
 from korealbert.report.blocks import Section, Text, figures_of
-from korealbert.report.card import card_with_scores
-from korealbert.report.cleaning import cleaning
-from korealbert.report.lineage import lineage, missing_stages
 from korealbert.report.markdown import markdown
 from korealbert.report.page import page
-from korealbert.report.run import Run
-from korealbert.report.training_data import training_data
+from korealbert.report.scores import Benchmark
 
 
 class ReportSpec(Spec):
@@ -34,7 +44,7 @@ class ReportSpec(Spec):
     model_name: str = Field(default="korealbert", min_length=1, max_length=100)
     """What ``scores.csv`` calls this run's model."""
     published: tuple[str, ...] = ("korealbert", "koelectra_readme", "klue_readme")
-    """Tables of published scores to stand beside ours: albert, klue_readme, koelectra_readme, korealbert, xpt."""
+    """Tables of published scores to show beside ours: albert, klue_readme, koelectra_readme, korealbert, xpt."""
     examples_per_reason: int = Field(default=2, ge=0, le=20)
     """Titles of dropped documents quoted per reason; 0 quotes none, where the corpus may not be shown."""
 
@@ -49,23 +59,23 @@ class ReportSpec(Spec):
 
 def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Write the report; see the module's docstring."""
-    about = Run(inputs)
-    benchmarks = scores.read(about.of("finetune"))
+    artifacts = Artifacts(inputs)
+    benchmarks = scores.read(artifacts.of("finetune"))
     chapters = [
-        outcome.outcome(about, benchmarks, spec.published),
-        comparison.comparison(benchmarks, spec.published),
-        learning.learning(about, benchmarks),
-        corpus.composition(about),
-        corpus.losses(about, spec.examples_per_reason),
-        cleaning(about),
-        training_data(about),
-        lineage(about),
+        outcome.section(artifacts, benchmarks, spec.published),
+        comparison.section(benchmarks, spec.published),
+        learning.section(artifacts, benchmarks),
+        corpus.section(artifacts),
+        dropped.section(artifacts, spec.examples_per_reason),
+        cleaning.section(artifacts),
+        training_data.section(artifacts),
+        lineage.section(artifacts),
     ]
     sections = [section for section in chapters if section is not None]
-    if absent := missing_stages(about):
+    if absent := lineage.missing_stages(artifacts):
         note = Text(f"Not part of this run: {', '.join(absent)}.", quiet=True)
         sections[-1] = Section(sections[-1].anchor, sections[-1].title, [*sections[-1].blocks, note])
-    lede = outcome.lede(about, benchmarks)
+    lede = outcome.lede(artifacts, benchmarks)
     table = scores.table(benchmarks, spec.model_name, spec.published)
 
     drawn = [figure for section in sections for figure in figures_of(section.blocks)]
@@ -77,17 +87,30 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
     atomic_write(out_dir / "scores.csv", csv.getvalue())
     atomic_write(out_dir / "report.md", markdown(spec.title, lede, sections).encode())
     atomic_write(out_dir / "report.html", page(spec.title, lede, sections).encode())
-    card = card_with_scores(about, benchmarks)
-    if card is not None:
+    if (card := _card_with_scores(artifacts, benchmarks)) is not None:
         atomic_write(out_dir / "model-card.md", card.encode())
     runtime.report(Progress(len(sections), len(sections), "sections"))
     return {
         "sections": [section.anchor for section in sections],
         "figures": len(drawn),
         "scores": table.height,
-        "means": {b.group: {init: sum(v) / len(v) for init in INITS if (v := b.values(init))} for b in benchmarks},
+        "means": {b.name: {init: sum(v) / len(v) for init in INITS if (v := b.values(init))} for b in benchmarks},
         "missing": absent,
     }
+
+
+def _card_with_scores(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str | None:
+    """The exported model's card with the scores of all fine-tuning cells, or None where no model was exported."""
+    export, pretrain = artifacts.one("export"), artifacts.one("pretrain")
+    if export is None or pretrain is None:
+        return None
+    spec = export.manifest["spec"]
+    cells = [
+        FinetunedScores(benchmark.name, cell.init, benchmark.metric, cell.dev, cell.test)
+        for benchmark in benchmarks
+        for cell in benchmark.cells
+    ]
+    return model_card(ModelFacts.of(pretrain, title=spec["title"], license=spec["license"]), pretrain, finetuned=cells)
 
 
 STAGE = Stage("report", version=2, spec=ReportSpec, run=run)

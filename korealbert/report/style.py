@@ -1,4 +1,4 @@
-"""The look: one palette for day and night, shared by the page and by drawings that stand alone."""
+"""The look: one palette for day and night, shared by the page and by drawings in files of their own."""
 
 PALETTE = """
 :root{--ground:#fcfbf9;--raised:#f4f2ee;--rule:#e3dfd8;--ink:#22242a;--quiet:#6a6c74;

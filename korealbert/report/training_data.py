@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from korealbert.numbers import count, fixed, percent
 from korealbert.report import charts
+from korealbert.report.artifacts import Artifacts
 from korealbert.report.blocks import Block, Figure, Figures, Section, Table, Text
-from korealbert.report.numbers import count, fixed, percent
-from korealbert.report.run import Run
 
 
-def training_data(run: Run) -> Section | None:
+def section(artifacts: Artifacts) -> Section | None:
     """Vocabulary, rows and views, as far as they exist."""
-    blocks: list[Block] = [Figures([figure])] if (figure := _lengths(run)) else []
-    blocks += [table for table in (_vocabulary(run), _rows(run), _noise(run)) if table.rows]
+    blocks: list[Block] = [Figures([figure])] if (figure := _lengths(artifacts)) else []
+    blocks += [table for table in (_vocabulary(artifacts), _rows(artifacts), _noise(artifacts)) if table.rows]
     if not blocks:
         return None
-    origin = Text(run.origin("vocab", "examples", "views"), quiet=True)
+    origin = Text(artifacts.origin("vocab", "examples", "views"), quiet=True)
     return Section("training-data", "Vocabulary, rows and noise", [*blocks, origin])
 
 
-def _lengths(run: Run) -> Figure | None:
-    bins: dict[str, int] = run.stats("examples").get("length_histogram") or {}
+def _lengths(artifacts: Artifacts) -> Figure | None:
+    bins: dict[str, int] = artifacts.stats("examples").get("length_histogram") or {}
     if not bins:
         return None
     ordered = sorted(bins.items(), key=lambda item: int(item[0].split("-")[0]))
@@ -34,8 +34,8 @@ def _facts(title: str, rows: list[tuple[str, str | None]]) -> Table:
     return Table(title, ["Fact", "Value"], [[name, value] for name, value in rows if value is not None], frozenset({1}))
 
 
-def _vocabulary(run: Run) -> Table:
-    stats = run.stats("vocab")
+def _vocabulary(artifacts: Artifacts) -> Table:
+    stats = artifacts.stats("vocab")
     return _facts(
         "Vocabulary",
         [
@@ -50,8 +50,8 @@ def _vocabulary(run: Run) -> Table:
     )
 
 
-def _rows(run: Run) -> Table:
-    stats = run.stats("examples")
+def _rows(artifacts: Artifacts) -> Table:
+    stats = artifacts.stats("examples")
     return _facts(
         "Rows",
         [
@@ -64,8 +64,8 @@ def _rows(run: Run) -> Table:
     )
 
 
-def _noise(run: Run) -> Table:
-    stats = run.stats("views")
+def _noise(artifacts: Artifacts) -> Table:
+    stats = artifacts.stats("views")
     return _facts(
         "Noise, as measured on all views",
         [

@@ -1,4 +1,4 @@
-"""The vocabulary as the other rooms use it: special ids, encoding, offsets, and which pieces begin words."""
+"""The vocabulary as the other packages use it: special ids, encoding, offsets, and which pieces begin words."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Vocabulary:
                 if found := _SURROGATE.search(text):
                     raise ValueError(
                         f"text {number} holds half a character at {found.start()}: the lone surrogate U+{ord(found[0]):04X}; "
-                        "decode its source anew, with errors='replace' if need be"
+                        "decode its source again, with errors='replace' if need be"
                     ) from error
             raise
 
@@ -148,5 +148,5 @@ class Vocabulary:
 
 
 def _is_punctuation(character: str) -> bool:
-    """Punctuation and symbols (Unicode categories P and S): each stands for itself, inside a number too."""
+    """Punctuation and symbols (Unicode categories P and S): each is a word of its own, inside a number too."""
     return unicodedata.category(character)[0] in "PS"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from korealbert.artifact import InputPath
-from korealbert.corpus.clean import STAGE, CleanSpec, Outcome, Rules, clean_document, read_removals
+from korealbert.corpus.clean import STAGE, CleanedDocument, CleanSpec, Rules, clean_document, read_removals
 from korealbert.corpus.filters import Limits
 from korealbert.documents import Document
 from tests.corpus.documents_made import GOLDEN, RULES, bytes_of, document, dropped, json_lines, kept, prose, ran, stored
@@ -21,7 +21,7 @@ NEWS = CleanSpec(
 EXPECTED = {case["id"]: case for case in json_lines(GOLDEN / "expected.jsonl")}
 
 
-def cleaned(one: Document, spec: CleanSpec) -> Outcome:
+def cleaned(one: Document, spec: CleanSpec) -> CleanedDocument:
     """One document under the rules that its spec names."""
     return clean_document(one, spec, Rules.of(spec))
 

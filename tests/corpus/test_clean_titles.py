@@ -49,7 +49,7 @@ def test_the_map_covers_the_sample(sample_dir: Path) -> None:
 
 
 def test_one_section_under_two_categories_is_refused() -> None:
-    with pytest.raises(ValueError, match="'국회' stands under 정치 and 사회"):
+    with pytest.raises(ValueError, match="'국회' is under 정치 and 사회"):
         CategoryMap(CategoryFile(categories={"정치": ("국회",), "사회": ("국회",)}))
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from korealbert.corpus.dedup import STAGE, DedupSpec
 from korealbert.corpus.minhash import BANDS, band_hashes
-from korealbert.corpus.near_duplicates import NEIGHBOURS, near_twins
+from korealbert.corpus.near_duplicates import NEIGHBOURS, near_duplicates
 from korealbert.corpus.shingles import Hashes, fingerprint, jaccard, shingles, squeeze, window_hashes
 from korealbert.documents import Document
 from tests.corpus.documents_made import bytes_of, document, dropped, kept, prose, ran, stored
@@ -210,8 +210,8 @@ def test_a_text_goes_only_for_a_twin_that_stays() -> None:
         for rank, members in {0: range(10), 1: range(1, 11), 2: range(3, 13), 3: range(4, 14)}.items()
     }
     pairs = pl.DataFrame({"better": [0, 0, 1, 1, 2], "worse": [1, 2, 2, 3, 3]}).sort("worse", "better")
-    twins = list(near_twins(pairs, sets.__getitem__, 0.8))
-    assert [(twin.rank, twin.survivor) for twin in twins] == [(1, 0), (3, 2)]
+    found = list(near_duplicates(pairs, sets.__getitem__, 0.8))
+    assert [(one.rank, one.survivor) for one in found] == [(1, 0), (3, 2)]
 
 
 def test_a_template_shared_by_many_leaves_one(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from korealbert.artifact import InputPath
-from korealbert.corpus.benchmarks import Benchmark, read_texts
+from korealbert.corpus.benchmarks import EvaluationFile, read_texts
 from korealbert.corpus.decontaminate import (
     PASSAGE_LETTERS,
     EvaluationTexts,
@@ -32,25 +32,25 @@ PASSAGE = (
 
 
 @pytest.fixture
-def nsmc(tmp_path: Path) -> Benchmark:
+def nsmc(tmp_path: Path) -> EvaluationFile:
     path = tmp_path / "nsmc.txt"
     rows = [f"{number}\t{text}\t1" for number, text in enumerate(REVIEWS)]
     path.write_text("\n".join(["id\tdocument\tlabel", *rows]) + "\n", "utf-8")
-    return Benchmark(name="nsmc", path=InputPath(path), format="tsv", columns=("document",), passages="paragraph")
+    return EvaluationFile(name="nsmc", path=InputPath(path), format="tsv", columns=("document",), passages="paragraph")
 
 
-def texts_of(tmp_path: Path, *benchmarks: Benchmark, min_letters: int = 8) -> EvaluationTexts:
+def texts_of(tmp_path: Path, *benchmarks: EvaluationFile, min_letters: int = 8) -> EvaluationTexts:
     directory = tmp_path / "evaluation"
     index_evaluation_texts(benchmarks, min_letters, directory)
     return load_evaluation_texts(directory)
 
 
-def lines_of(path: Path, *texts: str, passages: str = "document") -> Benchmark:
+def lines_of(path: Path, *texts: str, passages: str = "document") -> EvaluationFile:
     path.write_text("\n".join(texts), "utf-8")
-    return Benchmark.model_validate({"name": path.stem, "path": path, "format": "lines", "passages": passages})
+    return EvaluationFile.model_validate({"name": path.stem, "path": path, "format": "lines", "passages": passages})
 
 
-def test_reviews_of_a_test_set_vanish_from_a_film_page(tmp_path: Path, nsmc: Benchmark) -> None:
+def test_reviews_of_a_test_set_vanish_from_a_film_page(tmp_path: Path, nsmc: EvaluationFile) -> None:
     """Sentence-split, re-spaced and re-punctuated, but the same letters."""
     page = "재미있게 봤다.\n\n연기가 정말 좋았어요.\n또 볼래요\n\n굿\n\n굿 무비\n\n닫히지않은 따옴표!\n\n지루했다."
     clean = texts_of(tmp_path, nsmc).decontaminate(page)
@@ -59,13 +59,13 @@ def test_reviews_of_a_test_set_vanish_from_a_film_page(tmp_path: Path, nsmc: Ben
     assert clean.drop is None
 
 
-def test_a_long_text_goes_also_as_one_line_of_a_paragraph_a_short_one_does_not(tmp_path: Path, nsmc: Benchmark) -> None:
+def test_a_long_text_goes_also_as_one_line_of_a_paragraph_a_short_one_does_not(tmp_path: Path, nsmc: EvaluationFile) -> None:
     clean = texts_of(tmp_path, nsmc).decontaminate("첫 줄이다.\n연기가 정말 좋았어요 또 볼래요\n굿\n끝 줄이다.")
     assert clean.text == "첫 줄이다.\n굿\n끝 줄이다."
     assert clean.lines == {"nsmc": 1}
 
 
-def test_what_is_left_of_a_paragraph_is_judged_again(tmp_path: Path, nsmc: Benchmark) -> None:
+def test_what_is_left_of_a_paragraph_is_judged_again(tmp_path: Path, nsmc: EvaluationFile) -> None:
     clean = texts_of(tmp_path, nsmc).decontaminate("굿\n연기가 정말 좋았어요 또 볼래요\n\n끝이다.")
     assert clean.text == "끝이다."
 
@@ -73,7 +73,7 @@ def test_what_is_left_of_a_paragraph_is_judged_again(tmp_path: Path, nsmc: Bench
 def test_line_breaks_inside_an_evaluation_text_do_not_matter(tmp_path: Path) -> None:
     path = tmp_path / "set.jsonl"
     path.write_text(json.dumps({"text": "가을이 왔다.\n바람이 분다.\r\n강이 흐른다."}, ensure_ascii=False), "utf-8")
-    benchmark = Benchmark(name="set", path=InputPath(path), format="jsonl", columns=("text",))
+    benchmark = EvaluationFile(name="set", path=InputPath(path), format="jsonl", columns=("text",))
     clean = texts_of(tmp_path, benchmark).decontaminate("시작이다.\n\n가을이 왔다. 바람이 분다.\n강이 흐른다.\n\n끝이다.")
     assert clean.text == "시작이다.\n\n끝이다."
 
@@ -93,19 +93,19 @@ def test_a_long_stretch_drops_the_document_or_the_paragraph_or_nothing(tmp_path:
         assert clean.drop or clean.text == text
 
 
-def test_shorter_stretches_and_laughter_prove_nothing(tmp_path: Path, nsmc: Benchmark) -> None:
+def test_shorter_stretches_and_laughter_prove_nothing(tmp_path: Path, nsmc: EvaluationFile) -> None:
     texts = texts_of(tmp_path, nsmc, lines_of(tmp_path / "wiki.txt", PASSAGE))
     innocent = f"그때 {PASSAGE[:35]} 그런 이야기였다.\n\n와 {'ㅋ' * 60} 웃겼다"
     assert not texts.decontaminate(innocent).touched
 
 
-def test_a_document_of_nothing_else_is_dropped(tmp_path: Path, nsmc: Benchmark) -> None:
+def test_a_document_of_nothing_else_is_dropped(tmp_path: Path, nsmc: EvaluationFile) -> None:
     drop = texts_of(tmp_path, nsmc).decontaminate("굿\n\n닫히지 않은 따옴표").drop
     assert drop is not None
     assert (drop.reason, drop.rule) == ("contaminated", "nsmc: nothing else in it")
 
 
-def test_the_stage_counts_what_it_removes_and_compares_what_is_left(tmp_path: Path, nsmc: Benchmark) -> None:
+def test_the_stage_counts_what_it_removes_and_compares_what_is_left(tmp_path: Path, nsmc: EvaluationFile) -> None:
     left = prose(1, 3)
     films = [
         document(1, f"{left}\n\n굿", "nsmc"),
@@ -150,10 +150,10 @@ def test_evaluation_sets_are_read_in_their_own_format(
 ) -> None:
     path = tmp_path / f"set{suffix}"
     path.write_text(content, "utf-8-sig", newline="")
-    assert list(read_texts(Benchmark.model_validate({"name": "set", "path": path, **fields}))) == texts
+    assert list(read_texts(EvaluationFile.model_validate({"name": "set", "path": path, **fields}))) == texts
     packed = tmp_path / f"set{suffix}.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
-    assert list(read_texts(Benchmark.model_validate({"name": "set", "path": packed, **fields}))) == texts
+    assert list(read_texts(EvaluationFile.model_validate({"name": "set", "path": packed, **fields}))) == texts
 
 
 @pytest.mark.parametrize(
@@ -178,13 +178,13 @@ def test_a_set_of_another_shape_is_named(content: str, fields: dict[str, object]
     path = tmp_path / "set.txt"
     path.write_text(content, "utf-8")
     with pytest.raises(ValueError, match=message) as caught:
-        list(read_texts(Benchmark.model_validate({"name": "set", "path": path, **fields})))
+        list(read_texts(EvaluationFile.model_validate({"name": "set", "path": path, **fields})))
     assert str(path) in str(caught.value)
 
 
 def test_a_table_needs_columns() -> None:
     with pytest.raises(ValidationError, match="benchmark x: format tsv needs columns"):
-        Benchmark.model_validate({"name": "x", "path": "x.tsv", "format": "tsv"})
+        EvaluationFile.model_validate({"name": "x", "path": "x.tsv", "format": "tsv"})
 
 
 def test_a_set_may_be_a_member_of_an_archive(tmp_path: Path) -> None:
@@ -192,21 +192,21 @@ def test_a_set_may_be_a_member_of_an_archive(tmp_path: Path) -> None:
     sentences = 'sentence1\tsentence2\n"비가 온다\t눈이 "온다\n'
     archive.write_bytes(compressed("zst", tar({"sets/README": b"read me", "sets/test.tsv": sentences.encode()})))
     table = {"name": "set", "path": archive, "format": "tsv", "columns": ["sentence1", "sentence2"]}
-    assert list(read_texts(Benchmark.model_validate({**table, "member": "sets/test.tsv"}))) == ['"비가 온다', '눈이 "온다']
+    assert list(read_texts(EvaluationFile.model_validate({**table, "member": "sets/test.tsv"}))) == ['"비가 온다', '눈이 "온다']
     with pytest.raises(ValueError, match="an archive; name its member in the spec"):
-        list(read_texts(Benchmark.model_validate(table)))
+        list(read_texts(EvaluationFile.model_validate(table)))
 
 
 def test_an_unknown_encoding_is_refused() -> None:
     with pytest.raises(ValidationError, match="unknown encoding: utf-9; utf-8 and cp949 are usual"):
-        Benchmark.model_validate({"name": "x", "path": "x.txt", "format": "lines", "encoding": "utf-9"})
+        EvaluationFile.model_validate({"name": "x", "path": "x.txt", "format": "lines", "encoding": "utf-9"})
 
 
 @pytest.mark.real
 def test_the_real_korsts_is_read_out_of_its_archive_with_its_quotation_marks(real_data: Path) -> None:
     path = InputPath(real_data / "benchmarks" / "kornlu.tar.zst")
     columns = ("sentence1", "sentence2")
-    texts = list(read_texts(Benchmark(name="sts", path=path, member="kornlu/sts-test.tsv", format="tsv", columns=columns)))
+    texts = list(read_texts(EvaluationFile(name="sts", path=path, member="kornlu/sts-test.tsv", format="tsv", columns=columns)))
     assert len(texts) == 2 * 1379
     assert all(texts)
     assert any(text.startswith('"') for text in texts)
@@ -215,6 +215,6 @@ def test_the_real_korsts_is_read_out_of_its_archive_with_its_quotation_marks(rea
 @pytest.mark.real
 def test_real_sets_are_read(real_data: Path, tmp_path: Path) -> None:
     path = InputPath(real_data / "benchmarks" / "nsmc_test.txt.zst")
-    texts = list(read_texts(Benchmark(name="nsmc", path=path, format="tsv", columns=("document",))))
+    texts = list(read_texts(EvaluationFile(name="nsmc", path=path, format="tsv", columns=("document",))))
     assert len(texts) == 50_000
     assert sum(not text for text in texts) == 3

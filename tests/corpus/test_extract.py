@@ -172,7 +172,7 @@ def test_shard_size_does_not_change_documents(tmp_path: Path, monkeypatch: pytes
     path = tmp_path / "a.jsonl"
     path.write_bytes(lines(*({"text": f"{SENTENCE} {n}"} for n in range(300))))
     whole = extract(tmp_path / "one", path, format="jsonl")
-    monkeypatch.setattr("korealbert.corpus.framing.PIECE_BYTES", 500)
+    monkeypatch.setattr("korealbert.corpus.framing.RAW_RECORDS_BYTES", 500)
     monkeypatch.setattr("korealbert.corpus.framing.BYTES_PER_READ", 333)
     cut = extract(tmp_path / "two", path, format="jsonl", shard_bytes=1024)
     assert len(cut.artifact.files("documents-*.arrow")) > 3
@@ -180,21 +180,21 @@ def test_shard_size_does_not_change_documents(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_killed_extraction_resumes_and_equals_a_straight_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("korealbert.corpus.framing.PIECE_BYTES", 500)
+    monkeypatch.setattr("korealbert.corpus.framing.RAW_RECORDS_BYTES", 500)
     monkeypatch.setattr("korealbert.corpus.framing.BYTES_PER_READ", 333)
     path = tmp_path / "a.jsonl"
     path.write_bytes(lines(*({"text": f"{SENTENCE} {n}"} for n in range(100))))
     spec = ExtractSpec.model_validate({"source": "a", "format": "jsonl", "paths": [str(path)], "shard_bytes": 1024})
     straight = build(STAGE, spec, {}, Runtime(store=tmp_path / "straight", workers=1)).artifact
-    real, done = extract_module.extract_chunk, list[int]()
+    real, done = extract_module.extract_shard, list[int]()
 
-    def dying(chunk: Any, index: int, out_dir: Path) -> Any:
+    def dying(job: Any, index: int, out_dir: Path) -> Any:
         if index == 3 and len(done) == 3:
             raise KeyboardInterrupt
         done.append(index)
-        return real(chunk, index, out_dir)
+        return real(job, index, out_dir)
 
-    monkeypatch.setattr(extract_module, "extract_chunk", dying)
+    monkeypatch.setattr(extract_module, "extract_shard", dying)
     with pytest.raises(KeyboardInterrupt):
         build(STAGE, spec, {}, Runtime(store=tmp_path / "killed", workers=1))
     done.append(-1)
@@ -222,9 +222,9 @@ def test_compression_and_archives_change_no_document(tmp_path: Path) -> None:
 def test_a_missing_file_is_known_when_planning(tmp_path: Path) -> None:
     spec = ExtractSpec.model_validate({"source": "a", "format": "text", "paths": [str(tmp_path / "없다.txt")]})
     with pytest.raises(FileNotFoundError, match=r"없다\.txt"):
-        Store(tmp_path / "store").identify(STAGE, spec, {})
+        STAGE.identity(spec, {}, Store(tmp_path / "store"))
     with pytest.raises(FileNotFoundError, match=r"없다\.txt.*`paths`"):
-        list(extract_module.chunks(spec))
+        list(extract_module.shard_inputs(spec))
 
 
 def test_too_many_bad_records_fail_the_stage_and_name_the_first_five(tmp_path: Path) -> None:

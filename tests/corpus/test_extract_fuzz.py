@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from korealbert.corpus.extract import PARSERS, ExtractSpec, frame
-from korealbert.corpus.framing import Piece
+from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.reading import RawFile, ReadLimits
 from korealbert.corpus.records import Dropped, Tally
 from korealbert.documents import Document, Quarantined
@@ -60,9 +60,9 @@ def test_damage_is_sorted_out(kind: str, damage: list[tuple[float, int, bytes]],
     )
     tally = Tally()
     outcomes = 0
-    for piece in frame(spec, RawFile("a", io.BytesIO(data), ReadLimits())):
-        if isinstance(piece, Piece):
-            for outcome in PARSERS[spec.format, spec.document](spec, piece, tally):
+    for batch in frame(spec, RawFile("a", io.BytesIO(data), ReadLimits())):
+        if isinstance(batch, RawRecords):
+            for outcome in PARSERS[spec.format, spec.document](spec, batch, tally):
                 assert isinstance(outcome, Document | Dropped | Quarantined)
                 text = outcome.text if isinstance(outcome, Document) else str(outcome)
                 text.encode("utf-8")  # no lone surrogates: the shard writer could not store them

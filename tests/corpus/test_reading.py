@@ -1,4 +1,4 @@
-"""Opening inputs and cutting them into pieces: any block size, any compression, the same records."""
+"""Opening inputs and cutting them into batches of records: any block size, any compression, the same records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from korealbert.corpus.framing import Piece, frame_delimited, frame_json
+from korealbert.corpus.framing import RawRecords, frame_delimited, frame_json
 from korealbert.corpus.json_values import ValueScanner
 from korealbert.corpus.reading import RawFile, ReadFault, ReadLimits, open_files
 from korealbert.documents import Quarantined
@@ -137,7 +137,7 @@ def test_an_archive_that_does_not_end_as_archives_do_is_told(tmp_path: Path, suf
     assert faults_of(whole[:1536] + b"\0" * 512 + whole[1536 + 512 :]) == (1, ["corrupt_archive"])
 
 
-def pieces(data: bytes, **options: object) -> list[Piece | Quarantined]:
+def batches(data: bytes, **options: object) -> list[RawRecords | Quarantined]:
     raw = RawFile("a", io.BytesIO(data), LIMITS)
     frame = frame_delimited if "delimiter" in options else frame_json
     return list(frame(raw, encoding="utf-8", max_record_bytes=1 << 20, **options))  # type: ignore[arg-type]
@@ -145,17 +145,17 @@ def pieces(data: bytes, **options: object) -> list[Piece | Quarantined]:
 
 @settings(max_examples=60)
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=30), max_size=30), st.integers(1, 64))
-def test_pieces_of_lines_join_to_the_file_and_know_their_place(lines: list[str], block: int) -> None:
+def test_batches_of_lines_join_to_the_file_and_know_their_place(lines: list[str], block: int) -> None:
     data = "".join(f"{line}\n" for line in lines).encode().removeprefix(b"\xef\xbb\xbf")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("korealbert.corpus.framing.PIECE_BYTES", 40)
+        patch.setattr("korealbert.corpus.framing.RAW_RECORDS_BYTES", 40)
         patch.setattr("korealbert.corpus.framing.BYTES_PER_READ", block)
-        found = [piece for piece in pieces(data, delimiter=b"\n") if isinstance(piece, Piece)]
+        found = [batch for batch in batches(data, delimiter=b"\n") if isinstance(batch, RawRecords)]
     if data.strip():
-        assert b"".join(piece.data for piece in found).strip() == data.strip()
-    for piece in found:
-        assert data[piece.byte :].startswith(piece.data)
-        assert piece.line == data[: piece.byte].count(b"\n") + 1
+        assert b"".join(batch.data for batch in found).strip() == data.strip()
+    for batch in found:
+        assert data[batch.byte :].startswith(batch.data)
+        assert batch.line == data[: batch.byte].count(b"\n") + 1
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=8)

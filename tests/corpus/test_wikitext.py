@@ -170,32 +170,5 @@ def test_ten_thousand_nested_constructs(opening: str, closed: bool) -> None:
     assert time.perf_counter() - begun < 10  # 0.1 s; quadratic work takes minutes
 
 
-@pytest.mark.parametrize(
-    ("address", "rest"),
-    [
-        ("https://ko.wikipedia.org/wiki/서울", " 이다."),
-        ("https://ko.wikipedia.org/wiki/서울_(도시)", " 이다."),
-        ("https://a.kr/wiki/분류:서울?가=나.다", ". 끝이다."),
-        ("https://a.kr/?q=서울", " 이다."),
-        ("https://a.kr", "에서 본다."),
-        ("https://a.kr/", "에서 본다."),
-    ],
-)
-def test_an_address_goes_whole_and_its_particle_stays(address: str, rest: str) -> None:
-    assert text_of(f"주소는 {address}{rest}") == f"주소는 {rest.lstrip()}".replace(" .", ".")
-
-
-def test_addresses_cost_linear_time() -> None:
-    began = time.perf_counter()
-    for soup_of in (
-        "https://a.kr/가" + "." * 100_000,
-        "https://a.kr" + "/가" * 100_000,
-        "https://" * 20_000,
-        "http://a_(" * 20_000,
-    ):
-        text_of(soup_of)
-    assert time.perf_counter() - began < 10
-
-
 def test_units_keep_their_exponents() -> None:
     assert text_of("넓이는 605 {{단위|km|2}}이다.") == "넓이는 605 km²이다."

@@ -9,7 +9,7 @@ import pytest
 from korealbert.artifact import Artifact, Runtime, build
 from korealbert.examples import packing, views
 from korealbert.examples.batches import ExampleBatches
-from korealbert.vocab import training
+from korealbert.vocab import stage as vocab_stage
 from korealbert.vocab.tokenizer import Vocabulary
 from tests.examples.made import SEQUENCE_LENGTH
 from tests.vocab.korean import TextSpec, text_artifact
@@ -27,7 +27,7 @@ def texts(runtime: Runtime) -> Artifact:
 
 @pytest.fixture(scope="session")
 def vocab(runtime: Runtime, texts: Artifact) -> Artifact:
-    return build(training.STAGE, training.VocabSpec(size=320), {"documents": texts}, runtime).artifact
+    return build(vocab_stage.STAGE, vocab_stage.VocabSpec(size=320), {"documents": texts}, runtime).artifact
 
 
 @pytest.fixture(scope="session")

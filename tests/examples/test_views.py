@@ -19,7 +19,7 @@ from korealbert.examples.schema import HELDOUT_VIEW, View, open_rows, open_view,
 from korealbert.examples.table import RowTable
 from korealbert.examples.views import STAGE, ViewJob, ViewsSpec, draw_shard
 from korealbert.examples.word_order import WordOrderSpec
-from korealbert.vocab import training
+from korealbert.vocab import stage as vocab_stage
 from korealbert.vocab.tokenizer import SPECIAL, Vocabulary
 from tests.examples.made import SEQUENCE_LENGTH, noised, read
 
@@ -115,7 +115,7 @@ def test_files_are_small(packed: Artifact, viewed: Artifact) -> None:
 
 def test_views_of_another_vocabulary_are_refused(tmp_path: Path, texts: Artifact, vocab: Artifact, viewed: Artifact) -> None:
     runtime = Runtime(store=tmp_path, workers=1)
-    other = build(training.STAGE, training.VocabSpec(size=300), {"documents": texts}, runtime).artifact
+    other = build(vocab_stage.STAGE, vocab_stage.VocabSpec(size=300), {"documents": texts}, runtime).artifact
     spec = packing.ExamplesSpec(sequence_length=SEQUENCE_LENGTH, heldout_share=0.1)
     rows = build(packing.STAGE, spec, {"documents": texts, "vocab": other}, runtime).artifact
     mine, theirs = Vocabulary.load(vocab.path).sha256, Vocabulary.load(other.path).sha256

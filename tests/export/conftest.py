@@ -16,7 +16,7 @@ from korealbert.model.heads import PretrainingModel, initialise
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.vocab.fast_tokenizer import fast_tokenizer
-from korealbert.vocab.training import VocabSpec, train_model
+from korealbert.vocab.stage import VocabSpec, train_model
 
 SENTENCES = [
     "오늘은 비가 와서 우산을 챙겼다.",

@@ -62,9 +62,9 @@ def test_fine_tuning_scores_are_means_over_seeds(make_model: MakeModel) -> None:
     ]
     cells.append(FinetunedScores("nsmc_short", "pretrained", "accuracy", dev=60.0, test=61.0))
     told = card(make_model, finetuned=tuple(cells))
-    assert "| nsmc | pretrained | accuracy | 2 | 81.5 ± 0.71 | 82 ± 1.4 |" in told
-    assert "| nsmc | random | accuracy | 1 | 81 | 70 |" in told
-    assert "| nsmc_short | pretrained | accuracy | 1 | 60 | 61 |" in told
+    assert "| nsmc | pretrained | accuracy | 2 | 81.50 ± 0.71 | 82.00 ± 1.41 |" in told
+    assert "| nsmc | random | accuracy | 1 | 81.00 | 70.00 |" in told
+    assert "| nsmc_short | pretrained | accuracy | 1 | 60.00 | 61.00 |" in told
 
 
 def test_sharing_that_had_to_be_written_out_is_said(make_model: MakeModel) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from tokenizers import Tokenizer
 from transformers import AlbertForPreTraining, AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from korealbert.artifact import Runtime, build
-from korealbert.export.huggingface import STAGE, ExportSpec
+from korealbert.export.stage import STAGE, ExportSpec
 from korealbert.vocab.tokenizer import Vocabulary
 from tests.export.conftest import SENTENCES, MakeModel
 
@@ -79,6 +80,7 @@ def test_a_vocabulary_of_another_size_is_refused(make_model: MakeModel, tmp_path
     other = tmp_path / "pretrain-other"
     other.mkdir()
     (other / "config.json").write_text(json.dumps({**config, "vocab_size": 99}))
+    shutil.copyfile(inputs["pretrain"].path / "manifest.json", other / "manifest.json")
     fake = type(inputs["pretrain"])("pretrain-other", other)
     with pytest.raises(ValueError, match=r"pretrain-other has 99 word embeddings, but vocab-\w+ has 82 pieces"):
         STAGE.run(ExportSpec(), {**inputs, "pretrain": fake}, tmp_path, Runtime())

@@ -1,4 +1,4 @@
-"""Build one stage of a recipe in a process of its own, on inputs that stand; what the kill-and-resume test kills.
+"""Build one stage of a recipe in a process of its own, on inputs that are built; what the kill-and-resume test kills.
 
 Usage: python stage_runner.py RECIPE LABEL STORE WORKERS
 """
@@ -17,7 +17,7 @@ def main(recipe: str, label: str, store: str, workers: str) -> None:
     names: dict[str, str] = {}
     for each, node in recipes.until(recipes.graph(recipes.load(Path(recipe))), label).items():
         inputs = {role: names[other] for role, other in node.inputs.items()}
-        names[each] = Store(runtime.store).identify(node.stage, node.spec, inputs).name
+        names[each] = node.stage.identity(node.spec, inputs, Store(runtime.store)).name
         if each == label:
             artifacts = {role: Artifact(name, runtime.store / name) for role, name in inputs.items()}
             built = build(node.stage, node.spec, artifacts, runtime, label=label)

@@ -31,7 +31,7 @@ def api() -> object:
 
 @pytest.fixture
 def runtime(straight: dict[str, Artifact], tmp_path: Path) -> Runtime:
-    """A store in which everything but the report stands."""
+    """A store in which everything but the report is built."""
     store = tmp_path / "store"
     shutil.copytree(straight["report"].path.parent, store)
     shutil.rmtree(store / straight["report"].name)
@@ -44,7 +44,7 @@ def task_states(flow_name_part: str) -> dict[str, str]:
     return {run.name: run.state_name or "" for run in runs}
 
 
-def test_the_flow_shows_what_stands_as_cached_and_builds_the_rest(straight: dict[str, Artifact], runtime: Runtime) -> None:
+def test_the_flow_shows_what_is_built_as_cached_and_builds_the_rest(straight: dict[str, Artifact], runtime: Runtime) -> None:
     path = corpus_to_model.with_options(flow_run_name="first")(TINY, runtime=runtime)
     assert Path(path).name == straight["report"].name
     states = task_states("first")
@@ -54,7 +54,7 @@ def test_the_flow_shows_what_stands_as_cached_and_builds_the_rest(straight: dict
     assert set(task_states("second").values()) == {"Cached"}
 
 
-def test_one_stage_is_built_anew_on_cached_inputs(straight: dict[str, Artifact], runtime: Runtime) -> None:
+def test_one_stage_is_rebuilt_on_cached_inputs(straight: dict[str, Artifact], runtime: Runtime) -> None:
     path = Path(one_stage("balance", TINY, runtime=runtime))
     assert path.name == straight["balance"].name
     assert Artifact(path.name, path).output_digest == straight["balance"].output_digest

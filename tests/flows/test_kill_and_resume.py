@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, lineage
+from korealbert.artifact import Artifact, ancestors
 from tests.flows.conftest import TINY
 
 LABELS = list(recipes.graph(recipes.load(TINY)))
@@ -23,7 +23,7 @@ SECONDS_TO_DIE = 120
 def store_with_inputs_of(artifact: Artifact, store: Path) -> None:
     """A store that holds all ancestors of an artifact and nothing else."""
     store.mkdir()
-    for ancestor in lineage(artifact.inputs()).values():
+    for ancestor in ancestors(artifact.inputs()).values():
         shutil.copytree(ancestor.path, store / ancestor.name)
 
 

@@ -123,8 +123,8 @@ def a_batch(vocab_size: int = 50) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
     ids = torch.randint(5, vocab_size, (3, 12), generator=generator)
     return {
-        "ids_BS": ids,
-        "token_types_BS": (torch.arange(12) >= 6).long().expand(3, -1),
+        "ids_BL": ids,
+        "token_types_BL": (torch.arange(12) >= 6).long().expand(3, -1),
         "lengths_B": torch.tensor([12, 9, 5]),
         "mlm_positions_BP": torch.tensor([[1, 4, 7], [2, 3, 8], [0, 0, 4]]),
         "wop_positions_BW": torch.tensor([[2, 3], [5, 6], [0, 0]]),
@@ -171,7 +171,7 @@ def test_no_projection_where_embeddings_are_as_wide_as_the_encoder() -> None:
 def test_the_masked_token_head_is_tied_to_the_word_table() -> None:
     model, batch = tiny_model(), a_batch()
     assert sum("word" in name for name, _ in model.named_parameters()) == 1
-    absent = next(piece for piece in range(50) if piece not in batch["ids_BS"])
+    absent = next(piece for piece in range(50) if piece not in batch["ids_BL"])
     before = model(**batch).mlm_BPV
     with torch.no_grad():
         model.encoder.embeddings.word.weight[absent] *= 3.0
@@ -188,8 +188,8 @@ def test_padding_changes_nothing(extra: int, seed: int) -> None:
     padding = torch.randint(0, 50, (3, extra), generator=torch.Generator().manual_seed(seed))
     padded = {
         **batch,
-        "ids_BS": torch.cat([batch["ids_BS"], padding], 1),
-        "token_types_BS": F.pad(batch["token_types_BS"], (0, extra)),
+        "ids_BL": torch.cat([batch["ids_BL"], padding], 1),
+        "token_types_BL": F.pad(batch["token_types_BL"], (0, extra)),
     }
     torch.testing.assert_close(model(**batch), model(**padded), atol=1e-5, rtol=1e-5)
 

@@ -1,4 +1,4 @@
-"""A small real ancestry for pre-training: documents, vocabulary, examples and views, built by their own stages."""
+"""A small real ancestry for pretraining: documents, vocabulary, examples and views, built by their own stages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats, b
 from korealbert.document_shards import DocumentShard
 from korealbert.documents import Document, document_id
 from korealbert.examples import packing, views
-from korealbert.vocab import training
+from korealbert.vocab import stage as vocab_stage
 
 WHO = ["아이가", "어머니가", "선생님이", "친구가", "할아버지가", "이웃이"]
 WHEN = ["아침에", "어제", "주말마다", "비가 오면", "해가 지고"]
@@ -33,11 +33,11 @@ def write_documents(spec: TextSpec, inputs: Inputs, out_dir: Path, runtime: Runt
 
 
 def build_ancestry(store: Path) -> dict[str, Artifact]:
-    """Artifacts by the roles of the pre-training stage: sequences of 32 tokens, two views."""
+    """Artifacts by the roles of the pretraining stage: sequences of 32 tokens, two views."""
     runtime = Runtime(store=store, workers=1)
     documents = build(Stage("documents", 1, TextSpec, write_documents), TextSpec(documents=80), {}, runtime).artifact
-    vocab_spec = training.VocabSpec(size=65, character_coverage=1.0, training_threads=1)
-    vocab = build(training.STAGE, vocab_spec, {"documents": documents}, runtime).artifact
+    vocab_spec = vocab_stage.VocabSpec(size=65, character_coverage=1.0, training_threads=1)
+    vocab = build(vocab_stage.STAGE, vocab_spec, {"documents": documents}, runtime).artifact
     rows_spec = packing.ExamplesSpec(sequence_length=32, heldout_share=0.2)
     rows = build(packing.STAGE, rows_spec, {"documents": documents, "vocab": vocab}, runtime).artifact
     noise = build(views.STAGE, views.ViewsSpec(views=2), {"examples": rows, "vocab": vocab}, runtime).artifact

@@ -55,14 +55,14 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
-def test_each_rank_knows_its_place_its_meeting_and_its_share_of_threads(launch: Launch) -> None:
+def test_each_rank_knows_its_place_its_rendezvous_and_its_share_of_threads(launch: Launch) -> None:
     seen = launch(
         "print(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['OMP_NUM_THREADS'], sys.argv[3:5], sep='|')\n"
         "print(os.getpgid(0) == os.getpgid(os.getppid()))",
         processes=3,
         threads=8,
     )
-    assert seen[0].startswith("0|3|2|['--meeting', 'file:///")
+    assert seen[0].startswith("0|3|2|['--init-method', 'file:///")
     assert seen[1] == "True"  # A session of their own would survive the cancellation of a Prefect run.
 
 

@@ -20,7 +20,6 @@ from korealbert.pretrain.batches import micro_batches
 from korealbert.pretrain.loop import dropout_seed
 from korealbert.pretrain.optimizer import Clipping, make_optimizer
 from korealbert.pretrain.ranks import Ranks
-from korealbert.pretrain.schedule import learning_rate
 from tests.pretrain.runs import lines, no_dropout, spec, trainer, weights
 from tests.pretrain.synthetic import SyntheticBatches
 
@@ -100,7 +99,7 @@ def test_order_losses_can_join_later(alone: Ranks, tmp_path: Path) -> None:
 def test_learning_rate_and_steps_follow_the_schedule(alone: Ranks, tmp_path: Path) -> None:
     run_spec = spec(schedule={"warmup_steps": 2})
     stats = trainer(run_spec, tmp_path, alone).run()
-    rates = [learning_rate(t, peak=0.02, steps=6, schedule=run_spec.schedule) for t in range(6)]
+    rates = [run_spec.schedule.learning_rate(t, peak=0.02, steps=6) for t in range(6)]
     assert [line["learning_rate"] for line in lines(tmp_path)] == pytest.approx(rates, rel=1e-5)
     assert (stats["steps"], stats["skipped_steps"], stats["sequences"], stats["epochs"]) == (6, 0, 48, 2.0)
     assert [line["step"] for line in lines(tmp_path, "heldout")] == [0, 3, 6]
@@ -158,7 +157,7 @@ def test_our_curve_is_that_of_a_plain_loop_around_transformers(alone: Ranks, tmp
         sop = F.cross_entropy(output.sop_logits, torch.from_numpy(batch.sop_labels))
         assert (line["mlm_loss"], line["sop_loss"]) == pytest.approx((mlm.item(), sop.item()), abs=1e-4)
         for group in reference.param_groups:
-            group["lr"] = learning_rate(step, peak=run_spec.optimizer.lr, steps=30, schedule=run_spec.schedule)
+            group["lr"] = run_spec.schedule.learning_rate(step, peak=run_spec.optimizer.lr, steps=30)
         reference.zero_grad()
         (mlm + sop).backward()
         reference.step()

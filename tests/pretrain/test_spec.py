@@ -7,7 +7,6 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from korealbert.pretrain.schedule import learning_rate
 from korealbert.pretrain.spec import PretrainSpec, ScheduleSpec
 
 
@@ -57,7 +56,7 @@ def test_a_spec_survives_json() -> None:
 
 
 def rate(update: int, decay: str, steps: int = 1000, warmup: int = 100) -> float:
-    return learning_rate(update, peak=2.0, steps=steps, schedule=ScheduleSpec(warmup_steps=warmup, decay=decay))
+    return ScheduleSpec(warmup_steps=warmup, decay=decay).learning_rate(update, peak=2.0, steps=steps)
 
 
 @pytest.mark.parametrize("decay", ["linear", "linear_tf", "constant"])

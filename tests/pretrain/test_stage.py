@@ -21,7 +21,7 @@ from korealbert.pretrain.loop import Trainer
 from korealbert.pretrain.ranks import Ranks
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE, check
-from korealbert.vocab.training import VocabSpec, train_model
+from korealbert.vocab.stage import VocabSpec, train_model
 from tests.pretrain.runs import lines, same_bytes
 from tests.pretrain.shards import build_ancestry
 
@@ -53,7 +53,8 @@ def train_here(spec: PretrainSpec, ancestry: dict[str, Artifact], out_dir: Path,
 DRIVER = """
 import sys
 from pathlib import Path
-from korealbert.artifact import Artifact, Runtime, build
+from korealbert.artifact import Runtime, build
+from korealbert.artifact import Artifact
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE
 store, spec, *paths = sys.argv[1:]
@@ -162,9 +163,7 @@ def test_contradictions_are_refused_before_launch(ancestry: dict[str, Artifact],
 
 
 def test_planning_a_run_loads_neither_torch_nor_deepspeed() -> None:
-    code = (
-        "import sys, korealbert.pretrain.stage, korealbert.export.huggingface; print({'torch', 'deepspeed'} & set(sys.modules))"
-    )
+    code = "import sys, korealbert.pretrain.stage, korealbert.export.stage; print({'torch', 'deepspeed'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 

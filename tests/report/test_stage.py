@@ -147,7 +147,7 @@ def test_any_part_of_a_run_makes_a_report(artifacts: Artifacts, tmp_path: Path, 
 def test_the_model_card_gets_the_scores(report: Path) -> None:
     card = (report / "model-card.md").read_text("utf-8")
     assert "## Fine-tuning" in card
-    assert "85.3 ± 1.5" in card
+    assert "85.30 ± 1.48" in card
     assert "layer" in card
 
 

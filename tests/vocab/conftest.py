@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from korealbert.artifact import Artifact, Runtime, build
+from korealbert.vocab.stage import STAGE, VocabSpec
 from korealbert.vocab.tokenizer import Vocabulary
-from korealbert.vocab.training import STAGE, VocabSpec
 from tests.vocab.korean import text_artifact
 
 SIZE = 320

@@ -1,4 +1,4 @@
-"""On real Korean text, as it stands: ``transformers`` gives the ids of SentencePiece, and offsets lead back into the text."""
+"""On real Korean text, as it is: ``transformers`` gives the ids of SentencePiece, and offsets lead back into the text."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sentencepiece import SentencePieceProcessor
 from transformers import AutoTokenizer
 
 from korealbert.vocab.fast_tokenizer import fast_tokenizer
+from korealbert.vocab.stage import VocabSpec, train_model
 from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
-from korealbert.vocab.training import VocabSpec, train_model
 
 LINES = 10_000
 

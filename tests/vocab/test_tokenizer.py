@@ -18,8 +18,8 @@ from transformers import PreTrainedTokenizerFast
 from korealbert.artifact import Artifact
 from korealbert.vocab.fast_tokenizer import fast_tokenizer
 from korealbert.vocab.normalisation import normalizer
+from korealbert.vocab.stage import VocabSpec, train_model
 from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
-from korealbert.vocab.training import VocabSpec, train_model
 from tests.vocab.korean import sentences
 
 ODD = (

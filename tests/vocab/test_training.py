@@ -12,8 +12,8 @@ from korealbert.artifact import Artifact, Runtime, build
 from korealbert.document_shards import DocumentShard
 from korealbert.documents import Document, document_id
 from korealbert.vocab.sampling import MAX_SENTENCE_BYTES, sample_sentences
+from korealbert.vocab.stage import SCORE_STEP, STAGE, VocabSpec, train_model
 from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, Vocabulary
-from korealbert.vocab.training import SCORE_STEP, STAGE, VocabSpec, train_model
 from tests.vocab.conftest import SIZE
 from tests.vocab.korean import documents, sentences
 

@@ -1,8 +1,8 @@
-"""The export stage: a directory that ``transformers`` loads offline, without custom code, with its model card.
+"""Stage `export`: a pretrained model and its vocabulary → a directory that ``transformers`` loads offline, with a model card.
 
 Input: roles ``pretrain`` and ``vocab``. Output: ``config.json``, ``model.safetensors``, ``tokenizer.json``,
 ``tokenizer_config.json``, ``special_tokens_map.json``, ``spiece.model`` and ``README.md``. The heads for masked tokens and
-sentence order go along (``AlbertForPreTraining``), the word-order head does not.
+sentence order go along (``AlbertForPreTraining``), the word-order head does not. No custom code is needed to load it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from safetensors.numpy import load_file, save_file
 
 from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
 from korealbert.export.card import ModelFacts, model_card
-from korealbert.export.weights import exported_groups, huggingface_config, to_huggingface
+from korealbert.export.weights import huggingface_config, to_huggingface
 from korealbert.files import atomic_write, write_json
-from korealbert.model.config import AlbertConfig
 from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
 
 
@@ -35,7 +34,8 @@ class ExportSpec(Spec):
 def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Write the directory. Raises ValueError when model and vocabulary differ in size."""
     pretrain, vocab = inputs["pretrain"], inputs["vocab"]
-    config = AlbertConfig.model_validate_json((pretrain.path / "config.json").read_bytes())
+    facts = ModelFacts.of(pretrain, title=spec.title, license=spec.license)
+    config = facts.config
     pieces = Vocabulary.load(vocab.path).size
     if pieces != config.vocab_size:
         raise ValueError(
@@ -45,15 +45,11 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
     weights = to_huggingface(config, load_file(pretrain.path / "model.safetensors"))
     save_file(weights, out_dir / "model.safetensors", metadata={"format": "pt"})
     _write_settings(out_dir / "config.json", huggingface_config(config))
-    sequence_length = int(pretrain.stats["sequence_length"])
-    _write_tokenizer(vocab.path, out_dir, sequence_length)
-    facts = ModelFacts(
-        title=spec.title, license=spec.license, config=config, groups=exported_groups(config), sequence_length=sequence_length
-    )
+    _write_tokenizer(vocab.path, out_dir, facts.sequence_length)
     atomic_write(out_dir / "README.md", model_card(facts, pretrain).encode())
     parameters = sum(array.size for array in weights.values())
     runtime.report(Progress(1, 1, "models"))
-    return {"parameters": parameters, "layer_groups": facts.groups, "sequence_length": sequence_length}
+    return {"parameters": parameters, "layer_groups": facts.groups, "sequence_length": facts.sequence_length}
 
 
 def _write_tokenizer(vocab: Path, out_dir: Path, sequence_length: int) -> None:

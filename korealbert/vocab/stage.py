@@ -1,4 +1,4 @@
-"""Stage ``vocab``: documents -> a SentencePiece vocabulary and the same vocabulary as a fast tokenizer.
+"""Stage `vocab`: documents → a SentencePiece vocabulary, and the same vocabulary as a fast tokenizer.
 
 Input: role ``documents`` (one sentence a line). Output: ``spiece.model``, ``spiece.vocab`` (piece and score, a line each),
 ``tokenizer.json``.

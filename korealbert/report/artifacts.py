@@ -22,19 +22,22 @@ STAGE_ORDER = (
 )
 """Order of stages in tables; others follow."""
 
+DATA_STAGES = ("extract", "clean", "dedup", "balance", "examples")
+"""Stages that count the documents which they take in, put out, drop and quarantine."""
+
 MAX_NAMED = 4
 """Artifacts of one stage that a sentence names one by one."""
 
 
-class Run:
-    """What a report is about: artifacts by label (``clean/news``, ``finetune/nsmc/random/2``), in the order of the DAG."""
+class Artifacts:
+    """The artifacts of one run by label (``clean/news``, ``finetune/nsmc/random/2``), in the order of the DAG."""
 
     def __init__(self, inputs: Mapping[str, Artifact]) -> None:
-        self.artifacts = {label: inputs[label] for label in sorted(inputs, key=_label_order)}
+        self.by_label = {label: inputs[label] for label in sorted(inputs, key=_label_order)}
 
     def of(self, stage: str) -> dict[str, Artifact]:
         """All artifacts of a stage by label."""
-        return {label: artifact for label, artifact in self.artifacts.items() if label.split("/")[0] == stage}
+        return {label: artifact for label, artifact in self.by_label.items() if label.split("/")[0] == stage}
 
     def one(self, stage: str) -> Artifact | None:
         """The artifact of a stage that a run has once, or None."""

@@ -1,0 +1,26 @@
+"""The stage contract: specs name artifacts before they are built, stages build them, the store keeps and verifies them."""
+
+from korealbert.artifact.spec import Identity, InputPath, Spec, canonical
+from korealbert.artifact.stage import Built, Device, Inputs, Progress, Runtime, Stage, Stats, build, check_conservation
+from korealbert.artifact.store import MANIFEST_FIELDS, Artifact, ArtifactError, Store, ancestors
+
+__all__ = [
+    "MANIFEST_FIELDS",
+    "Artifact",
+    "ArtifactError",
+    "Built",
+    "Device",
+    "Identity",
+    "InputPath",
+    "Inputs",
+    "Progress",
+    "Runtime",
+    "Spec",
+    "Stage",
+    "Stats",
+    "Store",
+    "ancestors",
+    "build",
+    "canonical",
+    "check_conservation",
+]

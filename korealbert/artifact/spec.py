@@ -1,0 +1,100 @@
+"""What names an artifact before it is built: the spec of its stage in one canonical form, and the hash of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationInfo
+from pydantic_core import CoreSchema, core_schema
+
+
+class Spec(BaseModel):
+    """Everything that changes a stage's bytes. Unknown fields are errors; a spec is never mutated."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class InputPath(os.PathLike[str]):
+    """A file or directory named by a spec. It enters the identity by name and content: moving it elsewhere rebuilds nothing.
+
+    Relative paths start at ``root`` of the validation context (a recipe passes its own directory), else at the working
+    directory.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        return f"InputPath({str(self.path)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, InputPath) and self.path == other.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def parse(value: Any, info: ValidationInfo) -> InputPath:
+            if isinstance(value, InputPath):
+                return value
+            if not isinstance(value, str | os.PathLike) or not str(value):
+                raise ValueError("expected the path of a file or directory")
+            root = Path((info.context or {}).get("root", "."))
+            return cls(Path(os.path.normpath(root / Path(value).expanduser())))
+
+        return core_schema.with_info_plain_validator_function(
+            parse, serialization=core_schema.plain_serializer_function_ser_schema(str)
+        )
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The recipe of one artifact: canonical, hashable, comparable field by field."""
+
+    stage: str
+    version: int
+    spec: Any
+    inputs: Mapping[str, str]
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The canonical JSON document that the key is the hash of."""
+        return {"stage": self.stage, "version": self.version, "spec": self.spec, "inputs": dict(self.inputs)}
+
+    @cached_property
+    def name(self) -> str:
+        """``<stage>-<first 16 hex digits of the sha256 of the document>``."""
+        canonical_bytes = json.dumps(self.document, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+        return f"{self.stage}-{sha256(canonical_bytes).hexdigest()[:16]}"
+
+
+def canonical(value: Any, digest: Callable[[Path], str]) -> Any:
+    """A JSON value that stands for ``value`` in an identity; refuses what has no one canonical form."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return {"float": value.hex()}
+    if isinstance(value, InputPath):
+        # The name counts beside the content: its ending says how to read the file, and it is part of some documents' ids.
+        return {"name": value.path.name, "sha256": digest(value.path)}
+    if isinstance(value, BaseModel):
+        return {name: canonical(getattr(value, name), digest) for name in type(value).model_fields}
+    if isinstance(value, Mapping):
+        return {str(key): canonical(value[key], digest) for key in sorted(value)}
+    if isinstance(value, tuple | list):
+        return [canonical(item, digest) for item in value]
+    raise TypeError(f"a spec cannot hold a {type(value).__name__}: it has no canonical form")

@@ -1,0 +1,160 @@
+"""Artifacts and the directory that holds them: found by name, checked against their manifests, locked while they are built."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from korealbert.files import DigestMemory
+
+MANIFEST_FIELDS = frozenset(
+    {
+        "name",
+        "label",
+        "recipe",
+        "spec",
+        "inputs",
+        "built_from",
+        "stats",
+        "files",
+        "output_digest",
+        "wall_seconds",
+        "created",
+        "host",
+    }
+)
+"""What every ``manifest.json`` holds."""
+
+
+class ArtifactError(Exception):
+    """A stage's output breaks the contract: lost documents, a wrong digest, a directory that nobody finished."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A finished output directory; its manifest tells everything about how it came to be."""
+
+    name: str
+    path: Path
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """The parsed ``manifest.json``. Raises ArtifactError naming the file when it is not one."""
+        path = self.path / "manifest.json"
+        try:
+            loaded = json.loads(path.read_text("utf-8"))
+        except ValueError as error:
+            raise ArtifactError(f"{path}: not a whole manifest ({error}); remove the directory or run its stage") from None
+        missing = MANIFEST_FIELDS - set(loaded) if isinstance(loaded, dict) else MANIFEST_FIELDS
+        if missing:
+            raise ArtifactError(f"{path}: not a manifest, it lacks {', '.join(sorted(missing))}; remove the directory")
+        return dict(loaded)
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """What the stage counted."""
+        stats: dict[str, Any] = self.manifest["stats"]
+        return stats
+
+    @property
+    def output_digest(self) -> str:
+        """sha256 over the names and digests of all files: equal for equal bytes, whoever built them."""
+        return str(self.manifest["output_digest"])
+
+    def files(self, pattern: str) -> list[Path]:
+        """Output files that match a glob pattern, sorted by name."""
+        return sorted(self.path.glob(pattern))
+
+    def inputs(self) -> dict[str, Artifact]:
+        """The artifacts that this one was built from, by role; they lie beside it in the store."""
+        return {role: Artifact(name, self.path.parent / name) for role, name in self.manifest["inputs"].items()}
+
+
+def ancestors(artifacts: Mapping[str, Artifact]) -> dict[str, Artifact]:
+    """All ancestors of the given artifacts and themselves, by name, inputs before what was built from them."""
+    found: dict[str, Artifact] = {}
+
+    def visit(artifact: Artifact) -> None:
+        if artifact.name not in found:
+            for parent in artifact.inputs().values():
+                visit(parent)
+            found[artifact.name] = artifact
+
+    for artifact in artifacts.values():
+        visit(artifact)
+    return found
+
+
+class Store:
+    """A directory of artifacts: one sub-directory each, complete if and only if it exists under its own name."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root).resolve()
+        self.digests = DigestMemory(self.root / ".digests")
+
+    def find(self, name: str) -> Artifact | None:
+        """The finished artifact of this name with a readable manifest, or None; see ``fault``."""
+        artifact = Artifact(name, self.root / name)
+        return artifact if artifact.path.is_dir() and self.unreadable(artifact) is None else None
+
+    def fault(self, name: str, inputs: Mapping[str, Artifact | None]) -> str | None:
+        """What keeps the artifact of this name from being used, or None; None too where there is no artifact.
+
+        A manifest that cannot be read, damaged files, or an input (by role; None while it is not built) whose bytes are not
+        those that the artifact was built from.
+        """
+        artifact = Artifact(name, self.root / name)
+        if not artifact.path.exists():
+            return None
+        return self.unreadable(artifact) or self.damage(artifact) or self.outdated(artifact, inputs)
+
+    def unreadable(self, artifact: Artifact) -> str | None:
+        """What keeps a directory under an artifact's name from being one, or None."""
+        try:
+            _ = artifact.manifest
+        except FileNotFoundError:
+            return "manifest.json is missing"
+        except ArtifactError as error:
+            return str(error)
+        return None
+
+    def artifacts(self) -> list[Artifact]:
+        """All finished artifacts with a readable manifest, oldest first."""
+        found = [Artifact(path.parent.name, path.parent) for path in self.root.glob("*/manifest.json")]
+        complete = [artifact for artifact in found if "." not in artifact.name and self.unreadable(artifact) is None]
+        return sorted(complete, key=lambda artifact: (artifact.manifest["created"], artifact.name))
+
+    def damage(self, artifact: Artifact) -> str | None:
+        """What is wrong with the files of an artifact, or None. Unchanged files are not read twice."""
+        for relative, expected in artifact.manifest["files"].items():
+            path = artifact.path / relative
+            if not path.is_file():
+                return f"{relative} is missing"
+            if path.stat().st_size != expected["size"]:
+                return f"{relative} has {path.stat().st_size:,} bytes, its manifest says {expected['size']:,}"
+            if self.digests.of(path) != expected["sha256"]:
+                return f"{relative} has another sha256 than its manifest says"
+        return None
+
+    def outdated(self, artifact: Artifact, inputs: Mapping[str, Artifact | None]) -> str | None:
+        """Which input has been rebuilt with other bytes than the artifact was built from, or None."""
+        for role, built_from in artifact.manifest["built_from"].items():
+            current = inputs.get(role)
+            if current is not None and current.output_digest != built_from:
+                return f"input {role} ({current.name}) was rebuilt with other bytes"
+        return None
+
+    @contextlib.contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """Keep two builders of one artifact apart. The kernel frees the lock when its holder dies, however it dies."""
+        path = self.root / ".locks" / f"{name}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
