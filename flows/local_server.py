@@ -8,10 +8,10 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_se
 
 from korealbert.shards import die_with_parent
 
-SECONDS_TO_START = 180
+SECONDS_TO_START = 600
 SECONDS_TO_STOP = 15
 POOL = "local"
 
@@ -54,9 +54,9 @@ def main() -> None:
 
 @contextmanager
 def api_for_one_run(store: Path) -> Iterator[None]:
-    """The API that flows of this process report to: the configured server if it listens, else a temporary one."""
+    """The API that flows of this process report to: the configured server if it answers, else a temporary one."""
     configured = get_current_settings().api.url
-    if "PREFECT_API_URL" in os.environ or (configured and listens(str(configured))):
+    if "PREFECT_API_URL" in os.environ or (configured and answers(f"{configured}/health")):
         yield
         return
     with temporary_server(store / ".prefect") as url, temporary_settings({PREFECT_API_URL: url}):
@@ -67,14 +67,13 @@ def api_for_one_run(store: Path) -> Iterator[None]:
             EventsWorker.drain_all(timeout=SECONDS_TO_STOP)
 
 
-def listens(url: str) -> bool:
-    """Whether something accepts connections at the address of a URL."""
-    address = urlsplit(url)
+def answers(url: str) -> bool:
+    """Whether a server answers at a URL; another program on its port does not."""
     try:
-        socket.create_connection((address.hostname or "127.0.0.1", address.port or 80), timeout=1).close()
-    except OSError:
+        with urllib.request.urlopen(url, timeout=2):  # noqa: S310 (the user's own setting)
+            return True
+    except (OSError, HTTPException):
         return False
-    return True
 
 
 @contextmanager
@@ -126,11 +125,9 @@ def wait_until_healthy(url: str, server: subprocess.Popen[bytes]) -> None:
     while time.monotonic() < deadline:
         if server.poll() is not None:
             raise RuntimeError(f"the Prefect server ended with exit status {server.returncode}; is its port taken?")
-        try:
-            with urllib.request.urlopen(url, timeout=2):  # noqa: S310 (our own loopback address)
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
+        if answers(url):
+            return
+        time.sleep(0.5)
     raise RuntimeError(f"the Prefect server did not answer at {url} within {SECONDS_TO_START} s")
 
 

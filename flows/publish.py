@@ -20,9 +20,6 @@ from korealbert.artifact import Built, Progress
 from korealbert.nested import flat
 from korealbert.recipe import Planned
 
-MAX_IMAGES = 4
-"""Pictures of one artifact that are shown in the UI."""
-
 
 def key(label: str, kind: str) -> str:
     """A Prefect artifact key (lower case, digits and dashes only) for a stage label."""
@@ -61,7 +58,7 @@ def outcome(label: str, built: Built) -> None:
     rows = [{"statistic": name, "value": _shown(value)} for name, value in flat(artifact.stats).items()]
     if rows:
         create_table_artifact(rows, key=key(label, "stats"), description=f"{label}: {artifact.name}")
-    for picture in artifact.files("figures/*.svg")[:MAX_IMAGES]:
+    for picture in artifact.files("figures/*.svg"):
         encoded = base64.b64encode(picture.read_bytes()).decode()
         url = f"data:image/svg+xml;base64,{encoded}"
         create_image_artifact(url, key=key(label, picture.stem), description=f"{label}: {picture.stem}")

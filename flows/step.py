@@ -69,7 +69,9 @@ def _message(label: str, built: Built) -> str:
 
 
 def _took(built: Built) -> str:
-    return f"built in {built.artifact.manifest['wall_seconds']:,.1f} s"
+    stats = built.artifact.stats
+    bad = f", {stats['quarantined']:,} of {stats['documents_in']:,} records quarantined" if stats.get("quarantined") else ""
+    return f"built in {built.artifact.manifest['wall_seconds']:,.1f} s{bad}"
 
 
 def _reporter(label: str, logger: Any) -> Callable[[Progress], None]:

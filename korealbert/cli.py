@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,13 +21,16 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from korealbert import inspection
-from korealbert.artifact import Artifact, ArtifactError, Progress, Runtime, Store
+from korealbert.artifact import Artifact, ArtifactError, Device, Progress, Runtime, Store
+
+PIPED_WIDTH = 240
+"""Columns of output that goes to a file or a program, so that no table cell is cut."""
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
-console = Console(highlight=False, markup=False, emoji=False)
+console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 
 RecipeFile = Annotated[Path, typer.Argument(help="the recipe, a TOML file")]
-StoreDir = Annotated[Path, typer.Option("--store", help="directory of the artifacts")]
+StoreDir = Annotated[Path, typer.Option("--store", help="directory of the artifacts", file_okay=False)]
 DataDir = Annotated[Path | None, typer.Option("--data", help="what ${data} in the recipe stands for")]
 Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
 Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
@@ -78,7 +82,7 @@ def run(
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="processes of the data stages")] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, help="training processes")] = 1,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads of training")] = None,
-    device: Annotated[str, typer.Option("--device", help="where training runs: auto, cpu or cuda")] = "auto",
+    device: Annotated[Device, typer.Option("--device", help="where training runs")] = "auto",
     data: DataDir = None,
 ) -> None:
     """Build every stage that is missing or stale and print the path of the report."""

@@ -18,7 +18,7 @@ TINY = Path(__file__).parent / "recipes" / "tiny.toml"
 
 
 def call(*arguments: object, code: int = 0) -> str:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "80"})
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
     return result.output

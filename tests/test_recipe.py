@@ -162,3 +162,20 @@ def test_a_lost_and_a_corrupted_artifact_are_planned_by_name(editable: Path, tmp
 def test_what_could_not_run_is_refused_at_once(editable: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         recipes.load(edit(editable, old, new))
+
+
+@pytest.mark.parametrize("seeds", ["[1, 1]", "[-1]"])
+def test_seeds_are_whole_and_each_once(editable: Path, seeds: str) -> None:
+    with pytest.raises(RecipeError, match=r"\[finetune\.\w+\], field 'seeds"):
+        recipes.load(edit(editable, "seeds = [1, 2, 3]", f"seeds = {seeds}"))
+
+
+def test_a_byte_order_mark_is_no_part_of_a_recipe(editable: Path) -> None:
+    plain = recipes.load(editable)
+    editable.write_text(editable.read_text("utf-8"), "utf-8-sig")
+    assert recipes.load(editable) == plain
+
+
+def test_a_directory_is_no_recipe(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="is a directory"):
+        recipes.load(tmp_path)

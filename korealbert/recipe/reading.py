@@ -9,9 +9,9 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from korealbert.artifact import InputPath, Spec
 from korealbert.corpus import balance, clean, dedup
@@ -32,10 +32,18 @@ class RecipeError(ValueError):
 class FinetuneGrid(Spec):
     """The cells of one benchmark: every init times every seed under one set of hyper-parameters."""
 
-    seeds: tuple[int, ...] = Field(default=(1, 2, 3), min_length=1)
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**63)], ...] = Field(default=(1, 2, 3), min_length=1)
     """One fine-tuning run per seed; the report gives mean and standard deviation over them."""
     inits: tuple[Init, ...] = Field(default=INITS, min_length=1)
     """Start from the pretrained weights, and from random ones under the same budget."""
+
+    @field_validator("seeds", "inits")
+    @classmethod
+    def _each_once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        repeated = [value for index, value in enumerate(values) if value in values[:index]]
+        if repeated:
+            raise ValueError(f"{repeated[0]!r} is given twice; a cell counts once")
+        return values
 
 
 @dataclass(frozen=True)
@@ -88,9 +96,11 @@ class _Reader:
     def __init__(self, path: Path, data: Path | None) -> None:
         self.path = path
         try:
-            self.tables = tomllib.loads(path.read_text("utf-8"))
+            self.tables = tomllib.loads(path.read_text("utf-8-sig"))  # Some editors begin a file with a byte order mark.
         except FileNotFoundError:
             raise RecipeError(f"{path}: no such recipe{nearest(path.name, _neighbours(path))}") from None
+        except IsADirectoryError:
+            raise RecipeError(f"{path}: is a directory; name a recipe's TOML file") from None
         except UnicodeDecodeError as error:
             raise RecipeError(f"{path}: byte {error.start} is not UTF-8; save the recipe as UTF-8") from None
         except (tomllib.TOMLDecodeError, RecursionError) as error:
