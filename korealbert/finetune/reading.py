@@ -6,7 +6,7 @@ The official TSV files carry literal quotes, so nothing here is a CSV reader: a 
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,10 +108,13 @@ def _member(stream: Any, file: BenchmarkFile) -> bytes:
     raise ValueError(f"{file}: the archive has no such member; it holds {', '.join(seen[:20])}")
 
 
-def tsv_rows(file: BenchmarkFile, header: tuple[str, ...]) -> Iterator[tuple[Line, list[str]]]:
+def tsv_rows(
+    file: BenchmarkFile, header: tuple[str, ...], *, leave_out: Callable[[Line, list[str]], bool] | None = None
+) -> Iterator[tuple[Line, list[str]]]:
     """Rows of a tab-separated file whose first line must be ``header``; each row has exactly as many fields.
 
     Quotes are ordinary characters and no field is ever read as missing: ``null`` and ``NA`` are words people write.
+    ``leave_out(line, fields)`` picks rows that a benchmark is known to be broken at; they are skipped.
     """
     lines = file.lines()
     first = next(lines, Line(str(file), 1, ""))
@@ -120,6 +123,8 @@ def tsv_rows(file: BenchmarkFile, header: tuple[str, ...]) -> Iterator[tuple[Lin
         raise first.error("header", f"found {first.text[:80]!r}", f"the official file begins with {expected}")
     for line in lines:
         fields = line.text.split("\t")
+        if leave_out is not None and leave_out(line, fields):
+            continue
         if len(fields) != len(header):
             problem = f"{len(fields)} fields instead of {len(header)}"
             raise line.error(header[min(len(fields), len(header)) - 1], problem, "restore the line from the official file")

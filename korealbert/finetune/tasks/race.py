@@ -1,0 +1,79 @@
+"""RACE: which of four answers to a question about an English text is right? Accuracy on 4,934 test questions.
+
+Official directory ``RACE`` with ``{train,dev,test}/{middle,high}/N.txt``, 87,866 / 4,887 / 4,934 questions; each file is a JSON
+object with ``article``, ``questions``, ``options``, ``answers`` (A to D) and ``id``. Give a directory, whose files are read in
+the order of their paths, or one file with an object per line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from korealbert.finetune.json_records import Record, json_lines
+from korealbert.finetune.metrics import Mode
+from korealbert.finetune.metrics.classification import accuracy
+from korealbert.finetune.reading import BenchmarkFile
+from korealbert.finetune.sequence import SequenceClassification
+from korealbert.finetune.task import Example, Scores
+
+LEVELS = ("middle", "high")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Example):
+    """``text`` is the article, ``pair`` the question."""
+
+    options: tuple[str, ...] = ()
+
+
+class Race(SequenceClassification):
+    """Reading comprehension of English examinations in China."""
+
+    name = "race"
+    title = "RACE"
+    official_test_examples = 4_934
+    origin = "cs.cmu.edu/~glai1/data/race, for research only"
+    has_official_dev = True
+    labels = ("A", "B", "C", "D")
+    # ALBERT, appendix: 12,000 steps of batch 32 (4.4 epochs), 1e-5, length 512.
+    defaults = {"epochs": 4, "batch_size": 32, "learning_rate": 1e-5, "max_length": 512}  # noqa: RUF012 - read only
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All questions; an id is the text's id and the question's number from 0."""
+        return [example for part in _files(file) for text in json_lines(part) for example in self._questions(text)]
+
+    def _questions(self, text: Record) -> Iterator[Example]:
+        article, text_id = text.text("article"), text.text("id").removesuffix(".txt")
+        questions, answers = text.texts("questions"), text.texts("answers")
+        options = text.fields.get("options")
+        if not isinstance(options, list) or not len(questions) == len(answers) == len(options):
+            raise text.error("options", "not as many as questions and answers", "give the official file")
+        for number, (question, answer, four) in enumerate(zip(questions, answers, options, strict=True)):
+            if not isinstance(four, list) or len(four) != len(self.labels) or not all(isinstance(o, str) for o in four):
+                raise text.error(f"options[{number}]", "not four strings", "give the official file")
+            target = self.label(answer, line=text.line, field=f"answers[{number}]")
+            yield Choice(f"{text_id}-{number}", article, target, pair=question, options=tuple(four))
+
+    def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
+        """``accuracy``, and that of each level whose name begins the ids."""
+        scores = super().score(examples, predicted, mode)
+        values = dict(scores.values)
+        for level in LEVELS:
+            rows = [(e.target, p) for e, p in zip(examples, predicted, strict=True) if e.id.startswith(level)]
+            if rows:
+                values[f"accuracy_{level}"] = accuracy(*zip(*rows, strict=True))
+        return Scores(values, scores.warnings)
+
+
+def _files(file: BenchmarkFile) -> list[BenchmarkFile]:
+    if not file.path.is_dir():
+        return [file]
+    paths = sorted(file.path.rglob("*.txt"), key=lambda path: (path.parent, len(path.name), path.name))
+    if not paths:
+        raise ValueError(f"{file}: holds no .txt file; give train, dev or test of the official directory")
+    return [BenchmarkFile(path) for path in paths]
+
+
+TASK = Race()
