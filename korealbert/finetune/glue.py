@@ -26,7 +26,7 @@ class GlueClassification(SequenceClassification):
     """A GLUE task whose columns have names: a sentence or two, and a label."""
 
     origin = ORIGIN
-    has_official_dev = True
+    has_official_dev = False
     defaults = defaults()
     header: ClassVar[tuple[str, ...]]
     sentences: ClassVar[tuple[str, ...]]

@@ -14,7 +14,7 @@ from korealbert.finetune import tasks
 from korealbert.finetune.json_records import Record, json_lines
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.reading import BenchmarkFile
-from korealbert.finetune.task import Benchmark, Example, Scores
+from korealbert.finetune.task import Example, Scores, Task
 
 MEMBER_MARK = "::"
 """Between an archive and the name of a file in it."""
@@ -38,7 +38,7 @@ def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scores:
     return benchmark.score(examples, read_predictions(predictions_file, benchmark, examples), mode)
 
 
-def read_predictions(file: BenchmarkFile, benchmark: Benchmark, examples: Sequence[Example]) -> list[Any]:
+def read_predictions(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example]) -> list[Any]:
     """One predicted value per example, in the order of the examples.
 
     Raises ValueError where a record is wrong, and when there are not as many records as examples.

@@ -19,7 +19,7 @@ class FinetuneSpec(Spec):
     """
 
     task: str
-    """Name of a module in ``korealbert/finetune/tasks``: nsmc, korsts."""
+    """Name of a module in ``korealbert/finetune/tasks``: nsmc, klue_ner, glue_cola, …"""
     init: Init = "pretrained"
     """``random``: the same architecture with fresh weights, which tells what pretraining is worth."""
     seed: int = Field(default=1, ge=0, lt=2**63)

@@ -51,8 +51,9 @@ def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
             raise ValueError(
                 f"max_length is {spec.max_length}, but {directory}/config.json has positions for {encoder.max_length} pieces"
             )
-        tokenizer.add_special_tokens({"additional_special_tokens": list(task.markers)}, replace_extra_special_tokens=False)
-        encoder.make_room(len(tokenizer))
+        if task.markers:
+            tokenizer.add_tokens(list(task.markers), special_tokens=True)
+            encoder.make_room(len(tokenizer))
         features = {split: task.encode(part, tokenizer, max_length=spec.max_length) for split, part in examples.items()}
         head = task.head(hidden_size=encoder.hidden_size, dropout=spec.dropout, train=features["train"])
         model = FinetunedModel(task, encoder.to(device), head.to(device), tokenizer.pad_token_id, device)
@@ -102,14 +103,20 @@ def read_examples(task: Task, spec: FinetuneSpec) -> dict[str, list[Example]]:
     if spec.dev is not None:
         dev = _read(task, spec.dev, spec.dev_member)
     else:
-        held_out = set(random_part(len(train_examples), round(len(train_examples) * DEV_SHARE) or 1, spec.split_seed))
-        dev = [example for index, example in enumerate(train_examples) if index in held_out]
-        train_examples = [example for index, example in enumerate(train_examples) if index not in held_out]
+        dev, train_examples = _held_out(task, train_examples, spec.split_seed)
     return {
         "train": _part(train_examples, spec.max_train_examples, spec.split_seed),
         "dev": _part(dev, spec.max_dev_examples, spec.split_seed),
         "test": _part(_read(task, spec.test, spec.test_member), spec.max_test_examples, spec.split_seed),
     }
+
+
+def _held_out(task: Task, examples: list[Example], seed: int) -> tuple[list[Example], list[Example]]:
+    """A share of the documents of ``examples``, and the rest."""
+    number = {name: index for index, name in enumerate(dict.fromkeys(task.document(example) for example in examples))}
+    held_out = set(random_part(len(number), round(len(number) * DEV_SHARE) or 1, seed))
+    dev = [example for example in examples if number[task.document(example)] in held_out]
+    return dev, [example for example in examples if number[task.document(example)] not in held_out]
 
 
 def _read(task: Task, path: InputPath, member: str) -> list[Example]:

@@ -71,8 +71,8 @@ class EncoderOutput:
     """The features of the batch, one per row unless they are made of choices."""
 
 
-class Benchmark(ABC):
-    """What reads a benchmark's files and scores predictions. Stateless: every method is a function of its arguments."""
+class Task(ABC):
+    """A benchmark. Stateless: every method is a function of its arguments."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -84,13 +84,23 @@ class Benchmark(ABC):
     origin: ClassVar[str]
     """Where its official files come from, and under which licence."""
     has_official_dev: ClassVar[bool]
-    """False: a share of train is held out as dev."""
+    """False: the published scores are those of dev, or there is none, and a share of train is held out as dev."""
+    defaults: ClassVar[Mapping[str, int | float]]
+    """Fields of the fine-tuning spec that the task sets unless a recipe does."""
+    prediction_type: ClassVar[pa.DataType]
+    """Arrow type of gold and predicted values."""
+    markers: ClassVar[tuple[str, ...]] = ()
+    """Special pieces that the task puts into its texts; the tokenizer given to ``encode`` knows them."""
     matches_by_id: ClassVar[bool] = False
     """Records of a prediction file carry the ``id`` of their example, and may stand in any order."""
 
     @abstractmethod
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All examples of an official file, in order. Raises ValueError naming file, line, field and remedy."""
+
+    def document(self, example: Example) -> str:
+        """What must not be torn apart when dev is held out of train: examples of one document share their text."""
+        return example.id
 
     @abstractmethod
     def prediction(self, record: Record, example: Example) -> Any:
@@ -102,18 +112,6 @@ class Benchmark(ABC):
     @abstractmethod
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """All metrics of the benchmark; ``metric`` is among them."""
-
-
-class Task(Benchmark):
-    """A benchmark that an encoder can be fine-tuned on."""
-
-    defaults: ClassVar[Mapping[str, int | float]]
-    """Fields of the fine-tuning spec that the task sets unless a recipe does."""
-    prediction_type: ClassVar[pa.DataType]
-    """Arrow type of gold and predicted values."""
-
-    markers: ClassVar[tuple[str, ...]] = ()
-    """Special pieces that the task puts into its texts; the tokenizer given to ``encode`` knows them."""
 
     @abstractmethod
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:

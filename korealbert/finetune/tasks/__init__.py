@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 import re
 
-from korealbert.finetune.task import Benchmark, Task
+from korealbert.finetune.task import Task
 
 
 def names() -> list[str]:
@@ -22,7 +22,7 @@ def load(name: str) -> Task:
     return task
 
 
-def find(written: str) -> Benchmark:
+def find(written: str) -> Task:
     """The benchmark that a person means: its name or its title, in any case, with or without hyphens, ``glue_`` and ``klue_``.
 
     Raises ValueError naming the known ones when there is none, or several.

@@ -21,7 +21,7 @@ class Cola(SequenceClassification):
     title = "CoLA"
     official_test_examples = 1_043
     origin = glue.ORIGIN
-    has_official_dev = True
+    has_official_dev = False
     labels = ("unacceptable", "acceptable")
     spellings = ("0", "1")
     metric = "mcc"

@@ -25,7 +25,7 @@ class Mnli(SequenceClassification):
     title = "MNLI-m"
     official_test_examples = 9_815
     origin = glue.ORIGIN
-    has_official_dev = True
+    has_official_dev = False
     labels = ("entailment", "contradiction", "neutral")
     defaults = glue.defaults(dropout=0.3)
 

@@ -24,7 +24,7 @@ class StsB(SequenceRegression):
     title = "STS-B"
     official_test_examples = 1_500
     origin = glue.ORIGIN
-    has_official_dev = True
+    has_official_dev = False
     metric = "pearson"
     measures = {"pearson": pearson, "spearman": spearman}  # noqa: RUF012 - read only
     defaults = glue.defaults()

@@ -7,16 +7,25 @@ test set is not public.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+import pyarrow as pa
+import torch
+from torch import nn
 
 from korealbert.finetune import klue
+from korealbert.finetune.alignment import Pieces, Span, frame, pieces, with_every_unit
+from korealbert.finetune.biaffine import BiaffineParser, Parse, Words
 from korealbert.finetune.json_records import Record
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.parsing import las, uas
 from korealbert.finetune.reading import BenchmarkFile, Line
-from korealbert.finetune.task import Benchmark, Example, Scores
+from korealbert.finetune.tagged import IGNORED
+from korealbert.finetune.task import Encoded, Example, Feature, Scores, Task
 
 COLUMNS = ("INDEX", "WORD_FORM", "LEMMA", "POS", "HEAD", "DEPREL")
 
@@ -42,6 +51,13 @@ RELATIONS = (
 """In the order of KLUE-baseline: from ``VP_CMP`` (number 15) on, LAS takes them for one."""
 
 
+PARTS_OF_SPEECH = (
+    *("NNG", "NNP", "NNB", "NP", "NR", "VV", "VA", "VX", "VCP", "VCN", "MMA", "MMD", "MMN", "MAG", "MAJ", "JC", "IC", "JKS"),
+    *("JKC", "JKG", "JKO", "JKB", "JKV", "JKQ", "JX", "EP", "EF", "EC", "ETN", "ETM", "XPN", "XSN", "XSV", "XSA", "XR", "SF"),
+    *("SP", "SS", "SE", "SO", "SL", "SH", "SW", "SN", "NA"),
+)
+
+
 class Tree(NamedTuple):
     """Of each word: its head, counted from 1 (0: the root), and its relation's number."""
 
@@ -58,15 +74,19 @@ class Parsed(Example):
     """The parts of speech of each word's morphemes, joined by ``+``."""
 
 
-class KlueDp(Benchmark):
+class KlueDp(Task):
     """Dependency parsing of KLUE."""
 
     name = "klue_dp"
     title = "KLUE-DP"
     official_test_examples = 2_000
     origin = klue.ORIGIN
-    has_official_dev = True
+    has_official_dev = False
     metric = "las_macro"
+    prediction_type = pa.struct([("heads", pa.list_(pa.int64())), ("relations", pa.list_(pa.int64()))])
+    defaults = klue.defaults(epochs=10, max_length=256)
+    uses_pos: ClassVar[bool] = True
+    """The parser sees the gold part of speech of each word's last morpheme, as KLUE-baseline does unless told ``--no_pos``."""
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All sentences."""
@@ -89,6 +109,68 @@ class KlueDp(Benchmark):
             examples.append(_sentence(guid or str(len(examples)), rows))
         return examples
 
+    def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
+        """``[CLS] words [SEP]``, cut after the last word that fits. ``layout`` says where the words are."""
+        special = frame(tokenizer, pair=False)
+        room = max_length - special.size
+        features = []
+        for index, (example, made) in enumerate(zip(examples, pieces([e.text for e in examples], tokenizer), strict=True)):
+            units = word_spans(_parsed(example).words)
+            found = with_every_unit(made, units, tokenizer.unk_token_id)
+            words = _layout(found, units, _parsed(example), room, len(special.before))
+            size = words.last[-1] + 1 - len(special.before)
+            input_ids, segments = special.around(found.ids[:size])
+            count = len(words.first)
+            tree = example.target
+            heads = [head if head <= count else IGNORED for head in tree.heads[:count]]
+            relations = [r if head != IGNORED else IGNORED for r, head in zip(tree.relations, heads, strict=False)]
+            features.append(Feature(input_ids, segments, (heads, relations), index, words))
+        return features
+
+    def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
+        """The biaffine parser; its dropout is that of KLUE-baseline, not ``dropout``."""
+        return BiaffineParser(hidden_size, len(RELATIONS), len(PARTS_OF_SPEECH) if self.uses_pos else None)
+
+    def loss(self, logits: Parse, targets: Sequence[Any]) -> torch.Tensor:
+        """Cross-entropy over heads plus that over the relations to the gold heads, each a mean over words."""
+        device, width = logits.arcs_BWP.device, logits.arcs_BWP.shape[1]
+        losses = []
+        for scores_BWX, rows in zip(logits, zip(*targets, strict=True), strict=True):
+            padded = torch.tensor([[*row, *[IGNORED] * (width - len(row))] for row in rows], device=device)
+            known = padded.flatten() != IGNORED
+            scores_KX = scores_BWX.float().flatten(0, 1)[known]
+            loss = nn.functional.cross_entropy(scores_KX, padded.flatten()[known], reduction="sum")
+            losses.append(loss / known.sum().clamp(min=1))
+        return losses[0] + losses[1]
+
+    def decode(self, logits: Parse, features: Sequence[Feature]) -> list[Any]:
+        """The best head of each word that fits, and the best relation to it."""
+        heads_BW, relations_BW = logits.arcs_BWP.argmax(-1).tolist(), logits.relations_BWR.argmax(-1).tolist()
+        counts = [len(feature.layout.first) for feature in features]
+        rows = zip(heads_BW, relations_BW, counts, strict=True)
+        return [Tree(tuple(heads[:count]), tuple(relations[:count])) for heads, relations, count in rows]
+
+    def predictions(self, encoded: Encoded, decoded: Sequence[Any]) -> list[Any]:
+        """The trees; a word beyond the length limit depends on the next one as ``NP``, the commonest of both."""
+        trees = []
+        for example, tree in zip(encoded.examples, decoded, strict=True):
+            total, count = len(example.target.heads), len(tree.heads)
+            next_words = [number + 1 if number < total else 0 for number in range(count + 1, total + 1)]
+            trees.append(Tree((*tree.heads, *next_words), (*tree.relations, *[RELATIONS.index("NP")] * (total - count))))
+        return trees
+
+    def oracle(self, encoded: Encoded) -> list[Any]:
+        """The gold trees as far as the length limit lets them be seen."""
+        seen = [
+            Tree(tuple(e.target.heads[: len(f.layout.first)]), tuple(e.target.relations[: len(f.layout.first)]))
+            for e, f in zip(encoded.examples, encoded.features, strict=True)
+        ]
+        return self.predictions(encoded, seen)
+
+    def kept(self, value: Any) -> dict[str, Any]:
+        """Heads and numbers of relations."""
+        return dict(value._asdict())
+
     def prediction(self, record: Record, example: Example) -> Tree:
         """``heads`` (numbers of words from 1, 0 for the root) and ``deprels`` (names), one of each per word."""
         heads, names = record.integers("heads"), record.texts("deprels")
@@ -108,6 +190,39 @@ class KlueDp(Benchmark):
         gold_heads, gold_relations = ([value for tree in gold for value in tree[part]] for part in (0, 1))
         heads, relations = ([value for tree in predicted for value in tree[part]] for part in (0, 1))
         return Scores({**uas(gold_heads, heads), **las(gold_heads, gold_relations, heads, relations, mode)})
+
+
+def word_spans(words: Sequence[str]) -> list[Span]:
+    """The characters of each word in the words with single spaces between."""
+    ends = list(itertools.accumulate(len(word) + 1 for word in words))
+    return [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
+
+
+def _layout(found: Pieces, units: Sequence[Span], example: Parsed, room: int, shift: int) -> Words:
+    """The words whose pieces all fit into ``room``, and at least the first, cut; positions are moved by ``shift``."""
+    begins = [begin for begin, _ in units]
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for position, (begin, end) in enumerate(found.spans):
+        if begin < end:
+            word = bisect.bisect_right(begins, begin) - 1
+            first.setdefault(word, position)
+            last[word] = position
+    fitting = [word for word in sorted(first) if last[word] < room] or [0]
+    root = len(PARTS_OF_SPEECH)
+    tags = [example.pos[word].split("+")[-1] for word in fitting]
+    heads = [example.target.heads[word] for word in fitting]
+    return Words(
+        [first[word] + shift for word in fitting],
+        [min(last[word], room - 1) + shift for word in fitting],
+        [PARTS_OF_SPEECH.index(tag) if tag in PARTS_OF_SPEECH else root for tag in tags],
+        [head if head <= len(fitting) else 0 for head in heads],
+    )
+
+
+def _parsed(example: Example) -> Parsed:
+    assert isinstance(example, Parsed)
+    return example
 
 
 def _sentence(guid: str, rows: Sequence[tuple[Line, list[str]]]) -> Parsed:

@@ -23,9 +23,10 @@ class KlueMrc(QuestionAnswering):
     title = "KLUE-MRC"
     official_test_examples = 5_841
     origin = klue.ORIGIN
-    has_official_dev = True
+    has_official_dev = False
     metric = "rouge_w"
     id_field = "guid"
+    defaults = klue.defaults(epochs=5, batch_size=16, learning_rate=3e-5, max_length=510, warmup_ratio=0.0)
     answerable = False
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:

@@ -29,7 +29,7 @@ class KlueNli(SequenceClassification):
     title = "KLUE-NLI"
     official_test_examples = 3_000
     origin = klue.ORIGIN
-    has_official_dev = True
+    has_official_dev = False
     labels = ("entailment", "contradiction", "neutral")
     defaults = klue.defaults(epochs=5)
 

@@ -7,17 +7,24 @@ out of the F1 and part of the AUPRC.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import torch
+from torch import nn
+
 from korealbert.finetune import klue
+from korealbert.finetune.alignment import frame
 from korealbert.finetune.json_records import Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import check_lengths
 from korealbert.finetune.metrics.relations import absent_classes, auprc, average_precision, micro_f1
 from korealbert.finetune.reading import BenchmarkFile
-from korealbert.finetune.task import Benchmark, Example, Scores
+from korealbert.finetune.sequence import PooledHead
+from korealbert.finetune.task import Example, Feature, Scores, Task
 
 RELATIONS = (
     "no_relation",
@@ -71,15 +78,18 @@ class Related(Example):
     object_entity: tuple[int, int] = (0, 0)
 
 
-class KlueRe(Benchmark):
+class KlueRe(Task):
     """Relation extraction of KLUE."""
 
     name = "klue_re"
     title = "KLUE-RE"
     official_test_examples = 7_765
     origin = klue.ORIGIN
-    has_official_dev = True
+    has_official_dev = False
     metric = "micro_f1"
+    prediction_type = pa.struct([("label", pa.int64()), ("probs", pa.list_(pa.float64()))])
+    markers = ("<subj>", "</subj>", "<obj>", "</obj>")
+    defaults = klue.defaults(epochs=3, max_length=256)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All sentences."""
@@ -90,6 +100,38 @@ class KlueRe(Benchmark):
             label = _relation(item)
             examples.append(Related(item.text("guid"), sentence, label, subject_entity=subject, object_entity=object_))
         return examples
+
+    def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
+        """``[CLS] sentence [SEP]`` with markers around the entities, cut at the end.
+
+        Raises ValueError where the entities overlap or lie beyond the sentence.
+        """
+        special = frame(tokenizer, pair=False)
+        room = max_length - special.size
+        marked = [marked_ids(_related(example), tokenizer)[:room] for example in examples]
+        inputs = [special.around(ids) for ids in marked]
+        return [
+            Feature(ids, segments, example.target, index)
+            for index, ((ids, segments), example) in enumerate(zip(inputs, examples, strict=True))
+        ]
+
+    def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
+        """One logit per relation, on the pooled vector."""
+        return PooledHead(hidden_size, len(RELATIONS), dropout)
+
+    def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
+        """Cross-entropy over the relations."""
+        return nn.functional.cross_entropy(logits.float(), torch.tensor(targets, device=logits.device))
+
+    def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
+        """The most probable relation and all probabilities."""
+        probabilities_BC = logits.double().softmax(dim=-1)
+        labels = probabilities_BC.argmax(dim=-1).tolist()
+        return [Relation(label, probs) for label, probs in zip(labels, probabilities_BC.tolist(), strict=True)]
+
+    def kept(self, value: Any) -> dict[str, Any]:
+        """A relation with its probabilities; gold ones have none."""
+        return value._asdict() if isinstance(value, Relation) else {"label": value, "probs": None}
 
     def prediction(self, record: Record, example: Example) -> Relation:
         """The relation's name in ``label``, and in ``probs`` 30 numbers from 0 to 1 in the official order, or nothing."""
@@ -119,6 +161,50 @@ class KlueRe(Benchmark):
             counted = "each counts 50 in auprc" if mode == "official" else "auprc leaves them out"
             warnings.append(f"{len(absent)} of {len(RELATIONS)} relations do not occur in gold: {counted}")
         return Scores(values, tuple(warnings))
+
+
+def marked_ids(example: Related, tokenizer: Any) -> list[int]:
+    """Pieces of the sentence with the four markers. What follows a marker within a word does not begin one.
+
+    Stretches between markers are tokenized apart, so that a piece never reaches over an entity's boundary.
+    """
+    spans = {"subj": example.subject_entity, "obj": example.object_entity}
+    (first, (first_begin, first_end)), (second, (second_begin, second_end)) = sorted(spans.items(), key=lambda item: item[1])
+    if not 0 <= first_begin < first_end <= second_begin < second_end <= len(example.text):
+        problem = f"example {example.id}: entities at [{first_begin}, {first_end}) and [{second_begin}, {second_end})"
+        raise ValueError(f"{problem} of {len(example.text)} characters; give two apart, end_idx being the last character's")
+    cuts = [0, first_begin, first_end, second_begin, second_end, len(example.text)]
+    markers = [f"<{first}>", f"</{first}>", f"<{second}>", f"</{second}>"]
+    ids: list[int] = []
+    for number, (begin, end) in enumerate(itertools.pairwise(cuts)):
+        ids += _stretch(example.text, begin, end, tokenizer)
+        if number < len(markers):
+            ids.append(tokenizer.convert_tokens_to_ids(markers[number]))
+    return ids
+
+
+def _stretch(text: str, begin: int, end: int, tokenizer: Any) -> list[int]:
+    """Ids of ``text[begin:end]`` as part of the text."""
+    visible = text[begin:end].strip()
+    if not visible:
+        return []
+    within_word = begin > 0 and not text[begin - 1].isspace() and not text[begin].isspace()
+    bytewise = begin > 0 and not within_word and tokenizer.convert_tokens_to_ids("Ġ") != tokenizer.unk_token_id
+    ids: list[int] = tokenizer(f" {visible}" if bytewise else visible, add_special_tokens=False)["input_ids"]
+    if not within_word:
+        return ids
+    written = tokenizer.convert_ids_to_tokens(ids[0])
+    if written == "▁":
+        return ids[1:]
+    # SentencePiece writes a word's beginning, WordPiece its continuation, but none of punctuation.
+    continued = written[1:] if written.startswith("▁") else f"##{written}" if written[0].isalnum() else written
+    known = tokenizer.get_vocab().get(continued)
+    return ids if known is None else [known, *ids[1:]]
+
+
+def _related(example: Example) -> Related:
+    assert isinstance(example, Related)
+    return example
 
 
 def _relation(record: Record) -> int:

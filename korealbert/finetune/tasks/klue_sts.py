@@ -32,7 +32,7 @@ class KlueSts(SequenceRegression):
     title = "KLUE-STS"
     official_test_examples = 519
     origin = klue.ORIGIN
-    has_official_dev = True
+    has_official_dev = False
     metric = "pearson"
     measures = {"pearson": pearson, "f1": threshold_f1, "spearman": spearman}  # noqa: RUF012 - read only
     defaults = klue.defaults(epochs=4)

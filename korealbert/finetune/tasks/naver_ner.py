@@ -37,6 +37,10 @@ class NaverNer(Tagging):
     metric = "entity_micro_f1"
     tags = entity_tags(KINDS)
     unit = "eojeols"
+    labels_every_piece = False
+    needs_every_unit = True
+    # KoreALBERT, section IV: batch 64 or 128, up to 7 epochs for this task, 2e-5 to 5e-5.
+    defaults = {"epochs": 7, "batch_size": 64, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All sentences of either form; ``spans`` are the eojeols. An id is the line number of the sentence."""

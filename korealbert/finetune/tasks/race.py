@@ -11,12 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import nn
+
+from korealbert.finetune.encode import encode_sequences
 from korealbert.finetune.json_records import Record, json_lines
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import accuracy
 from korealbert.finetune.reading import BenchmarkFile
-from korealbert.finetune.sequence import SequenceClassification
-from korealbert.finetune.task import Example, Scores
+from korealbert.finetune.sequence import PooledHead, SequenceClassification
+from korealbert.finetune.task import EncoderOutput, Example, Feature, Scores
 
 LEVELS = ("middle", "high")
 
@@ -28,6 +32,14 @@ class Choice(Example):
     options: tuple[str, ...] = ()
 
 
+class ChoiceHead(PooledHead):
+    """One logit per input, side by side for the choices of a question: [B * choices, H] -> [B, choices]."""
+
+    def forward(self, encoded: EncoderOutput) -> torch.Tensor:
+        """Logits [B, choices]."""
+        return super().forward(encoded).view(len(encoded.features), -1)
+
+
 class Race(SequenceClassification):
     """Reading comprehension of English examinations in China."""
 
@@ -37,12 +49,29 @@ class Race(SequenceClassification):
     origin = "cs.cmu.edu/~glai1/data/race, for research only"
     has_official_dev = True
     labels = ("A", "B", "C", "D")
-    # ALBERT, appendix: 12,000 steps of batch 32 (4.4 epochs), 1e-5, length 512.
-    defaults = {"epochs": 4, "batch_size": 32, "learning_rate": 1e-5, "max_length": 512}  # noqa: RUF012 - read only
+    # ALBERT, appendix: 12,000 steps of batch 32 (4.4 epochs), 2e-5, length 512.
+    defaults = {"epochs": 4, "batch_size": 32, "learning_rate": 2e-5, "max_length": 512}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All questions; an id is the text's id and the question's number from 0."""
         return [example for part in _files(file) for text in json_lines(part) for example in self._questions(text)]
+
+    def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
+        """Four inputs per question, ``[CLS] article [SEP] question option [SEP]``; a question with a blank has it filled."""
+        features = []
+        for index, example in enumerate(examples):
+            assert isinstance(example, Choice)
+            asked = example.pair or ""
+            filled = [asked.replace("_", option) if "_" in asked else f"{asked} {option}" for option in example.options]
+            inputs = [Example(example.id, example.text, 0, pair=text) for text in filled]
+            choices = tuple(encode_sequences(inputs, tokenizer, max_length=max_length))
+            longest = max(choices, key=lambda choice: len(choice.input_ids))
+            features.append(Feature(longest.input_ids, longest.token_type_ids, example.target, index, choices=choices))
+        return features
+
+    def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
+        """One logit per input."""
+        return ChoiceHead(hidden_size, 1, dropout)
 
     def _questions(self, text: Record) -> Iterator[Example]:
         article, text_id = text.text("article"), text.text("id").removesuffix(".txt")

@@ -23,6 +23,8 @@ class Squad2(QuestionAnswering):
     official_test_examples = 11_873
     origin = "rajpurkar.github.io/SQuAD-explorer, CC BY-SA 4.0"
     version = "v2.0"
+    # ALBERT, appendix: 8,144 steps of batch 48 (3 epochs), 3e-5, length 512.
+    defaults = {"epochs": 3, "batch_size": 48, "learning_rate": 3e-5, "max_length": 512}  # noqa: RUF012 - read only
     answerable = False
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:

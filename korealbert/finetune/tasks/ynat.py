@@ -20,7 +20,7 @@ class Ynat(SequenceClassification):
     title = "YNAT"
     official_test_examples = 9_107
     origin = klue.ORIGIN
-    has_official_dev = True
+    has_official_dev = False
     labels = ("정치", "경제", "사회", "생활문화", "세계", "IT과학", "스포츠")
     metric = "macro_f1"
     measures = {"macro_f1": macro_f1, "accuracy": accuracy}  # noqa: RUF012 - read only
