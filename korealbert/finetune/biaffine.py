@@ -52,9 +52,10 @@ class SharedDropout(nn.Module):
 
 
 class BiaffineParser(nn.Module):
-    """A word is its first and last piece side by side, the root ``[CLS]`` twice; then BiLSTM, decoder, two scorers.
+    """A word is its first and last piece side by side, the root ``[CLS]`` twice; then BiLSTM, decoder, scorers.
 
-    Relations are scored to the gold head in training, to the best one in evaluation. Heads are chosen one by one, not as a tree.
+    Relations are scored to the gold head in training, to the best one in evaluation. Heads are chosen one by one, not as
+    a tree.
     """
 
     def __init__(self, hidden_size: int, relations: int, parts_of_speech: int | None) -> None:

@@ -52,8 +52,8 @@ class PieceHead(nn.Module):
 class Tagging(Task):
     """One of ``tags`` for each unit. A prediction is a list of tags.
 
-    A piece is labelled with the tag of the first unit whose first piece it is. It gives that unit its predicted tag, and an ``I``
-    of the same type to the others.
+    A piece is labelled with the tag of the first unit whose first piece it is. It gives that unit its predicted tag, and an
+    ``I`` of the same type to the others.
     """
 
     tags: ClassVar[tuple[str, ...]]

@@ -23,6 +23,7 @@ TEXT = [
     "The river runs through Seoul, 3㎏ of rice in hand.",
     "나는 어제 서울에 갔다가 오늘 돌아왔다.",
 ]
+UNKNOWN: dict[str, Any] = {"unk_token": "<unk>"}
 NAMES = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 ROLES = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), NAMES, strict=True))
 
@@ -41,12 +42,12 @@ def sentencepiece() -> PreTrainedTokenizerFast:
     tokenizer.normalizer = normalizers.NFKC()
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     tokenizer.decoder = decoders.Metaspace()
-    trainer = trainers.UnigramTrainer(vocab_size=90, special_tokens=list(NAMES), unk_token="<unk>", show_progress=False)
+    trainer = trainers.UnigramTrainer(vocab_size=90, special_tokens=list(NAMES), **UNKNOWN, show_progress=False)
     return finished(tokenizer, trainer, doubled=True)
 
 
 def wordpiece() -> PreTrainedTokenizerFast:
-    tokenizer = Tokenizer(models.WordPiece(unk_token="<unk>"))
+    tokenizer = Tokenizer(models.WordPiece(**UNKNOWN))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=False)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return finished(tokenizer, trainers.WordPieceTrainer(vocab_size=160, special_tokens=list(NAMES), show_progress=False))
