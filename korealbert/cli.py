@@ -1,4 +1,4 @@
-"""The command line: plan, run, show, inspect, fill-mask. It only parses and prints; the library and the flow do the work."""
+"""The command line: plan, run, show, inspect, fill-mask, score. It only parses and prints; library and flow do the work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -34,6 +34,7 @@ StoreDir = Annotated[Path, typer.Option("--store", help="directory of the artifa
 DataDir = Annotated[Path | None, typer.Option("--data", help="what ${data} in the recipe stands for")]
 Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
 Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
+ScoringMode = Literal["official", "corrected"]
 STATUS_STYLE = {"cached": "green", "stale": "yellow", "new": "cyan"}
 
 
@@ -202,6 +203,25 @@ def fill_mask(
             for piece, probability in candidates:
                 table.add_row(piece, f"{probability:.4f}")
             console.print(table)
+
+
+@app.command()
+def score(
+    task: Annotated[str, typer.Argument(help="the benchmark: klue_ner, korquad, glue_cola, …")],
+    gold: Annotated[str, typer.Argument(help="its official file, or ARCHIVE::MEMBER")],
+    predictions: Annotated[str, typer.Argument(help="JSON Lines, one record per example of GOLD")],
+    mode: Annotated[
+        ScoringMode, typer.Option("--mode", help="as the official script prints, or as its text defines")
+    ] = "official",
+) -> None:
+    """Score a prediction file of any system and print one JSON object of metrics, each times 100."""
+    from korealbert.finetune.scoring import score_file  # noqa: PLC0415 (loads torch)
+
+    with _clear_errors():
+        scores = score_file(task, gold, predictions, mode)
+    for warning in scores.warnings:
+        Console(stderr=True, highlight=False, markup=False, emoji=False).print(warning, style="yellow", soft_wrap=True)
+    typer.echo(json.dumps(scores.values, allow_nan=False))
 
 
 def _find(store: Path, name: str) -> Artifact:

@@ -43,7 +43,7 @@ def encode_sequences(examples: Sequence[Example], tokenizer: Any, *, max_length:
         where = f"{tokenizer.name_or_path}/tokenizer.json"
         raise ValueError(f"{where}: puts no {tokenizer.cls_token} before a sentence; give it a post-processor")
     rows = zip(encoded["input_ids"], encoded["token_type_ids"], examples, strict=True)
-    return [Feature(ids, segment_ids, example.target) for ids, segment_ids, example in rows]
+    return [Feature(ids, segment_ids, example.target, index) for index, (ids, segment_ids, example) in enumerate(rows)]
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,22 @@ class PaddedBatch:
     input_ids_BL: torch.Tensor
     attention_mask_BL: torch.Tensor
     token_type_ids_BL: torch.Tensor
-    targets: list[Any]
+    features: Sequence[Feature]
+
+    @property
+    def targets(self) -> list[Any]:
+        """What the features are to learn."""
+        return [feature.target for feature in self.features]
 
 
 def pad(features: Sequence[Feature], *, pad_id: int, device: torch.device) -> PaddedBatch:
-    """Pad on the right to the longest of the features."""
-    width = max(len(feature.input_ids) for feature in features)
-    ids_BL = np.full((len(features), width), pad_id, dtype=np.int64)
+    """Pad on the right to the longest of the features; each of a feature's choices is a row."""
+    inputs = [part for feature in features for part in (feature.choices or (feature,))]
+    width = max(len(feature.input_ids) for feature in inputs)
+    ids_BL = np.full((len(inputs), width), pad_id, dtype=np.int64)
     mask_BL = np.zeros_like(ids_BL)
     types_BL = np.zeros_like(ids_BL)
-    for row, feature in enumerate(features):
+    for row, feature in enumerate(inputs):
         length = len(feature.input_ids)
         ids_BL[row, :length] = feature.input_ids
         mask_BL[row, :length] = 1
@@ -71,8 +77,7 @@ def pad(features: Sequence[Feature], *, pad_id: int, device: torch.device) -> Pa
     def tensor(array: Indices) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
 
-    targets = [feature.target for feature in features]
-    return PaddedBatch(tensor(ids_BL), tensor(mask_BL), tensor(types_BL), targets)
+    return PaddedBatch(tensor(ids_BL), tensor(mask_BL), tensor(types_BL), features)
 
 
 def training_batches(lengths: Sequence[int], *, batch_size: int, seed: int, epoch: int) -> list[Indices]:

@@ -47,7 +47,12 @@ class Encoder(nn.Module):
         output = self.transformer(**arguments)
         pooled = getattr(output, "pooler_output", None)
         hidden_BLH = output.last_hidden_state
-        return EncoderOutput(hidden_BLH, hidden_BLH[:, 0] if pooled is None else pooled)
+        return EncoderOutput(hidden_BLH, hidden_BLH[:, 0] if pooled is None else pooled, batch.features)
+
+    def make_room(self, vocabulary_size: int) -> None:
+        """Give pieces that were added to the tokenizer fresh embeddings, drawn from torch's generator."""
+        if vocabulary_size > self.transformer.get_input_embeddings().num_embeddings:
+            self.transformer.resize_token_embeddings(vocabulary_size, mean_resizing=False)
 
 
 def load_encoder(directory: Path, *, init: Init) -> Encoder:

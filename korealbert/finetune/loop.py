@@ -14,7 +14,7 @@ from torch import nn
 from korealbert.finetune.encode import evaluation_batches, pad, training_batches
 from korealbert.finetune.encoder import Encoder
 from korealbert.finetune.spec import FinetuneSpec
-from korealbert.finetune.task import Feature, Scores, Task
+from korealbert.finetune.task import Encoded, Feature, Scores, Task
 from korealbert.model.parameters import parameter_groups
 
 EVALUATION_BATCH_SIZE = 128
@@ -34,7 +34,7 @@ class FinetunedModel:
     pad_id: int
     device: torch.device
 
-    def logits(self, features: Sequence[Feature]) -> tuple[torch.Tensor, list[Any]]:
+    def logits(self, features: Sequence[Feature]) -> tuple[Any, list[Any]]:
         """Logits and targets of a batch."""
         batch = pad(features, pad_id=self.pad_id, device=self.device)
         return self.head(self.encoder(batch)), batch.targets
@@ -44,21 +44,23 @@ class FinetunedModel:
         """Encoder and head as one module."""
         return nn.ModuleDict({"encoder": self.encoder, "head": self.head})
 
-    def predict(self, features: Sequence[Feature]) -> list[Any]:
-        """One prediction per feature, in the order of the features. Dropout is off."""
+    def predict(self, encoded: Encoded) -> list[Any]:
+        """One prediction per example, in order. Dropout is off."""
         self.modules.eval()
-        predictions: list[Any] = [None] * len(features)
+        features = encoded.features
+        decoded: list[Any] = [None] * len(features)
         lengths = [len(feature.input_ids) for feature in features]
         with torch.inference_mode():
             for rows in evaluation_batches(lengths, batch_size=EVALUATION_BATCH_SIZE):
-                logits, _ = self.logits([features[row] for row in rows])
-                for row, prediction in zip(rows, self.task.decode(logits), strict=True):
-                    predictions[row] = prediction
-        return predictions
+                batch = [features[row] for row in rows]
+                logits, _ = self.logits(batch)
+                for row, found in zip(rows, self.task.decode(logits, batch), strict=True):
+                    decoded[row] = found
+        return self.task.predictions(encoded, decoded)
 
-    def evaluate(self, features: Sequence[Feature]) -> Scores:
-        """The task's scores on features."""
-        return self.task.score([feature.target for feature in features], self.predict(features))
+    def evaluate(self, encoded: Encoded) -> Scores:
+        """The task's scores, as its official script prints them."""
+        return self.task.score(encoded.examples, self.predict(encoded), "official")
 
 
 @dataclass
@@ -77,7 +79,7 @@ class History:
 def train(
     model: FinetunedModel,
     train_features: Sequence[Feature],
-    dev_features: Sequence[Feature],
+    dev: Encoded,
     spec: FinetuneSpec,
     report: Callable[[int, int, dict[str, float]], None],
 ) -> History:
@@ -109,7 +111,7 @@ def train(
                 history.curve.append(point)
                 recent.clear()
                 report(step, total_steps, {"loss": point["loss"], "learning_rate": rate})
-        scores = model.evaluate(dev_features)
+        scores = model.evaluate(dev)
         history.epochs.append({"epoch": epoch + 1, **scores.values})
         if not best or scores.values[model.task.metric] > history.dev.values[model.task.metric]:
             history.best_epoch, history.dev = epoch + 1, scores

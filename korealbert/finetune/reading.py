@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from korealbert.benchmark_files import BenchmarkFile, Line
 
 
-def tsv_rows(file: BenchmarkFile, header: tuple[str, ...]) -> Iterator[tuple[Line, list[str]]]:
+def tsv_rows(
+    file: BenchmarkFile, header: tuple[str, ...], *, leave_out: Callable[[Line, list[str]], bool] | None = None
+) -> Iterator[tuple[Line, list[str]]]:
     """Rows of a tab-separated file whose first line must be ``header``; each row has exactly as many fields.
 
     Quotes are ordinary characters and no field is ever read as missing: ``null`` and ``NA`` are words people write.
+    ``leave_out(line, fields)`` picks rows that a benchmark is known to be broken at; they are skipped.
     """
     lines = file.lines()
     first = next(lines, None)
@@ -20,6 +23,8 @@ def tsv_rows(file: BenchmarkFile, header: tuple[str, ...]) -> Iterator[tuple[Lin
         raise file.error(1, "header", f"found {found[:80]!r}", f"the official file begins with {expected}")
     for line in lines:
         fields = line.text.split("\t")
+        if leave_out is not None and leave_out(line, fields):
+            continue
         if len(fields) != len(header):
             problem = f"{len(fields)} fields instead of {len(header)}"
             raise line.error(header[min(len(fields), len(header)) - 1], problem, "restore the line from the official file")

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
 import torch
 from torch import nn
 
+from korealbert.benchmark_files import Line
 from korealbert.finetune.encode import encode_sequences
+from korealbert.finetune.json_records import Record
+from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import accuracy
 from korealbert.finetune.metrics.correlation import pearson, spearman
 from korealbert.finetune.task import EncoderOutput, Example, Feature, Scores, Task
 
 INITIAL_STD = 0.02
 """Standard deviation of a fresh dense layer, as in BERT and ALBERT."""
+
+Measures = Mapping[str, Callable[[Sequence[Any], Sequence[Any]], float]]
+"""Metrics by name, as functions of gold and predicted values."""
 
 
 class PooledHead(nn.Module):
@@ -43,11 +50,31 @@ class SequenceTask(Task):
 
 
 class SequenceClassification(SequenceTask):
-    """One of ``labels``; the target is the label's position. Cross-entropy; scored by accuracy."""
+    """One of ``labels``; the target is the label's position. Cross-entropy; official scores and corrected ones are the same."""
 
     labels: ClassVar[tuple[str, ...]]
+    spellings: ClassVar[tuple[str, ...]] = ()
+    """How the official files write ``labels``, in the same order, where they write something else."""
     metric = "accuracy"
+    measures: ClassVar[Measures] = {"accuracy": accuracy}
     prediction_type = pa.int64()
+
+    def label(self, spelling: str, *, line: Line, field: str = "label") -> int:
+        """The position of a label as the official files write it. Raises ValueError naming the known ones."""
+        spellings = self.spellings or self.labels
+        if spelling not in spellings:
+            meanings = (f"{s} ({name})" if s != name else s for s, name in zip(spellings, self.labels, strict=True))
+            raise line.error(field, f"found {spelling!r}", f"a label is one of {', '.join(meanings)}")
+        return spellings.index(spelling)
+
+    def prediction(self, record: Record, example: Example) -> int:
+        """The position of ``label``: a name, or what the official files write instead, which may be a number."""
+        value = record.fields.get("label")
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        elif value not in self.labels:
+            value = record.text("label")
+        return self.labels.index(value) if value in self.labels else self.label(value, line=record.line)
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One logit per label."""
@@ -57,22 +84,41 @@ class SequenceClassification(SequenceTask):
         """Cross-entropy over ``labels``."""
         return nn.functional.cross_entropy(logits.float(), torch.tensor(targets, device=logits.device))
 
-    def decode(self, logits: torch.Tensor) -> list[Any]:
+    def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
         """The most probable label's position; the first of equals."""
         return list(logits.argmax(dim=-1).tolist())
 
-    def score(self, gold: Sequence[Any], predicted: Sequence[Any]) -> Scores:
-        """``accuracy``, with a warning when only one label was ever predicted."""
+    def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
+        """``measures``, with a warning when only one label was ever predicted."""
+        gold = [example.target for example in examples]
         constant = len(set(predicted)) == 1 and len(set(gold)) > 1
         warnings = (f"every prediction is {self.labels[predicted[0]]!r}",) if constant else ()
-        return Scores({"accuracy": accuracy(gold, predicted)}, warnings)
+        return Scores({name: measure(gold, predicted) for name, measure in self.measures.items()}, warnings)
 
 
 class SequenceRegression(SequenceTask):
-    """A real score. Mean squared error on the official scale; scored by rank and linear correlation."""
+    """A real score. Mean squared error on the official scale; official scores and corrected ones are the same."""
 
+    scale: ClassVar[tuple[float, float]] = (0.0, 5.0)
+    """Lowest and highest gold score."""
     metric = "spearman"
+    measures: ClassVar[Measures] = {"spearman": spearman, "pearson": pearson}
     prediction_type = pa.float64()
+
+    def gold_score(self, text: str, *, line: Line) -> float:
+        """The score that an official file writes. Raises ValueError where it is no number on the scale."""
+        low, high = self.scale
+        try:
+            score = float(text)
+        except ValueError:
+            score = math.nan
+        if not low <= score <= high:
+            raise line.error("score", f"found {text!r}", f"a score is a number from {low:g} to {high:g}")
+        return score
+
+    def prediction(self, record: Record, example: Example) -> float:
+        """The number in ``label``; it may lie beyond the scale."""
+        return record.number("label")
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One output whose bias starts at the mean training score; correlations do not see it, the first epoch does."""
@@ -83,12 +129,13 @@ class SequenceRegression(SequenceTask):
         wanted = torch.tensor(targets, dtype=torch.float32, device=logits.device)
         return nn.functional.mse_loss(logits.float().squeeze(-1), wanted)
 
-    def decode(self, logits: torch.Tensor) -> list[Any]:
+    def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
         """The raw output, not clipped to the scale: clipping would make ties."""
         return list(logits.float().squeeze(-1).tolist())
 
-    def score(self, gold: Sequence[Any], predicted: Sequence[Any]) -> Scores:
-        """``spearman`` and ``pearson``; both 0 with a warning when the predictions (or the gold scores) are constant."""
+    def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
+        """``measures``; correlations are 0 with a warning when the predictions (or the gold scores) are constant."""
+        gold = [example.target for example in examples]
         constant = [name for name, values in (("prediction", predicted), ("gold score", gold)) if len(set(values)) <= 1]
         warnings = tuple(f"every {name} is the same: correlations are set to 0" for name in constant)
-        return Scores({"spearman": spearman(gold, predicted), "pearson": pearson(gold, predicted)}, warnings)
+        return Scores({name: measure(gold, predicted) for name, measure in self.measures.items()}, warnings)

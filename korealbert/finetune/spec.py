@@ -19,7 +19,7 @@ class FinetuneSpec(Spec):
     """
 
     task: str
-    """Name of a module in ``korealbert/finetune/tasks``: nsmc, korsts."""
+    """Name of a module in ``korealbert/finetune/tasks``: nsmc, klue_ner, glue_cola, …"""
     init: Init = "pretrained"
     """The weights of the model, or ``random``: the same architecture with fresh ones, which shows what pretraining adds."""
     seed: int = Field(default=1, ge=0, lt=2**63)

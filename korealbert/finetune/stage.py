@@ -1,9 +1,10 @@
 """Stage `finetune` (labels ``finetune/BENCHMARK/INIT/SEED``): an encoder → its scores on dev and test of one benchmark.
 
 Input role ``model``: a directory in Hugging Face format (the export artifact, or any encoder). Output: ``metrics.json`` (the
-whole result: dev scores of every epoch, dev and test scores of the best, sizes, warnings), ``predictions.arrow`` (id, gold,
-pred of every test example) and ``curve.jsonl`` (training loss). The stage's statistics are the headline of ``metrics.json``;
-whoever needs a score reads the file. Killed, it starts over: a cell takes minutes.
+whole result: dev scores of every epoch, dev and test scores of the best, sizes, warnings; scores are official ones, for test
+also the corrected and the best reachable), ``predictions.arrow`` (id, gold, pred of every test example) and ``curve.jsonl``
+(training loss). The stage's statistics are the headline of ``metrics.json``; whoever needs a score reads the file. Killed, it
+starts over: a cell takes minutes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from korealbert.finetune import tasks
 from korealbert.finetune.encoder import load_encoder, load_tokenizer
 from korealbert.finetune.loop import FinetunedModel, repeatable, train
 from korealbert.finetune.spec import FinetuneSpec
-from korealbert.finetune.task import Example, Task
+from korealbert.finetune.task import Encoded, Example, Task
 from korealbert.model.device import pick_device
 from korealbert.model.parameters import count_parameters
 
@@ -55,12 +56,18 @@ def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
             raise ValueError(
                 f"max_length is {spec.max_length}, but {directory}/config.json has positions for {encoder.max_length} pieces"
             )
+        if task.markers:
+            tokenizer.add_tokens(list(task.markers), special_tokens=True)
+            encoder.make_room(len(tokenizer))
         features = {split: task.encode(part, tokenizer, max_length=spec.max_length) for split, part in examples.items()}
         head = task.head(hidden_size=encoder.hidden_size, dropout=spec.dropout, train=features["train"])
         model = FinetunedModel(task, encoder.to(device), head.to(device), tokenizer.pad_token_id, device)
-        history = train(model, features["train"], features["dev"], spec, report)
-        predicted = model.predict(features["test"])
-    test = task.score([example.target for example in examples["test"]], predicted)
+        history = train(model, features["train"], Encoded(examples["dev"], features["dev"]), spec, report)
+        encoded_test = Encoded(examples["test"], features["test"])
+        predicted = model.predict(encoded_test)
+    test = task.score(examples["test"], predicted, "official")
+    corrected = task.score(examples["test"], predicted, "corrected")
+    oracle = task.oracle(encoded_test)
     warnings = [f"dev: {text}" for text in history.dev.warnings] + [f"test: {text}" for text in test.warnings]
     if spec.init == "pretrained" and spec.max_length > tokenizer.model_max_length:
         warnings.append(f"max_length is {spec.max_length}, pretraining saw {tokenizer.model_max_length} pieces at most")
@@ -73,6 +80,8 @@ def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         "metric": task.metric,
         "dev": dict(history.dev.values),
         "test": dict(test.values),
+        "test_corrected": dict(corrected.values),
+        "test_oracle": None if oracle is None else dict(task.score(examples["test"], oracle, "official").values),
         "epochs": history.epochs,
         "best_epoch": history.best_epoch,
         **{f"examples_{split}": len(part) for split, part in examples.items()},
@@ -93,14 +102,20 @@ def read_examples(task: Task, spec: FinetuneSpec) -> dict[str, list[Example]]:
     if spec.dev is not None:
         dev = _read(task, spec.dev, spec.dev_member)
     else:
-        held_out = set(random_part(len(train_examples), round(len(train_examples) * DEV_SHARE) or 1, spec.split_seed))
-        dev = [example for index, example in enumerate(train_examples) if index in held_out]
-        train_examples = [example for index, example in enumerate(train_examples) if index not in held_out]
+        dev, train_examples = _held_out(task, train_examples, spec.split_seed)
     return {
         "train": _part(train_examples, spec.max_train_examples, spec.split_seed),
         "dev": _part(dev, spec.max_dev_examples, spec.split_seed),
         "test": _part(_read(task, spec.test, spec.test_member), spec.max_test_examples, spec.split_seed),
     }
+
+
+def _held_out(task: Task, examples: list[Example], seed: int) -> tuple[list[Example], list[Example]]:
+    """A share of the documents of ``examples``, and the rest."""
+    number = {name: index for index, name in enumerate(dict.fromkeys(task.document(example) for example in examples))}
+    held_out = set(random_part(len(number), round(len(number) * DEV_SHARE) or 1, seed))
+    dev = [example for example in examples if number[task.document(example)] in held_out]
+    return dev, [example for example in examples if number[task.document(example)] not in held_out]
 
 
 def _read(task: Task, path: InputPath, member: str) -> list[Example]:
@@ -127,7 +142,7 @@ def _write_predictions(path: Path, task: Task, examples: Sequence[Example], pred
     schema = pa.schema([("id", pa.string()), ("gold", task.prediction_type), ("pred", task.prediction_type)])
     with TableWriter(path, schema) as table:
         for example, prediction in zip(examples, predicted, strict=True):
-            table.append((example.id, example.target, prediction))
+            table.append((example.id, task.kept(example.target), task.kept(prediction)))
 
 
-STAGE = Stage("finetune", version=2, spec=FinetuneSpec, run=run)
+STAGE = Stage("finetune", version=3, spec=FinetuneSpec, run=run)

@@ -15,6 +15,8 @@ import torch
 from torch import nn
 
 from korealbert.benchmark_files import BenchmarkFile
+from korealbert.finetune.json_records import Record
+from korealbert.finetune.metrics import Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,20 @@ class Feature:
     input_ids: Sequence[int]
     token_type_ids: Sequence[int]
     target: Any
+    example: int = 0
+    """Number of its example: a long one may be several features."""
+    layout: Any = None
+    """Where the example's characters or words are among the pieces, as the task's head and ``predictions`` want it."""
+    choices: tuple[Feature, ...] = ()
+    """The inputs of a feature that is several at once; its own ids are then those of the longest."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Examples and their features, in the same order."""
+
+    examples: Sequence[Example]
+    features: Sequence[Feature]
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,8 @@ class EncoderOutput:
 
     hidden_BLH: torch.Tensor
     pooled_BH: torch.Tensor
+    features: Sequence[Feature]
+    """The features of the batch, one per row unless they are made of choices."""
 
 
 class Task(ABC):
@@ -62,33 +80,62 @@ class Task(ABC):
     """Size of the official test set: a score over fewer compares with no published one."""
     metric: ClassVar[str]
     """Name of the score that selects the epoch on dev and is the task's own; higher is better."""
+    origin: ClassVar[str]
+    """Where its official files come from, and under which licence."""
     has_official_dev: ClassVar[bool]
-    """False: a share of train is held out as dev."""
+    """False: the published scores are those of dev, or there is none, and a share of train is held out as dev."""
     defaults: ClassVar[Mapping[str, int | float]]
     """Fields of the fine-tuning spec that the task sets unless a recipe does."""
     prediction_type: ClassVar[pa.DataType]
     """Arrow type of gold and predicted values."""
+    markers: ClassVar[tuple[str, ...]] = ()
+    """Special pieces that the task puts into its texts; the tokenizer given to ``encode`` knows them."""
+    matches_by_id: ClassVar[bool] = False
+    """Records of a prediction file carry the ``id`` of their example, and may stand in any order."""
 
     @abstractmethod
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All examples of an official file, in order. Raises ValueError naming file, line, field and remedy."""
 
+    def document(self, example: Example) -> str:
+        """What must not be torn apart when dev is held out of train: examples of one document share their text."""
+        return example.id
+
+    @abstractmethod
+    def prediction(self, record: Record, example: Example) -> Any:
+        """The predicted value for ``example`` that a record of a prediction file holds.
+
+        Raises ValueError naming file, line, field and remedy.
+        """
+
+    @abstractmethod
+    def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
+        """All metrics of the benchmark; ``metric`` is among them."""
+
     @abstractmethod
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
-        """The examples as piece ids, each at most ``max_length`` long with special pieces."""
+        """The examples as piece ids, each at most ``max_length`` long with special pieces, in order."""
+
+    def kept(self, value: Any) -> Any:
+        """A gold or predicted value as ``prediction_type`` stores it."""
+        return value
 
     @abstractmethod
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """A fresh module ``EncoderOutput -> logits``; ``train`` tells what a good initial bias is."""
 
     @abstractmethod
-    def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
-        """Mean loss of a batch, a scalar."""
+    def loss(self, logits: Any, targets: Sequence[Any]) -> torch.Tensor:
+        """Mean loss of a batch, a scalar. ``logits`` are what the head returns."""
 
     @abstractmethod
-    def decode(self, logits: torch.Tensor) -> list[Any]:
-        """One prediction for each example of a batch."""
+    def decode(self, logits: Any, features: Sequence[Feature]) -> list[Any]:
+        """What a batch's logits say about each of its features: a prediction, where every example is one feature."""
 
-    @abstractmethod
-    def score(self, gold: Sequence[Any], predicted: Sequence[Any]) -> Scores:
-        """All metrics of the task; ``metric`` is among them."""
+    def predictions(self, encoded: Encoded, decoded: Sequence[Any]) -> list[Any]:
+        """One prediction per example from what ``decode`` said about each feature."""
+        return list(decoded)
+
+    def oracle(self, encoded: Encoded) -> list[Any] | None:
+        """The best predictions that the pieces' boundaries and the length limit allow; None where they limit nothing."""
+        return None

@@ -12,6 +12,7 @@ from sklearn.metrics import accuracy_score
 from korealbert.finetune import tasks
 from korealbert.finetune.metrics.classification import accuracy
 from korealbert.finetune.metrics.correlation import mean_ranks, pearson, spearman
+from korealbert.finetune.task import Example
 
 scores = st.integers(-100, 100).map(lambda n: n / 8)
 pairs = st.lists(st.tuples(scores, scores), min_size=2, max_size=40).map(lambda rows: tuple(map(list, zip(*rows, strict=True))))
@@ -49,18 +50,22 @@ def test_accuracy_is_that_of_scikit_learn(rows: list[tuple[int, int]]) -> None:
     assert accuracy(gold, predicted) == pytest.approx(100 * accuracy_score(gold, predicted))
 
 
+def examples(*targets: float) -> list[Example]:
+    return [Example(str(number), "", target, pair="") for number, target in enumerate(targets)]
+
+
 def test_constant_predictions_score_zero_with_a_warning() -> None:
     task = tasks.load("korsts")
-    result = task.score([1.0, 2.0, 5.0], [0.1 + 0.2] * 3)
+    result = task.score(examples(1.0, 2.0, 5.0), [0.1 + 0.2] * 3, "official")
     assert result.values == {"spearman": 0.0, "pearson": 0.0}
     assert result.warnings == ("every prediction is the same: correlations are set to 0",)
-    assert task.score([1.0, 2.0, 5.0], [0.0, 0.5, 0.6]).warnings == ()
+    assert task.score(examples(1.0, 2.0, 5.0), [0.0, 0.5, 0.6], "official").warnings == ()
 
 
 def test_one_label_for_everything_is_worth_a_warning() -> None:
     task = tasks.load("nsmc")
-    assert task.score([0, 1, 1], [1, 1, 1]).warnings == ("every prediction is 'positive'",)
-    assert task.score([0, 1, 1], [1, 1, 0]).warnings == ()
+    assert task.score(examples(0, 1, 1), [1, 1, 1], "official").warnings == ("every prediction is 'positive'",)
+    assert task.score(examples(0, 1, 1), [1, 1, 0], "official").warnings == ()
 
 
 def test_scores_of_nothing_or_of_unequal_lengths_are_errors() -> None:

@@ -6,9 +6,7 @@ train pairs occur twice, and 3 pairs are in train and dev, 3 in dev and test: ke
 
 from __future__ import annotations
 
-import math
-
-from korealbert.benchmark_files import BenchmarkFile, Line
+from korealbert.benchmark_files import BenchmarkFile
 from korealbert.finetune.reading import tsv_rows
 from korealbert.finetune.sequence import SequenceRegression
 from korealbert.finetune.task import Example
@@ -21,6 +19,7 @@ class KorSts(SequenceRegression):
 
     title = "KorSTS"
     official_test_examples = 1_379
+    origin = "github.com/kakaobrain/kor-nlu-datasets, CC BY-SA 4.0"
     has_official_dev = True
     # KoreALBERT, section IV: batch 64 or 128, 3-5 epochs, 2e-5 to 5e-5. The small set gets the long end of that grid.
     defaults = {"epochs": 5, "batch_size": 64, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only
@@ -28,19 +27,9 @@ class KorSts(SequenceRegression):
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All pairs; an id is ``genre/filename/year/id``, which is unique within a file."""
         return [
-            Example("/".join(origin), first, _score(line, score), pair=second)
+            Example("/".join(origin), first, self.gold_score(score, line=line), pair=second)
             for line, (*origin, score, first, second) in tsv_rows(file, HEADER)
         ]
-
-
-def _score(line: Line, text: str) -> float:
-    try:
-        score = float(text)
-    except ValueError:
-        score = math.nan
-    if not 0 <= score <= 5:
-        raise line.error("score", f"found {text!r}", "a score is a number from 0 to 5")
-    return score
 
 
 TASK = KorSts()

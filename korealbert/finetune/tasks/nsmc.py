@@ -19,19 +19,19 @@ class Nsmc(SequenceClassification):
 
     title = "NSMC"
     official_test_examples = 50_000
+    origin = "github.com/e9t/nsmc, CC0 1.0"
     has_official_dev = False
     labels = ("negative", "positive")
+    spellings = ("0", "1")
     # KoreALBERT, section IV: batch 64 or 128, 3-5 epochs, 2e-5 to 5e-5. The large set gets the short end of that grid.
     defaults = {"epochs": 3, "batch_size": 128, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All reviews, the empty ones too."""
-        examples = []
-        for line, (review_id, document, label) in tsv_rows(file, HEADER):
-            if label not in ("0", "1"):
-                raise line.error("label", f"found {label!r}", "a review is 0 (negative) or 1 (positive)")
-            examples.append(Example(review_id, document, int(label)))
-        return examples
+        return [
+            Example(review_id, document, self.label(label, line=line))
+            for line, (review_id, document, label) in tsv_rows(file, HEADER)
+        ]
 
 
 TASK = Nsmc()

@@ -1,0 +1,151 @@
+"""JSON benchmark and prediction files: records that know where they stand, so that an error names file, line and field."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from korealbert.benchmark_files import BenchmarkFile, Line
+
+SPACE = re.compile(r"[ \t\n\r]*")
+
+KIND = {str: "a string", int: "an integer", float: "a number", list: "a list", dict: "an object"}
+
+
+def _not_json(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+DECODER = json.JSONDecoder(parse_constant=_not_json)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A JSON object of a file. ``path`` is its place within the outermost object: ``paragraphs[2].qas[0].``."""
+
+    line: Line
+    fields: Mapping[str, Any]
+    path: str = ""
+
+    def error(self, field: str, problem: str, remedy: str) -> ValueError:
+        """The error to raise for a field of this record."""
+        return self.line.error(f"{self.path}{field}", problem, remedy)
+
+    def __contains__(self, field: str) -> bool:
+        """The record has such a field, and it is not null."""
+        return self.fields.get(field) is not None
+
+    def text(self, field: str) -> str:
+        """A string, possibly empty."""
+        return str(self._typed(field, str))
+
+    def number(self, field: str) -> float:
+        """A finite number."""
+        value = float(self._typed(field, float))
+        if not math.isfinite(value):
+            raise self.error(field, f"found {value}", "give a finite number")
+        return value
+
+    def integer(self, field: str) -> int:
+        """A whole number."""
+        return int(self._typed(field, int))
+
+    def texts(self, field: str) -> list[str]:
+        """A list of strings."""
+        return [str(value) for value in self._all(field, str)]
+
+    def integers(self, field: str) -> list[int]:
+        """A list of whole numbers."""
+        return [int(value) for value in self._all(field, int)]
+
+    def numbers(self, field: str) -> list[float]:
+        """A list of finite numbers."""
+        values = [float(value) for value in self._all(field, float)]
+        if not all(map(math.isfinite, values)):
+            raise self.error(field, "holds a number that is not finite", "give finite numbers")
+        return values
+
+    def record(self, field: str) -> Record:
+        """An object within this one."""
+        return Record(self.line, self._typed(field, dict), f"{self.path}{field}.")
+
+    def records(self, field: str) -> list[Record]:
+        """A list of objects within this one."""
+        objects = self._all(field, dict)
+        return [Record(self.line, value, f"{self.path}{field}[{index}].") for index, value in enumerate(objects)]
+
+    def _all(self, field: str, kind: type) -> list[Any]:
+        values: list[Any] = self._typed(field, list)
+        for index, value in enumerate(values):
+            self._check(f"{field}[{index}]", value, kind)
+        return values
+
+    def _typed(self, field: str, kind: type) -> Any:
+        if field not in self.fields:
+            found = ", ".join(sorted(self.fields)) or "no field"
+            raise self.error(field, f"missing; the record has {found}", f"add {field!r}: {KIND[kind]}")
+        self._check(field, self.fields[field], kind)
+        return self.fields[field]
+
+    def _check(self, field: str, value: Any, kind: type) -> None:
+        accepted = (int, float) if kind is float else (kind,)
+        if not isinstance(value, accepted) or isinstance(value, bool):
+            raise self.error(field, f"found {_short(value)}", f"give {KIND[kind]}")
+
+
+def json_lines(file: BenchmarkFile) -> Iterator[Record]:
+    """One record per line. Raises ValueError naming file and line of what is no JSON object."""
+    for line in file.lines():
+        try:
+            value = DECODER.decode(line.text)
+        except ValueError as error:
+            raise line.error("record", f"{line.text[:40]!r} is no JSON ({error})", "give one JSON object per line") from error
+        yield _object(value, line)
+
+
+def json_list(file: BenchmarkFile, *, key: str | None = None) -> Iterator[Record]:
+    """The objects of a file that is one list, or of the list that stands under ``key`` of the one object that it is.
+
+    A record's line is the one on which it begins. Raises ValueError naming file and line of what is no such JSON.
+    """
+    lines = list(file.lines())
+    text = "\n".join(line.text for line in lines)
+    opening = re.compile(r"\s*\[" if key is None else rf'\s*\{{.*?"{key}"\s*:\s*\[', re.DOTALL).match(text)
+    if opening is None:
+        wanted = "a list" if key is None else f"an object with a list {key!r}"
+        raise file.error(1, "record", f"the file is not {wanted}", "give the official file")
+    position = _skip_space(text, opening.end())
+    number, counted = 1, 0
+    while text[position : position + 1] != "]":
+        number, counted = number + text.count("\n", counted, position), position
+        line = lines[number - 1]
+        try:
+            value, position = DECODER.raw_decode(text, position)
+        except ValueError as error:
+            raise line.error("record", f"no JSON ({error})", "is the download complete?") from error
+        yield _object(value, line)
+        position = _skip_space(text, position)
+        if text[position : position + 1] == ",":
+            position = _skip_space(text, position + 1)
+        elif text[position : position + 1] != "]":
+            raise line.error("record", "neither a comma nor ] after it", "is the download complete?")
+
+
+def _object(value: Any, line: Line) -> Record:
+    if not isinstance(value, dict):
+        raise line.error("record", f"found {_short(value)}", "give a JSON object")
+    return Record(line, value)
+
+
+def _skip_space(text: str, position: int) -> int:
+    found = SPACE.match(text, position)
+    return found.end() if found else position
+
+
+def _short(value: Any) -> str:
+    shown = json.dumps(value, ensure_ascii=False)
+    return shown if len(shown) <= 60 else f"{shown[:60]}…"

@@ -1,0 +1,89 @@
+"""Extracted answers against the accepted ones: exact match and overlap of KorQuAD, SQuAD and KLUE-MRC.
+
+The functions of one answer return shares from 0 to 1; the best over the accepted answers counts.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Sequence
+from difflib import SequenceMatcher
+
+from korealbert.finetune.metrics import Mode
+
+PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+KORQUAD_MARKS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
+
+KLUE_NEVER = re.compile(r"['\"《》<>〈〉]\(\)‘’")
+"""KLUE's pattern of marks to blank. Its bracket closes too early, so that it matches a mark followed by ``()‘’`` only."""
+
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+Overlap = Callable[[str, str], float]
+
+
+def normalise_korquad(text: str) -> str:
+    """Quotes and brackets as spaces, lower case, no ASCII punctuation, single spaces."""
+    return " ".join(text.translate(KORQUAD_MARKS).lower().translate(PUNCTUATION).split())
+
+
+def normalise_squad(text: str) -> str:
+    """Lower case, no ASCII punctuation, no English articles, single spaces."""
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
+
+
+def normalise_klue(text: str, mode: Mode) -> str:
+    """Lower case, no ASCII punctuation, single spaces; corrected also blanks the quotes and brackets that KLUE means to."""
+    lowered = text.lower()
+    blanked = KLUE_NEVER.sub(" ", lowered) if mode == "official" else lowered.translate(KORQUAD_MARKS)
+    return " ".join(blanked.translate(PUNCTUATION).split())
+
+
+def overlap_f1(predicted: Sequence[str], gold: Sequence[str], mode: Mode) -> float:
+    """F1 of two bags of characters or words. Two empty bags: 0 in the official scripts of 1.x, corrected 1."""
+    if not predicted and not gold:
+        return 0.0 if mode == "official" else 1.0
+    same = sum((Counter(predicted) & Counter(gold)).values())
+    if not same:
+        return 0.0
+    precision, recall = same / len(predicted), same / len(gold)
+    return 2 * precision * recall / (precision + recall)
+
+
+def korquad_f1(predicted: str, gold: str, mode: Mode) -> float:
+    """F1 of characters without spaces."""
+    return overlap_f1(_characters(predicted), _characters(gold), mode)
+
+
+def _characters(text: str) -> list[str]:
+    return list(normalise_korquad(text).replace(" ", ""))
+
+
+def squad_f1(predicted: str, gold: str, mode: Mode) -> float:
+    """F1 of words."""
+    return overlap_f1(normalise_squad(predicted).split(), normalise_squad(gold).split(), mode)
+
+
+def rouge_w(predicted: str, gold: str, mode: Mode) -> float:
+    """F1 of the longest common run of characters of two normalised answers, spaces included; two empty answers: 1.
+
+    Official: in gold answers from 200 characters on, difflib ignores characters that make up over 1 % of them.
+    """
+    if not gold:
+        return float(predicted == gold)
+    if not predicted:
+        return 0.0
+    matcher = SequenceMatcher(None, predicted, gold, autojunk=mode == "official")
+    longest = matcher.find_longest_match(0, len(predicted), 0, len(gold)).size
+    if not longest:
+        return 0.0
+    precision, recall = longest / len(predicted), longest / len(gold)
+    return 2 * (precision * recall) / (precision + recall)
+
+
+def best(overlap: Overlap, predicted: str, accepted: Sequence[str]) -> float:
+    """The overlap with that accepted answer that is nearest."""
+    return max(overlap(predicted, gold) for gold in accepted)

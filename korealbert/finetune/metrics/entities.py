@@ -1,0 +1,90 @@
+"""Named entities from tags: strict and lenient chunks, entity F1, and KLUE-NER's F1 of characters, each times 100.
+
+A tag is ``O`` or a prefix, a hyphen and a type (``B-PS``, ``I-PS``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from korealbert.finetune.metrics import Mode
+from korealbert.finetune.metrics.classification import class_counts
+
+OUTSIDE = "O"
+
+Tags = Sequence[str]
+Entity = tuple[str, int, int]
+"""Type, first position, position after the last."""
+
+
+def strict_entities(tags: Tags) -> list[Entity]:
+    """Entities of IOB2: ``B-X`` and the ``I-X`` right after it. An ``I`` that continues nothing belongs to no entity."""
+    entities = []
+    begin = None
+    for position, tag in enumerate([*tags, OUTSIDE]):
+        if begin is not None and tag != f"I-{tags[begin][2:]}":
+            entities.append((tags[begin][2:], begin, position))
+            begin = None
+        if tag.startswith("B-"):
+            begin = position
+    return entities
+
+
+def lenient_entities(tags: Tags) -> list[Entity]:
+    """Entities as conlleval and seqeval's default see them: an ``I`` that continues nothing begins an entity."""
+    entities = []
+    begin = None
+    for position, tag in enumerate([*tags, OUTSIDE]):
+        if begin is not None and tag != f"I-{tags[begin][2:]}":
+            entities.append((tags[begin][2:], begin, position))
+            begin = None
+        if begin is None and tag != OUTSIDE:
+            begin = position
+    return entities
+
+
+def entity_macro_f1(gold: Sequence[Tags], predicted: Sequence[Tags]) -> float:
+    """Mean over the types that are gold or predicted of the F1 of their strict entities; 0 where there are none at all."""
+    gold_found, predicted_found = _found(gold, strict_entities), _found(predicted, strict_entities)
+    types = sorted({entity[1] for entity in gold_found | predicted_found})
+    return float(np.mean([_f1(_of_type(gold_found, t), _of_type(predicted_found, t)) for t in types]) * 100) if types else 0.0
+
+
+def entity_micro_f1(gold: Sequence[Tags], predicted: Sequence[Tags]) -> float:
+    """F1 over the lenient entities of all types; 0 where there are none at all."""
+    return _f1(_found(gold, lenient_entities), _found(predicted, lenient_entities)) * 100
+
+
+def char_f1(gold: Iterable[str], predicted: Iterable[str], labels: Sequence[str], mode: Mode) -> float:
+    """Mean F1 of ``labels`` over characters.
+
+    Official: over all ``labels``, where one that is neither gold nor predicted counts 100. Corrected: over those that occur.
+    """
+    counts = class_counts(list(gold), list(predicted), labels)
+    if mode == "official":
+        return float(np.mean(counts.f1(zero_division=1.0)) * 100)
+    occurs = counts.gold_C + counts.predicted_C > 0
+    return float(np.mean(counts.f1()[occurs]) * 100) if occurs.any() else 0.0
+
+
+Located = set[tuple[int, str, int, int]]
+"""Sentence, type, first position, position after the last."""
+
+
+def _found(sentences: Sequence[Tags], entities: Callable[[Tags], list[Entity]]) -> Located:
+    return {(number, *entity) for number, tags in enumerate(sentences) for entity in entities(tags)}
+
+
+def _of_type(found: Located, wanted: str) -> Located:
+    return {entity for entity in found if entity[1] == wanted}
+
+
+def _f1(gold: Located, predicted: Located) -> float:
+    """From 0 to 1, by way of precision and recall: the order of operations decides the last digit."""
+    right = len(gold & predicted)
+    if not right:
+        return 0.0
+    precision, recall = right / len(predicted), right / len(gold)
+    return 2 * precision * recall / (precision + recall)

@@ -1,0 +1,220 @@
+"""Questions whose answer is a span of a context: SQuAD's JSON, which KorQuAD and KLUE-MRC use too, and what scores answers."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import nn
+
+from korealbert.benchmark_files import BenchmarkFile
+from korealbert.finetune.alignment import Span, frame, pieces
+from korealbert.finetune.json_records import Record, json_list
+from korealbert.finetune.metrics import Mode
+from korealbert.finetune.tagged import PieceHead
+from korealbert.finetune.task import Encoded, Example, Feature, Scores, Task
+from korealbert.finetune.windows import Found, best_span, near_spans, windows
+
+END_BYTES = 500
+"""``version`` stands so near to the beginning or the end of a file."""
+
+VERSIONS = ("KorQuAD_v1", "KorQuAD_v2", "KorQuAD_2", "1.1", "v2.0")
+"""How ``version`` begins in data sets of this form."""
+
+VERSION = re.compile(rb'"version"\s*:\s*"([^"]*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An accepted answer: ``text`` is the context's text from character ``begin`` on, -1 where the file does not say."""
+
+    text: str
+    begin: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Example):
+    """``text`` is the question, ``pair`` the context, ``target`` the tuple of accepted answers, empty when there is none."""
+
+    article: str = ""
+    """What the context is a paragraph of."""
+    kind: int = 1
+    """KLUE-MRC's type of question: 1 paraphrase, 2 several sentences, 3 unanswerable."""
+
+    @property
+    def accepted(self) -> list[str]:
+        """Texts of the accepted answers."""
+        return [answer.text for answer in self.target]
+
+
+class QuestionAnswering(Task):
+    """Spans of a context. A prediction is the answer's text; an empty one says that there is none.
+
+    A long context is several features, each trained to point at ``[CLS]`` where the answer is not in it.
+    """
+
+    metric = "f1"
+    matches_by_id = True
+    prediction_type = pa.string()
+    max_answer_pieces: ClassVar[int] = 30
+    """Longest predicted answer, as in the baselines of SQuAD and KLUE-MRC."""
+    has_official_dev = False
+    id_field: ClassVar[str] = "id"
+    answerable: ClassVar[bool] = True
+    """Every question has an answer."""
+    version: ClassVar[str] = ""
+    """How ``version`` of the official files begins, where that tells them from others'."""
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All questions, in the order of the file."""
+        self.check_version(file)
+        examples: list[Example] = []
+        seen: set[str] = set()
+        for number, article in enumerate(json_list(file, key="data")):
+            for paragraph in article.records("paragraphs"):
+                context = paragraph.text("context")
+                for question in paragraph.records("qas"):
+                    example = self.question(question, context, str(number))
+                    if example.id in seen:
+                        raise question.error(self.id_field, f"{example.id!r} stands there twice", "give the official file")
+                    seen.add(example.id)
+                    examples.append(example)
+        return examples
+
+    def check_version(self, file: BenchmarkFile) -> None:
+        """Raise ValueError where the file says that it is another data set. A part that a user cut off may say anything."""
+        content = file.content()
+        found = VERSION.search(content[:END_BYTES]) or VERSION.search(content[-END_BYTES:])
+        written = found[1].decode(errors="replace") if found else ""
+        if self.version and written.startswith(VERSIONS) and not written.startswith(self.version):
+            problem = f"found {written!r}"
+            raise file.error(1, "version", problem, f"{self.title} comes from {self.origin}")
+
+    def document(self, example: Example) -> str:
+        """The article."""
+        return _question(example).article
+
+    def question(self, record: Record, context: str, article: str) -> Question:
+        """One question with its accepted answers."""
+        answers = tuple(self._answer(answer) for answer in record.records("answers"))
+        if self.answerable and not answers:
+            raise record.error("answers", "there is none", f"every question of {self.title} has an answer")
+        kind = record.integer("question_type") if "question_type" in record else 1
+        question_id, text = record.text(self.id_field), record.text("question")
+        return Question(question_id, text, answers, pair=context, article=article, kind=kind)
+
+    def _answer(self, record: Record) -> Answer:
+        return Answer(record.text("text"), record.integer("answer_start") if "answer_start" in record else -1)
+
+    def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
+        """Every window of every context. Raises ValueError where the first answer does not stand where the file says."""
+        special = frame(tokenizer, pair=True)
+        contexts = sorted({example.pair or "" for example in examples})
+        known = dict(zip(contexts, pieces(contexts, tokenizer), strict=True))
+        questions = pieces([example.text for example in examples], tokenizer)
+        features = []
+        for index, (example, question) in enumerate(zip(examples, questions, strict=True)):
+            answer = _first_answer(example)
+            for ids, segments, window in windows(question, known[example.pair or ""], special, max_length):
+                features.append(Feature(ids, segments, window.target(answer), index, window))
+        return features
+
+    def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
+        """Two logits per piece: of an answer's start and of its end. No dropout of its own, as in BERT."""
+        return PieceHead(hidden_size, 2, 0.0)
+
+    def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
+        """Mean of the cross-entropies of start and end over positions."""
+        start_B, end_B = torch.tensor(targets, device=logits.device).unbind(-1)
+        start_BL, end_BL = logits.float().unbind(-1)
+        return (nn.functional.cross_entropy(start_BL, start_B) + nn.functional.cross_entropy(end_BL, end_B)) / 2
+
+    def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
+        """The best span of each window."""
+        arrays = logits.float().cpu().numpy()
+        return [best_span(row, f.layout, self.max_answer_pieces) for row, f in zip(arrays, features, strict=True)]
+
+    def predictions(self, encoded: Encoded, decoded: Sequence[Any]) -> list[Any]:
+        """The text of the best span over all windows; empty where no answer scores higher and the benchmark allows that."""
+        best: dict[int, Found] = {}
+        null: dict[int, float] = {}
+        for feature, found in zip(encoded.features, decoded, strict=True):
+            if feature.example not in best or found.score > best[feature.example].score:
+                best[feature.example] = found
+            null[feature.example] = min(found.null, null.get(feature.example, found.null))
+        texts = []
+        for index, example in enumerate(encoded.examples):
+            begin, end = best[index].span
+            none = not self.answerable and null[index] > best[index].score
+            texts.append("" if none else (example.pair or "")[begin:end])
+        return texts
+
+    def oracle(self, encoded: Encoded) -> list[Any]:
+        """The best answers that are spans of whole pieces: a particle in the answer's last piece cannot be cut off."""
+        texts = [""] * len(encoded.examples)
+        best: dict[int, tuple[float, ...]] = {}
+        for feature in encoded.features:
+            question = _question(encoded.examples[feature.example])
+            for answer in question.target:
+                wanted = (answer.begin, answer.begin + len(answer.text))
+                for begin, end in near_spans(feature.layout, wanted, self.max_answer_pieces):
+                    text = (question.pair or "")[begin:end]
+                    value = tuple(self.measures(question, text, "official").values())
+                    if value > best.get(feature.example, ()):
+                        best[feature.example], texts[feature.example] = value, text
+        return texts
+
+    def kept(self, value: Any) -> str:
+        """A predicted text; of accepted answers the first, empty when there is none."""
+        return value if isinstance(value, str) else value[0].text if value else ""
+
+    def prediction(self, record: Record, example: Example) -> str:
+        """The text in ``answer``."""
+        return record.text("answer")
+
+    @abstractmethod
+    def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
+        """Scores of one answer by name, from 0 to 1."""
+
+    def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
+        """The mean of ``measures`` over all questions, times 100."""
+        rows = self.rows(examples, predicted, mode)
+        total = len(rows)
+        empty = sum(not text for text in predicted)
+        warnings = ("every prediction is empty",) if empty == total else ()
+        return Scores({name: 100.0 * sum(row[name] for row in rows) / total for name in rows[0]}, warnings)
+
+    def rows(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> list[Mapping[str, float]]:
+        """``measures`` of each question. Raises ValueError when there are none, or another number of predictions."""
+        if len(examples) != len(predicted) or not examples:
+            raise ValueError(f"scores of {len(predicted):,} answers to {len(examples):,} questions are undefined")
+        return [self.measures(_question(e), p, mode) for e, p in zip(examples, predicted, strict=True)]
+
+
+def _first_answer(example: Example) -> Span | None:
+    question = _question(example)
+    if not question.target:
+        return None
+    text, begin = question.target[0].text, question.target[0].begin
+    found = (question.pair or "")[begin : begin + len(text)] if begin >= 0 else ""
+    if found != text:
+        problem = f"question {example.id}, field 'answer_start': the context has {found!r} at {begin}, not {text!r}"
+        raise ValueError(f"{problem}; count it in characters of the context")
+    return begin, begin + len(text)
+
+
+def mean_in_groups(values: Sequence[float], groups: Sequence[int]) -> float:
+    """Mean of values times 100, added up group by group as KLUE-MRC's script does, which decides the last digit."""
+    order = np.argsort(np.asarray(groups), kind="stable")
+    return float(np.mean(np.asarray(values, dtype=np.float64)[order]) * 100.0)
+
+
+def _question(example: Example) -> Question:
+    assert isinstance(example, Question)
+    return example

@@ -1,0 +1,74 @@
+"""Scores of a prediction file: predictions of any system against a benchmark's official file.
+
+A prediction file is JSON Lines, one record per example in the order of the official file. Records of questions carry the ``id``
+of theirs, and may stand in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from korealbert.benchmark_files import BenchmarkFile
+from korealbert.finetune import tasks
+from korealbert.finetune.json_records import Record, json_lines
+from korealbert.finetune.metrics import Mode
+from korealbert.finetune.task import Example, Scores, Task
+
+MEMBER_MARK = "::"
+"""Between an archive and the name of a file in it."""
+
+
+def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scores:
+    """Metrics of a prediction file.
+
+    ``gold`` is the official file, or ``ARCHIVE::MEMBER``. Raises ValueError naming file, line, field and remedy, and
+    FileNotFoundError naming a missing file and, for gold, where it comes from.
+    """
+    benchmark = tasks.find(task)
+    gold_file, predictions_file = _file(gold), _file(predictions)
+    if not gold_file.path.exists():
+        raise FileNotFoundError(f"{gold_file}: no such file; {benchmark.title} comes from {benchmark.origin}")
+    if not predictions_file.path.is_file():
+        raise FileNotFoundError(f"{predictions_file}: no such file; give JSON Lines, one record per example")
+    examples = benchmark.read(gold_file)
+    if not examples:
+        raise ValueError(f"{gold_file}: holds no example; give the official file of {benchmark.title}")
+    return benchmark.score(examples, read_predictions(predictions_file, benchmark, examples), mode)
+
+
+def read_predictions(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example]) -> list[Any]:
+    """One predicted value per example, in the order of the examples.
+
+    Raises ValueError where a record is wrong, and when there are not as many records as examples.
+    """
+    records = list(json_lines(file))
+    if len(records) != len(examples):
+        raise ValueError(
+            f"{file}, line {len(records)}, field 'record': the file ends after {len(records):,} predictions for"
+            f" {len(examples):,} examples of {benchmark.title}; give one line per example"
+        )
+    if benchmark.matches_by_id:
+        records = _in_order(records, examples)
+    return [benchmark.prediction(record, example) for record, example in zip(records, examples, strict=True)]
+
+
+def _in_order(records: Sequence[Record], examples: Sequence[Example]) -> list[Record]:
+    known = {example.id for example in examples}
+    by_id: dict[str, Record] = {}
+    for record in records:
+        example_id = record.text("id")
+        if example_id not in known:
+            raise record.error("id", f"no example has the id {example_id!r}", "take the ids from the official file")
+        if example_id in by_id:
+            raise record.error(
+                "id", f"{example_id!r} stands in line {by_id[example_id].line.number} too", "keep one of the two"
+            )
+        by_id[example_id] = record
+    return [by_id[example.id] for example in examples]
+
+
+def _file(written: str) -> BenchmarkFile:
+    path, _, member = written.partition(MEMBER_MARK)
+    return BenchmarkFile(Path(path), member)

@@ -1,0 +1,252 @@
+"""KLUE-DP: on which word of its sentence does each word depend, and how? UAS and LAS on 2,000 dev sentences.
+
+Official files ``klue-dp-v1.1_{train,dev}.tsv`` (10,000 / 2,000): per sentence a line ``## guid<TAB>text``, then a line ``INDEX
+WORD_FORM LEMMA POS HEAD DEPREL`` for each eojeol, then an empty line. Head 0 is the root. Heads stand right of their words. The
+test set is not public.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import pyarrow as pa
+import torch
+from torch import nn
+
+from korealbert.benchmark_files import BenchmarkFile, Line
+from korealbert.finetune import klue
+from korealbert.finetune.alignment import Pieces, Span, frame, pieces, with_every_unit
+from korealbert.finetune.biaffine import BiaffineParser, Parse, Words
+from korealbert.finetune.json_records import Record
+from korealbert.finetune.metrics import Mode
+from korealbert.finetune.metrics.parsing import las, uas
+from korealbert.finetune.tagged import IGNORED
+from korealbert.finetune.task import Encoded, Example, Feature, Scores, Task
+
+COLUMNS = ("INDEX", "WORD_FORM", "LEMMA", "POS", "HEAD", "DEPREL")
+
+RELATIONS = (
+    *("NP", "NP_AJT", "VP", "NP_SBJ", "VP_MOD", "NP_OBJ", "AP", "NP_CNJ", "NP_MOD", "VNP", "DP", "VP_AJT", "VNP_MOD", "NP_CMP"),
+    *(
+        "VP_SBJ",
+        "VP_CMP",
+        "VP_OBJ",
+        "VNP_CMP",
+        "AP_MOD",
+        "X_AJT",
+        "VP_CNJ",
+        "VNP_AJT",
+        "IP",
+        "X",
+        "X_SBJ",
+        "VNP_OBJ",
+        "VNP_SBJ",
+    ),
+    *("X_OBJ", "AP_AJT", "L", "X_MOD", "X_CNJ", "VNP_CNJ", "X_CMP", "AP_CMP", "AP_SBJ", "R", "NP_SVJ"),
+)
+"""In the order of KLUE-baseline: from ``VP_CMP`` (number 15) on, LAS takes them for one."""
+
+
+PARTS_OF_SPEECH = (
+    *("NNG", "NNP", "NNB", "NP", "NR", "VV", "VA", "VX", "VCP", "VCN", "MMA", "MMD", "MMN", "MAG", "MAJ", "JC", "IC", "JKS"),
+    *("JKC", "JKG", "JKO", "JKB", "JKV", "JKQ", "JX", "EP", "EF", "EC", "ETN", "ETM", "XPN", "XSN", "XSV", "XSA", "XR", "SF"),
+    *("SP", "SS", "SE", "SO", "SL", "SH", "SW", "SN", "NA"),
+)
+
+
+class Tree(NamedTuple):
+    """Of each word: its head, counted from 1 (0: the root), and its relation's number."""
+
+    heads: tuple[int, ...]
+    relations: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed(Example):
+    """``text`` is the words with spaces between, ``target`` a ``Tree``."""
+
+    words: tuple[str, ...] = ()
+    pos: tuple[str, ...] = ()
+    """The parts of speech of each word's morphemes, joined by ``+``."""
+
+
+class KlueDp(Task):
+    """Dependency parsing of KLUE."""
+
+    title = "KLUE-DP"
+    official_test_examples = 2_000
+    origin = klue.ORIGIN
+    has_official_dev = False
+    metric = "las_macro"
+    prediction_type = pa.struct([("heads", pa.list_(pa.int64())), ("relations", pa.list_(pa.int64()))])
+    defaults = klue.defaults(epochs=10, max_length=256)
+    uses_pos: ClassVar[bool] = True
+    """The parser sees the gold part of speech of each word's last morpheme, as KLUE-baseline does unless told ``--no_pos``."""
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All sentences."""
+        examples: list[Example] = []
+        guid, rows = "", list[tuple[Line, list[str]]]()
+        for line in file.lines():
+            if line.text.startswith("##") or not line.text.strip():
+                if rows:
+                    examples.append(_sentence(guid or str(len(examples)), rows))
+                guid, rows = line.text.removeprefix("##").split("\t")[0].strip(), []
+                continue
+            fields = line.text.split("\t")
+            if len(fields) != len(COLUMNS):
+                problem = f"{len(fields)} fields instead of {len(COLUMNS)}"
+                raise line.error(
+                    COLUMNS[min(len(fields), len(COLUMNS)) - 1], problem, "restore the line from the official file"
+                )
+            rows.append((line, fields))
+        if rows:
+            examples.append(_sentence(guid or str(len(examples)), rows))
+        return examples
+
+    def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
+        """``[CLS] words [SEP]``, cut after the last word that fits. ``layout`` says where the words are."""
+        special = frame(tokenizer, pair=False)
+        room = max_length - special.size
+        features = []
+        for index, (example, made) in enumerate(zip(examples, pieces([e.text for e in examples], tokenizer), strict=True)):
+            units = word_spans(_parsed(example).words)
+            found = with_every_unit(made, units, tokenizer.unk_token_id)
+            words = _layout(found, units, _parsed(example), room, len(special.before))
+            size = words.last[-1] + 1 - len(special.before)
+            input_ids, segments = special.around(found.ids[:size])
+            count = len(words.first)
+            tree = example.target
+            heads = [head if head <= count else IGNORED for head in tree.heads[:count]]
+            relations = [r if head != IGNORED else IGNORED for r, head in zip(tree.relations, heads, strict=False)]
+            features.append(Feature(input_ids, segments, (heads, relations), index, words))
+        return features
+
+    def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
+        """The biaffine parser; its dropout is that of KLUE-baseline, not ``dropout``."""
+        return BiaffineParser(hidden_size, len(RELATIONS), len(PARTS_OF_SPEECH) if self.uses_pos else None)
+
+    def loss(self, logits: Parse, targets: Sequence[Any]) -> torch.Tensor:
+        """Cross-entropy over heads plus that over the relations to the gold heads, each a mean over words."""
+        device, width = logits.arcs_BWP.device, logits.arcs_BWP.shape[1]
+        losses = []
+        for scores_BWX, rows in zip(logits, zip(*targets, strict=True), strict=True):
+            padded = torch.tensor([[*row, *[IGNORED] * (width - len(row))] for row in rows], device=device)
+            known = padded.flatten() != IGNORED
+            scores_KX = scores_BWX.float().flatten(0, 1)[known]
+            loss = nn.functional.cross_entropy(scores_KX, padded.flatten()[known], reduction="sum")
+            losses.append(loss / known.sum().clamp(min=1))
+        return losses[0] + losses[1]
+
+    def decode(self, logits: Parse, features: Sequence[Feature]) -> list[Any]:
+        """The best head of each word that fits, and the best relation to it."""
+        heads_BW, relations_BW = logits.arcs_BWP.argmax(-1).tolist(), logits.relations_BWR.argmax(-1).tolist()
+        counts = [len(feature.layout.first) for feature in features]
+        rows = zip(heads_BW, relations_BW, counts, strict=True)
+        return [Tree(tuple(heads[:count]), tuple(relations[:count])) for heads, relations, count in rows]
+
+    def predictions(self, encoded: Encoded, decoded: Sequence[Any]) -> list[Any]:
+        """The trees; a word beyond the length limit depends on the next one as ``NP``, the commonest of both."""
+        trees = []
+        for example, tree in zip(encoded.examples, decoded, strict=True):
+            total, count = len(example.target.heads), len(tree.heads)
+            next_words = [number + 1 if number < total else 0 for number in range(count + 1, total + 1)]
+            trees.append(Tree((*tree.heads, *next_words), (*tree.relations, *[RELATIONS.index("NP")] * (total - count))))
+        return trees
+
+    def oracle(self, encoded: Encoded) -> list[Any]:
+        """The gold trees as far as the length limit lets them be seen."""
+        seen = [
+            Tree(tuple(e.target.heads[: len(f.layout.first)]), tuple(e.target.relations[: len(f.layout.first)]))
+            for e, f in zip(encoded.examples, encoded.features, strict=True)
+        ]
+        return self.predictions(encoded, seen)
+
+    def kept(self, value: Any) -> dict[str, Any]:
+        """Heads and numbers of relations."""
+        return dict(value._asdict())
+
+    def prediction(self, record: Record, example: Example) -> Tree:
+        """``heads`` (numbers of words from 1, 0 for the root) and ``deprels`` (names), one of each per word."""
+        heads, names = record.integers("heads"), record.texts("deprels")
+        count = len(example.target.heads)
+        for field, values in (("heads", heads), ("deprels", names)):
+            if len(values) != count:
+                problem = f"{len(values)} values for the {count} words of example {example.id}"
+                raise record.error(field, problem, "give one for each word")
+        return Tree(
+            tuple(_head(head, count, record.line, f"heads[{n}]") for n, head in enumerate(heads)),
+            tuple(_relation(name, record.line, f"deprels[{n}]") for n, name in enumerate(names)),
+        )
+
+    def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
+        """``uas_macro``, ``uas_micro``, ``las_macro`` and ``las_micro`` over the words of all sentences."""
+        gold = [example.target for example in examples]
+        gold_heads, gold_relations = ([value for tree in gold for value in tree[part]] for part in (0, 1))
+        heads, relations = ([value for tree in predicted for value in tree[part]] for part in (0, 1))
+        return Scores({**uas(gold_heads, heads), **las(gold_heads, gold_relations, heads, relations, mode)})
+
+
+def word_spans(words: Sequence[str]) -> list[Span]:
+    """The characters of each word in the words with single spaces between."""
+    ends = list(itertools.accumulate(len(word) + 1 for word in words))
+    return [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
+
+
+def _layout(found: Pieces, units: Sequence[Span], example: Parsed, room: int, shift: int) -> Words:
+    """The words whose pieces all fit into ``room``, and at least the first, cut; positions are moved by ``shift``."""
+    begins = [begin for begin, _ in units]
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for position, (begin, end) in enumerate(found.spans):
+        if begin < end:
+            word = bisect.bisect_right(begins, begin) - 1
+            first.setdefault(word, position)
+            last[word] = position
+    fitting = [word for word in sorted(first) if last[word] < room] or [0]
+    root = len(PARTS_OF_SPEECH)
+    tags = [example.pos[word].split("+")[-1] for word in fitting]
+    heads = [example.target.heads[word] for word in fitting]
+    return Words(
+        [first[word] + shift for word in fitting],
+        [min(last[word], room - 1) + shift for word in fitting],
+        [PARTS_OF_SPEECH.index(tag) if tag in PARTS_OF_SPEECH else root for tag in tags],
+        [head if head <= len(fitting) else 0 for head in heads],
+    )
+
+
+def _parsed(example: Example) -> Parsed:
+    assert isinstance(example, Parsed)
+    return example
+
+
+def _sentence(guid: str, rows: Sequence[tuple[Line, list[str]]]) -> Parsed:
+    heads, relations = [], []
+    for number, (line, (index, _, _, _, head, relation)) in enumerate(rows, start=1):
+        if index != str(number):
+            raise line.error("INDEX", f"found {index!r} for word {number}", "restore the line from the official file")
+        if not head.isdecimal():
+            raise line.error("HEAD", f"found {head!r}", "a head is the number of a word, or 0")
+        heads.append(_head(int(head), len(rows), line, "HEAD"))
+        relations.append(_relation(relation, line, "DEPREL"))
+    words, pos = (tuple(fields[column] for _, fields in rows) for column in (1, 3))
+    return Parsed(guid, " ".join(words), Tree(tuple(heads), tuple(relations)), words=words, pos=pos)
+
+
+def _head(head: int, count: int, line: Line, field: str) -> int:
+    if not 0 <= head <= count:
+        raise line.error(field, f"found {head} in a sentence of {count} words", f"a head is a number from 0 to {count}")
+    return head
+
+
+def _relation(name: str, line: Line, field: str) -> int:
+    if name not in RELATIONS:
+        raise line.error(field, f"found {name!r}", f"a relation is one of {', '.join(RELATIONS)}")
+    return RELATIONS.index(name)
+
+
+TASK = KlueDp()

@@ -1,0 +1,101 @@
+"""KLUE-NER: which characters name a person, place, organisation, date, time or quantity? Macro F1 on 5,000 dev sentences.
+
+Official files ``klue-ner-v1.1_{train,dev}.tsv`` (21,008 / 5,000): per sentence a line ``## guid<TAB>text``, then one line
+``character<TAB>tag`` for every character, spaces too, then an empty line. Spaces are not scored. The test set is not public.
+
+The official script scores one row of all sentences with a position for ``[CLS]`` and ``[SEP]`` around each; its F1 of
+characters averages over all 13 labels, ``O`` too, where its docstring and its paper mean 12. Both are given, under two names.
+Two entities of dev begin on a space: with the space the script drops their beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from korealbert.benchmark_files import BenchmarkFile
+from korealbert.finetune import klue
+from korealbert.finetune.metrics import Mode
+from korealbert.finetune.metrics.entities import OUTSIDE, char_f1, entity_macro_f1
+from korealbert.finetune.tagged import Tagged, Tagging, entity_tags
+from korealbert.finetune.task import Example, Scores
+
+COMMENT = "##"
+
+
+class KlueNer(Tagging):
+    """Named entity recognition of KLUE."""
+
+    title = "KLUE-NER"
+    official_test_examples = 5_000
+    origin = klue.ORIGIN
+    has_official_dev = False
+    metric = "entity_macro_f1"
+    tags = entity_tags(("PS", "LC", "OG", "DT", "TI", "QT"))
+    unit = "characters"
+    hint = ", spaces too"
+    labels_every_piece = True
+    needs_every_unit = False
+    # KLUE-baseline trains without warm-up here; 510 pieces hold every sentence.
+    defaults = klue.defaults(epochs=3, max_length=510, warmup_ratio=0.0)
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All sentences; ``spans`` are all single characters."""
+        examples: list[Example] = []
+        guid, characters, tags = "", list[str](), list[str]()
+
+        def finish() -> None:
+            if characters:
+                spans = tuple((n, n + 1) for n in range(len(characters)))
+                examples.append(Tagged(guid or str(len(examples)), "".join(characters), tuple(tags), spans=spans))
+
+        for line in file.lines():
+            if line.text.startswith(COMMENT) or line.text in ("", "\t"):
+                finish()
+                guid, characters, tags = line.text.removeprefix(COMMENT).split("\t")[0].strip(), [], []
+                continue
+            fields = line.text.split("\t")
+            if len(fields) != 2 or len(fields[0]) != 1:
+                raise line.error("char", f"found {line.text[:40]!r}", "a line is one character, a tab and its tag")
+            characters.append(fields[0])
+            tags.append(self.check_tag(fields[1], line=line, field="tag"))
+        finish()
+        return examples
+
+    def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
+        """``entity_macro_f1`` of strict IOB2 entities, ``char_f1_all13`` over 13 labels and ``char_f1_no_O`` over 12.
+
+        Official: with a position before and after each sentence, gold and predicted ``O``. Corrected: characters alone, and an
+        entity that begins on a space begins on the character after it.
+        """
+        if len(examples) != len(predicted) or not examples:
+            raise ValueError(f"F1 of {len(predicted):,} predictions for {len(examples):,} sentences is undefined")
+        rows = list(zip((e.text for e in examples), (e.target for e in examples), predicted, strict=True))
+        if mode == "official":
+            gold, given = ([t for row in rows for t in (OUTSIDE, *_visible(row[0], row[n]), OUTSIDE)] for n in (1, 2))
+            entity = entity_macro_f1([gold], [given])
+        else:
+            gold, given = ([t for row in rows for t in _visible(row[0], row[n])] for n in (1, 2))
+            entity = entity_macro_f1(*([_visible(row[0], _begun(row[0], row[n])) for row in rows] for n in (1, 2)))
+        values = {
+            "entity_macro_f1": entity,
+            "char_f1_all13": char_f1(gold, given, self.tags, mode),
+            "char_f1_no_O": char_f1(gold, given, self.tags[:-1], mode),
+        }
+        return Scores(values, () if set(given) != {OUTSIDE} else ("no entity is predicted",))
+
+
+def _visible(text: str, tags: Sequence[str]) -> list[str]:
+    return [tag for character, tag in zip(text, tags, strict=True) if character != " "]
+
+
+def _begun(text: str, tags: Sequence[str]) -> list[str]:
+    """The tags, with the beginning of an entity moved from a space to the character that continues it."""
+    moved = list(tags)
+    for n in range(len(text) - 1):
+        if text[n] == " " and moved[n].startswith("B-") and moved[n + 1] == f"I-{moved[n][2:]}":
+            moved[n + 1] = moved[n]
+    return moved
+
+
+TASK = KlueNer()

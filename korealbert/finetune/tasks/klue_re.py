@@ -1,0 +1,220 @@
+"""KLUE-RE: which of 30 relations holds between two entities of a sentence? Micro F1 and AUPRC on 7,765 dev sentences.
+
+Official files ``klue-re-v1.1_{train,dev}.json`` (32,470 / 7,765): objects with ``sentence``, ``subject_entity`` and
+``object_entity`` (``start_idx`` and the inclusive ``end_idx``), ``label``. The test set is not public. ``no_relation`` is left
+out of the F1 and part of the AUPRC.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import torch
+from torch import nn
+
+from korealbert.benchmark_files import BenchmarkFile
+from korealbert.finetune import klue
+from korealbert.finetune.alignment import frame
+from korealbert.finetune.json_records import Record, json_list
+from korealbert.finetune.metrics import Mode
+from korealbert.finetune.metrics.classification import check_lengths
+from korealbert.finetune.metrics.relations import absent_classes, auprc, average_precision, micro_f1
+from korealbert.finetune.sequence import PooledHead
+from korealbert.finetune.task import Example, Feature, Scores, Task
+
+RELATIONS = (
+    "no_relation",
+    "org:dissolved",
+    "org:founded",
+    "org:place_of_headquarters",
+    "org:alternate_names",
+    "org:member_of",
+    "org:members",
+    "org:political/religious_affiliation",
+    "org:product",
+    "org:founded_by",
+    "org:top_members/employees",
+    "org:number_of_employees/members",
+    "per:date_of_birth",
+    "per:date_of_death",
+    "per:place_of_birth",
+    "per:place_of_death",
+    "per:place_of_residence",
+    "per:origin",
+    "per:employee_of",
+    "per:schools_attended",
+    "per:alternate_names",
+    "per:parents",
+    "per:children",
+    "per:siblings",
+    "per:spouse",
+    "per:other_family",
+    "per:colleagues",
+    "per:product",
+    "per:religion",
+    "per:title",
+)
+"""In the order of ``relation_list.json``, which is the order of probabilities."""
+
+NO_RELATION = 0
+
+
+class Relation(NamedTuple):
+    """A prediction: a relation's number, and a probability for each of the 30, or None where a system gives none."""
+
+    label: int
+    probs: Sequence[float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Related(Example):
+    """``text`` is the sentence; the entities are its characters [begin, end)."""
+
+    subject_entity: tuple[int, int] = (0, 0)
+    object_entity: tuple[int, int] = (0, 0)
+
+
+class KlueRe(Task):
+    """Relation extraction of KLUE."""
+
+    title = "KLUE-RE"
+    official_test_examples = 7_765
+    origin = klue.ORIGIN
+    has_official_dev = False
+    metric = "micro_f1"
+    prediction_type = pa.struct([("label", pa.int64()), ("probs", pa.list_(pa.float64()))])
+    markers = ("<subj>", "</subj>", "<obj>", "</obj>")
+    defaults = klue.defaults(epochs=3, max_length=256)
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All sentences."""
+        examples: list[Example] = []
+        for item in json_list(file):
+            sentence = item.text("sentence")
+            subject, object_ = (_span(item.record(name)) for name in ("subject_entity", "object_entity"))
+            label = _relation(item)
+            examples.append(Related(item.text("guid"), sentence, label, subject_entity=subject, object_entity=object_))
+        return examples
+
+    def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
+        """``[CLS] sentence [SEP]`` with markers around the entities, cut at the end.
+
+        Raises ValueError where the entities overlap or lie beyond the sentence.
+        """
+        special = frame(tokenizer, pair=False)
+        room = max_length - special.size
+        marked = [marked_ids(_related(example), tokenizer)[:room] for example in examples]
+        inputs = [special.around(ids) for ids in marked]
+        return [
+            Feature(ids, segments, example.target, index)
+            for index, ((ids, segments), example) in enumerate(zip(inputs, examples, strict=True))
+        ]
+
+    def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
+        """One logit per relation, on the pooled vector."""
+        return PooledHead(hidden_size, len(RELATIONS), dropout)
+
+    def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
+        """Cross-entropy over the relations."""
+        return nn.functional.cross_entropy(logits.float(), torch.tensor(targets, device=logits.device))
+
+    def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
+        """The most probable relation and all probabilities."""
+        probabilities_BC = logits.double().softmax(dim=-1)
+        labels = probabilities_BC.argmax(dim=-1).tolist()
+        return [Relation(label, probs) for label, probs in zip(labels, probabilities_BC.tolist(), strict=True)]
+
+    def kept(self, value: Any) -> dict[str, Any]:
+        """A relation with its probabilities; gold ones have none."""
+        return value._asdict() if isinstance(value, Relation) else {"label": value, "probs": None}
+
+    def prediction(self, record: Record, example: Example) -> Relation:
+        """The relation's name in ``label``, and in ``probs`` 30 numbers from 0 to 1 in the official order, or nothing."""
+        if "probs" not in record:
+            return Relation(_relation(record), None)
+        probs = record.numbers("probs")
+        if len(probs) != len(RELATIONS):
+            raise record.error("probs", f"{len(probs)} numbers", f"give {len(RELATIONS)}, in the order of relation_list.json")
+        if not all(0 <= value <= 1 for value in probs):
+            raise record.error("probs", f"lie between {min(probs):g} and {max(probs):g}", "give probabilities from 0 to 1")
+        return Relation(_relation(record), probs)
+
+    def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
+        """``micro_f1``, and with probabilities ``auprc`` and ``average_precision``."""
+        check_lengths(examples, predicted, "F1")
+        gold = [example.target for example in examples]
+        labels = [prediction.label for prediction in predicted]
+        values = {"micro_f1": micro_f1(gold, labels, classes=len(RELATIONS), without=NO_RELATION)}
+        warnings = [f"every prediction is {RELATIONS[labels[0]]!r}"] if len(set(labels)) == 1 < len(set(gold)) else []
+        unknown = sum(prediction.probs is None for prediction in predicted)
+        if unknown:
+            warnings.append(f"{unknown:,} of {len(predicted):,} predictions have no probs: there is no auprc")
+            return Scores(values, tuple(warnings))
+        probs = [prediction.probs for prediction in predicted]
+        values |= {"auprc": auprc(gold, probs, mode), "average_precision": average_precision(gold, probs)}
+        if absent := absent_classes(gold, len(RELATIONS)):
+            counted = "each counts 50 in auprc" if mode == "official" else "auprc leaves them out"
+            warnings.append(f"{len(absent)} of {len(RELATIONS)} relations do not occur in gold: {counted}")
+        return Scores(values, tuple(warnings))
+
+
+def marked_ids(example: Related, tokenizer: Any) -> list[int]:
+    """Pieces of the sentence with the four markers. What follows a marker within a word does not begin one.
+
+    Stretches between markers are tokenized apart, so that a piece never reaches over an entity's boundary.
+    """
+    spans = {"subj": example.subject_entity, "obj": example.object_entity}
+    (first, (first_begin, first_end)), (second, (second_begin, second_end)) = sorted(spans.items(), key=lambda item: item[1])
+    if not 0 <= first_begin < first_end <= second_begin < second_end <= len(example.text):
+        problem = f"example {example.id}: entities at [{first_begin}, {first_end}) and [{second_begin}, {second_end})"
+        raise ValueError(f"{problem} of {len(example.text)} characters; give two apart, end_idx being the last character's")
+    cuts = [0, first_begin, first_end, second_begin, second_end, len(example.text)]
+    markers = [f"<{first}>", f"</{first}>", f"<{second}>", f"</{second}>"]
+    ids: list[int] = []
+    for number, (begin, end) in enumerate(itertools.pairwise(cuts)):
+        ids += _stretch(example.text, begin, end, tokenizer)
+        if number < len(markers):
+            ids.append(tokenizer.convert_tokens_to_ids(markers[number]))
+    return ids
+
+
+def _stretch(text: str, begin: int, end: int, tokenizer: Any) -> list[int]:
+    """Ids of ``text[begin:end]`` as part of the text."""
+    visible = text[begin:end].strip()
+    if not visible:
+        return []
+    within_word = begin > 0 and not text[begin - 1].isspace() and not text[begin].isspace()
+    bytewise = begin > 0 and not within_word and tokenizer.convert_tokens_to_ids("Ġ") != tokenizer.unk_token_id
+    ids: list[int] = tokenizer(f" {visible}" if bytewise else visible, add_special_tokens=False)["input_ids"]
+    if not within_word:
+        return ids
+    written = tokenizer.convert_ids_to_tokens(ids[0])
+    if written == "▁":
+        return ids[1:]
+    # SentencePiece writes a word's beginning, WordPiece its continuation, but none of punctuation.
+    continued = written[1:] if written.startswith("▁") else f"##{written}" if written[0].isalnum() else written
+    known = tokenizer.get_vocab().get(continued)
+    return ids if known is None else [known, *ids[1:]]
+
+
+def _related(example: Example) -> Related:
+    assert isinstance(example, Related)
+    return example
+
+
+def _relation(record: Record) -> int:
+    label = record.text("label")
+    if label not in RELATIONS:
+        raise record.error("label", f"found {label!r}", "a label is one of relation_list.json")
+    return RELATIONS.index(label)
+
+
+def _span(entity: Record) -> tuple[int, int]:
+    return entity.integer("start_idx"), entity.integer("end_idx") + 1
+
+
+TASK = KlueRe()

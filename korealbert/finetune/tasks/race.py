@@ -1,0 +1,107 @@
+"""RACE: which of four answers to a question about an English text is right? Accuracy on 4,934 test questions.
+
+Official directory ``RACE`` with ``{train,dev,test}/{middle,high}/N.txt``, 87,866 / 4,887 / 4,934 questions; each file is a JSON
+object with ``article``, ``questions``, ``options``, ``answers`` (A to D) and ``id``. Give a directory, whose files are read in
+the order of their paths, or one file with an object per line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from korealbert.benchmark_files import BenchmarkFile
+from korealbert.finetune.encode import encode_sequences
+from korealbert.finetune.json_records import Record, json_lines
+from korealbert.finetune.metrics import Mode
+from korealbert.finetune.metrics.classification import accuracy
+from korealbert.finetune.sequence import PooledHead, SequenceClassification
+from korealbert.finetune.task import EncoderOutput, Example, Feature, Scores
+
+LEVELS = ("middle", "high")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Example):
+    """``text`` is the article, ``pair`` the question."""
+
+    options: tuple[str, ...] = ()
+
+
+class ChoiceHead(PooledHead):
+    """One logit per input, side by side for the choices of a question: [B * choices, H] -> [B, choices]."""
+
+    def forward(self, encoded: EncoderOutput) -> torch.Tensor:
+        """Logits [B, choices]."""
+        return super().forward(encoded).view(len(encoded.features), -1)
+
+
+class Race(SequenceClassification):
+    """Reading comprehension of English examinations in China."""
+
+    title = "RACE"
+    official_test_examples = 4_934
+    origin = "cs.cmu.edu/~glai1/data/race, for research only"
+    has_official_dev = True
+    labels = ("A", "B", "C", "D")
+    # ALBERT, appendix: 12,000 steps of batch 32 (4.4 epochs), 2e-5, length 512.
+    defaults = {"epochs": 4, "batch_size": 32, "learning_rate": 2e-5, "max_length": 512}  # noqa: RUF012 - read only
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All questions; an id is the text's id and the question's number from 0."""
+        return [example for part in _files(file) for text in json_lines(part) for example in self._questions(text)]
+
+    def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
+        """Four inputs per question, ``[CLS] article [SEP] question option [SEP]``; a question with a blank has it filled."""
+        features = []
+        for index, example in enumerate(examples):
+            assert isinstance(example, Choice)
+            asked = example.pair or ""
+            filled = [asked.replace("_", option) if "_" in asked else f"{asked} {option}" for option in example.options]
+            inputs = [Example(example.id, example.text, 0, pair=text) for text in filled]
+            choices = tuple(encode_sequences(inputs, tokenizer, max_length=max_length))
+            longest = max(choices, key=lambda choice: len(choice.input_ids))
+            features.append(Feature(longest.input_ids, longest.token_type_ids, example.target, index, choices=choices))
+        return features
+
+    def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
+        """One logit per input."""
+        return ChoiceHead(hidden_size, 1, dropout)
+
+    def _questions(self, text: Record) -> Iterator[Example]:
+        article, text_id = text.text("article"), text.text("id").removesuffix(".txt")
+        questions, answers = text.texts("questions"), text.texts("answers")
+        options = text.fields.get("options")
+        if not isinstance(options, list) or not len(questions) == len(answers) == len(options):
+            raise text.error("options", "not as many as questions and answers", "give the official file")
+        for number, (question, answer, four) in enumerate(zip(questions, answers, options, strict=True)):
+            if not isinstance(four, list) or len(four) != len(self.labels) or not all(isinstance(o, str) for o in four):
+                raise text.error(f"options[{number}]", "not four strings", "give the official file")
+            target = self.label(answer, line=text.line, field=f"answers[{number}]")
+            yield Choice(f"{text_id}-{number}", article, target, pair=question, options=tuple(four))
+
+    def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
+        """``accuracy``, and that of each level whose name begins the ids."""
+        scores = super().score(examples, predicted, mode)
+        values = dict(scores.values)
+        for level in LEVELS:
+            rows = [(e.target, p) for e, p in zip(examples, predicted, strict=True) if e.id.startswith(level)]
+            if rows:
+                values[f"accuracy_{level}"] = accuracy(*zip(*rows, strict=True))
+        return Scores(values, scores.warnings)
+
+
+def _files(file: BenchmarkFile) -> list[BenchmarkFile]:
+    if not file.path.is_dir():
+        return [file]
+    paths = sorted(file.path.rglob("*.txt"), key=lambda path: (path.parent, len(path.name), path.name))
+    if not paths:
+        raise ValueError(f"{file}: holds no .txt file; give train, dev or test of the official directory")
+    return [BenchmarkFile(path) for path in paths]
+
+
+TASK = Race()

@@ -1,0 +1,125 @@
+"""Answers are compared as the official scripts of KorQuAD, SQuAD and KLUE-MRC do, or as their texts say."""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from korealbert.finetune import tasks
+from korealbert.finetune.metrics.answers import (
+    korquad_f1,
+    normalise_klue,
+    normalise_korquad,
+    normalise_squad,
+    rouge_w,
+    squad_f1,
+)
+from korealbert.finetune.questions import Answer, Question, mean_in_groups
+
+answers = st.text(alphabet="대한민국 A(b)'《문》‘’.,", max_size=20)
+english = st.lists(st.sampled_from(["the", "a", "The", "an", "cat", "dog's", "runs.", "-", "x"]), max_size=6).map(" ".join)
+
+
+def question(name: str, *accepted: str, kind: int = 1) -> Question:
+    return Question(name, "?", tuple(Answer(text, 0) for text in accepted), pair="", kind=kind)
+
+
+def score(task: str, accepted: list[str], predicted: str, mode: str = "official") -> dict[str, float]:
+    return dict(tasks.load(task).score([question("1", *accepted)], [predicted], mode).values)
+
+
+def test_korquad_compares_characters_without_spaces_but_equality_with_them() -> None:
+    assert score("korquad", ["대한민국"], "대한 민국") == {"em": 0.0, "f1": 100.0}
+    assert score("korquad", ["문"], "《문》") == {"em": 100.0, "f1": 100.0}
+    assert score("korquad", ["대한민국", "한국"], "한국은") == {"em": 0.0, "f1": pytest.approx(80.0)}
+
+
+def test_two_answers_of_nothing_agree_but_the_official_f1_is_0() -> None:
+    assert score("korquad", ["《》"], "") == {"em": 100.0, "f1": 0.0}
+    assert score("korquad", ["《》"], "", "corrected") == {"em": 100.0, "f1": 100.0}
+    assert score("squad1", ["the"], "a") == {"em": 100.0, "f1": 0.0}
+    assert score("squad1", ["the"], "a", "corrected") == {"em": 100.0, "f1": 100.0}
+
+
+@settings(deadline=None)
+@given(answers, answers)
+def test_character_f1_is_symmetric_and_1_where_the_answers_are_equal(left: str, right: str) -> None:
+    assert korquad_f1(left, right, "official") == pytest.approx(korquad_f1(right, left, "official"))
+    assert 0 <= korquad_f1(left, right, "official") <= 1
+    assert korquad_f1(left, left, "corrected") == 1
+
+
+@settings(deadline=None)
+@given(answers)
+def test_normalised_answers_hold_no_mark_no_capital_and_no_double_space(text: str) -> None:
+    normalised = normalise_korquad(text)
+    assert not set(normalised) & {*string.punctuation, *"《》〈〉‘’", *string.ascii_uppercase}
+    assert normalised == " ".join(normalised.split()) == normalise_korquad(normalised)
+
+
+def test_squad_drops_articles_punctuation_and_case_but_no_article_within_a_word() -> None:
+    assert normalise_squad("The cat's  An-them, a THEORY") == "cats anthem theory"
+    assert score("squad1", ["the black cat"], "Black cat.") == {"em": 100.0, "f1": 100.0}
+    assert score("squad1", ["black cat", "cat"], "a black dog") == {"em": 0.0, "f1": 50.0}
+
+
+@settings(deadline=None)
+@given(english, english)
+def test_squad_f1_is_twice_the_shared_words_over_all_words(predicted: str, gold: str) -> None:
+    left, right = normalise_squad(predicted).split(), normalise_squad(gold).split()
+    shared = sum(min(left.count(word), count) for word, count in Counter(right).items())
+    expected = 2 * shared / (len(left) + len(right)) if left or right else 1.0
+    assert squad_f1(predicted, gold, "corrected") == pytest.approx(expected)
+    assert squad_f1(predicted, gold, "official") == pytest.approx(expected if left or right else 0.0)
+
+
+def test_squad_2_wants_an_empty_answer_where_there_is_none() -> None:
+    examples = [question("1", "cat"), question("2"), question("3")]
+    scores = tasks.load("squad2").score(examples, ["The cat!", "", "dog"], "official").values
+    assert scores["em"] == scores["f1"] == pytest.approx(200 / 3)
+    assert scores["has_answer_em"] == 100 and scores["no_answer_f1"] == 50
+
+
+def test_klue_means_to_blank_quotes_and_brackets_but_keeps_them() -> None:
+    assert normalise_klue("《문》 ‘Go’", "official") == "《문》 ‘go’"
+    assert normalise_klue("《문》 ‘Go’", "corrected") == "문 go"
+    assert score("klue_mrc", ["문"], "《문》")["em"] == 0
+    assert score("klue_mrc", ["문"], "《문》", "corrected")["em"] == 100
+
+
+@settings(deadline=None)
+@given(answers, answers)
+def test_rouge_w_is_a_share_that_is_1_for_equal_answers_only(predicted: str, gold: str) -> None:
+    predicted, gold = normalise_klue(predicted, "official"), normalise_klue(gold, "official")
+    value = rouge_w(predicted, gold, "official")
+    assert 0 <= value <= 1
+    assert (value == 1) == (predicted == gold)
+
+
+@settings(deadline=None)
+@given(answers, answers)
+def test_rouge_w_knows_the_longest_common_run(predicted: str, gold: str) -> None:
+    runs = {predicted[i:j] for i in range(len(predicted)) for j in range(i + 1, len(predicted) + 1)}
+    longest = max((len(run) for run in runs if run in gold), default=0)
+    expected = 2 * longest / (len(predicted) + len(gold)) if gold else float(not predicted)
+    assert rouge_w(predicted, gold, "corrected") == pytest.approx(expected)
+
+
+def test_long_gold_answers_lose_their_frequent_characters_to_difflib() -> None:
+    gold = "가나" * 100
+    assert rouge_w("나가나", gold, "official") == 0
+    assert rouge_w("나가나", gold, "corrected") == pytest.approx(2 * 3 / 203)
+
+
+def test_klue_mrc_reports_each_type_of_question_too() -> None:
+    examples = [question("1", "서울", kind=1), question("2", kind=3), question("3", "부산 앞바다", kind=2)]
+    scores = tasks.load("klue_mrc").score(examples, ["서울", "대구", "부산"], "official").values
+    assert scores["em"] == pytest.approx(100 / 3)
+    assert scores["em_type1"] == scores["rouge_w_type1"] == 100
+    assert scores["em_type3"] == scores["rouge_w_type3"] == 0
+    assert scores["rouge_w_type2"] == pytest.approx(100 * 2 * 2 / 8)
+    assert mean_in_groups([1.0, 0.0, 1.0], [2, 1, 2]) == pytest.approx(200 / 3)

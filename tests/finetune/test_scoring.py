@@ -1,0 +1,243 @@
+"""``korealbert score``: predictions of any system against official files, and errors that say what to mend."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from korealbert.cli import app
+from korealbert.finetune import tasks
+from korealbert.finetune.scoring import score_file
+
+NLI = "sentence1\tsentence2\tgold_label\n비가 온다\t날이 맑다\tcontradiction\n눈이 온다\t춥다\tneutral\n"
+NSMC = "id\tdocument\tlabel\n7\t좋다\t1\n8\t별로\t0\n9\t\t0\n"
+STS = "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2\n" + "".join(
+    f"뉴스\t우리\t2024\t{n}\t{score}\t가\t나\n" for n, score in enumerate((1.0, 2.0, 4.5))
+)
+NER = "## 열쇠말\n## ner-1\t<김구:PS> 선생\n김\tB-PS\n구\tI-PS\n \tO\n선\tO\n생\tO\n\n"
+EOJEOLS = "김구 선생은 서울에\tPER-B CVL-B LOC-B\n"
+DP = (
+    "## dp-1\t나는 집에 간다\n1\t나는\t나 는\tNP+JX\t3\tNP_SBJ\n"
+    "2\t집에\t집 에\tNNG+JKB\t3\tNP_AJT\n3\t간다\t가 ㄴ다\tVV+EF\t0\tVP\n"
+)
+
+
+def squad(*questions: dict[str, Any], version: str = "KorQuAD_v1.0_dev") -> str:
+    paragraph = {"context": "한강은 서울을 지난다.", "qas": list(questions)}
+    return json.dumps({"version": version, "data": [{"title": "강", "paragraphs": [paragraph]}]}, ensure_ascii=False)
+
+
+def question(number: int, text: str, begin: Any) -> dict[str, Any]:
+    return {"id": f"q{number}", "question": "무엇?", "answers": [{"text": text, "answer_start": begin}]}
+
+
+def relation(label: str) -> dict[str, Any]:
+    entities = [{"word": w, "start_idx": b, "end_idx": b + 1, "type": "PER"} for w, b in (("김구", 0), ("서울", 4))]
+    names = dict(zip(("subject_entity", "object_entity"), entities, strict=True))
+    return {"guid": f"re-{label}", "sentence": "김구는 서울에 갔다", "label": label, **names}
+
+
+RE = json.dumps([relation("no_relation"), relation("per:place_of_residence"), relation("per:origin")], ensure_ascii=False)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Callable[[str, list[dict[str, Any]]], tuple[str, str]]:
+    """Writes an official file and a prediction file, and gives their paths."""
+
+    def write(gold: str, predictions: list[dict[str, Any]]) -> tuple[str, str]:
+        (tmp_path / "gold").write_text(gold, "utf-8")
+        lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in predictions)
+        (tmp_path / "pred.jsonl").write_text("".join(lines), "utf-8")
+        return str(tmp_path / "gold"), str(tmp_path / "pred.jsonl")
+
+    return write
+
+
+def probabilities(*largest: int) -> list[list[float]]:
+    return [[0.71 if n == big else 0.01 for n in range(30)] for big in largest]
+
+
+@pytest.mark.parametrize(
+    ("task", "gold", "predictions", "expected"),
+    [
+        ("nsmc", NSMC, [{"label": "positive"}, {"label": "negative"}, {"label": "positive"}], {"accuracy": 200 / 3}),
+        ("NSMC", NSMC, [{"label": "1"}, {"label": 0}, {"label": "0"}], {"accuracy": 100}),
+        ("kornli", NLI, [{"label": "neutral"}, {"label": "neutral"}], {"accuracy": 50}),
+        ("korsts", STS, [{"label": 0}, {"label": 7.5}, {"label": 8}], {"spearman": 100}),
+        ("klue-ner", NER, [{"tags": ["B-PS", "I-PS", "I-PS", "O", "O"]}], {"entity_macro_f1": 100, "char_f1_no_O": 100}),
+        ("naver_ner", EOJEOLS, [{"tags": ["PER_B", "-", "LOC-B"]}], {"accuracy": 200 / 3, "entity_micro_f1": 80}),
+        ("klue_dp", DP, [{"heads": [3, 3, 0], "deprels": ["NP_SBJ", "NP", "VP"]}], {"uas_micro": 100, "las_micro": 200 / 3}),
+        (
+            "KorQuAD1.0",
+            squad(question(1, "한강", 0), question(2, "서울", 4)),
+            [{"id": "q2", "answer": "서울을"}, {"id": "q1", "answer": "한강"}],
+            {"em": 50, "f1": 90},
+        ),
+        (
+            "klue_re",
+            RE,
+            [
+                {"label": label, "probs": row}
+                for label, row in zip(("no_relation", "per:origin", "per:origin"), probabilities(0, 17, 17), strict=True)
+            ],
+            {"micro_f1": 50},
+        ),
+    ],
+)
+def test_each_kind_of_prediction_is_scored(
+    files: Callable[..., tuple[str, str]], task: str, gold: str, predictions: list[dict[str, Any]], expected: dict[str, float]
+) -> None:
+    values = score_file(task, *files(gold, predictions), "official").values
+    assert {name: values[name] for name in expected} == pytest.approx(expected)
+
+
+def test_relations_without_probabilities_have_no_area_and_a_warning(files: Callable[..., tuple[str, str]]) -> None:
+    predictions = [{"label": "no_relation"}] * 3
+    scores = score_file("klue_re", *files(RE, predictions), "official")
+    assert scores.values == {"micro_f1": 0.0}
+    assert any("no probs" in warning for warning in scores.warnings)
+
+
+@pytest.mark.parametrize(
+    ("task", "gold", "predictions", "message"),
+    [
+        (
+            "nsmc",
+            NSMC,
+            [{"label": "1"}] * 2,
+            "pred.jsonl, line 2, field 'record': the file ends after 2 predictions for 3 examples",
+        ),
+        ("nsmc", NSMC, [{"label": "1"}] * 4, "the file ends after 4 predictions for 3 examples of NSMC; give one line per"),
+        (
+            "nsmc",
+            NSMC,
+            [{"label": "1"}, {"lable": "1"}, {"label": 1}],
+            "line 2, field 'label': missing; the record has lable; add",
+        ),
+        (
+            "nsmc",
+            NSMC,
+            [{"label": "1"}, {"label": "0"}, {"label": "2"}],
+            r"line 3, field 'label': found '2'; a label is one of 0 \(",
+        ),
+        ("nsmc", NSMC, [{"label": "1"}, {"label": True}, {"label": 1}], "line 2, field 'label': found true; give a string"),
+        ("korsts", STS, [{"label": 1}, {"label": "4"}, {"label": 1}], "line 2, field 'label': found \"4\"; give a number"),
+        ("klue_ner", NER, [{"tags": ["O"] * 4}], "4 tags for the 5 characters of example ner-1; give one .* spaces too"),
+        ("klue_ner", NER, [{"tags": ["O"] * 4 + ["B-XX"]}], r"field 'tags\[4\]': found 'B-XX'; a tag is one of B-PS"),
+        ("naver_ner", EOJEOLS, [{"tags": ["O", "O"]}], "2 tags for the 3 eojeols of example 1"),
+        ("klue_dp", DP, [{"heads": [3, 3], "deprels": ["NP"] * 3}], "field 'heads': 2 values for the 3 words"),
+        ("klue_dp", DP, [{"heads": [3, 4, 0], "deprels": ["NP"] * 3}], r"field 'heads\[1\]': found 4 in a sentence of 3 words"),
+        ("klue_dp", DP, [{"heads": [3, 3, 0], "deprels": ["NP", "NP", "X_Y"]}], r"field 'deprels\[2\]': found 'X_Y'"),
+        ("korquad", squad(question(1, "한강", 0)), [{"id": "q7", "answer": ""}], "field 'id': no example has the id 'q7'"),
+        (
+            "korquad",
+            squad(question(1, "한강", 0), question(2, "서울", 4)),
+            [{"id": "q1", "answer": ""}] * 2,
+            "stands in line 1 too",
+        ),
+        ("klue_re", RE, [{"label": "per:x"}] * 3, "line 1, field 'label': found 'per:x'"),
+        ("klue_re", RE, [{"label": "per:origin", "probs": [0.5, 0.5]}] * 3, "field 'probs': 2 numbers; give 30"),
+        ("klue_re", RE, [{"label": "per:origin", "probs": [2.0] * 30}] * 3, "give probabilities from 0 to 1"),
+        ("klue_re", RE, [{"label": "per:origin", "probs": "x"}] * 3, "field 'probs': found \"x\"; give a list"),
+    ],
+)
+def test_wrong_predictions_are_errors_that_name_file_line_field_and_remedy(
+    files: Callable[..., tuple[str, str]], task: str, gold: str, predictions: list[dict[str, Any]], message: str
+) -> None:
+    gold_path, prediction_path = files(gold, predictions)
+    with pytest.raises(ValueError, match=message) as caught:
+        score_file(task, gold_path, prediction_path, "official")
+    assert str(caught.value).startswith(prediction_path)
+
+
+@pytest.mark.parametrize(
+    ("task", "gold", "message"),
+    [
+        (
+            "korquad",
+            squad(question(1, "한강", "1")),
+            r"line 1, field 'paragraphs\[0\].qas\[0\].answers\[0\].answer_start': found \"1\"",
+        ),
+        ("korquad", squad(question(1, "한강", 0), question(1, "서울", 4)), r"qas\[1\].id': 'q1' stands there twice"),
+        ("korquad", squad({"id": "q", "question": "?", "answers": []}), "answers': there is none; every question"),
+        (
+            "korquad",
+            squad(question(1, "한강", 0), version="v2.0"),
+            "field 'version': found 'v2.0'; KorQuAD1.0 comes from korquad",
+        ),
+        ("korquad", squad(question(1, "한강", 0))[:-20], "is the download complete"),
+        ("korquad", "[]", "the file is not an object with a list 'data'"),
+        (
+            "klue_re",
+            RE.replace('"end_idx": 1', '"end": 1'),
+            "field 'subject_entity.end_idx': missing; the record has end, start_idx",
+        ),
+        ("klue_re", RE.replace("per:origin", "per:orgin"), "field 'label': found 'per:orgin'"),
+        ("klue_ner", NER.replace("구\tI-PS", "구\tI-XX"), "line 4, field 'tag': found 'I-XX'"),
+        ("klue_ner", NER.replace("구\tI-PS", "I-PS\t구"), "line 4, field 'char'"),
+        ("naver_ner", EOJEOLS.replace(" CVL-B", ""), "line 1, field 'tags': 2 tags for 3 eojeols"),
+        ("naver_ner", "1\t김구\tPER_B\n3\t선생\t-\n", "line 2, field 'number': found .* as eojeol 2"),
+        ("klue_dp", DP.replace("\t3\tNP_AJT", "\t4\tNP_AJT"), "line 3, field 'HEAD': found 4 in a sentence of 3 words"),
+        ("klue_dp", DP.replace("\t3\tNP_AJT", "\tNP_AJT\t3"), "line 3, field 'HEAD': found 'NP_AJT'"),
+        ("klue_dp", DP.replace("2\t집에", "3\t집에"), "line 3, field 'INDEX': found '3' for word 2"),
+        ("klue_dp", DP.replace("\tNP_SBJ", ""), "line 2, field 'HEAD': 5 fields instead of 6"),
+        ("kornli", NLI.replace("contradiction", "contradict"), "line 2, field 'gold_label': found 'contradict'; a label is"),
+        ("pd", "question1\tquestion2\tlabel\n", "field 'header'"),
+        ("glue_cola", "gj04\t1\t\tA cat sat.\ngj04\tA cat sat.\n", "line 2, field 'label': 2 fields instead of 4"),
+        ("glue_rte", "index\tsentence1\tsentence2\n", "field 'header'"),
+        (
+            "ynat",
+            '[{"guid": "1",\n "title": "제목", "label": "정치"},\n {"guid": "2", "title": "제목", "label": "날씨"}]',
+            "line 3.*'날씨'",
+        ),
+        ("klue_sts", '[{"guid": "1", "sentence1": "가", "sentence2": "나", "labels": {"real-label": 6}}]', "found '6.0'"),
+    ],
+)
+def test_damaged_official_files_are_refused_by_file_line_and_field(
+    files: Callable[..., tuple[str, str]], task: str, gold: str, message: str
+) -> None:
+    gold_path, prediction_path = files(gold, [])
+    with pytest.raises(ValueError, match=message) as caught:
+        score_file(task, gold_path, prediction_path, "official")
+    assert str(caught.value).startswith(gold_path)
+
+
+@pytest.mark.parametrize("task", [name for name in tasks.names() if name not in ("race",)])
+def test_no_reader_takes_cp949_for_utf_8(tmp_path: Path, task: str) -> None:
+    (tmp_path / "gold").write_bytes("한국어 글자\t둘\n".encode("cp949"))
+    (tmp_path / "pred").write_text("")
+    with pytest.raises(ValueError, match=r"gold, line 1, field 'column 1': byte 0xc7 is no UTF-8; .* iconv"):
+        score_file(task, str(tmp_path / "gold"), str(tmp_path / "pred"), "official")
+
+
+def test_the_command_prints_one_json_object_and_nothing_else(files: Callable[..., tuple[str, str]]) -> None:
+    gold, predictions = files(
+        squad(question(1, "《》", 0), version="").replace("한강은", "《》은"), [{"id": "q1", "answer": ""}]
+    )
+    for mode, f1 in (("official", 0.0), ("corrected", 100.0)):
+        result = CliRunner().invoke(app, ["score", "korquad", gold, predictions, "--mode", mode])
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout) == {"em": 100.0, "f1": f1}
+        assert "every prediction is empty" in result.stderr
+
+
+def test_a_missing_official_file_says_where_it_comes_from_and_its_licence(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["score", "korquad", str(tmp_path / "gone.json"), str(tmp_path / "p")])
+    assert result.exit_code == 2 and not result.stdout
+    assert "gone.json: no such file; KorQuAD1.0 comes from korquad.github.io, CC BY-ND 2.0 KR" in result.stderr
+
+
+def test_every_benchmark_is_found_by_name_and_title_in_any_spelling() -> None:
+    for name in tasks.names():
+        task = tasks.load(name)
+        assert tasks.find(name) is tasks.find(task.title) is task
+        assert task.origin and task.title
+    assert tasks.find("SST-2") is tasks.find("sst2") is tasks.load("glue_sst2")
+    assert tasks.find("KLUE-NER") is tasks.load("klue_ner")
+    with pytest.raises(ValueError, match="no task 'klue_wos'; known are glue_cola"):
+        tasks.find("klue_wos")
