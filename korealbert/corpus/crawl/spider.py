@@ -1,0 +1,376 @@
+"""The Scrapy spider of a snapshot: takes URLs from the frontier, and tells it what became of each.
+
+Scrapy brings connections, TLS, delays, concurrency and size limits. Retries, redirects, deduplication and the queue are here and
+in the frontier, because each answer must be one durable transaction, and because Scrapy's own let start requests follow redirects
+to hosts that are not allowed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from datetime import date
+from email.utils import parsedate_to_datetime
+from hashlib import sha256
+from html import unescape
+from time import time
+from typing import Any
+from urllib.parse import quote
+
+from scrapy import Request, Spider
+from scrapy.exceptions import DownloadCancelledError, DownloadTimeoutError
+
+from korealbert.corpus.crawl import listing as listings
+from korealbert.corpus.crawl.context import Snapshot
+from korealbert.corpus.crawl.frontier import Kind, Known
+from korealbert.corpus.crawl.robots import Refused, RobotsUnreachable
+from korealbert.corpus.crawl.urls import PageUrl, article_url, page_url
+from korealbert.corpus.http_body import BodyError, decode_body, gunzip_if_gzip
+
+RETRIED_STATUSES = frozenset({408, 425, 429})
+MAX_WAIT_SECONDS = 600.0
+SECONDS_BETWEEN_CHECKPOINTS = 30.0
+DETAIL_CHARS = 300
+HEAD_BYTES = 64 << 10
+"""How far into a page ``rel=canonical`` is looked for."""
+
+_LINK = re.compile(rb"<link\b[^>]{0,2000}>", re.IGNORECASE)
+_CANONICAL = re.compile(rb"""\brel\s*=\s*["']?canonical\b""", re.IGNORECASE)
+_HREF = re.compile(rb"""\bhref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
+
+
+class SnapshotSpider(Spider):
+    """Crawls until nothing waits."""
+
+    name = "korealbert"
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__()
+        self._snapshot = snapshot
+        self._spec, self._source, self._frontier = snapshot.spec, snapshot.source, snapshot.frontier
+        self._files, self._private = snapshot.files, snapshot.private
+        self._wake = asyncio.Event()
+        self._checked = time()
+        self._paused: dict[str, float] = {}
+        self._most_in_flight = self._source.concurrency * min(len(self._source.hosts), 16)
+
+    async def start(self) -> AsyncIterator[Any]:
+        """For Scrapy: one request at a time, as soon as there is room for it."""
+        self._seed()
+        while self._frontier.in_flight or self._frontier.waiting:
+            self._wake.clear()
+            known = self._next()
+            if known is not None:
+                yield self._request(known)
+            elif not self._frontier.in_flight and self._at_page_limit():
+                self._frontier.refuse_waiting("max_pages")
+            else:
+                await self._news()
+        self._snapshot.complete = True
+
+    async def _news(self) -> None:
+        """Wait for an answer, or for a retry to be due."""
+        due = self._frontier.seconds_until_due()
+        try:
+            await asyncio.wait_for(self._wake.wait(), 1.0 if due is None else min(1.0, max(due, 0.005)))
+        except TimeoutError:
+            return
+
+    # --- what to ask for -------------------------------------------------------------------------------------------------------
+
+    def _seed(self) -> None:
+        first, last = date.fromisoformat(self._spec.first_day), date.fromisoformat(self._spec.last_day)
+        with self._frontier.transaction():
+            for number, listing in enumerate(self._source.listing):
+                for day in listing.days(first, last):
+                    for section in listing.sections or [""]:
+                        self._add_archive_page(number, day, section, 1, None)
+
+    def _add_archive_page(self, number: int, day: date | None, section_key: str, page_number: int, parent: int | None) -> None:
+        listing = self._source.listing[number]
+        page = page_url(listing.address(day=day, section=section_key, page=page_number), self._source)
+        if page is None:
+            return
+        self._learn(
+            page,
+            listing.kind,
+            parent,
+            listing=number,
+            page=page_number,
+            day=day.isoformat() if day else "",
+            section_key=section_key,
+            section=listing.sections.get(section_key, ""),
+        )
+
+    def _learn(self, address: PageUrl, kind: Kind, parent: int | None, **facts: Any) -> int | None:
+        """Add a page to the frontier, refused at once if its host or its date is not wanted; its id if it is news."""
+        if not self._source.allows(address.host):
+            facts |= {"state": "refused", "reason": "host_not_allowed"}
+        key = address.key if kind == "article" else f"{kind} {address.key}"
+        return self._frontier.add(key, address.url, kind, parent=parent, **facts)
+
+    def _at_page_limit(self) -> bool:
+        return self._spec.max_pages is not None and self._frontier.count("stored") >= self._spec.max_pages
+
+    def _next(self) -> Known | None:
+        """The next URL that is worth a request."""
+        while self._frontier.in_flight < self._most_in_flight:
+            if self._spec.max_pages is not None:
+                room = self._spec.max_pages - self._frontier.count("stored") - self._frontier.in_flight
+                if room <= 0:
+                    return None
+            known = self._frontier.take()
+            if known is None:
+                return None
+            owner = self._frontier.claimant((known.key,)) if known.kind == "article" else None
+            if owner is not None:
+                with self._frontier.transaction():
+                    self._frontier.finish(known, "duplicate", "same_address", other=owner)
+                self._frontier.landed()
+                continue
+            wait = self._paused.get(_host(known.url), 0.0) - time()
+            if wait > 0:
+                with self._frontier.transaction():
+                    self._frontier.postpone(known, wait)
+                self._frontier.landed()
+                continue
+            return known
+        return None
+
+    def _request(self, known: Known) -> Request:
+        limit = self._source.max_page_bytes if known.kind == "article" else self._source.max_listing_bytes
+        return Request(
+            known.url,
+            callback=self._answered,
+            errback=self._failed,
+            dont_filter=True,
+            headers={"Accept-Encoding": "gzip, deflate"},
+            meta={"known": known, "handle_httpstatus_all": True, "download_maxsize": limit, "download_warnsize": 0},
+        )
+
+    # --- what came back ----------------------------------------------------------------------------------------------------------
+
+    def _answered(self, response: Any) -> None:
+        known: Known = response.meta["known"]
+        self._settle(known, lambda: self._take_in(known, response))
+
+    def _failed(self, failure: Any) -> None:
+        known: Known = failure.request.meta["known"]
+        self._settle(known, lambda: self._take_error(known, failure.value))
+
+    def _settle(self, known: Known, outcome: Any) -> None:
+        """Whatever happens, the URL gets its one outcome, and the next one its turn."""
+        try:
+            with self._frontier.transaction():
+                outcome()
+        except Exception as error:
+            self.logger.exception("no outcome for %s", known.url)
+            with self._frontier.transaction():
+                self._frontier.finish(known, "failed", "internal_error", detail=repr(error)[:DETAIL_CHARS])
+        finally:
+            self._frontier.landed()
+            self._wake.set()
+        if time() - self._checked > SECONDS_BETWEEN_CHECKPOINTS:
+            self._checked = time()
+            self._files.sync()
+            self._frontier.checkpoint()
+
+    def _take_in(self, known: Known, response: Any) -> None:
+        status = int(response.status)
+        if 300 <= status < 400 and response.headers.get("Location"):
+            self._redirected(known, response.headers["Location"].decode("latin-1"), status)
+        elif status in RETRIED_STATUSES or status >= 500:
+            reason = "too_many_requests" if status == 429 else "server_error"
+            asked = _retry_after(response.headers.get("Retry-After"))
+            if asked and status in (429, 503):
+                self._paused[_host(known.url)] = time() + asked
+            self._retry(known, reason, f"status {status}", status, asked)
+        elif status != 200:
+            self._frontier.finish(known, "failed", f"status_{status}", status=status)
+        else:
+            self._take_page(known, response)
+
+    def _take_page(self, known: Known, response: Any) -> None:
+        encoding = b",".join(response.headers.getlist("Content-Encoding")).decode("latin-1")
+        limit = self._source.max_page_bytes if known.kind == "article" else self._source.max_listing_bytes
+        try:
+            body = decode_body(response.body, encoding, limit)
+            if known.kind != "article":
+                self._read_listing(known, gunzip_if_gzip(body, limit), response)
+            elif not body.strip():
+                self._frontier.finish(known, "failed", "empty", status=200)
+            elif not _is_html(response.headers.get("Content-Type"), body):
+                self._frontier.finish(known, "refused", "not_html", status=200)
+            else:
+                self._store(known, response, body)
+        except BodyError as error:
+            if error.reason == "truncated":
+                self._retry(known, "truncated", error.detail, 200)
+            else:
+                self._frontier.finish(known, "failed", error.reason, detail=error.detail, status=200)
+
+    def _take_error(self, known: Known, error: Exception) -> None:
+        detail = f"{type(error).__name__}: {error}"[:DETAIL_CHARS]
+        host = _host(known.url)
+        if isinstance(error, Refused):
+            self._frontier.finish(known, "refused", str(error))
+        elif host in self._private:
+            self._frontier.finish(known, "refused", "private_address", detail=self._private[host])
+        elif isinstance(error, RobotsUnreachable):
+            self._frontier.finish(known, "failed", "robots_unreachable", detail=detail)
+        elif isinstance(error, DownloadTimeoutError):
+            self._retry(known, "timeout", detail, None)
+        elif isinstance(error, DownloadCancelledError):
+            self._frontier.finish(known, "failed", "too_large", detail=detail)
+        else:
+            reason = "truncated" if "_DataLoss" in detail or "PotentialDataLoss" in detail else "unreachable"
+            self._retry(known, reason, detail, None)
+
+    def _retry(self, known: Known, reason: str, detail: str, status: int | None, asked_seconds: float = 0.0) -> None:
+        if known.attempts >= self._source.retries:
+            self._frontier.finish(known, "failed", reason, detail=detail, status=status)
+            return
+        wait = min(MAX_WAIT_SECONDS, max(asked_seconds, self._source.backoff_seconds * 2**known.attempts))
+        self._frontier.retry(known, wait, reason, detail, status)
+
+    def _redirected(self, known: Known, location: str, status: int) -> None:
+        page = page_url(location, self._source, base=known.url)
+        if page is None:
+            self._frontier.finish(known, "failed", "bad_redirect", detail=location[:DETAIL_CHARS], status=status)
+        elif not self._source.allows(page.host):
+            self._frontier.finish(known, "refused", "offsite_redirect", detail=page.url[:DETAIL_CHARS], status=status)
+        elif page.url == known.url:
+            self._frontier.finish(known, "failed", "redirect_loop", status=status)
+        elif known.hops >= self._source.max_redirects:
+            self._frontier.finish(known, "failed", "too_many_redirects", detail=page.url[:DETAIL_CHARS], status=status)
+        elif known.kind != "article" or page.key == known.key:
+            self._frontier.move(known, page.url)
+        elif self._frontier.leads_to(page.key, known.id):
+            self._frontier.finish(known, "failed", "redirect_loop", detail=page.url[:DETAIL_CHARS], status=status)
+        else:
+            facts = {"section": known.section, "published": known.published, "hops": known.hops + 1}
+            target = self._learn(page, "article", known.id, **facts) or self._frontier.id_of(page.key)
+            self._frontier.finish(known, "redirected", status=status, other=target)
+
+    # --- articles ---------------------------------------------------------------------------------------------------------------
+
+    def _store(self, known: Known, response: Any, body: bytes) -> None:
+        digest = sha256(body).hexdigest()
+        claims = tuple(dict.fromkeys([self._canonical_key(known, body) or known.key, known.key, f"sha256 {digest}"]))
+        owner = self._frontier.claimant(claims)
+        if owner is not None:
+            self._frontier.finish(known, "duplicate", "same_page", status=200, other=owner, sha256=digest)
+            return
+        headers = [
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, values in response.headers.items()
+            for value in values
+            if name.lower() not in (b"transfer-encoding", b"content-length", b"connection")
+        ]
+        headers.append(("Content-Length", str(len(response.body))))
+        hints = {"X-Section": known.section, "X-Published": known.published}
+        extra = {name: quote(value) for name, value in hints.items() if value}
+        if response.ip_address is not None:
+            extra["WARC-IP-Address"] = str(response.ip_address)
+        place = self._files.append(known.url, 200, "OK", headers, response.body, extra)
+        self._frontier.store(known, place, digest, 200, claims)
+
+    def _canonical_key(self, known: Known, body: bytes) -> str | None:
+        """The key of the address that a page declares as its own, if that is an article of the site."""
+        if not self._source.trust_canonical:
+            return None
+        for link in _LINK.finditer(body, 0, HEAD_BYTES):
+            href = _HREF.search(link[0])
+            if href and _CANONICAL.search(link[0]):
+                value = unescape((href[1] or href[2] or href[3] or b"").decode("utf-8", "replace"))
+                page = page_url(value, self._source, base=known.url)
+                if page and self._source.allows(page.host) and article_url(page.url, self._source):
+                    return page.key
+        return None
+
+    # --- listings ---------------------------------------------------------------------------------------------------------------
+
+    def _read_listing(self, known: Known, body: bytes, response: Any) -> None:
+        assert known.listing is not None
+        try:
+            if known.kind == "sitemap":
+                named = self._read_sitemap(known, body)
+            elif known.kind == "rss":
+                named = [self._article(known, entry) for entry in listings.feed_entries(body)]
+            else:
+                named = self._read_archive(known, body, response)
+        except listings.UnreadableListing as error:
+            self._frontier.finish(known, "failed", "unreadable_listing", detail=str(error)[:DETAIL_CHARS], status=200)
+            return
+        self._frontier.finish(known, "listed", status=200, detail=f"{sum(named)} new of {len(named)}")
+
+    def _read_sitemap(self, known: Known, body: bytes) -> list[bool]:
+        listing = self._source.listing[known.listing or 0]
+        named = []
+        for entry in listings.sitemap_entries(body):
+            if not entry.index:
+                named.append(self._article(known, entry))
+                continue
+            page = page_url(entry.url, self._source, base=known.url)
+            if page is None or not re.search(listing.follow, entry.url):
+                continue
+            facts: dict[str, Any] = {"listing": known.listing, "hops": 0}
+            if self._spec.outside_window(modified=entry.modified):
+                facts |= {"state": "refused", "reason": "outside_window"}
+            named.append(self._learn(page, "sitemap", known.id, **facts) is not None)
+        return named
+
+    def _read_archive(self, known: Known, body: bytes, response: Any) -> list[bool]:
+        content_type = (response.headers.get("Content-Type") or b"").decode("latin-1")
+        links = dict.fromkeys(listings.page_links(body, content_type, known.url))
+        entries = [listings.Entry(link, section=known.section) for link in links]
+        named = [self._article(known, entry) for entry in entries if self._is_article(entry.url)]
+        listing = self._source.listing[known.listing or 0]
+        if any(named) and listing.paged and known.page < listing.max_pages:
+            day = date.fromisoformat(known.day) if known.day else None
+            self._add_archive_page(known.listing or 0, day, known.section_key, known.page + 1, known.id)
+        return named
+
+    def _is_article(self, link: str) -> bool:
+        page = page_url(link, self._source)
+        return page is not None and article_url(page.url, self._source) is not None
+
+    def _article(self, known: Known, entry: listings.Entry) -> bool:
+        """Get to know an article that a listing names; whether it is news."""
+        page = page_url(entry.url, self._source, base=known.url)
+        if page is None:
+            return False
+        told = article_url(page.url, self._source)
+        facts: dict[str, Any] = {"section": known.section or entry.section, "published": entry.published}
+        if told is None:
+            facts |= {"state": "refused", "reason": "no_article"}
+        else:
+            facts |= {"section": facts["section"] or told.section, "published": facts["published"] or told.published}
+            if self._spec.outside_window(facts["published"], entry.modified):
+                facts |= {"state": "refused", "reason": "outside_window"}
+        return self._learn(page, "article", known.id, **facts) is not None
+
+
+def _host(url: str) -> str:
+    page = url.partition("://")[2].partition("/")[0]
+    return page.partition("]")[0].lstrip("[") if page.startswith("[") else page.partition(":")[0]
+
+
+def _is_html(content_type: bytes | None, body: bytes) -> bool:
+    """By the header, or by the bytes where it says nothing or something general."""
+    kind = (content_type or b"").partition(b";")[0].strip().lower()
+    if kind in (b"text/html", b"application/xhtml+xml"):
+        return True
+    return kind in (b"", b"text/plain", b"application/octet-stream") and b"<html" in body[:2048].lower()
+
+
+def _retry_after(value: bytes | None) -> float:
+    """Seconds that a server asks to wait; 0 if it does not say."""
+    text = (value or b"").decode("latin-1").strip()
+    if text.isdigit():
+        return float(min(int(text), MAX_WAIT_SECONDS))
+    try:
+        return max(0.0, min(parsedate_to_datetime(text).timestamp() - time(), MAX_WAIT_SECONDS)) if text else 0.0
+    except (ValueError, TypeError, IndexError):
+        return 0.0
