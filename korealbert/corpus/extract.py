@@ -1,8 +1,9 @@
 """The extract stage: one raw source → documents.
 
-In: files, archives and directories in one of eleven formats, or a crawl or fetch artifact. Out: ``documents-*``, ``dropped-*``, ``quarantine-*`` shards. This
-process reads, decompresses and cuts the files into pieces of whole records; workers parse the pieces, a shard at a time. Shards
-depend on the raw bytes and ``shard_bytes`` alone, so any number of workers gives the same bytes.
+In: files, archives and directories in one of eleven formats, or what a crawl or a fetch brought. Out: ``documents-*``,
+``dropped-*``, ``quarantine-*`` shards. This process reads, decompresses and cuts the files into pieces of whole records;
+workers parse the pieces, a shard at a time. Shards depend on the raw bytes and ``shard_bytes`` alone, so any number of
+workers gives the same bytes.
 """
 
 from __future__ import annotations

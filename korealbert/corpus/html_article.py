@@ -1,4 +1,4 @@
-"""HTML → article: its main text (trafilatura), and title, outlet, section, time and authors by what the page itself declares."""
+"""HTML → article: main text (trafilatura), and title, outlet, section, time and authors by what the page itself declares."""
 
 from __future__ import annotations
 

@@ -134,7 +134,14 @@ def _linked_data(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _lenient(text: str) -> Any:
-    text = text.strip().removeprefix("<!--").removesuffix("-->").removeprefix("//<![CDATA[").removesuffix("//]]>").strip(" ;\n\r\t")
+    text = (
+        text.strip()
+        .removeprefix("<!--")
+        .removesuffix("-->")
+        .removeprefix("//<![CDATA[")
+        .removesuffix("//]]>")
+        .strip(" ;\n\r\t")
+    )
     for attempt in (text, _TRAILING_COMMA.sub("", text)):
         try:
             return json.loads(attempt, strict=False)
@@ -157,7 +164,9 @@ def _objects(value: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
 
 def _is(item: dict[str, Any], kinds: tuple[str, ...]) -> bool:
     declared = item.get("@type")
-    return any(isinstance(kind, str) and kind.lower() in kinds for kind in (declared if isinstance(declared, list) else [declared]))
+    return any(
+        isinstance(kind, str) and kind.lower() in kinds for kind in (declared if isinstance(declared, list) else [declared])
+    )
 
 
 def _string(value: Any, *, lines: bool = False) -> str:
@@ -207,13 +216,17 @@ def _section(tags: dict[str, list[str]], article: dict[str, Any]) -> str:
 def _published(tree: Any, tags: dict[str, list[str]], article: dict[str, Any]) -> str:
     candidates = [_string(article.get("datePublished"))]
     candidates += [value for name in _PUBLISHED for value in tags.get(name, ())]
-    candidates += [node.get("datetime") or "" for node in tree.xpath("//time[@datetime][@pubdate or @itemprop='datePublished']")]
+    candidates += [
+        node.get("datetime") or "" for node in tree.xpath("//time[@datetime][@pubdate or @itemprop='datePublished']")
+    ]
     return next((day for value in candidates if (day := iso_date(one_line(value)))), "")
 
 
 def _authors(tags: dict[str, list[str]], article: dict[str, Any], outlets: set[str]) -> tuple[str, ...]:
     listed = article.get("author")
-    named = [item.get("name") if isinstance(item, dict) else item for item in (listed if isinstance(listed, list) else [listed])]
+    named = [
+        item.get("name") if isinstance(item, dict) else item for item in (listed if isinstance(listed, list) else [listed])
+    ]
     found = _people([name for name in named if isinstance(name, str)], outlets)
     for name in _AUTHORS:
         found = found or _people(tags.get(name, []), outlets)

@@ -56,7 +56,9 @@ def parse_html(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcom
         yield bad_record(piece, 0, len(piece.data), fault.reason, str(fault))
         return
     section = article.section or category_of_folder(spec, piece.file)
-    yield _document(spec, piece, (0, len(piece.data)), article, Site(spec.outlet), (piece.file, article.url, section, ""), tally)
+    yield _document(
+        spec, piece, (0, len(piece.data)), article, Site(spec.outlet), (piece.file, article.url, section, ""), tally
+    )
 
 
 def parse_warc(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcome]:
@@ -72,9 +74,7 @@ def parse_warc(spec: ExtractSpec, piece: Piece, tally: Tally) -> Iterator[Outcom
             yield _page(spec, piece, (start, end), response, site, tally)
 
 
-def _page(
-    spec: ExtractSpec, piece: Piece, extent: tuple[int, int], response: Response, site: Site, tally: Tally
-) -> Outcome:
+def _page(spec: ExtractSpec, piece: Piece, extent: tuple[int, int], response: Response, site: Site, tally: Tally) -> Outcome:
     if response.status != 200 or not response.is_html:
         identity = document_id(spec.source, f"{response.url} {piece.file}@{piece.byte + extent[0]}")
         rule = f"status {response.status}" if response.status != 200 else response.content_type
@@ -114,12 +114,11 @@ def _document(
         published=published,
     )
     for role in ("title", "outlet", "category", "url", "published"):
-        tally.missing_fields[role] += not getattr(document, role)
+        if not getattr(document, role):
+            tally.missing_fields[role] += 1
     if article.text:
         return Dropped(document, Drop("outside_window", published)) if site.outside_window(published) else document
     if not article.declared:
         return Dropped(document, Drop("empty"))
     remedy = f"{url or piece.file}: it declares itself an article, but no main text was found; look at the page"
     return bad_record(piece, *extent, "no_main_text", remedy)
-
-

@@ -59,5 +59,7 @@ def _inflated(body: bytes, window: int, max_bytes: int) -> bytes:
         if not unpacker.eof:
             raise BodyError("truncated", "the compressed body ends too early")
         body = unpacker.unused_data.lstrip(b"\0")
-        if not body or window != _GZIP or not body.startswith(b"\x1f\x8b"):  # what follows the last member is ignored, as by gzip
+        if (
+            not body or window != _GZIP or not body.startswith(b"\x1f\x8b")
+        ):  # what follows the last member is ignored, as by gzip
             return b"".join(parts)

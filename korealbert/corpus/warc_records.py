@@ -49,7 +49,9 @@ def read_response(record: bytes) -> Response | None:
     """The HTTP response in one whole record; None for what is none."""
     from fastwarc.warc import ArchiveIterator, WarcRecordType  # noqa: PLC0415
 
-    for found in ArchiveIterator(io.BytesIO(record), record_types=WarcRecordType.response, parse_http=True, auto_decode="transfer"):
+    for found in ArchiveIterator(
+        io.BytesIO(record), record_types=WarcRecordType.response, parse_http=True, auto_decode="transfer"
+    ):
         if found.http_headers is None or not found.http_headers.status_code:
             return None
         http = {name.lower(): value for name, value in found.http_headers.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,33 +9,7 @@ from twisted.internet.interfaces import IHostnameResolver
 from zope.interface import implementer
 
 from korealbert.corpus.crawl.context import SETTING, Snapshot
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-
-
-def is_public(address: str) -> bool:
-    """Whether an IP address is one of the public internet, also when it hides in an IPv6 form of an IPv4 address."""
-    try:
-        parsed: Address = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    return all(inner.is_global and not inner.is_multicast and not inner.is_reserved for inner in _unwrapped(parsed))
-
-
-def _unwrapped(address: Address) -> list[Address]:
-    if isinstance(address, ipaddress.IPv4Address):
-        return [address]
-    if address.ipv4_mapped is not None:
-        return [address.ipv4_mapped]
-    if address.sixtofour is not None:
-        return [address.sixtofour]
-    if address.teredo is not None:
-        return list(address.teredo)
-    if address in _NAT64:
-        return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
-    return [address]
+from korealbert.corpus.public_addresses import is_public
 
 
 @implementer(IHostnameResolver)
@@ -59,13 +32,13 @@ class PublicResolver:
         """For Scrapy."""
         self._reactor.installNameResolver(self)
 
-    def resolveHostName(  # noqa: N802
+    def resolveHostName(
         self,
-        resolutionReceiver: Any,  # noqa: N803
-        hostName: str,  # noqa: N803
-        portNumber: int = 0,  # noqa: N803
-        addressTypes: Sequence[Any] | None = None,  # noqa: N803
-        transportSemantics: str = "TCP",  # noqa: N803
+        resolutionReceiver: Any,
+        hostName: str,
+        portNumber: int = 0,
+        addressTypes: Sequence[Any] | None = None,
+        transportSemantics: str = "TCP",
     ) -> Any:
         """For Twisted."""
         receiver = resolutionReceiver
@@ -82,7 +55,7 @@ class _PublicOnly:
         self.resolutionBegan = receiver.resolutionBegan
         self.resolutionComplete = receiver.resolutionComplete
 
-    def addressResolved(self, address: Any) -> None:  # noqa: N802
+    def addressResolved(self, address: Any) -> None:
         """For Twisted."""
         if is_public(address.host):
             self._refused.pop(self._host, None)

@@ -65,7 +65,7 @@ class Place:
     length: int
 
 
-_COLUMNS = ", ".join(field.name for field in fields(Known))
+_SELECT = f"SELECT {', '.join(field.name for field in fields(Known))} FROM urls"  # noqa: S608
 
 
 class Frontier:
@@ -82,7 +82,7 @@ class Frontier:
             "SELECT not_before, id FROM urls WHERE state = 'waiting' AND attempts > 0"
         ).fetchall()
         heapq.heapify(self._retries)
-        self._counts = dict(self._db.execute("SELECT state, count(*) FROM urls GROUP BY state").fetchall())
+        self._counts: dict[str, int] = dict(self._db.execute("SELECT state, count(*) FROM urls GROUP BY state").fetchall())
         self.in_flight = 0
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class Frontier:
     def _due_retry(self) -> Known | None:
         while self._retries and self._retries[0][0] <= time.time():
             _, id_ = heapq.heappop(self._retries)
-            row = self._db.execute(f"SELECT {_COLUMNS} FROM urls WHERE id = ? AND state = 'waiting'", (id_,)).fetchone()
+            row = self._db.execute(f"{_SELECT} WHERE id = ? AND state = 'waiting'", (id_,)).fetchone()
             if row is not None:
                 return Known(*row)
         return None
@@ -132,7 +132,7 @@ class Frontier:
     def _next_fresh(self) -> Known | None:
         if not self._fresh:
             rows = self._db.execute(
-                f"SELECT {_COLUMNS} FROM urls WHERE state = 'waiting' AND attempts = 0 AND id > ? ORDER BY id LIMIT ?",
+                f"{_SELECT} WHERE state = 'waiting' AND attempts = 0 AND id > ? ORDER BY id LIMIT ?",
                 (self._last_fresh, ROWS_READ_AHEAD),
             ).fetchall()
             self._fresh = [Known(*row) for row in reversed(rows)]
@@ -149,7 +149,7 @@ class Frontier:
     @property
     def waiting(self) -> int:
         """URLs without an outcome, those on their way included."""
-        return self._counts.get("waiting", 0)
+        return self.count("waiting")
 
     def count(self, state: State) -> int:
         """URLs in a state."""
@@ -192,7 +192,8 @@ class Frontier:
     def move(self, known: Known, url: str) -> None:
         """A redirect to another address of the same page: ask for it there, at once."""
         self._db.execute(
-            "UPDATE urls SET url = ?, hops = hops + 1, attempts = max(attempts, 1), not_before = 0 WHERE id = ?", (url, known.id)
+            "UPDATE urls SET url = ?, hops = hops + 1, attempts = max(attempts, 1), not_before = 0 WHERE id = ?",
+            (url, known.id),
         )
         heapq.heappush(self._retries, (0.0, known.id))
 

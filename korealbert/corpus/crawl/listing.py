@@ -1,4 +1,4 @@
-"""What a listing names: the addresses in sitemaps, feeds and archive pages, with the dates and sections that stand beside them."""
+"""What a listing names: the addresses in sitemaps, feeds and archive pages, with the dates and sections beside them."""
 
 from __future__ import annotations
 

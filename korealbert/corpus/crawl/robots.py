@@ -1,7 +1,7 @@
 """robots.txt by RFC 9309: asked for once per origin however many requests wait for it, and again after a day.
 
-Scrapy's own middleware lets waiters through: they share one Deferred, and all but the first get None from it, which means allowed
-(13 of 40 forbidden start requests were fetched). Here they share one asyncio task, which gives every waiter its result.
+Scrapy's own middleware lets waiters through: they share one Deferred, and all but the first get None from it, which means
+allowed (13 of 40 forbidden start requests were fetched). Here they share one asyncio task, which gives every waiter its result.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SECONDS_VALID = 24 * 3600.0
 TRIES = 3
 
 
-class Refused(IgnoreRequest):
+class Refused(IgnoreRequest):  # type: ignore[misc]
     """A request that is not made; the argument is the reason."""
 
 
-class RobotsUnreachable(IgnoreRequest):
+class RobotsUnreachable(IgnoreRequest):  # type: ignore[misc]
     """The rules of a host could not be read, so none of its pages may be asked for now."""
 
 
@@ -104,7 +104,9 @@ class RobotsMiddleware:
             self._frontier.note_robots(f"robots {origin}", f"{origin}/robots.txt", "listed", "no_rules", status)
             return Rules(None, time.monotonic())
         try:
-            body = decode_body(response.body, (response.headers.get("Content-Encoding") or b"").decode("latin-1"), MAX_ROBOTS_BYTES)
+            body = decode_body(
+                response.body, (response.headers.get("Content-Encoding") or b"").decode("latin-1"), MAX_ROBOTS_BYTES
+            )
         except BodyError as error:
             return self._unreachable(origin, str(error), status)
         parser = Protego.parse(decode_page(body).text)

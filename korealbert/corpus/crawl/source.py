@@ -46,7 +46,7 @@ class Listing(Spec):
     """One place where a site names its articles."""
 
     kind: Literal["sitemap", "rss", "archive"]
-    """sitemap: XML, plain text or an index of further sitemaps, gzipped or not. rss: RSS or Atom. archive: HTML pages with links."""
+    """sitemap: XML, plain text or an index of further sitemaps, gzipped or not. rss: RSS or Atom. archive: HTML pages."""
     url: str = Field(pattern=r"^https?://")
     """
     An address. In an archive, ``{day:%Y%m%d}`` stands for each day (or month) of the window, ``{section}`` for each key of
@@ -108,8 +108,8 @@ class Source(Spec):
     """Hosts that may lie at a private address (loopback, a local network); all others must resolve to public ones."""
     article: Pattern
     """
-    Matches the whole address of an article. Named groups: ``date`` (20190131 or 2019-01-31) or ``year``, ``month``, ``day`` date
-    it; ``section`` is looked up in ``sections``.
+    Matches the whole address of an article. Named groups: ``date`` (20190131 or 2019-01-31) or ``year``, ``month``, ``day``
+    date it; ``section`` is looked up in ``sections``.
     """
     sections: dict[str, str] = Field(default_factory=dict)
     """What the article pattern captures as ``section`` → the name of the section."""
@@ -132,7 +132,7 @@ class Source(Spec):
     retries: int = Field(default=4, ge=0)
     """Further tries after a lost connection, a timeout, a truncated body, or status 408, 425, 429 or 5xx."""
     backoff_seconds: float = Field(default=5.0, ge=0)
-    """Wait before the first retry; it doubles with each, up to ten minutes. A ``Retry-After`` of the server counts if longer."""
+    """Wait before the first retry; it doubles with each, up to ten minutes. A longer ``Retry-After`` of the server wins."""
     max_redirects: int = Field(default=5, ge=0)
     """Redirects in a row that are followed."""
     max_page_bytes: int = Field(default=8 << 20, ge=1024)

@@ -59,7 +59,7 @@ class CrawlSpec(Spec):
         return f"korealbert/0.1 ({self.contact or 'text corpus crawler'})"
 
     def outside_window(self, published: str = "", modified: str = "") -> bool:
-        """Whether dates (ISO, as precise as known) place a page outside the window: what was last changed before it is older."""
+        """Whether dates (ISO, as precise as known) place a page outside; what was last changed before the window is older."""
         if published:
             length = len(published[:10])
             return not self.first_day[:length] <= published[:10] <= self.last_day[:length]

@@ -1,8 +1,8 @@
 """The Scrapy spider of a snapshot: takes URLs from the frontier, and tells it what became of each.
 
-Scrapy brings connections, TLS, delays, concurrency and size limits. Retries, redirects, deduplication and the queue are here and
-in the frontier, because each answer must be one durable transaction, and because Scrapy's own let start requests follow redirects
-to hosts that are not allowed.
+Scrapy brings connections, TLS, delays, concurrency and size limits. Retries, redirects, deduplication and the queue are here
+and in the frontier, because each answer must be one durable transaction, and because Scrapy's own let start requests follow
+redirects to hosts that are not allowed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CANONICAL = re.compile(rb"""\brel\s*=\s*["']?canonical\b""", re.IGNORECASE)
 _HREF = re.compile(rb"""\bhref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
 
 
-class SnapshotSpider(Spider):
+class SnapshotSpider(Spider):  # type: ignore[misc]
     """Crawls until nothing waits."""
 
     name = "korealbert"
@@ -77,7 +77,7 @@ class SnapshotSpider(Spider):
         except TimeoutError:
             return
 
-    # --- what to ask for -------------------------------------------------------------------------------------------------------
+    # --- what to ask for ----------------------------------------------------------------------------------------------
 
     def _seed(self) -> None:
         first, last = date.fromisoformat(self._spec.first_day), date.fromisoformat(self._spec.last_day)
@@ -149,7 +149,7 @@ class SnapshotSpider(Spider):
             meta={"known": known, "handle_httpstatus_all": True, "download_maxsize": limit, "download_warnsize": 0},
         )
 
-    # --- what came back ----------------------------------------------------------------------------------------------------------
+    # --- what came back -----------------------------------------------------------------------------------------------
 
     def _answered(self, response: Any) -> None:
         known: Known = response.meta["known"]
@@ -253,7 +253,7 @@ class SnapshotSpider(Spider):
             target = self._learn(page, "article", known.id, **facts) or self._frontier.id_of(page.key)
             self._frontier.finish(known, "redirected", status=status, other=target)
 
-    # --- articles ---------------------------------------------------------------------------------------------------------------
+    # --- articles -----------------------------------------------------------------------------------------------------
 
     def _store(self, known: Known, response: Any, body: bytes) -> None:
         digest = sha256(body).hexdigest()
@@ -289,7 +289,7 @@ class SnapshotSpider(Spider):
                     return page.key
         return None
 
-    # --- listings ---------------------------------------------------------------------------------------------------------------
+    # --- listings -----------------------------------------------------------------------------------------------------
 
     def _read_listing(self, known: Known, body: bytes, response: Any) -> None:
         assert known.listing is not None

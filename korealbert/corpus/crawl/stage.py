@@ -116,7 +116,9 @@ def _stats(frontier: Frontier) -> Stats:
 def _check(spec: CrawlSpec, source: Source, stats: Stats, frontier: Frontier) -> None:
     listings = {kind: counts for kind, counts in stats["urls"].items() if kind in ("sitemap", "rss", "archive")}
     if not any(counts.get("listed") for counts in listings.values()):
-        raise CrawlError(f"{spec.source}: no listing could be read ({listings}); is the site reachable, are its addresses right?")
+        raise CrawlError(
+            f"{spec.source}: no listing could be read ({listings}); is the site reachable, are its addresses right?"
+        )
     if not stats["documents_in"]:
         raise CrawlError(f"{spec.source}: the listings name no address that matches article = {source.article!r}; correct it")
     tried = stats["documents_out"] + stats["quarantined"]

@@ -19,7 +19,7 @@ GZIP_LEVEL = 6
 
 
 class WarcFiles:
-    """``pages-00000.warc.gz`` and so on in one directory. ``ends`` are the bytes of each that count; what follows is cut off."""
+    """``pages-00000.warc.gz`` and so on in one directory. ``ends`` are the bytes of each that count; the rest is cut off."""
 
     def __init__(self, directory: Path, ends: Mapping[int, int], max_file_bytes: int, about: Mapping[str, str]) -> None:
         self._directory, self._max, self._about = directory, max_file_bytes, dict(about)

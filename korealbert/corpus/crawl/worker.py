@@ -15,7 +15,7 @@ from typing import Any
 from scrapy.crawler import AsyncCrawlerProcess
 
 from korealbert.corpus.crawl.context import SETTING, Snapshot
-from korealbert.corpus.crawl.frontier import Frontier
+from korealbert.corpus.crawl.frontier import Frontier, State
 from korealbert.corpus.crawl.source import load_source
 from korealbert.corpus.crawl.spec import CrawlSpec
 from korealbert.corpus.crawl.spider import SnapshotSpider
@@ -24,6 +24,7 @@ from korealbert.corpus.crawl.warc_files import WarcFiles, warc_files
 from korealbert.shards import die_with_parent
 
 SECONDS_BETWEEN_REPORTS = 1.0
+REPORTED: tuple[State, ...] = ("waiting", "stored", "failed")
 
 _UNUSED_MIDDLEWARES = (
     "offsite.OffsiteMiddleware",
@@ -76,7 +77,7 @@ def settings(snapshot: Snapshot) -> dict[str, Any]:
 async def report(frontier: Frontier) -> None:
     """Tell the parent how far the crawl is."""
     while True:
-        counts = {state: frontier.count(state) for state in ("waiting", "stored", "failed")}  # type: ignore[arg-type]
+        counts = {state: frontier.count(state) for state in REPORTED}
         print(json.dumps(counts), flush=True)
         await asyncio.sleep(SECONDS_BETWEEN_REPORTS)
 
