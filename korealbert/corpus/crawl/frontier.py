@@ -183,12 +183,6 @@ class Frontier:
         )
         heapq.heappush(self._retries, (due, known.id))
 
-    def postpone(self, known: Known, wait_seconds: float) -> None:
-        """Let a URL wait although nothing happened to it, because its host asked for a pause."""
-        due = time.time() + wait_seconds
-        self._db.execute("UPDATE urls SET attempts = max(attempts, 1), not_before = ? WHERE id = ?", (due, known.id))
-        heapq.heappush(self._retries, (due, known.id))
-
     def move(self, known: Known, url: str) -> None:
         """A redirect to another address of the same page: ask for it there, at once."""
         self._db.execute(
@@ -206,7 +200,7 @@ class Frontier:
         row = self._db.execute("SELECT id, other FROM urls WHERE key = ?", (start,)).fetchone()
         seen: set[int] = set()
         while row is not None and row[0] not in seen:
-            if row[0] == goal:
+            if goal in row:
                 return True
             seen.add(row[0])
             row = self._db.execute("SELECT id, other FROM urls WHERE id = ? AND state = 'redirected'", (row[1],)).fetchone()

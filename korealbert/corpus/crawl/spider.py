@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from scrapy import Request, Spider
-from scrapy.exceptions import DownloadCancelledError, DownloadTimeoutError
+from scrapy.exceptions import DownloadCancelledError, DownloadTimeoutError, ResponseDataLossError
 
 from korealbert.corpus.crawl import listing as listings
 from korealbert.corpus.crawl.context import Snapshot
@@ -52,7 +52,7 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
         self._files, self._private = snapshot.files, snapshot.private
         self._wake = asyncio.Event()
         self._checked = time()
-        self._paused: dict[str, float] = {}
+        self._paused_until = 0.0
         self._most_in_flight = self._source.concurrency * min(len(self._source.hosts), 16)
 
     async def start(self) -> AsyncIterator[Any]:
@@ -115,7 +115,7 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
 
     def _next(self) -> Known | None:
         """The next URL that is worth a request."""
-        while self._frontier.in_flight < self._most_in_flight:
+        while self._frontier.in_flight < self._most_in_flight and time() >= self._paused_until:
             if self._spec.max_pages is not None:
                 room = self._spec.max_pages - self._frontier.count("stored") - self._frontier.in_flight
                 if room <= 0:
@@ -127,12 +127,6 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
             if owner is not None:
                 with self._frontier.transaction():
                     self._frontier.finish(known, "duplicate", "same_address", other=owner)
-                self._frontier.landed()
-                continue
-            wait = self._paused.get(_host(known.url), 0.0) - time()
-            if wait > 0:
-                with self._frontier.transaction():
-                    self._frontier.postpone(known, wait)
                 self._frontier.landed()
                 continue
             return known
@@ -184,7 +178,7 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
             reason = "too_many_requests" if status == 429 else "server_error"
             asked = _retry_after(response.headers.get("Retry-After"))
             if asked and status in (429, 503):
-                self._paused[_host(known.url)] = time() + asked
+                self._paused_until = time() + asked  # the hosts of a source are one publisher's
             self._retry(known, reason, f"status {status}", status, asked)
         elif status != 200:
             self._frontier.finish(known, "failed", f"status_{status}", status=status)
@@ -224,8 +218,7 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
         elif isinstance(error, DownloadCancelledError):
             self._frontier.finish(known, "failed", "too_large", detail=detail)
         else:
-            reason = "truncated" if "_DataLoss" in detail or "PotentialDataLoss" in detail else "unreachable"
-            self._retry(known, reason, detail, None)
+            self._retry(known, "truncated" if isinstance(error, ResponseDataLossError) else "unreachable", detail, None)
 
     def _retry(self, known: Known, reason: str, detail: str, status: int | None, asked_seconds: float = 0.0) -> None:
         if known.attempts >= self._source.retries:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,7 @@ def source_file(directory: Path, site: Site, listing: str = "", **fields: Any) -
     """A source file for a site on loopback: its sitemap, and all paths below ``/news/`` are articles."""
     values: dict[str, Any] = {
         "outlet": "시험일보",
+        "tested": True,
         "hosts": ["127.0.0.1"],
         "private_hosts": ["127.0.0.1"],
         "article": rf"http://127\.0\.0\.1:{site.port}/news/.+",
@@ -66,3 +68,12 @@ def pages_of(path: Path) -> Iterator[tuple[str, bytes]]:
 def crawl(directory: Path, source: Path, **fields: Any) -> Crawled:
     spec = CrawlSpec.model_validate({"source": str(source), **fields})
     return Crawled(build(STAGE, spec, {}, Runtime(store=directory / "store", workers=1)).artifact)
+
+
+def main(source: str, store: str) -> None:
+    """Build the stage in a process of its own; what the kill test kills."""
+    crawl(Path(store).parent, Path(source))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
