@@ -56,6 +56,8 @@ class Listing(Spec):
     """What ``{day}`` counts in."""
     sections: dict[str, str] = Field(default_factory=dict)
     """What stands for ``{section}`` in the address → the section's name, which the articles found there inherit."""
+    page_step: int = Field(default=1, ge=1)
+    """What ``{page}`` grows by: 20 where a site counts in articles (1, 21, 41 …)."""
     max_pages: int = Field(default=200, ge=1)
     """Pages of one day and section at most."""
     follow: Pattern = ""
@@ -89,8 +91,16 @@ class Listing(Spec):
 
     def address(self, *, day: date | None, section: str, page: int) -> str:
         """The address of one page of the listing."""
-        values: dict[str, Any] = {"day": day, "section": section, "page": page}
+        values: dict[str, Any] = {"day": day, "section": section, "page": 1 + (page - 1) * self.page_step}
         return self.url.format(**values) if self.kind == "archive" else self.url
+
+
+class Example(Spec):
+    """An address of an article, and what the source must make of it."""
+
+    url: str
+    published: str = ""
+    section: str = ""
 
 
 class Source(Spec):
@@ -121,6 +131,10 @@ class Source(Spec):
     """Query parameters that do not tell pages apart; a trailing ``*`` stands for any ending."""
     trust_canonical: bool = True
     """Take pages that declare the same ``rel=canonical`` address for one page."""
+    examples: tuple[Example, ...] = ()
+    """Addresses that the article pattern must match; a test holds every source to its own."""
+    counterexamples: tuple[str, ...] = ()
+    """Addresses of the site that it must not match."""
     robots: bool = True
     """Obey robots.txt. Turn it off only for a site of your own."""
     delay_seconds: float = Field(default=1.0, ge=0)
