@@ -16,7 +16,7 @@ from korealbert.corpus.fetch import STAGE, FetchError, FetchSpec
 from tests.corpus.crawl.site import Answer, Asked, Page, Site, redirect, running, text
 from tests.corpus.extracting import read_back
 
-DATA = random.Random(5).randbytes(300_000)
+DATA = random.Random(5).randbytes(300_000)  # noqa: S311
 SHA256 = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
 
 
@@ -92,7 +92,7 @@ def test_a_killed_fetch_is_resumed_by_the_next_run(tmp_path: Path) -> None:
 
 def test_a_wrong_checksum_is_an_error(tmp_path: Path) -> None:
     with running({"/dump.bin": serving()}) as site:
-        with pytest.raises(FetchError, match="md5 is .* over 300,000 bytes, expected 0000"):
+        with pytest.raises(FetchError, match=r"md5 is .* over 300,000 bytes, expected 0000"):
             fetch(tmp_path, site, checksum="md5:" + "0" * 32)
         assert fetch(tmp_path, site, checksum="md5:" + hashlib.md5(DATA).hexdigest()).stats["bytes"] == len(DATA)  # noqa: S324
 

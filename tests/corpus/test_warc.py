@@ -22,8 +22,8 @@ def warc(*pages: tuple[str, int, str, bytes], compress: bool = True, chunked: bo
     """Records of (address, status, content type, body), each after its request."""
     writer = WARCWriter(buffer := io.BytesIO(), gzip=compress)
     writer.write_record(writer.create_warcinfo_record("test.warc", {"software": "test"}))
-    for url, status, kind, body in pages:
-        headers = [("Content-Type", kind)]
+    for url, status, kind, page_body in pages:
+        headers, body = [("Content-Type", kind)], page_body
         if chunked:
             headers.append(("Transfer-Encoding", "chunked"))
             body = b"%x\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n" % (10, body[:10], len(body) - 10, body[10:])

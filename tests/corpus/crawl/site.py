@@ -127,6 +127,7 @@ def sitemap(*locations: str) -> Answer:
 
 def article(title: str, body: str, *, head: str = "", charset: str = "utf-8", declared: str | None = None) -> bytes:
     meta = f'<meta charset="{declared or charset}">'
-    return f"<html><head>{meta}<title>{title}</title>{head}</head><body><article><h1>{title}</h1>{body}</article></body></html>".encode(
-        charset
+    whole = (
+        f"<html><head>{meta}<title>{title}</title>{head}</head><body><article><h1>{title}</h1>{body}</article></body></html>"
     )
+    return whole.encode(charset)

@@ -38,7 +38,7 @@ def stored(store: Path) -> set[str]:
 
 
 def test_killed_at_random_moments_it_stores_every_page_once(tmp_path: Path) -> None:
-    chance = random.Random(7)
+    chance = random.Random(7)  # noqa: S311
     store = tmp_path / "store"
     with running({}) as site:
         site.pages |= {f"/news/{number}": page(number) for number in range(PAGES)}
@@ -129,7 +129,7 @@ def test_a_server_that_asks_for_a_pause_gets_it(tmp_path: Path) -> None:
 
 
 def test_files_are_begun_anew_when_they_are_large(tmp_path: Path) -> None:
-    noise = random.Random(1)
+    noise = random.Random(1)  # noqa: S311
     with running({}) as site:
         for number in range(6):
             body = "".join(chr(noise.randrange(0xAC00, 0xD7A4)) for _ in range(20_000))

@@ -19,7 +19,8 @@ SITEMAP = """<?xml version="1.0" encoding="EUC-KR"?><!-- 주석 -->
 <url><lastmod>2015-03-01</lastmod></url></urlset>"""
 
 FEED = """<rss version="2.0"><channel><title>새 소식</title><link>http://a.example/</link>
-<item><title>하나</title><link>http://a.example/1</link><pubDate>Mon, 02 May 2016 10:00:00 +0900</pubDate><category>정치</category></item>
+<item><title>하나</title><link>http://a.example/1</link><pubDate>Mon, 02 May 2016 10:00:00 +0900</pubDate>
+<category>정치</category></item>
 <item><title>둘</title><guid>http://a.example/2</guid></item></channel></rss>"""
 
 ATOM = """<feed xmlns="http://www.w3.org/2005/Atom"><entry><link rel="self" href="http://a.example/self"/>
