@@ -93,10 +93,11 @@ class RobotsMiddleware:
             if response is None:
                 return self._unreachable(origin, fault, None)
             status = response.status
-            if 300 <= status < 400 and hop < MAX_ROBOTS_REDIRECTS and response.headers.get("Location"):
-                url = urljoin(url, response.headers["Location"].decode("latin-1"))
-                continue
-            break
+            if not (300 <= status < 400 and hop < MAX_ROBOTS_REDIRECTS and response.headers.get("Location")):
+                break
+            url = urljoin(url, response.headers["Location"].decode("latin-1"))
+            if not self._source.allows(urlsplit(url).hostname or ""):
+                return self._unreachable(origin, f"redirects to {url}, which `hosts` of the source does not allow", status)
         assert response is not None
         if status is None or status >= 500 or status == 429:
             return self._unreachable(origin, f"status {status}", status)

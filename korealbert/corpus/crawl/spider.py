@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sqlite3
+import string
 from collections.abc import AsyncIterator
-from datetime import date
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from html import unescape
@@ -21,11 +22,12 @@ from urllib.parse import quote
 from scrapy import Request, Spider
 from scrapy.exceptions import DownloadCancelledError, DownloadTimeoutError, ResponseDataLossError
 
-from korealbert.corpus.crawl import listing as listings
 from korealbert.corpus.crawl.context import Snapshot
-from korealbert.corpus.crawl.frontier import Kind, Known
+from korealbert.corpus.crawl.discovery import Discovery
+from korealbert.corpus.crawl.frontier import Known
+from korealbert.corpus.crawl.listing import UnreadableListing
 from korealbert.corpus.crawl.robots import Refused, RobotsUnreachable
-from korealbert.corpus.crawl.urls import PageUrl, article_url, page_url
+from korealbert.corpus.crawl.urls import article_url, page_url
 from korealbert.corpus.http_body import BodyError, decode_body, gunzip_if_gzip
 
 RETRIED_STATUSES = frozenset({408, 425, 429})
@@ -50,6 +52,8 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
         self._snapshot = snapshot
         self._spec, self._source, self._frontier = snapshot.spec, snapshot.source, snapshot.frontier
         self._files, self._private = snapshot.files, snapshot.private
+        self._discovery = Discovery(snapshot)
+        self._fault: Exception | None = None
         self._wake = asyncio.Event()
         self._checked = time()
         self._paused_until = 0.0
@@ -57,8 +61,8 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
 
     async def start(self) -> AsyncIterator[Any]:
         """For Scrapy: one request at a time, as soon as there is room for it."""
-        self._seed()
-        while self._frontier.in_flight or self._frontier.waiting:
+        self._discovery.seed()
+        while self._fault is None and (self._frontier.in_flight or self._frontier.waiting):
             self._wake.clear()
             known = self._next()
             if known is not None:
@@ -67,7 +71,7 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
                 self._frontier.refuse_waiting("max_pages")
             else:
                 await self._news()
-        self._snapshot.complete = True
+        self._snapshot.complete = self._fault is None
 
     async def _news(self) -> None:
         """Wait for an answer, or for a retry to be due."""
@@ -78,37 +82,6 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
             return
 
     # --- what to ask for ----------------------------------------------------------------------------------------------
-
-    def _seed(self) -> None:
-        first, last = date.fromisoformat(self._spec.first_day), date.fromisoformat(self._spec.last_day)
-        with self._frontier.transaction():
-            for number, listing in enumerate(self._source.listing):
-                for day in listing.days(first, last):
-                    for section in listing.sections or [""]:
-                        self._add_archive_page(number, day, section, 1, None)
-
-    def _add_archive_page(self, number: int, day: date | None, section_key: str, page_number: int, parent: int | None) -> None:
-        listing = self._source.listing[number]
-        page = page_url(listing.address(day=day, section=section_key, page=page_number), self._source)
-        if page is None:
-            return
-        self._learn(
-            page,
-            listing.kind,
-            parent,
-            listing=number,
-            page=page_number,
-            day=day.isoformat() if day else "",
-            section_key=section_key,
-            section=listing.sections.get(section_key, ""),
-        )
-
-    def _learn(self, address: PageUrl, kind: Kind, parent: int | None, **facts: Any) -> int | None:
-        """Add a page to the frontier, refused at once if its host or its date is not wanted; its id if it is news."""
-        if not self._source.allows(address.host):
-            facts |= {"state": "refused", "reason": "host_not_allowed"}
-        key = address.key if kind == "article" else f"{kind} {address.key}"
-        return self._frontier.add(key, address.url, kind, parent=parent, **facts)
 
     def _at_page_limit(self) -> bool:
         return self._spec.max_pages is not None and self._frontier.count("stored") >= self._spec.max_pages
@@ -154,10 +127,14 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
         self._settle(known, lambda: self._take_error(known, failure.value))
 
     def _settle(self, known: Known, outcome: Any) -> None:
-        """Whatever happens, the URL gets its one outcome, and the next one its turn."""
+        """The URL gets its one outcome, whatever that is, and the next one its turn."""
         try:
-            with self._frontier.transaction():
-                outcome()
+            if self._fault is None:
+                with self._frontier.transaction():
+                    outcome()
+        except (OSError, sqlite3.Error) as error:  # a full disk, say: the next run cuts off what was half written
+            self._fault = error
+            self.logger.error("%s; the crawl stops here", error)
         except Exception as error:
             self.logger.exception("no outcome for %s", known.url)
             with self._frontier.transaction():
@@ -173,7 +150,7 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
     def _take_in(self, known: Known, response: Any) -> None:
         status = int(response.status)
         if 300 <= status < 400 and response.headers.get("Location"):
-            self._redirected(known, response.headers["Location"].decode("latin-1"), status)
+            self._redirected(known, location_of(response), status)
         elif status in RETRIED_STATUSES or status >= 500:
             reason = "too_many_requests" if status == 429 else "server_error"
             asked = _retry_after(response.headers.get("Retry-After"))
@@ -242,9 +219,7 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
         elif self._frontier.leads_to(page.key, known.id):
             self._frontier.finish(known, "failed", "redirect_loop", detail=page.url[:DETAIL_CHARS], status=status)
         else:
-            facts = {"section": known.section, "published": known.published, "hops": known.hops + 1}
-            target = self._learn(page, "article", known.id, **facts) or self._frontier.id_of(page.key)
-            self._frontier.finish(known, "redirected", status=status, other=target)
+            self._frontier.finish(known, "redirected", status=status, other=self._discovery.redirected(known, page))
 
     # --- articles -----------------------------------------------------------------------------------------------------
 
@@ -282,67 +257,19 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
                     return page.key
         return None
 
-    # --- listings -----------------------------------------------------------------------------------------------------
-
     def _read_listing(self, known: Known, body: bytes, response: Any) -> None:
-        assert known.listing is not None
-        try:
-            if known.kind == "sitemap":
-                named = self._read_sitemap(known, body)
-            elif known.kind == "rss":
-                named = [self._article(known, entry) for entry in listings.feed_entries(body)]
-            else:
-                named = self._read_archive(known, body, response)
-        except listings.UnreadableListing as error:
-            self._frontier.finish(known, "failed", "unreadable_listing", detail=str(error)[:DETAIL_CHARS], status=200)
-            return
-        self._frontier.finish(known, "listed", status=200, detail=f"{sum(named)} new of {len(named)}")
-
-    def _read_sitemap(self, known: Known, body: bytes) -> list[bool]:
-        listing = self._source.listing[known.listing or 0]
-        named = []
-        for entry in listings.sitemap_entries(body):
-            if not entry.index:
-                named.append(self._article(known, entry))
-                continue
-            page = page_url(entry.url, self._source, base=known.url)
-            if page is None or not re.search(listing.follow, entry.url):
-                continue
-            facts: dict[str, Any] = {"listing": known.listing, "hops": 0}
-            if self._spec.outside_window(modified=entry.modified):
-                facts |= {"state": "refused", "reason": "outside_window"}
-            named.append(self._learn(page, "sitemap", known.id, **facts) is not None)
-        return named
-
-    def _read_archive(self, known: Known, body: bytes, response: Any) -> list[bool]:
         content_type = (response.headers.get("Content-Type") or b"").decode("latin-1")
-        links = dict.fromkeys(listings.page_links(body, content_type, known.url))
-        entries = [listings.Entry(link, section=known.section) for link in links]
-        named = [self._article(known, entry) for entry in entries if self._is_article(entry.url)]
-        listing = self._source.listing[known.listing or 0]
-        if any(named) and listing.paged and known.page < listing.max_pages:
-            day = date.fromisoformat(known.day) if known.day else None
-            self._add_archive_page(known.listing or 0, day, known.section_key, known.page + 1, known.id)
-        return named
-
-    def _is_article(self, link: str) -> bool:
-        page = page_url(link, self._source)
-        return page is not None and article_url(page.url, self._source) is not None
-
-    def _article(self, known: Known, entry: listings.Entry) -> bool:
-        """Get to know an article that a listing names; whether it is news."""
-        page = page_url(entry.url, self._source, base=known.url)
-        if page is None:
-            return False
-        told = article_url(page.url, self._source)
-        facts: dict[str, Any] = {"section": known.section or entry.section, "published": entry.published}
-        if told is None:
-            facts |= {"state": "refused", "reason": "no_article"}
+        try:
+            named = self._discovery.read(known, body, content_type)
+        except UnreadableListing as error:
+            self._frontier.finish(known, "failed", "unreadable_listing", detail=str(error)[:DETAIL_CHARS], status=200)
         else:
-            facts |= {"section": facts["section"] or told.section, "published": facts["published"] or told.published}
-            if self._spec.outside_window(facts["published"], entry.modified):
-                facts |= {"state": "refused", "reason": "outside_window"}
-        return self._learn(page, "article", known.id, **facts) is not None
+            self._frontier.finish(known, "listed", status=200, detail=f"{sum(named)} new of {len(named)}")
+
+
+def location_of(response: Any) -> str:
+    """Where a redirect leads. Bytes beyond ASCII are sent back as they came, as browsers do."""
+    return quote(response.headers["Location"], safe=string.punctuation + " ")
 
 
 def _host(url: str) -> str:

@@ -37,11 +37,19 @@ log = logging.getLogger(__name__)
 
 
 class CrawlError(RuntimeError):
-    """A crawl that did not come to its end, or to no good one."""
+    """A crawl that came to no good end."""
+
+
+class CrawlInterrupted(ConnectionError):
+    """A crawl that ended early; another try goes on where it was."""
 
 
 def run(spec: CrawlSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
-    """Crawl one site. Raises CrawlError when too much of it could not be fetched; what was stored stays for the next run."""
+    """Crawl one site.
+
+    Raises CrawlError when too much of it could not be fetched and CrawlInterrupted when the crawling process died; what was
+    stored stays for the next run.
+    """
     source = load_source(spec.source.path)
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
@@ -73,7 +81,7 @@ def _crawl(spec: CrawlSpec, out_dir: Path, runtime: Runtime) -> None:
             finally:
                 _end(worker)
         if code:
-            raise CrawlError(f"the crawl ended early (exit status {code}); run it again to go on where it was\n{_tail(errors)}")
+            raise CrawlInterrupted(f"the crawl ended early (exit status {code}); run it again to go on\n{_tail(errors)}")
 
 
 def _end(worker: subprocess.Popen[str]) -> None:

@@ -44,6 +44,8 @@ HOSTILE = {
     "/news/inward": "redirected",
     "/news/inward-by-name": "redirected",
     "/news/to-mail": "failed: bad_redirect",
+    "/news/withdrawn": "redirected",
+    "/": "refused: no_article",
     "/news/secret/1": "refused: robots",
     "/news/secret/2": "refused: robots",
     "/news/mobile?id=7": "duplicate: same_page",
@@ -52,7 +54,7 @@ HOSTILE = {
 }
 """Path → what the log must say of it."""
 
-FOUND_BY_REDIRECT = ("/news/moved-here", "/news/chain-2", "/news/chain-end", "/news/loop-b", "/news/endless-3")
+FOUND_BY_REDIRECT = ("/news/moved-here", "/news/chain-2", "/news/chain-end", "/news/loop-b", "/news/endless-3", "/")
 LATE = ("/news/mobile?id=7", "/news/copy-of-8")
 
 
@@ -108,6 +110,7 @@ def hostile_pages(root: str) -> dict[str, Page]:
         "/news/inward": redirect("http://127.0.0.3/news/literal"),
         "/news/inward-by-name": redirect(f"http://localhost:{port}/news/named"),
         "/news/to-mail": redirect("mailto:desk@example.org"),
+        "/news/withdrawn": redirect("/"),
         "/news/secret/1": good("비밀 1"),
         "/news/secret/2": good("비밀 2"),
         "/news/7": good(7, head=f'<link rel="canonical" href="{root}/news/7">'),
@@ -132,6 +135,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Crawled, Site]:
             site,
             hosts=["127.0.0.1", "127.0.0.3", "localhost"],
             private_hosts=["127.0.0.1"],
+            article=r"http://[a-z0-9.]+(:\d+)?/news/.+",
             max_page_bytes=2 << 20,
             retries=2,
             max_redirects=3,
