@@ -8,6 +8,7 @@ workers gives the same bytes.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,6 +36,9 @@ from korealbert.shards import map_shards
 __all__ = ["STAGE", "ExtractSpec", "ExtractionError", "extract_chunk", "run"]
 
 SHOWN_BAD_RECORDS = 5
+
+NEEDED = {"html": ("lxml", "trafilatura"), "warc": ("lxml", "trafilatura", "fastwarc")}
+"""Packages that a format takes from the extra ``[crawl]``."""
 
 PARSERS: dict[tuple[str, str], Parser] = {
     ("mediawiki", "record"): parse_pages,
@@ -66,6 +70,11 @@ class Chunk:
 
 def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Extract one source. Raises ExtractionError when the source and the spec do not fit together."""
+    missing = [name for name in NEEDED.get(spec.format, ()) if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ExtractionError(
+            f"{spec.format} needs {', '.join(missing)}: install the extra with `pip install korealbert[crawl]`"
+        )
     stats = sum_stats(map_shards(extract_chunk, chunks(spec, inputs), out_dir=out_dir, runtime=runtime, step="extract"))
     if not stats:
         raise ExtractionError(f"source {spec.source}: `paths` hold no file that matches members = {spec.members!r}")

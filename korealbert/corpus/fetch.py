@@ -51,7 +51,7 @@ class FetchSpec(Spec):
     """Where it is fetched from."""
     path: InputPath | None = None
     """A local file instead of the URL; it is copied and verified like a download."""
-    name: str = Field(default="", pattern=r"^[^/\0]*$")
+    name: str = Field(default="", pattern=r"^[^/\x00]*$")
     """Name of the file; its ending says how it is read. By default the last part of the URL or path."""
     checksum: str = ""
     """``sha256:…``, ``sha512:…``, ``sha1:…`` or ``md5:…`` of the publisher. Without one, what came is pinned."""

@@ -191,8 +191,8 @@ def test_files_of_pages_become_documents(tmp_path: Path) -> None:
     folder = tmp_path / "pages" / "사회"
     folder.mkdir(parents=True)
     (folder / "1.html").write_bytes(page("<title>하나</title>", charset="euc-kr"))
-    (folder / "2.html").write_bytes(page(linked(headline="둘"), "<div></div>"))
-    (folder / "3.html").write_bytes(page(body="<div></div>"))
+    (folder / "2.html").write_bytes(f"<html><head>{linked(headline='둘')}</head><body></body></html>".encode())
+    (folder / "3.html").write_bytes(b"<html><body></body></html>")
     (folder / "4.html").write_bytes(bytes(range(128, 256)) * 20)
     found = extract(
         tmp_path / "store", tmp_path / "pages", format="html", category_by_folder={"사회": "사회"}, outlet="시험일보"

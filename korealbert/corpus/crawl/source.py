@@ -137,6 +137,8 @@ class Source(Spec):
     """Addresses of the site that it must not match."""
     robots: bool = True
     """Obey robots.txt. Turn it off only for a site of your own."""
+    verify_certificates: bool = True
+    """Ask only servers whose TLS certificate is valid. Sites with a broken chain of certificates exist."""
     delay_seconds: float = Field(default=1.0, ge=0)
     """Between two requests to one host; a longer ``Crawl-delay`` of its robots.txt wins."""
     concurrency: int = Field(default=2, ge=1, le=64)

@@ -63,6 +63,7 @@ def settings(snapshot: Snapshot) -> dict[str, Any]:
         "DOWNLOAD_MAXSIZE": source.max_page_bytes,
         "DOWNLOAD_WARNSIZE": 0,
         "DOWNLOAD_FAIL_ON_DATALOSS": True,
+        "DOWNLOAD_VERIFY_CERTIFICATES": source.verify_certificates,
         "DOWNLOADER_MIDDLEWARES": {**unused, "korealbert.corpus.crawl.robots.RobotsMiddleware": 100},
         "SPIDER_MIDDLEWARES_BASE": {},
         "TWISTED_DNS_RESOLVER": "korealbert.corpus.crawl.addresses.PublicResolver",
