@@ -53,12 +53,12 @@ def test_a_source_keeps_its_own_examples(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"hosts": ["http://a.example"]}, "hosts.0.*host name"),
-        ({"article": "("}, "article.*regular expression"),
+        ({"hosts": ["http://a.example"]}, "(?s)hosts.0.*host name"),
+        ({"article": "("}, "(?s)article.*regular expression"),
         ({"listing": [{"kind": "rss", "url": "http://a.example/{day}"}]}, "rss listings have no {day}"),
         ({"listing": [{"kind": "archive", "url": "http://a.example/{section}"}]}, "needs a table sections"),
         ({"listing": [{"kind": "archive", "url": "http://a.example/{month}"}]}, "unknown {month}"),
-        ({"categories": {"정치": ["국회"], "사회": ["국회"]}}, "국회.*정치 and 사회"),
+        ({"categories": {"정치": ["국회"], "사회": ["국회"]}}, "(?s)국회.*정치 and 사회"),
         ({"delay": 1}, "delay"),
     ],
 )
