@@ -248,7 +248,8 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
         """The key of the address that a page declares as its own, if that is an article of the site."""
         if not self._source.trust_canonical:
             return None
-        for link in _LINK.finditer(body, 0, HEAD_BYTES):
+        end = body.find(b"</head", 0, HEAD_BYTES)
+        for link in _LINK.finditer(body, 0, end if end >= 0 else HEAD_BYTES):
             href = _HREF.search(link[0])
             if href and _CANONICAL.search(link[0]):
                 value = unescape((href[1] or href[2] or href[3] or b"").decode("utf-8", "replace"))
