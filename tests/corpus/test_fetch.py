@@ -12,7 +12,7 @@ import pytest
 from korealbert.artifact import Artifact, Runtime, build
 from korealbert.corpus.extract import STAGE as EXTRACT
 from korealbert.corpus.extract import ExtractSpec
-from korealbert.corpus.fetch import STAGE, FetchError, FetchSpec
+from korealbert.corpus.fetch import STAGE, FetchError, FetchSpec, Interrupted
 from tests.corpus.crawl.site import Answer, Asked, Page, Site, redirect, running, text
 from tests.corpus.extracting import read_back
 
@@ -83,7 +83,7 @@ def test_a_killed_fetch_is_resumed_by_the_next_run(tmp_path: Path) -> None:
     with running({"/dump.bin": serving(cut_at=100_000)}) as site:
         real = site.pages["/dump.bin"]
         site.pages["/dump.bin"] = lambda asked: real(asked) if asked.times == 1 and callable(real) else text("", 503)
-        with pytest.raises(FetchError, match="3 tries in a row"):
+        with pytest.raises(Interrupted, match="3 tries in a row"):
             fetch(tmp_path, site, retries=2)
         site.pages["/dump.bin"] = serving()
         site.hits.clear()
