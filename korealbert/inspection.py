@@ -34,7 +34,7 @@ def documents(artifact: Artifact, dropped: str | None) -> Iterator[RenderableTyp
 
 
 def _document(row: dict[str, Any]) -> RenderableType:
-    facts = [row[name] for name in ("source", "outlet", "category", "published", "url") if row[name]]
+    facts = [row[name] for name in ("source", "outlet", "authors", "category", "published", "url") if row[name]]
     head = Text(f"{row['id']}  {row['title']}", style="bold")
     parts = [head, Text("  ".join(facts), style="dim")]
     if "reason" in row:

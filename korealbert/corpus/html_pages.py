@@ -114,6 +114,7 @@ def _document(
         category=site.category(section) or spec.category,
         url=url,
         published=published,
+        authors=", ".join(article.authors),
     )
     for role in ("title", "outlet", "category", "url", "published"):
         if not getattr(document, role):

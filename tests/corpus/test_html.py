@@ -226,6 +226,7 @@ def test_four_real_pages(real_data: Path, tmp_path: Path) -> None:
         assert (article.title, article.section, document.category) == (title, section, section)
         assert document.published.replace("T", " ")[:16] == wanted["publishing_date"][:16]
         assert set(article.authors) >= {clean_author(author) for author in wanted["authors"]}
+        assert document.authors == ", ".join(article.authors)
         lines = {" ".join(line.split()) for line in document.text.split("\n\n")}
         paragraphs = [" ".join(text.split()) for part in wanted["body"]["sections"] for text in part["paragraphs"]]
         assert not [text for text in paragraphs if text not in lines]
