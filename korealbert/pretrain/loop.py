@@ -7,7 +7,6 @@ forward pass, so each micro-batch can be weighted such that DeepSpeed's averagin
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
@@ -20,16 +19,19 @@ from safetensors.torch import save_file
 from korealbert.artifact import Stats
 from korealbert.files import write_json
 from korealbert.model.config import ModelConfig
+from korealbert.model.flops import training_flops
 from korealbert.model.heads import PretrainingModel, initialise
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain import checkpoint
 from korealbert.pretrain.batches import BatchSource, count_targets, micro_batches, to_tensors
 from korealbert.pretrain.heldout import evaluate
-from korealbert.pretrain.metrics import Metrics, MetricsFile, TaskTotals
+from korealbert.pretrain.lamb import Lamb
+from korealbert.pretrain.metrics import Metrics, MetricsFile, TaskTotals, rounded
 from korealbert.pretrain.objective import task_sums
 from korealbert.pretrain.optimizer import Clipping, make_optimizer
 from korealbert.pretrain.ranks import AUTOCAST, Ranks, make_engine
 from korealbert.pretrain.spec import PretrainSpec
+from korealbert.pretrain.speed import Speed, matrix_rate
 
 Report = Callable[[int, Metrics], None]
 """Receives the step and the newest metrics at every log line."""
@@ -96,11 +98,20 @@ class Trainer:
             self.scaler.load_state_dict(saved.state["scaler"])
         self.metrics_file = MetricsFile(out_dir / "metrics.jsonl", saved.metrics if saved else b"") if ranks.rank == 0 else None
         self.fresh = saved is None
+        self.speed = Speed(self._flops_per_sequence(), self._peak())
 
     @property
     def checkpoints(self) -> Path:
         """Where checkpoints live; hidden, so that they leave with the stage's completion."""
         return self.out_dir / ".checkpoints"
+
+    def _flops_per_sequence(self) -> int:
+        example = self.train.gather(0, np.zeros(1, dtype=np.int64))
+        slots = {"mlm_slots": example.mlm_positions.shape[1], "wop_slots": example.wop_positions.shape[1]}
+        return training_flops(self.config, length=self.train.sequence_length, **slots)
+
+    def _peak(self) -> float:
+        return self.ranks.sum([matrix_rate(self.ranks.device, AUTOCAST[self.spec.precision] or torch.float32)])[0]
 
     def run(self) -> Stats:
         """Train to the last step, write model and config, and return the stage's statistics.
@@ -108,27 +119,26 @@ class Trainer:
         Raises ``Stopped`` when asked to stop (after saving), FloatingPointError when training diverged.
         """
         spec, state = self.spec, self.state
-        seconds, tokens_before = 0.0, state.tokens
         if self.fresh:
             self._score_heldout()
         self.engine.train()
         while state.step < spec.steps:
-            start = time.perf_counter()
-            self._train_step()
-            seconds += time.perf_counter() - start
+            with self.speed.step():
+                self._train_step()
             if state.step % spec.log_every == 0 or state.step == spec.steps:
-                self._log((state.tokens - tokens_before) / seconds)
+                self._log()
             if state.step % spec.heldout_every == 0 or state.step == spec.steps:
                 self._score_heldout()
             if state.step % spec.checkpoint_every == 0 or state.step == spec.steps:
                 self._save()
         if self.ranks.rank == 0:
             self._write_model()
-        return self._stats((state.tokens - tokens_before) / seconds if seconds else None)
+        return self._stats()
 
     def _train_step(self) -> None:
         spec, ranks, state = self.spec, self.ranks, self.state
-        batches = micro_batches(self.train, spec, step=state.step, rank=ranks.rank, world_size=ranks.world_size)
+        with self.speed.waiting():
+            batches = micro_batches(self.train, spec, step=state.step, rank=ranks.rank, world_size=ranks.world_size)
         counts = np.sum([count_targets(batch, self.model.heads) for batch in batches], axis=0)
         tokens = sum(int(batch.lengths.sum()) for batch in batches)
         *targets, all_tokens, stop = ranks.sum([*map(float, counts), float(tokens), float(self.stop_requested())])
@@ -154,21 +164,25 @@ class Trainer:
         summed = ranks.sum(sums.flatten().tolist())
         state.step += 1
         state.tokens += int(all_tokens)
+        self.speed.tokens += int(all_tokens)
+        self.speed.sequences += spec.global_batch_size
         updated = self.clipping.updates - updates_before
         state.updates += updated
         if updated:  # An overflown fp16 step has no losses worth averaging.
             state.window.add(losses=summed[:3], correct=summed[3:], targets=targets)
             state.window.check_finite(state.step)
 
-    def _log(self, tokens_per_second: float) -> None:
+    def _log(self) -> None:
         state = self.state
         metrics = state.window.metrics(self.spec.task_weights(state.step - 1))
         state.window = TaskTotals()
         metrics["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         metrics["gradient_norm"] = float(self.clipping.norm)
+        if isinstance(self.optimizer, Lamb):
+            metrics |= self.optimizer.ratio_quantiles()
         if self.metrics_file:
             self.metrics_file.append("train", state.step, {"tokens": state.tokens, **metrics})
-        self.report(state.step, {**metrics, "tokens_per_second": tokens_per_second})
+        self.report(state.step, {**metrics, **self.speed.metrics(self.spec.steps - state.step)})
 
     def _score_heldout(self) -> None:
         if not self.heldout.num_rows:
@@ -204,8 +218,9 @@ class Trainer:
         save_file(checkpoint.detached(self.model), self.out_dir / "model.safetensors", metadata={"format": "pt"})
         write_json(self.out_dir / "config.json", self.config.model_dump(mode="json"), sort_keys=True)
 
-    def _stats(self, tokens_per_second: float | None) -> Stats:
-        state = self.state
+    def _stats(self) -> Stats:
+        state, positions = self.state, self.state.step * self.spec.global_batch_size * self.train.sequence_length
+        speed = self.speed.metrics(0)
         sequences = state.step * self.spec.global_batch_size
         return {
             "steps": state.step,
@@ -218,7 +233,8 @@ class Trainer:
             "heldout": state.heldout,
             "processes": self.ranks.world_size,
             "resumed_from_step": self.resumed_from,
-            "tokens_per_second": tokens_per_second and round(tokens_per_second, 1),
+            "padding_share": round(1 - state.tokens / positions, 4),
+            **rounded({name: speed.get(name) for name in ("tokens_per_second", "loading_share", "model_flops_utilization")}),
         }
 
 
