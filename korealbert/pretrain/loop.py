@@ -67,7 +67,7 @@ class TrainingState:
     sequences: int = 0
     """Sequences trained on; ``position`` less those that were left out after a collapse."""
     returns_to: int = 0
-    """Step of the checkpoint that a collapse returns to: the last that was due, since one saved on request must change nothing."""
+    """Step of the checkpoint that a collapse returns to: the last that was due, as one saved on request changes nothing."""
     rate_factor: float = 1.0
     """What collapses have made of the learning rate."""
     tokens: int = 0
