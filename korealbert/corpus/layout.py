@@ -46,11 +46,11 @@ _TRAILING = re.compile(r"\)(?<=[ ,;]\))")
 _LATE_SEPARATORS = (re.compile(",(?<= ,)"), re.compile(";(?<= ;)"))
 _LATE_STOPS = (re.compile(r",(?<= ,)(?=[ \n]|\Z)"), re.compile(r"\.(?<= \.)(?=[ \n]|\Z)"))
 _EDGE = re.compile(r"\n(?:(?<= \n)|(?= ))")
-_PAIRS = tuple(re.compile(f"{re.escape(pair[0])}(?<={re.escape(pair)})") for pair in ("[[", "]]", "{{", "}}", "||", "'''"))
 _EMPTY = re.compile(r"\([ ,;()]+")
 _LEADING = re.compile(r"\([ ,;]+")
 _DOUBLED = re.compile(r"([,;])(?: [,;])++")
 _MARKS = re.compile(r"[\[\]{}|']{2,}")
+_PAIRS = ("[[", "]]", "{{", "}}", "||", "'''", "<ref")
 _FOOTNOTE = re.compile(f"{FOOTNOTE_START}([^{FOOTNOTE_START}{FOOTNOTE_END}]*){FOOTNOTE_END}")
 
 
@@ -229,7 +229,7 @@ def finish(text: str) -> str:
 
 
 def _has_pairs(text: str) -> bool:
-    return any(pair.search(text) for pair in _PAIRS) or ("<" in text and "<ref" in text)
+    return any(pair[0] in text and pair in text for pair in _PAIRS)
 
 
 def _without_pairs(text: str) -> str:

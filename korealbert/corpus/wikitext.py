@@ -20,6 +20,7 @@ from korealbert.corpus.wiki_names import LANGUAGES, SISTER_PROJECTS, UNSEEN_LINK
 from korealbert.corpus.wiki_templates import DISAMBIGUATION, inline_text, is_inline, template_key
 
 _BRACES, _TABLE = "{{", "{|"
+_NESTING = ("[[", "]]", "{{", "}}", "{|", "|}")
 _LABELLED = dict.fromkeys(LANGUAGES, "interwiki") | UNSEEN_LINKS
 _UNLABELLED = dict.fromkeys(SISTER_PROJECTS, "interwiki") | _LABELLED
 
@@ -42,6 +43,9 @@ _NESTED = re.compile(
 _HEADING = re.compile(r"\n=++[^\n]*=[ \t\0]*$", re.MULTILINE)
 _PLAIN_LINK = re.compile(r"\[\[(?:[^\[\]{}|\n:]*+\||(?![:#])(?=[^\[\]{}|\n:]++\]\]))(?![ \t\0]*+\])([^\[\]{}|\n]++)\]\]")
 """A link with nothing nested in it and no prefix; captures what it shows."""
+_WHOLE_LINK = re.compile(r"\[\[([^\[\]{}|\n]*+)((?:\|[^\[\]{}|\n]*+)*+)\]\]")
+_PLAIN_TEMPLATE = re.compile(r"\{\{(?<!\{\{\{)([^{}\[\]|\n]*+\n?+)((?:\|(?:[^{}\[\]\n]++|\n(?!=))*+)?+)\}\}(?!\})")
+"""A template with nothing nested in it, nor a heading: between braces with that, they are no pair."""
 _NAME = re.compile(r"[^|{}\[\]<\0]*+(?=[|{}])")
 _REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s*:?\s*\[\[", re.IGNORECASE)
 _EXTERNAL = re.compile(r"\[(?:https?:|ftp:|mailto:|irc:|//)[^\s\[\]]*+([^\[\]\n]*+)\]", re.IGNORECASE)
@@ -55,7 +59,7 @@ def extract_wikitext(source: str, options: WikiOptions) -> WikiText:
     lost: Counter[str] = Counter()
     if _REDIRECT.match(source):
         return WikiText("", lost, redirect=True)
-    parser = _Parser(_read_plain_links(remove_elements(prepare(source), options, lost), lost), options, lost)
+    parser = _Parser(remove_elements(prepare(source), options, lost), options, lost)
     text = _inline(parser.run(), lost)
     return WikiText(_lines(text, options, lost), lost, disambiguation=parser.disambiguation)
 
@@ -64,13 +68,6 @@ def read_leftover_marks(text: str, options: WikiOptions, lost: Counter[str]) -> 
     """Read the links, templates and tags that another extractor left in a text; its lines stay as they are."""
     parser = _Parser(remove_elements(prepare(text), options, lost), options, lost)
     return finish(_inline(parser.run(), lost).replace(GONE, "").strip("\n"))
-
-
-def _read_plain_links(text: str, lost: Counter[str]) -> str:
-    """Most links are plain ones; reading them all at once, before the tokens, takes a third of the time."""
-    shown = "".join(_PLAIN_LINK.split(text))
-    lost["link"] += len(text) - len(shown)
-    return shown
 
 
 class _Parser(NestedMarkup):
@@ -109,18 +106,47 @@ class _Parser(NestedMarkup):
             self.close_link(found.end())
         return found.end()
 
+    def run(self) -> str:
+        """Read at once what holds nothing nested, by kind; the tokens take what is left, which is nothing in most pages."""
+        text = self.source
+        if "[[" in text:
+            text = _WHOLE_LINK.sub(self._whole_link, "".join(_PLAIN_LINK.split(text)))
+        for _ in range(2):  # templates in templates become plain ones
+            if "{{" in text:
+                text = _PLAIN_TEMPLATE.sub(self._plain_template, text)
+        self.source = text
+        return super().run() if any(mark[0] in text and mark in text for mark in _NESTING) else text
+
+    def _whole_link(self, found: re.Match[str]) -> str:
+        target, arguments = found.groups()
+        label = arguments.replace("|", "") if arguments else None
+        text, construct = self.link_text(target.replace(GONE, "").strip(), label)
+        if not construct:
+            return text
+        self.lost[construct] += found.end() - found.start()
+        return GONE
+
+    def _plain_template(self, found: re.Match[str]) -> str:
+        text = self._shown(found[1], found[2])
+        self.lost["template"] += found.end() - found.start() - len(text)
+        return text or GONE
+
+    def _shown(self, name: str, arguments: str) -> str:
+        """What a template shows that has nothing nested in it."""
+        key = template_key(name)
+        if is_inline(key, self.options.inline_templates):
+            return inline_text(key, arguments.split("|")[1:], self.options.inline_templates)
+        if key in DISAMBIGUATION:
+            self.disambiguation = True
+        return ""
+
     def _template(self, found: re.Match[str]) -> int:
         """A template without anything nested in it; where to read on."""
         start, end = found.span()
-        if "\n=" in found[0] and _HEADING.search(found[0]):
+        if _HEADING.search(found[0]):
             self.open(_BRACES, start, 2)  # a heading between the braces: they are no pair
             return start + 2
-        key = template_key(found[3].replace(GONE, ""))
-        text = ""
-        if is_inline(key, self.options.inline_templates):
-            text = inline_text(key, found[4].split("|")[1:], self.options.inline_templates)
-        elif key in DISAMBIGUATION:
-            self.disambiguation = True
+        text = self._shown(found[3], found[4])
         return self.leave_out(start, end, "template", text or GONE, kept=len(text))
 
     def _open_braces(self, found: re.Match[str]) -> int:
@@ -242,7 +268,7 @@ class _Parser(NestedMarkup):
 
     def _evaluate(self, frame: Frame, end: int, *, parameter: bool) -> None:
         out, pipes = self.out, frame.pipes
-        key = template_key("".join(out[frame.start : pipes[0] if pipes else None]).replace(GONE, ""))
+        key = template_key("".join(out[frame.start : pipes[0] if pipes else None]))
         if key in DISAMBIGUATION:
             self.disambiguation = True
         if parameter or not is_inline(key, self.options.inline_templates):
