@@ -1,11 +1,11 @@
 """Wikipedia articles a second against wikiextractor, on one dump, with the same number of processes, in one run.
 
 python -m bench.wikipedia DUMPS --peers PYTHON [--pages 10000] [--processes 1] [--rounds 3]: DUMPS is an archive or folder of
-MediaWiki exports; PYTHON is the interpreter of an environment that has wikiextractor. Two inputs are made of their articles: whole
-ones in turn, and excerpts (the lead and some sections that follow each other, 2,000 to 8,000 characters where the article has
-them), whose length is that of a Korean Wikipedia article. wikiextractor reads line by line and needs its siteinfo spread over lines;
-it runs without templates, its fastest way, and beside each process that extracts it has two that read and write. Ours is the
-extract stage from the file to Arrow shards, which also keeps lists and inline templates.
+MediaWiki exports; PYTHON is the interpreter of an environment that has wikiextractor. Two inputs are made of their articles:
+whole ones in turn, and excerpts (the lead and some sections that follow each other, 2,000 to 8,000 characters where the
+article has them), whose length is that of a Korean Wikipedia article. wikiextractor reads line by line and needs its siteinfo
+spread over lines; it runs without templates, its fastest way; beside each extracting process it has two that read and write.
+Ours is the extract stage from the file to Arrow shards, which also keeps lists and inline templates.
 """
 
 from __future__ import annotations

@@ -81,8 +81,9 @@ def remove_elements(text: str, options: WikiOptions, lost: Counter[str]) -> str:
             note = text[found.end() : inner_end].replace("\n", " ")
             parts.append(f"{FOOTNOTE_START}{note}{FOOTNOTE_END}" if name == "ref" else "")
             continue
-        lost[construct] += position - found.start()
-        parts.append(options.math_placeholder or GONE if construct == "math" else GONE)
+        instead = options.math_placeholder if construct == "math" else ""
+        lost[construct] += position - found.start() - len(instead)
+        parts.append(instead or GONE)
     parts.append(text[position:])
     return "".join(parts)
 

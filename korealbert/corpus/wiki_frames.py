@@ -101,7 +101,7 @@ class NestedMarkup(ABC):
 
     def leave_out(self, start: int, end: int, construct: str, instead: str = GONE, *, kept: int = 0) -> int:
         """Put ``instead`` in the place of ``source[start:end]``, of which ``kept`` characters stay; where to read on."""
-        characters = end - start - kept
+        characters = end - start - kept - self.source.count(GONE, start, end)
         self.lost[construct] += characters
         self._lost_total += characters
         self.out.append(instead)
@@ -109,7 +109,8 @@ class NestedMarkup(ABC):
 
     def replace(self, frame: Frame, end: int, construct: str, instead: str = GONE, *, kept: int = 0) -> None:
         """Put ``instead`` in the place of a frame that ends at ``end`` of the source; what it held is counted already."""
-        characters = max(0, end - frame.source - kept - (self._lost_total - frame.lost_before))
+        width = end - frame.source - self.source.count(GONE, frame.source, end)
+        characters = max(0, width - kept - (self._lost_total - frame.lost_before))
         self.lost[construct] += characters
         self._lost_total += characters
         self.out[frame.start :] = [instead]

@@ -134,12 +134,14 @@ def _document(spec: ExtractSpec, records: RawRecords, page: Page, tally: Tally) 
 
     unread = _unread(page, title)
     if unread:
+        tally.left_out(page.text)
         return Dropped(document(page.text[:UNREAD_SOURCE_CHARS]), unread)
     extracted = extract_wikitext(page.text, spec.wiki)
-    tally.lost_characters.update(extracted.lost)
     decision = _decision(extracted, title)
     if decision is None:
+        tally.extracted(page.text, extracted.text, extracted.lost)
         return document(extracted.text)
+    tally.left_out(page.text)
     return Dropped(document(extracted.text or page.text[:UNREAD_SOURCE_CHARS]), decision)
 
 

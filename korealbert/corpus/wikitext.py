@@ -110,7 +110,9 @@ class _Parser(NestedMarkup):
         """Read at once what holds nothing nested, by kind; the tokens take what is left, which is nothing in most pages."""
         text = self.source
         if "[[" in text:
-            text = _WHOLE_LINK.sub(self._whole_link, "".join(_PLAIN_LINK.split(text)))
+            shown = "".join(_PLAIN_LINK.split(text))
+            self.lost["link"] += len(text) - len(shown)
+            text = _WHOLE_LINK.sub(self._whole_link, shown)
         for _ in range(2):  # templates in templates become plain ones
             if "{{" in text:
                 text = _PLAIN_TEMPLATE.sub(self._plain_template, text)
@@ -121,14 +123,12 @@ class _Parser(NestedMarkup):
         target, arguments = found.groups()
         label = arguments.replace("|", "") if arguments else None
         text, construct = self.link_text(target.replace(GONE, "").strip(), label)
-        if not construct:
-            return text
-        self.lost[construct] += found.end() - found.start()
-        return GONE
+        self.lost[construct or "link"] += _width(found) - len(text)
+        return GONE if construct else text
 
     def _plain_template(self, found: re.Match[str]) -> str:
         text = self._shown(found[1], found[2])
-        self.lost["template"] += found.end() - found.start() - len(text)
+        self.lost["template"] += _width(found) - len(text)
         return text or GONE
 
     def _shown(self, name: str, arguments: str) -> str:
@@ -289,6 +289,11 @@ class _Parser(NestedMarkup):
         return self.abandon_link(frame) if frame.pipes else 0
 
 
+def _width(found: re.Match[str]) -> int:
+    """Characters of the source; what was removed before is counted before."""
+    return found.end() - found.start() - found[0].count(GONE)
+
+
 def _unqualified(target: str) -> str:
     """What the pipe trick shows: ``[[서울 (동음이의)|]]`` is 서울, ``[[분류:서울|]]`` too."""
     name = target.removeprefix(":")
@@ -338,8 +343,10 @@ def _inline(text: str, lost: Counter[str]) -> str:
         text = text.replace("'''", "").replace("''", "")
     if "{" in text or "}" in text:
         text = text.replace("{|", GONE).replace("|}", GONE)
+    decoded = decode_entities(text)
     lost["inline"] += before - len(text)
-    return decode_entities(text)
+    lost["entity"] += len(text) - len(decoded)
+    return decoded
 
 
 def _lines(text: str, options: WikiOptions, lost: Counter[str]) -> str:
