@@ -14,6 +14,9 @@ LINK_START, LINK_END = "\x03", "\x04"
 LINE_BREAK = "\x05"
 """A line break within a list item or paragraph (``[br]``)."""
 
+MARKS = dict.fromkeys(range(8))
+"""Deletes, as a table of ``str.translate``, what the parsers put into the text to mark places."""
+
 MAX_LINK_SHARE = 0.8
 """Lists and lines with a larger share of their letters in links are navigation, not prose."""
 
