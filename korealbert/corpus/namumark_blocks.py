@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cached_property
 
 from korealbert.corpus.layout import GONE
 from korealbert.corpus.sources import WikiOptions
@@ -16,14 +17,17 @@ from korealbert.corpus.wiki_literals import literal
 _MAX_TABLE_DEPTH = 4
 """Tables within cells within tables that ``keep_tables`` follows."""
 
-_BLOCK = re.compile(r"\{\{\{|\}\}\}|\\|\n(?:##[^\n]*|[ \t>]*+(?=\|))")
+_LINE_START = r"\n(?:##[^\n]*|[ \t>]*+(?=\|))"
+_LINE = re.compile(_LINE_START)
+_BLOCK = re.compile(rf"\{{\{{\{{|\}}\}}\}}|\\|{_LINE_START}")
 _GROUP_MARK = re.compile(r"\{\{\{|\}\}\}")
 _GROUP_HEAD = re.compile(
     r"\{\{\{(?:#!([a-z]+)([^\n{}]*+)|[+-][1-5](?:[ ]|(?=\n))|\#[0-9a-z]+(?:,\#?[0-9a-z]+)?(?:[ ]|(?=\n)))", re.IGNORECASE
 )
+_STYLED = re.compile(r"\{\{\{(?:[+-][1-5]|\#[0-9A-Za-z]+(?:,\#?[0-9A-Za-z]+)?) ([^{}|]*+)\}\}\}")
 _STYLE = re.compile(r"(?:\s*+(?:dark-)?style=\"[^\"\n]*+\"|\s*+(?:dark-)?style=&quot;[^\n]*?&quot;)+\s*", re.IGNORECASE)
 _ROW_MARK = re.compile(r"\{\{\{|\|\|[ \t]*(?=\n|\Z)|\n(?=[ \t]*\n|={1,6}\#? )")
-_NEXT_ROW = re.compile(r"[ \t]*(?:\n##[^\n]*)*\n[ \t>]*(?=\|\|)")
+_NEXT_ROW = re.compile(r"[ \t]*\n[ \t>]*(?=\|\|)")
 _CELL_MARK = re.compile(r"\{\{\{|\|\|?")
 _CELL_OPTION = re.compile(r"(?:<[^<>\n]*+>)+")
 _CAPTION = re.compile(r"\|[^|\n]++(?=\|)")
@@ -34,11 +38,16 @@ _MATH_ENDS = {"[": ")", "<": "<"}
 
 def resolve_blocks(source: str, options: WikiOptions, lost: Counter[str]) -> str:
     """Text whose brackets, inline marks and list marks are still to be read; ``source`` begins with a line feed."""
-    if "math" in source or "MATH" in source or "Math" in source:
+    if "ath(" in source or "<" in source or "ATH(" in source:
         source = _without_math(source, options, lost)
-    if "{{{" in source or "}}}" in source or "\\" in source or "|" in source or "\n##" in source:
-        return _Blocks(source, options, lost).run()
-    return source
+    nested = "\\" in source
+    if "{" in source and not nested:
+        unstyled = "".join(_STYLED.split(source))
+        nested = "{{{" in unstyled  # perhaps a literal one, within which nothing means anything
+        source = source if nested else unstyled
+    if nested or ("}" in source and "}}}" in source):
+        return _Blocks(source, options, lost).run(_BLOCK)
+    return _Blocks(source, options, lost).run(_LINE) if _LINE.search(source) else source
 
 
 def _without_math(source: str, options: WikiOptions, lost: Counter[str]) -> str:
@@ -58,18 +67,6 @@ def _without_math(source: str, options: WikiOptions, lost: Counter[str]) -> str:
     return "".join((*out, source[position:])) if position else source
 
 
-def _group_ends(source: str) -> dict[int, int]:
-    """Position of every ``{{{`` that is closed → position of its ``}}}``."""
-    ends: dict[int, int] = {}
-    opened: list[int] = []
-    for mark in _GROUP_MARK.finditer(source):
-        if mark[0] == "{{{":
-            opened.append(mark.start())
-        elif opened:
-            ends[opened.pop()] = mark.start()
-    return ends
-
-
 class _Blocks:
     """Reads one document, or one table cell."""
 
@@ -77,11 +74,22 @@ class _Blocks:
         self.source, self.options, self.lost, self.depth = source, options, lost, depth
         self._out: list[str] = []
         self._rowless_until = self._line_end = -1
-        self._group_ends = _group_ends(source) if "{{{" in source else {}
 
-    def run(self) -> str:
-        """The source without its blocks."""
-        source, out, search = self.source, self._out, _BLOCK.search
+    @cached_property
+    def _group_ends(self) -> dict[int, int]:
+        """Position of every ``{{{`` that is closed → position of its ``}}}``."""
+        ends: dict[int, int] = {}
+        opened: list[int] = []
+        for mark in _GROUP_MARK.finditer(self.source):
+            if mark[0] == "{{{":
+                opened.append(mark.start())
+            elif opened:
+                ends[opened.pop()] = mark.start()
+        return ends
+
+    def run(self, marks: re.Pattern[str]) -> str:
+        """The source without the blocks that ``marks`` finds."""
+        source, out, search = self.source, self._out, marks.search
         position = 0
         while found := search(source, position):
             start, end = found.span()
@@ -223,5 +231,5 @@ class _Blocks:
             cell = cell.lstrip()
             options = _CELL_OPTION.match(cell)
             body = cell[options.end() if options else 0 :]
-            texts.append(_Blocks(f"\n{body}", self.options, Counter(), self.depth + 1).run().strip().replace("\n", " "))
+            texts.append(_Blocks(f"\n{body}", self.options, Counter(), self.depth + 1).run(_BLOCK).strip().replace("\n", " "))
         return " ".join(filter(None, texts))

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from korealbert.corpus.layout import FOOTNOTE_END, FOOTNOTE_START, GONE
-from korealbert.corpus.namumark_lines import LINE_BREAK, LINK_END, LINK_START, MARKS
+from korealbert.corpus.namumark_lines import LINE_BREAK, LINK_END, LINK_START, LITERAL_CLOSE, LITERAL_OPEN, own_length
 from korealbert.corpus.sources import WikiOptions
 from korealbert.corpus.wiki_frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, unseen_link
 from korealbert.corpus.wiki_names import UNSEEN_LINKS
@@ -20,9 +20,6 @@ _ROUNDS = 3
 """Bracket within bracket that is resolved without a stack: a link in the label of a picture in a footnote."""
 
 _FOOTNOTE, _BRACKET = "[*", "["
-_SHOWN_OPEN, _SHOWN_CLOSE = "\x06", "\x07"
-"""Brackets that are text, while others are still to be read."""
-
 _SECOND = r"(?:(?<!\[\[{0})|(?<=\[\[\[{0})(?<!\[\[\[\[{0}))"
 """Behind the brackets that open something: no bracket is before them, or exactly two are."""
 
@@ -56,20 +53,21 @@ def resolve_brackets(text: str, options: WikiOptions, lost: Counter[str]) -> str
             break
     if "[" in text or "]]" in text:
         text = _Unbalanced(text, options, lost).run()
-    return text.replace(_SHOWN_OPEN, "[").replace(_SHOWN_CLOSE, "]")
+    return text.replace(LITERAL_OPEN, "[").replace(LITERAL_CLOSE, "]")
 
 
 def _links(text: str, lost: Counter[str]) -> str:
     parts = _INNERMOST_LINK.split(text)
     for index in range(1, len(parts), 3):
         target, label = parts[index], parts[index + 1]
-        shown, construct = link_text(target, label)
+        if label and ":" not in target:
+            parts[index], parts[index + 1] = f"{LINK_START}{label}", LINK_END
+            continue
+        parts[index], construct = link_text(target, label)
+        parts[index + 1] = ""
         if construct:
             parts[index] = GONE
-            lost[construct] += _length(target) + (0 if label is None else _length(label) + 1) + 4
-        else:
-            parts[index] = shown
-        parts[index + 1] = ""
+            lost[construct] += own_length(target) + (0 if label is None else own_length(label) + 1) + 4
     return "".join(parts)
 
 
@@ -86,8 +84,12 @@ def link_text(target: str, label: str | None) -> tuple[str, str]:
         if label is None and "://" in target:
             label = target.partition(" ")[2]
     if label is None:
-        label = target.strip().removeprefix(":").partition("#")[0].removeprefix("../").lstrip("/")
-    return (f"{LINK_START}{label}{LINK_END}", "") if label and label.strip("\0 \t\n") else ("", "link")
+        label = target.strip()
+        if "#" in label:
+            label = label.partition("#")[0]
+        if label[:1] in (":", "/", "."):
+            label = label.removeprefix(":").removeprefix("../").lstrip("/")
+    return (f"{LINK_START}{label}{LINK_END}", "") if label.strip("\0 \t\n") else ("", "link")
 
 
 def _brackets(text: str, options: WikiOptions, lost: Counter[str]) -> str:
@@ -99,18 +101,18 @@ def _brackets(text: str, options: WikiOptions, lost: Counter[str]) -> str:
         elif (instead := _macro(content, options, lost)) is not None:
             parts[index] = instead
         else:
-            parts[index] = f"{_SHOWN_OPEN}{content}{_SHOWN_CLOSE}"
+            parts[index] = f"{LITERAL_OPEN}{content}{LITERAL_CLOSE}"
     return "".join(parts)
 
 
 def _footnote(content: str, options: WikiOptions, lost: Counter[str]) -> str:
     """What stands in the place of ``[content]``; one that runs into the next section was never closed, and costs its line."""
-    if "\n=" in content and _HEADING.search(content):
+    if "\n" in content and _HEADING.search(content):
         note, newline, rest = content.partition("\n")
-        lost["footnote"] += _length(note) + 1
-        return f"{GONE}{newline}{rest}{_SHOWN_CLOSE}"
+        lost["footnote"] += own_length(note) + 1
+        return f"{GONE}{newline}{rest}{LITERAL_CLOSE}"
     if not options.keep_footnotes:
-        lost["footnote"] += _length(content) + 2
+        lost["footnote"] += own_length(content) + 2
         return GONE
     inner = len(content)
     content = _KEPT_NOTE.sub("", content)
@@ -128,15 +130,10 @@ def _macro(content: str, options: WikiOptions, lost: Counter[str]) -> str | None
         return LINE_BREAK
     shown = arguments.removesuffix(")").partition(",")[0] if name == "ruby" else ""
     if name == "math":
-        lost["math"] += _length(content) + 2
+        lost["math"] += own_length(content) + 2
         return options.math_placeholder or GONE
-    lost["macro"] += _length(content) + 2 - len(shown)
+    lost["macro"] += own_length(content) + 2 - len(shown)
     return shown or GONE
-
-
-def _length(text: str) -> int:
-    """Characters that are the source's own."""
-    return len(text.translate(MARKS))
 
 
 class _Unbalanced(NestedMarkup):
@@ -162,7 +159,7 @@ class _Unbalanced(NestedMarkup):
             return end + 1
         if self.opened[_FOOTNOTE]:
             self.open(_BRACKET, start)
-        self.out.append(_SHOWN_OPEN)
+        self.out.append(LITERAL_OPEN)
         return end
 
     def _close_bracket(self, found: re.Match[str]) -> int:
@@ -180,7 +177,7 @@ class _Unbalanced(NestedMarkup):
             return end
         if top == _BRACKET:
             self.close()
-        self.out.append(_SHOWN_CLOSE)
+        self.out.append(LITERAL_CLOSE)
         return end
 
     def _close_footnote(self, end: int) -> None:
