@@ -20,12 +20,17 @@ _MAX_TABLE_DEPTH = 4
 _LINE_START = r"\n(?:##[^\n]*|[ \t>]*+(?=\|))"
 _LINE = re.compile(_LINE_START)
 _BLOCK = re.compile(rf"\{{\{{\{{|\}}\}}\}}|\\|{_LINE_START}")
-_GROUP_MARK = re.compile(r"\{\{\{|\}\}\}")
+_GROUP_START = re.compile(r"\{\{\{")
+_GROUP_END = re.compile(r"\}\}\}")
 _GROUP_HEAD = re.compile(
     r"\{\{\{(?:#!([a-z]+)([^\n{}]*+)|[+-][1-5](?:[ ]|(?=\n))|\#[0-9a-z]+(?:,\#?[0-9a-z]+)?(?:[ ]|(?=\n)))", re.IGNORECASE
 )
 _STYLED = re.compile(r"\{\{\{(?:[+-][1-5]|\#[0-9A-Za-z]+(?:,\#?[0-9A-Za-z]+)?) ([^{}|]*+)\}\}\}")
 _STYLE = re.compile(r"(?:\s*+(?:dark-)?style=\"[^\"\n]*+\"|\s*+(?:dark-)?style=&quot;[^\n]*?&quot;)+\s*", re.IGNORECASE)
+_PLAIN_ROW = r"\|\|(?!\n)(?:[^\n{]++|\{(?!\{\{))*+(?:(?<=\|\|)|(?<=\|\| ))"
+_PLAIN_ROWS = re.compile(rf"{_PLAIN_ROW}(?:\n[ \t>]*+{_PLAIN_ROW})*+(?=\n|\Z)")
+"""Rows of one line each without a group, as most are."""
+
 _ROW_MARK = re.compile(r"\{\{\{|\|\|[ \t]*(?=\n|\Z)|\n(?=[ \t]*\n|={1,6}\#? )")
 _NEXT_ROW = re.compile(r"[ \t]*\n[ \t>]*(?=\|\|)")
 _CELL_MARK = re.compile(r"\{\{\{|\|\|?")
@@ -41,7 +46,7 @@ def resolve_blocks(source: str, options: WikiOptions, lost: Counter[str]) -> str
     if "ath(" in source or "<" in source or "ATH(" in source:
         source = _without_math(source, options, lost)
     nested = "\\" in source
-    if "{" in source and not nested:
+    if "{{{" in source and not nested:
         unstyled = "".join(_STYLED.split(source))
         nested = "{{{" in unstyled  # perhaps a literal one, within which nothing means anything
         source = source if nested else unstyled
@@ -80,11 +85,12 @@ class _Blocks:
         """Position of every ``{{{`` that is closed → position of its ``}}}``."""
         ends: dict[int, int] = {}
         opened: list[int] = []
-        for mark in _GROUP_MARK.finditer(self.source):
-            if mark[0] == "{{{":
-                opened.append(mark.start())
+        starts = [2 * mark.start() for mark in _GROUP_START.finditer(self.source)]
+        for mark in sorted((*starts, *(2 * mark.start() + 1 for mark in _GROUP_END.finditer(self.source)))):
+            if mark % 2 == 0:
+                opened.append(mark // 2)
             elif opened:
-                ends[opened.pop()] = mark.start()
+                ends[opened.pop()] = mark // 2
         return ends
 
     def run(self, marks: re.Pattern[str]) -> str:
@@ -185,7 +191,8 @@ class _Blocks:
     def _rows(self, position: int) -> list[tuple[int, int]]:
         """The rows of a table from ``position`` on, where a pipe is."""
         rows: list[tuple[int, int]] = []
-        while (row_end := self._row_end(position)) > 0:
+        whole = not self.options.keep_tables
+        while (row_end := self._row_end(position, whole=whole)) > 0:
             rows.append((position, row_end))
             following = _NEXT_ROW.match(self.source, row_end)
             if not following:
@@ -193,10 +200,15 @@ class _Blocks:
             position = following.end()
         return rows
 
-    def _row_end(self, start: int) -> int:
-        """Behind the ``||`` that ends the row at ``start``, or -1; groups are jumped over, a blank line or heading ends it."""
+    def _row_end(self, start: int, *, whole: bool) -> int:
+        """Behind the ``||`` that ends the row at ``start``, or -1; groups are jumped over, a blank line or heading ends it.
+
+        ``whole``: as many rows at once as can be.
+        """
         if start < self._rowless_until:
             return -1
+        if whole and (plain := _PLAIN_ROWS.match(self.source, start)):
+            return plain.end()
         position = start + 2
         if not self.source.startswith("||", start):
             caption = _CAPTION.match(self.source, start)

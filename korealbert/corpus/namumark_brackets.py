@@ -51,7 +51,7 @@ def resolve_brackets(text: str, options: WikiOptions, lost: Counter[str]) -> str
             text = _brackets(text, options, lost)
         if "[" not in text or len(text) == before:
             break
-    if "[" in text or "]]" in text:
+    if "[[" in text or "]]" in text or "[*" in text:
         text = _Unbalanced(text, options, lost).run()
     return text.replace(LITERAL_OPEN, "[").replace(LITERAL_CLOSE, "]")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from korealbert.corpus.layout import FOOTNOTE_END, FOOTNOTE_START, GONE, Prose, collapse_blanks, finish
+from korealbert.corpus.layout import FOOTNOTE_START, GONE, Prose, finish
 from korealbert.corpus.sources import WikiOptions
 
 LINK_START, LINK_END = "\x03", "\x04"
@@ -20,17 +20,19 @@ LITERAL_OPEN, LITERAL_CLOSE = "\x06", "\x07"
 MAX_LINK_SHARE = 0.8
 """Lists and lines with a larger share of their letters in links are navigation, not prose."""
 
-_HEADING = re.compile(r"(={1,6})(#?) (.*) \2\1$")
-_LIST_MARK = re.compile(r"[ \t]+(?:\*|[1aAiI]\.(?:#\d+)?)[ \t]*|\*[ \t]+")
-_QUOTE_MARK = re.compile(r"(?:>[ \t]?)+")
 _HAT = rf"(?:\*[ \t]*)?{LINK_START}?(?:상위|하위|관련|상세|자세한|참고) ?(?:문서|내용|항목|설명){LINK_END}?[ \t]*:"
-_PROSE = re.compile(rf"(?!{_HAT})[^가-힣]*+[가-힣][^가-힣]*+[가-힣]")
+_SYLLABLES = "[가-힣][^가-힣]*+[가-힣]"
+_PROSE = re.compile(rf"(?!{_HAT})[^가-힣]*+{_SYLLABLES}")
 """Begins a line that is worth keeping: two syllables of Hangul, and no pointer to another document."""
 
-_PARAGRAPH = re.compile(rf"(?!{_HAT})[{LINK_START}\w\"'(“‘「『《〈](?:[가-힣]|[^가-힣]*+[가-힣][^가-힣]*+[가-힣])")
-"""Begins a line of a paragraph: no heading, list, quote or rule."""
+_PARAGRAPH = re.compile(rf"(?!{_HAT})[{LINK_START}\w\"'(“‘「『《〈](?:(?<=[가-힣])[가-힣]|(?<=[가-힣])[^가-힣]*+[가-힣]|[^가-힣]*+{_SYLLABLES})")
+"""Begins such a line if it is no heading, list, quote or rule either."""
 
-_TWO_SYLLABLES = re.compile(r"[가-힣][^가-힣]*+[가-힣]")
+_HEADING = re.compile(r"(={1,6})(#?) (.*) \2\1[ \t]*$")
+_BROKEN_HEADING = re.compile(rf"^={{1,6}}#? .*{LINE_BREAK}.*", re.MULTILINE)
+_LIST_MARK = re.compile(r"[ \t]+(?:\*|[1aAiI]\.(?:#\d+)?)[ \t]*|\*[ \t]+")
+_QUOTE_MARK = re.compile(r"(?:>[ \t]?)+")
+_TWO_SYLLABLES = re.compile(_SYLLABLES)
 _LINK = re.compile(f"{LINK_START}[^{LINK_START}{LINK_END}]*+{LINK_END}")
 _PLACED = (GONE, LINK_START, LINK_END, LINE_BREAK, LITERAL_OPEN, LITERAL_CLOSE)
 _WORD = re.compile(r"\w+")
@@ -39,70 +41,73 @@ _WORD = re.compile(r"\w+")
 def lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:
     """Lines → headings, paragraphs and lists; lines with fewer than two Hangul syllables and pure link lists are left out."""
     prose = Prose(headings=options.headings, dropped_sections=options.dropped_sections, lost=lost)
-    list_items: list[str] = []
-    whole_lines = LINE_BREAK not in text and FOOTNOTE_START not in text
-    begins_paragraph, some_gone = _PARAGRAPH.match, GONE in text
-    for source_line in text.split("\n"):
-        line = source_line.replace(GONE, "") if some_gone else source_line
-        if whole_lines and begins_paragraph(line):
-            if list_items:
-                _add(prose, list_items, lost)
-                list_items = []
-            if LINK_START not in line:
-                prose.line(line)
-            elif _is_navigation(line):
-                lost["link_list"] += own_length(line)
+    if LINE_BREAK in text:
+        text = _BROKEN_HEADING.sub(lambda heading: heading[0].replace(LINE_BREAK, " "), text)
+        text = text.replace(LINE_BREAK, f"\n{GONE}")
+    some_gone, some_footnotes = GONE in text, FOOTNOTE_START in text
+    begins_paragraph = _PARAGRAPH.match
+    lines: list[str] = []  # of one section, with empty ones between paragraphs
+    items: list[str] = []
+    for line in text.split("\n"):
+        if some_gone and GONE in line:
+            line = line.replace(GONE, "")
+            if not line or line.isspace():
+                continue  # no blank line of the source, so the paragraph goes on
+        if some_footnotes:
+            line = prose.hold_footnotes(line)
+        if begins_paragraph(line):
+            if items:
+                lines += _worth_keeping(items, lost)
+                items = []
+            if LINK_START not in line or not _is_navigation(line):
+                lines.append(line)
             else:
-                prose.line(line.replace(LINK_START, "").replace(LINK_END, ""))
+                lost["link_list"] += own_length(line)
             continue
         body = line.strip()
-        if not body:
-            if body == source_line.strip():
-                if list_items:
-                    _add(prose, list_items, lost)
-                    list_items = []
-                prose.paragraph_break()
-            continue
-        heading = _HEADING.match(body) if body[0] == "=" else None
-        if quote := _QUOTE_MARK.match(body):
+        if body.startswith(">") and (quote := _QUOTE_MARK.match(body)):
             body = body[quote.end() :].strip()
             line = f" {body}"
-        item = None if heading else _LIST_MARK.match(line)
-        if item:
-            list_items.append(line[item.end() :].strip())
+        if line.startswith((" ", "*", "\t")) and (mark := _LIST_MARK.match(line)):
+            items.append(line[mark.end() :])
             continue
-        if list_items:
-            _add(prose, list_items, lost)
-            list_items = []
+        if items:
+            lines += _worth_keeping(items, lost)
+            items = []
+        heading = _HEADING.match(body) if body.startswith("=") else None
+        if heading or not body or (body.startswith("----") and not body.strip("-")):
+            if heading or some_footnotes:
+                _add(lines, prose)
+                lines = []
+                prose.paragraph_break()
+            elif lines and lines[-1]:
+                lines.append("")
+        else:
+            lines += _worth_keeping([body], lost)
         if heading:
-            title = collapse_blanks(heading[3].replace(LINK_START, "").replace(LINK_END, "")).strip()
+            title = " ".join(heading[3].replace(LINK_START, "").replace(LINK_END, "").split())
             prose.heading(len(heading[1]), title if _TWO_SYLLABLES.search(title) else "")
-        elif body.startswith("----") and not body.strip("-"):
-            prose.paragraph_break()
-        else:
-            _add(prose, [body], lost)
-    if list_items:
-        _add(prose, list_items, lost)
-    return finish(prose.text())
+    _add(lines + _worth_keeping(items, lost), prose)
+    return finish(prose.text().replace(LINK_START, "").replace(LINK_END, ""))
 
 
-def _add(prose: Prose, lines: list[str], lost: Counter[str]) -> None:
-    """Add the items of a list, or one line of a paragraph."""
+def _add(lines: list[str], prose: Prose) -> None:
+    if lines and not lines[-1]:
+        lines.pop()
+    if lines:
+        prose.lines(lines)
+
+
+def _worth_keeping(lines: list[str], lost: Counter[str]) -> list[str]:
+    """The items of a list, or one line of a paragraph, without what is no prose."""
     together = "\n".join(lines)
-    if LINK_START in together:
-        if _is_navigation(together):
-            lost["link_list"] += own_length(together)
-            return
-        together = together.replace(LINK_START, "").replace(LINK_END, "")
-    if LINE_BREAK in together:
-        together = together.replace(LINE_BREAK, "\n")
-    with_footnotes = FOOTNOTE_START in together or FOOTNOTE_END in together
-    for part in together.split("\n"):
-        kept = prose.hold_footnotes(part.strip()) if with_footnotes else part.strip()
-        if _PROSE.match(kept):
-            prose.line(kept)
-        else:
-            lost["line"] += len(kept)
+    if LINK_START in together and _is_navigation(together):
+        lost["link_list"] += own_length(together)
+        return []
+    kept = [line for line in lines if _PROSE.match(line)]
+    if len(kept) < len(lines):
+        lost["line"] += sum(map(own_length, lines)) - sum(map(own_length, kept))
+    return kept
 
 
 def own_length(text: str) -> int:
@@ -113,7 +118,7 @@ def own_length(text: str) -> int:
 def _is_navigation(lines: str) -> bool:
     """Whether links make up most of some lines."""
     size = len(lines)
-    if 2 * max(lines.find(LINK_START), size - lines.rfind(LINK_END)) > size:
+    if 2 * lines.find(LINK_START) > size or 2 * lines.rfind(LINK_END) < size:
         return False  # text enough before the first link or behind the last
     rest = _without_links(lines)
     if 2 * len(rest) > size:
