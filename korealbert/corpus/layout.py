@@ -137,10 +137,8 @@ def is_plain(text: str) -> bool:
 
 def prepare(source: str) -> str:
     """Markup as the parsers want it: NFC, line feeds, none of the characters that they use as their own marks."""
-    if "\r" in source:
-        source = source.replace("\r\n", "\n").replace("\r", "\n")
     if not is_plain(source):
-        source = UNWANTED.sub("", source)
+        source = UNWANTED.sub("", source.replace("\r\n", "\n").replace("\r", "\n"))
     return source if unicodedata.is_normalized("NFC", source) else unicodedata.normalize("NFC", source)
 
 
@@ -198,9 +196,12 @@ def _without_empty(found: re.Match[str]) -> str:
     return "".join(kept) if kept and kept[0] == "(" else f"{GONE}{''.join(kept)}"
 
 
-def finish(text: str) -> str:
-    """The last steps on laid-out text: blanks, repair, and the promise that no paired mark is left."""
-    plain = is_plain(text)
+def finish(text: str, *, plain: bool = False) -> str:
+    """The last steps on laid-out text: blanks, repair, and the promise that no paired mark is left.
+
+    ``plain``: the text is known to be (``is_plain``).
+    """
+    plain = plain or is_plain(text)
     text = repair(text if plain and "  " not in text else collapse_blanks(text))
     for _ in range(4):
         if not _has_pairs(text):

@@ -27,10 +27,6 @@ _GROUP_HEAD = re.compile(
 )
 _STYLED = re.compile(r"\{\{\{(?:[+-][1-5]|\#[0-9A-Za-z]+(?:,\#?[0-9A-Za-z]+)?) ([^{}|]*+)\}\}\}")
 _STYLE = re.compile(r"(?:\s*+(?:dark-)?style=\"[^\"\n]*+\"|\s*+(?:dark-)?style=&quot;[^\n]*?&quot;)+\s*", re.IGNORECASE)
-_PLAIN_ROW = r"\|\|(?!\n)(?:[^\n{]++|\{(?!\{\{))*+(?:(?<=\|\|)|(?<=\|\| ))"
-_PLAIN_ROWS = re.compile(rf"{_PLAIN_ROW}(?:\n[ \t>]*+{_PLAIN_ROW})*+(?=\n|\Z)")
-"""Rows of one line each without a group, as most are."""
-
 _ROW_MARK = re.compile(r"\{\{\{|\|\|[ \t]*(?=\n|\Z)|\n(?=[ \t]*\n|={1,6}\#? )")
 _NEXT_ROW = re.compile(r"[ \t]*\n[ \t>]*(?=\|\|)")
 _CELL_MARK = re.compile(r"\{\{\{|\|\|?")
@@ -43,7 +39,7 @@ _MATH_ENDS = {"[": ")", "<": "<"}
 
 def resolve_blocks(source: str, options: WikiOptions, lost: Counter[str]) -> str:
     """Text whose brackets, inline marks and list marks are still to be read; ``source`` begins with a line feed."""
-    if "ath(" in source or "<" in source or "ATH(" in source:
+    if "ath(" in source or ("<" in source and "ath>" in source) or "ATH" in source:
         source = _without_math(source, options, lost)
     nested = "\\" in source
     if "{{{" in source and not nested:
@@ -78,7 +74,7 @@ class _Blocks:
     def __init__(self, source: str, options: WikiOptions, lost: Counter[str], depth: int = 0) -> None:
         self.source, self.options, self.lost, self.depth = source, options, lost, depth
         self._out: list[str] = []
-        self._rowless_until = self._line_end = -1
+        self._rowless_until = self._line_end = self._next_group = -1
 
     @cached_property
     def _group_ends(self) -> dict[int, int]:
@@ -191,8 +187,7 @@ class _Blocks:
     def _rows(self, position: int) -> list[tuple[int, int]]:
         """The rows of a table from ``position`` on, where a pipe is."""
         rows: list[tuple[int, int]] = []
-        whole = not self.options.keep_tables
-        while (row_end := self._row_end(position, whole=whole)) > 0:
+        while (row_end := self._row_end(position)) > 0:
             rows.append((position, row_end))
             following = _NEXT_ROW.match(self.source, row_end)
             if not following:
@@ -200,15 +195,17 @@ class _Blocks:
             position = following.end()
         return rows
 
-    def _row_end(self, start: int, *, whole: bool) -> int:
-        """Behind the ``||`` that ends the row at ``start``, or -1; groups are jumped over, a blank line or heading ends it.
-
-        ``whole``: as many rows at once as can be.
-        """
+    def _row_end(self, start: int) -> int:
+        """Behind the ``||`` that ends the row at ``start``, or -1; groups are jumped over, a blank line or heading ends it."""
         if start < self._rowless_until:
             return -1
-        if whole and (plain := _PLAIN_ROWS.match(self.source, start)):
-            return plain.end()
+        line_end = self._end_of_line(start)
+        if self._next_group < start:
+            at = self.source.find("{{{", start)
+            self._next_group = at if at >= 0 else len(self.source)
+        if self._next_group > line_end > start + 3 and self.source.endswith("||", start + 2, line_end):
+            if self.source.startswith("||", start):
+                return line_end
         position = start + 2
         if not self.source.startswith("||", start):
             caption = _CAPTION.match(self.source, start)

@@ -24,6 +24,7 @@ _SECOND = r"(?:(?<!\[\[{0})|(?<=\[\[\[{0})(?<!\[\[\[\[{0}))"
 """Behind the brackets that open something: no bracket is before them, or exactly two are."""
 
 _INNERMOST_LINK = re.compile(r"\[\[" + _SECOND.format(r"\[") + r"([^\[\]|\n]*+)(?:\|([^\[\]\n]*+))?\]\]")
+_INNERMOST_FOOTNOTE = re.compile(r"\[\*" + _SECOND.format(r"\*") + r"([^\[\]\n]*+)\]")
 _INNERMOST_BRACKET = re.compile(r"\[" + _SECOND.format("") + r"([^\[\]]*+)\]")
 _HEADING = re.compile(r"\n={1,6}\#?[ ][^\n]*[ ]\#?=+[ \t]*(?=\n|\Z)")
 _KEPT_NOTE = re.compile(f"{FOOTNOTE_START}[^{FOOTNOTE_START}{FOOTNOTE_END}]*{FOOTNOTE_END}")
@@ -60,8 +61,8 @@ def _links(text: str, lost: Counter[str]) -> str:
     parts = _INNERMOST_LINK.split(text)
     for index in range(1, len(parts), 3):
         target, label = parts[index], parts[index + 1]
-        if label and ":" not in target:
-            parts[index], parts[index + 1] = f"{LINK_START}{label}", LINK_END
+        if ":" not in target and (label or (label is None and target and target[0] not in " /.#\0" and "#" not in target)):
+            parts[index], parts[index + 1] = LINK_START, f"{label or target}{LINK_END}"
             continue
         parts[index], construct = link_text(target, label)
         parts[index + 1] = ""
@@ -93,6 +94,14 @@ def link_text(target: str, label: str | None) -> tuple[str, str]:
 
 
 def _brackets(text: str, options: WikiOptions, lost: Counter[str]) -> str:
+    text = text.replace("[br]", LINE_BREAK)
+    if not options.keep_footnotes and "[*" in text:
+        parts = _INNERMOST_FOOTNOTE.split(text)
+        if len(parts) > 1:
+            lost["footnote"] += own_length("".join(parts[1::2])) + 3 * (len(parts) // 2)
+            text = GONE.join(parts[::2])
+            if "[" not in text:
+                return text
     parts = _INNERMOST_BRACKET.split(text)
     for index in range(1, len(parts), 2):
         content = parts[index]

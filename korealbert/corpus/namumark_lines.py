@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from korealbert.corpus.layout import FOOTNOTE_START, GONE, Prose, finish
+from korealbert.corpus.layout import FOOTNOTE_START, GONE, Prose
 from korealbert.corpus.sources import WikiOptions
 
 LINK_START, LINK_END = "\x03", "\x04"
@@ -25,7 +25,7 @@ _SYLLABLES = "[가-힣][^가-힣]*+[가-힣]"
 _PROSE = re.compile(rf"(?!{_HAT})[^가-힣]*+{_SYLLABLES}")
 """Begins a line that is worth keeping: two syllables of Hangul, and no pointer to another document."""
 
-_PARAGRAPH = re.compile(rf"(?!{_HAT})[{LINK_START}\w\"'(“‘「『《〈](?:(?<=[가-힣])[가-힣]|(?<=[가-힣])[^가-힣]*+[가-힣]|[^가-힣]*+{_SYLLABLES})")
+_PARAGRAPH = re.compile(rf"(?:(?=[^{LINK_START}상하관자참])|(?!{_HAT}))[{LINK_START}\w\"'(“‘「『《〈](?:(?<=[가-힣])[가-힣]|(?<=[가-힣])[^가-힣]*+[가-힣]|[^가-힣]*+{_SYLLABLES})")
 """Begins such a line if it is no heading, list, quote or rule either."""
 
 _HEADING = re.compile(r"(={1,6})(#?) (.*) \2\1[ \t]*$")
@@ -55,6 +55,13 @@ def lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:
                 continue  # no blank line of the source, so the paragraph goes on
         if some_footnotes:
             line = prose.hold_footnotes(line)
+        elif not line:
+            if items:
+                lines += _worth_keeping(items, lost)
+                items = []
+            if lines and lines[-1]:
+                lines.append("")
+            continue
         if begins_paragraph(line):
             if items:
                 lines += _worth_keeping(items, lost)
@@ -88,7 +95,7 @@ def lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:
             title = " ".join(heading[3].replace(LINK_START, "").replace(LINK_END, "").split())
             prose.heading(len(heading[1]), title if _TWO_SYLLABLES.search(title) else "")
     _add(lines + _worth_keeping(items, lost), prose)
-    return finish(prose.text().replace(LINK_START, "").replace(LINK_END, ""))
+    return prose.text().replace(LINK_START, "").replace(LINK_END, "")
 
 
 def _add(lines: list[str], prose: Prose) -> None:
@@ -118,8 +125,8 @@ def own_length(text: str) -> int:
 def _is_navigation(lines: str) -> bool:
     """Whether links make up most of some lines."""
     size = len(lines)
-    if 2 * lines.find(LINK_START) > size or 2 * lines.rfind(LINK_END) < size:
-        return False  # text enough before the first link or behind the last
+    if 2 * (lines.rfind(LINK_END) - lines.find(LINK_START)) < size:
+        return False  # text enough before the first link and behind the last
     rest = _without_links(lines)
     if 2 * len(rest) > size:
         return False  # spares the count of letters where the answer is plain
