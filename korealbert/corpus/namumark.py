@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from korealbert.corpus.layout import GONE, URL, WikiText, finish, is_plain, prepare
+from korealbert.corpus.layout import GONE, URL, WikiText, finish, prepare
 from korealbert.corpus.namumark_blocks import resolve_blocks
 from korealbert.corpus.namumark_brackets import resolve_brackets
 from korealbert.corpus.namumark_lines import lay_out, own_length
@@ -26,12 +26,9 @@ def extract_namumark(source: str, options: WikiOptions) -> WikiText:
     lost: Counter[str] = Counter()
     if _REDIRECT.match(source):
         return WikiText("", lost, redirect=True)
-    source = prepare(source)
-    text = resolve_blocks(f"\n{source}", options, lost)
+    text = resolve_blocks(f"\n{prepare(source)}", options, lost)
     text = resolve_brackets(text, options, lost)
-    text = _inline(text, options, lost)
-    plain = not any(mark in source for mark in "\\{&") and is_plain(source)  # nothing literal then, and no odd blanks
-    return WikiText(finish(lay_out(text, options, lost), plain=plain), lost)
+    return WikiText(finish(lay_out(_inline(text, options, lost), options, lost)), lost)
 
 
 def _inline(text: str, options: WikiOptions, lost: Counter[str]) -> str:

@@ -49,6 +49,8 @@ class NestedMarkup(ABC):
 
     token: ClassVar[re.Pattern[str]]
     """What may begin, part or end a construct."""
+    outermost: ClassVar[re.Pattern[str] | None] = None
+    """The tokens that matter where no construct is open; None: all."""
     unseen_links: ClassVar[Mapping[str, str]]
     """Prefix of a labelled link that shows nothing in its place → the construct that it is."""
 
@@ -62,9 +64,10 @@ class NestedMarkup(ABC):
 
     def run(self) -> str:
         """Text with lines as in the source, inline marks and list marks still in it."""
-        source, out, search, readers = self.source, self.out, self.token.search, self.readers()
+        source, out, stack, readers = self.source, self.out, self.stack, self.readers()
+        inside, outside = self.token.search, (self.outermost or self.token).search
         position = 0
-        while found := search(source, position):
+        while found := (inside if stack else outside)(source, position):
             start = found.start()
             if start > position:
                 out.append(source[position:start])
