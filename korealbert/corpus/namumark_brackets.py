@@ -62,7 +62,7 @@ def _links(text: str, lost: Counter[str]) -> str:
     for index in range(1, len(parts), 3):
         target, label = parts[index], parts[index + 1]
         if ":" not in target and (label or (label is None and target and target[0] not in " /.#\0" and "#" not in target)):
-            parts[index], parts[index + 1] = LINK_START, f"{label or target}{LINK_END}"
+            parts[index], parts[index + 1] = LINK_START, f"{label or target.rstrip()}{LINK_END}"
             continue
         parts[index], construct = link_text(target, label)
         parts[index + 1] = ""

@@ -34,7 +34,6 @@ _LIST_MARK = re.compile(r"[ \t]+(?:\*|[1aAiI]\.(?:#\d+)?)[ \t]*|\*[ \t]+")
 _QUOTE_MARK = re.compile(r"(?:>[ \t]?)+")
 _TWO_SYLLABLES = re.compile(_SYLLABLES)
 _LINK = re.compile(f"{LINK_START}[^{LINK_START}{LINK_END}]*+{LINK_END}")
-_PLACED = (GONE, LINK_START, LINK_END, LINE_BREAK, LITERAL_OPEN, LITERAL_CLOSE)
 _WORD = re.compile(r"\w+")
 
 
@@ -66,17 +65,19 @@ def lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:
             if items:
                 lines += _worth_keeping(items, lost)
                 items = []
-            if LINK_START not in line or not _is_navigation(line):
-                lines.append(line)
-            else:
+            links_end = line.rfind(LINK_END)
+            # Where half of a line lies before its first link and behind its last, it is text.
+            if 2 * (links_end - line.find(LINK_START)) > len(line) and links_end > 0 and _is_navigation(line):
                 lost["link_list"] += own_length(line)
+            else:
+                lines.append(line.rstrip())
             continue
         body = line.strip()
         if body.startswith(">") and (quote := _QUOTE_MARK.match(body)):
             body = body[quote.end() :].strip()
             line = f" {body}"
         if line.startswith((" ", "*", "\t")) and (mark := _LIST_MARK.match(line)):
-            items.append(line[mark.end() :])
+            items.append(line[mark.end() :].rstrip())
             continue
         if items:
             lines += _worth_keeping(items, lost)
@@ -119,16 +120,13 @@ def _worth_keeping(lines: list[str], lost: Counter[str]) -> list[str]:
 
 def own_length(text: str) -> int:
     """Characters of a text that are the source's own, not marks put there while it is read."""
-    return len(text) - sum(map(text.count, _PLACED))
+    return len(text) - text.count(GONE) - 2 * text.count(LINK_END)
 
 
 def _is_navigation(lines: str) -> bool:
     """Whether links make up most of some lines."""
-    size = len(lines)
-    if 2 * (lines.rfind(LINK_END) - lines.find(LINK_START)) < size:
-        return False  # text enough before the first link and behind the last
     rest = _without_links(lines)
-    if 2 * len(rest) > size:
+    if 2 * len(rest) > len(lines):
         return False  # spares the count of letters where the answer is plain
     letters = _letters(lines)
     return letters - _letters(rest) > MAX_LINK_SHARE * letters
