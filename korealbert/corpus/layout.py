@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from korealbert.corpus.records import UNWANTED
@@ -92,15 +92,19 @@ class Prose:
 
     def line(self, text: str) -> None:
         """A line of a paragraph or list, trimmed and not blank."""
+        self.lines((text,))
+
+    def lines(self, texts: Sequence[str]) -> None:
+        """Lines in a row, or paragraphs with an empty line between them."""
         if self._dropping_level:
-            self._lost["section"] += len(text)
+            self._lost["section"] += sum(map(len, texts))
             return
         if self._waiting:
             self._open_sections()
         elif self._break and self._lines:
             self._lines.append("")
         self._break = False
-        self._lines.append(text)
+        self._lines += texts
 
     def _open_sections(self) -> None:
         for _, title in self._waiting if self._headings else ():
