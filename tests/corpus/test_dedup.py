@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +11,8 @@ from pydantic import ValidationError
 from korealbert.corpus.dedup import STAGE, DedupSpec
 from korealbert.corpus.minhash import BANDS, band_hashes
 from korealbert.corpus.near_duplicates import NEIGHBOURS, near_duplicates
-from korealbert.corpus.shingles import Hashes, fingerprint, jaccard, shingles, squeeze, window_hashes
+from korealbert.corpus.shingle_store import ShingleStore, write_shingles
+from korealbert.corpus.shingles import fingerprint, jaccard, shingles, squeeze, window_hashes
 from korealbert.documents import Document
 from tests.corpus.documents_made import bytes_of, document, dropped, kept, prose, ran, stored
 
@@ -204,14 +204,14 @@ def test_similar_texts_share_a_band_and_unlike_ones_do_not() -> None:
     assert not any(unlike for _, unlike in shared)
 
 
-def test_a_text_goes_only_for_a_twin_that_stays() -> None:
-    sets: dict[int, Hashes] = {
-        rank: np.array(sorted(members), dtype=np.uint64)
-        for rank, members in {0: range(10), 1: range(1, 11), 2: range(3, 13), 3: range(4, 14)}.items()
-    }
-    pairs = pl.DataFrame({"better": [0, 0, 1, 1, 2], "worse": [1, 2, 2, 3, 3]}).sort("worse", "better")
-    found = list(near_duplicates(pairs, sets.__getitem__, 0.8))
-    assert [(one.rank, one.survivor) for one in found] == [(1, 0), (3, 2)]
+def test_a_text_goes_only_for_a_twin_that_stays(tmp_path: Path) -> None:
+    sets = [(start, np.arange(start, start + 10, dtype=np.uint64)) for start in (0, 1, 3, 4)]
+    write_shingles(tmp_path, 0, enumerate(hashes for _, hashes in sets))
+    gone = np.zeros(4, dtype=bool)
+    pairs = [(1, 0), (2, 0), (2, 1), (3, 1), (3, 2)]
+    found = list(near_duplicates(pairs, gone, ShingleStore(tmp_path, np.array([0, 4])), 0.8))
+    assert [pairs[position] for position, _ in found] == [(1, 0), (3, 2)]
+    assert gone.tolist() == [False, True, False, True]
 
 
 def test_a_template_shared_by_many_leaves_one(tmp_path: Path) -> None:
