@@ -217,8 +217,8 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
 
     Statistics beside the conserved counts: ``paragraphs_decontaminated``, ``lines_decontaminated`` (of documents that stay),
     ``decontaminated`` {benchmark: paragraphs and lines}, ``candidate_pairs``, ``sources`` {source: counts by outcome}.
-    Drop reasons: ``exact_duplicate`` (rule: the survivor's id), ``near_duplicate`` (its id and the similarity),
-    ``contaminated``.
+    Drop reasons: ``exact_duplicate`` (rule: the id of the best copy, which may itself have gone for a near one),
+    ``near_duplicate`` (the survivor's id and the similarity), ``contaminated``.
     """
     jobs = [_Job(shard, spec) for role in sorted(inputs) for shard in inputs[role].files("documents-*.arrow")]
     work = _work(out_dir)

@@ -1,8 +1,9 @@
 """Which documents are copies of which: a decision over signatures, independent of shards, workers and input order.
 
 All documents have one ranking (see ``ranking``). A document goes when it duplicates a better one that stays: the same letters
-and digits (exact), or a common band and a Jaccard similarity of at least the threshold (near). So every dropped document has a
-survivor, and a chain of ever less similar texts does not fall as a whole.
+and digits (exact), or a common band and a Jaccard similarity of at least the threshold (near). The best of exact copies may
+then go for a near one; so every dropped document has a survivor at one remove or two, and a chain of ever less similar texts
+does not fall as a whole.
 
 In memory are one partition of rows at a time and two bytes per document.
 """
