@@ -38,7 +38,7 @@ LONG_LINE_CHARACTERS = 40
 """A line longer than this may end in a byline only in its last ``last_share`` (sanity limit of public cleaners)."""
 
 _GLUE = re.compile(r"▶|(?:[\[<(※-] ?){0,2}(?:(?:Copyrights?|저작권자|GoodNews paper) ?ⓒ?|ⓒ)")
-_BOUNDARY = re.compile(r"[.?!…\"'”’」』)\]>](?=\s*[^\s.?!…\"'”’」』)\]>])")
+_BOUNDARY = re.compile(r"(?:[.?!…)\]>」』]|(?<=[.?!…다요까죠])[\"'”’])(?=\s*[^\s.?!…\"'”’」』)\]>])")
 _SENTENCE_END = re.compile(r"[다요까죠][.?!]?[\"'”’)\]]*$")
 _LONG_SENTENCE = re.compile(r"(?:[^.?!\n]|\.(?=\d)){28,}[다요까죠]\.(?!\w)")
 
