@@ -181,9 +181,7 @@ def main() -> int:
         picked = picked[options.sample :] + ordered(leads(options.data), options.seed)[: options.sample]
     else:
         picked = picked[: options.sample]
-    spec = CleanSpec(
-        news_rules=InputPath(RULES / "news.toml"), title_rules=InputPath(RULES / "titles.toml"), sentences="none"
-    )
+    spec = CleanSpec(news_rules=InputPath(RULES / "news.toml"), title_rules=InputPath(RULES / "titles.toml"), sentences="none")
     rules = Rules.of(spec)
     outcomes = [Article(name, document.text, clean_document(document, spec, rules)) for name, document in picked]
     part = "held-out" if options.held_out else "sample"
