@@ -93,7 +93,7 @@ class Rules:
 
 
 def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> CleanedDocument:
-    """Normalise, drop by title, strip meta tags, filter, mask, map the category, split sentences: one document, no side effects."""
+    """Normalise, drop by title, strip meta tags, filter, mask, map the category, split sentences; no side effects."""
     text = normalise(document.text, entities=spec.decode_entities)
     title = normalise(document.title, entities=spec.decode_entities).text.replace("\n", " ")
     counts: dict[str, Any] = {"normalized": text.counts, "removed": {}, "removed_characters": 0, "masked": {}}
@@ -162,7 +162,8 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
     """Clean ``documents`` shard by shard.
 
     Statistics beside the conserved counts: ``removed`` {rule: spans}, ``removed_characters``, ``normalized`` {kind:
-    characters}, ``masked`` {kind of personal data: spans}, ``sentences_out``, ``sections`` {mapped, unmapped, missing, as_is}, ``unmapped_sections`` {name: documents}.
+    characters}, ``masked`` {kind of personal data: spans}, ``sentences_out``, ``sections`` {mapped, unmapped, missing, as_is},
+    ``unmapped_sections`` {name: documents}.
     Drop reasons: ``title_rule``, ``removed_share`` and those of ``filters``.
     """
     shards = inputs["documents"].files("documents-*.arrow")

@@ -4,9 +4,9 @@ Off unless a spec names kinds. A pattern alone is never enough where digits mean
 calendar date and their check digit, cards an issuer's prefix and Luhn's check, account and passport numbers a word beside them
 that says so. Years, prices, scores, dates, ISBNs, bar codes and the numbers of laws therefore stay.
 
-Datatrove's and FineWeb's formatter (Penedo et al. 2024, section 3.6: e-mail and public IP addresses) is the usual default for
-web text; the other kinds are what the Korean act on personal information (개인정보 보호법, articles 24 and 24-2) names as unique
-identifiers, and what stands beside them in complaints and comments.
+E-mail is what the usual formatter for web text replaces (datatrove's, used for FineWeb, beside public IP addresses); the other
+kinds are what the Korean act on personal information (개인정보 보호법, articles 24 and 24-2) names as unique identifiers,
+and what stands beside them in complaints and comments.
 """
 
 from __future__ import annotations

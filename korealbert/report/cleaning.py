@@ -15,7 +15,7 @@ MAX_ROWS = 40
 
 
 def section(artifacts: Artifacts) -> Section | None:
-    """Removals by rule, normalised characters and masked personal data by kind, and sections that the category map does not know."""
+    """Removals by rule, normalised characters and masked data by kind, and sections that the category map does not know."""
     rules = _per_source(artifacts, "removed")
     blocks: list[Block] = []
     if rules:
