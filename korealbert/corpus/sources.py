@@ -16,7 +16,21 @@ Format = Literal[
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 """One name, or several."""
 
-DROPPED_SECTIONS = ("같이 보기", "각주", "주석", "외부 링크", "참고 문헌", "출처")
+DROPPED_SECTIONS = (
+    *(
+        "같이 보기",
+        "함께 보기",
+        "각주",
+        "주석",
+        "내용주",
+        "각주와 참고 문헌",
+        "각주 및 참고 문헌",
+        "외부 링크",
+        "바깥 고리",
+        "외부 연결",
+    ),
+    *("참고 문헌", "참고 자료", "참조", "출처", "관련 문서", "관련 항목"),
+)
 
 
 class FieldMap(Spec):
