@@ -171,4 +171,4 @@ def _check_namespaces(spec: ExtractSpec, stats: Stats) -> None:
         )
 
 
-STAGE = Stage("extract", version=2, spec=ExtractSpec, run=run)
+STAGE = Stage("extract", version=3, spec=ExtractSpec, run=run)
