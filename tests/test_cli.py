@@ -42,6 +42,11 @@ def test_plan_says_what_is_cached_and_what_would_run(store: Path) -> None:
     assert "would run" in lines[-1]
 
 
+def test_planning_leaves_no_trace_where_there_is_no_store(tmp_path: Path) -> None:
+    assert "stages would run" in call("plan", TINY, "--store", tmp_path / "none")
+    assert not list(tmp_path.iterdir())
+
+
 def test_run_ends_at_once_and_prints_the_path_as_it_is_when_all_is_cached(store: Path) -> None:
     output = call("run", TINY, "--store", store, "--until", "clean/news")
     assert "all 2 stages are cached" in output
