@@ -39,7 +39,7 @@ StoreDir = Annotated[Path, typer.Option("--store", help="directory of the artifa
 DataDir = Annotated[Path | None, typer.Option("--data", help="what ${data} in the recipe stands for")]
 Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
 Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
-ExtractorKind = Literal["wikipedia", "namuwiki", "news"]
+ExtractorKind = Literal["wikipedia", "namuwiki", "html", "news"]
 ScoringMode = Literal["official", "corrected"]
 STATUS_STYLE = {"cached": "green", "stale": "yellow", "new": "cyan"}
 

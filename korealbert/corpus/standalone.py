@@ -16,14 +16,14 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from korealbert.corpus.clean import CleanSpec, Rules, clean_document
-from korealbert.corpus.extract import ExtractionError, check_namespaces, parse, raw_parts
+from korealbert.corpus.extract import ExtractionError, check_installed, check_namespaces, parse, raw_parts
 from korealbert.corpus.records import Dropped, Tally
 from korealbert.corpus.sources import ExtractSpec, Format, WikiOptions
 from korealbert.documents import Document, Drop, Quarantined
 
-Kind = Literal["wikipedia", "namuwiki", "news"]
+Kind = Literal["wikipedia", "namuwiki", "html", "news"]
 
-FORMATS: dict[Kind, Format] = {"wikipedia": "mediawiki", "namuwiki": "namuwiki", "news": "news"}
+FORMATS: dict[Kind, Format] = {"wikipedia": "mediawiki", "namuwiki": "namuwiki", "html": "html", "news": "news"}
 
 RULES = Path(__file__).parents[2] / "data_specs" / "rules"
 """The rule files of the source tree."""
@@ -45,6 +45,7 @@ class Extractor:
         ``dropped`` is None, or the ``reason`` and ``rule`` for which the pipeline would not keep the document. ``removed``
         lists what is not in its text: of wiki markup the characters by construct, of news each span with rule and zone.
         """
+        check_installed(self.source)
         rules = Rules.of(self.cleaning) if self.cleaning else None
         for part in raw_parts(self.source):
             batch = Tally()

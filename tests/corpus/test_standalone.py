@@ -166,3 +166,16 @@ def test_it_loads_neither_torch_nor_prefect() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "1 []\n"
     assert "empty_file" in done.stderr
+
+
+def test_html_pages_become_articles(tmp_path: Path) -> None:
+    path = tmp_path / "강.html"
+    body = "".join(f"<p>{SENTENCE} 강가에는 {n}번째 의자가 놓였다.</p>" for n in range(12))
+    head = '<meta property="og:title" content="강가의 봄"><meta property="og:type" content="article">'
+    path.write_text(
+        f"<!doctype html><html><head><meta charset=utf-8>{head}</head><body><article>{body}</article></body></html>", "utf-8"
+    )
+    ((record,), errors) = call("html", path)
+    assert (record["title"], record["dropped"], errors) == ("강가의 봄", None, "")
+    assert "5번째 의자" in record["text"]
+    assert "<" not in record["text"]
