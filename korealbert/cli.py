@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import signal
@@ -18,10 +17,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
+from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
-from korealbert import inspection
 from korealbert.artifact import Artifact, ArtifactError, Device, Progress, Runtime, Store
 from korealbert.numbers import by_number
 
@@ -172,30 +171,33 @@ def show(
 
 @app.command()
 def inspect(
-    artifact: Annotated[str, typer.Argument(help="an artifact's name, or its beginning")],
+    artifact: Annotated[str, typer.Argument(help="an artifact's name, or its beginning, or its label")],
     dropped: Annotated[str | None, typer.Option("--dropped", help="show documents dropped for this reason (all: any)")] = None,
     quarantine: Annotated[bool, typer.Option("--quarantine", help="show input that could not be read")] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="show what cleaning removed from each document")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="show what the stage removed from and added to each document")] = False,
     view: Annotated[int, typer.Option("--view", help="which view's noise to show on example rows")] = 0,
+    wanted: Annotated[str, typer.Option("--id", help="of this document, or example, alone")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="how many to show")] = 5,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="how many to skip first")] = 0,
+    whole: Annotated[bool, typer.Option("--whole", help="do not shorten long texts")] = False,
+    html: Annotated[Path | None, typer.Option("--html", help="write a page to this file instead", dir_okay=False)] = None,
     store: StoreDir = Path("store"),
 ) -> None:
-    """Look into an artifact: its documents, what it dropped and why, or its examples under a view's noise."""
+    """Look into an artifact: its documents, what it dropped and why, what it changed, or its examples under a view's noise."""
+    from korealbert.inspection import look  # noqa: PLC0415 (loads every package)
+
     with _clear_errors():
         found = _find(store, artifact)
-        if quarantine:
-            items = inspection.quarantined(found)
-        elif diff:
-            items = inspection.removals(found)
-        elif found.manifest["recipe"]["stage"] == "views":
-            items = inspection.examples(found, view)
-        else:
-            items = inspection.documents(found, dropped)
-        shown = 0
-        for shown, item in enumerate(itertools.islice(items, limit), start=1):  # noqa: B007
+        what = look.What(dropped=dropped, quarantine=quarantine, diff=diff, view=view, wanted=wanted, whole=whole)
+        shown = look.items(found, what, limit=limit, offset=offset)
+        if html is not None:
+            html.write_text(look.page(f"{found.manifest['label']} · {found.name}", shown), "utf-8")
+            console.print(str(html), soft_wrap=True)
+            return
+        console.push_theme(look.THEME)
+        for item in shown:
             console.print(item, soft_wrap=True)
-        if not shown:
-            console.print("nothing of this kind in the artifact")
+            console.print(Rule(style="quiet") if console.is_terminal else "")
 
 
 @app.command()

@@ -22,9 +22,9 @@ from pydantic import Field
 from korealbert.artifact import Spec
 from korealbert.documents import Drop
 
-_GOPHER_SYMBOL = re.compile(r"#|…|\.\.\.")
-_ENDS_IN_ELLIPSIS = re.compile(r"(?:…|\.\.\.)[\"'”’)\]]*$")
-_BULLETS = tuple("•●○■□◆◇▶▷▲△▪▫‣⁃-*·ㆍ※")
+GOPHER_SYMBOL = re.compile(r"#|…|\.\.\.")
+ENDS_IN_ELLIPSIS = re.compile(r"(?:…|\.\.\.)[\"'”’)\]]*$")
+BULLETS = tuple("•●○■□◆◇▶▷▲△▪▫‣⁃-*·ㆍ※")
 
 MOST_FREQUENT_LOOKED_AT = 20
 """Of equally frequent n-grams, how many are measured for the longest."""
@@ -100,17 +100,17 @@ def _letters() -> npt.NDArray[np.bool_]:
 
 def symbols(text: str, limits: Limits) -> Drop | None:
     """Too many number signs and ellipses."""
-    return _above("symbols", len(_GOPHER_SYMBOL.findall(text)) / max(1, len(text.split())), limits.max_symbols_per_word)
+    return _above("symbols", len(GOPHER_SYMBOL.findall(text)) / max(1, len(text.split())), limits.max_symbols_per_word)
 
 
 def bullet_lines(text: str, limits: Limits) -> Drop | None:
     """Nothing but a list."""
-    return _above("bullet_lines", _share_of_lines(text, lambda line: line.startswith(_BULLETS)), limits.max_bullet_lines)
+    return _above("bullet_lines", _share_of_lines(text, lambda line: line.startswith(BULLETS)), limits.max_bullet_lines)
 
 
 def ellipsis_lines(text: str, limits: Limits) -> Drop | None:
     """Teasers that break off."""
-    share = _share_of_lines(text, lambda line: _ENDS_IN_ELLIPSIS.search(line) is not None)
+    share = _share_of_lines(text, lambda line: ENDS_IN_ELLIPSIS.search(line) is not None)
     return _above("ellipsis_lines", share, limits.max_ellipsis_lines)
 
 
