@@ -60,8 +60,16 @@ def test_show_lists_artifacts_and_prints_a_manifest(store: Path) -> None:
 
 def test_inspect_shows_documents_drops_with_their_reason_and_removals(store: Path) -> None:
     assert "dropped: title_rule" in call("inspect", "clean/news", "--dropped", "title_rule", "--store", store)
-    assert re.search(r"^- .*\(tail\)", call("inspect", "clean/news", "--diff", "--store", store), re.MULTILINE)
+    assert re.search(r"^\[-.*-\] ⟨\S+, tail⟩$", call("inspect", "clean/news", "--diff", "--store", store), re.MULTILINE)
     assert "nothing of this kind" in call("inspect", "clean/news", "--quarantine", "--store", store)
+
+
+def test_inspect_writes_a_page_and_turns_it(store: Path, tmp_path: Path) -> None:
+    page = tmp_path / "쪽.html"
+    assert call("inspect", "clean/news", "--html", page, "--store", store).strip() == str(page)
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+    every = call("inspect", "clean/news", "-n", 4, "--store", store)
+    assert call("inspect", "clean/news", "-n", 2, "--offset", 2, "--store", store) in every
 
 
 @pytest.mark.parametrize(

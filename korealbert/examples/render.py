@@ -23,13 +23,14 @@ ORDER = {
 }
 """What the sentence label means, by sentence task."""
 
+ENDS = (SPECIAL.cls, SPECIAL.sep)
+BLANK = "␣"
+"""A piece that is nothing but the space before a word, where it has to be seen."""
 CAME = {"first": " (came after the other)", "second": " (came before the other)"}
 """What is said of swapped segments."""
 
 
-def render_rows(
-    examples: Path, views: Path, vocab: Path, view: int, *, offset: int = 0, wanted: str = ""
-) -> Iterator[Text]:
+def render_rows(examples: Path, views: Path, vocab: Path, view: int, *, offset: int = 0, wanted: str = "") -> Iterator[Text]:
     """Training rows under one view, from the ``offset``-th on; errors as those of ``ExampleBatches`` and ``Vocabulary``.
 
     ``wanted`` is the number of an example, or the id of a document whose rows are wanted.
@@ -57,9 +58,9 @@ def legend() -> Text:
         " replaced by a random piece, to be predicted   ",
         ("⟦=piece⟧", "kept"),
         " left as it is, to be predicted\n",
-        ("piece←2", "moved"),
+        ("‹piece←2›", "moved"),
         " moved two places to the left, ",
-        ("piece→2", "moved"),
+        ("‹piece→2›", "moved"),
         " to the right; its old place is to be predicted   ",
         ("first:", "quiet"),
         " and ",
@@ -84,11 +85,8 @@ def render(
     segments = [[p for p in range(pieces) if batch.token_type_ids[0, p] == kind] for kind in (0, 1)]
     swapped = task == "sop" and label == 1
     written = segments[::-1] if swapped else segments
-    text.append("\nas written: ", "quiet")
-    for positions in written:
-        for position in positions:
-            if int(clean[position]) not in SPECIAL:
-                text.append(_spelled(int(clean[position]), vocabulary).replace(" ␣", " "), "quiet")
+    spelled = [_spelled(int(clean[p]), vocabulary) for part in written for p in part if clean[p] not in ENDS]
+    text.append(f"\nas written: {''.join(spelled).strip()}", "quiet")
     for title, positions in zip(("first", "second"), segments):
         if positions:
             text.append(f"\n{title}{CAME[title] if swapped else ''}:", "quiet")
@@ -118,7 +116,7 @@ def _kind(batch: Batch, position: int, masks: dict[int, int]) -> str:
 
 def _spelled(id_: int, vocabulary: Vocabulary) -> str:
     (piece,) = vocabulary.pieces([id_])
-    return " " + (piece.removeprefix(SPACE) or "␣") if piece.startswith(SPACE) else piece
+    return " " + piece.removeprefix(SPACE) if piece.startswith(SPACE) else piece
 
 
 def _token(batch: Batch, position: int, masks: dict[int, int], moves: dict[int, int], vocabulary: Vocabulary) -> Text:
@@ -129,10 +127,10 @@ def _token(batch: Batch, position: int, masks: dict[int, int], moves: dict[int, 
     if position in masks:
         kind, original = _kind(batch, position, masks), _spelled(masks[position], vocabulary)
         space = " " if original.startswith(" ") else ""
-        seen = {"masked": "MASK|", "random": f"{spelled.strip()}|", "kept": "="}[kind]
-        return Text.assemble(space, (f"⟦{seen}{original.strip()}⟧", kind))
+        seen = {"masked": "MASK|", "random": f"{spelled.strip() or BLANK}|", "kept": "="}[kind]
+        return Text.assemble(space, (f"⟦{seen}{original.strip() or BLANK}⟧", kind))
     if position in moves:
         way = moves[position] - position
         space = " " if spelled.startswith(" ") else ""
-        return Text.assemble(space, (f"{spelled.strip()}{'←' if way > 0 else '→'}{abs(way)}", "moved"))
+        return Text.assemble(space, (f"‹{spelled.strip() or BLANK}{'←' if way > 0 else '→'}{abs(way)}›", "moved"))
     return Text(spelled)

@@ -94,8 +94,8 @@ def _marked(text: str, spans: Sequence[tuple[int, int]], *, whole: bool) -> Text
     if first:
         shown.append(f"{first:,} characters … ", "quiet")
     place = first
-    for start, end in spans:
-        start, end = max(start, place), min(end, last)
+    for span in spans:
+        start, end = max(span[0], place), min(span[1], last)
         if start < end:
             shown.append(text[place:start]).append(EVIDENCE.format(text[start:end]), "evidence")
             place = end

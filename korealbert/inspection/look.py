@@ -13,7 +13,6 @@ from korealbert.artifact import Artifact
 from korealbert.examples.render import legend, render_rows
 from korealbert.inspection import documents
 from korealbert.inspection.looks import STYLES
-from korealbert.inspection.page import page as page
 
 THEME = Theme(STYLES)
 

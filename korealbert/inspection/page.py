@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from rich.text import Text
 
@@ -30,7 +31,7 @@ def markup(text: Text) -> Markup:
     """A text with a class for each of its styles."""
     borders = sorted({0, len(text), *(edge for span in text.spans for edge in (span.start, span.end))})
     parts = []
-    for start, end in zip(borders, borders[1:]):
+    for start, end in pairwise(borders):
         names = [str(span.style) for span in text.spans if span.start <= start and end <= span.end]
         piece, classes = text.plain[start:end], " ".join(name for name in names if name in STYLES)
         parts.append(tag("span", piece, class_=classes) if classes else escape(piece))
