@@ -9,7 +9,7 @@ from korealbert.numbers import MISSING, count, fixed, mean_and_sd, percent, sign
 from korealbert.report import charts
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.blocks import Block, Card, Cards, Figure, Figures, Fold, Section, Table, Text
-from korealbert.report.learning import OBJECTIVES
+from korealbert.report.learning import OBJECTIVES, TARGETS
 from korealbert.report.scores import Benchmark, metric_title, published_beside, seeds
 from korealbert.report.style import COLOUR_OF_INIT
 
@@ -154,10 +154,6 @@ def _heldout_scores(artifacts: Artifacts) -> Mapping[str, float | None]:
     """The scores at the end of pretraining, or none."""
     heldout: Mapping[str, float | None] = artifacts.stats("pretrain").get("heldout") or {}
     return heldout
-
-
-TARGETS = {"mlm": "mlm_targets", "sop": "sop_rows", "wop": "wop_targets"}
-"""What the views stage calls the number of an objective's targets."""
 
 
 def _heldout_table(heldout: Mapping[str, float | None], targets: Mapping[str, int]) -> Table:

@@ -46,7 +46,8 @@ def _amounts(artifacts: Artifacts) -> Figure | None:
             ("Pieces to predict (MLM)", "mlm_rate", masking.get("rate")),
             ("Rows with moved words (WOP)", "wop_portion", word_order.get("portion")),
             # Drawn from 0 to the rate, the amount is half of it on average.
-            ("Pieces moved in those rows", "wop_rate", word_order["rate"] / (2 if dynamic else 1) if word_order else None),
+            # At most: a word that has no other to change places with stays.
+            ("Moved there, at most", "wop_rate", word_order["rate"] / (2 if dynamic else 1) if word_order else None),
             ("Segments swapped (SOP)", "sop_swapped_share", 0.5 if spec.get("sentence_task") == "sop" else None),
         ],
     )
@@ -79,7 +80,7 @@ def _beside_asked(artifacts: Artifacts, name: str, what: str, shares: list[tuple
     stats = artifacts.stats("views")
     rows = [
         charts.Bar(
-            label, stats[key], percent(stats[key], 2) + (f" of {percent(asked)} asked" if asked is not None else ""), asked
+            label, stats[key], percent(stats[key], 2) + (f", asked {percent(asked)}" if asked is not None else ""), asked
         )
         for label, key, asked in shares
         if key in stats
