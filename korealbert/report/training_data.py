@@ -45,9 +45,8 @@ def _amounts(artifacts: Artifacts) -> Figure | None:
         [
             ("Pieces to predict (MLM)", "mlm_rate", masking.get("rate")),
             ("Rows with moved words (WOP)", "wop_portion", word_order.get("portion")),
-            # Drawn from 0 to the rate, the amount is half of it on average.
-            # At most: a word that has no other to change places with stays.
-            ("Moved there, at most", "wop_rate", word_order["rate"] / (2 if dynamic else 1) if word_order else None),
+            # A little less than asked: a word stays that has none to change places with. Drawn from 0 to the rate, half of it.
+            ("Pieces moved in those rows", "wop_rate", word_order["rate"] / (2 if dynamic else 1) if word_order else None),
             ("Segments swapped (SOP)", "sop_swapped_share", 0.5 if spec.get("sentence_task") == "sop" else None),
         ],
     )
