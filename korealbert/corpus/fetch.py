@@ -80,8 +80,8 @@ class FetchSpec(Spec):
     def _one_place(self) -> FetchSpec:
         if bool(self.url) == (self.path is not None):
             raise ValueError("set url or path, one of the two")
-        if self.file_name in ("", ".", ".."):
-            raise ValueError("the address has no file name: set name")
+        if self.file_name.startswith(".") or not self.file_name.isprintable() or not self.file_name:
+            raise ValueError("the address has no usable file name: set name")
         return self
 
     @property
@@ -93,7 +93,10 @@ class FetchSpec(Spec):
 
 
 def run(spec: FetchSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
-    """Fetch one file. Raises FetchError when it cannot be had or has another checksum."""
+    """Fetch one file.
+
+    Raises FetchError when it cannot be had or has another checksum, and Interrupted when its server is in trouble for now.
+    """
     target = out_dir / "files" / spec.file_name
     target.parent.mkdir(exist_ok=True)
     part = out_dir / ".download"
@@ -145,7 +148,7 @@ def _download(spec: FetchSpec, part: Path, runtime: Runtime) -> None:
         grown = part.exists() and part.stat().st_size > before
         fruitless = 0 if grown else fruitless + 1
         if fruitless > spec.retries:
-            raise FetchError(f"{spec.url}: {problem}; {fruitless} tries in a row brought nothing. What came so far is kept")
+            raise Interrupted(f"{spec.url}: {problem}; {fruitless} tries in a row brought nothing. What came so far is kept")
         wait = min(MAX_WAIT_SECONDS, spec.backoff_seconds * 2 ** max(0, fruitless - 1))
         log.warning("%s: %s; going on in %.0f s", spec.url, problem, wait)
         time.sleep(wait)
@@ -186,15 +189,22 @@ def _transfer(spec: FetchSpec, part: Path, opener: urllib.request.OpenerDirector
             return False
         if total is not None and total > spec.max_bytes:
             raise FetchError(f"{spec.url}: {total:,} bytes, more than max_bytes = {spec.max_bytes:,}")
-        validator = answer.headers.get("ETag", "")
-        if not validator or validator.startswith("W/"):  # If-Range takes strong ones only
-            validator = answer.headers.get("Last-Modified", "")
+        validator = _validator(answer)
+        if start and ((validator or edition["validator"]), total) != (edition["validator"], edition["total"] or total):
+            _forget(part)  # a server that knows Range, but not If-Range
+            return False
         if start == 0:
             _write_note(part, validator, total)
         with part.open("r+b" if start else "wb") as handle:
             handle.seek(start)
             handle.truncate()
             return _copy(spec, answer, handle, start, total, runtime)
+
+
+def _validator(answer: Any) -> str:
+    """What tells one edition of a file from another; If-Range takes strong ones only."""
+    etag = str(answer.headers.get("ETag", ""))
+    return etag if etag and not etag.startswith("W/") else str(answer.headers.get("Last-Modified", ""))
 
 
 def _extent(answer: Any, have: int) -> tuple[int | None, int | None]:

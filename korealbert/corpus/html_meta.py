@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from html import unescape
 from typing import Any
 
+from korealbert.corpus.html_bylines import people
 from korealbert.corpus.records import iso_date, one_line
 
 _ARTICLE_TYPES = ("article", "newsarticle", "reportagenewsarticle", "opinionnewsarticle", "analysisnewsarticle", "blogposting")
@@ -31,18 +32,14 @@ _PUBLISHED = (
 )
 _AUTHORS = ("author", "dable:author", "byl", "article:author", "og:article:author", "twitter:creator", "dc.creator")
 _DATE_LINE = re.compile(
-    r"(?:기사\s*)?(?:최초\s*)?(?:입력|등록|승인|작성|게재|발행|송고|게시)\s*(?:일시|일자|시간|일)?\s*[:：|]?\s*"
-    r"(\d{4})\s*[-./년]\s*(\d{1,2})\s*[-./월]\s*(\d{1,2})\s*(?:일|\.)?\s*(?:\([^)\d]{1,3}\)\s*)?(?:(오전|오후|AM|PM)?\s*(\d{1,2}):(\d{2}))?",
+    r"(?:기사 ?)?(?:최초 ?)?(?:입력|등록|승인|작성|게재|발행|송고|게시) ?(?:일시|일자|시간|일)? ?[:：|]? ?"
+    r"(\d{4}) ?[-./년] ?(\d{1,2}) ?[-./월] ?(\d{1,2}) ?(?:일|\.)? ?"
+    r"(?:\([^)\d]{1,3}\) ?)?(?:(오전|오후|AM|PM)? ?(\d{1,2}):(\d{2}))?",
     re.IGNORECASE,
 )
 _SUFFIX = re.compile(r"\s*(?:[|ㅣ│:]|\s[-–—]|-(?=[가-힣A-Za-z·/]{1,12}[|ㅣ│]))\s*")
-_ROLE = re.compile(
-    r"(?:\s*(?:[가-힣A-Za-z]*기자|[가-힣]*특파원|[가-힣]*논설위원|[가-힣]*편집위원|[가-힣]*칼럼니스트|PD|앵커|에디터)(?:\s*외\s*\d+\s*명)?|\s*외\s*\d+\s*명)$"
-)
-_ADDRESS = re.compile(r"\S+@\S+|https?://\S+|@\w+")
-_NAMES = re.compile(r"\s*(?:[,;·ㆍ・/|]|\band\b|&)\s*")
+_FRONT = re.compile(r"[\[(<【]\s*(?P<name>[^\])>】]{1,20}?)\s*[\])>】]\s*(?=\S)")
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
-MAX_AUTHOR_CHARS = 30
 
 
 @dataclass(slots=True)
@@ -66,14 +63,14 @@ class Facts:
     tags: dict[str, list[str]] = field(default_factory=dict, repr=False)
 
 
-def read_facts(tree: Any) -> Facts:
-    """Read a parsed page (an lxml tree). Never raises on what a page can hold."""
+def read_facts(tree: Any, outlet: str = "") -> Facts:
+    """Read a parsed page (an lxml tree); ``outlet`` is the site's name where it is known. Never raises on what pages hold."""
     tags = _tags(tree)
     linked = list(_linked_data(tree))
     article = next((item for item in linked if _is(item, _ARTICLE_TYPES)), {})
     book = next((item for item in linked if _is(item, ("book",))), {})
     site = _text(tags, ("og:site_name", "application-name"))
-    outlet = _name_of(article.get("publisher")) or site
+    outlet = _name_of(article.get("publisher")) or site or outlet
     heading = one_line(next((node.text_content() for node in tree.xpath("//h1") if node.text_content().strip()), ""))
     title = _string(article.get("headline")) or _string(book.get("name")) or _text(tags, _TITLES[:1])
     facts = Facts(
@@ -92,7 +89,7 @@ def read_facts(tree: Any) -> Facts:
 
 
 def date_line(text: str) -> str:
-    """The date that stands behind 입력, 등록 or the like, as older pages have it; empty if there is none."""
+    """The date that stands behind 입력, 등록 or the like on a line, as older pages have it; empty if there is none."""
     found = _DATE_LINE.search(text)
     if found is None:
         return ""
@@ -102,18 +99,6 @@ def date_line(text: str) -> str:
         hours = int(hour) % 12 + 12 if half and half.upper() in ("오후", "PM") else int(hour)
         clock = f" {hours}:{minute}"
     return iso_date(f"{year}-{month}-{day}{clock}")
-
-
-def clean_author(name: str) -> str:
-    """A person's name without title, address and count of colleagues; empty for what is no name."""
-    name = _ADDRESS.sub("", name)
-    name = one_line(re.sub(r"^(?:By|글|기자)\s+|[=()\[\]<>]", " ", name, flags=re.IGNORECASE))
-    while (shorter := _ROLE.sub("", name)) != name:
-        name = shorter.strip()
-    words = name.split()
-    if len(words) > 1 and all(re.fullmatch("[가-힣]+", word) for word in words):
-        name = words[-1]  # the place of a report stands before the name
-    return name if 1 < len(name) <= MAX_AUTHOR_CHARS else ""
 
 
 def _tags(tree: Any) -> dict[str, list[str]]:
@@ -197,6 +182,10 @@ def _without_site(title: str, sites: set[str], heading: str) -> str:
         return heading
     parts = _SUFFIX.split(title)
     names = {name.replace(" ", "") for name in sites if name}
+    front = _FRONT.match(title)
+    if front and front["name"].replace(" ", "") in names:
+        title = title[front.end() :]
+        parts = _SUFFIX.split(title)
     if len(parts) > 1 and any(part.replace(" ", "") in names for part in parts[1:]):
         first = next(index for index, part in enumerate(parts) if index and part.replace(" ", "") in names)
         kept, position = parts[0], 0
@@ -227,15 +216,10 @@ def _authors(tags: dict[str, list[str]], article: dict[str, Any], outlets: set[s
     named = [
         item.get("name") if isinstance(item, dict) else item for item in (listed if isinstance(listed, list) else [listed])
     ]
-    found = _people([name for name in named if isinstance(name, str)], outlets)
+    found = people([name for name in named if isinstance(name, str)], outlets)
     for name in _AUTHORS:
-        found = found or _people(tags.get(name, []), outlets)
+        found = found or people(tags.get(name, []), outlets)
     return found
-
-
-def _people(values: list[str], outlets: set[str]) -> tuple[str, ...]:
-    names = [clean_author(part) for value in values for part in _NAMES.split(_ADDRESS.sub("", unescape(value)))]
-    return tuple(dict.fromkeys(name for name in names if name and name not in outlets))
 
 
 def _address(tree: Any, tags: dict[str, list[str]]) -> str:

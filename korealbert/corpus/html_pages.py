@@ -51,7 +51,7 @@ def parse_html(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
     tally.records += 1
     declared = f"charset={spec.encoding}" if {"encoding"} & spec.model_fields_set and spec.encoding != "auto" else ""
     try:
-        article = read_article(records.data, declared)
+        article = read_article(records.data, declared, spec.outlet)
     except UnreadablePage as fault:
         yield bad_record(records, 0, len(records.data), fault.reason, str(fault))
         return
@@ -84,7 +84,7 @@ def _page(
         return Dropped(Document(identity, spec.source, "", url=response.url), drop)
     try:
         body = decode_body(response.body, response.content_encoding, spec.limits.max_record_bytes)
-        article = read_article(body, response.content_type)
+        article = read_article(body, response.content_type, site.outlet)
     except BodyError as fault:
         return bad_record(records, *extent, f"{fault.reason}_body", f"{response.url}: {fault.detail}; fetch it again")
     except UnreadablePage as fault:
@@ -114,6 +114,7 @@ def _document(
         category=site.category(section) or spec.category,
         url=url,
         published=published,
+        authors=", ".join(article.authors),
     )
     for role in ("title", "outlet", "category", "url", "published"):
         if not getattr(document, role):

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import zlib
 
+MAX_ENCODINGS = 3
+"""Compressions of one body in a row; more are an attack, because each may unpack to the limit."""
+BLOCK_BYTES = 16 << 10
+"""Compressed bytes handed to zlib at once: what a gzip member leaves over is copied for each of them."""
+
 _GZIP, _ZLIB, _RAW = 31, 15, -15
 
 
@@ -20,9 +25,10 @@ def decode_body(body: bytes, content_encoding: str, max_bytes: int) -> bytes:
 
     Raises BodyError; a body that ends before its compression does is an error, not a shorter page.
     """
-    for name in reversed([part.strip().lower() for part in content_encoding.split(",")]):
-        if name in ("", "identity"):
-            continue
+    names = [name for part in content_encoding.split(",") if (name := part.strip().lower()) not in ("", "identity")]
+    if len(names) > MAX_ENCODINGS:
+        raise BodyError("unknown_encoding", f"{len(names)} compressions in a row")
+    for name in reversed(names):
         if name in ("gzip", "x-gzip"):
             body = _inflated(body, _GZIP, max_bytes)
         elif name == "deflate":  # RFC 9110 means zlib; some servers send raw deflate
@@ -44,22 +50,27 @@ def _looks_like_zlib(body: bytes) -> bool:
 
 
 def _inflated(body: bytes, window: int, max_bytes: int) -> bytes:
+    """All members of a gzip file, or one zlib or raw stream; what follows is ignored, as by gzip."""
     parts: list[bytes] = []
-    size = 0
+    room = max_bytes + 1
+    position = 0
     while True:
         unpacker = zlib.decompressobj(window)
-        try:
-            part = unpacker.decompress(body, max_bytes - size + 1)
-        except zlib.error as error:
-            raise BodyError("corrupt", str(error)) from None
-        parts.append(part)
-        size += len(part)
-        if size > max_bytes:
-            raise BodyError("too_large", f"more than {max_bytes:,} bytes after decompression")
-        if not unpacker.eof:
-            raise BodyError("truncated", "the compressed body ends too early")
-        body = unpacker.unused_data.lstrip(b"\0")
-        if (
-            not body or window != _GZIP or not body.startswith(b"\x1f\x8b")
-        ):  # what follows the last member is ignored, as by gzip
+        while not unpacker.eof:
+            block = unpacker.unconsumed_tail or body[position : position + BLOCK_BYTES]
+            if not block:
+                raise BodyError("truncated", "the compressed body ends too early")
+            position += 0 if unpacker.unconsumed_tail else len(block)
+            try:
+                part = unpacker.decompress(block, room)
+            except zlib.error as error:
+                raise BodyError("corrupt", str(error)) from None
+            parts.append(part)
+            room -= len(part)
+            if not room:
+                raise BodyError("too_large", f"more than {max_bytes:,} bytes after decompression")
+        position -= len(unpacker.unused_data)
+        while body.startswith(b"\0", position):
+            position += 1
+        if window != _GZIP or not body.startswith(b"\x1f\x8b", position):
             return b"".join(parts)

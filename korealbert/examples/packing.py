@@ -247,4 +247,4 @@ def encode_documents(documents: list[Document], vocabulary: Vocabulary, words: W
     return result
 
 
-STAGE = Stage("examples", version=1, spec=ExamplesSpec, run=run)
+STAGE = Stage("examples", version=2, spec=ExamplesSpec, run=run)

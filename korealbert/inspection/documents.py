@@ -75,7 +75,7 @@ def quarantined(artifact: Artifact) -> Iterator[Text]:
 
 
 def _head(row: dict[str, Any], decisive: Spans = []) -> Text:  # noqa: B006 (never changed)
-    facts = [row[name] for name in ("source", "outlet", "category", "published", "url") if row[name]]
+    facts = [row[name] for name in ("source", "outlet", "authors", "category", "published", "url") if row[name]]
     title = _marked(row["title"], decisive, whole=True)
     title.stylize("heading")
     text = Text.assemble((f"{row['id']}  ", "heading"), title, "\n", (f"{'  '.join(facts)}\n", "quiet"))

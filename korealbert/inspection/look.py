@@ -11,7 +11,7 @@ from rich.theme import Theme
 
 from korealbert.artifact import Artifact
 from korealbert.examples.render import legend, render_rows
-from korealbert.inspection import documents
+from korealbert.inspection import crawls, documents
 from korealbert.inspection.looks import STYLES
 
 THEME = Theme(STYLES)
@@ -22,7 +22,7 @@ class What:
     """Which of an artifact's contents are wanted; by default its documents, or the examples of a views artifact."""
 
     dropped: str | None = None
-    """Documents dropped for this reason."""
+    """Documents dropped for this reason; of a crawl, URLs of this outcome."""
     quarantine: bool = False
     diff: bool = False
     """Documents that the stage changed."""
@@ -52,6 +52,8 @@ def items(artifact: Artifact, what: What, *, limit: int, offset: int = 0) -> Ite
 
 
 def _documents(artifact: Artifact, what: What) -> Iterator[Text]:
+    if artifact.manifest["recipe"]["stage"] == "crawl":
+        return crawls.urls(artifact, "failed" if what.quarantine else what.dropped)
     if what.quarantine:
         return documents.quarantined(artifact)
     if what.diff:

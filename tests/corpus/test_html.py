@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from korealbert.corpus.html_article import Article, UnreadablePage, read_article
-from korealbert.corpus.html_meta import clean_author, date_line
+from korealbert.corpus.html_bylines import clean_author
+from korealbert.corpus.html_meta import date_line
 from tests.corpus.extracting import extract
 
 BODY = [
@@ -171,6 +172,44 @@ def test_unreadable_pages_say_why() -> None:
         assert caught.value.reason == reason
 
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "html"
+EXPECTED = json.loads((GOLDEN / "expected.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", EXPECTED["pages"])
+def test_pages_marked_up_as_newspapers_do(name: str) -> None:
+    wanted = EXPECTED["pages"][name]
+    article = read_article((GOLDEN / f"{name}.html").read_bytes(), outlet=wanted["outlet"])
+    assert {field: getattr(article, field) for field in wanted} == {**wanted, "authors": tuple(wanted["authors"])}
+    lines = article.text.split("\n\n")
+    assert [line for line in lines if line in EXPECTED["paragraphs"]] == EXPECTED["paragraphs"]
+    assert sum(map(len, EXPECTED["paragraphs"])) >= 0.92 * sum(map(len, lines))
+
+
+def test_a_teaser_gives_way_to_the_text_that_the_page_declares() -> None:
+    teaser = "<p>" + BODY[0] + " " + BODY[1] + "</p><p>로그인하세요.</p>"
+    assert read(linked(headline="제목", articleBody="\n".join(BODY)), f"<p>{BODY[0]} {BODY[1]}</p>").text.split("\n\n") == BODY
+    html = "".join(f"<p>{paragraph}</p>" for paragraph in BODY)
+    assert read(linked(headline="제목", articleBody=html), teaser.partition("<p>로그")[0]).text.split("\n\n") == BODY
+    flat = read(linked(headline="제목", articleBody=" ".join(BODY)))
+    assert flat.text.split("\n\n") == BODY  # the page's own paragraphs are better than none
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("김하늘 기자 sky@example.org", ("김하늘",)),
+        ("[부산=김하늘 기자]", ("김하늘",)),
+        ("김하늘·이바다 선임기자", ("김하늘", "이바다")),
+        ("뉴욕=김하늘 특파원 sky@example.org", ("김하늘",)),
+        ("사진 기자", ()),
+        ("이 소식을 처음 알린 김하늘 기자는 현장에 있었다.", ()),
+    ],
+)
+def test_a_byline_of_the_text(line: str, names: tuple[str, ...]) -> None:
+    assert read(body="".join(f"<p>{paragraph}</p>" for paragraph in [*BODY, line])).authors == names
+
+
 WHOLE = page(linked(headline="제목", author=[{"name": "김하늘"}], datePublished="2015-03-02") + "<title>제목</title>")
 
 
@@ -226,6 +265,7 @@ def test_four_real_pages(real_data: Path, tmp_path: Path) -> None:
         assert (article.title, article.section, document.category) == (title, section, section)
         assert document.published.replace("T", " ")[:16] == wanted["publishing_date"][:16]
         assert set(article.authors) >= {clean_author(author) for author in wanted["authors"]}
+        assert document.authors == ", ".join(article.authors)
         lines = {" ".join(line.split()) for line in document.text.split("\n\n")}
         paragraphs = [" ".join(text.split()) for part in wanted["body"]["sections"] for text in part["paragraphs"]]
         assert not [text for text in paragraphs if text not in lines]

@@ -10,7 +10,7 @@ from korealbert.corpus.crawl import listing as listings
 from korealbert.corpus.crawl.context import Snapshot
 from korealbert.corpus.crawl.frontier import Kind, Known
 from korealbert.corpus.crawl.listing import Entry
-from korealbert.corpus.crawl.urls import PageUrl, article_url, page_url
+from korealbert.corpus.crawl.urls import MAX_URL_CHARS, PageUrl, article_url, page_url
 
 
 class Discovery:
@@ -57,10 +57,13 @@ class Discovery:
                 named.append(self._named(known, entry))
                 continue
             page = page_url(entry.url, self._source, base=known.url)
-            if page is None or not re.search(listing.follow, entry.url):
+            if page is None:
+                named.append(self._unusable(entry.url, "sitemap", known))
                 continue
             facts: dict[str, Any] = {"listing": known.listing}
-            if self._spec.outside_window(modified=entry.modified):
+            if not re.search(listing.follow, entry.url):
+                facts |= {"state": "refused", "reason": "not_followed"}
+            elif self._spec.outside_window(modified=entry.modified):
                 facts |= {"state": "refused", "reason": "outside_window"}
             named.append(self._learn(page, "sitemap", known.id, **facts) is not None)
         return named
@@ -79,7 +82,15 @@ class Discovery:
 
     def _named(self, known: Known, entry: Entry) -> bool:
         page = page_url(entry.url, self._source, base=known.url)
-        return page is not None and self._article(page, entry, known) is not None
+        return self._unusable(entry.url, "article", known) if page is None else self._article(page, entry, known) is not None
+
+    def _unusable(self, reference: str, kind: Kind, parent: Known) -> bool:
+        """Log what is no web address (``mailto:``, a broken host, thousands of characters)."""
+        shown = reference[:MAX_URL_CHARS]
+        return (
+            self._frontier.add(f"no address {shown}", shown, kind, parent=parent.id, state="refused", reason="no_address")
+            is not None
+        )
 
     def _article(self, page: PageUrl, entry: Entry, parent: Known, hops: int = 0) -> int | None:
         """Get to know an article; its id if it is news."""

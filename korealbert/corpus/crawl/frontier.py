@@ -20,8 +20,17 @@ State = Literal["waiting", "stored", "listed", "duplicate", "redirected", "refus
 
 ROWS_READ_AHEAD = 512
 
-TRANSIENT = ("unreachable", "timeout", "truncated", "robots_unreachable", "server_error", "too_many_requests")
-"""Reasons of a failure that a later run tries again."""
+TRANSIENT = (
+    "unreachable",
+    "timeout",
+    "truncated",
+    "robots_unreachable",
+    "server_error",
+    "too_many_requests",
+    "status_401",
+    "status_403",
+)
+"""Reasons of a failure that a later run tries again; sites answer 403 to a crawler that they have had enough of."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS urls (

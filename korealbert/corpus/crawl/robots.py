@@ -22,8 +22,10 @@ from korealbert.corpus.http_body import BodyError, decode_body
 
 AGENT = "korealbert"
 """The name that rules of a robots.txt are looked up under."""
-MAX_ROBOTS_BYTES = 512 << 10
-"""RFC 9309 asks for at least 500 KiB; what follows is not read."""
+MAX_ROBOTS_BYTES = 8 << 20
+"""A larger answer is no robots.txt."""
+READ_ROBOTS_BYTES = 512 << 10
+"""Rules behind so many bytes do not count; RFC 9309 asks for at least 500 KiB."""
 MAX_ROBOTS_REDIRECTS = 5
 SECONDS_VALID = 24 * 3600.0
 TRIES = 3
@@ -110,7 +112,8 @@ class RobotsMiddleware:
             )
         except BodyError as error:
             return self._unreachable(origin, str(error), status)
-        parser = Protego.parse(decode_page(body).text)
+        read = body if len(body) <= READ_ROBOTS_BYTES else body[: body.rfind(b"\n", 0, READ_ROBOTS_BYTES)]
+        parser = Protego.parse(decode_page(read).text)
         self._slow_down(host, parser.crawl_delay(AGENT))
         self._frontier.note_robots(f"robots {origin}", f"{origin}/robots.txt", "listed", "", status)
         return Rules(parser, time.monotonic())
@@ -124,7 +127,9 @@ class RobotsMiddleware:
         raise RobotsUnreachable(why)
 
     def _slow_down(self, host: str, crawl_delay: float | None) -> None:
-        slot = self._crawler.engine.downloader.slots.get(host)
-        if crawl_delay and slot is not None and crawl_delay > slot.delay:
-            slot.delay = crawl_delay
-            slot.jitter = 0.0  # the asked-for delay is a minimum
+        if not crawl_delay or crawl_delay <= self._source.delay_seconds:
+            return
+        downloader = self._crawler.engine.downloader
+        downloader.per_slot_settings[host] = {"delay": crawl_delay}  # for slots to come: Scrapy forgets one that is idle
+        if host in downloader.slots:
+            downloader.slots[host].delay = crawl_delay

@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
+import itertools
 import json
 import logging
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
-from korealbert.corpus.crawl.frontier import Frontier
+from korealbert.corpus.crawl.frontier import TRANSIENT, Frontier
 from korealbert.corpus.crawl.source import Source, load_source
 from korealbert.corpus.crawl.spec import CrawlSpec
 from korealbert.files import atomic_path, atomic_write
 
-__all__ = ["FRONTIER", "LOG", "SNAPSHOT", "STAGE", "CrawlError", "CrawlSpec", "run"]
+__all__ = ["FRONTIER", "LOG", "SNAPSHOT", "STAGE", "CrawlError", "CrawlInterrupted", "CrawlSpec", "read_log", "run"]
 
 FRONTIER = ".frontier.sqlite"
 LOG = "log.jsonl.gz"
@@ -32,23 +34,24 @@ SNAPSHOT = "snapshot.json"
 NEEDED = ("scrapy", "warcio")
 GRACE_SECONDS = 20.0
 TAIL_BYTES = 8000
+SHOWN_FAILURES = 5
 
 log = logging.getLogger(__name__)
 
 
 class CrawlError(RuntimeError):
-    """A crawl that came to no good end."""
+    """A crawl that no other try would bring to a better end."""
 
 
 class CrawlInterrupted(ConnectionError):
-    """A crawl that ended early; another try goes on where it was."""
+    """A crawl that is not complete; another try goes on where it was."""
 
 
 def run(spec: CrawlSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Crawl one site.
 
-    Raises CrawlError when too much of it could not be fetched and CrawlInterrupted when the crawling process died; what was
-    stored stays for the next run.
+    Raises CrawlError for a source that does not fit the site, and CrawlInterrupted when too much could not be fetched for now
+    or the crawling process died; what was stored stays for the next run.
     """
     source = load_source(spec.source.path)
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
@@ -124,26 +127,40 @@ def _stats(frontier: Frontier) -> Stats:
 def _check(spec: CrawlSpec, source: Source, stats: Stats, frontier: Frontier) -> None:
     listings = {kind: counts for kind, counts in stats["urls"].items() if kind in ("sitemap", "rss", "archive")}
     if not any(counts.get("listed") for counts in listings.values()):
-        raise CrawlError(
-            f"{spec.source}: no listing could be read ({listings}); is the site reachable, are its addresses right?"
-        )
+        shown = _first_failed(frontier, tuple(listings))
+        message = f"{spec.source}: no listing could be read; is the site reachable, are its addresses right?\n{shown}"
+        passing = any(name == f"failed: {reason}" for counts in listings.values() for name in counts for reason in TRANSIENT)
+        raise CrawlInterrupted(message) if passing else CrawlError(message)
     if not stats["documents_in"]:
         raise CrawlError(f"{spec.source}: the listings name no address that matches article = {source.article!r}; correct it")
-    tried = stats["documents_out"] + stats["quarantined"]
-    share = stats["quarantined"] / max(1, tried)
+    failed = sum(count for reason, count in stats["quarantine_reasons"].items() if reason in TRANSIENT)
+    tried = stats["documents_out"] + failed
+    share = failed / max(1, tried)
     if tried >= spec.failed_share_applies_from and share > spec.max_failed_share:
-        failed = [row for row in frontier.log() if row["state"] == "failed" and row["kind"] == "article"][:5]
-        shown = "\n".join(f"  {row['url']}: {row['reason']} {row.get('detail', '')}" for row in failed)
-        raise CrawlError(
-            f"{spec.source}: {stats['quarantined']:,} of {tried:,} articles ({share:.1%}) could not be fetched, more than"
-            f" max_failed_share = {spec.max_failed_share:.1%}; run it again later to retry them. The first of them:\n{shown}"
+        raise CrawlInterrupted(
+            f"{spec.source}: {failed:,} of {tried:,} articles ({share:.1%}) could not be fetched, more than"
+            f" max_failed_share = {spec.max_failed_share:.1%}; run it again later to retry them. The first of them:\n"
+            + _first_failed(frontier, ("article",))
         )
+
+
+def _first_failed(frontier: Frontier, kinds: tuple[str, ...]) -> str:
+    failed = (row for row in frontier.log() if row["state"] in ("failed", "refused") and row["kind"] in kinds)
+    shown = itertools.islice(failed, SHOWN_FAILURES)
+    return "\n".join(f"  {row['url']}: {row['state']}, {row['reason']} {row.get('detail', '')}".rstrip() for row in shown)
 
 
 def _write_log(frontier: Frontier, path: Path) -> None:
     with atomic_path(path) as temporary, temporary.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
         for row in frontier.log():
             packed.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+
+
+def read_log(directory: Path) -> Iterator[dict[str, Any]]:
+    """Every URL that a finished crawl came to know and what became of it, in the order in which they came to be known."""
+    with gzip.open(directory / LOG, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
 
 
 def _about(spec: CrawlSpec, source: Source) -> bytes:

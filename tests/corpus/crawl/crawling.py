@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import sys
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 from fastwarc import ArchiveIterator, WarcRecordType
 
 from korealbert.artifact import Artifact, Runtime, build
-from korealbert.corpus.crawl.stage import STAGE, CrawlSpec
+from korealbert.corpus.crawl.stage import STAGE, CrawlSpec, read_log
 from tests.corpus.crawl.site import Site
 
 
@@ -45,12 +44,12 @@ class Crawled:
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
-        lines = gzip.decompress((self.artifact.path / "log.jsonl.gz").read_bytes()).decode().splitlines()
-        return [json.loads(line) for line in lines]
+        return list(read_log(self.artifact.path))
 
     def outcome(self, path: str) -> str:
         """``state: reason`` of the URL with this path and query."""
-        row = next(row for row in self.log if row["url"].partition("://")[2].partition("/")[2] == path.lstrip("/"))
+        wanted = ("/", path.lstrip("/"))
+        row = next(row for row in self.log if row["url"].partition("://")[2].partition("/")[1:] == wanted)
         return f"{row['state']}: {row['reason']}" if "reason" in row else str(row["state"])
 
     @cached_property

@@ -22,6 +22,8 @@ class Answer:
     delay_seconds: float = 0.0
     sent_bytes: int | None = None
     """The connection is closed after so many bytes of the body."""
+    verbatim: bytes | None = None
+    """Sent in place of all the rest; then the connection is closed."""
 
 
 def text(body: str, status: int = 200, **fields: object) -> Answer:
@@ -102,6 +104,10 @@ class Site:
         answer = page(Asked(path, headers, self.hits[path])) if callable(page) else page
         if answer.delay_seconds:
             await asyncio.sleep(answer.delay_seconds)
+        if answer.verbatim is not None:
+            writer.write(answer.verbatim)
+            await writer.drain()
+            return False
         lines = [f"HTTP/1.1 {answer.status} X", f"Content-Length: {len(answer.body)}"]
         if answer.content_type:
             lines.append(f"Content-Type: {answer.content_type}")

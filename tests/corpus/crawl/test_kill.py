@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from korealbert.corpus.crawl.frontier import Frontier
-from korealbert.corpus.crawl.stage import CrawlError
+from korealbert.corpus.crawl.stage import CrawlInterrupted
 from korealbert.corpus.crawl.worker import open_frontier
 from tests.corpus.crawl.crawling import crawl, pages_of, source_file
 from tests.corpus.crawl.site import Answer, Asked, article, running, sitemap, text
@@ -73,7 +73,7 @@ def test_a_record_without_its_row_is_cut_off_and_a_row_without_its_record_waits_
         site.pages["/sitemap.xml"] = sitemap(*(f"{site.root}/news/{number}" for number in range(12)))
         source = source_file(tmp_path, site, retries=0)
         site.pages["/news/0"] = text("고장", 500)
-        with pytest.raises(CrawlError, match="1 of 12 articles"):
+        with pytest.raises(CrawlInterrupted, match="1 of 12 articles"):
             crawl(tmp_path, source, failed_share_applies_from=1)
         partial = next((tmp_path / "store").glob("*.partial"))
         warc = partial / "pages-00000.warc.gz"

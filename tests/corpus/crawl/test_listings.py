@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from korealbert.corpus.crawl.listing import Entry, UnreadableListing, feed_entries, page_links, sitemap_entries
-from korealbert.corpus.crawl.stage import CrawlError
+from korealbert.corpus.crawl.stage import CrawlError, CrawlInterrupted
 from tests.corpus.crawl.crawling import crawl, source_file
 from tests.corpus.crawl.site import Answer, article, running, sitemap, text
 
@@ -149,3 +149,12 @@ def test_a_pattern_that_fits_nothing_is_an_error(tmp_path: Path) -> None:
         listing = f'[[listing]]\nkind = "archive"\nurl = "{site.root}/list"\n'
         with pytest.raises(CrawlError, match="no address that matches article ="):
             crawl(tmp_path, source_file(tmp_path, site, listing))
+
+
+def test_a_site_that_does_not_answer_is_worth_another_try_and_one_without_listing_is_not(tmp_path: Path) -> None:
+    with running({}) as site:
+        with pytest.raises(CrawlError, match=r"(?s)no listing could be read.*sitemap\.xml: failed, status_404"):
+            crawl(tmp_path, source_file(tmp_path, site))
+        source = source_file(tmp_path, site, retries=0)
+    with pytest.raises(CrawlInterrupted, match=r"(?s)no listing could be read.*robots_unreachable"):
+        crawl(tmp_path, source)
