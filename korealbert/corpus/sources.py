@@ -115,7 +115,7 @@ class ExtractSpec(Spec):
     max_bad_share: float = Field(default=0.05, ge=0, le=1)
     """Largest share of quarantined records; above it the stage fails and names the first five."""
     bad_share_applies_from: int = Field(default=20, ge=1)
-    """Records below which no share is too large."""
+    """Records below which no share is too large, but for the whole: a source of which nothing can be read always fails."""
     shard_bytes: int = Field(default=8 << 20, ge=1024)
     """Raw bytes of one shard; the unit of parallel work and of resuming."""
 

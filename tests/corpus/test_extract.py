@@ -231,10 +231,19 @@ def test_too_many_bad_records_fail_the_stage_and_name_the_first_five(tmp_path: P
     path = tmp_path / "a.jsonl"
     path.write_bytes(lines(*({"text": SENTENCE} for _ in range(90))) + b"{broken\n" * 10)
     with pytest.raises(ExtractionError, match=r"10 of 100 records \(10\.0%\)") as raised:
-        extract(tmp_path / "store", path, format="jsonl")
+        extract(tmp_path / "store", path, format="jsonl", max_bad_share=0.05)
     assert str(raised.value).count("malformed_json") == 5
     assert "a.jsonl, line 91" in str(raised.value)
     assert extract(tmp_path / "store", path, format="jsonl", max_bad_share=0.1).stats["quarantined"] == 10
+
+
+def test_a_source_of_which_nothing_can_be_read_fails_however_small_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"{broken\n" * 3)
+    with pytest.raises(ExtractionError, match=r"3 of 3 records \(100\.0%\) cannot be read(.|\n)*a\.jsonl, line 1"):
+        extract(tmp_path / "store", path, format="jsonl", max_bad_share=0.05)
+    path.write_bytes(b"{broken\n" * 3 + lines({"text": SENTENCE}))
+    assert extract(tmp_path / "store", path, format="jsonl", max_bad_share=0.05).stats["quarantined"] == 3
 
 
 def test_a_misspelt_field_is_an_error_and_a_sometimes_missing_one_is_counted(tmp_path: Path) -> None:
