@@ -41,7 +41,7 @@ class Chunks:
 
 def cut_document(
     sentence_lengths: Sequence[int],
-    spaced: npt.NDArray[np.bool_],
+    spaced: bytes,
     target_of: Callable[[int], int],
     *,
     max_pieces: int,
@@ -50,7 +50,7 @@ def cut_document(
 ) -> Chunks:
     """Chunks of a document in order.
 
-    ``spaced`` [Σ sentence_lengths] marks pieces that follow a space, where a sentence may be cut; ``target_of(i)`` gives the
+    ``spaced`` [Σ sentence_lengths] is 1 for pieces that follow a space, where a sentence may be cut, else 0; ``target_of(i)`` gives the
     length at which chunk i may end. What has no space for ``max_pieces`` pieces is cut where the chunk is full.
     """
     result = Chunks()
@@ -85,12 +85,12 @@ def cut_document(
     return result
 
 
-def _cut_at_a_space(spaced: npt.NDArray[np.bool_], position: int, room: int, *, forced: bool) -> int:
+def _cut_at_a_space(spaced: bytes, position: int, room: int, *, forced: bool) -> int:
     """The most pieces that fit into ``room`` and end at a space. Without such a place: all of it if ``forced``, else 0."""
-    for take in range(room, 0, -1):
-        if spaced[position + take]:
-            return take
-    return room if forced else 0
+    cut = spaced.rfind(1, position + 1, position + room + 1)
+    if cut < 0:
+        return room if forced else 0
+    return cut - position
 
 
 class ChunkTargets:

@@ -8,6 +8,7 @@ pieces, P prediction slots, W word-order slots.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -28,6 +29,8 @@ SPECIALS_PER_ROW = 3
 """``[CLS]`` and two ``[SEP]``: a row holds at most L - 3 pieces."""
 SHORT_VOCABULARY = 65_535
 """Up to this many pieces an id takes two bytes."""
+MOST_SOURCES = 255
+"""Greatest number that the column ``source`` holds."""
 HELDOUT_VIEW = 0xFFFFFFFF
 """View number that held-out noise is drawn under: no training view can have it."""
 FIXED_COLUMNS = ("example_id", "doc_id", "source", "ids", "length")
@@ -100,6 +103,17 @@ class Rows:
         inner = self.sentence_lengths[offsets[0] : offsets[-1]]
         columns = {name: getattr(self, name)[start:stop] for name in FIXED_COLUMNS}
         return Rows(**columns, sentence_lengths=inner, sentence_offsets=offsets - offsets[0])
+
+
+def join_rows(parts: Sequence[Rows]) -> Rows:
+    """Rows of several parts, one after the other."""
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in FIXED_COLUMNS}
+    counts = np.concatenate([np.diff(part.sentence_offsets) for part in parts])
+    return Rows(
+        **columns,
+        sentence_lengths=np.concatenate([part.sentence_lengths for part in parts]),
+        sentence_offsets=np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]),
+    )
 
 
 @dataclass(frozen=True)
