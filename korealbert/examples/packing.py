@@ -191,7 +191,6 @@ class ShardPacker:
     def __init__(self, job: PackJob, index: int) -> None:
         self._spec, self._heldout_quota, self._index = job.spec, job.heldout_quota, index
         self._vocabulary, self._encoder = encoder_of(job.vocabulary)
-        self._spaced = self._vocabulary.words().spaced
         self._width = pieces_per_row(job.spec.sequence_length)
         dtype = id_type(self._vocabulary.size).to_pandas_dtype()
         self._splits = {split: RowCollector(self._width, dtype) for split in SPLITS}
@@ -214,7 +213,8 @@ class ShardPacker:
         heldout = happens(draw_block(self._spec.seed, Stream.HELDOUT, doc_ids)[0], self._spec.heldout_share)
         self._counts.update(sentences=len(encoded.sentence_lengths), pieces_in=len(encoded.pieces))
         for place, (begin, pieces, cut) in enumerate(self._cut(encoded, doc_ids)):
-            self._dropped_pieces.update(too_short=cut.too_short, truncated=cut.truncated)
+            self._dropped_pieces["too_short"] += cut.too_short
+            self._dropped_pieces["truncated"] += cut.truncated
             if cut.chunks:
                 collector = self._collector(len(cut.chunks), heldout=bool(heldout[place]))
                 self._add_rows(collector, int(doc_ids[place]), fitting[place].source, begin, cut.chunks)
@@ -231,22 +231,22 @@ class ShardPacker:
     def _cut(self, encoded: EncodedDocuments, doc_ids: npt.NDArray[np.uint64]) -> Iterator[tuple[int, int, Chunks]]:
         """For each document its first piece, its number of pieces, and its chunks."""
         spec = self._spec
+        sizes = np.bincount(encoded.documents, encoded.sentence_lengths, len(doc_ids)).astype(np.int64)
         targets = ChunkTargets(
             doc_ids,
+            sizes * 5 // (4 * self._width) + 3,
             seed=spec.seed,
             min_pieces=spec.min_pieces,
             max_pieces=self._width,
             short_probability=spec.short_seq_prob,
             scope=spec.short_seq_scope,
         )
-        spaced, lengths = self._spaced[encoded.pieces].tobytes(), encoded.sentence_lengths.tolist()
+        spaced, lengths = self._encoder.spaced[encoded.pieces].tobytes(), encoded.sentence_lengths.tolist()
         ends = np.searchsorted(encoded.documents, np.arange(len(doc_ids)), side="right").tolist()
         begin = first = 0
-        for place, end in enumerate(ends):
-            mine = lengths[first:end]
-            pieces = sum(mine)
+        for place, (pieces, end) in enumerate(zip(sizes.tolist(), ends, strict=True)):
             chunks = cut_document(
-                mine,
+                lengths[first:end],
                 spaced[begin : begin + pieces],
                 targets.of(place),
                 max_pieces=self._width,
