@@ -20,7 +20,8 @@ from transformers import AlbertForPreTraining
 
 from bench.training import FirstRows, from_command_line, trainer
 from korealbert.examples.batches import Batch
-from korealbert.export.weights import huggingface_config, to_huggingface
+from korealbert.export.stage import SPECIAL_IDS
+from korealbert.huggingface.checkpoint import settings, to_huggingface
 from korealbert.pretrain.batches import micro_batches
 from korealbert.pretrain.optimizer import Clipping, make_optimizer
 from korealbert.pretrain.spec import PretrainSpec
@@ -66,7 +67,7 @@ def main() -> int:
         stats = ours.run()
         lines = [json.loads(line) for line in (out_dir / "metrics.jsonl").read_text("utf-8").splitlines()]
 
-    theirs = AlbertForPreTraining(TheirConfig(**huggingface_config(config))).eval()
+    theirs = AlbertForPreTraining(TheirConfig(**settings(config, SPECIAL_IDS))).eval()
     theirs.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()}, strict=False)
     optimizer = make_optimizer(theirs, spec.optimizer)
     Clipping(optimizer, spec.optimizer.max_grad_norm)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import fields
 from typing import NamedTuple, Protocol
 
@@ -85,7 +85,7 @@ def in_row_order(source: BatchSource, size: int, *, rank: int, world_size: int) 
         yield source.gather(0, np.arange(start, min(start + size, source.num_rows), dtype=np.int64))
 
 
-def count_targets(batch: Batch, *, word_order: bool) -> NDArray[np.int64]:
-    """Targets per task, in the order of ``TASKS``; none of word order where the model has no head for it."""
-    labels = (batch.mlm_labels, batch.sop_labels, batch.wop_labels if word_order else batch.wop_labels[:0])
-    return np.array([np.count_nonzero(array != IGNORED) for array in labels], dtype=np.int64)
+def count_targets(batch: Batch, heads: Collection[str]) -> NDArray[np.int64]:
+    """Targets per task, in the order of ``TASKS``; none of a task that is not among the model's ``heads``."""
+    labels = {"mlm": batch.mlm_labels, "sop": batch.sop_labels, "wop": batch.wop_labels}
+    return np.array([np.count_nonzero(labels[task] != IGNORED) if task in heads else 0 for task in TASKS], dtype=np.int64)

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 
 from korealbert.artifact import Stats
 from korealbert.files import write_json
-from korealbert.model.config import AlbertConfig
+from korealbert.model.config import ModelConfig
 from korealbert.model.heads import PretrainingModel, initialise
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain import checkpoint
@@ -68,7 +68,7 @@ class Trainer:
     def __init__(
         self,
         spec: PretrainSpec,
-        config: AlbertConfig,
+        config: ModelConfig,
         *,
         train: BatchSource,
         heldout: BatchSource,
@@ -129,8 +129,7 @@ class Trainer:
     def _train_step(self) -> None:
         spec, ranks, state = self.spec, self.ranks, self.state
         batches = micro_batches(self.train, spec, step=state.step, rank=ranks.rank, world_size=ranks.world_size)
-        word_order = self.model.wop is not None
-        counts = np.sum([count_targets(batch, word_order=word_order) for batch in batches], axis=0)
+        counts = np.sum([count_targets(batch, self.model.heads) for batch in batches], axis=0)
         tokens = sum(int(batch.lengths.sum()) for batch in batches)
         *targets, all_tokens, stop = ranks.sum([*map(float, counts), float(tokens), float(self.stop_requested())])
         if stop:

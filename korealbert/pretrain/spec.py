@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import Spec
-from korealbert.model.config import AlbertConfig, ModelSpec
+from korealbert.model.config import ModelConfig, ModelSpec
 
 
 class OptimizerSpec(Spec):
@@ -131,6 +131,10 @@ class PretrainSpec(Spec):
         warmup = self.schedule.warmup(self.steps)
         if warmup >= self.steps:
             raise ValueError(f"warmup_steps = {warmup} leaves no step of steps = {self.steps}; shorten the warm-up")
+        if self.sop_weight and not self.model.pooler:
+            raise ValueError(
+                f"sop_weight = {self.sop_weight} needs a pooler, but model.pooler = false; set sop_weight = 0 or pooler = true"
+            )
         if self.order_from_step >= self.steps and (self.sop_weight or self.wop_weight):
             raise ValueError(
                 f"order_from_step = {self.order_from_step} is not below steps = {self.steps}; lower it, or set sop_weight and "
@@ -152,14 +156,14 @@ class PretrainSpec(Spec):
             )
         return self.global_batch_size // per_pass
 
-    def albert_config(self, *, vocab_size: int, sequence_length: int) -> AlbertConfig:
+    def config_for(self, *, vocab_size: int, sequence_length: int) -> ModelConfig:
         """The complete model for this data. Raises ValueError where sequences are longer than the position table."""
-        if sequence_length > self.model.max_positions:
+        if sequence_length > self.model.longest_sequence:
             raise ValueError(
                 f"the examples are {sequence_length} tokens long, but max_positions = {self.model.max_positions}; "
                 "raise max_positions in [pretrain.model] or pack shorter examples"
             )
-        return AlbertConfig(
+        return ModelConfig(
             **self.model.model_dump(),
             vocab_size=vocab_size,
             word_order_classes=sequence_length if self.wop_weight else 0,

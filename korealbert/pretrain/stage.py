@@ -13,7 +13,7 @@ from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
 from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
 from korealbert.files import atomic_write
-from korealbert.model.config import AlbertConfig
+from korealbert.model.config import ModelConfig
 from korealbert.pretrain.job import Job, parse_event
 from korealbert.pretrain.launch import RankFailed, run_ranks
 from korealbert.pretrain.spec import PretrainSpec
@@ -68,7 +68,7 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     return stats
 
 
-def check(spec: PretrainSpec, *, vocab: Path, examples: Path, views: Path, processes: int) -> AlbertConfig:
+def check(spec: PretrainSpec, *, vocab: Path, examples: Path, views: Path, processes: int) -> ModelConfig:
     """The model that spec and data make together. Raises ValueError naming both sides of any contradiction."""
     spec.accumulation(processes)
     train = ExampleBatches(examples, views, "train")
@@ -82,7 +82,7 @@ def check(spec: PretrainSpec, *, vocab: Path, examples: Path, views: Path, proce
             f"{examples.name} was packed with another vocabulary ({packed_with}) than {vocab.name} ({given}); "
             "rebuild the examples with this vocabulary"
         )
-    return spec.albert_config(vocab_size=train.vocab_size, sequence_length=train.sequence_length)
+    return spec.config_for(vocab_size=train.vocab_size, sequence_length=train.sequence_length)
 
 
 STAGE = Stage("pretrain", version=2, spec=PretrainSpec, run=run)

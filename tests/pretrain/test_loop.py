@@ -15,7 +15,8 @@ from transformers import AlbertConfig as TheirConfig
 from transformers import AlbertForPreTraining
 
 from korealbert.examples.batches import Batch
-from korealbert.export.weights import huggingface_config, to_huggingface
+from korealbert.export.stage import SPECIAL_IDS
+from korealbert.huggingface.checkpoint import settings, to_huggingface
 from korealbert.pretrain.batches import micro_batches
 from korealbert.pretrain.loop import dropout_seed
 from korealbert.pretrain.optimizer import Clipping, make_optimizer
@@ -63,6 +64,14 @@ def test_batches_without_targets_of_a_task_give_no_nan(alone: Ranks, tmp_path: P
     assert all(line["sop_loss"] is None and line["wop_loss"] is None for line in lines(tmp_path))
     assert all(line["loss"] == line["mlm_loss"] for line in lines(tmp_path))
     assert all(torch.isfinite(tensor).all() for tensor in weights(tmp_path).values())
+
+
+def test_a_model_without_a_pooler_learns_no_sentence_order(alone: Ranks, tmp_path: Path) -> None:
+    roberta = no_dropout(embedding_size=16, share="none", activation="gelu", pooler=False, position_offset=1, max_positions=17)
+    trainer(spec(model=roberta, sop_weight=0), tmp_path, alone).run()
+    assert all(line["sop_loss"] is None and line["mlm_loss"] > 0 for line in lines(tmp_path))
+    assert lines(tmp_path, "heldout")[-1]["sop_accuracy"] is None
+    assert "sop.weight" not in weights(tmp_path)
 
 
 def test_views_without_word_order_slots_can_be_trained_on(alone: Ranks, tmp_path: Path) -> None:
@@ -135,7 +144,7 @@ def test_our_curve_is_that_of_a_plain_loop_around_transformers(alone: Ranks, tmp
     run_spec = spec(steps=30, wop_weight=0, model=no_dropout(num_groups=2), optimizer=optimizer, heldout_every=99)
     ours = trainer(run_spec, tmp_path, alone)
     initial = {name: tensor.numpy().copy() for name, tensor in ours.model.state_dict().items()}
-    theirs = AlbertForPreTraining(TheirConfig(**huggingface_config(ours.config))).eval()
+    theirs = AlbertForPreTraining(TheirConfig(**settings(ours.config, SPECIAL_IDS))).eval()
     theirs.load_state_dict({k: torch.tensor(v) for k, v in to_huggingface(ours.config, initial).items()}, strict=False)
     ours.run()
 

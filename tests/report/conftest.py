@@ -189,7 +189,7 @@ def whole_run(store: Path) -> dict[str, Artifact]:
     training |= {"sequence_length": 128, "tokens_per_second": 987.6}
     trained_on = {"vocab": run["vocab"], "examples": run["examples"], "views": run["views"]}
     run["pretrain"] = made(store, "pretrain", training, trained_on, write_metrics)
-    exported = {"layer_groups": 1, "sequence_length": 128, "parameters": 4_900_000}
+    exported = {"model_type": "albert", "sequence_length": 128, "parameters": 4_900_000}
     run["export"] = made(store, "export", exported, {"pretrain": run["pretrain"], "vocab": run["vocab"]})
     for task in ("nsmc", "korsts"):
         for init in ("pretrained", "random"):
