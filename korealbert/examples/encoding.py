@@ -11,6 +11,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from korealbert.vocab.tokenizer import SPACE, Vocabulary
 
 BLOCK_CHARACTERS = 4_096
-"""Characters encoded together, unless a line is longer. Scores of so many pieces add up exactly (``vocab.stage.SCORE_STEP``)."""
+"""Characters encoded together, unless a line is longer: the quickest size, and few enough that scores add up exactly
+(``vocab.stage.SCORE_STEP``)."""
 
 JAMO = ((0x1100, 0x11FF), (0xA960, 0xA97F), (0xD7B0, 0xD7FF))
 """Code points that compose to Hangul syllables."""
@@ -107,7 +109,7 @@ class DocumentEncoder:
 
     def _encode_blocks(self, text: str, borders: list[int], alone: Bools) -> list[Pieces]:
         """The pieces of each stretch of the text between two borders."""
-        blocks = [text[begin:end] for begin, end in zip(borders, borders[1:], strict=False)]
+        blocks = [text[begin:end] for begin, end in pairwise(borders)]
         plain = [block.replace("\n", " ") for block, by_itself in zip(blocks, alone, strict=True) if not by_itself]
         by_rules = iter(self._vocabulary.encode([block for block, by_itself in zip(blocks, alone, strict=True) if by_itself]))
         as_it_is = iter(self._without_rules.Encode(plain, return_type="numpy", num_threads=1))

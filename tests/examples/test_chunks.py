@@ -18,6 +18,11 @@ def cut(lengths: list[int], target: int = N_MAX, *, carry: bool = True, spaced: 
     return cut_document(lengths, marks.tobytes(), lambda chunk: target, max_pieces=N_MAX, min_pieces=MIN, carry=carry)
 
 
+def targets_of(ids: np.ndarray, scope: str) -> ChunkTargets:
+    expected = np.full(len(ids), 12)
+    return ChunkTargets(ids, expected, seed=1, min_pieces=8, max_pieces=125, short_probability=0.1, scope=scope)
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.integers(1, 60), max_size=12), st.integers(MIN, N_MAX), st.booleans(), st.integers(1, 9))
 def test_chunks_and_dropped_pieces_are_all_pieces(lengths: list[int], target: int, carry: bool, word: int) -> None:
@@ -71,7 +76,7 @@ def test_a_short_end_is_dropped_and_counted() -> None:
 
 def test_a_tenth_of_chunks_aims_at_a_shorter_length() -> None:
     ids = np.arange(300, dtype=np.uint64)
-    targets = ChunkTargets(ids, np.full(len(ids), 12), seed=1, min_pieces=8, max_pieces=125, short_probability=0.1, scope="chunk")
+    targets = targets_of(ids, "chunk")
     drawn = np.array([targets.of(i)(chunk) for i in range(300) for chunk in range(30)])
     short = drawn[drawn < 125]
     # One short target in 118 is 125 itself.
@@ -82,7 +87,7 @@ def test_a_tenth_of_chunks_aims_at_a_shorter_length() -> None:
 
 def test_scope_document_gives_all_chunks_of_a_document_one_target() -> None:
     ids = np.arange(400, dtype=np.uint64)
-    targets = ChunkTargets(ids, np.full(len(ids), 12), seed=1, min_pieces=8, max_pieces=125, short_probability=0.1, scope="document")
+    targets = targets_of(ids, "document")
     drawn = np.array([[targets.of(i)(chunk) for chunk in range(40)] for i in range(400)])
     assert (drawn == drawn[:, :1]).all()
     assert 0.05 < (drawn[:, 0] < 125).mean() < 0.15
