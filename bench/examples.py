@@ -45,7 +45,7 @@ ALBERT_DOCUMENTS, COLLATOR_DOCUMENTS = 250, 1_500
 """Documents for the peers that would take minutes over all of them."""
 STREAMED_ROWS = 20_000
 BATCH = 256
-MANY_SHARDS = 500
+MANY_SHARDS = 256
 """Shards of a large corpus (``packing.SHARDS_AT_MOST``), so that the rows of a batch lie in as many files."""
 
 
@@ -274,7 +274,7 @@ def memory(corpus: Path, runtime: Runtime, vocabulary: Artifact) -> None:
     for parts in (["AA"], ["AA", "AB", "AC"]):
         texts = documents(corpus, parts, runtime)
         code = (
-            "import resource, sys, tempfile; from pathlib import Path\n"
+            "import sys, tempfile; from pathlib import Path\n"
             "from korealbert.artifact import Artifact, Runtime, build\n"
             "from korealbert.examples import packing, views\n"
             "texts, vocab = (Artifact(Path(p).name, Path(p)) for p in sys.argv[1:])\n"
@@ -282,7 +282,7 @@ def memory(corpus: Path, runtime: Runtime, vocabulary: Artifact) -> None:
             "    runtime = Runtime(store=store, workers=1)\n"
             "    rows = build(packing.STAGE, packing.ExamplesSpec(), {'documents': texts, 'vocab': vocab}, runtime).artifact\n"
             "    build(views.STAGE, views.ViewsSpec(views=1), {'examples': rows, 'vocab': vocab}, runtime)\n"
-            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+            "print(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])\n"
         )
         command = [sys.executable, "-c", code, str(texts.path), str(vocabulary.path)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -31,7 +31,7 @@ from korealbert.vocab.tokenizer import Vocabulary
 DOCUMENTS_AT_ONCE = 256
 CHARACTERS_AT_ONCE = 1_000_000
 """Documents are encoded together up to either limit, so that memory does not grow with their size."""
-SHARDS_AT_MOST = 512
+SHARDS_AT_MOST = 256
 """Shards of rows; of more shards of documents several go into one, because a batch gathers from every shard."""
 SPLITS = ("train", "heldout")
 LENGTH_CLASSES = 16

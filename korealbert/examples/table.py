@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -30,12 +29,10 @@ class ShardedNumbers:
         order = np.argsort(shard, kind="stable")
         sorted_shard = shard[order]
         begins = np.flatnonzero(np.diff(sorted_shard, prepend=-1))
-        return Places(
-            order=order,
-            local=(numbers - self.offsets[shard])[order],
-            shards=sorted_shard[begins].tolist(),
-            borders=[*begins.tolist(), len(numbers)],
-        )
+        local = (numbers - self.offsets[shard])[order]
+        ends = np.append(begins, len(numbers))[1:]
+        groups = zip(*(part.tolist() for part in (sorted_shard[begins], begins, ends, local[begins])), strict=True)
+        return Places(order, local, list(groups))
 
 
 @dataclass(frozen=True)
@@ -46,21 +43,19 @@ class Places:
     """Which of the rows asked for comes at each place."""
     local: Ints
     """Number of each row within its shard."""
-    shards: list[int]
-    """The shards that occur."""
-    borders: list[int]
-    """Where the rows of each begin, and where the last ends."""
+    groups: list[tuple[int, int, int, int]]
+    """Of each shard that occurs: its number, where its rows begin and end, and the first row."""
 
     def gather(self, columns: Sequence[Array]) -> Array:
         """One column at these rows in the order asked for; ``columns`` holds it for every shard."""
         first = columns[0]
         found = np.empty((len(self.order), *first.shape[1:]), dtype=first.dtype)
-        for shard, (begin, end) in zip(self.shards, pairwise(self.borders), strict=True):
-            if end - begin == 1:  # Usual where shards are many; ten times as fast as an index array of one.
-                found[begin] = columns[shard][self.local[begin]]
+        for shard, begin, end, row in self.groups:
+            if end - begin == 1:  # Usual where shards are many, and ten times as fast as an index array of one.
+                found[begin] = columns[shard][row]
             else:
-                np.take(columns[shard], self.local[begin:end], axis=0, out=found[begin:end], mode="clip")
-        if len(self.shards) < 2:  # The order of one shard's rows is that of the numbers.
+                columns[shard].take(self.local[begin:end], axis=0, out=found[begin:end], mode="clip")
+        if len(self.groups) < 2:  # The order of one shard's rows is that of the numbers.
             return found
         result = np.empty_like(found)
         result[self.order] = found
@@ -76,6 +71,7 @@ class RowTable:
         self.shards: list[Rows] = [rows for rows, _ in opened]
         self.headers: list[RowsHeader] = [header for _, header in opened]
         self.numbers = ShardedNumbers([len(rows) for rows in self.shards])
+        self._columns = {name: [getattr(rows, name) for rows in self.shards] for name in FIXED_COLUMNS}
         for path, header in zip(self.paths, self.headers, strict=True):
             if header.common != self.headers[0].common:
                 raise ValueError(f"{path}: packed as {header.common}, but {self.paths[0].name} as {self.headers[0].common}")
@@ -85,19 +81,19 @@ class RowTable:
 
     def column(self, name: str, numbers: Ints) -> Array:
         """One column at some rows, in the order asked for."""
-        return self.numbers.locate(numbers).gather([getattr(shard, name) for shard in self.shards])
+        return self.numbers.locate(numbers).gather(self._columns[name])
 
     def take(self, numbers: Ints) -> Rows:
         """Some rows, in the order asked for, with their sentence lengths."""
         places = self.numbers.locate(numbers)
         sentences = []
-        for shard, (first, last) in zip(places.shards, pairwise(places.borders), strict=True):
+        for shard, first, last, _ in places.groups:
             offsets, lengths = self.shards[shard].sentence_offsets, self.shards[shard].sentence_lengths
             for row in places.local[first:last].tolist():
                 sentences.append(lengths[offsets[row] : offsets[row + 1]])
         back = np.argsort(places.order).tolist()
         sentences = [sentences[place] for place in back]
-        columns = {name: places.gather([getattr(shard, name) for shard in self.shards]) for name in FIXED_COLUMNS}
+        columns = {name: places.gather(self._columns[name]) for name in FIXED_COLUMNS}
         return Rows(
             **columns,
             sentence_lengths=np.concatenate([*sentences, np.empty(0, dtype=np.uint16)]),
@@ -119,7 +115,7 @@ class ViewTable:
     def __init__(self, directory: Path, rows: RowTable) -> None:
         self._rows = rows
         self._paths = [directory / path.name for path in rows.paths]
-        self._shards: list[View] = []
+        self._columns: dict[str, list[Array]] = {}
         for path, rows_path, rows_header in zip(self._paths, rows.paths, rows.headers, strict=True):
             self.header = open_view(path)[1]
             """That of the last shard; what is used of it is that of every shard."""
@@ -127,15 +123,16 @@ class ViewTable:
 
     def take(self, numbers: Ints) -> View:
         """Noise of some rows, in the order asked for."""
-        if not self._shards:
-            self._shards = [open_view(path)[0] for path in self._paths]
+        if not self._columns:
+            shards = [open_view(path)[0] for path in self._paths]
+            names = [f.name for f in fields(View) if getattr(shards[0], f.name) is not None]
+            self._columns = {name: [getattr(shard, name) for shard in shards] for name in names}
         places = self._rows.numbers.locate(numbers)
-        names = [f.name for f in fields(View) if getattr(self._shards[0], f.name) is not None]
-        return View(**{name: places.gather([getattr(shard, name) for shard in self._shards]) for name in names})
+        return View(**{name: places.gather(columns) for name, columns in self._columns.items()})
 
     def close(self) -> None:
         """Let go of the files until the next ``take``."""
-        self._shards = []
+        self._columns = {}
 
 
 def check_belongs(view_path: Path, view: ViewHeader, rows_path: Path, rows: RowsHeader) -> None:

@@ -241,14 +241,16 @@ def _derange(items: Items, draws: RowDraws) -> Ints:
     By rejection: groups with a fixed point are permuted anew, 2.7 times on average.
     """
     order = np.arange(len(items.group))
+    groups = int(items.group.max(initial=-1)) + 1
     pending = order
     for attempt in range(MAX_ATTEMPT):
         if not pending.size:
             return order
         key, tie, *_ = draws.block(Stream.MOVE_ORDER, items.rows[pending], block=items.begin[pending], attempt=attempt)
         order[pending] = pending[np.lexsort((tie, key, items.group[pending]))]
-        stays = items.group[pending[order[pending] == pending]]
-        pending = pending[np.isin(items.group[pending], stays)]
+        again = np.zeros(groups, dtype=np.bool_)
+        again[items.group[pending[order[pending] == pending]]] = True
+        pending = pending[again[items.group[pending]]]
     raise AssertionError("a group was never deranged: it has one item only")
 
 
