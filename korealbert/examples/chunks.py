@@ -52,8 +52,9 @@ def cut_document(
 ) -> Chunks:
     """Chunks of a document in order.
 
-    ``spaced`` [Σ sentence_lengths] is 1 for pieces that follow a space, where a sentence may be cut, else 0; ``target_of(i)`` gives the
-    length at which chunk i may end. What has no space for ``max_pieces`` pieces is cut where the chunk is full.
+    ``spaced`` [Σ sentence_lengths] is 1 for pieces that follow a space, where a sentence may be cut, else 0;
+    ``target_of(i)`` gives the length at which chunk i may end. What has no space for ``max_pieces`` pieces is cut where the
+    chunk is full.
     """
     result = Chunks()
     ends = list(accumulate(sentence_lengths))
