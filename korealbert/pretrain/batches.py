@@ -51,9 +51,19 @@ class TensorBatch(NamedTuple):
 
 
 def to_tensors(batch: Batch, device: torch.device) -> TensorBatch:
-    """Copy a batch to a device."""
-    arrays = (getattr(batch, name) for name in TensorBatch._fields)
-    return TensorBatch(*(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays))
+    """Copy a batch to a device; ``on_host`` and ``to_device`` in one."""
+    return to_device(on_host(batch, pinned=device.type == "cuda"), device)
+
+
+def on_host(batch: Batch, *, pinned: bool) -> TensorBatch:
+    """A batch as tensors of this machine's memory, pinned for copies that a GPU makes while it computes."""
+    tensors = (torch.from_numpy(np.ascontiguousarray(getattr(batch, name))) for name in TensorBatch._fields)
+    return TensorBatch(*(tensor.pin_memory() if pinned else tensor for tensor in tensors))
+
+
+def to_device(batch: TensorBatch, device: torch.device) -> TensorBatch:
+    """The same batch on a device; from pinned memory the copy runs beside what the GPU is computing."""
+    return TensorBatch(*(tensor.to(device, non_blocking=tensor.is_pinned()) for tensor in batch))
 
 
 def micro_batches(

@@ -19,13 +19,14 @@ import torch
 from safetensors.torch import save_file
 
 from korealbert.artifact import Stats
+from korealbert.examples.batches import Batch
 from korealbert.files import write_json
 from korealbert.model.config import ModelConfig
 from korealbert.model.flops import training_flops
 from korealbert.model.heads import PretrainingModel, initialise
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain import checkpoint
-from korealbert.pretrain.batches import BatchSource, count_targets, micro_batches, to_tensors
+from korealbert.pretrain.batches import BatchSource, TensorBatch, count_targets, micro_batches, on_host, to_device
 from korealbert.pretrain.guard import Guard, GuardState, Recent
 from korealbert.pretrain.heldout import evaluate
 from korealbert.pretrain.lamb import Lamb
@@ -33,6 +34,7 @@ from korealbert.pretrain.metrics import Metrics, MetricsFile, TaskTotals, rounde
 from korealbert.pretrain.objective import task_sums
 from korealbert.pretrain.optimizer import Clipping, make_optimizer
 from korealbert.pretrain.ranks import AUTOCAST, Ranks, make_engine
+from korealbert.pretrain.read_ahead import ReadAhead
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.speed import Speed, matrix_rate
 
@@ -122,6 +124,7 @@ class Trainer:
             self.scaler.load_state_dict(saved.state["scaler"])
         self.metrics_file = MetricsFile(out_dir / "metrics.jsonl", saved.metrics if saved else b"") if ranks.rank == 0 else None
         self.fresh = saved is None
+        self.reader = ReadAhead(self._load)
         self.speed = Speed(self._flops_per_sequence(), self._peak())
 
     @property
@@ -172,17 +175,23 @@ class Trainer:
             self._write_model()
         return self._stats()
 
+    def _load(self, start: int, count: int) -> list[tuple[Batch, TensorBatch]]:
+        """This rank's micro-batches of a global batch, ready to be copied to the device."""
+        whose = {"rank": self.ranks.rank, "world_size": self.ranks.world_size}
+        batches = micro_batches(self.train, self.spec, start=start, count=count, **whose)
+        return [(batch, on_host(batch, pinned=self.ranks.device.type == "cuda")) for batch in batches]
+
     def _train_step(self) -> str | None:
         """One update; returns what the guard has against it."""
         spec, ranks, state = self.spec, self.ranks, self.state
+        size = spec.batch_at(state.step)
+        if state.step and self._changes_at(state.step):
+            self.guard.forget()
         with self.speed.waiting():
-            size = spec.batch_at(state.step)
-            if state.step and self._changes_at(state.step):
-                self.guard.forget()
-            whose = {"rank": ranks.rank, "world_size": ranks.world_size}
-            batches = micro_batches(self.train, spec, start=state.position, count=size, **whose)
-        if len(batches) != self.engine.gradient_accumulation_steps():
+            loaded = self.reader.take(state.position, size)
+        if len(loaded) != self.engine.gradient_accumulation_steps():
             self.engine.set_train_batch_size(size)
+        batches = [batch for batch, _ in loaded]
         counts = np.sum([count_targets(batch, self.model.heads) for batch in batches], axis=0)
         tokens = sum(int(batch.lengths.sum()) for batch in batches)
         *targets, all_tokens, stop = ranks.sum([*map(float, counts), float(tokens), float(self.stop_requested())])
@@ -198,9 +207,9 @@ class Trainer:
             group["lr"] = rate * state.rate_factor
         sums = torch.zeros(2, len(counts), dtype=torch.float64, device=ranks.device)
         updates_before = self.clipping.updates
-        for index, batch in enumerate(batches):
+        for index, (_, tensors_on_host) in enumerate(loaded):
             torch.manual_seed(dropout_seed(spec.seed, state.step, index * ranks.world_size + ranks.rank))
-            tensors = to_tensors(batch, ranks.device)
+            tensors = to_device(tensors_on_host, ranks.device)
             losses, correct = task_sums(self.engine(*tensors.inputs), tensors)
             self.engine.backward((losses * scale).sum(), scale_wrt_gas=False)
             self.engine.step()
