@@ -12,6 +12,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers, processors
 from tokenizers.models import BPE, Unigram
 
+from korealbert.vocab.morphemes import BOUNDARY
 from korealbert.vocab.normalisation import normalizer
 from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES
 
@@ -24,7 +25,10 @@ def fast_tokenizer(model: Any) -> Tokenizer:
     tokenizer = Tokenizer(_pieces(model))
     tokenizer.normalizer = normalizer()
     # After [MASK] no ▁ is added, so that "[MASK]을" continues the masked word.
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=True)
+    words = pre_tokenizers.Metaspace(prepend_scheme="first", split=True)
+    by_morphemes = any(piece.piece == BOUNDARY for piece in model.pieces)
+    morphemes = pre_tokenizers.Split(BOUNDARY, "removed")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, morphemes]) if by_morphemes else words
     tokenizer.decoder = decoders.Sequence(
         [decoders.Metaspace(prepend_scheme="first"), *([decoders.ByteFallback(), decoders.Fuse()] if _bytes(model) else [])]
     )
