@@ -160,11 +160,18 @@ def _visible(character: str) -> bool:
 
 
 def _of_bytes(names: Sequence[str], text: str, begin: int, end: int, normalise: Callable[[str], str]) -> list[Span] | None:
-    """The spans of a run of bytes: of each character the first byte has it. None where the bytes are not those of the text."""
+    """The spans of a run of bytes: of each character the first byte has it. None where the bytes are not those of the text.
+
+    A run may begin and end within what one character becomes (of ``㎏`` there may be a piece ``k`` and a byte of g).
+    """
     content = bytes(int(name[3:5], 16) for name in names)
+    shown = b""
     spans: list[Span] = []
     for first, last in clusters(text, begin, end):
-        size = len(normalise(text[first:last]).replace(" ", "").encode())
-        spans += [(first, last), *[(last, last)] * (size - 1)][:size]
-    shown = normalise(text[begin:end]).strip(" ").encode()
-    return spans if len(spans) == len(names) and shown == content else None
+        added = normalise(text[first:last]).replace(" ", "").encode()
+        spans += [(first, last), *[(last, last)] * (len(added) - 1)][: len(added)]
+        shown += added
+    before = next(start for start in range(len(content) + 1) if shown.startswith(content[start:]))
+    held = len(content) - before
+    whole = all(first == last for first, last in spans[held:])
+    return [(begin, begin)] * before + spans[:held] if held and whole else None

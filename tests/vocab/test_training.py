@@ -54,7 +54,9 @@ def test_stats_tell_what_the_vocabulary_does(vocab: Artifact, texts: Artifact) -
     assert 0 < stats["hangul_syllables_covered"] < SIZE
     assert stats["sampled_sentences"] == stats["sentences"] > 500
     assert sum(stats["words_by_pieces"].values()) > 3_000
-    assert stats["hangul_syllables_in_text_covered"] <= min(stats["hangul_syllables_in_text"], stats["hangul_syllables_covered"])
+    assert stats["hangul_syllables_in_text_covered"] <= min(
+        stats["hangul_syllables_in_text"], stats["hangul_syllables_covered"]
+    )
     assert 0.99 < stats["character_coverage"] <= 1.0
     assert all(specimen.startswith("▁") for specimen in stats["specimens"])
 
