@@ -22,6 +22,7 @@ from korealbert.finetune.init import INITS, Init
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.report import stage as report
+from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
 
 
@@ -57,6 +58,7 @@ class Recipe:
     dedup: dedup.DedupSpec
     balance: balance.BalanceSpec
     vocab: vocab.VocabSpec
+    vocab_sizes: sizes.VocabSizesSpec
     examples: packing.ExamplesSpec
     views: views.ViewsSpec
     pretrain: PretrainSpec
@@ -71,6 +73,7 @@ _SINGLE: dict[str, type[Spec]] = {
     "dedup": dedup.DedupSpec,
     "balance": balance.BalanceSpec,
     "vocab": vocab.VocabSpec,
+    "vocab_sizes": sizes.VocabSizesSpec,
     "examples": packing.ExamplesSpec,
     "views": views.ViewsSpec,
     "pretrain": PretrainSpec,

@@ -14,6 +14,7 @@ STAGE_ORDER = (
     "dedup",
     "balance",
     "vocab",
+    "vocab_sizes",
     "examples",
     "views",
     "pretrain",
@@ -21,6 +22,9 @@ STAGE_ORDER = (
     "finetune",
 )
 """Order of stages in tables; others follow."""
+
+OPTIONAL_STAGES = frozenset({"vocab_sizes"})
+"""Stages that a recipe asks for by name; a run lacks nothing without them."""
 
 DATA_STAGES = ("extract", "clean", "dedup", "balance", "examples")
 """Stages that count the documents which they take in, put out, drop and quarantine."""

@@ -27,7 +27,7 @@ def fast_tokenizer(model: Any) -> Tokenizer:
     tokenizer = Tokenizer(_pieces(model))
     tokenizer.normalizer = normalizer()
     # After [MASK] no ▁ is added, so that "[MASK]을" continues the masked word.
-    steps = [pre_tokenizers.Metaspace(prepend_scheme="first", split=True)]
+    steps: list[pre_tokenizers.PreTokenizer] = [pre_tokenizers.Metaspace(prepend_scheme="first", split=True)]
     if any(piece.piece == BOUNDARY for piece in model.pieces):
         steps.append(pre_tokenizers.Split(BOUNDARY, "removed"))
     steps.append(pre_tokenizers.Split(Regex(_within_special_pieces(model)), "merged_with_next"))
