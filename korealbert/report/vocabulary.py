@@ -26,7 +26,7 @@ def section(artifacts: Artifacts) -> Section | None:
         sample = f"{count(compared['sampled_sentences'])} sentences, {count(compared['sampled_characters'])} characters"
         blocks += [_comparison(trials, compared["chosen"]), Text(f"All of them trained on the same {sample}.", quiet=True)]
     if stats.get("specimens"):
-        blocks.append(_specimens(stats, trials))
+        blocks.append(_specimens(stats, compared))
     blocks.append(Text(artifacts.origin("vocab", "vocab_sizes"), quiet=True))
     return Section("vocabulary", "Vocabulary", blocks)
 
@@ -89,15 +89,19 @@ def _comparison(trials: list[dict[str, Any]], chosen: Mapping[str, Any]) -> Tabl
         for row, trial in enumerate(ordered)
         if (trial["model_type"], trial["pieces"]) == (chosen["model_type"], chosen["pieces"])
     }
-    measures = ["Characters per piece", "Pieces per word", "Words of one piece", "Unknown", "Hangul syllables covered"]
+    measures = ["Characters per piece", "Pieces per word", "One-piece words", "Unknown", "Hangul syllables"]
     header = ["Pieces", "Kind", *measures]
     return Table("Other sizes and kinds", header, rows, frozenset({0, 2, 3, 4, 5, 6}), marked=frozenset(marked))
 
 
-def _specimens(stats: Mapping[str, Any], trials: list[dict[str, Any]]) -> Table:
-    """The cuts of the vocabulary itself, each followed by those of the smallest and largest of its rivals."""
-    rivals = sorted(trials, key=lambda trial: (trial["pieces"], trial["model_type"]))
-    shown = [("this one", stats), *((f"{KINDS[t['model_type']]} {count(t['pieces'])}", t) for t in (rivals[:1] + rivals[-1:]))]
+def _specimens(stats: Mapping[str, Any], compared: Mapping[str, Any]) -> Table:
+    """The cuts of the vocabulary itself, each followed by those of other sizes and of the other kind in its own size."""
+    shown = [("this one", stats)]
+    chosen = compared.get("chosen", {})
+    for trial in compared.get("vocabularies", []):
+        same = [trial[key] == chosen[key] for key in ("model_type", "pieces")]
+        if same in ([True, False], [False, True]):
+            shown.append((f"{KINDS[trial['model_type']]} {count(trial['pieces'])}", trial))
     rows = [[name, facts["specimens"][number]] for number in range(len(stats["specimens"])) for name, facts in shown]
     title = "How it cuts sentences; spaces stand between pieces, ▁ begins a word"
     return Table(title, ["Vocabulary", "Pieces"], rows, prose=frozenset({1}))

@@ -74,7 +74,11 @@ def run(spec: VocabSizesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -
 def _train(trial: Trial, index: int, out_dir: Path) -> dict[str, Any]:
     directory = out_dir / f"{trial.spec.model_type}-{trial.spec.size}"
     directory.mkdir(exist_ok=True)
-    write_vocabulary(train_model(trial.spec, trial.text), directory)
+    try:
+        model = train_model(trial.spec, trial.text)
+    except ValueError as error:
+        raise ValueError(f"vocab_sizes.sizes, {trial.spec.model_type} of {trial.spec.size:,}: {error}") from error
+    write_vocabulary(model, directory)
     return {"model_type": trial.spec.model_type, **vocabulary_facts(Vocabulary.load(directory), trial.sentences)}
 
 

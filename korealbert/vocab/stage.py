@@ -189,12 +189,18 @@ def _explained(error: Exception, spec: VocabSpec, sentences: int) -> ValueError:
     text = str(error)
     if found := re.search(r"Vocabulary size too high \(\d+\).*<= (\d+)", text):
         return ValueError(
-            f"vocab.size = {spec.size:,} is more than {sentences:,} sentences give; the greatest size possible is {found[1]}"
+            f"vocab.size = {spec.size:,} is more than {sentences:,} sentences give; the greatest size possible is {found[1]}, "
+            "or train on more text"
         )
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", text):
         return ValueError(
             f"vocab.size = {spec.size:,} has no room for the characters to cover; take {found[1]} or more, "
             f"or lower vocab.character_coverage (now {spec.character_coverage})"
+        )
+    if "all_chars_count" in text:
+        return ValueError(
+            f"vocab: the {sentences:,} sentences to train on hold spaces and control characters only; "
+            "look at what the clean stage leaves of the sources"
         )
     return ValueError(f"vocab: SentencePiece refused to train on {sentences:,} sentences: {text}")
 

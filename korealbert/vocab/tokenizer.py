@@ -85,7 +85,7 @@ class Vocabulary:
         try:
             processor.LoadFromSerializedProto(content)
         except (RuntimeError, ValueError) as error:
-            raise ValueError(f"{path}: not a SentencePiece model ({error})") from error
+            raise ValueError(f"{path}: not a SentencePiece model ({error}); copy it again from the vocab artifact") from error
         found = tuple(processor.IdToPiece(i) for i in range(min(FIRST_ORDINARY_ID, processor.GetPieceSize())))
         if found != SPECIAL_PIECES:
             raise ValueError(f"{path}: ids 0..4 are {found}, expected {SPECIAL_PIECES}; build it with the vocab stage")

@@ -29,6 +29,12 @@ def test_every_size_and_kind_is_trained_and_measured_beside_the_chosen_one(
         assert found[kind, 220]["characters_per_piece"] < found[kind, SIZE]["characters_per_piece"]
 
 
+def test_a_size_that_the_corpus_cannot_give_is_named(tmp_path: Path, texts: Artifact, vocab: Artifact) -> None:
+    spec = VocabSizesSpec(sizes=(9_000,), model_types=("bpe",))
+    with pytest.raises(ValueError, match=r"vocab_sizes\.sizes, bpe of 9,000: .* the greatest size possible is \d+"):
+        build(STAGE, spec, {"documents": texts, "vocab": vocab}, Runtime(store=tmp_path, workers=1))
+
+
 def test_sizes_that_make_no_sense_are_refused() -> None:
     for wrong, told in (({"sizes": (300, 300)}, "named twice"), ({"sizes": (2,)}, "sizes: 2"), ({"model_types": ()}, "empty")):
         with pytest.raises(ValidationError, match=told):

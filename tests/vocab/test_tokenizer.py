@@ -188,6 +188,11 @@ def test_a_file_that_is_no_model_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "spiece.model").write_bytes(b"not a model")
     with pytest.raises(ValueError, match=r"spiece\.model: not a SentencePiece model"):
         Vocabulary.load(tmp_path)
+    whole = train_model(VocabSpec(size=300), sentences(500)).SerializeToString()
+    for size in (0, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "spiece.model").write_bytes(whole[:size])
+        with pytest.raises(ValueError, match=r"spiece\.model: not a SentencePiece model .* copy it again"):
+            Vocabulary.load(tmp_path)
     with pytest.raises(FileNotFoundError):
         Vocabulary.load(tmp_path / "nowhere")
 

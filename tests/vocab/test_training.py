@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -80,14 +81,15 @@ def test_scores_are_exact_in_single_precision() -> None:
     assert len(np.unique(scores)) > 50
 
 
-def test_too_large_a_vocabulary_names_the_field_and_the_greatest_size_possible() -> None:
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_too_large_a_vocabulary_names_the_field_and_the_greatest_size_possible(kind: Literal["unigram", "bpe"]) -> None:
     text = sentences(30)
     with pytest.raises(
         ValueError, match=r"vocab\.size = 9,000 is more than 30 sentences give; the greatest size possible is \d+"
     ) as caught:
-        train_model(VocabSpec(size=9_000), text)
-    greatest = int(str(caught.value).rsplit(" ", 1)[1])
-    assert len(train_model(VocabSpec(size=greatest), text).pieces) == greatest
+        train_model(VocabSpec(size=9_000, model_type=kind), text)
+    greatest = int(str(caught.value).split("possible is ")[1].split(",")[0])
+    assert len(train_model(VocabSpec(size=greatest, model_type=kind), text).pieces) == greatest
 
 
 def test_too_small_a_vocabulary_names_the_size_that_covers_the_characters() -> None:
@@ -101,7 +103,17 @@ def test_no_sentences_is_an_error_that_names_the_remedy(tmp_path: Path, texts: A
         build(STAGE, spec, {"documents": texts}, Runtime(store=tmp_path, workers=1))
 
 
-@pytest.mark.parametrize("piece", ["ab", "①", " ", "\t", "▁", ""])
+def test_a_corpus_without_a_visible_character_is_refused() -> None:
+    with pytest.raises(ValueError, match="spaces and control characters only; look at what the clean stage leaves"):
+        train_model(VocabSpec(), ["\u200b\u200b", "\x01 \ufeff"])
+
+
+def test_a_corpus_without_letters_gives_what_it_has() -> None:
+    model = train_model(VocabSpec(size=12), ["...", "!!! ???"] * 50)
+    assert {piece.piece for piece in model.pieces} >= {".", "!", "?", "▁"}
+
+
+@pytest.mark.parametrize("piece", ["[MASK]", "<unk>", "\u2063", "ab", "①", " ", "\t", "▁", ""])
 def test_user_defined_pieces_are_single_stable_characters(piece: str) -> None:
     with pytest.raises(ValidationError, match="one visible character"):
         VocabSpec(user_defined_pieces=(piece,))
