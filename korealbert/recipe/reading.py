@@ -25,6 +25,7 @@ from korealbert.finetune.init import INITS, Init
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.report import stage as report
+from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
 
 
@@ -64,6 +65,7 @@ class Recipe:
     dedup: dedup.DedupSpec
     balance: balance.BalanceSpec
     vocab: vocab.VocabSpec
+    vocab_sizes: sizes.VocabSizesSpec
     examples: packing.ExamplesSpec
     views: views.ViewsSpec
     pretrain: PretrainSpec
@@ -78,6 +80,7 @@ _SINGLE: dict[str, type[Spec]] = {
     "dedup": dedup.DedupSpec,
     "balance": balance.BalanceSpec,
     "vocab": vocab.VocabSpec,
+    "vocab_sizes": sizes.VocabSizesSpec,
     "examples": packing.ExamplesSpec,
     "views": views.ViewsSpec,
     "pretrain": PretrainSpec,
