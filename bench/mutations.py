@@ -203,10 +203,11 @@ def fault(subject: Subject, source: str) -> str:
     found = outcomes(subject, source)
     if not found or (subject.exactly_one and len(found) != 1):
         return f"{len(found)} outcomes"
+    literal = any(opening in source.lower() for opening in ("<nowiki", "&lt;nowiki", "&#", "&l", "&r", "&v"))  # shows marks
     for outcome in found:
         if isinstance(outcome, Document):
             outcome.text.encode("utf-8")  # a lone surrogate could not be stored
-            if marks := [mark for mark in PAIRS if mark in outcome.text]:
+            if not literal and (marks := [mark for mark in PAIRS if mark in outcome.text]):
                 return f"left {marks}"
     return ""
 
