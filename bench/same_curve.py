@@ -20,7 +20,8 @@ from transformers import AlbertForPreTraining
 
 from bench.training import FirstRows, from_command_line, trainer
 from korealbert.examples.batches import Batch
-from korealbert.export.weights import huggingface_config, to_huggingface
+from korealbert.export.stage import SPECIAL_IDS
+from korealbert.huggingface.checkpoint import settings, to_huggingface
 from korealbert.pretrain.batches import micro_batches
 from korealbert.pretrain.optimizer import Clipping, make_optimizer
 from korealbert.pretrain.spec import PretrainSpec
@@ -66,14 +67,16 @@ def main() -> int:
         stats = ours.run()
         lines = [json.loads(line) for line in (out_dir / "metrics.jsonl").read_text("utf-8").splitlines()]
 
-    theirs = AlbertForPreTraining(TheirConfig(**huggingface_config(config))).eval()
+    theirs = AlbertForPreTraining(TheirConfig(**settings(config, SPECIAL_IDS))).eval()
     theirs.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()}, strict=False)
     optimizer = make_optimizer(theirs, spec.optimizer)
     Clipping(optimizer, spec.optimizer.max_grad_norm)
     whole = spec.model_copy(update={"micro_batch_size": spec.global_batch_size})
     worst, seconds = 0.0, 0.0
     for step, line in enumerate(lines):
-        (batch,) = micro_batches(source, whole, step=step, rank=0, world_size=1)
+        (batch,) = micro_batches(
+            source, whole, start=step * whole.global_batch_size, count=whole.global_batch_size, rank=0, world_size=1
+        )
         start = time.perf_counter()
         mlm, sop = their_losses(theirs, batch)
         for group in optimizer.param_groups:

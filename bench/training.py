@@ -44,6 +44,6 @@ def from_command_line(doc: str | None, *, steps: int) -> tuple[ExampleBatches, i
 
 def trainer(spec: PretrainSpec, *, train: BatchSource, heldout: BatchSource, out_dir: Path, **options: Any) -> Trainer:
     """A training run of this process alone."""
-    config = spec.albert_config(vocab_size=train.vocab_size, sequence_length=train.sequence_length)
+    config = spec.config_for(vocab_size=train.vocab_size, sequence_length=train.sequence_length)
     ranks = join(rank=0, world_size=1, device=torch.device("cpu"))
     return Trainer(spec, config, train=train, heldout=heldout, ranks=ranks, out_dir=out_dir, **options)

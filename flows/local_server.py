@@ -38,8 +38,8 @@ def main() -> None:
     try:
         running.append(_prefect("server", "start", "--host", str(address.hostname), "--port", str(address.port), cwd=root))
         wait_until_healthy(f"{url}/health", running[0])
-        _prefect("work-pool", "create", POOL, "--type", "process", "--overwrite", cwd=root).wait()
-        _prefect("--no-prompt", "deploy", "--all", cwd=root).wait()
+        _finish("work-pool", "create", POOL, "--type", "process", "--overwrite", cwd=root)
+        _finish("--no-prompt", "deploy", "--all", cwd=root)
         # Prefect loads its plugins once more, inside a running event loop, when it cancels a run, and shows a traceback for it.
         os.environ["PREFECT_PLUGINS_ENABLED"] = "false"  # A worker needs none of them: bare names are for the command line.
         running.append(_prefect("worker", "start", "--pool", POOL, cwd=root))
@@ -107,6 +107,12 @@ def temporary_server(home: Path) -> Iterator[str]:
 def _prefect(*arguments: str, cwd: Path, **options: Any) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "prefect", *arguments]
     return subprocess.Popen(command, cwd=cwd, preexec_fn=die_with_parent, **options)  # noqa: PLW1509
+
+
+def _finish(*arguments: str, cwd: Path) -> None:
+    status = _prefect(*arguments, cwd=cwd).wait()
+    if status:
+        raise SystemExit(f"`prefect {' '.join(arguments)}` ended with exit status {status}: see its message above")
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

@@ -47,12 +47,19 @@ class Stream(IntEnum):
 
 def philox4x32(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> tuple[Words, Words, Words, Words]:
     """Four random words for each counter of four words. The arrays broadcast; every value is below 2**32."""
-    c0, c1, c2, c3 = counter
+    shape = np.broadcast_shapes(*(word.shape for word in counter))
+    c0, c1, c2, c3 = (np.broadcast_to(word, shape) for word in counter)
     k0, k1 = key
     for _ in range(_ROUNDS):
         p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
-        c0, c1 = (p1 >> _HALF) ^ c1 ^ np.uint64(k0), p1 & _MASK
-        c2, c3 = (p0 >> _HALF) ^ c3 ^ np.uint64(k1), p0 & _MASK
+        h0, h1 = p0 >> _HALF, p1 >> _HALF
+        h1 ^= c1
+        h1 ^= np.uint64(k0)
+        h0 ^= c3
+        h0 ^= np.uint64(k1)
+        p0 &= _MASK
+        p1 &= _MASK
+        c0, c1, c2, c3 = h1, p1, h0, p0
         k0, k1 = (k0 + _WEYL[0]) & 0xFFFFFFFF, (k1 + _WEYL[1]) & 0xFFFFFFFF
     return c0, c1, c2, c3
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from korealbert.arrow_tables import ShardError
+from korealbert.examples.drawn import NOISE_FILE, drawn_views
 from korealbert.examples.schema import Array, View, ViewHeader
 from korealbert.examples.segments import Ints, continue_with, rotate, with_specials
 from korealbert.examples.table import RowTable, ViewTable
@@ -18,6 +20,11 @@ from korealbert.vocab.tokenizer import SPECIAL
 
 IGNORED = -100
 """Label of a slot without a target."""
+
+
+VIEWS_IN_USE = 2
+"""Views mapped into memory at once, those on both sides of an epoch's end: 40 of a large corpus are more files than a process
+may map."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +58,22 @@ class Clean:
     lengths: Ints
 
 
+class NoiseTable(Protocol):
+    """Noise of one view, row by row beside a ``RowTable``: stored, or drawn when asked for."""
+
+    header: ViewHeader
+
+    def take(self, numbers: Ints) -> View:
+        """Noise of some rows, in the order asked for."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files."""
+        ...
+
+
 class ExampleBatches:
-    """Rows of one split under any of its views.
+    """Rows of one split under any of its views, which are stored or drawn on the fly.
 
     Opening checks every shard against its rows: raises ValueError naming both sides when views belong to other rows or another
     vocabulary, and ShardError naming the file when one is missing or damaged.
@@ -60,12 +81,10 @@ class ExampleBatches:
 
     def __init__(self, examples: Path, views: Path, split: Literal["train", "heldout"]) -> None:
         self._rows = RowTable(examples, split)
-        directories = sorted(views.glob("view-*")) if split == "train" else [views / "heldout"]
-        if not directories:
-            raise ShardError(f"{views}: holds no view-* directory; pass the directory of a views artifact")
         if not len(self._rows) and split == "train":
             raise ShardError(f"{examples}: holds no train-*.arrow; pass the directory of an examples artifact")
-        self._views = [ViewTable(directory, self._rows) for directory in directories]
+        self._views = _open_views(views, self._rows, split)
+        self._in_use: list[int] = []
         headers = self._rows.headers or RowTable(examples, "train").headers
         self.num_rows = len(self._rows)
         self.num_views = len(self._views)
@@ -80,11 +99,23 @@ class ExampleBatches:
         if not 0 <= view < self.num_views:
             raise IndexError(f"view {view} of {self.num_views}")
         numbers = np.asarray(rows, dtype=np.int64)
-        table = self._views[view]
+        table = self._use(view)
         noise = table.take(numbers)
-        clean = self._clean(numbers, noise, table.headers[0])
-        moves = self._wop_count(numbers, noise, table.headers[0])
+        clean = self._clean(numbers, noise, table.header)
+        moves = self._wop_count(numbers, noise, table.header)
         return apply_noise(clean, noise, moves)
+
+    def header(self, view: int) -> ViewHeader:
+        """What a view's noise was drawn with."""
+        return self._views[view].header
+
+    def _use(self, view: int) -> NoiseTable:
+        """The noise of a view; the files of the one used longest ago are closed."""
+        if view not in self._in_use:
+            self._in_use.append(view)
+            if len(self._in_use) > VIEWS_IN_USE:
+                self._views[self._in_use.pop(0)].close()
+        return self._views[view]
 
     def _clean(self, numbers: Ints, noise: View, header: ViewHeader) -> Clean:
         ids = self._rows.column("ids", numbers)
@@ -115,6 +146,20 @@ class ExampleBatches:
         first = self._rows.column("example_id", numbers[:1])
         lot = draw_block(header.seed, Stream.MOVE_BATCH, first, minor=header.view)[0]
         return count * happens(lot, header.batch_portion)
+
+
+def _open_views(directory: Path, rows: RowTable, split: str) -> Sequence[NoiseTable]:
+    if split == "train" and (directory / NOISE_FILE).exists():
+        return drawn_views(directory, rows)
+    directories = sorted(directory.glob("view-*"), key=view_number) if split == "train" else [directory / "heldout"]
+    if not directories:
+        raise ShardError(f"{directory}: holds no view-* directory; pass the directory of a views artifact")
+    return [ViewTable(path, rows) for path in directories]
+
+
+def view_number(directory: Path) -> int:
+    """The number in the name of a view's directory (``view-007``, ``view-1000``)."""
+    return int(directory.name.removeprefix("view-"))
 
 
 def apply_noise(clean: Clean, noise: View, wop_count: Ints) -> Batch:

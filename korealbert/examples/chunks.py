@@ -7,8 +7,10 @@ example. Here it is cut before a space and opens the next chunk ("carry"), or is
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +43,7 @@ class Chunks:
 
 def cut_document(
     sentence_lengths: Sequence[int],
-    spaced: npt.NDArray[np.bool_],
+    spaced: bytes,
     target_of: Callable[[int], int],
     *,
     max_pieces: int,
@@ -50,47 +52,48 @@ def cut_document(
 ) -> Chunks:
     """Chunks of a document in order.
 
-    ``spaced`` [Σ sentence_lengths] marks pieces that follow a space, where a sentence may be cut; ``target_of(i)`` gives the
-    length at which chunk i may end. What has no space for ``max_pieces`` pieces is cut where the chunk is full.
+    ``spaced`` [Σ sentence_lengths] is 1 for pieces that follow a space, where a sentence may be cut, else 0;
+    ``target_of(i)`` gives the length at which chunk i may end. What has no space for ``max_pieces`` pieces is cut where the
+    chunk is full.
     """
     result = Chunks()
-    parts: list[int] = []
-    total = position = emitted = 0
-    target = target_of(0)
-
-    def emit() -> None:
-        nonlocal parts, total, target, emitted
-        if total >= min_pieces:
-            result.chunks.append(Chunk(position - total, total, tuple(parts)))
-        else:
-            result.too_short += total
+    ends = list(accumulate(sentence_lengths))
+    position = sentence = emitted = 0
+    while sentence < len(ends):
+        limit = position + max_pieces
+        after = bisect_right(ends, limit, sentence)  # The first sentence that does not fit whole.
+        # The sentence with which the target is reached; two segments need two.
+        last = max(bisect_left(ends, position + target_of(emitted), sentence), sentence + 1)
         emitted += 1
-        parts, total, target = [], 0, target_of(emitted)
-
-    for length in sentence_lengths:
-        rest = length
-        while rest:
-            room = max_pieces - total
-            take = rest if rest <= room else _cut_at_a_space(spaced, position, room, forced=total == 0)
-            if take:
-                parts.append(take)
-                total, position, rest = total + take, position + take, rest - take
-            if rest or total == max_pieces or (total >= target and len(parts) > 1):
-                emit()
-                if rest and take and not carry:
-                    result.truncated += rest
-                    position, rest = position + rest, 0
-    if total:
-        emit()
+        cut = 0
+        if last < after:
+            after = last + 1
+        elif after < len(ends):
+            begin = ends[after - 1] if after > sentence else position
+            cut = _cut_at_a_space(spaced, begin, limit - begin, forced=after == sentence)
+        parts = list(sentence_lengths[sentence:after])
+        if parts:
+            parts[0] = ends[sentence] - position
+        if cut:
+            parts.append(cut)
+        length = sum(parts)
+        if length >= min_pieces:
+            result.chunks.append(Chunk(position, length, tuple(parts)))
+        else:
+            result.too_short += length
+        position, sentence = position + length, after
+        if cut and not carry:
+            result.truncated += ends[after] - position
+            position, sentence = ends[after], after + 1
     return result
 
 
-def _cut_at_a_space(spaced: npt.NDArray[np.bool_], position: int, room: int, *, forced: bool) -> int:
+def _cut_at_a_space(spaced: bytes, position: int, room: int, *, forced: bool) -> int:
     """The most pieces that fit into ``room`` and end at a space. Without such a place: all of it if ``forced``, else 0."""
-    for take in range(room, 0, -1):
-        if spaced[position + take]:
-            return take
-    return room if forced else 0
+    cut = spaced.rfind(1, position + 1, position + room + 1)
+    if cut < 0:
+        return room if forced else 0
+    return cut - position
 
 
 class ChunkTargets:
@@ -99,12 +102,13 @@ class ChunkTargets:
     The paper draws for every input sequence; the official code once per document, so that all chunks are short ("document").
     """
 
-    AT_ONCE = 16
-    """Chunks drawn in one go for all documents of a batch; more are drawn for the few documents that need them."""
+    MORE = 64
+    """Chunks drawn in one go for a document with more of them than expected."""
 
     def __init__(
         self,
         doc_ids: npt.NDArray[np.uint64],
+        expected: npt.NDArray[np.int64],
         *,
         seed: int,
         min_pieces: int,
@@ -112,10 +116,14 @@ class ChunkTargets:
         short_probability: float,
         scope: str,
     ) -> None:
+        """``expected`` [D], at least 1: about how many chunks each document will have."""
         self._seed, self._probability = seed, short_probability
         self._min, self._max, self._per_document = min_pieces, max_pieces, scope == "document"
         self._ids = doc_ids
-        self._first = self._draw(doc_ids[:, None], np.arange(1 if self._per_document else self.AT_ONCE))
+        counts = np.ones_like(expected) if self._per_document else expected
+        self._ends = np.cumsum(counts)
+        chunks = np.arange(counts.sum()) - np.repeat(self._ends - counts, counts)
+        self._drawn = self._draw(np.repeat(doc_ids, counts), chunks)
 
     def _draw(self, ids: Any, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         short, length, *_ = draw_block(self._seed, Stream.CHUNK_TARGET, ids, minor=chunks)
@@ -124,13 +132,14 @@ class ChunkTargets:
 
     def of(self, document: int) -> Callable[[int], int]:
         """``target_of`` for ``cut_document``: the target of each chunk of the document at this place of the batch."""
-        drawn: list[int] = self._first[document].tolist()
+        begin = self._ends[document - 1] if document else 0
+        drawn: list[int] = self._drawn[begin : self._ends[document]].tolist()
 
         def target(chunk: int) -> int:
             if self._per_document:
                 return drawn[0]
             while chunk >= len(drawn):
-                more = np.arange(len(drawn), len(drawn) + 4 * self.AT_ONCE)
+                more = np.arange(len(drawn), len(drawn) + self.MORE)
                 drawn.extend(self._draw(self._ids[document], more).tolist())
             return drawn[chunk]
 

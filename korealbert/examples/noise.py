@@ -19,6 +19,9 @@ from korealbert.examples.word_order import Moved, WordOrderSpec, move
 from korealbert.philox import RowDraws, Stream, below, happens
 from korealbert.vocab.tokenizer import SPECIAL, WordTable
 
+REJECTIONS = 32
+"""Draws of another document's row before the rows of other documents are listed and one of them is drawn."""
+
 
 @dataclass(frozen=True)
 class NoiseSettings:
@@ -146,12 +149,16 @@ def _draw_continuations(doc_id: Array, layout: Layout, label: Ints, draws: RowDr
     chosen = np.flatnonzero((label == 0) & happens(lot, 0.5))
     b_row = np.full(len(chosen), -1, dtype=np.int64)
     pending = np.arange(len(chosen))
-    attempt = 0
-    while pending.size:
-        attempt += 1
+    for attempt in range(1, REJECTIONS):
         number = draws.block(Stream.NEXT_SENTENCE, chosen[pending], attempt=attempt)[0]
         b_row[pending] = below(number, len(pool))
         pending = pending[pool.column("doc_id", b_row[pending]) == doc_id[chosen[pending]]]
+        if not pending.size:
+            break
+    for place in pending.tolist():  # Nearly all rows are of this one document.
+        others = pool.rows_without(doc_id[chosen[place]])
+        number = draws.block(Stream.NEXT_SENTENCE, chosen[[place]], attempt=REJECTIONS)[0]
+        b_row[place] = others[below(number, len(others))[0]]
     taken = pool.take(b_row)
     counts = np.diff(taken.sentence_offsets)
     sentence = draws.block(Stream.NEXT_SENTENCE, chosen, block=1)[0]

@@ -7,9 +7,9 @@ Output: ``train-*.arrow``, ``heldout-*.arrow`` (``schema.Rows``), ``dropped-*.ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,12 +22,17 @@ from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
 from korealbert.document_shards import DROPPED_SCHEMA, document_row, read_documents, sum_stats
 from korealbert.documents import Document
 from korealbert.examples.chunks import Chunk, Chunks, ChunkTargets, cut_document
-from korealbert.examples.schema import Rows, RowsHeader, id_type, pieces_per_row, write_rows
+from korealbert.examples.encoding import DocumentEncoder, EncodedDocuments
+from korealbert.examples.schema import MOST_SOURCES, Rows, RowsHeader, id_type, join_rows, pieces_per_row, write_rows
 from korealbert.philox import Stream, draw_block, happens
 from korealbert.shards import map_shards
-from korealbert.vocab.tokenizer import Vocabulary, WordTable
+from korealbert.vocab.tokenizer import Vocabulary
 
 DOCUMENTS_AT_ONCE = 256
+CHARACTERS_AT_ONCE = 1_000_000
+"""Documents are encoded together up to either limit, so that memory does not grow with their size."""
+SHARDS_AT_MOST = 256
+"""Shards of rows; of more shards of documents several go into one, because a batch gathers from every shard."""
 SPLITS = ("train", "heldout")
 LENGTH_CLASSES = 16
 
@@ -45,6 +50,8 @@ class ExamplesSpec(Spec):
     """What becomes of a sentence's rest when a row is full: it opens the next row, or is dropped (as in the official code)."""
     min_pieces: int = Field(default=8, ge=2)
     """Shorter chunks (the ends of documents) are dropped."""
+    max_characters: int = Field(default=20_000_000, ge=1)
+    """Longer documents are dropped as ``too_long``: one is held in memory whole, and takes some 60 bytes a character."""
     heldout_share: float = Field(default=0.01, ge=0.0, lt=1.0)
     """Share of documents, by hash of their id, that are held out of training."""
     heldout_max_rows: int = Field(default=20_000, ge=1)
@@ -64,66 +71,77 @@ class ExamplesSpec(Spec):
 
 @dataclass(frozen=True)
 class PackJob:
-    """One shard of documents to pack."""
+    """Some shards of documents that become one shard of rows."""
 
-    documents: Path
+    documents: tuple[Path, ...]
     vocabulary: Path
     spec: ExamplesSpec
     heldout_quota: int
-    """Held-out rows that this shard may give."""
+    """Held-out rows that this job may give."""
 
 
 @dataclass
 class RowCollector:
-    """Rows of one split of one shard, gathered until the shard is written."""
+    """Rows of one split, gathered batch by batch until the shard is written."""
 
+    width: int
+    dtype: Any
     example_ids: list[int] = field(default_factory=list)
     doc_ids: list[int] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)
-    pieces: list[Any] = field(default_factory=list)
     sentences: list[tuple[int, ...]] = field(default_factory=list)
+    begins: list[int] = field(default_factory=list)
+    """Of the rows that have no ids yet: their first piece in the batch."""
+    _batches: list[Rows] = field(default_factory=list)
 
-    def add(self, example_id: int, doc_id: int, source: int, pieces: Any, sentence_lengths: tuple[int, ...]) -> None:
-        """Add one row."""
+    @property
+    def count(self) -> int:
+        """Rows so far."""
+        return sum(len(batch) for batch in self._batches) + len(self.begins)
+
+    def add(self, example_id: int, doc_id: int, source: int, begin: int, sentence_lengths: tuple[int, ...]) -> None:
+        """Add one row of the batch of documents at hand."""
         self.example_ids.append(example_id)
         self.doc_ids.append(doc_id)
         self.sources.append(source)
-        self.pieces.append(pieces)
+        self.begins.append(begin)
         self.sentences.append(sentence_lengths)
 
-    def rows(self, width: int, vocab_size: int) -> Rows:
-        """All rows as padded columns."""
-        lengths = np.array([len(row) for row in self.pieces], dtype=np.uint16)
-        ids = np.zeros((len(self.pieces), width), dtype=id_type(vocab_size).to_pandas_dtype())
-        ids[np.arange(width) < lengths[:, None]] = np.concatenate(self.pieces)
-        return Rows(
-            example_id=np.array(self.example_ids, dtype=np.uint64),
-            doc_id=np.array(self.doc_ids, dtype=np.uint64),
-            source=np.array(self.sources, dtype=np.uint8),
-            ids=ids,
-            length=lengths,
-            sentence_lengths=np.array([n for row in self.sentences for n in row], dtype=np.uint16),
-            sentence_offsets=np.cumsum([0, *map(len, self.sentences)], dtype=np.int64),
+    def end_batch(self, pieces: npt.NDArray[np.int32]) -> None:
+        """Make padded columns of the rows added since the last call; ``pieces`` are those of the batch of documents."""
+        if not self.begins:
+            return
+        lengths = np.array([sum(sentences) for sentences in self.sentences])
+        place = np.arange(self.width)
+        source = np.minimum(np.array(self.begins)[:, None] + place, len(pieces) - 1)
+        ids = np.where(place < lengths[:, None], pieces[source], 0)
+        self._batches.append(
+            Rows(
+                example_id=np.array(self.example_ids, dtype=np.uint64),
+                doc_id=np.array(self.doc_ids, dtype=np.uint64),
+                source=np.array(self.sources, dtype=np.uint8),
+                ids=ids.astype(self.dtype),
+                length=lengths.astype(np.uint16),
+                sentence_lengths=np.array([n for row in self.sentences for n in row], dtype=np.uint16),
+                sentence_offsets=np.cumsum([0, *map(len, self.sentences)], dtype=np.int64),
+            )
         )
+        for column in (self.example_ids, self.doc_ids, self.sources, self.begins, self.sentences):
+            column.clear()
 
-
-@dataclass(frozen=True)
-class EncodedDocument:
-    """A document as pieces."""
-
-    pieces: Any
-    """int32 [n]"""
-    spaced: Any
-    """bool [n]: the piece follows a space."""
-    sentence_lengths: list[int]
+    def rows(self) -> Rows:
+        """All rows; there must be one."""
+        return join_rows(self._batches)
 
 
 def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Pack all documents. Raises ValueError when no row comes out, or no held-out row although some were asked for."""
     shards = inputs["documents"].files("documents-*.arrow")
-    quota = -(-spec.heldout_max_rows // max(1, len(shards)))
-    jobs = [PackJob(path, inputs["vocab"].path, spec, quota) for path in shards]
-    parts = map_shards(pack_shard, jobs, out_dir=out_dir, runtime=runtime, step="pack", total=len(jobs))
+    together = -(-len(shards) // SHARDS_AT_MOST)
+    groups = [tuple(shards[i : i + together]) for i in range(0, len(shards), together or 1)]
+    quota = -(-spec.heldout_max_rows // max(1, len(groups)))
+    jobs = [PackJob(group, inputs["vocab"].path, spec, quota) for group in groups]
+    parts = map_shards(pack_shards, jobs, out_dir=out_dir, runtime=runtime, step="pack", total=len(jobs))
     stats = sum_stats([{"documents_in": 0, "documents_out": 0, "dropped": {}, "rows_train": 0, "rows_heldout": 0}, *parts])
     if not stats["rows_train"]:
         raise ValueError(f"examples: no training row from {stats['documents_in']:,} documents; look at what was dropped")
@@ -136,92 +154,134 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     return {**stats, "fill": round(stats["pieces"] / capacity, 4)}
 
 
-def pack_shard(job: PackJob, index: int, out_dir: Path) -> dict[str, Any]:
-    """Pack one shard of documents; its rows are the same whichever process packs it."""
-    packer = ShardPacker(job, index, Vocabulary.load(job.vocabulary))
+def pack_shards(job: PackJob, index: int, out_dir: Path) -> dict[str, Any]:
+    """Pack some shards of documents into one of rows, the same whichever process packs them."""
+    packer = ShardPacker(job, index)
     with TableWriter(out_dir / f"dropped-{index:05d}.arrow", DROPPED_SCHEMA) as dropped:
-        stream = read_documents(job.documents)
-        while documents := list(islice(stream, DOCUMENTS_AT_ONCE)):
-            packer.add(documents, dropped)
+        for path in job.documents:
+            for documents in batches_of(read_documents(path)):
+                packer.add(documents, dropped)
     return packer.write(out_dir)
 
 
-class ShardPacker:
-    """Gathers the rows of one shard of documents, and counts."""
+def batches_of(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    """Documents in batches of at most ``DOCUMENTS_AT_ONCE``; a batch ends with the one that fills ``CHARACTERS_AT_ONCE``."""
+    batch: list[Document] = []
+    characters = 0
+    for document in documents:
+        batch.append(document)
+        characters += len(document.text)
+        if len(batch) == DOCUMENTS_AT_ONCE or characters >= CHARACTERS_AT_ONCE:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
 
-    def __init__(self, job: PackJob, index: int, vocabulary: Vocabulary) -> None:
+
+@lru_cache(maxsize=1)
+def encoder_of(vocabulary: Path) -> tuple[Vocabulary, DocumentEncoder]:
+    """A process packs many shards with one vocabulary, whose tables take a tenth of a second to make."""
+    loaded = Vocabulary.load(vocabulary)
+    return loaded, DocumentEncoder(loaded)
+
+
+class ShardPacker:
+    """Gathers the rows of one shard, and counts."""
+
+    def __init__(self, job: PackJob, index: int) -> None:
         self._spec, self._heldout_quota, self._index = job.spec, job.heldout_quota, index
-        self._vocabulary, self._words = vocabulary, vocabulary.words()
+        self._vocabulary, self._encoder = encoder_of(job.vocabulary)
         self._width = pieces_per_row(job.spec.sequence_length)
-        self._splits = {split: RowCollector() for split in SPLITS}
+        dtype = id_type(self._vocabulary.size).to_pandas_dtype()
+        self._splits = {split: RowCollector(self._width, dtype) for split in SPLITS}
         self._sources: dict[str, int] = {}
         self._counts, self._dropped = Counter[str](), Counter[str]()
         self._dropped_pieces = Counter(too_short=0, truncated=0)
 
     def add(self, documents: list[Document], dropped: TableWriter) -> None:
         """Pack some documents; those that give no row are written to ``dropped``."""
-        doc_ids = np.array([int(document.id, 16) for document in documents], dtype=np.uint64)
+        self._counts["documents_in"] += len(documents)
+        limit = self._spec.max_characters
+        for document in documents:
+            if len(document.text) > limit:
+                self._drop(document, "too_long", f"{len(document.text)} > {limit} characters", dropped)
+        fitting = [document for document in documents if len(document.text) <= limit]
+        if not fitting:
+            return
+        encoded = self._encoder.encode([document.text for document in fitting])
+        doc_ids = np.array([int(document.id, 16) for document in fitting], dtype=np.uint64)
         heldout = happens(draw_block(self._spec.seed, Stream.HELDOUT, doc_ids)[0], self._spec.heldout_share)
-        encoded = encode_documents(documents, self._vocabulary, self._words)
-        for place, cut in enumerate(self._cut(encoded, doc_ids)):
-            document, pieces = documents[place], encoded[place].pieces
-            self._count(encoded[place], cut)
+        self._counts.update(sentences=len(encoded.sentence_lengths), pieces_in=len(encoded.pieces))
+        for place, (begin, pieces, cut) in enumerate(self._cut(encoded, doc_ids)):
+            self._dropped_pieces["too_short"] += cut.too_short
+            self._dropped_pieces["truncated"] += cut.truncated
             if cut.chunks:
                 collector = self._collector(len(cut.chunks), heldout=bool(heldout[place]))
-                self._add_rows(collector, int(doc_ids[place]), document.source, pieces, cut.chunks)
+                self._add_rows(collector, int(doc_ids[place]), fitting[place].source, begin, cut.chunks)
             else:
-                reason = "too_short" if len(pieces) else "no_text"
-                self._dropped[reason] += 1
-                dropped.append((*document_row(document), reason, f"{len(pieces)} < {self._spec.min_pieces} pieces"))
+                reason = "too_short" if pieces else "no_text"
+                self._drop(fitting[place], reason, f"{pieces} < {self._spec.min_pieces} pieces", dropped)
+        for collector in self._splits.values():
+            collector.end_batch(encoded.pieces)
 
-    def _cut(self, encoded: list[EncodedDocument], doc_ids: npt.NDArray[np.uint64]) -> Iterator[Chunks]:
+    def _drop(self, document: Document, reason: str, rule: str, dropped: TableWriter) -> None:
+        self._dropped[reason] += 1
+        dropped.append((*document_row(document), reason, rule))
+
+    def _cut(self, encoded: EncodedDocuments, doc_ids: npt.NDArray[np.uint64]) -> Iterator[tuple[int, int, Chunks]]:
+        """For each document its first piece, its number of pieces, and its chunks."""
         spec = self._spec
+        sizes = np.bincount(encoded.documents, encoded.sentence_lengths, len(doc_ids)).astype(np.int64)
         targets = ChunkTargets(
             doc_ids,
+            sizes * 5 // (4 * self._width) + 3,
             seed=spec.seed,
             min_pieces=spec.min_pieces,
             max_pieces=self._width,
             short_probability=spec.short_seq_prob,
             scope=spec.short_seq_scope,
         )
-        for place, document in enumerate(encoded):
-            yield cut_document(
-                document.sentence_lengths,
-                document.spaced,
+        spaced, lengths = self._encoder.spaced[encoded.pieces].tobytes(), encoded.sentence_lengths.tolist()
+        ends = np.searchsorted(encoded.documents, np.arange(len(doc_ids)), side="right").tolist()
+        begin = first = 0
+        for place, (pieces, end) in enumerate(zip(sizes.tolist(), ends, strict=True)):
+            chunks = cut_document(
+                lengths[first:end],
+                spaced[begin : begin + pieces],
                 targets.of(place),
                 max_pieces=self._width,
                 min_pieces=spec.min_pieces,
                 carry=spec.overflow == "carry",
             )
-
-    def _count(self, encoded: EncodedDocument, cut: Chunks) -> None:
-        self._counts.update(documents_in=1, sentences=len(encoded.sentence_lengths), pieces_in=len(encoded.pieces))
-        self._dropped_pieces.update(too_short=cut.too_short, truncated=cut.truncated)
+            yield begin, pieces, chunks
+            begin, first = begin + pieces, end
 
     def _collector(self, rows: int, *, heldout: bool) -> RowCollector:
         """Where a document's rows go; all of them to one split."""
-        fits = len(self._splits["heldout"].pieces) + rows <= self._heldout_quota
+        fits = self._splits["heldout"].count + rows <= self._heldout_quota
         return self._splits["heldout" if heldout and fits else "train"]
 
-    def _add_rows(self, collector: RowCollector, doc_id: int, source: str, pieces: Any, chunks: list[Chunk]) -> None:
+    def _add_rows(self, collector: RowCollector, doc_id: int, source: str, begin: int, chunks: list[Chunk]) -> None:
         self._counts["documents_out"] += 1
         number = self._sources.setdefault(source, len(self._sources))
-        for chunk in chunks:
-            part = pieces[chunk.begin : chunk.begin + chunk.length]
-            collector.add(self._index << 32 | self._counts["rows"], doc_id, number, part, chunk.sentence_lengths)
-            self._counts["rows"] += 1
+        if number > MOST_SOURCES:
+            raise ValueError(f"examples: more than {MOST_SOURCES + 1} sources in one shard, {source!r} is the next; merge some")
+        first = self._index << 32 | self._counts["rows"]
+        for ordinal, chunk in enumerate(chunks):
+            collector.add(first + ordinal, doc_id, number, begin + chunk.begin, chunk.sentence_lengths)
+        self._counts["rows"] += len(chunks)
         self._counts["pieces"] += sum(chunk.length for chunk in chunks)
         self._counts["single_sentence_rows"] += sum(len(chunk.sentence_lengths) == 1 for chunk in chunks)
 
     def write(self, out_dir: Path) -> dict[str, Any]:
-        """Write the shards of rows; the statistics of this shard of documents, summable."""
+        """Write the shards of rows; the statistics of this job, summable."""
         spec, vocabulary = self._spec, self._vocabulary
         header = RowsHeader(spec.sequence_length, vocabulary.size, vocabulary.sha256, list(self._sources))
         stats: dict[str, Any] = {"dropped": dict(sorted(self._dropped.items())), "dropped_pieces": dict(self._dropped_pieces)}
         for split, collector in self._splits.items():
-            self._counts[f"rows_{split}"] = len(collector.pieces)
-            if collector.pieces:
-                rows = collector.rows(self._width, vocabulary.size)
+            self._counts[f"rows_{split}"] = collector.count
+            if collector.count:
+                rows = collector.rows()
                 write_rows(out_dir / f"{split}-{self._index:05d}.arrow", rows, header)
                 stats = sum_stats([stats, {"length_histogram": length_histogram(rows.length, self._width)}])
         return {**self._counts, **stats}
@@ -234,17 +294,4 @@ def length_histogram(lengths: npt.NDArray[Any], width: int) -> dict[str, int]:
     return {f"{i * step + 1}-{min((i + 1) * step, width)}": int(count) for i, count in enumerate(counts)}
 
 
-def encode_documents(documents: list[Document], vocabulary: Vocabulary, words: WordTable) -> list[EncodedDocument]:
-    """Encode the sentences of some documents; sentences without a piece (controls only) count as blank lines."""
-    lines = [[line for line in document.text.split("\n") if line.strip()] for document in documents]
-    encoded = iter(vocabulary.encode([line for group in lines for line in group]))
-    result = []
-    for group in lines:
-        sentences = [ids for ids in islice(encoded, len(group)) if len(ids)]
-        lengths = [len(ids) for ids in sentences]
-        pieces = np.concatenate([*sentences, np.empty(0, dtype=np.int32)])
-        result.append(EncodedDocument(pieces, words.spaced[pieces], lengths))
-    return result
-
-
-STAGE = Stage("examples", version=1, spec=ExamplesSpec, run=run)
+STAGE = Stage("examples", version=3, spec=ExamplesSpec, run=run)

@@ -8,6 +8,7 @@ pieces, P prediction slots, W word-order slots.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -28,6 +29,8 @@ SPECIALS_PER_ROW = 3
 """``[CLS]`` and two ``[SEP]``: a row holds at most L - 3 pieces."""
 SHORT_VOCABULARY = 65_535
 """Up to this many pieces an id takes two bytes."""
+MOST_SOURCES = 255
+"""Greatest number that the column ``source`` holds."""
 HELDOUT_VIEW = 0xFFFFFFFF
 """View number that held-out noise is drawn under: no training view can have it."""
 FIXED_COLUMNS = ("example_id", "doc_id", "source", "ids", "length")
@@ -70,6 +73,8 @@ class ViewHeader:
     batch_portion: float | None = None
     """With word order decided per batch: the share of batches that get it. None: decided per row, in this view."""
     seed: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    """What was drawn in this shard (``noise.Drawn.counts``)."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ class Rows:
     sentence_lengths: Array
     """uint16 [Σ sentences]: pieces of each sentence, row after row; they sum to ``length``."""
     sentence_offsets: Array
-    """int64 [R + 1]: where each row's sentences begin in ``sentence_lengths``."""
+    """int32 or int64 [R + 1]: where each row's sentences begin in ``sentence_lengths``."""
 
     def __len__(self) -> int:
         return len(self.length)
@@ -100,6 +105,17 @@ class Rows:
         inner = self.sentence_lengths[offsets[0] : offsets[-1]]
         columns = {name: getattr(self, name)[start:stop] for name in FIXED_COLUMNS}
         return Rows(**columns, sentence_lengths=inner, sentence_offsets=offsets - offsets[0])
+
+
+def join_rows(parts: Sequence[Rows]) -> Rows:
+    """Rows of several parts, one after the other."""
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in FIXED_COLUMNS}
+    counts = np.concatenate([np.diff(part.sentence_offsets) for part in parts])
+    return Rows(
+        **columns,
+        sentence_lengths=np.concatenate([part.sentence_lengths for part in parts]),
+        sentence_offsets=np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]),
+    )
 
 
 @dataclass(frozen=True)
@@ -187,13 +203,19 @@ def _metadata(header: RowsHeader | ViewHeader) -> dict[bytes, bytes]:
 def digest_rows(rows: Rows) -> str:
     """A digest of everything that noise depends on."""
     digest = blake2b(digest_size=16)
-    for column in (rows.example_id, rows.doc_id, rows.length, rows.sentence_lengths, rows.sentence_offsets, rows.ids):
+    offsets = rows.sentence_offsets.astype(np.int64)
+    for column in (rows.example_id, rows.doc_id, rows.length, rows.sentence_lengths, offsets, rows.ids):
         digest.update(np.ascontiguousarray(column).data)
     return digest.hexdigest()
 
 
 def write_rows(path: Path, rows: Rows, header: RowsHeader) -> None:
-    """Write one shard of clean rows, whole or not at all; the digest is filled in."""
+    """Write one shard of clean rows, whole or not at all; the digest is filled in.
+
+    Raises ValueError where an id is none of the vocabulary: it would be cut to the width of the column.
+    """
+    if rows.ids.size and int(rows.ids.max()) >= header.vocab_size:
+        raise ValueError(f"{path}: holds the piece {rows.ids.max()}, the vocabulary ends at {header.vocab_size - 1}")
     schema = rows_schema(RowsHeader(**{**asdict(header), "digest": digest_rows(rows)}))
     sentences = pa.ListArray.from_arrays(pa.array(rows.sentence_offsets.astype(np.int32)), pa.array(rows.sentence_lengths))
     columns = [_to_arrow(getattr(rows, name), schema.field(name).type) for name in FIXED_COLUMNS]
@@ -225,7 +247,7 @@ def open_rows(path: Path) -> tuple[Rows, RowsHeader]:
     columns = {name: _to_numpy(batch.column(name)) for name in FIXED_COLUMNS}
     sentences = batch.column("sent_lens")
     lengths, offsets = sentences.values.to_numpy(zero_copy_only=True), sentences.offsets.to_numpy(zero_copy_only=True)
-    return Rows(**columns, sentence_lengths=lengths, sentence_offsets=offsets.astype(np.int64)), header
+    return Rows(**columns, sentence_lengths=lengths, sentence_offsets=offsets), header
 
 
 def open_view(path: Path) -> tuple[View, ViewHeader]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -22,19 +21,45 @@ class ShardedNumbers:
     def __len__(self) -> int:
         return int(self.offsets[-1])
 
-    def groups(self, numbers: Ints) -> Iterator[tuple[int, Ints, Ints]]:
-        """For each shard that occurs: the shard, where in ``numbers`` it occurs, and the rows within the shard.
-
-        Raises IndexError for a number outside the table.
-        """
+    def locate(self, numbers: Ints) -> Places:
+        """Where rows are. Raises IndexError for a number outside the table."""
         if numbers.size and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self):
             raise IndexError(f"rows {numbers.min()}..{numbers.max()} of a table of {len(self)}")
         shard = np.searchsorted(self.offsets, numbers, side="right") - 1
         order = np.argsort(shard, kind="stable")
-        borders = np.flatnonzero(np.diff(shard[order])) + 1
-        for where in np.split(order, borders) if numbers.size else []:
-            index = int(shard[where[0]])
-            yield index, where, numbers[where] - self.offsets[index]
+        sorted_shard = shard[order]
+        begins = np.flatnonzero(np.diff(sorted_shard, prepend=-1))
+        local = (numbers - self.offsets[shard])[order]
+        ends = np.append(begins, len(numbers))[1:]
+        groups = zip(*(part.tolist() for part in (sorted_shard[begins], begins, ends, local[begins])), strict=True)
+        return Places(order, local, list(groups))
+
+
+@dataclass(frozen=True)
+class Places:
+    """Some rows of a sharded table, sorted by shard."""
+
+    order: Ints
+    """Which of the rows asked for comes at each place."""
+    local: Ints
+    """Number of each row within its shard."""
+    groups: list[tuple[int, int, int, int]]
+    """Of each shard that occurs: its number, where its rows begin and end, and the first row."""
+
+    def gather(self, columns: Sequence[Array]) -> Array:
+        """One column at these rows in the order asked for; ``columns`` holds it for every shard."""
+        first = columns[0]
+        found = np.empty((len(self.order), *first.shape[1:]), dtype=first.dtype)
+        for shard, begin, end, row in self.groups:
+            if end - begin == 1:  # Usual where shards are many, and ten times as fast as an index array of one.
+                found[begin] = columns[shard][row]
+            else:
+                columns[shard].take(self.local[begin:end], axis=0, out=found[begin:end], mode="clip")
+        if len(self.groups) < 2:  # The order of one shard's rows is that of the numbers.
+            return found
+        result = np.empty_like(found)
+        result[self.order] = found
+        return result
 
 
 class RowTable:
@@ -46,6 +71,7 @@ class RowTable:
         self.shards: list[Rows] = [rows for rows, _ in opened]
         self.headers: list[RowsHeader] = [header for _, header in opened]
         self.numbers = ShardedNumbers([len(rows) for rows in self.shards])
+        self._columns = {name: [getattr(rows, name) for rows in self.shards] for name in FIXED_COLUMNS}
         for path, header in zip(self.paths, self.headers, strict=True):
             if header.common != self.headers[0].common:
                 raise ValueError(f"{path}: packed as {header.common}, but {self.paths[0].name} as {self.headers[0].common}")
@@ -55,63 +81,61 @@ class RowTable:
 
     def column(self, name: str, numbers: Ints) -> Array:
         """One column at some rows, in the order asked for."""
-        first = getattr(self.shards[0], name)
-        result = np.empty((len(numbers), *first.shape[1:]), dtype=first.dtype)
-        for shard, where, local in self.numbers.groups(numbers):
-            result[where] = getattr(self.shards[shard], name)[local]
-        return result
+        return self.numbers.locate(numbers).gather(self._columns[name])
 
     def take(self, numbers: Ints) -> Rows:
         """Some rows, in the order asked for, with their sentence lengths."""
-        counts, begins = np.empty((2, len(numbers)), dtype=np.int64)
-        for shard, where, local in self.numbers.groups(numbers):
-            offsets = self.shards[shard].sentence_offsets
-            begins[where], counts[where] = offsets[local], offsets[local + 1] - offsets[local]
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        lengths = np.empty(offsets[-1], dtype=np.uint16)
-        inner = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
-        for shard, where, _ in self.numbers.groups(numbers):
-            mine = np.repeat(np.isin(np.arange(len(numbers)), where), counts)
-            lengths[mine] = self.shards[shard].sentence_lengths[(np.repeat(begins, counts) + inner)[mine]]
-        columns = {name: self.column(name, numbers) for name in FIXED_COLUMNS}
-        return Rows(**columns, sentence_lengths=lengths, sentence_offsets=offsets)
+        places = self.numbers.locate(numbers)
+        sentences = []
+        for shard, first, last, _ in places.groups:
+            offsets, lengths = self.shards[shard].sentence_offsets, self.shards[shard].sentence_lengths
+            for row in places.local[first:last].tolist():
+                sentences.append(lengths[offsets[row] : offsets[row + 1]])
+        back = np.argsort(places.order).tolist()
+        sentences = [sentences[place] for place in back]
+        columns = {name: places.gather(self._columns[name]) for name in FIXED_COLUMNS}
+        return Rows(
+            **columns,
+            sentence_lengths=np.concatenate([*sentences, np.empty(0, dtype=np.uint16)]),
+            sentence_offsets=np.cumsum([0, *map(len, sentences)]),
+        )
+
+    def rows_without(self, doc_id: int) -> Ints:
+        """Numbers of the rows of all documents but one."""
+        shards = zip(self.numbers.offsets, self.shards, strict=False)
+        return np.concatenate([begin + np.flatnonzero(rows.doc_id != doc_id) for begin, rows in shards])
 
 
 class ViewTable:
-    """One view's noise over all shards, row by row beside a ``RowTable``.
+    """One view's noise over all shards, row by row beside a ``RowTable``; mapped into memory while it is in use.
 
     Raises ValueError naming both sides when the noise was drawn for other rows or another vocabulary.
     """
 
     def __init__(self, directory: Path, rows: RowTable) -> None:
-        self.rows = rows
-        self.shards: list[View] = []
-        self.headers: list[ViewHeader] = []
-        for path, header in zip(rows.paths, rows.headers, strict=True):
-            view, mine = open_view(directory / path.name)
-            _check_belongs(directory / path.name, mine, path, header)
-            self.shards.append(view)
-            self.headers.append(mine)
-
-    @cached_property
-    def names(self) -> list[str]:
-        """The columns that this view has."""
-        return [f.name for f in fields(View) if getattr(self.shards[0], f.name) is not None]
+        self._rows = rows
+        self._paths = [directory / path.name for path in rows.paths]
+        self._columns: dict[str, list[Array]] = {}
+        for path, rows_path, rows_header in zip(self._paths, rows.paths, rows.headers, strict=True):
+            self.header = open_view(path)[1]
+            """That of the last shard; what is used of it is that of every shard."""
+            check_belongs(path, self.header, rows_path, rows_header)
 
     def take(self, numbers: Ints) -> View:
         """Noise of some rows, in the order asked for."""
-        first = self.shards[0]
-        columns = {}
-        for name in self.names:
-            column = getattr(first, name)
-            columns[name] = np.empty((len(numbers), *column.shape[1:]), dtype=column.dtype)
-        for shard, where, local in self.rows.numbers.groups(numbers):
-            for name, column in columns.items():
-                column[where] = getattr(self.shards[shard], name)[local]
-        return View(**columns)
+        if not self._columns:
+            shards = [open_view(path)[0] for path in self._paths]
+            names = [f.name for f in fields(View) if getattr(shards[0], f.name) is not None]
+            self._columns = {name: [getattr(shard, name) for shard in shards] for name in names}
+        places = self._rows.numbers.locate(numbers)
+        return View(**{name: places.gather(columns) for name, columns in self._columns.items()})
+
+    def close(self) -> None:
+        """Let go of the files until the next ``take``."""
+        self._columns = {}
 
 
-def _check_belongs(view_path: Path, view: ViewHeader, rows_path: Path, rows: RowsHeader) -> None:
+def check_belongs(view_path: Path, view: ViewHeader, rows_path: Path, rows: RowsHeader) -> None:
     """Refuse noise that was drawn for something else."""
     facts = [
         ("vocabulary", view.vocab_sha256, rows.vocab_sha256),

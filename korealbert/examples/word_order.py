@@ -31,8 +31,12 @@ class WordOrderSpec(Spec):
     """Share of the ordinary pieces of such a row that is chosen to move at most; KoreALBERT: up to 0.15."""
     scope: Literal["example", "batch"] = "example"
     """Draw per row, or once for each batch that training gathers (all rows then carry moves, and a batch uses them or not)."""
-    amount: Literal["fixed", "dynamic"] = "fixed"
-    """Always ``rate``, or for each row a rate uniform in 0..``rate``."""
+    portion_ramp_views: int = Field(default=1, ge=1)
+    """Views over which the portion rises to ``portion``: view v (from 0) has (v + 1) / ``portion_ramp_views`` of it at most."""
+    amount: Literal["fixed", "dynamic", "ramp"] = "fixed"
+    """Always ``rate``, for each row a rate uniform in 0..``rate``, or one that rises over the views."""
+    ramp_views: int = Field(default=10, ge=1)
+    """With ``amount = "ramp"``: view v (from 0) has the rate ``rate`` · (v + 1) / ``ramp_views``, at most ``rate``."""
     barrier: Literal["mask", "all_mlm"] = "mask"
     """No token moves across a visible ``[MASK]``, or across any predicted piece. Predicted pieces never move."""
     within: Literal["sentence", "segment"] = "sentence"
@@ -49,6 +53,14 @@ class WordOrderSpec(Spec):
         """W, word-order slots per row; one where word order noise is off, because a column needs a width."""
         full = np.array([pieces_per_row(sequence_length)])
         return max(1, int(self.budget(full, self.rate)[0])) if self.portion else 1
+
+    def portion_in(self, view: int) -> float:
+        """Share of rows (or batches) with moved tokens in a view."""
+        return self.portion * min(1.0, (view + 1) / self.portion_ramp_views)
+
+    def rate_in(self, view: int) -> float:
+        """Share of pieces that may move in a view; with ``amount = "dynamic"`` the most."""
+        return self.rate * min(1.0, (view + 1) / self.ramp_views) if self.amount == "ramp" else self.rate
 
     def budget(self, length: Ints, rate: float | npt.NDArray[Any]) -> Ints:
         """Pieces that may move in rows of this many ordinary pieces: the floor of rate · n."""
@@ -109,8 +121,9 @@ class Permuted:
 def move(layout: Layout, masked: Masked, words: WordTable, spec: WordOrderSpec, draws: RowDraws) -> Moved:
     """Draw the word order noise of R rows, given what is masked in them."""
     lot, rate, *_ = draws.block(Stream.MOVE_ROW)
-    with_noise = happens(lot, 1.0 if spec.scope == "batch" and spec.portion else spec.portion)
-    rates = rate * 2.0**-32 * spec.rate if spec.amount == "dynamic" else np.full(len(rate), spec.rate)
+    with_noise = happens(lot, 1.0 if spec.scope == "batch" and spec.portion else spec.portion_in(draws.view))
+    most = spec.rate_in(draws.view)
+    rates = rate * 2.0**-32 * most if spec.amount == "dynamic" else np.full(len(rate), most)
     starts = word_starts(layout, words)
     selected = masked.selected(layout.ids.shape)
     barrier = masked.visible_mask(layout.ids.shape) if spec.barrier == "mask" else selected
@@ -228,14 +241,16 @@ def _derange(items: Items, draws: RowDraws) -> Ints:
     By rejection: groups with a fixed point are permuted anew, 2.7 times on average.
     """
     order = np.arange(len(items.group))
+    groups = int(items.group.max(initial=-1)) + 1
     pending = order
     for attempt in range(MAX_ATTEMPT):
         if not pending.size:
             return order
         key, tie, *_ = draws.block(Stream.MOVE_ORDER, items.rows[pending], block=items.begin[pending], attempt=attempt)
         order[pending] = pending[np.lexsort((tie, key, items.group[pending]))]
-        stays = items.group[pending[order[pending] == pending]]
-        pending = pending[np.isin(items.group[pending], stays)]
+        again = np.zeros(groups, dtype=np.bool_)
+        again[items.group[pending[order[pending] == pending]]] = True
+        pending = pending[again[items.group[pending]]]
     raise AssertionError("a group was never deranged: it has one item only")
 
 

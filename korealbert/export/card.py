@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from korealbert.artifact import Artifact, ancestors
-from korealbert.export.weights import exported_groups
-from korealbert.model.config import AlbertConfig
+from korealbert.huggingface.checkpoint import family_of, repeats_blocks
+from korealbert.model.config import ModelConfig
 from korealbert.nested import flat
 from korealbert.numbers import spread
 
@@ -26,17 +26,15 @@ class ModelFacts:
 
     title: str
     license: str
-    config: AlbertConfig
-    groups: int
-    """Layer groups of the exported model."""
+    config: ModelConfig
     sequence_length: int
     """Tokens of a pretraining sequence."""
 
     @classmethod
     def of(cls, pretrain: Artifact, *, title: str, license: str) -> Self:
         """The facts of a pretrained model once it is exported under this title and license."""
-        config = AlbertConfig.model_validate_json((pretrain.path / "config.json").read_bytes())
-        return cls(title, license, config, exported_groups(config), int(pretrain.stats["sequence_length"]))
+        config = ModelConfig.model_validate_json((pretrain.path / "config.json").read_bytes())
+        return cls(title, license, config, int(pretrain.stats["sequence_length"]))
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def model_card(facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[Fin
     sections = [
         _header(facts),
         _summary(facts, pretrain),
-        _usage(),
+        _usage(facts),
         _corpus(found),
         _drops(found),
         _vocabulary(found),
@@ -86,7 +84,7 @@ def _header(facts: ModelFacts) -> str:
     other = "license_name: corpora\nlicense_link: README.md#corpus\n" if facts.license == "other" else ""
     return (
         f"---\nlanguage: ko\nlicense: {facts.license}\n{other}library_name: transformers\npipeline_tag: fill-mask\n"
-        f'mask_token: "[MASK]"\ntags:\n- albert\n- korean\n- pretraining\n---'
+        f'mask_token: "[MASK]"\ntags:\n- {family_of(facts.config).model_type}\n- korean\n- pretraining\n---'
     )
 
 
@@ -94,19 +92,20 @@ def _summary(facts: ModelFacts, pretrain: Artifact) -> str:
     config = facts.config
     tasks = ["masked tokens (MLM)", "sentence order (SOP)"] + ["word order (WOP)"] * bool(config.word_order_classes)
     return (
-        f"# {facts.title}\n\nA Korean ALBERT: {config.num_layers} layers of width {config.hidden_size}, "
+        f"# {facts.title}\n\nA Korean {family_of(config).title}: {config.num_layers} layers of width {config.hidden_size}, "
         f"{pretrain.stats['parameters']:,} parameters with its pretraining heads, pretrained on {' and '.join(tasks)} "
         "after the KoreALBERT and ALBERT papers. It encodes Korean text; fine-tune it to classify, tag or compare texts."
     )
 
 
-def _usage() -> str:
+def _usage(facts: ModelFacts) -> str:
     return (
         "## Use\n\n```python\nfrom transformers import AutoModel, AutoTokenizer\n\n"
         'tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")\n'
         'model = AutoModel.from_pretrained("path/to/this/directory")\n'
         'hidden = model(**tokenizer("한국어 문장을 벡터로 바꿉니다.", return_tensors="pt")).last_hidden_state\n```\n\n'
-        "`AutoModelForMaskedLM` and `AlbertForPreTraining` load the same files. All weights that these classes want are here; "
+        f"`AutoModelForMaskedLM` and `{family_of(facts.config).architecture}` load the same files. "
+        "All weights that these classes want are here; "
         "transformers lists the heads that a class has no use for as unexpected, which is harmless."
     )
 
@@ -235,13 +234,13 @@ def _limits(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]]) -> str:
             f"Positions {facts.sequence_length}–{config.max_positions - 1} were never trained: inputs beyond "
             f"{facts.sequence_length} tokens need fine-tuning on long inputs or a sliding window."
         )
-    if facts.groups != config.num_groups:
+    if repeats_blocks(config):
         limits.append(
             f"Sharing `{config.share}` with {config.num_groups} group(s) cannot be said in this format: the layers are "
-            f"written out as {facts.groups} groups of equal copies. Outputs are the same, the file is larger, and "
+            f"written out as equal copies. Outputs are the same, the file is larger, and "
             "fine-tuning unties them."
         )
-    if config.ffn_dropout and config.hidden_dropout:
+    if family_of(config).model_type == "albert" and config.ffn_dropout and config.hidden_dropout:
         limits.append(
             "Pretraining had dropout after the feed-forward blocks, which this class does not apply when it is fine-tuned."
         )

@@ -17,9 +17,12 @@ from safetensors.numpy import load_file, save_file
 
 from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
 from korealbert.export.card import ModelFacts, model_card
-from korealbert.export.weights import huggingface_config, to_huggingface
 from korealbert.files import atomic_write, write_json
+from korealbert.huggingface import checkpoint
+from korealbert.huggingface.family import SpecialIds
 from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
+
+SPECIAL_IDS = SpecialIds(SPECIAL.pad, SPECIAL.cls, SPECIAL.sep)
 
 
 class ExportSpec(Spec):
@@ -42,17 +45,21 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
             f"{pretrain.name} has {config.vocab_size:,} word embeddings, but {vocab.name} has {pieces:,} pieces; "
             "export with the vocabulary that the model was trained with"
         )
-    weights = to_huggingface(config, load_file(pretrain.path / "model.safetensors"))
+    weights = checkpoint.to_huggingface(config, load_file(pretrain.path / "model.safetensors"))
     save_file(weights, out_dir / "model.safetensors", metadata={"format": "pt"})
-    _write_settings(out_dir / "config.json", huggingface_config(config))
-    _write_tokenizer(vocab.path, out_dir, facts.sequence_length)
+    _write_settings(out_dir / "config.json", checkpoint.settings(config, SPECIAL_IDS))
+    _write_tokenizer(vocab.path, out_dir, facts)
     atomic_write(out_dir / "README.md", model_card(facts, pretrain).encode())
     parameters = sum(array.size for array in weights.values())
     runtime.report(Progress(1, 1, "models"))
-    return {"parameters": parameters, "layer_groups": facts.groups, "sequence_length": facts.sequence_length}
+    return {
+        "parameters": parameters,
+        "model_type": checkpoint.family_of(config).model_type,
+        "sequence_length": facts.sequence_length,
+    }
 
 
-def _write_tokenizer(vocab: Path, out_dir: Path, sequence_length: int) -> None:
+def _write_tokenizer(vocab: Path, out_dir: Path, facts: ModelFacts) -> None:
     """Copy the vocabulary and describe it as a plain fast tokenizer.
 
     ``AlbertTokenizer`` would lower-case, decompose and strip accents, after which most Korean words are unknown.
@@ -61,10 +68,13 @@ def _write_tokenizer(vocab: Path, out_dir: Path, sequence_length: int) -> None:
         shutil.copyfile(vocab / name, out_dir / name)
     special = {f"{role}_token": SPECIAL_PIECES[index] for role, index in SPECIAL._asdict().items()}
     _write_settings(out_dir / "special_tokens_map.json", special)
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    if facts.config.type_vocab_size == 1:  # The second text's type would lie outside of the model's table.
+        inputs.remove("token_type_ids")
     described: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": sequence_length,
-        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        "model_max_length": facts.sequence_length,
+        "model_input_names": inputs,
         "padding_side": "right",
         "truncation_side": "right",
         "clean_up_tokenization_spaces": False,
@@ -78,4 +88,4 @@ def _write_settings(path: Path, content: Mapping[str, Any]) -> None:
     write_json(path, content, indent=2, sort_keys=True)
 
 
-STAGE = Stage("export", version=1, spec=ExportSpec, run=run)
+STAGE = Stage("export", version=2, spec=ExportSpec, run=run)

@@ -1,4 +1,4 @@
-"""ALBERT in torch: configuration, encoder with parameter sharing, pretraining heads.
+"""ALBERT, BERT and RoBERTa in torch: configuration, encoder with parameter sharing, pretraining heads.
 
 Shapes: B batch, L sequence length, E embedding size, H hidden size, N heads, D = H / N, V vocabulary, P masked slots,
 W word-order slots, C word-order classes.

@@ -1,4 +1,8 @@
-"""The shape of an ALBERT: what a recipe says of it, and what a checkpoint stores of it."""
+"""The shape of an encoder: what a recipe says of it, and what a checkpoint stores of it.
+
+The fields span ALBERT, BERT (no sharing, E = H, exact GELU) and RoBERTa (besides: two rows before the first position, one
+segment type, no pooler).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ class ModelSpec(Spec):
     """The architecture as far as a recipe chooses it; the defaults are ALBERT-base."""
 
     embedding_size: int = Field(default=128, ge=1)
-    """E: width of the factorised embeddings."""
+    """E: width of the embeddings, factorised where it is below the hidden size."""
     hidden_size: int = Field(default=768, ge=1)
     """H: width of the encoder. Equal to E, the projection between them is left out."""
     num_layers: int = Field(default=12, ge=1)
@@ -32,8 +36,14 @@ class ModelSpec(Spec):
     """Sharing happens within groups of consecutive layers: layer l belongs to group ⌊l · groups / layers⌋."""
     max_positions: int = Field(default=512, ge=4)
     """Rows of the position table. Pretraining at length n leaves the rows from n on untrained."""
-    type_vocab_size: int = Field(default=2, ge=2)
-    """Segment types."""
+    position_offset: int = Field(default=0, ge=0)
+    """Row of the first token; RoBERTa begins at 2 and has 514 rows for 512 positions."""
+    type_vocab_size: int = Field(default=2, ge=1)
+    """Segment types; with one, sentences of a pair are told apart by their separator alone (RoBERTa)."""
+    pooler: bool = True
+    """Whether the first token goes through a dense layer with tanh, which the sentence-order head reads; RoBERTa has none."""
+    activation: Literal["gelu_tanh", "gelu"] = "gelu_tanh"
+    """GELU in its tanh approximation (ALBERT) or exact (BERT, RoBERTa)."""
     hidden_dropout: float = Field(default=0.1, ge=0, lt=1)
     """Dropout after the embeddings and after both blocks: 0.1 in KoreALBERT, 0 in ALBERT v2."""
     attention_dropout: float = Field(default=0.1, ge=0, lt=1)
@@ -67,6 +77,11 @@ class ModelSpec(Spec):
                 f"num_heads = {self.num_heads} does not divide hidden_size = {self.hidden_size}; "
                 "choose a number of heads that does"
             )
+        if self.position_offset >= self.max_positions:
+            raise ValueError(
+                f"position_offset = {self.position_offset} leaves no row of max_positions = {self.max_positions}; "
+                "raise max_positions"
+            )
         if self.num_groups > self.num_layers:
             raise ValueError(f"num_groups = {self.num_groups} exceeds num_layers = {self.num_layers}; lower num_groups")
         if self.share == "none" and self.num_groups > 1:
@@ -74,6 +89,11 @@ class ModelSpec(Spec):
                 f"num_groups = {self.num_groups} has no meaning where share = 'none'; set num_groups = 1 or share = 'all'"
             )
         return self
+
+    @property
+    def longest_sequence(self) -> int:
+        """Positions that tokens can take."""
+        return self.max_positions - self.position_offset
 
     def group_of(self, layer: int) -> int:
         """Which group a layer belongs to."""
@@ -95,7 +115,7 @@ class ModelSpec(Spec):
         return self.num_groups if self.share in {"all", "ffn"} else self.num_layers
 
 
-class AlbertConfig(ModelSpec):
+class ModelConfig(ModelSpec):
     """A complete model: the architecture and the two sizes that the data decide. Stored as ``config.json``."""
 
     vocab_size: int = Field(ge=5)
@@ -105,9 +125,9 @@ class AlbertConfig(ModelSpec):
 
     @model_validator(mode="after")
     def _check_positions(self) -> Self:
-        if self.word_order_classes > self.max_positions:
+        if self.word_order_classes > self.longest_sequence:
             raise ValueError(
-                f"word_order_classes = {self.word_order_classes} exceeds max_positions = {self.max_positions}; "
-                "train on shorter sequences or raise max_positions"
+                f"word_order_classes = {self.word_order_classes} exceeds the {self.longest_sequence} positions that "
+                f"max_positions = {self.max_positions} gives; train on shorter sequences or raise max_positions"
             )
         return self

@@ -1,6 +1,6 @@
-"""The ALBERT encoder: factorised embeddings, layers that share parameters, a pooler.
+"""The encoder: embeddings, factorised or not, layers that may share parameters, a pooler; post-LayerNorm throughout.
 
-Post-LayerNorm as in BERT; tanh-approximated GELU. Parameters that layers share exist once, so counts, checkpoints and
+Parameters that layers share exist once, so counts, checkpoints and
 optimisers see them once, and their gradient is the sum over their uses.
 
 The letters of shapes are explained in ``korealbert.model``.
@@ -12,23 +12,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from korealbert.model.config import AlbertConfig
+from korealbert.model.config import ModelConfig
 
 
 class Embeddings(nn.Module):
     """Word + segment type + learned position, all of width E, then LayerNorm and dropout."""
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.word = nn.Embedding(config.vocab_size, config.embedding_size)
         self.token_type = nn.Embedding(config.type_vocab_size, config.embedding_size)
         self.position = nn.Embedding(config.max_positions, config.embedding_size)
         self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout)
+        self.position_offset = config.position_offset
 
     def forward(self, ids_BL: Tensor, token_types_BL: Tensor) -> Tensor:
-        """Embed int64 ids [B, L] into [B, L, E]."""
-        position_LE = self.position.weight[: ids_BL.shape[1]]
+        """Embed int64 ids [B, L] into [B, L, E]. With a single segment type all tokens have that one."""
+        position_LE = self.position.weight[self.position_offset : self.position_offset + ids_BL.shape[1]]
+        if self.token_type.num_embeddings == 1:
+            token_types_BL = torch.zeros_like(token_types_BL)
         embedded_BLE: Tensor = self.norm(self.word(ids_BL) + self.token_type(token_types_BL) + position_LE)
         dropped_BLE: Tensor = self.dropout(embedded_BLE)
         return dropped_BLE
@@ -40,7 +43,7 @@ class SelfAttention(nn.Module):
     Query, key and value stay three parameters: LAMB's trust ratio is per tensor, and a fused one would change it.
     """
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         size = config.hidden_size
         self.num_heads = config.num_heads
@@ -73,24 +76,30 @@ class SelfAttention(nn.Module):
 class FeedForward(nn.Module):
     """Two linear maps with GELU between them, residual and LayerNorm."""
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.inner = nn.Linear(config.hidden_size, config.intermediate_size)
         self.outer = nn.Linear(config.intermediate_size, config.hidden_size)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout if config.ffn_dropout else 0.0)
+        self.approximate = gelu_approximation(config)
 
     def forward(self, hidden_BLH: Tensor) -> Tensor:
         """Position-wise; [B, L, H] to [B, L, H]."""
-        transformed_BLH = self.outer(F.gelu(self.inner(hidden_BLH), approximate="tanh"))
+        transformed_BLH = self.outer(F.gelu(self.inner(hidden_BLH), approximate=self.approximate))
         normed_BLH: Tensor = self.norm(hidden_BLH + self.dropout(transformed_BLH))
         return normed_BLH
 
 
-class AlbertEncoder(nn.Module):
-    """Embeddings, the shared layers and the pooler, without any head."""
+def gelu_approximation(config: ModelConfig) -> str:
+    """The activation of a model as torch's GELU names it."""
+    return "tanh" if config.activation == "gelu_tanh" else "none"
 
-    def __init__(self, config: AlbertConfig) -> None:
+
+class TransformerEncoder(nn.Module):
+    """Embeddings, layers and pooler, without any head."""
+
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
         self.embeddings = Embeddings(config)
@@ -101,7 +110,7 @@ class AlbertEncoder(nn.Module):
         )
         self.attention = nn.ModuleList(SelfAttention(config) for _ in range(config.attention_blocks))
         self.ffn = nn.ModuleList(FeedForward(config) for _ in range(config.ffn_blocks))
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if config.pooler else None
 
     def layer(self, index: int) -> tuple[nn.Module, nn.Module]:
         """The attention and feed-forward blocks that layer ``index`` uses."""
@@ -112,7 +121,8 @@ class AlbertEncoder(nn.Module):
         """Encode int64 ids [B, L].
 
         ``lengths_B`` counts the real tokens of each row, specials included (≥ 1); what lies behind them is never attended to.
-        None says that no row has padding. Returns the hidden states [B, L, H] and the pooled first token [B, H].
+        None says that no row has padding. Returns the hidden states [B, L, H] and the first token [B, H], pooled where there is
+        a pooler.
         """
         visible_B11L = None
         if lengths_B is not None:
@@ -122,5 +132,5 @@ class AlbertEncoder(nn.Module):
         for index in range(self.config.num_layers):
             attention, ffn = self.layer(index)
             hidden_BLH = ffn(attention(hidden_BLH, visible_B11L))
-        pooled_BH = torch.tanh(self.pooler(hidden_BLH[:, 0]))
-        return hidden_BLH, pooled_BH
+        first_BH = hidden_BLH[:, 0]
+        return hidden_BLH, first_BH if self.pooler is None else torch.tanh(self.pooler(first_BH))

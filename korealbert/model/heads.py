@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from korealbert.model.config import AlbertConfig
-from korealbert.model.encoder import AlbertEncoder
+from korealbert.model.config import ModelConfig
+from korealbert.model.encoder import TransformerEncoder, gelu_approximation
 
 
 class Logits(NamedTuple):
@@ -20,8 +20,8 @@ class Logits(NamedTuple):
 
     mlm_BPV: Tensor
     """Pieces at the masked slots."""
-    sop_B2: Tensor
-    """Sentence order: class 1 means swapped."""
+    sop_B2: Tensor | None
+    """Sentence order: class 1 means swapped; None without a pooler."""
     wop_BWC: Tensor | None
     """Original positions of the moved pieces; None without a word-order head."""
 
@@ -32,27 +32,33 @@ class MaskedTokenHead(nn.Module):
     The word table is passed in on every call: it belongs to the embeddings, and a tied tensor is one parameter.
     """
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.embedding_size)
         self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.approximate = gelu_approximation(config)
 
     def forward(self, hidden_BPH: Tensor, word_table_VE: Tensor) -> Tensor:
         """Logits [B, P, V]."""
-        return F.linear(self.norm(F.gelu(self.dense(hidden_BPH), approximate="tanh")), word_table_VE, self.bias)
+        return F.linear(self.norm(F.gelu(self.dense(hidden_BPH), approximate=self.approximate)), word_table_VE, self.bias)
 
 
 class PretrainingModel(nn.Module):
-    """An ALBERT with its pretraining heads."""
+    """An encoder with its pretraining heads."""
 
-    def __init__(self, config: AlbertConfig) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.encoder = AlbertEncoder(config)
+        self.encoder = TransformerEncoder(config)
         self.mlm = MaskedTokenHead(config)
-        self.sop = nn.Linear(config.hidden_size, 2)
+        self.sop = nn.Linear(config.hidden_size, 2) if config.pooler else None
         self.wop = nn.Linear(config.hidden_size, config.word_order_classes) if config.word_order_classes else None
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The tasks that the model has a head for, of ``mlm``, ``sop`` and ``wop``."""
+        return "mlm", *(name for name in ("sop", "wop") if getattr(self, name) is not None)
 
     def forward(
         self,
@@ -66,7 +72,8 @@ class PretrainingModel(nn.Module):
         hidden_BLH, pooled_BH = self.encoder(ids_BL, token_types_BL, lengths_B)
         mlm_BPV = self.mlm(gather_positions(hidden_BLH, mlm_positions_BP), self.encoder.embeddings.word.weight)
         wop_BWC = None if self.wop is None else self.wop(gather_positions(hidden_BLH, wop_positions_BW))
-        return Logits(mlm_BPV, self.sop(pooled_BH), wop_BWC)
+        sop_B2 = None if self.sop is None else self.sop(pooled_BH)
+        return Logits(mlm_BPV, sop_B2, wop_BWC)
 
 
 def gather_positions(hidden_BLH: Tensor, positions_BK: Tensor) -> Tensor:

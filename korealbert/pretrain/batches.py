@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import fields
 from typing import NamedTuple, Protocol
 
@@ -51,20 +51,31 @@ class TensorBatch(NamedTuple):
 
 
 def to_tensors(batch: Batch, device: torch.device) -> TensorBatch:
-    """Copy a batch to a device."""
-    arrays = (getattr(batch, name) for name in TensorBatch._fields)
-    return TensorBatch(*(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays))
+    """Copy a batch to a device; ``on_host`` and ``to_device`` in one."""
+    return to_device(on_host(batch, pinned=device.type == "cuda"), device)
 
 
-def micro_batches(source: BatchSource, spec: PretrainSpec, *, step: int, rank: int, world_size: int) -> list[Batch]:
-    """What one rank computes of the global batch of ``step`` (from 0), one Batch per accumulation step.
+def on_host(batch: Batch, *, pinned: bool) -> TensorBatch:
+    """A batch as tensors of this machine's memory, pinned for copies that a GPU makes while it computes."""
+    tensors = (torch.from_numpy(np.ascontiguousarray(getattr(batch, name))) for name in TensorBatch._fields)
+    return TensorBatch(*(tensor.pin_memory() if pinned else tensor for tensor in tensors))
+
+
+def to_device(batch: TensorBatch, device: torch.device) -> TensorBatch:
+    """The same batch on a device; from pinned memory the copy runs beside what the GPU is computing."""
+    return TensorBatch(*(tensor.to(device, non_blocking=tensor.is_pinned()) for tensor in batch))
+
+
+def micro_batches(
+    source: BatchSource, spec: PretrainSpec, *, start: int, count: int, rank: int, world_size: int
+) -> list[Batch]:
+    """What one rank computes of the ``count`` sequences from position ``start`` of the order, one Batch per accumulation step.
 
     Accumulation step m of rank r takes micro-batch m · world_size + r, so every number of ranks sees the same global batches.
     """
-    start = step * spec.global_batch_size
     return [
         gather_at(source, start + (m * world_size + rank) * spec.micro_batch_size, spec.micro_batch_size, spec.seed)
-        for m in range(spec.accumulation(world_size))
+        for m in range(spec.accumulation(world_size, count))
     ]
 
 
@@ -85,7 +96,7 @@ def in_row_order(source: BatchSource, size: int, *, rank: int, world_size: int) 
         yield source.gather(0, np.arange(start, min(start + size, source.num_rows), dtype=np.int64))
 
 
-def count_targets(batch: Batch, *, word_order: bool) -> NDArray[np.int64]:
-    """Targets per task, in the order of ``TASKS``; none of word order where the model has no head for it."""
-    labels = (batch.mlm_labels, batch.sop_labels, batch.wop_labels if word_order else batch.wop_labels[:0])
-    return np.array([np.count_nonzero(array != IGNORED) for array in labels], dtype=np.int64)
+def count_targets(batch: Batch, heads: Collection[str]) -> NDArray[np.int64]:
+    """Targets per task, in the order of ``TASKS``; none of a task that is not among the model's ``heads``."""
+    labels = {"mlm": batch.mlm_labels, "sop": batch.sop_labels, "wop": batch.wop_labels}
+    return np.array([np.count_nonzero(labels[task] != IGNORED) if task in heads else 0 for task in TASKS], dtype=np.int64)

@@ -26,7 +26,7 @@ def evaluate(
             tensors = to_tensors(batch, ranks.device)
             losses, correct = task_sums(model(*tensors.inputs), tensors)
             sums += torch.stack([losses.double(), correct.double()]).cpu()
-            targets += torch.from_numpy(count_targets(batch, word_order=model.wop is not None))
+            targets += torch.from_numpy(count_targets(batch, model.heads))
     model.train(was_training)
     summed = ranks.sum([*sums[0].tolist(), *sums[1].tolist(), *targets.tolist()])
     totals = TaskTotals(losses=summed[:3], correct=summed[3:6], targets=summed[6:])

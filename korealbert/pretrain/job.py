@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from korealbert.artifact import Device
-from korealbert.model.config import AlbertConfig
+from korealbert.model.config import ModelConfig
 from korealbert.pretrain.spec import PretrainSpec
 
 MARK = "korealbert-event "
@@ -22,7 +22,7 @@ class Job(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     spec: PretrainSpec
-    config: AlbertConfig
+    config: ModelConfig
     examples: Path
     views: Path
     out_dir: Path

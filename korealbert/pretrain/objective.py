@@ -24,7 +24,7 @@ class TaskSums(NamedTuple):
 
 def task_sums(logits: Logits, batch: TensorBatch) -> TaskSums:
     """Sum up cross-entropy and hits of every task."""
-    no_loss = logits.sop_B2.new_zeros((), dtype=torch.float32)
+    no_loss = logits.mlm_BPV.new_zeros((), dtype=torch.float32)
     pairs = ((logits.mlm_BPV, batch.mlm_labels), (logits.sop_B2, batch.sop_labels), (logits.wop_BWC, batch.wop_labels))
     losses, correct = [], []
     for task_logits, labels in pairs:

@@ -11,6 +11,8 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from korealbert.hashing import mix64
+
 ROUNDS = 6
 """Four rounds make a Feistel network of good round functions a pseudo-random permutation (Luby and Rackoff); two to spare."""
 
@@ -34,15 +36,8 @@ def _encipher(values: NDArray[np.uint64], half_bits: int, keys: NDArray[np.uint6
     bits, mask = np.uint64(half_bits), np.uint64((1 << half_bits) - 1)
     left, right = values >> bits, values & mask
     for key in keys:
-        left, right = right, left ^ (_mix(right ^ key) & mask)
+        left, right = right, left ^ (mix64(right ^ key) & mask)
     return (left << bits) | right
-
-
-def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64: every input bit reaches every output bit."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
 
 
 def rows_at(start: int, count: int, *, num_rows: int, num_views: int, seed: int) -> tuple[Int64s, Int64s]:

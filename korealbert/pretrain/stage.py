@@ -13,7 +13,7 @@ from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
 from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
 from korealbert.files import atomic_write
-from korealbert.model.config import AlbertConfig
+from korealbert.model.config import ModelConfig
 from korealbert.pretrain.job import Job, parse_event
 from korealbert.pretrain.launch import RankFailed, run_ranks
 from korealbert.pretrain.spec import PretrainSpec
@@ -68,9 +68,10 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     return stats
 
 
-def check(spec: PretrainSpec, *, vocab: Path, examples: Path, views: Path, processes: int) -> AlbertConfig:
+def check(spec: PretrainSpec, *, vocab: Path, examples: Path, views: Path, processes: int) -> ModelConfig:
     """The model that spec and data make together. Raises ValueError naming both sides of any contradiction."""
-    spec.accumulation(processes)
+    for batch in spec.batch_sizes:
+        spec.accumulation(processes, batch)
     train = ExampleBatches(examples, views, "train")
     vocabulary, header = Vocabulary.load(vocab), open_rows(min(examples.glob("train-*.arrow")))[1]
     if (header.vocab_size, header.vocab_sha256) != (vocabulary.size, vocabulary.sha256):
@@ -82,7 +83,7 @@ def check(spec: PretrainSpec, *, vocab: Path, examples: Path, views: Path, proce
             f"{examples.name} was packed with another vocabulary ({packed_with}) than {vocab.name} ({given}); "
             "rebuild the examples with this vocabulary"
         )
-    return spec.albert_config(vocab_size=train.vocab_size, sequence_length=train.sequence_length)
+    return spec.config_for(vocab_size=train.vocab_size, sequence_length=train.sequence_length)
 
 
-STAGE = Stage("pretrain", version=2, spec=PretrainSpec, run=run)
+STAGE = Stage("pretrain", version=3, spec=PretrainSpec, run=run)

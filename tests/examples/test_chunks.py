@@ -15,7 +15,12 @@ N_MAX, MIN = 24, 3
 def cut(lengths: list[int], target: int = N_MAX, *, carry: bool = True, spaced: np.ndarray | None = None) -> Chunks:
     everywhere = np.ones(sum(lengths) + 1, dtype=np.bool_)
     marks = everywhere if spaced is None else spaced
-    return cut_document(lengths, marks, lambda chunk: target, max_pieces=N_MAX, min_pieces=MIN, carry=carry)
+    return cut_document(lengths, marks.tobytes(), lambda chunk: target, max_pieces=N_MAX, min_pieces=MIN, carry=carry)
+
+
+def targets_of(ids: np.ndarray, scope: str) -> ChunkTargets:
+    expected = np.full(len(ids), 12)
+    return ChunkTargets(ids, expected, seed=1, min_pieces=8, max_pieces=125, short_probability=0.1, scope=scope)
 
 
 @settings(max_examples=300, deadline=None)
@@ -71,7 +76,7 @@ def test_a_short_end_is_dropped_and_counted() -> None:
 
 def test_a_tenth_of_chunks_aims_at_a_shorter_length() -> None:
     ids = np.arange(300, dtype=np.uint64)
-    targets = ChunkTargets(ids, seed=1, min_pieces=8, max_pieces=125, short_probability=0.1, scope="chunk")
+    targets = targets_of(ids, "chunk")
     drawn = np.array([targets.of(i)(chunk) for i in range(300) for chunk in range(30)])
     short = drawn[drawn < 125]
     # One short target in 118 is 125 itself.
@@ -82,7 +87,7 @@ def test_a_tenth_of_chunks_aims_at_a_shorter_length() -> None:
 
 def test_scope_document_gives_all_chunks_of_a_document_one_target() -> None:
     ids = np.arange(400, dtype=np.uint64)
-    targets = ChunkTargets(ids, seed=1, min_pieces=8, max_pieces=125, short_probability=0.1, scope="document")
+    targets = targets_of(ids, "document")
     drawn = np.array([[targets.of(i)(chunk) for chunk in range(40)] for i in range(400)])
     assert (drawn == drawn[:, :1]).all()
     assert 0.05 < (drawn[:, 0] < 125).mean() < 0.15
@@ -91,5 +96,6 @@ def test_scope_document_gives_all_chunks_of_a_document_one_target() -> None:
 def test_targets_do_not_depend_on_the_other_documents() -> None:
     ids = np.arange(10, dtype=np.uint64)
     wishes = {"seed": 1, "min_pieces": 8, "max_pieces": 125, "short_probability": 0.5, "scope": "chunk"}
-    many, one = ChunkTargets(ids, **wishes), ChunkTargets(ids[4:5], **wishes)  # type: ignore[arg-type]
+    few = np.full(10, 2)
+    many, one = ChunkTargets(ids, few * 9, **wishes), ChunkTargets(ids[4:5], few[:1], **wishes)  # type: ignore[arg-type]
     assert [many.of(4)(chunk) for chunk in (0, 70, 3)] == [one.of(0)(chunk) for chunk in (0, 70, 3)]

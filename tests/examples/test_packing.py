@@ -12,7 +12,7 @@ from korealbert.arrow_tables import read_batches
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, build
 from korealbert.document_shards import DROPPED_SCHEMA, DocumentShard, read_documents
 from korealbert.documents import Document, document_id
-from korealbert.examples.packing import STAGE, ExamplesSpec, PackJob, pack_shard
+from korealbert.examples.packing import STAGE, ExamplesSpec, PackJob, pack_shards
 from korealbert.examples.schema import Rows, id_type, open_rows, pieces_per_row, position_type
 from korealbert.examples.table import RowTable
 from korealbert.vocab.tokenizer import Vocabulary
@@ -107,8 +107,8 @@ def test_documents_without_enough_text_are_dropped_with_a_reason(tmp_path: Path,
         tmp_path / "docs", [Document(document_id("s", name), "s", text, title=name) for name, text in texts.items()]
     )
     (tmp_path / "out").mkdir()
-    job = PackJob(path, vocab.path, ExamplesSpec(sequence_length=SEQUENCE_LENGTH, heldout_share=0.0), 10)
-    stats = pack_shard(job, 0, tmp_path / "out")
+    job = PackJob((path,), vocab.path, ExamplesSpec(sequence_length=SEQUENCE_LENGTH, heldout_share=0.0), 10)
+    stats = pack_shards(job, 0, tmp_path / "out")
     assert stats["dropped"] == {"no_text": 2, "too_short": 1}
     assert stats["documents_in"] == 5
     assert stats["documents_out"] == 2

@@ -56,7 +56,7 @@ def write_vocab(spec: VocabSpec, inputs: Inputs, out_dir: Path, runtime: Runtime
 
 
 def write_model(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
-    config = spec.albert_config(vocab_size=inputs["vocab"].stats["pieces"], sequence_length=16)
+    config = spec.config_for(vocab_size=inputs["vocab"].stats["pieces"], sequence_length=16)
     model = PretrainingModel(config)
     initialise(model, 0.2, spec.seed)
     with torch.no_grad():  # Biases of a trained model are not 0.
@@ -91,10 +91,10 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
 
     def make(**architecture: Any) -> tuple[dict[str, Artifact], PretrainingModel]:
         tiny = {"hidden_size": 32, "embedding_size": 16, "num_heads": 4, "num_layers": 3, "max_positions": 32, **architecture}
-        spec = PretrainSpec(steps=10, model=tiny)
+        spec = PretrainSpec(steps=10, model=tiny, sop_weight=float(tiny.get("pooler", True)))
         inputs = {"vocab": vocab, "examples": examples, "views": views}
         pretrain = build(Stage("pretrain", 1, PretrainSpec, write_model), spec, inputs, Runtime(store=store)).artifact
-        config = spec.albert_config(vocab_size=vocab.stats["pieces"], sequence_length=16)
+        config = spec.config_for(vocab_size=vocab.stats["pieces"], sequence_length=16)
         from safetensors.torch import load_file
 
         model = PretrainingModel(config).eval()

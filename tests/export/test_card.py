@@ -5,15 +5,12 @@ from __future__ import annotations
 import pytest
 
 from korealbert.export.card import FinetunedScores, ModelFacts, model_card
-from korealbert.export.weights import exported_groups
 from tests.export.conftest import MakeModel
 
 
 def card(make_model: MakeModel, *, finetuned: tuple = (), license: str = "other", **architecture: object) -> str:
     inputs, model = make_model(**architecture)
-    facts = ModelFacts(
-        title="작은 모형", license=license, config=model.config, groups=exported_groups(model.config), sequence_length=16
-    )
+    facts = ModelFacts(title="작은 모형", license=license, config=model.config, sequence_length=16)
     return model_card(facts, inputs["pretrain"], finetuned=finetuned)
 
 

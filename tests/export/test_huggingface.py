@@ -90,3 +90,26 @@ def test_the_same_inputs_give_the_same_bytes(make_model: MakeModel, tmp_path: Pa
     inputs, _ = make_model()
     digests = {build(STAGE, ExportSpec(), inputs, Runtime(store=tmp_path / n)).artifact.output_digest for n in ("a", "b")}
     assert len(digests) == 1
+
+
+UNSHARED = {"share": "none", "embedding_size": 32, "activation": "gelu"}
+
+
+@pytest.mark.parametrize(
+    ("family", "architecture"),
+    [("bert", UNSHARED), ("roberta", {**UNSHARED, "pooler": False, "position_offset": 1, "type_vocab_size": 1})],
+)
+def test_other_families_are_exported_as_themselves(
+    make_model: MakeModel, tmp_path: Path, family: str, architecture: dict
+) -> None:
+    path, ours = export(make_model, tmp_path, **architecture)
+    theirs = AutoModelForMaskedLM.from_pretrained(path).eval()
+    assert theirs.config.model_type == family
+    encoded = AutoTokenizer.from_pretrained(path)(["도서관까지 [MASK]."], ["비가 그친다."], return_tensors="pt")
+    ids = encoded["input_ids"]
+    types = encoded.get("token_type_ids", torch.zeros_like(ids))
+    every = torch.arange(ids.shape[1]).expand_as(ids)
+    with torch.inference_mode():
+        logits = ours(ids, types, None, every, every)
+        torch.testing.assert_close(logits.mlm_BPV, theirs(**encoded).logits, atol=1e-5, rtol=1e-5)
+    assert f"- {family}\n" in (path / "README.md").read_text("utf-8")

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from torch import nn
 from torch.nn import functional as F
 
-from korealbert.model.config import AlbertConfig, ModelSpec
-from korealbert.model.encoder import AlbertEncoder
+from korealbert.model.config import ModelConfig, ModelSpec
+from korealbert.model.encoder import TransformerEncoder
 from korealbert.model.heads import PretrainingModel, initialise
 from korealbert.model.parameters import count_parameters
 
@@ -31,8 +31,8 @@ TINY = {
 }
 
 
-def config(vocab_size: int = 50, **fields: object) -> AlbertConfig:
-    return AlbertConfig(vocab_size=vocab_size, **{**TINY, **fields})
+def config(vocab_size: int = 50, **fields: object) -> ModelConfig:
+    return ModelConfig(vocab_size=vocab_size, **{**TINY, **fields})
 
 
 def tiny_model(**fields: object) -> PretrainingModel:
@@ -43,7 +43,7 @@ def tiny_model(**fields: object) -> PretrainingModel:
 
 def counts(**fields: object) -> int:
     with torch.device("meta"):
-        return count_parameters(AlbertEncoder(AlbertConfig(**fields)))
+        return count_parameters(TransformerEncoder(ModelConfig(**fields)))
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_encoders_have_exactly_the_specified_number_of_parameters(size: dict, vo
 )
 def test_heads_add_exactly_the_specified_number_of_parameters(size: dict, with_mlm_and_sop: int, with_wop: int) -> None:
     with torch.device("meta"):
-        without = PretrainingModel(AlbertConfig(vocab_size=32_000, **size))
-        model = PretrainingModel(AlbertConfig(vocab_size=32_000, word_order_classes=128, **size))
+        without = PretrainingModel(ModelConfig(vocab_size=32_000, **size))
+        model = PretrainingModel(ModelConfig(vocab_size=32_000, word_order_classes=128, **size))
     assert (count_parameters(without), count_parameters(model)) == (with_mlm_and_sop, with_wop)
 
 
@@ -110,7 +110,7 @@ def test_layers_share_exactly_what_the_spec_says(layers: int, data: st.DataObjec
     share = data.draw(st.sampled_from(["all", "attention", "ffn", "none"]))
     groups = 1 if share == "none" else data.draw(st.integers(1, layers))
     with torch.device("meta"):
-        encoder = AlbertEncoder(config(num_layers=layers, share=share, num_groups=groups))
+        encoder = TransformerEncoder(config(num_layers=layers, share=share, num_groups=groups))
     blocks = [encoder.layer(index) for index in range(layers)]
     group = [index * groups // layers for index in range(layers)]
     for a in range(layers):
@@ -211,7 +211,7 @@ def test_evaluation_is_deterministic_and_dropout_is_not_where_it_was_switched_of
 
 
 def test_initial_loss_is_that_of_guessing() -> None:
-    model = PretrainingModel(AlbertConfig(vocab_size=32_000, hidden_size=64, num_layers=2, word_order_classes=128)).eval()
+    model = PretrainingModel(ModelConfig(vocab_size=32_000, hidden_size=64, num_layers=2, word_order_classes=128)).eval()
     initialise(model, 0.02, seed=1)
     batch = a_batch(vocab_size=32_000)
     logits = model(**batch)

@@ -44,7 +44,7 @@ def trainer(run_spec: PretrainSpec, out_dir: Path, ranks: Ranks, *, stop_after: 
     out_dir.mkdir(exist_ok=True)
     train = data.pop("train", None) or SyntheticBatches(24, **data)
     heldout = SyntheticBatches(10, num_views=1, seed=9)
-    config = run_spec.albert_config(vocab_size=train.vocab_size, sequence_length=train.sequence_length)
+    config = run_spec.config_for(vocab_size=train.vocab_size, sequence_length=train.sequence_length)
     made: list[Trainer] = []
 
     def stop() -> bool:

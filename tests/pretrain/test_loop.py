@@ -15,7 +15,8 @@ from transformers import AlbertConfig as TheirConfig
 from transformers import AlbertForPreTraining
 
 from korealbert.examples.batches import Batch
-from korealbert.export.weights import huggingface_config, to_huggingface
+from korealbert.export.stage import SPECIAL_IDS
+from korealbert.huggingface.checkpoint import settings, to_huggingface
 from korealbert.pretrain.batches import micro_batches
 from korealbert.pretrain.loop import dropout_seed
 from korealbert.pretrain.optimizer import Clipping, make_optimizer
@@ -63,6 +64,14 @@ def test_batches_without_targets_of_a_task_give_no_nan(alone: Ranks, tmp_path: P
     assert all(line["sop_loss"] is None and line["wop_loss"] is None for line in lines(tmp_path))
     assert all(line["loss"] == line["mlm_loss"] for line in lines(tmp_path))
     assert all(torch.isfinite(tensor).all() for tensor in weights(tmp_path).values())
+
+
+def test_a_model_without_a_pooler_learns_no_sentence_order(alone: Ranks, tmp_path: Path) -> None:
+    roberta = no_dropout(embedding_size=16, share="none", activation="gelu", pooler=False, position_offset=1, max_positions=17)
+    trainer(spec(model=roberta, sop_weight=0), tmp_path, alone).run()
+    assert all(line["sop_loss"] is None and line["mlm_loss"] > 0 for line in lines(tmp_path))
+    assert lines(tmp_path, "heldout")[-1]["sop_accuracy"] is None
+    assert "sop.weight" not in weights(tmp_path)
 
 
 def test_views_without_word_order_slots_can_be_trained_on(alone: Ranks, tmp_path: Path) -> None:
@@ -125,7 +134,10 @@ def test_low_precision_keeps_fp32_weights_near_the_fp32_run(alone: Ranks, tmp_pa
 
 def test_divergence_is_an_error_and_not_a_checkpoint(alone: Ranks, tmp_path: Path) -> None:
     optimizer = {"name": "adamw", "lr": 1e30, "max_grad_norm": 0}
-    with pytest.raises(FloatingPointError, match=r"no longer finite at step \d; lower optimizer.lr"):
+    with pytest.raises(
+        FloatingPointError,
+        match=r"collapsed at step \d \(loss \S+, gradient norm nan: not finite\), after 3 returns .* lower optimizer.lr",
+    ):
         trainer(spec(optimizer=optimizer, checkpoint_every=1, model={**no_dropout(), "num_layers": 4}), tmp_path, alone).run()
 
 
@@ -135,7 +147,7 @@ def test_our_curve_is_that_of_a_plain_loop_around_transformers(alone: Ranks, tmp
     run_spec = spec(steps=30, wop_weight=0, model=no_dropout(num_groups=2), optimizer=optimizer, heldout_every=99)
     ours = trainer(run_spec, tmp_path, alone)
     initial = {name: tensor.numpy().copy() for name, tensor in ours.model.state_dict().items()}
-    theirs = AlbertForPreTraining(TheirConfig(**huggingface_config(ours.config))).eval()
+    theirs = AlbertForPreTraining(TheirConfig(**settings(ours.config, SPECIAL_IDS))).eval()
     theirs.load_state_dict({k: torch.tensor(v) for k, v in to_huggingface(ours.config, initial).items()}, strict=False)
     ours.run()
 
@@ -145,7 +157,9 @@ def test_our_curve_is_that_of_a_plain_loop_around_transformers(alone: Ranks, tmp
     source = SyntheticBatches(24)
     for line in lines(tmp_path):
         step = line["step"] - 1
-        (batch,) = micro_batches(source, whole, step=step, rank=0, world_size=1)
+        (batch,) = micro_batches(
+            source, whole, start=step * whole.global_batch_size, count=whole.global_batch_size, rank=0, world_size=1
+        )
         output = theirs(
             input_ids=torch.from_numpy(batch.input_ids),
             token_type_ids=torch.from_numpy(batch.token_type_ids),

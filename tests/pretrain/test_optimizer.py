@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from korealbert.model.config import AlbertConfig
+from korealbert.model.config import ModelConfig
 from korealbert.model.heads import PretrainingModel
 from korealbert.pretrain.lamb import Lamb
 from korealbert.pretrain.optimizer import Clipping, make_optimizer
@@ -105,7 +105,7 @@ def test_adamw_follows_torch_and_is_fused_unless_fp16_scales_the_loss(scaled: bo
 
 @pytest.mark.parametrize("name", ["lamb", "adamw"])
 def test_exactly_biases_and_layer_norms_neither_decay_nor_adapt(name: str) -> None:
-    model = PretrainingModel(AlbertConfig(vocab_size=20, hidden_size=16, num_heads=2, num_layers=2, word_order_classes=8))
+    model = PretrainingModel(ModelConfig(vocab_size=20, hidden_size=16, num_heads=2, num_layers=2, word_order_classes=8))
     optimizer = make_optimizer(model, OptimizerSpec(name=name, lr=1e-3))
     names = {id(parameter): parameter_name for parameter_name, parameter in model.named_parameters()}
     excluded = {

@@ -32,22 +32,22 @@ def test_contradictory_specs(fields: dict, told: str) -> None:
 
 def test_global_batch_must_fit_the_number_of_processes() -> None:
     spec = PretrainSpec(steps=10, global_batch_size=48, micro_batch_size=16)
-    assert (spec.accumulation(1), spec.accumulation(3)) == (3, 1)
+    assert (spec.accumulation(1, 48), spec.accumulation(3, 48)) == (3, 1)
     with pytest.raises(
         ValueError, match=r"global_batch_size = 48 is not divisible by processes × micro_batch_size = 2 × 16 = 32"
     ):
-        spec.accumulation(2)
+        spec.accumulation(2, 48)
 
 
 def test_sequences_longer_than_the_position_table_are_refused() -> None:
     spec = PretrainSpec(steps=10, model={"max_positions": 64})
     with pytest.raises(ValueError, match=r"128 tokens long, but max_positions = 64"):
-        spec.albert_config(vocab_size=100, sequence_length=128)
+        spec.config_for(vocab_size=100, sequence_length=128)
 
 
 def test_the_word_order_head_has_a_class_per_position_and_goes_with_its_loss() -> None:
-    assert PretrainSpec(steps=10).albert_config(vocab_size=100, sequence_length=128).word_order_classes == 128
-    assert PretrainSpec(steps=10, wop_weight=0).albert_config(vocab_size=100, sequence_length=128).word_order_classes == 0
+    assert PretrainSpec(steps=10).config_for(vocab_size=100, sequence_length=128).word_order_classes == 128
+    assert PretrainSpec(steps=10, wop_weight=0).config_for(vocab_size=100, sequence_length=128).word_order_classes == 0
 
 
 def test_a_spec_survives_json() -> None:

@@ -137,6 +137,7 @@ def whole_run(store: Path) -> dict[str, Artifact]:
         removed = {"H1-dateline": 120, "T1-email": 80, SCRIPT: 3} if source == "news" else {"T7-empty": 240}
         more = {
             "normalized": {"space": 77},
+            "masked": {"phone": 41} if source == "news" else {},
             "unmapped_sections": {f"분야 {n}": n for n in range(1, 60)} if source == "news" else {},
         }
         run[f"clean/{source}"] = made(
@@ -189,7 +190,7 @@ def whole_run(store: Path) -> dict[str, Artifact]:
     training |= {"sequence_length": 128, "tokens_per_second": 987.6}
     trained_on = {"vocab": run["vocab"], "examples": run["examples"], "views": run["views"]}
     run["pretrain"] = made(store, "pretrain", training, trained_on, write_metrics)
-    exported = {"layer_groups": 1, "sequence_length": 128, "parameters": 4_900_000}
+    exported = {"model_type": "albert", "sequence_length": 128, "parameters": 4_900_000}
     run["export"] = made(store, "export", exported, {"pretrain": run["pretrain"], "vocab": run["vocab"]})
     for task in ("nsmc", "korsts"):
         for init in ("pretrained", "random"):

@@ -22,7 +22,7 @@ KLUE_NEVER = re.compile(r"['\"《》<>〈〉]\(\)‘’")
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 
-Overlap = Callable[[str, str], float]
+Overlap = Callable[[str, str, Mode], float]
 
 
 def normalise_korquad(text: str) -> str:
@@ -84,6 +84,12 @@ def rouge_w(predicted: str, gold: str, mode: Mode) -> float:
     return 2 * (precision * recall) / (precision + recall)
 
 
-def best(overlap: Overlap, predicted: str, accepted: Sequence[str]) -> float:
-    """The overlap with that accepted answer that is nearest."""
-    return max(overlap(predicted, gold) for gold in accepted)
+def em_and_f1(
+    predicted: str, accepted: Sequence[str], *, normalise: Callable[[str], str], f1: Overlap, mode: Mode
+) -> dict[str, float]:
+    """``em`` of the normalised answers, and ``f1`` with that accepted answer that is nearest."""
+    wanted = normalise(predicted)
+    return {
+        "em": float(any(wanted == normalise(gold) for gold in accepted)),
+        "f1": max(f1(predicted, gold, mode) for gold in accepted),
+    }

@@ -21,26 +21,22 @@ Entity = tuple[str, int, int]
 
 def strict_entities(tags: Tags) -> list[Entity]:
     """Entities of IOB2: ``B-X`` and the ``I-X`` right after it. An ``I`` that continues nothing belongs to no entity."""
-    entities = []
-    begin = None
-    for position, tag in enumerate([*tags, OUTSIDE]):
-        if begin is not None and tag != f"I-{tags[begin][2:]}":
-            entities.append((tags[begin][2:], begin, position))
-            begin = None
-        if tag.startswith("B-"):
-            begin = position
-    return entities
+    return _entities(tags, begins=lambda tag: tag.startswith("B-"))
 
 
 def lenient_entities(tags: Tags) -> list[Entity]:
     """Entities as conlleval and seqeval's default see them: an ``I`` that continues nothing begins an entity."""
+    return _entities(tags, begins=lambda tag: tag != OUTSIDE)
+
+
+def _entities(tags: Tags, begins: Callable[[str], bool]) -> list[Entity]:
     entities = []
     begin = None
     for position, tag in enumerate([*tags, OUTSIDE]):
         if begin is not None and tag != f"I-{tags[begin][2:]}":
             entities.append((tags[begin][2:], begin, position))
             begin = None
-        if begin is None and tag != OUTSIDE:
+        if begin is None and begins(tag):
             begin = position
     return entities
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.metrics.answers import best, normalise_squad, squad_f1
+from korealbert.finetune.metrics.answers import em_and_f1, normalise_squad, squad_f1
 from korealbert.finetune.questions import Question, QuestionAnswering
 
 
@@ -25,10 +25,7 @@ class Squad1(QuestionAnswering):
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
         """Exact match of normalised answers, and F1 of their words."""
-        wanted = normalise_squad(predicted)
-        exact = any(wanted == normalise_squad(text) for text in question.accepted)
-        f1 = best(lambda p, g: squad_f1(p, g, mode), predicted, question.accepted)
-        return {"em": float(exact), "f1": f1}
+        return em_and_f1(predicted, question.accepted, normalise=normalise_squad, f1=squad_f1, mode=mode)
 
 
 TASK = Squad1()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.metrics.answers import best, normalise_squad, squad_f1
+from korealbert.finetune.metrics.answers import em_and_f1, normalise_squad, squad_f1
 from korealbert.finetune.questions import Question, QuestionAnswering
 from korealbert.finetune.task import Example, Scores
 
@@ -29,8 +29,7 @@ class Squad2(QuestionAnswering):
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
         """Exact match of normalised answers, and F1 of their words; without an accepted answer only an empty one is right."""
         accepted = [text for text in question.accepted if normalise_squad(text)] or [""]
-        exact = any(normalise_squad(predicted) == normalise_squad(text) for text in accepted)
-        return {"em": float(exact), "f1": best(lambda p, g: squad_f1(p, g, "corrected"), predicted, accepted)}
+        return em_and_f1(predicted, accepted, normalise=normalise_squad, f1=squad_f1, mode="corrected")
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """``em`` and ``f1`` over all questions, and over those with and without an answer."""

@@ -8,8 +8,10 @@ from torch.nn import functional as F
 from transformers import AlbertConfig as TheirConfig
 from transformers import AlbertForPreTraining
 
-from korealbert.export.weights import exported_groups, huggingface_config, to_huggingface
-from korealbert.model.config import AlbertConfig
+from korealbert.export.stage import SPECIAL_IDS
+from korealbert.huggingface.albert import exported_groups
+from korealbert.huggingface.checkpoint import settings, to_huggingface
+from korealbert.model.config import ModelConfig
 from korealbert.model.heads import PretrainingModel, initialise
 
 TINY = {
@@ -27,11 +29,11 @@ TINY = {
 
 def twins(**fields: object) -> tuple[PretrainingModel, AlbertForPreTraining]:
     """Our model and theirs with the same weights."""
-    config = AlbertConfig(**{**TINY, **fields})
+    config = ModelConfig(**{**TINY, **fields})
     ours = PretrainingModel(config)
     initialise(ours, 0.2, seed=5)
     theirs = AlbertForPreTraining(
-        TheirConfig(**huggingface_config(config))
+        TheirConfig(**settings(config, SPECIAL_IDS))
     ).eval()  # Its sentence head has a dropout of its own.
     state = {
         k: torch.tensor(v) for k, v in to_huggingface(config, {k: v.numpy() for k, v in ours.state_dict().items()}).items()
@@ -83,5 +85,5 @@ def test_logits_and_gradients_match_transformers(fields: dict) -> None:
 
 def test_layer_groups_are_written_out_where_their_assignment_differs() -> None:
     shape = {"hidden_size": 8, "num_heads": 1, "embedding_size": 8, "vocab_size": 9}
-    assert exported_groups(AlbertConfig(num_layers=18, num_groups=14, **shape)) == 18
-    assert exported_groups(AlbertConfig(num_layers=18, num_groups=6, **shape)) == 6
+    assert exported_groups(ModelConfig(num_layers=18, num_groups=14, **shape)) == 18
+    assert exported_groups(ModelConfig(num_layers=18, num_groups=6, **shape)) == 6

@@ -1,0 +1,294 @@
+"""Examples, views and loader beside their peers: one run, one core each, the same Korean Wikipedia and vocabulary.
+
+    python -m bench.examples CORPUS --peers PYTHON --albert CHECKOUT
+
+CORPUS holds ``kowiki_extracted_AA.tar.zst`` and its like. PYTHON is the interpreter of an environment with tensorflow-cpu,
+tensorflow-hub, sentencepiece, datasets, transformers and mosaicml-streaming; CHECKOUT a checkout of google-research/albert in a
+folder of the name ``albert``. Peers left out are left out of the table. All times are processor seconds, so that other work on
+the machine counts little; what is compared in one row ran in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from korealbert.artifact import Artifact, InputPath, Runtime, build
+from korealbert.corpus import clean, extract
+from korealbert.corpus.sentences import split_text
+from korealbert.document_shards import read_documents
+from korealbert.documents import Document
+from korealbert.examples import packing, views
+from korealbert.examples.batches import Batch, ExampleBatches
+from korealbert.examples.schema import open_rows, write_rows
+from korealbert.examples.views import ViewJob, ViewsSpec, draw_shard
+from korealbert.pretrain.batches import on_host
+from korealbert.pretrain.order import permute
+from korealbert.vocab import stage as vocab
+from korealbert.vocab.tokenizer import Vocabulary
+
+TURNS = 3
+"""Times that each of two things compared is measured; medians are shown."""
+ALBERT_DOCUMENTS, COLLATOR_DOCUMENTS = 250, 1_500
+"""Documents for the peers that would take minutes over all of them."""
+STREAMED_ROWS = 20_000
+BATCH = 256
+MANY_SHARDS = 256
+"""Shards of a large corpus (``packing.SHARDS_AT_MOST``), so that the rows of a batch lie in as many files."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path, help="folder of kowiki_extracted_*.tar.zst")
+    parser.add_argument("--peers", type=Path, help="interpreter of the peers' environment")
+    parser.add_argument("--albert", type=Path, help="checkout of google-research/albert, a folder named albert")
+    parser.add_argument("--store", type=Path, default=Path("store/bench-examples"), help="where prepared text is kept")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    runtime = Runtime(store=arguments.store, workers=1)
+    texts = documents(arguments.corpus, ["AA"], runtime)
+    spec = vocab.VocabSpec(size=32_000, sample_sentences=200_000, training_threads=1)
+    vocabulary = build(vocab.STAGE, spec, {"documents": texts}, runtime).artifact
+    print(f"{'what':<58}{'ours':>12}{'peer':>12}{'ratio':>9}  goal")
+    with tempfile.TemporaryDirectory() as scratch:
+        bench = Bench(texts, vocabulary, arguments.peers, arguments.albert, Path(scratch))
+        bench.packing()
+        bench.one_view()
+        bench.masked_examples()
+        bench.loader()
+        bench.sizes()
+    memory(arguments.corpus, runtime, vocabulary)
+
+
+def documents(corpus: Path, parts: list[str], runtime: Runtime) -> Artifact:
+    """Korean Wikipedia, a sentence a line."""
+    paths = tuple(InputPath(corpus.resolve() / f"kowiki_extracted_{part}.tar.zst") for part in parts)
+    raw = extract.STAGE.spec(format="wikiextractor", paths=paths, source="kowiki", license="CC BY-SA 3.0")
+    extracted = build(extract.STAGE, raw, {}, runtime).artifact
+    return build(clean.STAGE, clean.CleanSpec(), {"documents": extracted}, runtime).artifact
+
+
+def row(what: str, ours: str, peer: str = "", ratio: float | None = None, goal: str = "") -> None:
+    print(f"{what:<58}{ours:>12}{peer:>12}{'' if ratio is None else f'{ratio:.2f}':>9}  {goal}", flush=True)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+class Bench:
+    """The rows of the table, each after what it stands on."""
+
+    def __init__(self, texts: Artifact, vocab: Artifact, peers: Path | None, albert: Path | None, scratch: Path) -> None:
+        self.texts, self.vocab, self.peers, self.albert, self.scratch = texts, vocab, peers, albert, scratch
+        self.vocabulary = Vocabulary.load(vocab.path)
+        self.shards = texts.files("documents-*.arrow")
+        self.examples = self._folder("examples")
+        self.views = self._folder("views")
+        self.albert_bytes = 0.0
+
+    def _folder(self, name: str) -> Path:
+        folder = self.scratch / name
+        folder.mkdir()
+        return folder
+
+    def documents(self, count: int | None = None) -> Iterator[Document]:
+        seen = 0
+        for path in self.shards:
+            for document in read_documents(path):
+                if seen == count:
+                    return
+                seen += 1
+                yield document
+
+    def pack(self, out_dir: Path) -> dict[str, Any]:
+        inputs = {"documents": self.texts, "vocab": self.vocab}
+        return packing.run(packing.ExamplesSpec(), inputs, out_dir, Runtime(workers=1))
+
+    def packing(self) -> None:
+        sentences = [line for document in self.documents() for line in document.text.split("\n") if line]
+        whole = [
+            "\n\n".join(paragraph.replace("\n", " ") for paragraph in document.text.split("\n\n"))
+            for document in self.documents()
+        ]
+        bare, stage, split = [], [], []
+        for turn in range(TURNS):
+            bare.append(seconds(lambda: self.vocabulary.processor.Encode(sentences, num_threads=1)))
+            out_dir = self.examples if turn == 0 else self._folder(f"again-{turn}")
+            stage.append(seconds(lambda to=out_dir: self.stats(to)))
+            split.append(seconds(lambda: [split_text(text, "rules") for text in whole]))
+        peer = median(bare)
+        size = sum(len(sentence.encode()) for sentence in sentences) / 1e6
+        row("(a) examples stage / bare SentencePiece, s", f"{median(stage):.2f}", f"{peer:.2f}", median(stage) / peer, "≤ 1.3")
+        both = median(stage) + median(split)
+        row("(a) with rule-based sentence splitting, s", f"{both:.2f}", f"{peer:.2f}", both / peer, "≤ 2.2")
+        row("    MB/s of text", f"{size / median(stage):.1f}", f"{size / peer:.1f}")
+        pieces = self.packed["pieces_in"] / 1e6
+        row("    M pieces/s", f"{pieces / median(stage):.2f}", f"{pieces / peer:.2f}")
+
+    def stats(self, out_dir: Path) -> None:
+        self.packed = self.pack(out_dir)
+
+    def one_view(self) -> None:
+        (self.views / "view-000").mkdir()
+        (self.views / "heldout").mkdir()
+        taken, pieces = 0.0, 0
+        for split, view, name in (("train", 0, "view-000"), ("heldout", views.HELDOUT_VIEW, "heldout")):
+            for path in sorted(self.examples.glob(f"{split}-*.arrow")):
+                job = ViewJob(path, view, Path(name) / path.name, self.vocab.path, ViewsSpec())
+                start = time.process_time()
+                pieces += draw_shard(job, 0, self.views)["pieces"]
+                taken += time.process_time() - start
+        row("(c) drawing one view, M tokens/s", f"{pieces / taken / 1e6:.2f}", goal="≥ 3")
+
+    def masked_examples(self) -> None:
+        """From text to finished masked tensors: examples stage, one view, loader."""
+        if self.peers is None:
+            return
+        if self.albert is not None:
+            self._beside("albert", "(b) masked examples / create_pretraining_data.py, k tokens/s", ALBERT_DOCUMENTS, "≥ 100")
+        self._beside("collator", "(b) masked examples / datasets.map + collator, k tokens/s", COLLATOR_DOCUMENTS, "≥ 20")
+
+    def _beside(self, peer: str, what: str, count: int, goal: str) -> None:
+        text = self.scratch / f"{peer}.txt"
+        some = list(self.documents(count))
+        text.write_text("\n\n".join(document.text.replace("\n\n", "\n") for document in some) + "\n", "utf-8")
+        model = "tokenizer.json" if peer == "collator" else "spiece.model"
+        theirs = self.peer(peer, str(text), str(self.vocab.path / model), str(self.scratch / f"{peer}.out"))
+        ours = self._finished(some)
+        their_rate = theirs["tokens"] / theirs["seconds"] / 1e3
+        row(what, f"{ours / 1e3:.0f}", f"{their_rate:.1f}", ours / their_rate / 1e3, goal)
+        if peer == "albert":
+            self.albert_bytes = theirs["bytes"] / theirs["examples"]
+            row("    instances/s of the script", "", f"{theirs['examples'] / theirs['seconds']:.0f}")
+
+    def _finished(self, some: list[Document]) -> float:
+        """Tokens a second of our way from documents to tensors; median of runs, after one that loads the vocabulary."""
+        rates = []
+        for turn in range(TURNS + 1):
+            folder = self._folder(f"finished-{len(some)}-{turn}")
+            job = packing.PackJob((), self.vocab.path, packing.ExamplesSpec(heldout_share=0.0), 0)
+            start = time.process_time()
+            packer = packing.ShardPacker(job, 0)
+            with packing.TableWriter(folder / "dropped-00000.arrow", packing.DROPPED_SCHEMA) as dropped:
+                for batch in packing.batches_of(some):
+                    packer.add(batch, dropped)
+            packer.write(folder)
+            (folder / "view-000").mkdir()
+            rows = folder / "train-00000.arrow"
+            draw_shard(ViewJob(rows, 0, Path("view-000") / rows.name, self.vocab.path, ViewsSpec()), 0, folder)
+            source = ExampleBatches(folder, folder, "train")
+            tokens = read_all(source, source.num_rows)
+            rates.append(tokens / (time.process_time() - start))
+        return median(rates[1:])
+
+    def loader(self) -> None:
+        source = ExampleBatches(self.examples, self.views, "train")
+        count = min(STREAMED_ROWS, source.num_rows)
+        spread = ExampleBatches(*self._spread(), "train")
+        read_all(source, count)
+        read_all(spread, count)
+        few, many = (median(rate(one, count) for _ in range(TURNS)) for one in (source, spread))
+        peer, ratio = "", None
+        if self.peers is not None:
+            batch = source.gather(0, np.arange(count))
+            arrays = {name: getattr(batch, name).reshape(count, -1) for name in Batch.__dataclass_fields__}
+            np.savez(self.scratch / "samples.npz", **{name: a.astype(np.int32) for name, a in arrays.items()})
+            theirs = self.peer("streaming", str(self.scratch / "samples.npz"), "", str(self.scratch / "mds"))
+            their_rate = theirs["tokens"] / theirs["seconds"]
+            peer, ratio = f"{their_rate / 1e6:.2f}", few / their_rate
+            row("    samples/s of streaming, in order", "", f"{theirs['examples'] / theirs['seconds']:.0f}")
+        row("(d) loader, random order, M tokens/s", f"{few / 1e6:.1f}", peer, ratio, "≥ 10, ≥ 50 ×")
+        row(f"    the same from {MANY_SHARDS} shards", f"{many / 1e6:.1f}", goal="≥ 10")
+
+    def _spread(self) -> tuple[Path, Path]:
+        """Some of the rows in many small shards, with their view."""
+        folder = self._folder("spread")
+        rows, header = open_rows(sorted(self.examples.glob("train-*.arrow"))[0])
+        size = len(rows) // MANY_SHARDS
+        for number in range(MANY_SHARDS):
+            write_rows(folder / f"train-{number:05d}.arrow", rows.slice(number * size, (number + 1) * size), header)
+        (folder / "view-000").mkdir()
+        for path in sorted(folder.glob("train-*.arrow")):
+            draw_shard(ViewJob(path, 0, Path("view-000") / path.name, self.vocab.path, ViewsSpec()), 0, folder)
+        return folder, folder
+
+    def sizes(self) -> None:
+        rows = self.packed["rows_train"]
+        stored = {name: sum(path.stat().st_size for path in self.scratch.glob(pattern)) / rows
+                  for name, pattern in (("rows", "examples/train-*"), ("view", "views/view-000/*"))}  # fmt: skip
+        plain = 8 * (3 * 128 + 3 * 20 + 1)
+        row("(e) bytes of a clean row / of int64 columns", f"{stored['rows']:.0f}", f"{plain}", plain / stored["rows"])
+        row("(e) bytes of a view's row / of int64 columns", f"{stored['view']:.0f}", f"{plain}", plain / stored["view"])
+        forty = stored["rows"] + 40 * stored["view"]
+        row("(e) 40 views, bytes a row / 40 int64 copies", f"{forty:.0f}", f"{40 * plain}", 40 * plain / forty)
+        if self.albert_bytes:
+            copies = 40 * self.albert_bytes
+            row("(e) 40 views, bytes a row / 40 TFRecords of the script", f"{forty:.0f}", f"{copies:.0f}", copies / forty)
+
+    def peer(self, *words: str) -> dict[str, Any]:
+        """Run one peer in its own environment."""
+        path = os.pathsep.join(["", *([str(self.albert.resolve().parent)] if self.albert else [])])
+        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "USE_TF": "0", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, **quiet, "PYTHONPATH": str(Path(__file__).parents[1]) + path}
+        command = [str(self.peers), "-m", "bench.example_peers", *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"{words[0]} ended with status {done.returncode}:\n{done.stderr[-3000:]}")
+        result: dict[str, Any] = json.loads(done.stdout.strip().rsplit("\n", 1)[-1])
+        return result
+
+
+def read_all(source: ExampleBatches, count: int) -> int:
+    """Read rows in training order as tensors, in batches. Returns their tokens."""
+    tokens = 0
+    for begin in range(0, count, BATCH):
+        places = np.arange(begin, min(begin + BATCH, count))
+        numbers = permute(places % source.num_rows, source.num_rows, seed=1, epoch=0)
+        tokens += int(on_host(source.gather(0, numbers), pinned=False).lengths.sum())
+    return tokens
+
+
+def rate(source: ExampleBatches, count: int) -> float:
+    start = time.process_time()
+    tokens = read_all(source, count)
+    return tokens / (time.process_time() - start)
+
+
+def memory(corpus: Path, runtime: Runtime, vocabulary: Artifact) -> None:
+    """Peak memory of the stages on one archive, and on three times as much text."""
+    for parts in (["AA"], ["AA", "AB", "AC"]):
+        texts = documents(corpus, parts, runtime)
+        code = (
+            "import sys, tempfile; from pathlib import Path\n"
+            "from korealbert.artifact import Artifact, Runtime, build\n"
+            "from korealbert.examples import packing, views\n"
+            "texts, vocab = (Artifact(Path(p).name, Path(p)) for p in sys.argv[1:])\n"
+            "with tempfile.TemporaryDirectory() as store:\n"
+            "    runtime = Runtime(store=store, workers=1)\n"
+            "    rows = build(packing.STAGE, packing.ExamplesSpec(), {'documents': texts, 'vocab': vocab}, runtime).artifact\n"
+            "    build(views.STAGE, views.ViewsSpec(views=1), {'examples': rows, 'vocab': vocab}, runtime)\n"
+            "print(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])\n"
+        )
+        command = [sys.executable, "-c", code, str(texts.path), str(vocabulary.path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        size = texts.stats["bytes_out"] / 1e9
+        row(f"(e) peak memory over {size:.2f} GB of text, MB", f"{int(done.stdout) / 1024:.0f}", goal="flat")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Views that are drawn when they are read: the same noise as in stored views, from one file instead of one a shard and view."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+from pydantic import ValidationError
+
+from korealbert.arrow_tables import ShardError
+from korealbert.artifact import Spec
+from korealbert.examples.masking import MaskingSpec
+from korealbert.examples.noise import NoiseSettings, draw
+from korealbert.examples.schema import Rows, SentenceTask, View, ViewHeader
+from korealbert.examples.segments import Ints
+from korealbert.examples.table import RowTable, check_belongs
+from korealbert.examples.word_order import WordOrderSpec
+from korealbert.files import atomic_write
+from korealbert.vocab.tokenizer import WordTable
+
+NOISE_FILE = "noise.json"
+ROWS_AT_ONCE = 1_024
+"""Rows drawn together: enough to hide numpy's overhead, few enough to stay in the processor's cache."""
+
+
+class DrawnNoise(Spec):
+    """Content of ``noise.json``: everything that the noise of some rows follows from."""
+
+    views: int
+    """Views there are."""
+    seed: int
+    sentence_task: SentenceTask
+    masking: MaskingSpec
+    word_order: WordOrderSpec
+    sequence_length: int
+    vocab_size: int
+    vocab_sha256: str
+    rows: dict[str, str]
+    """Digest of each shard of training rows, by file name."""
+    words: dict[str, str]
+    """The word tables of the vocabulary, each as the hexadecimal digits of its packed bits."""
+
+    @property
+    def settings(self) -> NoiseSettings:
+        """What ``draw`` needs."""
+        return NoiseSettings(**{f.name: getattr(self, f.name) for f in fields(NoiseSettings)})
+
+    @property
+    def word_table(self) -> WordTable:
+        """The word tables."""
+        bits = {name: np.frombuffer(bytes.fromhex(packed), dtype=np.uint8) for name, packed in self.words.items()}
+        return WordTable(**{name: np.unpackbits(b, count=self.vocab_size).astype(np.bool_) for name, b in bits.items()})
+
+
+def view_header(settings: NoiseSettings, *, view: int, vocab_sha256: str, rows_digest: str) -> ViewHeader:
+    """The header of one shard of this noise."""
+    order = settings.word_order
+    return ViewHeader(
+        sequence_length=settings.sequence_length,
+        vocab_size=settings.vocab_size,
+        vocab_sha256=vocab_sha256,
+        rows_digest=rows_digest,
+        view=view,
+        sentence_task=settings.sentence_task,
+        prediction_slots=settings.masking.slots(settings.sequence_length),
+        word_order_slots=order.slots(settings.sequence_length),
+        batch_portion=order.portion_in(view) if order.scope == "batch" else None,
+        seed=settings.seed,
+    )
+
+
+def write_noise(directory: Path, settings: NoiseSettings, views: int, table: RowTable, words: WordTable) -> None:
+    """Write what the noise of these rows follows from, whole or not at all."""
+    packed = {f.name: np.packbits(getattr(words, f.name)).tobytes().hex() for f in fields(WordTable)}
+    digests = {path.name: header.digest for path, header in zip(table.paths, table.headers, strict=True)}
+    columns = {f.name: getattr(settings, f.name) for f in fields(NoiseSettings)}
+    noise = DrawnNoise(**columns, views=views, vocab_sha256=table.headers[0].vocab_sha256, rows=digests, words=packed)
+    atomic_write(directory / NOISE_FILE, (json.dumps(noise.model_dump(mode="json"), indent=1) + "\n").encode())
+
+
+class DrawnView:
+    """One view's noise, drawn for the rows that are asked for; the counterpart of ``table.ViewTable``."""
+
+    def __init__(self, noise: DrawnNoise, words: WordTable, view: int, rows: RowTable) -> None:
+        self._words, self._settings, self._view, self._rows = words, noise.settings, view, rows
+        self.header = view_header(self._settings, view=view, vocab_sha256=noise.vocab_sha256, rows_digest="")
+
+    def take(self, numbers: Ints) -> View:
+        """Noise of some rows, in the order asked for."""
+        return draw_view(self._rows.take(numbers), self._words, self._settings, self._view, self._rows)[0]
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+def drawn_views(directory: Path, rows: RowTable) -> list[DrawnView]:
+    """The views that ``noise.json`` describes. Raises ShardError when it is damaged, ValueError when it is for other rows."""
+    path = directory / NOISE_FILE
+    try:
+        noise = DrawnNoise.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise ShardError(f"{path}: not a description of noise; rebuild its stage ({error})") from error
+    for rows_path, header in zip(rows.paths, rows.headers, strict=True):
+        digest = noise.rows.get(rows_path.name, "missing")
+        mine = view_header(noise.settings, view=0, vocab_sha256=noise.vocab_sha256, rows_digest=digest)
+        check_belongs(path, mine, rows_path, header)
+    return [DrawnView(noise, noise.word_table, view, rows) for view in range(noise.views)]
+
+
+def draw_view(
+    rows: Rows, words: WordTable, settings: NoiseSettings, view: int, pool: RowTable | None
+) -> tuple[View, list[dict[str, int]]]:
+    """The noise of any number of rows in one view, and its counts, summable. ``pool`` as in ``draw``."""
+    drawn = [
+        draw(rows.slice(start, min(start + ROWS_AT_ONCE, len(rows))), words, settings, view, pool)
+        for start in range(0, max(1, len(rows)), ROWS_AT_ONCE)
+    ]
+    names = [f.name for f in fields(View) if getattr(drawn[0].view, f.name) is not None]
+    joined = View(**{name: np.concatenate([getattr(part.view, name) for part in drawn]) for name in names})
+    return joined, [part.counts() for part in drawn]

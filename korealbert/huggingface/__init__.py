@@ -1,0 +1,1 @@
+"""The checkpoint formats of Hugging Face's ALBERT, BERT and RoBERTa, read and written without ``transformers``."""

@@ -1,0 +1,168 @@
+"""A model of ours as a Hugging Face checkpoint and back: ``config.json`` and ``model.safetensors``, never a pickle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+
+from korealbert.huggingface.albert import Albert
+from korealbert.huggingface.bert import Bert, Roberta
+from korealbert.huggingface.family import HEADS, Array, Family, SpecialIds
+from korealbert.model.config import ModelConfig
+
+FAMILIES: tuple[Family, ...] = (Albert(), Bert(), Roberta())
+"""In the order in which they are tried for a model of ours."""
+
+
+def family_of(config: ModelConfig) -> Family:
+    """The family that a model belongs to. Raises ValueError when no class of ``transformers`` computes what it does."""
+    for family in FAMILIES:
+        if family.expresses(config):
+            return family
+    told = {
+        name: getattr(config, name) for name in ("activation", "pooler", "position_offset", "embedding_size", "ffn_dropout")
+    }
+    raise ValueError(f"neither ALBERT, BERT nor RoBERTa of transformers has this shape: {told}")
+
+
+def to_huggingface(config: ModelConfig, weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Tensors of the family's ``architecture`` from those of our pretraining model; the word-order head is left out.
+
+    Raises ValueError for a tensor that has no place there.
+    """
+    family = family_of(config)
+    pairs = list(family.names(config))
+    unknown = sorted(weights.keys() - {ours for ours, _ in pairs} - {"wop.weight", "wop.bias"})
+    if unknown:
+        raise ValueError(f"model.safetensors: tensor {unknown[0]!r} has no name in the formats of Hugging Face")
+    return {theirs: weights[ours] for ours, theirs in pairs} | family.constants(config)
+
+
+def repeats_blocks(config: ModelConfig) -> bool:
+    """Whether blocks that our model shares are written several times, since the family cannot say that they are one."""
+    ours = [name for name, _ in family_of(config).names(config)]
+    return len(ours) > len(set(ours))
+
+
+def settings(config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
+    """``config.json`` of the exported model. Raises ValueError as ``family_of``."""
+    return family_of(config).settings(config, special)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model read from a directory."""
+
+    config: ModelConfig
+    weights: dict[str, Array]
+    """Under our names, fp32."""
+    missing: tuple[str, ...]
+    """Tensors of heads (and the pooler) that the file has not: they start afresh."""
+    unused: tuple[str, ...]
+    """Tensors of the file that a pretraining model has no place for, such as a classifier's."""
+
+
+def read(directory: Path) -> Checkpoint:
+    """Read a checkpoint of ALBERT, BERT or RoBERTa, with all heads, some or none.
+
+    Raises ValueError naming the directory and what is wrong: no safetensors, an unknown model type, a setting that cannot be
+    read, tensors of the encoder that are missing or have another shape than ``config.json`` says.
+    """
+    settings = _settings(directory)
+    family = next((f for f in FAMILIES if f.model_type == settings.get("model_type")), None)
+    if family is None:
+        known = ", ".join(f.model_type for f in FAMILIES)
+        raise ValueError(
+            f"{directory}/config.json: model_type = {settings.get('model_type')!r} cannot be read; known are {known}"
+        )
+    try:
+        config = family.config(settings)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{directory}/config.json: {error}") from error
+    tensors = _tensors(directory)
+    prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors) else ""
+    pairs = {ours: theirs.replace(family.prefix, prefix, 1) for ours, theirs in family.names(config)}
+    missing = tuple(ours for ours, theirs in pairs.items() if theirs not in tensors)
+    lost = [name for name in missing if not name.startswith((*HEADS, "encoder.pooler."))]
+    if lost:
+        raise ValueError(
+            f"{directory}/model.safetensors: lacks {len(lost)} tensors of the encoder that config.json describes "
+            f"(first {pairs[lost[0]]!r}); the two files do not belong together"
+        )
+    weights = {ours: tensors[theirs] for ours, theirs in pairs.items() if theirs in tensors}
+    _check_shapes(directory, config, weights, pairs)
+    constants = {name.replace(family.prefix, prefix, 1): value for name, value in family.constants(config).items()}
+    for name, value in constants.items():
+        if name in tensors and not np.array_equal(tensors[name], value):
+            raise ValueError(
+                f"{directory}/model.safetensors: {name} is not the identity, though embedding_size = hidden_size; "
+                "such a model cannot be read"
+            )
+    unused = tensors.keys() - set(pairs.values()) - constants.keys() - _repeated(tensors)
+    return Checkpoint(config, weights, missing, tuple(sorted(unused)))
+
+
+def _settings(directory: Path) -> dict[str, Any]:
+    path = directory / "config.json"
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{directory}: has no config.json; give the directory of a Hugging Face checkpoint") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: not a JSON object")
+    return content
+
+
+def _tensors(directory: Path) -> dict[str, Array]:
+    """All tensors of ``model.safetensors``, or of the shards that its index lists, in fp32."""
+    from safetensors.torch import load_file  # noqa: PLC0415 (numpy has no bfloat16, and torch takes seconds to load)
+
+    index = directory / "model.safetensors.index.json"
+    files = [directory / "model.safetensors"]
+    if index.exists():
+        files = sorted({directory / Path(name).name for name in json.loads(index.read_text("utf-8"))["weight_map"].values()})
+    tensors: dict[str, Array] = {}
+    for path in files:
+        try:
+            tensors |= {name: tensor.float().numpy() for name, tensor in load_file(path).items()}
+        except FileNotFoundError:
+            pickled = (
+                "; pytorch_model.bin is a pickle, which is never opened" if (directory / "pytorch_model.bin").exists() else ""
+            )
+            raise ValueError(f"{path}: missing{pickled}; save the model as safetensors") from None
+        except SafetensorError as error:
+            raise ValueError(f"{path}: damaged ({error}); copy it again") from error
+    return tensors
+
+
+def _check_shapes(directory: Path, config: ModelConfig, weights: Mapping[str, Array], pairs: Mapping[str, str]) -> None:
+    for ours, shape in expected_shapes(config).items():
+        if ours in weights and weights[ours].shape != shape:
+            raise ValueError(
+                f"{directory}/model.safetensors: {pairs[ours]} has shape {list(weights[ours].shape)}, but config.json makes it "
+                f"{list(shape)}; the two files do not belong together"
+            )
+
+
+def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor of our pretraining model, without allocating one."""
+    import torch  # noqa: PLC0415 (seconds to load, and needed only where a checkpoint is read)
+
+    from korealbert.model.heads import PretrainingModel  # noqa: PLC0415
+
+    with torch.device("meta"):
+        return {name: tuple(tensor.shape) for name, tensor in PretrainingModel(config).state_dict().items()}
+
+
+def _repeated(tensors: Mapping[str, Array]) -> set[str]:
+    """Tensors that files repeat or can do without: the tied output matrix, and counters of positions."""
+    suffixes = (".decoder.weight", ".decoder.bias", ".position_ids", ".token_type_ids")
+    return {name for name in tensors if name.endswith(suffixes)}

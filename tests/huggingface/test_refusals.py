@@ -1,0 +1,106 @@
+"""Checkpoints that cannot be read, or not as they are, are refused with the file and the reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+from transformers import AlbertConfig, AlbertForPreTraining, BertConfig, BertForPreTraining
+
+from korealbert.huggingface import checkpoint
+from korealbert.huggingface.family import SpecialIds
+from korealbert.model.config import ModelConfig
+
+SMALL = {
+    **{"vocab_size": 30, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 20},
+    "max_position_embeddings": 12,
+}
+
+
+@pytest.fixture
+def bert(tmp_path: Path) -> Path:
+    BertForPreTraining(BertConfig(**SMALL)).save_pretrained(tmp_path)
+    return tmp_path
+
+
+def change(directory: Path, **settings: object) -> None:
+    path = directory / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+
+def test_a_directory_without_a_model(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"has no config.json"):
+        checkpoint.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"model_type": "gpt2"}, r"model_type = 'gpt2' cannot be read; known are albert, bert, roberta"),
+        ({"hidden_act": "relu"}, r"hidden_act = 'relu'"),
+        ({"position_embedding_type": "relative_key"}, r"position_embedding_type = 'relative_key'"),
+        ({"tie_word_embeddings": False}, r"tie_word_embeddings = false"),
+        ({"num_attention_heads": 3}, r"num_heads = 3 does not divide hidden_size = 16"),
+        ({"num_hidden_layers": 3}, r"lacks 16 tensors of the encoder .*layer\.2"),
+        ({"vocab_size": 31}, r"word_embeddings.weight has shape \[30, 16\], but config.json makes it \[31, 16\]"),
+    ],
+)
+def test_settings_that_cannot_be_read(bert: Path, settings: dict, told: str) -> None:
+    change(bert, **settings)
+    with pytest.raises(ValueError, match=told) as error:
+        checkpoint.read(bert)
+    assert str(bert) in str(error.value)
+
+
+def test_a_pickle_is_never_opened(bert: Path) -> None:
+    (bert / "model.safetensors").rename(bert / "pytorch_model.bin")
+    with pytest.raises(
+        ValueError, match=r"pytorch_model.bin is a pickle, which is never opened; save the model as safetensors"
+    ):
+        checkpoint.read(bert)
+
+
+def test_a_damaged_file(bert: Path) -> None:
+    path = bert / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"model.safetensors: damaged"):
+        checkpoint.read(bert)
+
+
+def test_a_projection_that_ours_does_not_have(tmp_path: Path) -> None:
+    AlbertForPreTraining(AlbertConfig(**SMALL, embedding_size=16)).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"embedding_hidden_mapping_in.weight is not the identity"):
+        checkpoint.read(tmp_path)
+
+
+def test_tensors_of_other_heads_are_told(bert: Path) -> None:
+    tensors = load_file(bert / "model.safetensors")
+    save_file(tensors | {"classifier.weight": np.zeros((2, 16), np.float32)}, bert / "model.safetensors")
+    assert checkpoint.read(bert).unused == ("classifier.weight",)
+
+
+def test_half_precision_is_read_as_fp32(tmp_path: Path) -> None:
+    model = BertForPreTraining(BertConfig(**SMALL)).to(torch.bfloat16)
+    model.save_pretrained(tmp_path)
+    word = checkpoint.read(tmp_path).weights["encoder.embeddings.word.weight"]
+    assert word.dtype == np.float32
+    assert torch.equal(torch.tensor(word), model.bert.embeddings.word_embeddings.weight.float())
+
+
+def test_shapes_that_no_class_of_transformers_has() -> None:
+    odd = ModelConfig(vocab_size=30, hidden_size=32, embedding_size=16, num_heads=2, activation="gelu")
+    with pytest.raises(
+        ValueError, match=r"neither ALBERT, BERT nor RoBERTa of transformers has this shape: .*'activation': 'gelu'"
+    ):
+        checkpoint.settings(odd, SpecialIds(0, 2, 3))
+
+
+def test_positions_of_roberta_begin_behind_its_padding_id() -> None:
+    shape = {"vocab_size": 30, "hidden_size": 32, "embedding_size": 32, "num_heads": 2, "activation": "gelu", "share": "none"}
+    config = ModelConfig(**shape, pooler=False, position_offset=2)
+    with pytest.raises(ValueError, match=r"position_offset = 2: RoBERTa counts positions from pad \+ 1 = 1"):
+        checkpoint.settings(config, SpecialIds(0, 2, 3))
