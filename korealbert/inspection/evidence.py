@@ -18,7 +18,7 @@ import numpy as np
 from korealbert.artifact import Artifact
 from korealbert.corpus.benchmarks import EvaluationFile
 from korealbert.corpus.decontaminate import PASSAGE_LETTERS, index_evaluation_texts
-from korealbert.corpus.filters import BULLETS, ENDS_IN_ELLIPSIS, GOPHER_SYMBOL
+from korealbert.corpus.filters import BULLETS, ELLIPSIS, ENDS_IN_ELLIPSIS, PARAGRAPH_BREAK, TERMINAL
 from korealbert.corpus.normalise import matching_view
 from korealbert.corpus.shingles import squeeze, window_hashes
 from korealbert.corpus.titles import END_CHARACTERS, load_title_rules
@@ -85,24 +85,41 @@ def _short_lines(text: str, artifact: Artifact) -> Spans:
 
 
 def _duplicate_lines(text: str, artifact: Artifact) -> Spans:
+    return _again([match.span() for match in _LINE.finditer(text)], text)
+
+
+def _duplicate_paragraphs(text: str, artifact: Artifact) -> Spans:
+    edges = [0, *(edge for match in PARAGRAPH_BREAK.finditer(text) for edge in match.span()), len(text)]
+    return _again(list(zip(edges[::2], edges[1::2])), text)
+
+
+def _again(spans: Spans, text: str) -> Spans:
+    """The stretches that repeat an earlier one."""
     seen = set[str]()
+    found: Spans = []
+    for start, end in spans:
+        if text[start:end] in seen:
+            found.append((start, end))
+        seen.add(text[start:end])
+    return found
 
-    def again(line: str) -> bool:
-        known = line in seen
-        seen.add(line)
-        return known
 
-    return _lines(text, again)
+def _all(pattern: re.Pattern[str]) -> Callable[[str, Artifact], Spans]:
+    return lambda text, artifact: [match.span() for match in pattern.finditer(text)]
 
 
 _FINDERS: dict[str, Callable[[str, Artifact], Iterable[tuple[int, int]]]] = {
-    "not_korean": lambda text, _: (match.span() for match in _OTHER_LETTERS.finditer(text)),
-    "symbols": lambda text, _: (match.span() for match in GOPHER_SYMBOL.finditer(text)),
+    "not_korean": _all(_OTHER_LETTERS),
+    "curly_brackets": _all(re.compile(r"[{}]")),
+    "symbols": _all(re.compile(f"#|{ELLIPSIS.pattern}")),
     "bullet_lines": _bullets,
     "ellipsis_lines": _ellipses,
     "short_lines": _short_lines,
+    "unpunctuated_lines": lambda text, _: _lines(text, lambda line: TERMINAL.search(line) is None),
+    "number_words": _all(re.compile(r"(?<!\S)(?:[\W\d_](?<!\s))+(?!\S)")),
     "duplicate_lines": _duplicate_lines,
-    "redirect": lambda text, _: (match.span() for match in re.finditer(r"\A\s*#[^\n]+", text)),
+    "duplicate_paragraphs": _duplicate_paragraphs,
+    "redirect": _all(re.compile(r"\A\s*#[^\n]+")),
 }
 
 
