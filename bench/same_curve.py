@@ -74,7 +74,9 @@ def main() -> int:
     whole = spec.model_copy(update={"micro_batch_size": spec.global_batch_size})
     worst, seconds = 0.0, 0.0
     for step, line in enumerate(lines):
-        (batch,) = micro_batches(source, whole, step=step, rank=0, world_size=1)
+        (batch,) = micro_batches(
+            source, whole, start=step * whole.global_batch_size, count=whole.global_batch_size, rank=0, world_size=1
+        )
         start = time.perf_counter()
         mlm, sop = their_losses(theirs, batch)
         for group in optimizer.param_groups:

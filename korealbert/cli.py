@@ -173,7 +173,9 @@ def inspect(
     """Look into an artifact: its documents, what it dropped and why, or its examples under a view's noise."""
     with _clear_errors():
         found = _find(store, artifact)
-        if quarantine:
+        if found.manifest["recipe"]["stage"] == "crawl":
+            items = inspection.crawled(found, "failed" if quarantine else dropped)
+        elif quarantine:
             items = inspection.quarantined(found)
         elif diff:
             items = inspection.removals(found)

@@ -24,6 +24,8 @@ class Document:
     url: str = ""
     published: str = ""
     """ISO 8601 date or date-time, as precise as the source; empty if unknown."""
+    authors: str = ""
+    """Names of the people who wrote it, separated by ``, ``; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def documents(artifact: Artifact, dropped: str | None) -> Iterator[RenderableTyp
 
 
 def _document(row: dict[str, Any]) -> RenderableType:
-    facts = [row[name] for name in ("source", "outlet", "category", "published", "url") if row[name]]
+    facts = [row[name] for name in ("source", "outlet", "authors", "category", "published", "url") if row[name]]
     head = Text(f"{row['id']}  {row['title']}", style="bold")
     parts = [head, Text("  ".join(facts), style="dim")]
     if "reason" in row:
@@ -85,3 +85,37 @@ def examples(artifact: Artifact, view: int) -> Iterator[RenderableType]:
     inputs = artifact.inputs()
     for row in render_rows(inputs["examples"].path, artifact.path, inputs["vocab"].path, view):
         yield Group(row, Rule(style="dim"))
+
+
+def crawled(artifact: Artifact, outcome: str | None) -> Iterator[RenderableType]:
+    """URLs that a crawl came to know, with what became of them; with ``outcome`` those of this state or reason (all: any).
+
+    Raises ValueError naming the outcomes that occur when none is the one asked for.
+    """
+    from korealbert.corpus.crawl.stage import read_log  # noqa: PLC0415 (loads the corpus package only when asked)
+
+    found: set[str] = set()
+    shown = False
+    for row in read_log(artifact.path):
+        words = {row["state"], row.get("reason", "")} - {""}
+        found |= words
+        if outcome in (None, "all", *words):
+            shown = True
+            yield _url(row)
+    if outcome is not None and not shown:
+        raise ValueError(f"{artifact.name}: no URL was {outcome!r}; outcomes: {', '.join(sorted(found))}")
+
+
+def _url(row: dict[str, Any]) -> RenderableType:
+    what = ": ".join(row[name] for name in ("state", "reason") if name in row)
+    where = f"page {row['file']}, byte {row['offset']}" if "offset" in row else ""
+    facts = [
+        row["kind"],
+        row.get("section"),
+        row.get("published"),
+        row.get("fetched"),
+        where,
+        row.get("detail"),
+        row.get("other"),
+    ]
+    return Group(Text(row["url"], style="bold"), Text(what, style="yellow"), Text("  ".join(filter(None, facts)), style="dim"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -179,3 +180,53 @@ def test_a_byte_order_mark_is_no_part_of_a_recipe(editable: Path) -> None:
 def test_a_directory_is_no_recipe(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="is a directory"):
         recipes.load(tmp_path)
+
+
+DAILY = """
+[crawl.daily]
+source = "../sources/hani.toml"
+
+[extract.daily]
+format = "warc"
+
+[fetch.dump]
+url = "https://dumps.example/kowiki.xml.bz2"
+
+[extract.dump]
+format = "mediawiki"
+"""
+
+
+def test_a_crawl_and_a_fetch_are_inputs_of_the_extraction_of_their_source(editable: Path) -> None:
+    editable.write_text(editable.read_text("utf-8") + DAILY, "utf-8")
+    nodes = recipes.graph(recipes.load(editable))
+    assert nodes["extract/daily"].inputs == {"crawl": "crawl/daily"}
+    assert nodes["extract/dump"].inputs == {"fetch": "fetch/dump"}
+    assert nodes["extract/news"].inputs == {}
+    order = list(nodes)
+    assert order.index("crawl/daily") < order.index("extract/daily") < order.index("clean/daily")
+    assert list(recipes.until(nodes, "crawl")) == ["crawl/daily"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[extract.daily]", "[extract.daly]", r"[crawl.daily]: no source of this name (did you mean 'daly'?); a source begins"),
+        ("[fetch.dump]", "[fetch.dumps]", "[fetch.dumps]: no source of this name (did you mean 'dump'?)"),
+        ('"warc"', '"html"', '[extract.daily]: a crawl stores WARC files; set format = "warc"'),
+        ('[fetch.dump]\nurl = "https://dumps.example/kowiki.xml.bz2"', "", "add [crawl.dump] or [fetch.dump]"),
+        ("sources/hani.toml", "sources/hany.toml", "[crawl.daily], field 'source': no such file"),
+        ("sources/hani.toml", "sources/README.md", "README.md: not a source file"),
+        ("[crawl.daily]", '[crawl.daily]\nfirst_day = "2007-1-1"', "[crawl.daily], field 'first_day': expected a day"),
+        ("[crawl.daily]", "[crawl.daily]\nlast_day = 2006-01-01", "[crawl.daily]: first_day 2007-01-01 lies after"),
+        ("[crawl.daily]", "[crawl.daily]\nmax_page = 3", "unknown field 'max_page' (did you mean 'max_pages'?)"),
+        ("url = ", 'checksum = "md5:1"\nurl = ', "[fetch.dump], field 'checksum': expected one of"),
+    ],
+)
+def test_mistakes_about_crawls_and_fetches_are_named(editable: Path, old: str, new: str, message: str) -> None:
+    text = editable.read_text("utf-8") + DAILY
+    head, tail = text.split("\n[crawl.daily]", 1)
+    tail = ("\n[crawl.daily]" + tail).replace(old, new, 1)
+    editable.write_text(head + tail, "utf-8")
+    with pytest.raises(RecipeError, match=re.escape(message)):
+        recipes.load(editable)

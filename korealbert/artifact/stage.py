@@ -211,7 +211,8 @@ def check_conservation(name: str, stats: Stats) -> None:
 
 def host_facts() -> dict[str, Any]:
     """What built an artifact: code version, interpreter, machine and the packages whose versions can change results."""
-    packages = ("pyarrow", "polars", "sentencepiece", "kiwipiepy", "torch", "deepspeed", "transformers", "numpy")
+    corpus = ("pyarrow", "polars", "kiwipiepy", "rensa", "scrapy", "fastwarc", "lxml", "trafilatura")
+    packages = (*corpus, "sentencepiece", "torch", "deepspeed", "transformers", "numpy")
     versions = {}
     for package in packages:
         with contextlib.suppress(metadata.PackageNotFoundError):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from korealbert.corpus.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, guarded
 from korealbert.corpus.reading import RawFile, ReadFault
-from korealbert.corpus.records import Outcome, Tally, bad_record, decode_record, document_of
+from korealbert.corpus.records import Outcome, Tally, bad_record, decode_record, document_of, one_line
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.documents import Quarantined
 
@@ -51,6 +51,12 @@ class _RowLines:
             raise StopIteration
         return self.row[begun:].decode("latin-1")  # only finds where rows end, so bytes and characters stay one to one
 
+    def give_back(self, start: int) -> None:
+        """Read the current row's bytes from ``start`` on again, as rows of their own."""
+        self._buffer = bytes(self.row[start:]) + self._buffer[self._position :]
+        self._position = 0
+        del self.row[start:]
+
     def forget(self, cursor: Cursor) -> None:
         """Move the cursor behind the current row without keeping it."""
         cursor.line += self.lines_forgotten
@@ -92,6 +98,7 @@ def _rows(cursor: Cursor, delimiter: str) -> Iterator[RawRecords | Quarantined]:
             if isinstance(error, _RowTooLong):
                 yield cursor.too_long(cursor.line, cursor.byte)
             else:
+                lines.give_back(_next_row(bytes(lines.row), cursor.context, delimiter))
                 remedy = f"{error}: correct the quotes of this row"
                 excerpt = lines.row[:200].decode("utf-8", "replace")
                 yield Quarantined(cursor.raw.name, f"line {cursor.line}", "", "malformed_csv", remedy, excerpt)
@@ -113,10 +120,31 @@ def _rows(cursor: Cursor, delimiter: str) -> Iterator[RawRecords | Quarantined]:
     yield from flush()
 
 
+def _next_row(row: bytes, header: str, delimiter: str) -> int:
+    """Where, in a row that an unclosed quote made too long, a line begins that is a row by itself; its end if none does."""
+    columns = len(_fields(header, delimiter))
+    start = row.find(b"\n") + 1
+    while 0 < start < len(row) and columns > 1:
+        end = row.find(b"\n", start) + 1 or len(row)
+        try:
+            if len(next(csv.reader([row[start:end].decode("latin-1")], delimiter=delimiter, strict=True), [])) == columns:
+                return start
+        except csv.Error:
+            pass
+        start = end
+    return len(row)
+
+
 def parse_rows(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """One document per row; a row with another number of fields than the header goes to quarantine."""
+    """One document per row; a row with another number of fields than the header goes to quarantine.
+
+    Blanks and byte order marks around column names do not count. Where the header names a column twice that the field map
+    uses, no row can be read.
+    """
     csv.field_size_limit(2 * spec.limits.max_record_bytes)  # process-wide in Python; the framing keeps rows in bounds
-    header = _fields(records.context.encode("latin-1").decode(records.encoding, "replace"), spec.delimiter)
+    first = records.context.encode("latin-1").decode(records.encoding, "replace")
+    header = [one_line(name) for name in _fields(first, spec.delimiter)]
+    ambiguous = next((name for name in _used(spec) if header.count(name) > 1), None)
     for start, end in records.cuts:
         tally.records += 1
         text = decode_record(records, start, end)
@@ -131,7 +159,17 @@ def parse_rows(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
             position = f"line {records.line_at(start)}"
             yield bad_record(records, start, end, "wrong_number_of_fields", remedy, position=position)
             continue
+        if ambiguous is not None:
+            remedy = "the header names this column more than once: rename all but one"
+            yield bad_record(records, start, end, "duplicate_column", remedy, field=ambiguous)
+            continue
         yield document_of(spec, dict(zip(header, fields)), records, (start, end), tally)
+
+
+def _used(spec: ExtractSpec) -> Iterator[str]:
+    names = spec.field_map
+    yield from names.text
+    yield from (names.id, names.title, names.outlet, names.category, names.url, names.published)
 
 
 def _fields(row: str, delimiter: str) -> list[str]:

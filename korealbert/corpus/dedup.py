@@ -1,52 +1,42 @@
 """Stage ``dedup``: all sources → one set of documents without copies, near-copies and evaluation texts.
 
-Three steps: sign every shard (map), decide who stays (one reduce over signatures, and over the texts of candidates alone),
-write every shard (map). Work files live in ``.work`` within the output directory and vanish with its completion.
+Five steps: sign every shard (map), find exact copies and candidates (one reduce over signatures), write the shingles of
+candidates (map), compare them (one reduce), write every shard (map). Work files lie in ``.work`` within the output and
+vanish with its completion: about 200 bytes a document, and 8 a letter of candidates. In memory are one partition of rows (at
+most some 300 MB), 2 bytes a document and 16 a candidate, whatever the size of the corpus.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
-import pyarrow as pa
+import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from korealbert.arrow_tables import TableWriter, read_batches
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
 from korealbert.corpus.benchmarks import EvaluationFile
 from korealbert.corpus.decontaminate import Decontaminated, index_evaluation_texts, load_evaluation_texts
-from korealbert.corpus.minhash import BANDS, band_hashes
-from korealbert.corpus.near_duplicates import ShingleStore, candidate_pairs, exact_duplicates, near_duplicates, rank_documents
-from korealbert.corpus.shingles import Hashes, fingerprint, shingles, squeeze
+from korealbert.corpus.near_duplicates import Ranks, candidate_pairs, exact_duplicates, near_duplicates, read_pairs
+from korealbert.corpus.partitions import Partitions
+from korealbert.corpus.ranking import Ranking, rank_documents
+from korealbert.corpus.shingle_store import ShingleStore, write_shingles
+from korealbert.corpus.shingles import shingles, squeeze
+from korealbert.corpus.signatures import Signatures, SignatureWriter
 from korealbert.document_shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
-from korealbert.documents import Drop
+from korealbert.documents import Document, Drop
 from korealbert.files import write_json
 from korealbert.shards import map_shards
 
-DOCUMENTS_PER_SIGNING = 500
-"""Documents whose shingles are in memory at once while a shard is signed."""
-
-SIGNATURE_SCHEMA = pa.schema(
-    [
-        ("shard", pa.uint32()),
-        ("ordinal", pa.uint32()),
-        ("id", pa.string()),
-        ("source", pa.string()),
-        ("characters", pa.uint32()),
-        ("exact", pa.uint64()),
-        ("content", pa.uint64()),
-        ("shingles", pa.uint32()),
-        *((f"band_{band:02d}", pa.uint64()) for band in range(BANDS)),
-    ]
-)
-DECISION_SCHEMA = pa.schema([("ordinal", pa.uint32()), ("reason", pa.string()), ("rule", pa.string())])
+DECISION = np.dtype([("number", "<u4"), ("survivor", "<u8"), ("similarity", "<f8")])
+"""A document to drop: its number, the survivor's id, their similarity; NaN for exact copies."""
 
 
 class DedupSpec(Spec):
@@ -78,6 +68,16 @@ class DedupSpec(Spec):
 class _Job:
     shard: Path
     spec: DedupSpec
+    numbers: tuple[int, int] = (0, 0)
+    """Its documents' numbers, from the first to behind the last; known when it is signed."""
+
+
+@dataclass(frozen=True)
+class _Decision:
+    """What the two reduces know."""
+
+    spec: DedupSpec
+    signatures: Signatures
 
 
 def _work(out_dir: Path) -> Path:
@@ -89,112 +89,111 @@ def _touched(out_dir: Path, index: int) -> Path:
     return _work(out_dir) / f"touched-{index:05d}.json"
 
 
+def _decisions(out_dir: Path, reason: str) -> Partitions:
+    """The documents to drop for a reason; a partition is a shard."""
+    return Partitions(_work(out_dir) / reason, DECISION)
+
+
 def _decontaminated(text: str, spec: DedupSpec, out_dir: Path) -> Decontaminated:
     if not spec.decontaminate:
         return Decontaminated(text)
     return load_evaluation_texts(_work(out_dir) / "evaluation").decontaminate(text)
 
 
+def _second_look(job: _Job, index: int, out_dir: Path) -> Iterator[tuple[int, Document, Decontaminated]]:
+    """Ordinals and documents of a shard that is signed, decontaminated again where that changes them."""
+    touched = set(json.loads(_touched(out_dir, index).read_bytes()))
+    for ordinal, document in enumerate(read_documents(job.shard)):
+        touches = ordinal in touched
+        yield ordinal, document, _decontaminated(document.text, job.spec, out_dir) if touches else Decontaminated(document.text)
+
+
 def sign_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     """Write the signatures of one shard's documents; contaminated ones get none."""
-    rows: list[tuple[Any, ...]] = []
-    sets: list[Hashes] = []
+    signatures = SignatureWriter(_work(out_dir), index, job.spec.seed, near=job.spec.near)
     touched: list[int] = []
-    with TableWriter(_work(out_dir) / f"signatures-{index:05d}.arrow", SIGNATURE_SCHEMA) as table:
-
-        def flush() -> None:
-            for row, bands in zip(rows, band_hashes(sets, job.spec.seed).tolist()):
-                table.append((*row, *bands))
-            rows.clear()
-            sets.clear()
-
-        for ordinal, document in enumerate(read_documents(job.shard)):
-            clean = _decontaminated(document.text, job.spec, out_dir)
-            if clean.touched:
-                touched.append(ordinal)
-            if clean.drop is not None:
-                continue
-            squeezed = squeeze(clean.text)
-            sets.append(shingles(squeezed) if job.spec.near else np.empty(0, dtype=np.uint64))
-            exact, content = fingerprint(squeezed, clean.text), fingerprint(clean.text, clean.text)
-            rows.append((index, ordinal, document.id, document.source, len(clean.text), exact, content, len(sets[-1])))
-            if len(rows) == DOCUMENTS_PER_SIGNING:
-                flush()
-        flush()
+    documents = 0
+    for ordinal, document in enumerate(read_documents(job.shard)):
+        documents += 1
+        clean = _decontaminated(document.text, job.spec, out_dir)
+        if clean.touched:
+            touched.append(ordinal)
+        if clean.drop is None:
+            signatures.add(ordinal, document, clean.text)
+    signatures.finish()
     write_json(_touched(out_dir, index), touched)
-    return {}
+    return {"documents": documents, "sources": list(signatures.sources)}
 
 
-def decide(jobs: Sequence[_Job], index: int, out_dir: Path) -> Stats:
-    """Find all copies in the shards of all jobs and write each shard's list of documents to drop."""
-    work = _work(out_dir)
-    tables = sorted(work.glob("signatures-*.arrow"))
-    if not tables:
-        return {"candidate_pairs": 0}
-    spec, signatures = jobs[0].spec, pl.scan_ipc(tables)
-    ranking = rank_documents(signatures, spec.priority)
-    exact = exact_duplicates(ranking)
-    drops = exact.with_columns(reason=pl.lit("exact_duplicate"), similarity=pl.lit(None, dtype=pl.Float64))
+def find(job: _Decision, index: int, out_dir: Path) -> Stats:
+    """Rank all documents, find exact copies and candidates for near ones."""
+    work, signatures = _work(out_dir), job.signatures
+    ranking = rank_documents(signatures, job.spec.priority, work)
+    decisions = _decisions(out_dir, "exact_duplicate")
+    decisions.clear()
+    gone = np.zeros(int(signatures.offsets[-1]), dtype=bool)
+    for ranks, survivors in exact_duplicates(signatures, ranking, work):
+        gone[ranking.numbers(ranks)] = True
+        _decide(decisions, job, ranking, ranks, survivors, np.full(len(ranks), np.nan))
     candidates = 0
-    if spec.near:
-        unique = ranking.join(exact, on="rank", how="anti")
-        pairs = candidate_pairs(signatures, unique, work / "pairs")
-        candidates = len(pairs)
-        store = ShingleStore(work / "shingles.bin")
-        wanted = pl.concat([pairs["better"], pairs["worse"]]).unique()
-        for shard, part in unique.filter(pl.col("rank").is_in(wanted.implode())).partition_by("shard", as_dict=True).items():
-            ranks = dict(zip(part["ordinal"].to_list(), part["rank"].to_list()))
-            store.add(_shingles_of(jobs[int(shard[0])], ranks, out_dir))
-        found = list(near_duplicates(pairs, store.reader(), spec.threshold))
-        near = pl.DataFrame(
-            {
-                "rank": pl.Series([one.rank for one in found], dtype=pl.UInt32),
-                "survivor": pl.Series([one.survivor for one in found], dtype=pl.UInt32),
-                "reason": pl.Series(["near_duplicate"] * len(found), dtype=pl.String),
-                "similarity": pl.Series([one.similarity for one in found], dtype=pl.Float64),
-            }
-        )
-        drops = pl.concat([drops, near])
-    _write_decisions(drops, ranking, work)
+    wanted = np.zeros(len(gone), dtype=bool)
+    if job.spec.near:
+        candidate_pairs(signatures, ranking, gone, work)
+        for pairs in read_pairs(signatures, work):
+            candidates += len(pairs)
+            wanted[ranking.numbers(np.unique(pairs))] = True
+    gone.tofile(work / "gone.bin")
+    wanted.tofile(work / "wanted.bin")
     return {"candidate_pairs": candidates}
 
 
-def _shingles_of(job: _Job, ranks: dict[int, int], out_dir: Path) -> Iterator[tuple[int, Hashes]]:
-    for ordinal, document in enumerate(read_documents(job.shard)):
-        if ordinal in ranks:
-            yield ranks[ordinal], shingles(squeeze(_decontaminated(document.text, job.spec, out_dir).text))
+def shingle_shard(job: _Job, index: int, out_dir: Path) -> Stats:
+    """Write the shingles of one shard's candidates."""
+    start, end = job.numbers
+    wanted = np.fromfile(_work(out_dir) / "wanted.bin", dtype=bool, count=end - start, offset=start)
+    looked_at = _second_look(job, index, out_dir) if wanted.any() else ()
+    sets = ((ordinal, shingles(squeeze(clean.text))) for ordinal, _, clean in looked_at if wanted[ordinal])
+    write_shingles(_work(out_dir), index, sets)
+    return {}
 
 
-def _write_decisions(drops: pl.DataFrame, ranking: pl.DataFrame, work: Path) -> None:
-    placed = (
-        drops.join(ranking.select("rank", "shard", "ordinal"), on="rank")
-        .join(ranking.select(survivor="rank", survivor_id="id"), on="survivor")
-        .sort("shard", "ordinal")
-    )
-    for shard, part in placed.partition_by("shard", as_dict=True, maintain_order=True).items():
-        with TableWriter(work / f"decisions-{int(shard[0]):05d}.arrow", DECISION_SCHEMA) as table:
-            for row in part.iter_rows(named=True):
-                similar = "" if row["similarity"] is None else f" {row['similarity']:.3f}"
-                table.append((row["ordinal"], row["reason"], f"{row['survivor_id']}{similar}"))
+def compare(job: _Decision, index: int, out_dir: Path) -> Stats:
+    """Decide on near-duplicates, best documents first."""
+    work, signatures, ranking = _work(out_dir), job.signatures, Ranking(_work(out_dir))
+    decisions = _decisions(out_dir, "near_duplicate")
+    decisions.clear()
+    gone = np.fromfile(work / "gone.bin", dtype=bool)
+    store = ShingleStore(work, signatures.offsets)
+    for pairs in read_pairs(signatures, work):
+        numbers = ranking.numbers(pairs.ravel()).reshape(-1, 2)
+        found = list(near_duplicates(map(tuple, numbers), gone, store, job.spec.threshold))
+        positions = np.array([position for position, _ in found], dtype=np.int64)
+        worse, better = pairs[positions].T
+        _decide(decisions, job, ranking, worse, better, np.array([similarity for _, similarity in found]))
+    return {}
+
+
+def _decide(
+    decisions: Partitions, job: _Decision, ranking: Ranking, ranks: Ranks, survivors: Ranks, similarity: npt.NDArray[np.float64]
+) -> None:
+    """Note that the documents of ``ranks`` go, each at its shard."""
+    rows = np.empty(len(ranks), DECISION)
+    rows["number"], rows["survivor"], rows["similarity"] = ranking.numbers(ranks), ranking.ids(survivors), similarity
+    decisions.append(rows, np.searchsorted(job.signatures.offsets, rows["number"], side="right") - 1)
 
 
 def write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     """Write what stays of one shard."""
-    decided: dict[int, Drop] = {}
-    decisions = _work(out_dir) / f"decisions-{index:05d}.arrow"
-    if decisions.exists():
-        for batch in read_batches(decisions, DECISION_SCHEMA):
-            ordinals, reasons, rules = (column.to_pylist() for column in batch.columns)
-            decided.update((ordinal, Drop(reason, rule)) for ordinal, reason, rule in zip(ordinals, reasons, rules))
+    decided = {
+        number - job.numbers[0]: Drop(reason, f"{survivor:016x}" + ("" if isnan(similarity) else f" {similarity:.3f}"))
+        for reason in ("exact_duplicate", "near_duplicate")
+        for number, survivor, similarity in _decisions(out_dir, reason).read(index).tolist()
+    }
     paragraphs: Counter[str] = Counter()
     lines: Counter[str] = Counter()
     sources: dict[str, Any] = {}
-    touched = set(json.loads(_touched(out_dir, index).read_bytes()))
     with DocumentShard(out_dir, index) as shard:
-        for ordinal, document in enumerate(read_documents(job.shard)):
-            clean = Decontaminated(document.text)
-            if ordinal in touched:
-                clean = _decontaminated(document.text, job.spec, out_dir)
+        for ordinal, document, clean in _second_look(job, index, out_dir):
             drop = clean.drop or decided.get(ordinal)
             if drop is None:
                 shard.keep(replace(document, text=clean.text))
@@ -218,18 +217,24 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
 
     Statistics beside the conserved counts: ``paragraphs_decontaminated``, ``lines_decontaminated`` (of documents that stay),
     ``decontaminated`` {benchmark: paragraphs and lines}, ``candidate_pairs``, ``sources`` {source: counts by outcome}.
-    Drop reasons: ``exact_duplicate`` (rule: the survivor's id), ``near_duplicate`` (its id and the similarity),
-    ``contaminated``.
+    Drop reasons: ``exact_duplicate`` (rule: the id of the best copy, which may itself have gone for a near one),
+    ``near_duplicate`` (the survivor's id and the similarity), ``contaminated``.
     """
     jobs = [_Job(shard, spec) for role in sorted(inputs) for shard in inputs[role].files("documents-*.arrow")]
     work = _work(out_dir)
     work.mkdir(exist_ok=True)
     if spec.decontaminate and not (work / "evaluation" / "header.json").exists():
         index_evaluation_texts(spec.decontaminate, spec.min_letters, work / "evaluation")
-    map_shards(sign_shard, jobs, out_dir=out_dir, runtime=runtime, step="sign", total=len(jobs))
-    decided = map_shards(decide, [jobs], out_dir=out_dir, runtime=runtime, step="decide", total=1)
+    signed = map_shards(sign_shard, jobs, out_dir=out_dir, runtime=runtime, step="sign", total=len(jobs))
+    signatures = Signatures(work, [one["documents"] for one in signed], [one["sources"] for one in signed])
+    jobs = [replace(job, numbers=numbers) for job, numbers in zip(jobs, pairwise(signatures.offsets.tolist()))]
+    decision = [_Decision(spec, signatures)]
+    found = map_shards(find, decision, out_dir=out_dir, runtime=runtime, step="find", total=1)
+    if spec.near:
+        map_shards(shingle_shard, jobs, out_dir=out_dir, runtime=runtime, step="shingle", total=len(jobs))
+        map_shards(compare, decision, out_dir=out_dir, runtime=runtime, step="compare", total=1)
     parts = map_shards(write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
-    return sum_stats([NO_DOCUMENTS, _NONE, *decided, *parts])
+    return sum_stats([NO_DOCUMENTS, _NONE, *found, *parts])
 
 
 _NONE: Stats = {
@@ -241,4 +246,4 @@ _NONE: Stats = {
 }
 """The statistics of no documents, beside the conserved counts."""
 
-STAGE = Stage("dedup", version=2, spec=DedupSpec, run=run)
+STAGE = Stage("dedup", version=3, spec=DedupSpec, run=run)

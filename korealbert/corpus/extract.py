@@ -1,28 +1,33 @@
 """The extract stage: one raw source → documents.
 
-In: files, archives and directories in one of nine formats. Out: ``documents-*``, ``dropped-*``, ``quarantine-*`` shards. This
-process reads, decompresses and cuts the files into batches of whole records; workers parse the batches, a shard at a time.
-Shards depend on the raw bytes and ``shard_bytes`` alone, so any number of workers gives the same bytes.
+In: files, archives and directories in one of eleven formats, or what a crawl or a fetch brought. Out: ``documents-*``,
+``dropped-*``, ``quarantine-*`` shards. This process reads, decompresses and cuts the files into batches of whole records;
+workers parse the batches, a shard at a time. Shards depend on the raw bytes and ``shard_bytes`` alone, so any number of
+workers gives the same bytes.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from korealbert.arrow_tables import read_batches
-from korealbert.artifact import Inputs, Runtime, Stage, Stats
+from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Stats
 from korealbert.corpus.csv_rows import frame_csv, parse_rows
 from korealbert.corpus.framing import RawRecords, frame_delimited, frame_json, frame_paragraphs, frame_whole
+from korealbert.corpus.html_pages import parse_html, parse_warc
 from korealbert.corpus.jsonl import parse_json, parse_json_file
 from korealbert.corpus.namuwiki import parse_namuwiki
 from korealbert.corpus.plain import parse_text_blocks, parse_text_file, parse_titled_text
 from korealbert.corpus.reading import RawFile, open_files
 from korealbert.corpus.records import Dropped, Parser, Tally
 from korealbert.corpus.sources import ExtractSpec
+from korealbert.corpus.warc_records import frame_warc
 from korealbert.corpus.wikiextractor import DOC_END, parse_docs
 from korealbert.corpus.wikipedia import BASE, PAGE_END, parse_pages
 from korealbert.document_shards import QUARANTINE_SCHEMA, DocumentShard, sum_stats
@@ -30,6 +35,9 @@ from korealbert.documents import Quarantined
 from korealbert.shards import map_shards
 
 SHOWN_BAD_RECORDS = 5
+
+NEEDED = {"html": ("lxml", "trafilatura"), "warc": ("lxml", "trafilatura", "fastwarc")}
+"""Packages that a format takes from the extra ``[crawl]``."""
 
 PARSERS: dict[tuple[str, str], Parser] = {
     ("mediawiki", "record"): parse_pages,
@@ -39,6 +47,8 @@ PARSERS: dict[tuple[str, str], Parser] = {
     ("books", "record"): parse_rows,
     ("text", "record"): parse_text_blocks,
     ("text", "file"): parse_text_file,
+    ("html", "record"): parse_html,
+    ("warc", "record"): parse_warc,
     **{(name, "record"): parse_json for name in ("news", "json", "jsonl")},
     **{(name, "file"): parse_json_file for name in ("news", "json", "jsonl")},
 }
@@ -59,7 +69,12 @@ class ShardInput:
 
 def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Extract one source. Raises ExtractionError when the source and the spec do not fit together."""
-    stats = sum_stats(map_shards(extract_shard, shard_inputs(spec), out_dir=out_dir, runtime=runtime, step="extract"))
+    missing = [name for name in NEEDED.get(spec.format, ()) if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ExtractionError(
+            f"{spec.format} needs {', '.join(missing)}: install the extra with `pip install korealbert[crawl]`"
+        )
+    stats = sum_stats(map_shards(extract_shard, shard_inputs(spec, inputs), out_dir=out_dir, runtime=runtime, step="extract"))
     if not stats:
         raise ExtractionError(f"source {spec.source}: `paths` hold no file that matches members = {spec.members!r}")
     _check_bad_share(spec, stats, out_dir)
@@ -68,13 +83,17 @@ def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> S
     return stats
 
 
-def shard_inputs(spec: ExtractSpec) -> Iterator[ShardInput]:
-    """Cut a source into the raw material of its shards, in order."""
+def shard_inputs(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> Iterator[ShardInput]:
+    """Cut a source into the raw material of its shards, in order: its paths, then what a crawl or a fetch brought."""
     parts: list[RawRecords | Quarantined] = []
     size = 0
-    for raw in open_files([path.path for path in spec.paths], spec.members, spec.limits):
+    brought = [path for role in sorted(inputs) for path in _brought(role, inputs[role])]
+    context = (inputs["crawl"].path / "snapshot.json").read_text("utf-8") if "crawl" in inputs else ""
+    if not spec.paths and not brought:
+        raise ExtractionError(f"source {spec.source}: it has no `paths`, and no crawl or fetch of its name brings any files")
+    for raw in open_files([path.path for path in spec.paths] + brought, spec.members, spec.limits):
         for part in [raw] if isinstance(raw, Quarantined) else frame(spec, raw):
-            parts.append(part)
+            parts.append(replace(part, context=context) if context and isinstance(part, RawRecords) else part)
             size += len(part.data) if isinstance(part, RawRecords) else 0
             if size >= spec.shard_bytes:
                 yield ShardInput(spec, tuple(parts))
@@ -83,10 +102,18 @@ def shard_inputs(spec: ExtractSpec) -> Iterator[ShardInput]:
         yield ShardInput(spec, tuple(parts))
 
 
+def _brought(role: str, artifact: Artifact) -> list[Path]:
+    """The raw files that an input artifact of extraction holds."""
+    patterns = {"crawl": "pages-*.warc.gz", "fetch": "files/*"}
+    if role not in patterns:
+        raise ExtractionError(f"extraction has no input {role!r}; it takes {' and '.join(patterns)}")
+    return artifact.files(patterns[role])
+
+
 def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]:
     """The records of one file, in batches."""
     options: dict[str, Any] = {"encoding": spec.encoding, "max_record_bytes": spec.limits.max_record_bytes}
-    if spec.document == "file" or spec.format == "news_text":
+    if spec.document == "file" or spec.format in ("news_text", "html"):
         return frame_whole(raw, **options)
     framer: Callable[..., Iterator[RawRecords | Quarantined]]
     match spec.format:
@@ -96,6 +123,8 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
             framer = partial(frame_delimited, delimiter=DOC_END)  # any kind of line end follows
         case "jsonl":
             framer = partial(frame_delimited, delimiter=b"\n")
+        case "warc":
+            framer = frame_warc
         case "text":
             framer = frame_paragraphs
         case "books":
@@ -171,4 +200,4 @@ def _check_namespaces(spec: ExtractSpec, stats: Stats) -> None:
         )
 
 
-STAGE = Stage("extract", version=2, spec=ExtractSpec, run=run)
+STAGE = Stage("extract", version=3, spec=ExtractSpec, run=run)

@@ -1,15 +1,19 @@
 """Quality filters: each is ``text -> None | Drop``, and the drop names its metric, the value and the limit.
 
 They run on normalised text before sentence splitting. Short colloquial texts (reviews) want wider limits than newspapers.
-Sources of the defaults:
+Sources of the defaults; a limit whose source is not named is this project's own choice:
 
-- Gopher: Rae et al. 2021, "Scaling Language Models" (arXiv 2112.11446), table A1 and section A1.1.
+- Gopher (the filters of MassiveText): Rae et al. 2021, "Scaling Language Models" (arXiv 2112.11446), section A1.1 and table A1.
+  Not taken over: 50 to 100,000 words (``min_characters`` instead) and a mean word length of 3 to 10 (English words).
+- C4: Raffel et al. 2020 (arXiv 1910.10683), section 2.2.
 - FineWeb: Penedo et al. 2024 (arXiv 2406.17557), section 3.6.
-- 100 characters and a Hangul share of 0.3: this project's own choice, as are the news limits.
+
+Datatrove 0.9 has the same defaults where it has the same filter.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -20,16 +24,21 @@ import numpy.typing as npt
 from pydantic import Field
 
 from korealbert.artifact import Spec
+from korealbert.corpus.repetition import duplicate_characters, top_ngram_characters
 from korealbert.documents import Drop
 
-_GOPHER_SYMBOL = re.compile(r"#|…|\.\.\.")
+_ELLIPSIS = re.compile(r"…|\.\.\.")
 _ENDS_IN_ELLIPSIS = re.compile(r"(?:…|\.\.\.)[\"'”’)\]]*$")
 _BULLETS = tuple("•●○■□◆◇▶▷▲△▪▫‣⁃-*·ㆍ※")
 
-MOST_FREQUENT_LOOKED_AT = 20
-"""Of equally frequent n-grams, how many are measured for the longest."""
-WORDS_FOR_REPETITION = 50
-"""Fewest words on which shares of repeated n-grams mean anything; Gopher keeps no shorter document at all."""
+WORDS_FOR_SHARES = 50
+"""Fewest words on which shares of words and n-grams mean anything; Gopher keeps no shorter document at all."""
+
+_FUNCTION_WORD = re.compile(
+    r"[가-힣A-Za-z0-9](?:은|는|이|가|을|를|의|에|에서|에게|와|과|로|으로|도|만|까지|부터|다|요|고|며|지만|니다|는데|해서|했고)[.,!?…\"'”’)\]]*(?=\s|$)"
+)
+_TERMINAL = re.compile(r"[.!?。…][\"'”’)\]」』]*$")
+_PARAGRAPH_BREAK = re.compile(r"\n{2,}")
 
 
 class Limits(Spec):
@@ -40,9 +49,17 @@ class Limits(Spec):
     max_characters: int | None = Field(default=None, ge=1)
     """Longer texts are ``too_long``."""
     min_hangul_share: float = Field(default=0.3, ge=0, le=1)
-    """Hangul among letters; less is ``not_korean``."""
+    """Hangul among letters; less is ``not_korean`` (specification of this project, section 4: 0.3)."""
+    min_function_words: int = Field(default=2, ge=0)
+    """Words that end in a Korean particle or verb ending, in texts of 50 words and more; fewer is ``no_sentences``. Gopher asks
+    for 2 of 8 English function words; Korean ones are suffixes."""
+    min_letter_words: float = Field(default=0.8, ge=0, le=1)
+    """Share of words with at least one letter, in texts of 50 words and more; less is ``number_words`` (Gopher)."""
+    curly_brackets: bool = True
+    """Whether a text may have curly brackets; without, it is ``curly_brackets`` (C4, against code). On: Korean texts of
+    newspapers and wikis that have any are nearly always prose that quotes."""
     max_symbols_per_word: float = Field(default=0.1, ge=0)
-    """``#`` and ellipses per word; more is ``symbols`` (Gopher). Chat and reviews have far more."""
+    """``#``, or ellipses, per word; more of either is ``symbols`` (Gopher). Chat and reviews have far more."""
     max_bullet_lines: float = Field(default=0.9, ge=0, le=1)
     """Share of lines that begin with a bullet; more is ``bullet_lines`` (Gopher)."""
     max_ellipsis_lines: float = Field(default=0.3, ge=0, le=1)
@@ -52,10 +69,17 @@ class Limits(Spec):
     language."""
     short_line_characters: int = Field(default=15, ge=1)
     """FineWeb takes 30 English characters, about 6 words; 6 Korean words without their spaces are about 15 to 20."""
+    min_punctuated_lines: float = Field(default=0.0, ge=0, le=1)
+    """Share of lines that end in a full stop, question or exclamation mark; less is ``unpunctuated_lines``. FineWeb: 0.12. Off:
+    headings and lists of wikis."""
     max_duplicate_lines: float = Field(default=0.3, ge=0, le=1)
     """Share of lines that repeat an earlier one; more is ``duplicate_lines`` (Gopher)."""
     max_duplicate_line_characters: float = Field(default=0.2, ge=0, le=1)
     """Share of characters in such lines; more is ``duplicate_lines`` (Gopher)."""
+    max_duplicate_paragraphs: float = Field(default=0.3, ge=0, le=1)
+    """Share of paragraphs that repeat an earlier one; more is ``duplicate_paragraphs`` (Gopher)."""
+    max_duplicate_paragraph_characters: float = Field(default=0.2, ge=0, le=1)
+    """Share of characters in such paragraphs; more is ``duplicate_paragraphs`` (Gopher)."""
     max_top_ngrams: tuple[float, float, float] = (0.20, 0.18, 0.16)
     """Share of characters in the most frequent 2-, 3- and 4-gram of words; more is ``top_ngram`` (Gopher)."""
     max_duplicate_ngrams: tuple[float, float, float, float, float, float] = (0.15, 0.14, 0.13, 0.12, 0.11, 0.10)
@@ -98,9 +122,42 @@ def _letters() -> npt.NDArray[np.bool_]:
     return np.array([chr(code).isalpha() for code in range(0x10000)])
 
 
+def curly_brackets(text: str, limits: Limits) -> Drop | None:
+    """Code and templates, where a spec wants none."""
+    if not limits.curly_brackets and ("{" in text or "}" in text):
+        return Drop("curly_brackets", f"{text.count('{') + text.count('}')} curly brackets > 0")
+    return None
+
+
+def no_sentences(text: str, limits: Limits) -> Drop | None:
+    """Lists of names and keywords: Hangul, but no particles and no verbs."""
+    if len(text.split(maxsplit=WORDS_FOR_SHARES)) < WORDS_FOR_SHARES:
+        return None
+    found = sum(1 for _ in itertools.islice(_FUNCTION_WORD.finditer(text), limits.min_function_words))
+    if found < limits.min_function_words:
+        return Drop("no_sentences", f"{found} function words < {limits.min_function_words}")
+    return None
+
+
+def number_words(text: str, limits: Limits) -> Drop | None:
+    """Tables of numbers: too few words have a letter."""
+    words = text.split()
+    if len(words) < WORDS_FOR_SHARES:
+        return None
+    share = sum(map(_has_letter, words)) / len(words)
+    return (
+        Drop("number_words", f"{share:.3f} of words < {limits.min_letter_words}") if share < limits.min_letter_words else None
+    )
+
+
+def _has_letter(word: str) -> bool:
+    return word.isalpha() or any(map(str.isalpha, word))
+
+
 def symbols(text: str, limits: Limits) -> Drop | None:
-    """Too many number signs and ellipses."""
-    return _above("symbols", len(_GOPHER_SYMBOL.findall(text)) / max(1, len(text.split())), limits.max_symbols_per_word)
+    """Too many number signs or ellipses."""
+    most = max(text.count("#"), len(_ELLIPSIS.findall(text)))
+    return _above("symbols", most / max(1, len(text.split())), limits.max_symbols_per_word)
 
 
 def bullet_lines(text: str, limits: Limits) -> Drop | None:
@@ -120,30 +177,47 @@ def short_lines(text: str, limits: Limits) -> Drop | None:
     return _above("short_lines", share, limits.max_short_lines)
 
 
+def unpunctuated_lines(text: str, limits: Limits) -> Drop | None:
+    """Lines that are no sentences."""
+    share = _share_of_lines(text, lambda line: _TERMINAL.search(line) is not None)
+    below = share < limits.min_punctuated_lines
+    return Drop("unpunctuated_lines", f"{share:.3f} < {limits.min_punctuated_lines}") if below else None
+
+
 def duplicate_lines(text: str, limits: Limits) -> Drop | None:
     """Lines that repeat earlier ones, by number and by characters."""
-    lines = _lines(text)
-    repeated = [line for line, count in Counter(lines).items() for _ in range(count - 1)]
-    by_number = _above("duplicate_lines", len(repeated) / max(1, len(lines)), limits.max_duplicate_lines)
-    share = sum(map(len, repeated)) / max(1, sum(map(len, lines)))
-    return by_number or _above("duplicate_lines", share, limits.max_duplicate_line_characters, "characters ")
+    return _repeated("duplicate_lines", _lines(text), limits.max_duplicate_lines, limits.max_duplicate_line_characters)
+
+
+def duplicate_paragraphs(text: str, limits: Limits) -> Drop | None:
+    """Paragraphs, between blank lines, that repeat earlier ones, by number and by characters."""
+    paragraphs = _PARAGRAPH_BREAK.split(text.strip("\n"))
+    most, most_characters = limits.max_duplicate_paragraphs, limits.max_duplicate_paragraph_characters
+    return _repeated("duplicate_paragraphs", paragraphs, most, most_characters)
+
+
+def _repeated(reason: str, parts: list[str], limit: float, limit_characters: float) -> Drop | None:
+    repeated = [part for part, count in Counter(parts).items() for _ in range(count - 1)]
+    by_number = _above(reason, len(repeated) / max(1, len(parts)), limit)
+    share = sum(map(len, repeated)) / max(1, sum(map(len, parts)))
+    return by_number or _above(reason, share, limit_characters, "characters ")
 
 
 def repeated_ngrams(text: str, limits: Limits) -> Drop | None:
     """Runs of words that come again and again: the most frequent 2- to 4-grams, and all repeated 5- to 10-grams."""
     words = text.split()
-    if len(words) < WORDS_FOR_REPETITION or min(*limits.max_top_ngrams, *limits.max_duplicate_ngrams) >= 1:
+    if len(words) < WORDS_FOR_SHARES or min(*limits.max_top_ngrams, *limits.max_duplicate_ngrams) >= 1:
         return None
     numbers: dict[str, int] = {}
     word_ids = np.array([numbers.setdefault(word, len(numbers)) for word in words], dtype=np.uint64)
     lengths = np.array([len(word) for word in words], dtype=np.int64)
     total = int(lengths.sum())
     for n, limit in zip(range(2, 5), limits.max_top_ngrams):
-        if found := _above("top_ngram", _top_ngram_characters(word_ids, lengths, n) / total, limit, f"{n}-gram "):
+        if found := _above("top_ngram", top_ngram_characters(word_ids, lengths, n) / total, limit, f"{n}-gram "):
             return found
     for n, limit in zip(range(5, 11), limits.max_duplicate_ngrams):
         # The words that repeated n-grams cover shrink as n grows: most texts are done after one look.
-        share = _duplicate_characters(word_ids, lengths, n) / total
+        share = duplicate_characters(word_ids, lengths, n) / total
         if found := _above("duplicate_ngrams", share, limit, f"{n}-grams "):
             return found
         if share <= min(limits.max_duplicate_ngrams):
@@ -155,11 +229,16 @@ FILTERS: tuple[Callable[[str, Limits], Drop | None], ...] = (
     too_short,
     too_long,
     not_korean,
+    curly_brackets,
     symbols,
     bullet_lines,
     ellipsis_lines,
     short_lines,
+    unpunctuated_lines,
+    number_words,
+    no_sentences,
     duplicate_lines,
+    duplicate_paragraphs,
     repeated_ngrams,
 )
 """In the order in which they are asked: cheap ones first."""
@@ -184,45 +263,3 @@ def _lines(text: str) -> list[str]:
 def _share_of_lines(text: str, holds: Callable[[str], bool]) -> float:
     lines = _lines(text)
     return sum(map(holds, lines)) / max(1, len(lines))
-
-
-def _ngram_hashes(word_ids: npt.NDArray[np.uint64], n: int) -> npt.NDArray[np.uint64]:
-    """uint64 [words - n + 1]: equal n-grams have equal values; different ones collide with a chance of about 2^-64."""
-    count = len(word_ids) - n + 1
-    mixed = (word_ids + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    mixed ^= mixed >> np.uint64(29)
-    hashes = np.zeros(count, dtype=np.uint64)
-    for offset in range(n):
-        hashes = (hashes ^ mixed[offset : offset + count]) * np.uint64(0xBF58476D1CE4E5B9)
-        hashes ^= hashes >> np.uint64(32)
-    return hashes
-
-
-def _top_ngram_characters(word_ids: npt.NDArray[np.uint64], lengths: npt.NDArray[np.int64], n: int) -> int:
-    """Characters in all occurrences of the n-gram that occurs most often (at least twice; of several, the longest)."""
-    hashes = _ngram_hashes(word_ids, n)
-    ordered = np.sort(hashes)
-    edges = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1], [True])))
-    counts = np.diff(edges)
-    top = int(counts.max())
-    if top < 2:
-        return 0
-    ends = np.cumsum(lengths)
-    widths = ends[n - 1 :] - ends[: len(hashes)] + lengths[: len(hashes)]
-    most_frequent = ordered[edges[:-1][counts == top]]
-    return top * max(int(widths[np.argmax(hashes == one)]) for one in most_frequent[:MOST_FREQUENT_LOOKED_AT])
-
-
-def _duplicate_characters(word_ids: npt.NDArray[np.uint64], lengths: npt.NDArray[np.int64], n: int) -> int:
-    """Characters of the words covered by n-grams that occurred before."""
-    hashes = _ngram_hashes(word_ids, n)
-    order = np.argsort(hashes, kind="stable")
-    again = hashes[order[1:]] == hashes[order[:-1]]
-    if not again.any():
-        return 0
-    repeated = np.zeros(len(hashes), dtype=bool)
-    repeated[order[1:][again]] = True
-    edges = np.zeros(len(word_ids) + 1, dtype=np.int64)
-    edges[: len(hashes)] += repeated
-    edges[n : n + len(hashes)] -= repeated
-    return int(lengths[np.cumsum(edges[:-1]) > 0].sum())

@@ -52,6 +52,7 @@ class Cursor:
         self.encoding = "utf-8" if encoding == "utf-8-sig" else encoding
         self.context = ""
         self._first = True
+        self._carriage_returns = False
         self._peeked = b""
 
     def peek(self) -> bytes:
@@ -60,7 +61,10 @@ class Cursor:
         return self._peeked
 
     def read(self) -> bytes:
-        """The next block, without a leading byte order mark."""
+        """The next block, without a leading byte order mark; lines that end in lone carriage returns end in line feeds.
+
+        Which a file has is decided by its first block: carriage returns and not one line feed.
+        """
         if self._peeked:
             block, self._peeked = self._peeked, b""
             return block
@@ -70,6 +74,9 @@ class Cursor:
             if block.startswith(BOM):
                 self.byte = len(BOM)
                 block = block[len(BOM) :]
+            self._carriage_returns = b"\r" in block and b"\n" not in block
+        if self._carriage_returns:
+            block = block.replace(b"\r", b"\n")
         if self.encoding == "auto" and not block.isascii():
             self.encoding = _guess(block)
         return block

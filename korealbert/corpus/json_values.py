@@ -14,6 +14,9 @@ from collections.abc import Collection
 _TOP = re.compile(rb'["{\[]')
 _ELEMENT = re.compile(rb'["{\[\],]')
 _INSIDE = re.compile(rb'["{}\[\]]')
+_SHORT_STRINGS = re.compile(rb'(?:[^"{}\[\]]*+"[^"\\]{0,64}+")++')
+"""Whole strings in a row, as in a list of names; long ones are found faster by their end."""
+
 _BLANK = b" \t\r\n,"
 _BOUNDARY = re.compile(rb'(?:\A|[,\n\[])\s*(?=\{\s*"([^"]*))')
 _FIRST_KEY = re.compile(rb'\s*\{\s*"([^"\\:,{}]+)"\s*:')
@@ -132,6 +135,8 @@ class ValueScanner:
         if self._in_string:
             return self._leave_string()
         pattern = _TOP if self._depth == 0 else _ELEMENT if self._at_element else _INSIDE
+        if pattern is _INSIDE and (strings := _SHORT_STRINGS.match(self._buffer, self._position)):
+            self._position = strings.end()
         found = pattern.search(self._buffer, self._position)
         if found is None:
             self._position = len(self._buffer)
@@ -140,7 +145,8 @@ class ValueScanner:
         self._position = at + 1
         if mark == b'"':
             self._in_string = True
-        elif mark == b",":
+            return self._leave_string()
+        if mark == b",":
             self._end_record(at, at + 1)
         elif mark in b"{[":
             self._open(at, mark)

@@ -105,14 +105,15 @@ def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | 
     text = decode_record(records, start, end)
     if isinstance(text, Quarantined):
         return text
+    marks = len(text) - len(text.lstrip("\ufeff"))  # joined files have byte order marks between their lines
     try:
         # Not strict: raw tabs and line feeds in strings are common and harmless.
-        record = json.loads(text, strict=False, object_pairs_hook=_unambiguous)
+        record = json.loads(text[marks:], strict=False, object_pairs_hook=_unambiguous)
     except _DuplicateKey as error:
         remedy = "the record gives it twice, and only its owner knows which counts: delete one"
         return bad_record(records, start, end, "duplicate_key", remedy, field=writable(str(error)))
     except json.JSONDecodeError as error:
-        at = start + len(text[: error.pos].encode(records.encoding))
+        at = start + len(text[: marks + error.pos].encode(records.encoding))
         position = f"line {records.line_at(at)}, byte {records.byte + at}"
         return bad_record(records, start, end, "malformed_json", f"{error.msg}: correct the record", position=position)
     except (RecursionError, ValueError) as error:  # nested a thousand deep; an integer of 4,300 digits

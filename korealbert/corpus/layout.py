@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from korealbert.corpus.records import UNWANTED
@@ -37,9 +37,16 @@ URL = re.compile(
 )
 """A bare address; it ends before Hangul, because particles follow without a space, unless a part of its path begins there."""
 
-_OTHER_BLANK = re.compile("[\t\x0b\x0c\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
+_SCHEME = re.compile("(?:https?|ftp|HTTPS?|Https?)$")
+_UNWANTED_OR_BLANK = re.compile(f"[\t\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000{UNWANTED.pattern[1:-1]}]")
+# A search for a pattern that begins with one character runs as fast as C finds that character, which is rarer than a space: so
+# these begin with their last character and look back. A substring test takes two to four times as long.
 _EMPTY_START = re.compile(r"\([ ,;()]")
-_EMPTY = re.compile(r"\([ ,;()]*")
+_TRAILING = re.compile(r"\)(?<=[ ,;]\))")
+_LATE_SEPARATORS = (re.compile(",(?<= ,)"), re.compile(";(?<= ;)"))
+_LATE_STOPS = (re.compile(r",(?<= ,)(?=[ \n]|\Z)"), re.compile(r"\.(?<= \.)(?=[ \n]|\Z)"))
+_EDGE = re.compile(r"\n(?:(?<= \n)|(?= ))")
+_EMPTY = re.compile(r"\([ ,;()]+")
 _LEADING = re.compile(r"\([ ,;]+")
 _DOUBLED = re.compile(r"([,;])(?: [,;])++")
 _MARKS = re.compile(r"[\[\]{}|']{2,}")
@@ -85,15 +92,19 @@ class Prose:
 
     def line(self, text: str) -> None:
         """A line of a paragraph or list, trimmed and not blank."""
+        self.lines((text,))
+
+    def lines(self, texts: Sequence[str]) -> None:
+        """Lines in a row, or paragraphs with an empty line between them."""
         if self._dropping_level:
-            self._lost["section"] += len(text)
+            self._lost["section"] += sum(map(len, texts))
             return
         if self._waiting:
             self._open_sections()
         elif self._break and self._lines:
             self._lines.append("")
         self._break = False
-        self._lines.append(text)
+        self._lines += texts
 
     def _open_sections(self) -> None:
         for _, title in self._waiting if self._headings else ():
@@ -126,16 +137,28 @@ class Prose:
 
 
 def prepare(source: str) -> str:
-    """Markup as the parsers want it: NFC, line feeds, none of the characters that they use as their own marks."""
+    """Markup as the parsers want it: NFC, line feeds, one kind of blank, none of the characters that are their own marks."""
     if "\r" in source:
         source = source.replace("\r\n", "\n").replace("\r", "\n")
-    source = UNWANTED.sub("", source)
+    source = _UNWANTED_OR_BLANK.sub(lambda found: " " if found[0].isspace() else "", source)
     return source if unicodedata.is_normalized("NFC", source) else unicodedata.normalize("NFC", source)
 
 
+def remove_addresses(text: str) -> str:
+    """``text`` with ``GONE`` in the place of bare addresses."""
+    parts, position = list[str](), 0
+    colon = text.find("://")
+    while colon >= 0:
+        if scheme := _SCHEME.search(text, max(position, colon - len("https")), colon):
+            parts += (text[position : scheme.start()], GONE)
+            if address := URL.match(text, scheme.start()):
+                position = address.end()
+        colon = text.find("://", max(position, colon + 1))
+    return "".join([*parts, text[position:]]) if parts else text
+
+
 def collapse_blanks(text: str) -> str:
-    """Every run of blanks within a line becomes one space."""
-    text = _OTHER_BLANK.sub(" ", text)
+    """Every run of spaces becomes one; ``prepare`` has made spaces of other blanks."""
     while "  " in text:
         text = text.replace("  ", " ")
     return text
@@ -149,16 +172,25 @@ def repair(text: str) -> str:
     if _EMPTY_START.search(text):
         text = _EMPTY.sub(_without_empty, text).replace(f" {GONE}", "").replace(GONE, "")
         text = _LEADING.sub("(", text)
-    if " )" in text or ",)" in text or ";)" in text:
-        *closed, rest = text.split(")")
-        text = ")".join([*map(_without_trailing, closed), rest])
-    if " ," in text or " ;" in text:
+    text = _cut_before(text, _TRAILING, _without_trailing)
+    if any(separator.search(text) for separator in _LATE_SEPARATORS):
         text = _DOUBLED.sub(r"\1", text)
-    if " ," in text or " ." in text:
-        for stop in ",.":
-            text = text.replace(f" {stop} ", f"{stop} ").replace(f" {stop}\n", f"{stop}\n")
-        text = text[:-2] + text[-1] if text.endswith((" ,", " .")) else text
+    for stop in _LATE_STOPS:
+        text = _cut_before(text, stop, _without_blank)
     return text
+
+
+def _cut_before(text: str, mark: re.Pattern[str], cut: Callable[[str], str]) -> str:
+    """Cut the end of what stands before each mark; the same string if there is none."""
+    parts, position = list[str](), 0
+    for found in mark.finditer(text):
+        parts.append(cut(text[position : found.start()]))
+        position = found.start()
+    return "".join([*parts, text[position:]]) if parts else text
+
+
+def _without_blank(before_stop: str) -> str:
+    return before_stop[:-1]
 
 
 def _without_trailing(before_closing: str) -> str:
@@ -188,14 +220,20 @@ def _without_empty(found: re.Match[str]) -> str:
 
 def finish(text: str) -> str:
     """The last steps on laid-out text: blanks, repair, and the promise that no paired mark is left."""
-    text = repair(collapse_blanks(text))
+    done = repair(collapse_blanks(text))
     for _ in range(4):
-        if not any(pair in text for pair in _PAIRS):
+        if not _has_pairs(done):
             break
-        text = repair(collapse_blanks(_without_pairs(text)))
+        done = repair(collapse_blanks(_without_pairs(done)))
     else:
-        text = _without_pairs(text)
-    return restore(text.replace("\n ", "\n").replace(" \n", "\n").strip(" "))
+        done = _without_pairs(done)
+    if _EDGE.search(done):
+        done = done.replace("\n ", "\n").replace(" \n", "\n")
+    return restore(done.strip(" "))
+
+
+def _has_pairs(text: str) -> bool:
+    return any(pair[0] in text and pair in text for pair in _PAIRS)
 
 
 def _without_pairs(text: str) -> str:

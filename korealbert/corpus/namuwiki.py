@@ -37,6 +37,7 @@ def _outcome(spec: ExtractSpec, records: RawRecords, record: dict[str, Any], ext
         return Document(identity, spec.source, text, title, spec.outlet, spec.category)
 
     def dropped(drop: Drop) -> Dropped:
+        tally.left_out(source)
         return Dropped(document(tidy(source[:UNREAD_SOURCE_CHARS])), drop)
 
     if namespace not in spec.article_namespaces:
@@ -44,7 +45,7 @@ def _outcome(spec: ExtractSpec, records: RawRecords, record: dict[str, Any], ext
     if unread := other_namespace(title):
         return dropped(unread)
     extracted = extract_namumark(source, spec.wiki)
-    if extracted.redirect:
-        return dropped(Drop("redirect", "#redirect"))
-    tally.lost_characters.update(extracted.lost)
-    return document(extracted.text) if extracted.text else dropped(Drop("empty"))
+    if extracted.redirect or not extracted.text:
+        return dropped(Drop("redirect", "#redirect") if extracted.redirect else Drop("empty"))
+    tally.extracted(source, extracted.text, extracted.lost)
+    return document(extracted.text)

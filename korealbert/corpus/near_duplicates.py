@@ -1,125 +1,141 @@
 """Which documents are copies of which: a decision over signatures, independent of shards, workers and input order.
 
-All documents have one ranking: source priority, then longer text, then id. A document goes when it duplicates a better one that
-stays: the same letters and digits (exact), or a common band and a Jaccard similarity of at least the threshold (near). So every
-dropped document has a survivor, and a chain of ever less similar texts does not fall as a whole.
+All documents have one ranking (see ``ranking``). A document goes when it duplicates a better one that stays: the same letters
+and digits (exact), or a common band and a Jaccard similarity of at least the threshold (near). The best of exact copies may
+then go for a near one; so every dropped document has a survivor at one remove or two, and a chain of ever less similar texts
+does not fall as a whole.
+
+In memory are one partition of rows at a time and two bytes per document.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from korealbert.corpus.minhash import BANDS
-from korealbert.corpus.shingles import Hashes, jaccard
+from korealbert.corpus.partitions import ROWS_PER_PARTITION, Partitions, partitions_for
+from korealbert.corpus.ranking import Ranking
+from korealbert.corpus.shingle_store import ShingleStore
+from korealbert.corpus.shingles import begins_run, jaccard
+from korealbert.corpus.signatures import Signatures
 
 NEIGHBOURS = 16
 """Better-ranked texts of the same band that a text is compared with, beside the best of all; a larger bucket (a template that
 a million articles share) would otherwise cost the square of its size."""
 
+RANKS_PER_PARTITION = ROWS_PER_PARTITION // 8
+"""Ranks whose pairs are in one partition: a text has at most 16 · 17 pairs, so they take at most 143 MB."""
+
+_BUCKETED = np.dtype([("bucket", "<u8"), ("rank", "<u4")])
+_RANK_BITS = np.uint64(32)
+
 Ranks = npt.NDArray[np.uint32]
+Gone = npt.NDArray[np.bool_]
+"""bool [documents], by number: which ones go."""
 
 
-@dataclass(frozen=True)
-class Duplicate:
-    """Why a document goes."""
-
-    rank: int
-    survivor: int
-    """Rank of the document that stays in its place."""
-    similarity: float | None
-    """Jaccard similarity of the shingles; None for exact duplicates."""
+def exact_duplicates(signatures: Signatures, ranking: Ranking, out: Path) -> Iterator[tuple[Ranks, Ranks]]:
+    """Ranks, and ranks of their survivors: documents whose letters and digits a better one has too."""
+    for rows in _buckets(signatures, ranking, None, None, out):
+        copies = np.flatnonzero(~begins_run(rows["bucket"]))
+        best = rows["rank"][_starts(rows)]
+        yield rows["rank"][copies], best[copies]
 
 
-def rank_documents(signatures: pl.LazyFrame, priority: Sequence[str]) -> pl.DataFrame:
-    """Columns ``rank``, ``exact``, ``shard``, ``ordinal``, ``id``, best document first.
-
-    ``priority`` names sources, best first; the others follow by name. Shard and ordinal decide between equal copies of one id.
-    """
-    place = pl.col("source").replace_strict(
-        list(priority), list(range(len(priority))), default=len(priority), return_dtype=pl.UInt32
-    )
-    ordered = signatures.select("shard", "ordinal", "id", "source", "characters", "exact", "content", place=place).sort(
-        ["place", "source", "characters", "id", "content", "shard", "ordinal"],
-        descending=[False, False, True, False, False, False, False],
-    )
-    return ordered.select("shard", "ordinal", "id", "exact").collect(engine="streaming").with_row_index("rank")
-
-
-def exact_duplicates(ranking: pl.DataFrame) -> pl.DataFrame:
-    """Columns ``rank``, ``survivor``: documents whose letters and digits a better one has too."""
-    survivor = pl.col("rank").min().over("exact")
-    return ranking.select("rank", survivor=survivor).filter(pl.col("rank") != pl.col("survivor"))
-
-
-def candidate_pairs(signatures: pl.LazyFrame, ranking: pl.DataFrame, out: Path) -> pl.DataFrame:
-    """Pairs of ranks ``better`` < ``worse`` that share a band, by worse, then better. One band is in memory at a time."""
-    places = ranking.lazy().select("rank", "shard", "ordinal")
-    out.mkdir(parents=True, exist_ok=True)
+def candidate_pairs(signatures: Signatures, ranking: Ranking, gone: Gone, out: Path) -> None:
+    """Write the pairs of a better and a worse rank that share a band, without those of documents that are gone."""
+    pairs = _partitioned_pairs(out)
+    pairs.clear()
     for band in range(BANDS):
-        column = f"band_{band:02d}"
-        bucketed = (
-            signatures.filter(pl.col("shingles") > 0)
-            .select("shard", "ordinal", bucket=column)
-            .join(places, on=["shard", "ordinal"])
-            .select("bucket", "rank")
-            .sort("bucket", "rank")
-            .collect(engine="streaming")
-            .filter(pl.len().over("bucket") > 1)
-        )
-        better = [
-            pl.col("rank").first().over("bucket"),
-            *(pl.col("rank").shift(k).over("bucket") for k in range(1, NEIGHBOURS + 1)),
-        ]
-        pairs = pl.concat(bucketed.select(better=one, worse="rank") for one in better)
-        pairs.filter(pl.col("better") < pl.col("worse")).unique().write_ipc(out / f"pairs-{band:02d}.arrow")
-    found = pl.scan_ipc(sorted(out.glob("pairs-*.arrow"))).unique().collect(engine="streaming")
-    return found.sort("worse", "better")
+        for rows in _buckets(signatures, ranking, band, gone, out):
+            found = _pairs(rows)
+            pairs.append(found, (found >> _RANK_BITS) // np.uint64(RANKS_PER_PARTITION))
 
 
-def near_duplicates(pairs: pl.DataFrame, shingles_of: Callable[[int], Hashes], threshold: float) -> Iterator[Duplicate]:
+def read_pairs(signatures: Signatures, out: Path) -> Iterator[Ranks]:
+    """uint32 [pairs, 2], some at a time: worse and better ranks, each pair once, by worse, then better."""
+    for partition in range(partitions_for(int(signatures.offsets[-1]), RANKS_PER_PARTITION)):
+        packed = np.sort(_partitioned_pairs(out).read(partition))
+        packed = packed[begins_run(packed)]
+        yield np.stack([packed >> _RANK_BITS, packed & np.uint64(0xFFFFFFFF)], axis=1).astype(np.uint32)
+
+
+def _partitioned_pairs(out: Path) -> Partitions:
+    return Partitions(out / "pairs", "<u8")
+
+
+def near_duplicates(
+    pairs: Iterable[tuple[int, int]], gone: Gone, store: ShingleStore, threshold: float
+) -> Iterator[tuple[int, float]]:
     """Decide in ranking order: a text goes when a better candidate that stayed is similar enough, the best such one first.
 
-    ``shingles_of`` gives the sorted shingle hashes of a rank. ``pairs`` hold no exact duplicates.
+    ``pairs`` are the numbers of a worse and a better document, sorted by their ranks, without exact duplicates. Gives positions
+    in ``pairs`` with the similarity, and brings ``gone`` up to date.
     """
-    gone: set[int] = set()
-    for better, worse in pairs.iter_rows():
-        if worse in gone or better in gone:
+    current, shingles = -1, np.empty(0, dtype=np.uint64)
+    for position, (worse, better) in enumerate(pairs):
+        if gone[worse] or gone[better]:
             continue
-        left, right = shingles_of(better), shingles_of(worse)
-        if min(len(left), len(right)) < threshold * max(len(left), len(right)):
+        least, most = sorted((store.length(worse), store.length(better)))
+        if least < threshold * most:
             continue
-        similarity = jaccard(left, right)
+        if worse != current:
+            current, shingles = worse, store.shingles(worse)
+        similarity = jaccard(shingles, store.shingles(better))
         if similarity >= threshold:
-            gone.add(worse)
-            yield Duplicate(worse, better, similarity)
+            gone[worse] = True
+            yield position, similarity
 
 
-class ShingleStore:
-    """Shingles of candidate documents in one file, read by memory map: the page cache bounds the memory, not the corpus."""
+def _buckets(
+    signatures: Signatures, ranking: Ranking, band: int | None, gone: Gone | None, out: Path
+) -> Iterator[npt.NDArray[Any]]:
+    """``_BUCKETED`` rows of all that share a bucket with another, by bucket and rank; no bucket is cut in two.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._spans: dict[int, tuple[int, int]] = {}
-        self._end = 0
-        path.unlink(missing_ok=True)
+    The bucket is the hash of a band, or that of letters and digits.
+    """
+    count = partitions_for(int(signatures.offsets[-1]), ROWS_PER_PARTITION)
+    partitions = Partitions(out / "buckets", _BUCKETED)
+    partitions.clear()
+    waiting: list[npt.NDArray[Any]] = []
 
-    def add(self, items: Iterator[tuple[int, Hashes]]) -> None:
-        """Append the shingles of each rank."""
-        with self._path.open("ab") as sink:
-            for rank, hashes in items:
-                sink.write(hashes.tobytes())
-                self._spans[rank] = (self._end, self._end + len(hashes))
-                self._end += len(hashes)
+    def flush() -> None:
+        rows = np.concatenate([np.empty(0, _BUCKETED), *waiting])
+        partitions.append(rows, rows["bucket"] % np.uint64(count))
+        waiting.clear()
 
-    def reader(self) -> Callable[[int], Hashes]:
-        """A function from rank to shingles."""
-        if not self._end:
-            return lambda rank: np.empty(0, dtype=np.uint64)
-        mapped = np.memmap(self._path, dtype=np.uint64, mode="r")
-        return lambda rank: np.asarray(mapped[slice(*self._spans[rank])])
+    for shard, (start, documents) in enumerate(zip(signatures.offsets.tolist(), signatures.documents)):
+        signed = signatures.rows(shard)
+        rows = np.empty(len(signed), _BUCKETED)
+        rows["bucket"] = signed["exact"] if band is None else signatures.band(shard, band)
+        rows["rank"] = ranking.ranks(start, start + documents)[signed["ordinal"]]
+        waiting.append(rows if gone is None else rows[signed["shingled"] & ~gone[start + signed["ordinal"]]])
+        if sum(map(len, waiting)) >= ROWS_PER_PARTITION:
+            flush()
+    flush()
+    for partition in range(count):
+        rows = partitions.read(partition)
+        rows = rows[np.lexsort((rows["rank"], rows["bucket"]))]
+        first = begins_run(rows["bucket"])
+        alone = first & np.append(first[1:], True)[: len(rows)]
+        yield rows[~alone]
+
+
+def _starts(rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """For each row the index at which its bucket begins."""
+    return np.maximum.accumulate(np.where(begins_run(rows["bucket"]), np.arange(len(rows)), 0))
+
+
+def _pairs(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """Each row with the best of its bucket and with the ``NEIGHBOURS`` before it, as worse · 2^32 + better, each pair once."""
+    ranks, starts, index = rows["rank"].astype(np.uint64), _starts(rows), np.arange(len(rows))
+    found = [ranks[starts < index] << _RANK_BITS | ranks[starts[starts < index]]]
+    for back in range(1, NEIGHBOURS + 1):
+        worse = np.flatnonzero(index - back >= starts)
+        found.append(ranks[worse] << _RANK_BITS | ranks[worse - back])
+    return np.unique(np.concatenate(found))

@@ -38,7 +38,7 @@ LONG_LINE_CHARACTERS = 40
 """A line longer than this may end in a byline only in its last ``last_share`` (sanity limit of public cleaners)."""
 
 _GLUE = re.compile(r"▶|(?:[\[<(※-] ?){0,2}(?:(?:Copyrights?|저작권자|GoodNews paper) ?ⓒ?|ⓒ)")
-_BOUNDARY = re.compile(r"[.?!…\"'”’」』)\]>](?=\s*[^\s.?!…\"'”’」』)\]>])")
+_BOUNDARY = re.compile(r"(?:[.?!…)\]>」』]|(?<=[.?!…다요까죠])[\"'”’])(?=\s*[^\s.?!…\"'”’」』)\]>])")
 _SENTENCE_END = re.compile(r"[다요까죠][.?!]?[\"'”’)\]]*$")
 _LONG_SENTENCE = re.compile(r"(?:[^.?!\n]|\.(?=\d)){28,}[다요까죠]\.(?!\w)")
 
@@ -67,6 +67,8 @@ class Rule(Spec):
     """The line above or below must match this pattern wholly."""
     sentences: bool = False
     """Whether it may delete a sentence of 30 characters or more; only rules whose own words give the meta text away may."""
+    alone: bool = False
+    """A tail rule for whole lines: the line above must not match too, or both are entries of a list."""
     outlets: tuple[str, ...] = ()
     """Only for these outlets; empty means all."""
     note: str = ""
@@ -197,6 +199,8 @@ class NewsRules:
                 for line in reversed(lines):
                     if self._takes(rule, view, line.start, line.end):
                         yield rule, line.start, last.end
+                continue
+            if rule.alone and len(lines) > 1 and self._takes(rule, view, lines[-2].start, lines[-2].end):
                 continue
             starts = [last.start]
             if rule.take == "suffix":

@@ -11,13 +11,21 @@ from korealbert.corpus.records import Outcome, Tally, bad_record, decode_record,
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.documents import Quarantined
 
-_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _FRONT_LINE = re.compile(r"^([^\s:#][^:\n]*):[ \t]+(.*)$", re.MULTILINE)
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 
 _MARKDOWN_CODE = re.compile(r"^(```|~~~).*?(?:^\1[^\n]*$|\Z)", re.DOTALL | re.MULTILINE)
-_MARKDOWN_LINK = re.compile(r"(!?)\[([^\[\]\n]*)\]\([^()\s]*(?:[ \t]+\"[^\"\n]*\")?\)")
-_MARKDOWN_LINE = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|[-*+][ \t]+|(?:[-*_][ \t]*){3,}$)", re.MULTILINE)
+_MARKDOWN_LINK = re.compile(r"(!?)\[([^\[\]\n]*)\]\((?:[^()\s]|\([^()\s]*\))*(?:[ \t]+\"[^\"\n]*\")?\)")
+_MARKDOWN_LINE = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|[-*+][ \t]+|(?:[-*_][ \t]*){3,}$|=+[ \t]*$)", re.MULTILINE)
+_MARKDOWN_TABLE_RULE = re.compile(r"^[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?[ \t]*$\n?", re.MULTILINE)
+_MARKDOWN_TABLE_ROW = re.compile(r"^[ \t]*\|(.*)\|[ \t]*$", re.MULTILINE)
+_HTML_BREAK = re.compile(r"<br[ \t]*/?>|</(?:p|div|li|tr|h[1-6])>", re.IGNORECASE)
+_HTML_TAG = re.compile(
+    r"</?(?:a|b|blockquote|br|center|code|dd|del|details|div|dl|dt|em|font|h[1-6]|hr|i|img|li|ol|p|pre|s|small|span|strong|sub"
+    r"|summary|sup|table|tbody|td|th|thead|tr|u|ul)(?:[ \t][^<>\n]*)?/?>",
+    re.IGNORECASE,
+)
 _MARKDOWN_EMPHASIS = re.compile(r"\*{1,3}(?=\S)([^*\n]+?)(?<=\S)\*{1,3}|`([^`\n]+)`")
 
 
@@ -101,8 +109,16 @@ def _scalar(value: str) -> str:
 
 
 def strip_markdown(text: str) -> str:
-    """Text without Markdown's marks: headings, quotes, lists, emphasis, code, links (their words stay), images."""
+    """Text without Markdown's marks: headings, quotes, lists, emphasis, code, links (their words stay), images.
+
+    Tables become lines of cells, a blank between them; tags of HTML go, their text stays. The numbers of numbered lists stay.
+    """
     text = _MARKDOWN_CODE.sub("", text.replace("\r\n", "\n"))
     text = _MARKDOWN_LINK.sub(lambda link: "" if link[1] else link[2], text)
-    text = _MARKDOWN_LINE.sub("", text)
+    text = _MARKDOWN_TABLE_ROW.sub(_cells, _MARKDOWN_TABLE_RULE.sub("", text))
+    text = _MARKDOWN_LINE.sub("", _HTML_TAG.sub("", _HTML_BREAK.sub("\n", text)))
     return _MARKDOWN_EMPHASIS.sub(lambda mark: mark[1] or mark[2], text)
+
+
+def _cells(row: re.Match[str]) -> str:
+    return " ".join(cell.strip() for cell in row[1].split("|"))

@@ -55,11 +55,25 @@ class Tally:
     missing_fields: Counter[str] = field(default_factory=Counter)
     """Records without a field, by its role."""
     lost_characters: Counter[str] = field(default_factory=Counter)
-    """Source characters that extraction left out, by construct."""
+    """Source characters that extraction left out, by construct; ``layout`` is what belongs to none (marks of headings and
+    lists, blanks), ``dropped_page`` the source of pages that are not kept."""
+    source_characters: int = 0
+    """Characters of all wiki pages read: those kept and those lost add up to it."""
     unread_dates: int = 0
     """Dates in a form that ``iso_date`` does not know; their documents have none."""
     namespaces: Counter[str] = field(default_factory=Counter)
     """Wiki pages by namespace."""
+
+    def extracted(self, source: str, text: str, lost: Mapping[str, int]) -> None:
+        """Account for a page that is kept: each character of its source is in its text, in a construct, or layout."""
+        self.source_characters += len(source)
+        self.lost_characters.update(lost)
+        self.lost_characters["layout"] += len(source) - len(text) - sum(lost.values())
+
+    def left_out(self, source: str) -> None:
+        """Account for a page that is dropped."""
+        self.source_characters += len(source)
+        self.lost_characters["dropped_page"] += len(source)
 
     def stats(self) -> dict[str, Any]:
         """JSON-able and summable."""
@@ -67,6 +81,7 @@ class Tally:
             "records_in": self.records,
             "missing_fields": dict(sorted(self.missing_fields.items())),
             "unread_dates": self.unread_dates,
+            "source_characters": self.source_characters,
             "lost_characters": {name: count for name, count in sorted(self.lost_characters.items()) if count},
             "namespaces": dict(sorted(self.namespaces.items())),
         }

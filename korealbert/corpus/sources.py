@@ -9,7 +9,9 @@ from pydantic import BeforeValidator, Field, model_validator
 from korealbert.artifact import InputPath, Spec
 from korealbert.corpus.reading import ReadLimits
 
-Format = Literal["mediawiki", "wikiextractor", "namuwiki", "news", "news_text", "books", "jsonl", "json", "text"]
+Format = Literal[
+    "mediawiki", "wikiextractor", "namuwiki", "news", "news_text", "books", "jsonl", "json", "text", "html", "warc"
+]
 
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 """One name, or several."""
@@ -64,14 +66,17 @@ class ExtractSpec(Spec):
     """
     mediawiki: XML dump. wikiextractor: ``<doc …>`` files. namuwiki: JSON dump (one array, or one object a file).
     news, json: one JSON array, one object, or one object a line. jsonl: one object a line. news_text: ``title<TAB>body`` files.
-    books: CSV with a header. text: plain text or Markdown.
+    books: CSV with a header. text: plain text or Markdown. html: files of one page each. warc: pages of a crawl, WARC files.
     """
-    paths: tuple[InputPath, ...] = Field(min_length=1)
-    """Files, archives and directories, read in this order."""
+    paths: tuple[InputPath, ...] = ()
+    """Files, archives and directories, read in this order; none for a source that a crawl or fetch of the same name brings."""
     members: str = "*"
     """fnmatch pattern on paths within archives and directories (``*`` also matches ``/``)."""
     encoding: Literal["utf-8", "utf-8-sig", "cp949", "euc-kr", "auto"] = "utf-8"
-    """A byte order mark is always skipped. auto: UTF-8, else CP949, decided for each file by its first non-ASCII bytes."""
+    """
+    A byte order mark is always skipped. auto: UTF-8, else CP949, decided for each file by its first non-ASCII bytes. Pages of
+    html and warc are each decoded by what header, page and bytes say; an encoding that is set counts as the header of html.
+    """
     document: Literal["record", "file"] = "record"
     """file: all records of a file are one document, a paragraph each (film reviews). In text, a record is a paragraph."""
     license: str = ""

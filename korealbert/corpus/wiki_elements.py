@@ -40,6 +40,13 @@ _TAGS = {
 }
 _TAG = re.compile(rf"</?({'|'.join(sorted(_TAGS, key=len, reverse=True))})(?=[\s/>])[^<>]*>", re.IGNORECASE)
 _CLOSERS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in ("nowiki", *_CONSTRUCT)}
+_PLAIN = {
+    "comment": re.compile(r"<!--(?:[^-]++|-(?!->))*+-->"),
+    "footnote": re.compile(r"<ref(?=[\s/>])[^<>\n]*+>(?:(?<=/>)|[^<]*+</ref>)"),
+}
+"""Elements with nothing in them to be looked at, in the order in which they go."""
+_SHIELD = re.compile("<(?:nowiki|pre|source|syntaxhighlight)", re.IGNORECASE)
+"""Begins an element in which comments and footnotes mean nothing."""
 _REF_TAG = re.compile(r"</ref\s*>|<ref(?=[\s>])[^<>]*+(?<!/)>", re.IGNORECASE)
 
 
@@ -56,6 +63,8 @@ def remove_elements(text: str, options: WikiOptions, lost: Counter[str]) -> str:
     """Drop comments and elements with their content, protect ``<nowiki>``. Linear: a missing closer is looked for once."""
     if "<" not in text:
         return text
+    if not (options.keep_footnotes or _SHIELD.search(text)):
+        text = _remove_plain(text, lost)
     pattern = _elements(keep_strikethrough=options.keep_strikethrough, keep_tables=options.keep_tables)
     parts: list[str] = []
     never_closed: set[str] = set()
@@ -72,10 +81,21 @@ def remove_elements(text: str, options: WikiOptions, lost: Counter[str]) -> str:
             note = text[found.end() : inner_end].replace("\n", " ")
             parts.append(f"{FOOTNOTE_START}{note}{FOOTNOTE_END}" if name == "ref" else "")
             continue
-        lost[construct] += position - found.start()
-        parts.append(options.math_placeholder or GONE if construct == "math" else GONE)
+        instead = options.math_placeholder if construct == "math" else ""
+        lost[construct] += position - found.start() - len(instead)
+        parts.append(instead or GONE)
     parts.append(text[position:])
     return "".join(parts)
+
+
+def _remove_plain(text: str, lost: Counter[str]) -> str:
+    """Most elements are plain comments and footnotes, which go all at once."""
+    for construct, plain in _PLAIN.items():
+        others = plain.split(text)
+        if len(others) > 1:
+            lost[construct] += len(text) - sum(map(len, others))
+            text = GONE.join(others)
+    return text
 
 
 def _extent(text: str, found: re.Match[str], name: str, never_closed: set[str]) -> tuple[int, int]:

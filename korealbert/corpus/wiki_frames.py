@@ -49,6 +49,8 @@ class NestedMarkup(ABC):
 
     token: ClassVar[re.Pattern[str]]
     """What may begin, part or end a construct."""
+    outermost: ClassVar[re.Pattern[str] | None] = None
+    """The tokens that matter where no construct is open; None: all."""
     unseen_links: ClassVar[Mapping[str, str]]
     """Prefix of a labelled link that shows nothing in its place → the construct that it is."""
 
@@ -62,9 +64,10 @@ class NestedMarkup(ABC):
 
     def run(self) -> str:
         """Text with lines as in the source, inline marks and list marks still in it."""
-        source, out, search, readers = self.source, self.out, self.token.search, self.readers()
+        source, out, stack, readers = self.source, self.out, self.stack, self.readers()
+        inside, outside = self.token.search, (self.outermost or self.token).search
         position = 0
-        while found := search(source, position):
+        while found := (inside if stack else outside)(source, position):
             start = found.start()
             if start > position:
                 out.append(source[position:start])
@@ -98,7 +101,7 @@ class NestedMarkup(ABC):
 
     def leave_out(self, start: int, end: int, construct: str, instead: str = GONE, *, kept: int = 0) -> int:
         """Put ``instead`` in the place of ``source[start:end]``, of which ``kept`` characters stay; where to read on."""
-        characters = end - start - kept
+        characters = end - start - kept - self.source.count(GONE, start, end)
         self.lost[construct] += characters
         self._lost_total += characters
         self.out.append(instead)
@@ -106,7 +109,8 @@ class NestedMarkup(ABC):
 
     def replace(self, frame: Frame, end: int, construct: str, instead: str = GONE, *, kept: int = 0) -> None:
         """Put ``instead`` in the place of a frame that ends at ``end`` of the source; what it held is counted already."""
-        characters = max(0, end - frame.source - kept - (self._lost_total - frame.lost_before))
+        width = end - frame.source - self.source.count(GONE, frame.source, end)
+        characters = max(0, width - kept - (self._lost_total - frame.lost_before))
         self.lost[construct] += characters
         self._lost_total += characters
         self.out[frame.start :] = [instead]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
+from korealbert.corpus.wiki_literals import literal
+
 FIRST_ARGUMENT = (
     *("한자", "국기나라", "nowrap", "date", "날짜", "연도", "ruby", "루비", "일본어", "훈민정음"),
     *("작게", "small", "크게", "big", "굵게", "기울임", "강조", "em", "strong", "abbr", "약자"),
@@ -19,7 +21,20 @@ MEASURES = frozenset({"convert", "cvt", "변환", "단위 변환", "단위변환
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 RANGES = {"to": "–", "-": "–", "–": "–", "and": ", ", "by": " × ", "x": " × ", "×": " × ", "~": "~", "에서": "~"}
 
-CHARACTERS = {"=": "=", "·": "·", "•": "•", "nbsp": " ", "spaces": " ", "ndash": "–", "mdash": "—", "snd": " – ", "–": "–"}
+CHARACTERS = {
+    "=": literal("="),
+    "·": "·",
+    "•": "•",
+    "nbsp": " ",
+    "spaces": " ",
+    "ndash": "–",
+    "mdash": "—",
+    "snd": " – ",
+    "–": "–",
+}
+
+INLINE_PREFIXES = ("formatnum:", "lang-", "언어-")
+"""Templates with such names stand for their first argument, or for what follows the colon."""
 
 DISAMBIGUATION = frozenset(
     {
@@ -32,8 +47,8 @@ DISAMBIGUATION = frozenset(
 
 @lru_cache(maxsize=4096)
 def template_key(name: str) -> str:
-    """A template's name as MediaWiki compares it, in lower case and without its namespace."""
-    key = " ".join(name.replace("_", " ").split()).lower()
+    """A template's name as MediaWiki compares it, in lower case and without its namespace, nor marks of removed comments."""
+    key = " ".join(name.replace("_", " ").replace("\0", "").split()).lower()
     for prefix in ("틀:", "template:"):
         key = key.removeprefix(prefix).lstrip()
     return key
@@ -47,7 +62,7 @@ def is_inline(key: str, extra: Mapping[str, int]) -> bool:
         or key in MEASURES
         or key in CHARACTERS
         or key == "단위"
-        or key.startswith(("formatnum:", "lang-", "언어-"))
+        or key.startswith(INLINE_PREFIXES)
     )
 
 

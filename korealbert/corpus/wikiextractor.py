@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from korealbert.corpus.framing import RawRecords
@@ -61,23 +62,29 @@ def _outcome(spec: ExtractSpec, records: RawRecords, start: re.Match[bytes], end
     if not title:
         remedy = "<doc> has no title attribute: is this WikiExtractor's output?"
         return bad_record(records, start.start(), end, "missing_field", remedy, field="title")
-    text = _repaired(html.unescape(body), spec, title, tally)
+    source, lost = html.unescape(body), Counter[str]()
+    text = _repaired(source, spec, title, lost)
     native = attributes.get("id") or title
     document = Document(
         document_id(spec.source, native), spec.source, text, title, spec.outlet, spec.category, attributes.get("url", "")
     )
     drop = other_namespace(title) or no_prose(title) or (None if text else Drop("empty"))
-    return Dropped(document, drop) if drop else document
+    if drop:
+        tally.left_out(source)
+        return Dropped(document, drop)
+    tally.extracted(source, text, lost)
+    return document
 
 
-def _repaired(body: str, spec: ExtractSpec, title: str, tally: Tally) -> str:
+def _repaired(body: str, spec: ExtractSpec, title: str, lost: Counter[str]) -> str:
     text = tidy(body)
     first, _, rest = text.partition("\n")
     if one_line(first) == title:
+        lost["title"] += len(first)
         text = rest.lstrip("\n")
     if any(mark in text for mark in ("[[", "{{", "{|", "<", "://", "''", "__")):
-        text = read_leftover_marks(text, spec.wiki, tally.lost_characters)
+        text = read_leftover_marks(text, spec.wiki, lost)
     before = len(text)
     text = finish(text)
-    tally.lost_characters["repair"] += before - len(text)
+    lost["repair"] += before - len(text)
     return tidy("\n".join(line for line in text.split("\n") if not line or LETTER.search(line)))

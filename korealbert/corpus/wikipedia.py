@@ -43,7 +43,7 @@ class Page:
 def parse_pages(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
     """One document per page."""
     data, position = records.data, 0
-    if declaration := _DECLARATION.search(data):
+    if b"<!" in data and (declaration := _DECLARATION.search(data)):
         remedy = "a dump declares no document type and no entities: get it from its publisher"
         yield bad_record(records, declaration.start(), declaration.end(), "xml_declaration_refused", remedy)
     while start := _PAGE_START.search(data, position):
@@ -103,7 +103,8 @@ def _read_page(records: RawRecords, start: int, end: int) -> Page | Quarantined:
 
     parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start_element, end_element, text.append
     try:
-        parser.Parse(source.encode("utf-8", "surrogatepass"), True)
+        utf8 = records.data[start:end] if records.encoding == "utf-8" else source.encode("utf-8", "surrogatepass")
+        parser.Parse(utf8, True)
     except expat.ExpatError as error:
         line = records.line_at(start) + error.lineno - 1
         message = expat.errors.messages[error.code] if error.code in expat.errors.messages else str(error)
@@ -133,12 +134,14 @@ def _document(spec: ExtractSpec, records: RawRecords, page: Page, tally: Tally) 
 
     unread = _unread(page, title)
     if unread:
+        tally.left_out(page.text)
         return Dropped(document(page.text[:UNREAD_SOURCE_CHARS]), unread)
     extracted = extract_wikitext(page.text, spec.wiki)
-    tally.lost_characters.update(extracted.lost)
     decision = _decision(extracted, title)
     if decision is None:
+        tally.extracted(page.text, extracted.text, extracted.lost)
         return document(extracted.text)
+    tally.left_out(page.text)
     return Dropped(document(extracted.text or page.text[:UNREAD_SOURCE_CHARS]), decision)
 
 

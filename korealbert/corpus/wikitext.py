@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 
-from korealbert.corpus.layout import GONE, LETTER, URL, Prose, WikiText, collapse_blanks, finish, prepare
+from korealbert.corpus.layout import GONE, LETTER, Prose, WikiText, collapse_blanks, finish, prepare, remove_addresses
 from korealbert.corpus.sources import WikiOptions
 from korealbert.corpus.wiki_elements import remove_elements, strip_tags
 from korealbert.corpus.wiki_frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, unseen_link
@@ -20,6 +20,7 @@ from korealbert.corpus.wiki_names import LANGUAGES, SISTER_PROJECTS, UNSEEN_LINK
 from korealbert.corpus.wiki_templates import DISAMBIGUATION, inline_text, is_inline, template_key
 
 _BRACES, _TABLE = "{{", "{|"
+_NESTING = ("[[", "]]", "{{", "}}", "{|", "|}")
 _LABELLED = dict.fromkeys(LANGUAGES, "interwiki") | UNSEEN_LINKS
 _UNLABELLED = dict.fromkeys(SISTER_PROJECTS, "interwiki") | _LABELLED
 
@@ -30,11 +31,21 @@ _TOKEN = re.compile(
     r"|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}?|(?==++[^\n]*=[ \t\0]*$)|[ \t]*(?=\n))",
     re.MULTILINE,
 )
+_OUTERMOST = re.compile(
+    r"\[\[([^\[\]{}|\n]*+)(?:\|([^\[\]{}|\n]*+))?+\]\]"
+    r"|\{\{([^{}\[\]|]*+)((?:\|[^{}\[\]]*+)?+)\}\}(?!\})"
+    r"|\[\[|\]\]|\{\{+|\}\}+|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\})"
+)
 _NESTED = re.compile(
     r"\{\{+|\}\}+|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}|(?==++[^\n]*=[ \t\0]*$))",
     re.MULTILINE,
 )
 _HEADING = re.compile(r"\n=++[^\n]*=[ \t\0]*$", re.MULTILINE)
+_PLAIN_LINK = re.compile(r"\[\[(?:[^\[\]{}|\n:]*+\||(?![:#])(?=[^\[\]{}|\n:]++\]\]))(?![ \t\0]*+\])([^\[\]{}|\n]++)\]\]")
+"""A link with nothing nested in it and no prefix; captures what it shows."""
+_WHOLE_LINK = re.compile(r"\[\[([^\[\]{}|\n]*+)((?:\|[^\[\]{}|\n]*+)*+)\]\]")
+_PLAIN_TEMPLATE = re.compile(r"\{\{(?<!\{\{\{)([^{}\[\]|\n]*+\n?+)((?:\|(?:[^{}\[\]\n]++|\n(?!=))*+)?+)\}\}(?!\})")
+"""A template with nothing nested in it, nor a heading: between braces with that, they are no pair."""
 _NAME = re.compile(r"[^|{}\[\]<\0]*+(?=[|{}])")
 _REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s*:?\s*\[\[", re.IGNORECASE)
 _EXTERNAL = re.compile(r"\[(?:https?:|ftp:|mailto:|irc:|//)[^\s\[\]]*+([^\[\]\n]*+)\]", re.IGNORECASE)
@@ -63,6 +74,7 @@ class _Parser(NestedMarkup):
     """Links, templates and tables of one page."""
 
     token = _TOKEN
+    outermost = _OUTERMOST
     unseen_links = _LABELLED
 
     def __init__(self, source: str, options: WikiOptions, lost: Counter[str]) -> None:
@@ -94,18 +106,47 @@ class _Parser(NestedMarkup):
             self.close_link(found.end())
         return found.end()
 
+    def run(self) -> str:
+        """Read at once what holds nothing nested, by kind; the tokens take what is left, which is nothing in most pages."""
+        text = self.source
+        if "[[" in text:
+            shown = "".join(_PLAIN_LINK.split(text))
+            self.lost["link"] += len(text) - len(shown)
+            text = _WHOLE_LINK.sub(self._whole_link, shown)
+        for _ in range(2):  # templates in templates become plain ones
+            if "{{" in text:
+                text = _PLAIN_TEMPLATE.sub(self._plain_template, text)
+        self.source = text
+        return super().run() if any(mark[0] in text and mark in text for mark in _NESTING) else text
+
+    def _whole_link(self, found: re.Match[str]) -> str:
+        target, arguments = found.groups()
+        label = arguments.replace("|", "") if arguments else None
+        text, construct = self.link_text(target.replace(GONE, "").strip(), label)
+        self.lost[construct or "link"] += _width(found) - len(text)
+        return GONE if construct else text
+
+    def _plain_template(self, found: re.Match[str]) -> str:
+        text = self._shown(found[1], found[2])
+        self.lost["template"] += _width(found) - len(text)
+        return text or GONE
+
+    def _shown(self, name: str, arguments: str) -> str:
+        """What a template shows that has nothing nested in it."""
+        key = template_key(name)
+        if is_inline(key, self.options.inline_templates):
+            return inline_text(key, arguments.split("|")[1:], self.options.inline_templates)
+        if key in DISAMBIGUATION:
+            self.disambiguation = True
+        return ""
+
     def _template(self, found: re.Match[str]) -> int:
         """A template without anything nested in it; where to read on."""
         start, end = found.span()
-        if "\n=" in found[0] and _HEADING.search(found[0]):
+        if _HEADING.search(found[0]):
             self.open(_BRACES, start, 2)  # a heading between the braces: they are no pair
             return start + 2
-        key = template_key(found[3].replace(GONE, ""))
-        text = ""
-        if is_inline(key, self.options.inline_templates):
-            text = inline_text(key, found[4].split("|")[1:], self.options.inline_templates)
-        elif key in DISAMBIGUATION:
-            self.disambiguation = True
+        text = self._shown(found[3], found[4])
         return self.leave_out(start, end, "template", text or GONE, kept=len(text))
 
     def _open_braces(self, found: re.Match[str]) -> int:
@@ -227,7 +268,7 @@ class _Parser(NestedMarkup):
 
     def _evaluate(self, frame: Frame, end: int, *, parameter: bool) -> None:
         out, pipes = self.out, frame.pipes
-        key = template_key("".join(out[frame.start : pipes[0] if pipes else None]).replace(GONE, ""))
+        key = template_key("".join(out[frame.start : pipes[0] if pipes else None]))
         if key in DISAMBIGUATION:
             self.disambiguation = True
         if parameter or not is_inline(key, self.options.inline_templates):
@@ -246,6 +287,11 @@ class _Parser(NestedMarkup):
         if frame.kind == _BRACES:
             return blank_until(self.out, frame.start, "\n")
         return self.abandon_link(frame) if frame.pipes else 0
+
+
+def _width(found: re.Match[str]) -> int:
+    """Characters of the source; what was removed before is counted before."""
+    return found.end() - found.start() - found[0].count(GONE)
 
 
 def _unqualified(target: str) -> str:
@@ -286,23 +332,27 @@ def _inline(text: str, lost: Counter[str]) -> str:
     if "[" in text:
         text = _EXTERNAL.sub(lambda link: link[1].strip() or GONE, text)
     if "://" in text:
-        text = URL.sub(GONE, text)
-    if "__" in text:
+        text = remove_addresses(text)
+    if "_" in text:
         text = _MAGIC_WORD.sub(GONE, text)
-    if "-{" in text:
+    if "{" in text:
         text = _VARIANT.sub(lambda variant: variant[1] or GONE, text)
     if "''" in text:
         if "''''" in text:
             text = _QUOTES.sub(lambda quotes: "'" if len(quotes[0]) == 4 else "", text)
         text = text.replace("'''", "").replace("''", "")
-    text = text.replace("{|", GONE).replace("|}", GONE)
+    if "{" in text or "}" in text:
+        text = text.replace("{|", GONE).replace("|}", GONE)
+    decoded = decode_entities(text)
     lost["inline"] += before - len(text)
-    return decode_entities(text)
+    lost["entity"] += len(text) - len(decoded)
+    return decoded
 
 
 def _lines(text: str, options: WikiOptions, lost: Counter[str]) -> str:
     """Headings, lists and paragraphs."""
     prose = Prose(headings=options.headings, dropped_sections=options.dropped_sections, lost=lost)
+    take = prose.line
     for source_line in text.split("\n"):
         line = source_line.strip()
         if not line:
@@ -310,25 +360,37 @@ def _lines(text: str, options: WikiOptions, lost: Counter[str]) -> str:
             continue
         if GONE in line:
             line = line.replace(GONE, "").strip()
-        line = prose.hold_footnotes(line)
+        if options.keep_footnotes:
+            line = prose.hold_footnotes(line)
         if not line:
             continue
         mark = line[0]
-        if mark == "=" and line[-1] == "=":
-            title = line.strip("=")
-            if title:
-                level = min(len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("=")))
-                prose.heading(level, collapse_blanks(title).strip())
-            continue
-        if mark in "*#:;":
-            line = line.lstrip("*#:; ")
-        elif mark == "-" and line.startswith("----"):
-            line = line.lstrip("-").lstrip()
-        elif mark == "|":
-            lost["table"] += len(line)
-            continue
-        if line and LETTER.search(line):
-            prose.line(line)
+        if mark in "=*#:;-|":
+            if mark == "=" and line[-1] == "=":
+                _heading(line, prose)
+                continue
+            line = _without_mark(line, lost)
+        if mark.isalnum() or LETTER.search(line):
+            take(line)
         else:
             lost["line"] += len(line)
     return finish(prose.text())
+
+
+def _heading(line: str, prose: Prose) -> None:
+    if title := line.strip("="):
+        level = min(len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("=")))
+        prose.heading(level, collapse_blanks(title).strip())
+
+
+def _without_mark(line: str, lost: Counter[str]) -> str:
+    """A line without what makes it a list item or a rule; nothing of a line that a table without an end left."""
+    mark = line[0]
+    if mark in "*#:;":
+        return line.lstrip("*#:; ")
+    if line.startswith("----"):
+        return line.lstrip("-").lstrip()
+    if mark == "|":
+        lost["table"] += len(line)
+        return ""
+    return line

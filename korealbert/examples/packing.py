@@ -294,4 +294,4 @@ def length_histogram(lengths: npt.NDArray[Any], width: int) -> dict[str, int]:
     return {f"{i * step + 1}-{min((i + 1) * step, width)}": int(count) for i, count in enumerate(counts)}
 
 
-STAGE = Stage("examples", version=2, spec=ExamplesSpec, run=run)
+STAGE = Stage("examples", version=3, spec=ExamplesSpec, run=run)

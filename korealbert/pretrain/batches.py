@@ -66,15 +66,16 @@ def to_device(batch: TensorBatch, device: torch.device) -> TensorBatch:
     return TensorBatch(*(tensor.to(device, non_blocking=tensor.is_pinned()) for tensor in batch))
 
 
-def micro_batches(source: BatchSource, spec: PretrainSpec, *, step: int, rank: int, world_size: int) -> list[Batch]:
-    """What one rank computes of the global batch of ``step`` (from 0), one Batch per accumulation step.
+def micro_batches(
+    source: BatchSource, spec: PretrainSpec, *, start: int, count: int, rank: int, world_size: int
+) -> list[Batch]:
+    """What one rank computes of the ``count`` sequences from position ``start`` of the order, one Batch per accumulation step.
 
     Accumulation step m of rank r takes micro-batch m · world_size + r, so every number of ranks sees the same global batches.
     """
-    start = step * spec.global_batch_size
     return [
         gather_at(source, start + (m * world_size + rank) * spec.micro_batch_size, spec.micro_batch_size, spec.seed)
-        for m in range(spec.accumulation(world_size))
+        for m in range(spec.accumulation(world_size, count))
     ]
 
 

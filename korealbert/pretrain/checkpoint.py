@@ -40,9 +40,17 @@ class Checkpoint:
     """``metrics.jsonl`` at that step."""
 
 
-def save(root: Path, *, step: int, model: nn.Module, optimizer: Optimizer, state: Mapping[str, Any], metrics: bytes) -> None:
-    """Write the checkpoint of ``step`` and drop all but the newest ``KEPT``."""
+def save(
+    root: Path, *, step: int, model: nn.Module, optimizer: Optimizer, state: Mapping[str, Any], metrics: bytes, keep: int
+) -> None:
+    """Write the checkpoint of ``step``; of older ones stay that of step ``keep`` and the newest, ``KEPT`` in all.
+
+    Those of later steps go first: a run that went back to ``step`` must not resume in what it left.
+    """
     root.mkdir(parents=True, exist_ok=True)
+    for later in _newest_first(root):
+        if _step(later) > step:
+            shutil.rmtree(later)
     partial = root / f"step-{step:08d}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
@@ -57,12 +65,15 @@ def save(root: Path, *, step: int, model: nn.Module, optimizer: Optimizer, state
             os.fsync(handle.fileno())
     replace_directory(partial, root / f"step-{step:08d}")
     for old in _newest_first(root)[KEPT:]:
-        shutil.rmtree(old)
+        if _step(old) != keep:
+            shutil.rmtree(old)
 
 
-def latest(root: Path) -> Checkpoint | None:
-    """The newest checkpoint that is intact, or None. A damaged one is passed over with a warning."""
+def latest(root: Path, *, until: int | None = None) -> Checkpoint | None:
+    """The newest intact checkpoint, of a step ``until`` or before, or None. A damaged one is passed over with a warning."""
     for path in _newest_first(root):
+        if until is not None and _step(path) > until:
+            continue
         damage = _damage(path)
         if damage is None:
             state = json.loads((path / "state.json").read_text("utf-8"))
@@ -101,6 +112,10 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tenso
 
 def _newest_first(root: Path) -> list[Path]:
     return sorted((path for path in root.glob("step-*") if path.name.removeprefix("step-").isdigit()), reverse=True)
+
+
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
 
 
 def _damage(path: Path) -> str | None:

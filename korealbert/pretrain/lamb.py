@@ -46,6 +46,7 @@ class Lamb(Optimizer):
             "max_trust_ratio": max_trust_ratio,
         }
         super().__init__(params, defaults)
+        self._ratios: list[Tensor] = []
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -54,6 +55,7 @@ class Lamb(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self._ratios = []
         for group in self.param_groups:
             tensors = [tensor for tensor in group["params"] if tensor.grad is not None]
             if tensors:
@@ -89,7 +91,16 @@ class Lamb(Optimizer):
             # DeepSpeed turns missing gradients into zeros. Decay alone, scaled to the norm of the tensor, would then shrink
             # it by the factor 1 - lr a step: a head whose loss has no weight yet would be gone before it is wanted.
             torch._foreach_mul_(updates, list(torch.where(directions > 0, ratios, 0.0).unbind()))
+            self._ratios.append(ratios)
         torch._foreach_add_(tensors, updates, alpha=-group["lr"])
+
+    def ratio_quantiles(self) -> dict[str, float]:
+        """Smallest, median and largest trust ratio of the latest update."""
+        names = ("trust_ratio_min", "trust_ratio_median", "trust_ratio_max")
+        if not self._ratios:
+            return {}
+        ratios = torch.cat(self._ratios)
+        return dict(zip(names, ratios.quantile(ratios.new_tensor([0.0, 0.5, 1.0])).tolist(), strict=True))
 
     def _state_of(self, tensor: Tensor) -> dict[str, Any]:
         state: dict[str, Any] = self.state[tensor]

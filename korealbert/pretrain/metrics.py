@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,14 +42,6 @@ class TaskTotals:
             total += weight * loss / count if count else 0.0
         return {"loss": total, **means}
 
-    def check_finite(self, step: int) -> None:
-        """Raise FloatingPointError when training has diverged."""
-        if not all(map(math.isfinite, self.losses)):
-            raise FloatingPointError(
-                f"the loss is no longer finite at step {step}; lower optimizer.lr or optimizer.max_grad_norm, "
-                "or lengthen the warm-up"
-            )
-
 
 def rounded(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Floats to six significant digits."""
@@ -58,7 +49,7 @@ def rounded(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class MetricsFile:
-    """``metrics.jsonl``: one line per log interval (``split`` "train") and per scoring of the held-out rows ("heldout")."""
+    """``metrics.jsonl``: a line per log interval (``split`` "train"), scoring ("heldout") and rollback ("guard")."""
 
     def __init__(self, path: Path, content: bytes = b"") -> None:
         self.path = path

@@ -71,7 +71,7 @@ def make_engine(model: nn.Module, optimizer: Optimizer, spec: PretrainSpec, rank
     dtype = AUTOCAST[spec.precision]
     config = {
         "train_micro_batch_size_per_gpu": spec.micro_batch_size,
-        "gradient_accumulation_steps": spec.accumulation(ranks.world_size),
+        "gradient_accumulation_steps": spec.accumulation(ranks.world_size, spec.batch_at(0)),
         "gradient_clipping": 0.0,
         "zero_optimization": {"stage": 0},
         "torch_autocast": {"enabled": dtype is not None, "dtype": str(dtype or torch.bfloat16).removeprefix("torch.")},

@@ -88,6 +88,30 @@ class ScheduleSpec(Spec):
         return peak * max(0.0, (steps - update) / max(1, steps - warmup))
 
 
+class GuardSpec(Spec):
+    """When training counts as collapsed: it returns to its last checkpoint, leaves out the data since, and goes on slower."""
+
+    max_rollbacks: int = Field(default=3, ge=0)
+    """Returns in one run, after which a collapse is an error; 0 makes the first one an error."""
+    horizon: int = Field(default=200, ge=2)
+    """Steps that recent means and deviations look back on; nothing but NaN is judged before as many have passed."""
+    max_z: float = Field(default=8.0, gt=0)
+    """Standard deviations above the recent mean from which on the loss or the gradient norm of a step is bad."""
+    patience: int = Field(default=5, ge=1)
+    """Bad steps in a row that make a collapse; a single one is a hard batch."""
+    rate_factor: float = Field(default=0.5, gt=0, le=1)
+    """Factor on the learning rate for the rest of the run, once for every return."""
+
+
+class BatchPhase(Spec):
+    """A smaller global batch at the beginning of a run."""
+
+    until_step: int = Field(ge=1)
+    """Steps (from the start of the run) after which it ends."""
+    global_batch_size: int = Field(ge=1)
+    """Sequences per update until then."""
+
+
 class PretrainSpec(Spec):
     """One pretraining run. Vocabulary size and sequence length come with the examples."""
 
@@ -99,6 +123,8 @@ class PretrainSpec(Spec):
     """Sequences per update, over all ranks and accumulation steps."""
     micro_batch_size: int = Field(default=32, ge=1)
     """Sequences per forward pass of one rank; the rest of the global batch is accumulated."""
+    batch_warmup: tuple[BatchPhase, ...] = ()
+    """Smaller batches first, in order of their ends; afterwards ``global_batch_size``."""
     optimizer: OptimizerSpec = OptimizerSpec()
     """The optimiser and its settings."""
     schedule: ScheduleSpec = ScheduleSpec()
@@ -112,6 +138,8 @@ class PretrainSpec(Spec):
     order_from_step: int = Field(default=0, ge=0)
     """Step from which on the sentence-order and word-order losses count. From 0 they come in at once (KoreALBERT); in a narrow
     model their gradients then crowd out those of the masked words before these are learnt (docs/results.md)."""
+    guard: GuardSpec = GuardSpec()
+    """What counts as a collapse, and what is done about it."""
     seed: int = Field(default=1, ge=0, lt=2**32)
     """Seed of initialisation, order of rows and dropout."""
     log_every: int = Field(default=50, ge=1)
@@ -123,11 +151,15 @@ class PretrainSpec(Spec):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.global_batch_size % self.micro_batch_size:
-            raise ValueError(
-                f"micro_batch_size = {self.micro_batch_size} does not divide global_batch_size = {self.global_batch_size}; "
-                "change one of them"
-            )
+        for batch in self.batch_sizes:
+            if batch % self.micro_batch_size:
+                raise ValueError(
+                    f"micro_batch_size = {self.micro_batch_size} does not divide global_batch_size = {batch}; "
+                    "change one of them"
+                )
+        ends = [phase.until_step for phase in self.batch_warmup]
+        if ends != sorted(set(ends)) or (ends and ends[-1] >= self.steps):
+            raise ValueError(f"batch_warmup ends at steps {ends}: they must grow, and end before steps = {self.steps}")
         warmup = self.schedule.warmup(self.steps)
         if warmup >= self.steps:
             raise ValueError(f"warmup_steps = {warmup} leaves no step of steps = {self.steps}; shorten the warm-up")
@@ -146,15 +178,24 @@ class PretrainSpec(Spec):
         """Factors of the MLM, SOP and WOP losses at a step (from 0)."""
         return (1.0, self.sop_weight, self.wop_weight) if step >= self.order_from_step else (1.0, 0.0, 0.0)
 
-    def accumulation(self, processes: int) -> int:
-        """Micro-batches per update and rank. Raises ValueError where the global batch cannot be cut that way."""
+    @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """Every global batch size that occurs, in order."""
+        return (*(phase.global_batch_size for phase in self.batch_warmup), self.global_batch_size)
+
+    def batch_at(self, step: int) -> int:
+        """Sequences of the update at a step (from 0)."""
+        return next((p.global_batch_size for p in self.batch_warmup if step < p.until_step), self.global_batch_size)
+
+    def accumulation(self, processes: int, batch: int) -> int:
+        """Micro-batches per update and rank. Raises ValueError where a global batch cannot be cut that way."""
         per_pass = self.micro_batch_size * processes
-        if self.global_batch_size % per_pass:
+        if batch % per_pass:
             raise ValueError(
-                f"global_batch_size = {self.global_batch_size} is not divisible by processes × micro_batch_size = "
+                f"global_batch_size = {batch} is not divisible by processes × micro_batch_size = "
                 f"{processes} × {self.micro_batch_size} = {per_pass}; change one of them"
             )
-        return self.global_batch_size // per_pass
+        return batch // per_pass
 
     def config_for(self, *, vocab_size: int, sequence_length: int) -> ModelConfig:
         """The complete model for this data. Raises ValueError where sequences are longer than the position table."""

@@ -70,7 +70,8 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 
 def check(spec: PretrainSpec, *, vocab: Path, examples: Path, views: Path, processes: int) -> ModelConfig:
     """The model that spec and data make together. Raises ValueError naming both sides of any contradiction."""
-    spec.accumulation(processes)
+    for batch in spec.batch_sizes:
+        spec.accumulation(processes, batch)
     train = ExampleBatches(examples, views, "train")
     vocabulary, header = Vocabulary.load(vocab), open_rows(min(examples.glob("train-*.arrow")))[1]
     if (header.vocab_size, header.vocab_sha256) != (vocabulary.size, vocabulary.sha256):
@@ -85,4 +86,4 @@ def check(spec: PretrainSpec, *, vocab: Path, examples: Path, views: Path, proce
     return spec.config_for(vocab_size=train.vocab_size, sequence_length=train.sequence_length)
 
 
-STAGE = Stage("pretrain", version=2, spec=PretrainSpec, run=run)
+STAGE = Stage("pretrain", version=3, spec=PretrainSpec, run=run)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from korealbert.artifact import Spec, Stage
-from korealbert.corpus import balance, clean, dedup, extract
+from korealbert.corpus import balance, clean, dedup, extract, fetch
+from korealbert.corpus.crawl import stage as crawl
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
 from korealbert.finetune import stage as finetune
@@ -39,7 +40,12 @@ def graph(recipe: Recipe) -> dict[str, Node]:
 
     cleaned = {}
     for source, spec in recipe.extract.items():
-        documents = add(f"extract/{source}", extract.STAGE, spec)
+        brought = {}
+        if source in recipe.crawl:
+            brought["crawl"] = add(f"crawl/{source}", crawl.STAGE, recipe.crawl[source])
+        if source in recipe.fetch:
+            brought["fetch"] = add(f"fetch/{source}", fetch.STAGE, recipe.fetch[source])
+        documents = add(f"extract/{source}", extract.STAGE, spec, **brought)
         cleaned[source] = add(f"clean/{source}", clean.STAGE, recipe.clean[source], documents=documents)
     unique = add("dedup", dedup.STAGE, recipe.dedup, **cleaned)
     corpus = add("balance", balance.STAGE, recipe.balance, documents=unique)

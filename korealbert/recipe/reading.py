@@ -15,6 +15,9 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from korealbert.artifact import InputPath, Spec
 from korealbert.corpus import balance, clean, dedup
+from korealbert.corpus.crawl.source import load_source
+from korealbert.corpus.crawl.spec import CrawlSpec
+from korealbert.corpus.fetch import FetchSpec
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
@@ -52,6 +55,10 @@ class Recipe:
 
     name: str
     description: str
+    crawl: Mapping[str, CrawlSpec]
+    """By source, for sources whose pages are crawled."""
+    fetch: Mapping[str, FetchSpec]
+    """By source, for sources whose dump is fetched."""
     extract: Mapping[str, ExtractSpec]
     clean: Mapping[str, clean.CleanSpec]
     dedup: dedup.DedupSpec
@@ -77,7 +84,7 @@ _SINGLE: dict[str, type[Spec]] = {
     "export": export.ExportSpec,
     "report": report.ReportSpec,
 }
-_PER_NAME = ("extract", "clean", "finetune")
+_PER_NAME = ("crawl", "fetch", "extract", "clean", "finetune")
 _TOP = ("name", "description", "data")
 
 
@@ -119,19 +126,39 @@ class _Reader:
         sources = {name: self._spec(ExtractSpec, f"extract.{name}", source=name) for name in self._names("extract")}
         if not sources:
             raise RecipeError(f"{self.path}: no [extract.NAME] table; a recipe needs at least one source")
-        for name in self._names("clean"):
-            if name not in sources:
-                raise RecipeError(f"{self.path}, [clean.{name}]: no source of this name{nearest(name, sources)}")
+        for table in ("crawl", "fetch", "clean"):
+            for name in self._names(table):
+                if name not in sources:
+                    remedy = f"a source begins with [extract.{name}]"
+                    raise RecipeError(
+                        f"{self.path}, [{table}.{name}]: no source of this name{nearest(name, sources)}; {remedy}"
+                    )
+        for name, source in sources.items():
+            if not source.paths and name not in self._names("crawl") + self._names("fetch"):
+                remedy = f"name files in paths, or add [crawl.{name}] or [fetch.{name}]"
+                raise RecipeError(f"{self.path}, [extract.{name}]: nothing to extract; {remedy}")
         single: dict[str, Any] = {name: self._spec(kind, name) for name, kind in _SINGLE.items()}
         self._check_across(sources, **single)
         return Recipe(
             name=str(self.tables.get("name", self.path.stem)),
             description=str(self.tables.get("description", "")),
+            crawl={name: self._crawl(name, sources[name]) for name in self._names("crawl")},
+            fetch={name: self._spec(FetchSpec, f"fetch.{name}") for name in self._names("fetch")},
             extract=sources,
             clean={name: self._spec(clean.CleanSpec, f"clean.{name}") for name in sources},
             finetune=self._cells(),
             **single,
         )
+
+    def _crawl(self, name: str, extract: ExtractSpec) -> CrawlSpec:
+        spec = self._spec(CrawlSpec, f"crawl.{name}")
+        if extract.format != "warc":
+            raise RecipeError(f'{self.path}, [extract.{name}]: a crawl stores WARC files; set format = "warc"')
+        try:
+            load_source(spec.source.path)
+        except ValueError as error:
+            raise RecipeError(f"{self.path}, [crawl.{name}], field 'source': {error}") from None
+        return spec
 
     def _check_across(self, sources: Iterable[str], **specs: Any) -> None:
         """What no table can know alone: names of sources, and lengths that must fit each other."""

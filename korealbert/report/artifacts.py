@@ -9,6 +9,8 @@ from typing import Any
 from korealbert.artifact import Artifact
 
 STAGE_ORDER = (
+    "crawl",
+    "fetch",
     "extract",
     "clean",
     "dedup",
@@ -22,7 +24,10 @@ STAGE_ORDER = (
 )
 """Order of stages in tables; others follow."""
 
-DATA_STAGES = ("extract", "clean", "dedup", "balance", "examples")
+OPTIONAL_STAGES = frozenset({"crawl", "fetch"})
+"""Stages that a whole run need not have."""
+
+DATA_STAGES = ("crawl", "extract", "clean", "dedup", "balance", "examples")
 """Stages that count the documents which they take in, put out, drop and quarantine."""
 
 MAX_NAMED = 4

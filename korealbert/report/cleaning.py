@@ -15,7 +15,7 @@ MAX_ROWS = 40
 
 
 def section(artifacts: Artifacts) -> Section | None:
-    """Removals by rule, normalised characters by kind, and sections that the category map does not know."""
+    """Removals by rule, normalised characters and masked data by kind, and sections that the category map does not know."""
     rules = _per_source(artifacts, "removed")
     blocks: list[Block] = []
     if rules:
@@ -31,6 +31,8 @@ def section(artifacts: Artifacts) -> Section | None:
         ]
     if kinds := _per_source(artifacts, "normalized"):
         blocks.append(Fold("Normalized characters", [_table("Characters normalized before any rule", "Kind", kinds)]))
+    if masked := _per_source(artifacts, "masked"):
+        blocks.append(_table("Personal data masked, in spans", "Kind", masked))
     if sections := _per_source(artifacts, "unmapped_sections"):
         table = _table("Sections that the category map does not know, in documents", "Section", sections)
         blocks.append(Fold("Unknown sections", [table]))

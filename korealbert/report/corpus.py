@@ -20,7 +20,7 @@ def section(artifacts: Artifacts) -> Section | None:
     blocks.append(through)
     if categories := _categories(artifacts):
         blocks.append(Fold("Categories before and after balancing", [_category_table(categories)]))
-    return Section("corpus", "Corpus", [*blocks, Text(artifacts.origin(*DATA_STAGES[:4]), quiet=True)])
+    return Section("corpus", "Corpus", [*blocks, Text(artifacts.origin(*DATA_STAGES[:-1]), quiet=True)])
 
 
 def _through(artifacts: Artifacts) -> Table:

@@ -111,13 +111,17 @@ def _file_name(file: str) -> str:
 
 def _constructs(artifacts: Artifacts) -> Table:
     rows = [
-        [label, _words(construct), count(characters)]
+        [label, _words(construct), count(characters), _share(characters, artifact.stats.get("source_characters", 0))]
         for label, artifact in artifacts.of("extract").items()
         for construct, characters in by_number(artifact.stats.get("lost_characters", {}))
         if characters
     ]
-    header = ["Stage", "Construct", "Characters"]
-    return Table("Markup whose text extraction leaves out", header, rows, frozenset({2}))
+    header = ["Stage", "Construct", "Characters", "Share of the source"]
+    return Table("Markup whose text extraction leaves out", header, rows, frozenset({2, 3}))
+
+
+def _share(characters: int, of: int) -> str:
+    return percent(characters / of) if of else MISSING
 
 
 def _words(name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from korealbert.artifact import Artifact, ancestors
 from korealbert.nested import flat
 from korealbert.numbers import MISSING
-from korealbert.report.artifacts import STAGE_ORDER, Artifacts
+from korealbert.report.artifacts import OPTIONAL_STAGES, STAGE_ORDER, Artifacts
 from korealbert.report.blocks import Fold, Section, Table, Text
 
 SHORT_DIGEST = 12
@@ -66,4 +66,4 @@ def _seeds(spec: Mapping[str, Any]) -> list[tuple[str, int]]:
 
 def missing_stages(artifacts: Artifacts) -> list[str]:
     """Stages of the full pipeline that this run does not have."""
-    return [stage for stage in STAGE_ORDER if not artifacts.of(stage)]
+    return [stage for stage in STAGE_ORDER if stage not in OPTIONAL_STAGES and not artifacts.of(stage)]

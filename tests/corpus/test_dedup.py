@@ -1,18 +1,28 @@
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from korealbert.corpus import near_duplicates as near_duplicates_module
+from korealbert.corpus import ranking as ranking_module
 from korealbert.corpus.dedup import STAGE, DedupSpec
 from korealbert.corpus.minhash import BANDS, band_hashes
 from korealbert.corpus.near_duplicates import NEIGHBOURS, near_duplicates
-from korealbert.corpus.shingles import Hashes, fingerprint, jaccard, shingles, squeeze, window_hashes
+from korealbert.corpus.ranking import rank_documents
+from korealbert.corpus.shingle_store import ShingleStore, write_shingles
+from korealbert.corpus.shingles import fingerprint, jaccard, shingles, squeeze, window_hashes
+from korealbert.corpus.signatures import Signatures, SignatureWriter
 from korealbert.documents import Document
 from tests.corpus.documents_made import bytes_of, document, dropped, kept, prose, ran, stored
 
@@ -204,14 +214,14 @@ def test_similar_texts_share_a_band_and_unlike_ones_do_not() -> None:
     assert not any(unlike for _, unlike in shared)
 
 
-def test_a_text_goes_only_for_a_twin_that_stays() -> None:
-    sets: dict[int, Hashes] = {
-        rank: np.array(sorted(members), dtype=np.uint64)
-        for rank, members in {0: range(10), 1: range(1, 11), 2: range(3, 13), 3: range(4, 14)}.items()
-    }
-    pairs = pl.DataFrame({"better": [0, 0, 1, 1, 2], "worse": [1, 2, 2, 3, 3]}).sort("worse", "better")
-    found = list(near_duplicates(pairs, sets.__getitem__, 0.8))
-    assert [(one.rank, one.survivor) for one in found] == [(1, 0), (3, 2)]
+def test_a_text_goes_only_for_a_twin_that_stays(tmp_path: Path) -> None:
+    sets = [(start, np.arange(start, start + 10, dtype=np.uint64)) for start in (0, 1, 3, 4)]
+    write_shingles(tmp_path, 0, enumerate(hashes for _, hashes in sets))
+    gone = np.zeros(4, dtype=bool)
+    pairs = [(1, 0), (2, 0), (2, 1), (3, 1), (3, 2)]
+    found = list(near_duplicates(pairs, gone, ShingleStore(tmp_path, np.array([0, 4])), 0.8))
+    assert [pairs[position] for position, _ in found] == [(1, 0), (3, 2)]
+    assert gone.tolist() == [False, True, False, True]
 
 
 def test_a_template_shared_by_many_leaves_one(tmp_path: Path) -> None:
@@ -220,3 +230,104 @@ def test_a_template_shared_by_many_leaves_one(tmp_path: Path) -> None:
     documents = [document(number, f"{template}\n{number}번째 끝.") for number in range(3 * NEIGHBOURS)]
     survivors, _ = outcome(tmp_path, DedupSpec(), news=documents)
     assert len(survivors) == 1
+
+
+def mixed_documents() -> list[Document]:
+    """Exact and near copies, chains, templates and tiny texts of three sources."""
+    texts = [prose(number % 40, 12) + f" 끝{number % 7}" * (number % 3) for number in range(150)]
+    texts += [edited(prose(number, 30), 50 + number) for number in range(5)] + [prose(number, 30) for number in range(5)]
+    texts += ["", "ㅋ", "!!", "! !", "가", "가."]
+    return [document(number, text, ("book", "news", "wiki")[number % 3]) for number, text in enumerate(texts)]
+
+
+def run_on(documents: list[Document], tmp_path: Path, name: str, workers: int = 1) -> Path:
+    sources = {
+        source: stored(tmp_path / f"{name}-{source}", [one for one in documents if one.source == source], 20)
+        for source in ("book", "news", "wiki")
+    }
+    ran(STAGE, DedupSpec(priority=("wiki",)), sources, tmp_path / name, workers)
+    return tmp_path / name
+
+
+def test_partitions_of_any_size_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = bytes_of(run_on(mixed_documents(), tmp_path, "whole"))
+    for rows in (1, 13):
+        for module, name in (
+            (near_duplicates_module, "ROWS_PER_PARTITION"),
+            (near_duplicates_module, "RANKS_PER_PARTITION"),
+            (ranking_module, "ROWS_PER_PARTITION"),
+        ):
+            monkeypatch.setattr(module, name, rows)
+        assert bytes_of(run_on(mixed_documents(), tmp_path, f"rows{rows}")) == whole
+
+
+def test_three_workers_give_the_same_bytes(tmp_path: Path) -> None:
+    one, three = (run_on(mixed_documents(), tmp_path, f"workers{workers}", workers) for workers in (1, 3))
+    assert bytes_of(one) == bytes_of(three)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4), st.sampled_from(["news", "wiki"])), max_size=25), st.randoms())
+def test_copies_leave_one_whatever_the_order(made: list[tuple[int, int, str]], chance: Random) -> None:
+    """Every dropped document has a survivor that is alike, and no two survivors are exact copies."""
+    texts = [prose(seed, 12) + " 끝" * more for seed, more, _ in made]
+    documents = [document(number, text, source) for number, (text, (_, _, source)) in enumerate(zip(texts, made))]
+    outcomes = []
+    for _ in range(2):
+        chance.shuffle(documents)
+        with TemporaryDirectory() as directory:
+            outcomes.append(outcome(Path(directory), DedupSpec(), news=documents))
+    assert outcomes[0] == outcomes[1]
+    stays, gone = outcomes[0]
+    text_of = {one.id: one.text for one in documents}
+    assert stays | set(gone) == set(text_of)
+    assert len({squeeze(text_of[one]) for one in stays}) == len(stays)
+    for name, (reason, rule) in gone.items():
+        survivor = rule.split()[0]
+        if reason == "exact_duplicate" and survivor in gone:  # the best copy went for a near one
+            assert gone[survivor][0] == "near_duplicate"
+            survivor = gone[survivor][1].split()[0]
+        assert survivor in stays
+        assert similarity(text_of[name], text_of[survivor]) >= 0.8
+
+
+def test_ranks_and_numbers_are_inverse_and_follow_priority_then_length(tmp_path: Path) -> None:
+    documents = mixed_documents()
+    writer = SignatureWriter(tmp_path, 0, 1, near=False)
+    for ordinal, one in enumerate(documents):
+        writer.add(ordinal, one, one.text)
+    writer.finish()
+    ranking = rank_documents(Signatures(tmp_path, [len(documents)], [list(writer.sources)]), ("wiki",), tmp_path)
+    ranks = ranking.ranks(0, len(documents))
+    assert (ranking.numbers(np.arange(len(documents), dtype=np.uint32))[ranks] == np.arange(len(documents))).all()
+    in_order = sorted(documents, key=lambda one: (one.source != "wiki", one.source, -len(one.text), one.id))
+    ids = ranking.ids(np.arange(len(documents), dtype=np.uint32)).tolist()
+    assert [f"{one:016x}" for one in ids] == [one.id for one in in_order]
+
+
+def test_an_id_of_another_shape_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'first' is not 16 hex digits"):
+        outcome(tmp_path, DedupSpec(), news=[Document("first", "news", BASE)])
+
+
+def test_a_stage_killed_at_any_moment_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    documents = [document(number, prose(number % 60, 40) + f" 끝{number}" * (number % 2)) for number in range(600)]
+    source = stored(tmp_path / "in", documents, 60)
+    ran(STAGE, DedupSpec(), {"news": source}, tmp_path / "straight", workers=2)
+    (tmp_path / "killed").mkdir()
+    program = (
+        "import sys; from pathlib import Path; from korealbert.artifact import Artifact, Runtime\n"
+        "from korealbert.corpus.dedup import STAGE, DedupSpec\n"
+        "source, out = map(Path, sys.argv[1:])\n"
+        "STAGE.run(DedupSpec(), {'news': Artifact('in', source)}, out, Runtime(workers=1))\n"
+    )
+    killed = 0
+    for step in ("sign-00003", "shingle-00002"):
+        child = subprocess.Popen([sys.executable, "-c", program, str(source.path), str(tmp_path / "killed")])
+        while child.poll() is None and not (tmp_path / "killed" / ".done" / f"{step}.json").exists():
+            time.sleep(0.002)
+        child.kill()
+        killed += child.wait() == -signal.SIGKILL
+    assert killed
+    ran(STAGE, DedupSpec(), {"news": source}, tmp_path / "killed", workers=2)
+    assert bytes_of(tmp_path / "killed") == bytes_of(tmp_path / "straight")

@@ -310,3 +310,21 @@ def test_a_source_without_matching_files_is_an_error(tmp_path: Path) -> None:
 def test_specs_that_make_no_sense_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         ExtractSpec.model_validate({"source": "a", "paths": ["x"], **fields})
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("[강](https://a.example/b_(c)) ![그림](x.png) 둑", "강 둑"),
+        ("| 이름 | 값 |\n|:---|---:|\n| 강 | 3 |\n\n뒤", "이름 값\n강 3\n\n뒤"),
+        ("머리\n====\n\n<b>굵은</b> 글<br/>과 <사진> 하나", "머리\n\n굵은 글\n과 <사진> 하나"),
+        ("1. 하나\n- 둘\n> 셋\n\n***\n\n`넷` **다섯**", "1. 하나\n둘\n셋\n\n넷 다섯"),
+        ("---\ntitle: 봄\n...\n글", "글"),
+        ("---\ntitle: 봄\n---\n글\n\n---\n\n뒤", "글\n\n뒤"),
+    ],
+)
+def test_marks_of_markdown_go_and_its_words_stay(tmp_path: Path, written: str, text: str) -> None:
+    path = tmp_path / "a.md"
+    path.write_text(written, "utf-8")
+    found = extract(tmp_path / "store", path, format="text", document="file", markdown=True)
+    assert found.texts == [text]

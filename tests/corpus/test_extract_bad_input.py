@@ -392,3 +392,51 @@ def test_a_missing_quote_or_brace_costs_its_record_alone(
         begin = data.encode().index(written[damaged].encode())
         places = [int(bad.position.rpartition("byte ")[2]) for bad in found.quarantined]
         assert any(begin <= place <= begin + len(written[damaged]) + 40 for place in places)
+
+
+@pytest.mark.parametrize("broken", ['나,"열린 글', '"나,열린 글', '나,"열린 글\n그다음 줄'])
+def test_an_unclosed_quote_does_not_swallow_the_rows_behind_it(tmp_path: Path, broken: str) -> None:
+    path = tmp_path / "a.csv"
+    rows = [f"글 {number},{number}째 {SENTENCE}" for number in range(40)]
+    path.write_text("\n".join(["title,text", *rows[:20], broken, *rows[20:]]) + "\n", "utf-8")
+    found = extract(tmp_path / "store", path, format="books")
+    assert [document.title for document in found.documents] == [f"글 {number}" for number in range(40)]
+    assert [(bad.reason, bad.position) for bad in found.quarantined] == [("malformed_csv", "line 22")]
+
+
+def test_a_column_that_the_header_names_twice_is_refused_if_it_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"title,text,text\n봄,{SENTENCE},다른 글\n", "utf-8")
+    (bad,) = extract(tmp_path / "store", path, format="books").quarantined
+    assert (bad.reason, bad.field) == ("duplicate_column", "text")
+    path.write_text(f"title,x,text,x\n봄,1,{SENTENCE},2\n", "utf-8")
+    assert extract(tmp_path / "store", path, format="books").texts == [SENTENCE]
+
+
+@pytest.mark.parametrize("header", ["\ufeff\ufefftitle,text", " title , text ", '\ufeff"title",text\u00a0'])
+def test_marks_and_blanks_around_column_names_do_not_count(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"{header}\n봄,\ufeff{SENTENCE}\n", "utf-8")
+    (document,) = extract(tmp_path / "store", path, format="books").documents
+    assert (document.title, document.text) == ("봄", SENTENCE)
+
+
+@pytest.mark.parametrize("kind", ["books", "jsonl", "text", "json"])
+def test_lines_may_end_in_carriage_returns_alone(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "a.txt"
+    lines = {
+        "books": ["title,text", f"봄,{SENTENCE}", f"봄,{SENTENCE}"],
+        "jsonl": [record(SENTENCE)] * 2,
+        "json": [record(SENTENCE)] * 2,
+        "text": [SENTENCE, "", SENTENCE],
+    }[kind]
+    path.write_bytes("".join(f"{line}\r" for line in lines).encode())
+    found = extract(tmp_path / "store", path, format=kind)
+    assert (found.texts, found.reasons) == ([SENTENCE, SENTENCE], [])
+
+
+def test_joined_files_may_have_byte_order_marks_between_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"\ufeff{record(SENTENCE)}\n\ufeff{record(SENTENCE)}\n\ufeff{{'text': 1}}\n", "utf-8")
+    found = extract(tmp_path / "store", path, format="jsonl")
+    assert (found.texts, found.reasons) == ([SENTENCE, SENTENCE], ["malformed_json"])

@@ -73,3 +73,22 @@ def test_books_and_petitions(tmp_path: Path, real_data: Path) -> None:
     archive = real_data / "corpus" / "petitions_2017_2019.tar.zst"
     petitions = extract(tmp_path, archive, format="jsonl", members="*/petitions_*", fields=fields)
     assert (petitions.stats["documents_in"], petitions.quarantined) == (3691, [])
+
+
+@pytest.mark.parametrize(
+    ("archive", "format", "members"),
+    [
+        ("wikipedia_xml", "mediawiki", "*minidumps*"),
+        ("kowiki_extracted_AA", "wikiextractor", "*wiki_93"),
+        ("namuwiki", "namuwiki", "*.json"),
+    ],
+)
+def test_each_character_of_a_source_is_kept_or_accounted_for(
+    tmp_path: Path, real_data: Path, archive: str, format: str, members: str
+) -> None:
+    found = extract(tmp_path, real_data / "corpus" / f"{archive}.tar.zst", format=format, members=members)
+    lost = found.stats["lost_characters"]
+    source = found.stats["source_characters"]
+    assert source == sum(map(len, found.texts)) + sum(lost.values())
+    assert 0 < lost["layout"] < 0.02 * source
+    assert all(characters > 0 for characters in lost.values())

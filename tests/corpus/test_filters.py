@@ -17,6 +17,10 @@ PASS_ALL = Limits(
     max_ellipsis_lines=1,
     max_duplicate_lines=1,
     max_duplicate_line_characters=1,
+    max_duplicate_paragraphs=1,
+    max_duplicate_paragraph_characters=1,
+    min_function_words=0,
+    min_letter_words=0,
     max_top_ngrams=(1, 1, 1),
     max_duplicate_ngrams=(1, 1, 1, 1, 1, 1),
 )
@@ -45,6 +49,12 @@ def test_ordinary_prose_passes() -> None:
         ),
         ("\n".join([*GOOD.split("\n")[:5], *["같은 줄이 또 나왔다."] * 5]), "duplicate_lines"),
         ("가을이 왔다 그리고 " * 40, "top_ngram"),
+        (" ".join(f"{chr(0xAC00 + 31 * number)}강 나무" for number in range(60)), "no_sentences"),
+        (" ".join(f"{number}원 {number * 7:,} {number * 11:,}" for number in range(1_000, 1_040)), "number_words"),
+        (
+            "\n\n".join([f"가을이\n{GOOD[:300]}", f"{GOOD[300:500]}\n왔다.", *["같은 문단이다.\n또 나왔다."] * 4]),
+            "duplicate_paragraphs",
+        ),
     ],
 )
 def test_what_each_filter_drops(text: str, expected: str) -> None:
@@ -64,9 +74,24 @@ def test_limits_reach_exactly_their_value() -> None:
 
 
 def test_short_lines_are_off_unless_asked_for() -> None:
-    menu = "\n".join(f"차림 {number}" for number in range(30))
+    menu = "\n".join(f"차림은 {number}" for number in range(24))
     assert reason(menu) is None
     assert reason(menu, max_short_lines=0.67) == "short_lines"
+
+
+def test_filters_for_the_web_are_off_unless_asked_for() -> None:
+    menu = "\n".join(f"{chr(0xAC00 + 97 * number)}{number}마을의 {number}번 우체국" for number in range(24))
+    assert reason(menu) is None
+    assert reason(menu, min_punctuated_lines=0.12) == "unpunctuated_lines"
+    assert reason(f"{GOOD} {{") is None
+    assert reason(f"{GOOD} {{", curly_brackets=False) == "curly_brackets"
+
+
+def test_either_symbol_reaches_the_limit_by_itself() -> None:
+    words = [f"낱말{number}은" for number in range(100)]
+    both = " ".join([*words, *["#가"] * 9, *["나다…"] * 9, "끝이다."])
+    assert reason(both, max_duplicate_ngrams=(1,) * 6, max_top_ngrams=(1,) * 3) is None
+    assert reason(" ".join([*words, *["#가"] * 13]), max_duplicate_ngrams=(1,) * 6, max_top_ngrams=(1,) * 3) == "symbols"
 
 
 def test_a_drop_tells_metric_value_and_limit() -> None:

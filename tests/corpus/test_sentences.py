@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from korealbert.corpus.sentence_agreement import SentenceSample, agreement, compare
 from korealbert.corpus.sentences import count_sentences, split_line, split_text
 
 
@@ -80,3 +82,27 @@ def test_kiwi_splits_text_without_punctuation() -> None:
     split = split_text(text, "kiwi")
     assert "".join(split.split()) == "".join(text.split())
     assert split.split("\n\n")[0].split("\n") == ["바람이 불었어요", "강물이 흘렀어요"]
+
+
+def test_agreement_counts_boundaries_of_both_splitters() -> None:
+    found = compare(["가을이 왔다. 바람이 분다.\n셋째 줄은 하나다.", "밥을 먹었습니다 그리고 잠을 잤습니다 참 좋았어요"])
+    assert found["documents"] == 2
+    assert found["both"] == 1
+    assert found["rules_only"] == 0
+    assert found["kiwi_only"] >= 1  # Kiwi needs no full stops
+    assert found["f1"] == round(2 / (2 + found["kiwi_only"]), 4)
+    assert compare([])["f1"] == 1.0
+
+
+def test_the_sample_depends_on_neither_shards_nor_order(tmp_path: Path) -> None:
+    documents = [(str(number), f"{number}번째 날이다. 비가 왔다. 눈은 {'없었다. 끝.' * (number % 3)}") for number in range(40)]
+    found = []
+    for name, order, per_shard in (("a", 1, 40), ("b", -1, 7)):
+        for index, start in enumerate(range(0, 40, per_shard)):
+            with SentenceSample(tmp_path / name, index, 5) as sample:
+                (tmp_path / name).mkdir(exist_ok=True)
+                for document in documents[::order][start : start + per_shard]:
+                    sample.add(*document)
+        found.append(agreement(5, 0, tmp_path / name))
+    assert found[0] == found[1]
+    assert found[0]["documents"] == 5

@@ -58,8 +58,20 @@ def test_a_batch_across_epochs_keeps_the_order_of_positions() -> None:
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_any_number_of_ranks_computes_the_same_micro_batches(world_size: int) -> None:
     spec = PretrainSpec(steps=10, global_batch_size=16, micro_batch_size=4)
-    expected = micro_batches(SyntheticBatches(30), spec, step=3, rank=0, world_size=1)
-    shares = [micro_batches(SyntheticBatches(30), spec, step=3, rank=r, world_size=world_size) for r in range(world_size)]
+    expected = micro_batches(
+        SyntheticBatches(30), spec, start=3 * spec.global_batch_size, count=spec.global_batch_size, rank=0, world_size=1
+    )
+    shares = [
+        micro_batches(
+            SyntheticBatches(30),
+            spec,
+            start=3 * spec.global_batch_size,
+            count=spec.global_batch_size,
+            rank=r,
+            world_size=world_size,
+        )
+        for r in range(world_size)
+    ]
     found = [share[m] for m in range(4 // world_size) for share in shares]
     for ours, theirs in zip(found, expected, strict=True):
         assert np.array_equal(ours.input_ids, theirs.input_ids)

@@ -32,11 +32,11 @@ def test_contradictory_specs(fields: dict, told: str) -> None:
 
 def test_global_batch_must_fit_the_number_of_processes() -> None:
     spec = PretrainSpec(steps=10, global_batch_size=48, micro_batch_size=16)
-    assert (spec.accumulation(1), spec.accumulation(3)) == (3, 1)
+    assert (spec.accumulation(1, 48), spec.accumulation(3, 48)) == (3, 1)
     with pytest.raises(
         ValueError, match=r"global_batch_size = 48 is not divisible by processes × micro_batch_size = 2 × 16 = 32"
     ):
-        spec.accumulation(2)
+        spec.accumulation(2, 48)
 
 
 def test_sequences_longer_than_the_position_table_are_refused() -> None:

@@ -137,6 +137,7 @@ def whole_run(store: Path) -> dict[str, Artifact]:
         removed = {"H1-dateline": 120, "T1-email": 80, SCRIPT: 3} if source == "news" else {"T7-empty": 240}
         more = {
             "normalized": {"space": 77},
+            "masked": {"phone": 41} if source == "news" else {},
             "unmapped_sections": {f"분야 {n}": n for n in range(1, 60)} if source == "news" else {},
         }
         run[f"clean/{source}"] = made(

@@ -114,6 +114,8 @@ def test_cleaning_is_told_rule_by_rule(report: Path) -> None:
     assert "443 removals by 4 rules took out 8,642 characters" in text
     assert "| T7-empty | 240 | 240 | 0 |" in text
     assert "| space | 154 | 77 | 77 |" in text
+    assert "Personal data masked, in spans" in text
+    assert "| phone | 41 | 41 |" in text
     assert "| 분야 59 | 59 | 59 |" in text
     assert f"| 19 more | {sum(range(1, 20))} |" in text
     assert "Characters by source, after deduplication" in text

@@ -1,0 +1,253 @@
+"""Damaged real documents for a parser: none may raise, hang or go missing, and none may leave paired marks in the text.
+
+python -m bench.mutations NAME [FILE ...] [--count 10000] [--seed 1] [--members PATTERN]: NAME is a key of ``SUBJECTS``, FILEs
+hold documents in its format (default: the sample corpus, if it has that format). Each document gets one to eight edits: spans
+deleted, doubled, moved, cut off, marks put in, a mark repeated a thousand times. Exits with 1 when one raises, takes longer
+than 10 s, leaves a paired mark or is unaccounted for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import io
+import random
+import re
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from korealbert.corpus.extract import PARSERS, frame
+from korealbert.corpus.framing import RawRecords
+from korealbert.corpus.reading import RawFile, ReadLimits, open_files
+from korealbert.corpus.records import Outcome, Tally
+from korealbert.corpus.sources import ExtractSpec
+from korealbert.documents import Document
+
+SAMPLE = Path(__file__).parents[1] / "data_specs" / "sample"
+LIMIT_SECONDS = 10
+LONGEST_CHARS = 60_000
+"""Longer documents are cut, so that ten thousand of them take minutes."""
+
+PAIRS = ("[[", "]]", "{{", "}}", "'''", "||", "<ref")
+WIKI_MARKS = (
+    *(
+        "[[",
+        "]]",
+        "{{",
+        "}}",
+        "{{{",
+        "}}}",
+        "|",
+        "||",
+        "'''",
+        "''",
+        "[[파일:",
+        "[[분류:",
+        "{{lang|en|",
+        "\n{|",
+        "\n|-",
+        "\n|}",
+        "\n! ",
+    ),
+    *("<ref>", "</ref>", '<ref name="a"/>', "<ref", "<!--", "-->", "<nowiki>", "</nowiki>", "<math>", "</math>", "<s>", "<br>"),
+    *(
+        "\n== 절 ==\n",
+        "=",
+        "\n* ",
+        "\n",
+        "\n\n",
+        "-{",
+        "}-",
+        "[https://a.example ",
+        "https://",
+        "]",
+        "(",
+        ")",
+        "&amp;lt;",
+        "&#0;",
+        "__목차__",
+    ),
+    *("\0", "\x01", "\ufdd0", "\ud800", "\u200b", "\r\n", "\u3000"),
+)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A parser and what it is tried with."""
+
+    format: str
+    document: re.Pattern[bytes]
+    """Finds the documents of a file; group 1 is what gets damaged."""
+    read: Callable[[str], str]
+    """What the file wrote → a document's source."""
+    write: Callable[[str], bytes]
+    """A damaged source → a file that holds it."""
+    marks: tuple[str, ...]
+    exactly_one: bool
+    """Damage stays within the document; else it may split it in two."""
+    sample: tuple[str, ...]
+    """Files of the sample corpus that hold such documents."""
+
+
+def _as_page(source: str) -> bytes:
+    page = f"<page><title>강</title><ns>0</ns><id>1</id><revision><text>{html.escape(source)}</text></revision></page>"
+    return f"<mediawiki>\n{_writable(page)}\n</mediawiki>\n".encode()
+
+
+def _writable(text: str) -> str:
+    """Without what no XML file holds."""
+    return re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "", text)
+
+
+def _as_it_is(source: str) -> str:
+    return source
+
+
+SUBJECTS = {
+    "wikipedia": Subject(
+        "mediawiki", re.compile(rb"<text[^>]*>([^<]*)</text>"), html.unescape, _as_page, WIKI_MARKS, True, ("mediawiki.xml",)
+    ),
+    "wikipedia_xml": Subject(
+        "mediawiki",
+        re.compile(rb"(<page>.*?</page>)", re.DOTALL),
+        _as_it_is,
+        lambda record: f"<mediawiki>\n{record}\n</mediawiki>\n".encode("utf-8", "surrogatepass"),
+        (
+            *WIKI_MARKS,
+            "<page>",
+            "</page>",
+            "<text>",
+            "</text>",
+            "<![CDATA[",
+            "]]>",
+            "<!DOCTYPE a>",
+            "&",
+            "&nbsp;",
+            "<title>",
+            "<id/>",
+        ),
+        False,
+        ("mediawiki.xml",),
+    ),
+    "wikiextractor": Subject(
+        "wikiextractor",
+        re.compile(rb"(<doc .*?</doc>)", re.DOTALL),
+        _as_it_is,
+        lambda record: record.encode("utf-8", "surrogatepass"),
+        (*WIKI_MARKS, '<doc id="1" title="강">\n', "</doc>", '"', "(, ", "()"),
+        False,
+        (),
+    ),
+}
+
+
+def documents(subject: Subject, paths: list[Path], members: str) -> list[str]:
+    """The sources of all documents in some files."""
+    found = []
+    for raw in open_files(paths, members, ReadLimits()):
+        assert isinstance(raw, RawFile), raw
+        data = b"".join(iter(lambda raw=raw: raw.read(1 << 20), b""))
+        found += [
+            subject.read(match[1].decode("utf-8", "replace"))[:LONGEST_CHARS] for match in subject.document.finditer(data)
+        ]
+    return found
+
+
+def mutations(sources: list[str], marks: tuple[str, ...], *, count: int, seed: int) -> Iterator[str]:
+    """``count`` damaged documents; the same for the same seed."""
+    chance = random.Random(seed)  # noqa: S311
+    for _ in range(count):
+        text = chance.choice(sources)
+        for _ in range(chance.randint(1, 8)):
+            text = _damaged(text, marks, chance)
+        yield text
+
+
+def _damaged(text: str, marks: tuple[str, ...], chance: random.Random) -> str:
+    at, to = chance.randint(0, len(text)), chance.randint(0, len(text))
+    length, mark = chance.randint(1, 60), chance.choice(marks)
+    span, rest = text[at : at + length], text[:at] + text[at + length :]
+    match chance.choice(("delete", "double", "move", "mark", "mark", "mark", "many", "cut")):
+        case "delete":
+            return rest
+        case "double":
+            return text[:to] + span + text[to:]
+        case "move":
+            return rest[:to] + span + rest[to:]
+        case "mark":
+            return text[:at] + mark + text[at:]
+        case "many":
+            return text[:at] + mark * chance.choice((10, 1000)) + text[at:] if chance.random() < 0.2 else rest
+        case _:
+            return text[: max(at, 1)] if chance.random() < 0.2 else rest
+
+
+def outcomes(subject: Subject, source: str) -> list[Outcome]:
+    """What becomes of one damaged document."""
+    spec = ExtractSpec.model_validate({"source": "a", "format": subject.format, "paths": ["a"]})
+    tally, found = Tally(), list[Outcome]()
+    for batch in frame(spec, RawFile("a", io.BytesIO(subject.write(source)), ReadLimits())):
+        found += PARSERS[spec.format, spec.document](spec, batch, tally) if isinstance(batch, RawRecords) else [batch]
+    return found
+
+
+def fault(subject: Subject, source: str) -> str:
+    """What a parser does wrong with a damaged document; empty if nothing."""
+    found = outcomes(subject, source)
+    if not found or (subject.exactly_one and len(found) != 1):
+        return f"{len(found)} outcomes"
+    for outcome in found:
+        if isinstance(outcome, Document):
+            outcome.text.encode("utf-8")  # a lone surrogate could not be stored
+            if marks := [mark for mark in PAIRS if mark in outcome.text]:
+                return f"left {marks}"
+    return ""
+
+
+def _too_slow(signal_number: int, where: FrameType | None) -> NoReturn:
+    raise TimeoutError(f"longer than {LIMIT_SECONDS} s")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=sorted(SUBJECTS))
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--members", default="*")
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    subject = SUBJECTS[given.name]
+    files = given.files or [SAMPLE / name for name in subject.sample]
+    if not (sources := documents(subject, files, given.members)):
+        parser.error(f"no {subject.format} documents in {[str(path) for path in files]}: name a file that holds some")
+    print(f"{given.name}: {given.count:,} mutations of {len(sources):,} documents")
+    signal.signal(signal.SIGALRM, _too_slow)
+    faults, slowest, begun = Counter[str](), (0.0, 0), time.perf_counter()
+    for source in mutations(sources, subject.marks, count=given.count, seed=given.seed):
+        started = time.perf_counter()
+        signal.setitimer(signal.ITIMER_REAL, LIMIT_SECONDS)
+        try:
+            wrong = fault(subject, source)
+        except Exception as error:  # whatever it is, it is what this looks for
+            wrong = f"{type(error).__name__}: {error}"
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        slowest = max(slowest, (time.perf_counter() - started, len(source)))
+        if wrong:
+            faults[wrong] += 1
+            if faults[wrong] == 1:
+                print(f"{wrong}: {source[:2000]!r}")
+    seconds, characters = slowest
+    print(f"{sum(faults.values()):,} faults; slowest {seconds * 1000:,.0f} ms ({characters:,} characters)", end="")
+    print(f"; {time.perf_counter() - begun:.0f} s in all")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""NamuWiki documents a second against namu-wiki-extractor, on the same dumps, with the same number of processes, in one run.
+
+python -m bench.namuwiki RECORDS --peers PYTHON [--documents 4000] [--processes 1] [--rounds 3]: RECORDS is an archive or folder
+of real dump records; PYTHON is the interpreter of an environment that has namu-wiki-extractor 0.3.0. Dumps of the true shape (one
+array on one line, contributors and all) are made of them, each document with its paragraphs in another order: short articles
+alone, and a mix with one of 58,000 characters among 50 and one of 521,000 among 500, 4,000 characters in the mean. Each process
+reads a dump of its own and writes JSON lines; ours frames it as a stream, the peer's loads it whole. Then the peak memory of ours
+over a dump of one array, at two sizes. Exits with 1 if a document is lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from korealbert.corpus.extract import PARSERS, frame
+from korealbert.corpus.framing import RawRecords
+from korealbert.corpus.namumark import extract_namumark
+from korealbert.corpus.reading import RawFile, ReadLimits, open_files
+from korealbert.corpus.records import Dropped, Tally
+from korealbert.corpus.sources import ExtractSpec, WikiOptions
+from korealbert.documents import Document
+
+PEER_SCRIPT = Path(__file__).with_name("namuwiki_peer.py")
+SHORT_CHARS = 10_000
+LONG_ONES = ((58_000, 50), (521_000, 500))
+"""Longer records of about so many characters: one among so many documents."""
+MEMORY_DOCUMENTS = (20_000, 80_000)
+ROW = "{:52}{:>12}{:>12}{:>8}  {}"
+
+
+def records_in(paths: Path) -> list[dict[str, Any]]:
+    """All dump records of some files, one object or one array each."""
+    found: list[dict[str, Any]] = []
+    for raw in open_files([paths], "*.json", ReadLimits()):
+        assert isinstance(raw, RawFile), raw
+        value = json.loads(b"".join(iter(lambda raw=raw: raw.read(1 << 20), b"")))
+        found += value if isinstance(value, list) else [value]
+    return found
+
+
+def chosen(records: list[dict[str, Any]], number: int, *, mixed: bool) -> dict[str, Any]:
+    """The record that document ``number`` is made of."""
+    for characters, among in LONG_ONES if mixed else ():
+        longer = [record for record in records if abs(len(record["text"]) - characters) < 0.05 * characters]
+        if longer and number % among == among - 1:
+            return longer[0]
+    short = [record for record in records if len(record["text"]) < SHORT_CHARS]
+    return short[number % len(short)]
+
+
+def write_dump(path: Path, records: list[dict[str, Any]], count: int, *, mixed: bool) -> int:
+    """A dump of ``count`` documents; its characters of markup."""
+    chance, characters = random.Random(1), 0  # noqa: S311
+    with path.open("w", encoding="utf-8") as out:
+        for number in range(count):
+            record = chosen(records, number, mixed=mixed)
+            paragraphs = record["text"].split("\n\n")
+            if len(paragraphs) > 2:
+                chance.shuffle(paragraphs)
+            text = "\n\n".join(paragraphs)
+            characters += len(text)
+            varied = {**record, "namespace": "0", "title": f"{record['title']} {number}", "text": text}
+            out.write(("[" if number == 0 else ",") + json.dumps(varied, ensure_ascii=False, separators=(",", ":")))
+        out.write("]")
+    return characters
+
+
+def extract(dump: Path, out: Path) -> tuple[float, int]:
+    """Seconds from opening a dump to the last JSON line written, and the documents accounted for."""
+    begun, count = time.perf_counter(), 0
+    with out.open("w", encoding="utf-8") as target:
+        for outcome in outcomes(dump):
+            count += 1
+            document = outcome.document if isinstance(outcome, Dropped) else outcome
+            assert isinstance(document, Document), document
+            target.write(json.dumps({"title": document.title, "text": document.text}, ensure_ascii=False) + "\n")
+    return time.perf_counter() - begun, count
+
+
+def outcomes(dump: Path) -> Iterator[Any]:
+    """What becomes of each record of a dump, as in the extract stage."""
+    spec = ExtractSpec.model_validate({"source": "namuwiki", "format": "namuwiki", "paths": [str(dump)]})
+    tally = Tally()
+    for raw in open_files([dump], "*", spec.limits):
+        assert isinstance(raw, RawFile), raw
+        for batch in frame(spec, raw):
+            assert isinstance(batch, RawRecords), batch
+            yield from PARSERS[spec.format, spec.document](spec, batch, tally)
+
+
+def child(dump: Path, out: Path) -> None:
+    """What a process of ours does: prints seconds, seconds of extraction alone, documents and peak memory."""
+    seconds, count = extract(dump, out)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    alone = 0.0
+    if dump.stat().st_size < 200e6:
+        texts = [record["text"] for record in json.loads(dump.read_text("utf-8"))]
+        begun, options = time.perf_counter(), WikiOptions()
+        for text in texts:
+            extract_namumark(text, options)
+        alone = time.perf_counter() - begun
+    print(json.dumps([seconds, alone, count, peak]))
+
+
+def run(command: list[str], dumps: list[Path], folder: Path) -> list[list[float]]:
+    """One process a dump, all at once; what each printed."""
+    children = [
+        subprocess.Popen([*command, str(dump), str(folder / f"{dump.stem}.jsonl")], stdout=subprocess.PIPE, text=True)
+        for dump in dumps
+    ]
+    printed = [process.communicate()[0] for process in children]
+    assert not any(process.returncode for process in children), "a child process failed: see above"
+    return [json.loads(line) for line in printed]
+
+
+def compare(
+    name: str, records: list[dict[str, Any]], given: argparse.Namespace, folder: Path, *, mixed: bool
+) -> Iterator[tuple[str, ...]]:
+    """The rows of one mix."""
+    dumps = [folder / f"dump{number}.json" for number in range(given.processes)]
+    characters = sum(write_dump(dump, records, given.documents, mixed=mixed) for dump in dumps)
+    count = given.documents * given.processes
+    size = sum(dump.stat().st_size for dump in dumps) / 1e6
+    print(f"{name}: {count:,} documents, {size:.0f} MB, {characters / count:,.0f} characters in the mean")
+    seconds: dict[str, list[tuple[float, float]]] = {"ours": [], "theirs": []}
+    for _ in range(given.rounds):
+        for side, command in (
+            ("theirs", [given.peers, "-P", str(PEER_SCRIPT)]),
+            ("ours", [sys.executable, "-m", "bench.namuwiki", "--child"]),
+        ):
+            found = run(command, dumps, folder)
+            seconds[side].append((max(line[0] for line in found), max(line[1] for line in found)))
+            if side == "ours":
+                read = sum(line[2] for line in found)
+                assert read == count, f"{name}: {read:,.0f} documents of {count:,}"
+    for index, what in enumerate(("from dump to JSON lines", "markup to text alone")):
+        rate = {side: count / statistics.median(run[index] for run in of) for side, of in seconds.items()}
+        yield (
+            f"{name}, {what}, documents/s",
+            f"{rate['ours']:,.0f}",
+            f"{rate['theirs']:,.0f}",
+            f"{rate['ours'] / rate['theirs']:.1f}",
+            "≥ 3, aim 5",
+        )
+
+
+def memory(records: list[dict[str, Any]], folder: Path) -> Iterator[tuple[str, ...]]:
+    """Peak memory over one array, at two sizes."""
+    dump = folder / "array.json"
+    for count in MEMORY_DOCUMENTS:
+        write_dump(dump, records, count, mixed=True)
+        size = dump.stat().st_size / 1e6
+        ((seconds, _, _, peak),) = run([sys.executable, "-m", "bench.namuwiki", "--child"], [dump], folder)
+        yield f"one array of {size:,.0f} MB: peak MB, MB/s", f"{peak / 1024:,.0f}, {size / seconds:.1f}", "", "", "flat"
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--child"]:
+        child(*map(Path, sys.argv[2:]))
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("records", type=Path)
+    parser.add_argument("--peers", required=True, help="interpreter of the environment that has namu-wiki-extractor 0.3.0")
+    parser.add_argument("--documents", type=int, default=4_000)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--memory", action="store_true", help="measure peak memory too: a minute")
+    given = parser.parse_args()
+    records = records_in(given.records)
+    print(f"{len(records)} records of {', '.join(str(len(record['text'])) for record in records)} characters")
+    table: list[tuple[str, ...]] = [("what", "ours", "peer", "ratio", "goal")]
+    with tempfile.TemporaryDirectory() as folder:
+        table += compare("short articles", records, given, Path(folder), mixed=False)
+        table += compare("mix", records, given, Path(folder), mixed=True)
+        if given.memory:
+            table += memory(records, Path(folder))
+    for row in table:
+        print(ROW.format(*row))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""What the news rules take from real articles, and what they leave: counts, and the passages for a person to judge.
+
+python -m bench.news_residue DATA_DIR [--sample 1000] [--seed 1] [--held-out] [--out DIR]: the folder that holds
+``corpus/news_categories.tar.zst`` and ``corpus/news_leads.tar.zst``. The sample is the articles with the smallest hashes of
+seed and name; ``--held-out`` takes the other articles and as many leads instead. It prints spans by rule, drops by rule and the
+articles whose cleaned text still matches the patterns of a residue; with ``--out`` it writes ``removed.txt`` (each distinct
+span, in its surroundings), ``zones.txt`` (first and last lines of every cleaned article) and ``lines.txt`` (what stands on
+lines of its own and is no sentence). What a reader found in them is in ``news_verdicts.toml``: it holds for these rules while
+the digest of the outcomes is the one named there, and contains no text of the articles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import sys
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from korealbert.artifact import InputPath
+from korealbert.corpus.clean import CleanedDocument, CleanSpec, Rules, clean_document
+from korealbert.corpus.extract import PARSERS, shard_inputs
+from korealbert.corpus.framing import RawRecords
+from korealbert.corpus.news import Cleaned
+from korealbert.corpus.records import Tally
+from korealbert.corpus.sources import ExtractSpec, FieldMap
+from korealbert.documents import Document
+from korealbert.hashing import hash64
+
+VERDICTS = Path(__file__).with_suffix("").parent / "news_verdicts.toml"
+RULES = Path(__file__).parents[1] / "data_specs" / "rules"
+
+RESIDUE = {
+    "byline": r"(?m)(?:^|[.다]\s?|[\[(</=])[가-힣]{2,4}(?:·[가-힣]{2,4})* ?(?:[가-힣]{2,4} ?)?"
+    r"(?:기자|특파원|통신원|논설위원)\s*[\])>]?$",
+    "address": r"[\w.+-]+@(?:[\w-]+\.[\w.-]+)?\s*[\])>]?\s*\Z",
+    "notice": r"무단 ?(?:전재|복제|배포)|재배포 ?금지|[ⓒ©]|저작권자|Copyright",
+    "promotion": r"(?m)^[▶☞▷★◎►☎✔]|제보(?:하기|를 기다립니다|는 카카오톡)|구독(?:하기|하세요)|바로가기\]?$|관련 ?기사\]?$",
+    "dateline": r"\A[^\n]{0,80}(?:[\[(<【][^\])>】\n]{0,30}=[^\])>】\n]{0,20}(?:연합뉴스|뉴시스|뉴스1)[^\n]{0,3}[\])>】])",
+    "label": r"(?m)^[\[(<【◀]\s?(?:앵커|기자|리포트|인터뷰|앵커멘트)\s?[\])>】▶]",
+    "credit": r"(?m)(?:^|[\[(</]\s?)(?:사진|그래픽|자료사진|사진제공|사진출처)\s?(?:[=:]|제공\s?=)[^\n]{0,40}$",
+}
+"""What a reader would call residue, by kind; looked for in the whole text or where the pattern anchors itself."""
+
+CONTEXT = 40
+SHOWN = 160
+
+
+@dataclass(frozen=True)
+class Article:
+    """One real article and what cleaning made of it."""
+
+    name: str
+    """Folder and number, or outlet and position of a lead."""
+    before: str
+    outcome: CleanedDocument
+
+    @property
+    def cleaned(self) -> Cleaned:
+        return self.outcome.cleaned
+
+    @property
+    def title_drop(self) -> bool:
+        return self.outcome.drop is not None and self.outcome.drop.reason == "title_rule"
+
+
+def documents(spec: ExtractSpec) -> Iterator[tuple[str, Document]]:
+    """The documents of a raw source with names for people: file within the archive and position among its records."""
+    for job in shard_inputs(spec):
+        for part in job.parts:
+            if isinstance(part, RawRecords):
+                name = part.file.partition("::")[2]
+                for number, outcome in enumerate(PARSERS[spec.format, spec.document](spec, part, Tally())):
+                    if isinstance(outcome, Document):
+                        yield f"{name}#{number}", outcome
+
+
+def articles(data: Path) -> Iterator[tuple[str, Document]]:
+    """The whole articles."""
+    path = InputPath(data / "corpus" / "news_categories.tar.zst")
+    spec = ExtractSpec(source="news", format="news_text", paths=(path,), members="*NewsData.txt")
+    for name, document in documents(spec):
+        found = re.search(r"(\d)/(\d{4})NewsData", name)
+        if found:
+            yield f"{found[1]}/{found[2]}", document
+
+
+def leads(data: Path) -> Iterator[tuple[str, Document]]:
+    """Titles with the beginnings of articles."""
+    path = InputPath(data / "corpus" / "news_leads.tar.zst")
+    fields = FieldMap(text="summary", outlet="source", published="date")  # type: ignore[arg-type]
+    spec = ExtractSpec(source="leads", format="news", paths=(path,), members="*.json", fields=fields)
+    for name, document in documents(spec):
+        day, _, number = name.partition("/kr_articles.json#")
+        yield f"{day[-10:]}#{number}", document
+
+
+def ordered(named: Iterator[tuple[str, Document]], seed: int) -> list[tuple[str, Document]]:
+    """In the order of the hash of seed and name."""
+    return sorted(named, key=lambda one: hash64(f"{seed}:{one[0]}"))
+
+
+def surroundings(article: Article) -> Iterator[tuple[str, str, str, str]]:
+    """(rule, text before, removed span, text behind) of each removal, as the text stood at that moment."""
+    text = article.cleaned.restored()
+    for removal in article.cleaned.removals:
+        end = removal.start + len(removal.text)
+        yield removal.rule, text[max(0, removal.start - CONTEXT) : removal.start], removal.text, text[end : end + CONTEXT]
+        text = text[: removal.start] + text[end:]
+
+
+def residue(text: str) -> dict[str, str]:
+    """Kind → what was found."""
+    found = {kind: re.search(pattern, text) for kind, pattern in RESIDUE.items()}
+    return {kind: match[0] for kind, match in found.items() if match}
+
+
+def digest(outcomes: list[Article]) -> str:
+    """Changes when anything that a reader judged does."""
+    total = hashlib.sha256()
+    for one in outcomes:
+        total.update(f"{one.name}\0{one.title_drop}\0{one.cleaned.text}\0".encode())
+    return total.hexdigest()[:16]
+
+
+def write_passages(outcomes: list[Article], out: Path) -> None:
+    """The three files to read."""
+    out.mkdir(parents=True, exist_ok=True)
+    spans: dict[str, dict[str, list[tuple[str, str, str]]]] = defaultdict(lambda: defaultdict(list))
+    for one in outcomes:
+        for rule, before, text, behind in surroundings(one):
+            spans[rule][text.strip()].append((one.name, before, behind))
+    with (out / "removed.txt").open("w", encoding="utf-8") as file:
+        for rule, found in sorted(spans.items()):
+            file.write(f"## {rule}: {sum(map(len, found.values()))} spans, {len(found)} distinct\n")
+            for text, places in sorted(found.items()):
+                name, before, behind = places[0]
+                file.write(f"{len(places)} {name} {before!r} [[{text}]] {behind!r}\n")
+    kept = [one for one in outcomes if not one.title_drop]
+    with (out / "zones.txt").open("w", encoding="utf-8") as file:
+        for one in kept:
+            lines = [line for line in one.cleaned.text.split("\n") if line]
+            head = " / ".join(lines[:3])[:SHOWN]
+            tail = " / ".join(lines[-3:])[-SHOWN:]
+            file.write(f"{one.name} {head}\n     ...{tail}\n")
+    with (out / "lines.txt").open("w", encoding="utf-8") as file:
+        for one in kept:
+            for line in one.cleaned.text.split("\n"):
+                if line and not re.search(r"[다요까죠자라네지][.?!…]?[\"'”’」』)\]>]*[.]?$", line):
+                    file.write(f"{one.name} {line[-SHOWN:]}\n")
+
+
+def verdict(part: str, seed: int, outcomes: list[Article]) -> str:
+    """What the committed judgement says of these outcomes."""
+    judged = tomllib.loads(VERDICTS.read_text("utf-8")) if VERDICTS.exists() else {}
+    for one in judged.get("judged", ()):
+        if (one["part"], one["seed"], one["articles"]) == (part, seed, len(outcomes)):
+            if one["digest"] != digest(outcomes):
+                return f"judged before the rules changed (digest {one['digest']}); read the passages again"
+            share = 100 / len(outcomes)
+            return (
+                f"judged by reading: residue in {len(one['residue'])} articles ({share * len(one['residue']):.2f} %), false"
+                f" deletions in {len(one['false_deletions'])} ({share * len(one['false_deletions']):.2f} %)"
+            )
+    return "not judged by a reader yet"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--sample", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--held-out", action="store_true")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    picked = ordered(articles(options.data), options.seed)
+    if options.held_out:
+        picked = picked[options.sample :] + ordered(leads(options.data), options.seed)[: options.sample]
+    else:
+        picked = picked[: options.sample]
+    spec = CleanSpec(news_rules=InputPath(RULES / "news.toml"), title_rules=InputPath(RULES / "titles.toml"), sentences="none")
+    rules = Rules.of(spec)
+    outcomes = [Article(name, document.text, clean_document(document, spec, rules)) for name, document in picked]
+    part = "held-out" if options.held_out else "sample"
+    drops = Counter(str(one.outcome.drop.rule) for one in outcomes if one.outcome.drop and one.title_drop)
+    removed = Counter(removal.rule for one in outcomes for removal in one.cleaned.removals)
+    kept = [one for one in outcomes if not one.title_drop]
+    matches = {one.name: residue(one.cleaned.text) for one in kept}
+    print(f"{part}, seed {options.seed}: {len(outcomes)} articles, digest {digest(outcomes)}")
+    print(f"dropped whole: {sum(drops.values())} {dict(drops.most_common())}")
+    print(f"removed: {removed.total()} spans in {sum(bool(one.cleaned.removals) for one in outcomes)} articles")
+    for rule, count in removed.most_common():
+        print(f"  {rule:<16}{count:>6}")
+    suspicious = {name: found for name, found in matches.items() if found}
+    print(f"patterns of a residue: {len(suspicious)} articles ({100 * len(suspicious) / len(outcomes):.2f} %)")
+    for name, found in suspicious.items():
+        print(f"  {name}: {', '.join(sorted(found))}")
+    print(verdict(part, options.seed, outcomes))
+    if options.out:
+        write_passages(outcomes, options.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Which charset a page is in: what the header and the page declare, against what its bytes are.
+
+A wrong declaration is common in Korean pages of the 2000s (a server's default header over an EUC-KR page, or a page in UTF-8
+that still declares EUC-KR), so the bytes decide where they can. UTF-8 recognises itself: Korean text in EUC-KR is next to never
+valid UTF-8, except for a handful of syllables.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+
+HEAD_BYTES = 4096
+"""How far into a page a declaration is looked for. HTML says 1024; pages with long comments before it exist."""
+
+_KOREAN = (
+    "euc-kr",
+    "euckr",
+    "ks_c_5601-1987",
+    "ksc5601",
+    "ks_c_5601",
+    "ksc_5601",
+    "ksx1001",
+    "windows-949",
+    "ms949",
+    "uhc",
+    "cp949",
+)
+_DECLARED = re.compile(rb"""<meta[^>]{0,400}?charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]+)""", re.IGNORECASE)
+_XML = re.compile(rb"""^\s*<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9_:.-]+)""")
+_HEADER = re.compile(r"""charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]+)""", re.IGNORECASE)
+_HANGUL = re.compile("[가-힣]")
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+MAX_BROKEN_SHARE = 0.01
+"""Undecodable characters per character up to which a text counts as read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The characters of a page."""
+
+    text: str
+    charset: str
+    """The codec that was used."""
+    broken: int = 0
+    """Characters that could not be decoded and stand as U+FFFD."""
+
+    @property
+    def readable(self) -> bool:
+        """Whether no more is broken than a damaged byte here and there."""
+        return self.broken <= MAX_BROKEN_SHARE * max(1, len(self.text))
+
+
+def decode_page(data: bytes, content_type: str = "") -> Decoded:
+    """Decode HTML or XML; ``content_type`` is the header's value. Never raises: see ``Decoded.broken``."""
+    for bom, name in _BOMS:
+        if data.startswith(bom):
+            return _decoded(data[len(bom) :], name)
+    declared = _declarations(data, content_type)
+    candidates = list(dict.fromkeys([*declared, "utf-8", "cp949"]))
+    whole = {name: text for name in candidates if name not in _ANY_BYTES and (text := _strict(data, name)) is not None}
+    if "utf-8" in whole and not _rather_korean(whole, declared):
+        return Decoded(whole["utf-8"], "utf-8")
+    for name in candidates:
+        if name in whole:
+            return Decoded(whole[name], name)
+    best = min((_decoded(data, name) for name in candidates if name not in _ANY_BYTES), key=lambda decoded: decoded.broken)
+    single = next((name for name in declared if name in _ANY_BYTES), None)
+    return _decoded(data, single) if single and not best.readable else best
+
+
+_ANY_BYTES = frozenset({"iso8859-1", "cp1252", "iso8859-15", "cp1250", "cp1251", "koi8-r", "iso8859-2"})
+"""Charsets in which any bytes are a text, so that decoding proves nothing."""
+
+
+def _rather_korean(whole: dict[str, str], declared: list[str]) -> bool:
+    """Two or three syllables of EUC-KR may be valid UTF-8 by chance; then the declaration tells."""
+    if "utf-8" in declared or "cp949" not in declared or "cp949" not in whole:
+        return False
+    return bool(_HANGUL.search(whole["cp949"])) and not _HANGUL.search(whole["utf-8"])
+
+
+def _declarations(data: bytes, content_type: str) -> list[str]:
+    found = [match[1] for match in [_HEADER.search(content_type)] if match]
+    head = data[:HEAD_BYTES]
+    found += [match[1].decode("ascii") for match in (_XML.search(head), _DECLARED.search(head)) if match]
+    return list(dict.fromkeys(codec for label in found if (codec := _codec(label))))
+
+
+def _codec(label: str) -> str | None:
+    if label.lower() in _KOREAN:
+        return "cp949"  # what browsers read under these names, too
+    try:
+        info = codecs.lookup(label)
+    except LookupError:
+        return None
+    if not info._is_text_encoding or info.name.startswith(("utf-16", "utf-32", "utf-7")):
+        return None  # a page whose declaration could be read as ASCII is in none of these
+    return "utf-8" if info.name in ("utf-8", "utf-8-sig") else info.name
+
+
+def _strict(data: bytes, name: str) -> str | None:
+    try:
+        return data.decode(name)
+    except (UnicodeError, ValueError):
+        return None
+
+
+def _decoded(data: bytes, name: str) -> Decoded:
+    text = data.decode(name, "replace")
+    return Decoded(text, name, text.count("�"))

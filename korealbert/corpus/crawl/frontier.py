@@ -1,0 +1,303 @@
+"""The durable frontier: every URL that a crawl knows, and what became of it. One SQLite file, one transaction per answer.
+
+A SIGKILL loses at most the answers that were on their way: a URL waits until the transaction that tells its outcome, and a page
+counts as stored only together with its place in the WARC files. Scrapy's own JOBDIR loses its queue instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+Kind = Literal["sitemap", "rss", "archive", "article", "robots"]
+State = Literal["waiting", "stored", "listed", "duplicate", "redirected", "refused", "failed"]
+
+ROWS_READ_AHEAD = 512
+
+TRANSIENT = (
+    "unreachable",
+    "timeout",
+    "truncated",
+    "robots_unreachable",
+    "server_error",
+    "too_many_requests",
+    "status_401",
+    "status_403",
+)
+"""Reasons of a failure that a later run tries again; sites answer 403 to a crawler that they have had enough of."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS urls (
+    id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, url TEXT NOT NULL, kind TEXT NOT NULL,
+    listing INTEGER, page INTEGER NOT NULL DEFAULT 1, day TEXT NOT NULL DEFAULT '', section_key TEXT NOT NULL DEFAULT '',
+    section TEXT NOT NULL DEFAULT '', published TEXT NOT NULL DEFAULT '', parent INTEGER,
+    hops INTEGER NOT NULL DEFAULT 0, attempts INTEGER NOT NULL DEFAULT 0, not_before REAL NOT NULL DEFAULT 0,
+    state TEXT NOT NULL DEFAULT 'waiting', reason TEXT NOT NULL DEFAULT '', detail TEXT NOT NULL DEFAULT '',
+    status INTEGER, other INTEGER, fetched TEXT NOT NULL DEFAULT '',
+    file INTEGER, offset INTEGER, length INTEGER, sha256 TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX IF NOT EXISTS by_state ON urls (state, attempts, id);
+CREATE TABLE IF NOT EXISTS claims (claim TEXT PRIMARY KEY, id INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A URL of the frontier."""
+
+    id: int
+    key: str
+    url: str
+    kind: Kind
+    listing: int | None
+    page: int
+    day: str
+    section_key: str
+    section: str
+    published: str
+    hops: int
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a record lies in the WARC files, in compressed bytes."""
+
+    file: int
+    offset: int
+    length: int
+
+
+_SELECT = f"SELECT {', '.join(field.name for field in fields(Known))} FROM urls"  # noqa: S608
+
+
+class Frontier:
+    """The URLs of one crawl. Not for use from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._db = sqlite3.connect(path, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = NORMAL")  # the death of the process loses nothing; see heal() for the machine's
+        self._db.executescript(_SCHEMA)
+        self._fresh: list[Known] = []
+        self._last_fresh = 0
+        self._retries: list[tuple[float, int]] = self._db.execute(
+            "SELECT not_before, id FROM urls WHERE state = 'waiting' AND attempts > 0"
+        ).fetchall()
+        heapq.heapify(self._retries)
+        self._counts: dict[str, int] = dict(self._db.execute("SELECT state, count(*) FROM urls GROUP BY state").fetchall())
+        self.in_flight = 0
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing of what happens inside."""
+        self._db.execute("BEGIN IMMEDIATE")
+        counts = dict(self._counts)
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            self._counts = counts
+            raise
+        self._db.execute("COMMIT")
+
+    # --- what waits --------------------------------------------------------------------------------------------------------
+
+    def add(self, key: str, url: str, kind: Kind, **facts: Any) -> int | None:
+        """Get to know a URL; its id, or None for one that was known already."""
+        names = ", ".join(["key", "url", "kind", *facts])
+        marks = ", ".join("?" * (3 + len(facts)))
+        sql = f"INSERT INTO urls ({names}) VALUES ({marks}) ON CONFLICT (key) DO NOTHING"  # noqa: S608
+        cursor = self._db.execute(sql, (key, url, kind, *facts.values()))
+        if not cursor.rowcount:
+            return None
+        self._count(str(facts.get("state", "waiting")), 1)
+        return cursor.lastrowid
+
+    def take(self) -> Known | None:
+        """The next URL to ask for, retries that are due first; None while nothing is due."""
+        known = self._due_retry() or self._next_fresh()
+        self.in_flight += known is not None
+        return known
+
+    def _due_retry(self) -> Known | None:
+        while self._retries and self._retries[0][0] <= time.time():
+            _, id_ = heapq.heappop(self._retries)
+            row = self._db.execute(f"{_SELECT} WHERE id = ? AND state = 'waiting'", (id_,)).fetchone()
+            if row is not None:
+                return Known(*row)
+        return None
+
+    def _next_fresh(self) -> Known | None:
+        if not self._fresh:
+            rows = self._db.execute(
+                f"{_SELECT} WHERE state = 'waiting' AND attempts = 0 AND id > ? ORDER BY id LIMIT ?",
+                (self._last_fresh, ROWS_READ_AHEAD),
+            ).fetchall()
+            self._fresh = [Known(*row) for row in reversed(rows)]
+        if not self._fresh:
+            return None
+        known = self._fresh.pop()
+        self._last_fresh = known.id
+        return known
+
+    def seconds_until_due(self) -> float | None:
+        """Time until the first retry is due; None when there is none."""
+        return max(0.0, self._retries[0][0] - time.time()) if self._retries else None
+
+    @property
+    def waiting(self) -> int:
+        """URLs without an outcome, those on their way included."""
+        return self.count("waiting")
+
+    def count(self, state: State) -> int:
+        """URLs in a state."""
+        return self._counts.get(state, 0)
+
+    # --- what becomes of a URL ----------------------------------------------------------------------------------------------
+
+    def finish(self, known: Known, state: State, reason: str = "", **facts: Any) -> None:
+        """Record the outcome of a URL that was taken."""
+        self._set(known.id, "waiting", state, reason=reason, fetched=_now(), **facts)
+
+    def store(self, known: Known, place: Place, sha256: str, status: int, claims: tuple[str, ...]) -> None:
+        """Record a page that lies in the WARC files, and what makes other pages its duplicates."""
+        self.finish(known, "stored", status=status, sha256=sha256, file=place.file, offset=place.offset, length=place.length)
+        self._db.executemany("INSERT OR IGNORE INTO claims VALUES (?, ?)", [(claim, known.id) for claim in claims])
+
+    def claimant(self, claims: tuple[str, ...]) -> int | None:
+        """The stored page that has one of these claims."""
+        for claim in claims:
+            found = self._db.execute("SELECT id FROM claims WHERE claim = ?", (claim,)).fetchone()
+            if found:
+                return int(found[0])
+        return None
+
+    def retry(self, known: Known, wait_seconds: float, reason: str, detail: str, status: int | None) -> None:
+        """Let a URL wait for another try."""
+        due = time.time() + wait_seconds
+        self._db.execute(
+            "UPDATE urls SET attempts = attempts + 1, not_before = ?, reason = ?, detail = ?, status = ? WHERE id = ?",
+            (due, reason, detail, status, known.id),
+        )
+        heapq.heappush(self._retries, (due, known.id))
+
+    def move(self, known: Known, url: str) -> None:
+        """A redirect to another address of the same page: ask for it there, at once."""
+        self._db.execute(
+            "UPDATE urls SET url = ?, hops = hops + 1, attempts = max(attempts, 1), not_before = 0 WHERE id = ?",
+            (url, known.id),
+        )
+        heapq.heappush(self._retries, (0.0, known.id))
+
+    def landed(self) -> None:
+        """A URL that was taken is no longer on its way."""
+        self.in_flight -= 1
+
+    def leads_to(self, start: str, goal: int) -> bool:
+        """Whether the redirects that begin at the page with key ``start`` come to the page ``goal``."""
+        row = self._db.execute("SELECT id, other FROM urls WHERE key = ?", (start,)).fetchone()
+        seen: set[int] = set()
+        while row is not None and row[0] not in seen:
+            if goal in row:
+                return True
+            seen.add(row[0])
+            row = self._db.execute("SELECT id, other FROM urls WHERE id = ? AND state = 'redirected'", (row[1],)).fetchone()
+        return False
+
+    def id_of(self, key: str) -> int | None:
+        """The id of a known page."""
+        row = self._db.execute("SELECT id FROM urls WHERE key = ?", (key,)).fetchone()
+        return int(row[0]) if row else None
+
+    def note_robots(self, key: str, url: str, state: State, reason: str, status: int | None) -> None:
+        """Record how a robots.txt answered; the latest answer stands."""
+        with self.transaction():
+            if self.add(key, url, "robots", state=state, reason=reason, status=status, fetched=_now()) is None:
+                old = self._db.execute("SELECT id, state FROM urls WHERE key = ?", (key,)).fetchone()
+                self._set(old[0], old[1], state, reason=reason, status=status, fetched=_now())
+
+    def refuse_waiting(self, reason: str) -> None:
+        """Give up on everything that still waits."""
+        with self.transaction():
+            self._db.execute("UPDATE urls SET state = 'refused', reason = ? WHERE state = 'waiting'", (reason,))
+            self._count("refused", self._counts.pop("waiting", 0))
+
+    def try_failed_again(self) -> int:
+        """Let failures that may pass wait again; their number."""
+        marks = ", ".join("?" * len(TRANSIENT))
+        sql = f"UPDATE urls SET state = 'waiting', attempts = 0, not_before = 0 WHERE state = 'failed' AND reason IN ({marks})"  # noqa: S608
+        with self.transaction():
+            moved = self._db.execute(f"{sql} AND kind != 'robots'", TRANSIENT).rowcount
+            self._count("failed", -moved)
+            self._count("waiting", moved)
+        return moved
+
+    def _set(self, id_: int, before: str, state: State, **facts: Any) -> None:
+        names = ", ".join(f"{name} = ?" for name in ["state", *facts])
+        self._db.execute(f"UPDATE urls SET {names} WHERE id = ?", (state, *facts.values(), id_))  # noqa: S608
+        self._count(before, -1)
+        self._count(state, 1)
+
+    def _count(self, state: str, change: int) -> None:
+        self._counts[state] = self._counts.get(state, 0) + change
+
+    # --- after a kill, and at the end ---------------------------------------------------------------------------------------
+
+    def heal(self, sizes: dict[int, int]) -> dict[int, int]:
+        """Bring frontier and WARC files together: ``sizes`` are their bytes by number; returns the bytes that count.
+
+        Records without a row are cut off by the caller. Rows without their whole record (the machine went down between the
+        two) wait again.
+        """
+        with self.transaction():
+            for file, end in self._db.execute("SELECT file, max(offset + length) FROM urls GROUP BY file").fetchall():
+                if file is None or end <= sizes.get(file, 0):
+                    continue
+                lost = self._db.execute(
+                    "SELECT id FROM urls WHERE file = ? AND offset + length > ?", (file, sizes.get(file, 0))
+                ).fetchall()
+                for (id_,) in lost:
+                    self._set(id_, "stored", "waiting", file=None, offset=None, length=None, sha256="", attempts=0)
+                    self._db.execute("DELETE FROM claims WHERE id = ?", (id_,))
+        ends = self._db.execute("SELECT file, max(offset + length) FROM urls WHERE file IS NOT NULL GROUP BY file").fetchall()
+        return {int(file): int(end) for file, end in ends}
+
+    def checkpoint(self) -> None:
+        """Write the journal into the file; the WARC files must be on disk before."""
+        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def log(self) -> Iterator[dict[str, Any]]:
+        """Every URL and what became of it, in the order in which they came to be known."""
+        cursor = self._db.execute(
+            "SELECT u.id, u.url, u.kind, u.state, u.reason, u.detail, u.status, u.attempts, u.fetched, u.section, u.published,"
+            " p.url AS found_on, o.url AS other, u.file, u.offset, u.length, u.sha256"
+            " FROM urls u LEFT JOIN urls p ON p.id = u.parent LEFT JOIN urls o ON o.id = u.other ORDER BY u.id"
+        )
+        names = [column[0] for column in cursor.description]
+        for row in cursor:
+            yield {name: value for name, value in zip(names, row) if value not in (None, "")}
+
+    def outcomes(self) -> dict[str, dict[str, int]]:
+        """Numbers of URLs by kind, and within by state and reason (``refused: robots``)."""
+        found: dict[str, dict[str, int]] = {}
+        sql = "SELECT kind, state, reason, count(*) FROM urls GROUP BY kind, state, reason ORDER BY kind, state, reason"
+        for kind, state, reason, count in self._db.execute(sql):
+            outcome = f"{state}: {reason}" if reason and state in ("refused", "failed", "waiting") else state
+            found.setdefault(kind, {})
+            found[kind][outcome] = found[kind].get(outcome, 0) + count
+        return found
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

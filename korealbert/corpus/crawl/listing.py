@@ -1,0 +1,131 @@
+"""What a listing names: the addresses in sitemaps, feeds and archive pages, with the dates and sections beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from io import BytesIO
+from typing import Any
+
+from lxml import etree
+from lxml import html as lxml_html
+
+from korealbert.corpus.charset import decode_page
+from korealbert.corpus.records import iso_date, one_line
+
+
+class UnreadableListing(ValueError):
+    """A listing that is not what its source says; the message says what it is instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One address that a listing names."""
+
+    url: str
+    published: str = ""
+    """ISO date when the listing gives the day of publication."""
+    modified: str = ""
+    """ISO date of the last change; the page is not younger than it."""
+    section: str = ""
+    index: bool = False
+    """A further sitemap, not a page."""
+
+
+def sitemap_entries(data: bytes) -> Iterator[Entry]:
+    """The entries of a sitemap, of a sitemap index, or of a plain list of addresses."""
+    if not data.lstrip()[:200].lstrip(b"\xef\xbb\xbf").startswith(b"<"):
+        lines = decode_page(data).text.split()
+        if not all(line.startswith(("http://", "https://")) for line in lines):
+            raise UnreadableListing("neither XML nor a list of addresses")
+        yield from (Entry(line) for line in lines)
+        return
+    found = False
+    for element in _elements(data, ("urlset", "sitemapindex"), ("url", "sitemap")):
+        found = True
+        values = {_name(child): (child.text or "").strip() for child in element.iter() if isinstance(child.tag, str)}
+        if values.get("loc"):
+            published = _day(values.get("publication_date", ""))
+            yield Entry(values["loc"], published, _day(values.get("lastmod", "")), index=_name(element) == "sitemap")
+    if not found and not _root_is(data, ("urlset", "sitemapindex")):
+        raise UnreadableListing("no sitemap")
+
+
+def feed_entries(data: bytes) -> Iterator[Entry]:
+    """The entries of an RSS or Atom feed."""
+    found = False
+    for element in _elements(data, ("rss", "RDF", "feed"), ("item", "entry")):
+        found = True
+        values: dict[str, str] = {}
+        for child in element:
+            if isinstance(child.tag, str):
+                text = (child.text or "").strip() or (child.get("href") or child.get("term") or "")
+                if not (_name(child) == "link" and child.get("rel", "alternate") != "alternate"):
+                    values.setdefault(_name(child), text)
+        link = values.get("link") or values.get("guid", "")
+        if link:
+            day = _day(values.get("pubDate") or values.get("date") or values.get("published", ""))
+            yield Entry(link, day, _day(values.get("updated", "")), one_line(values.get("category", "")))
+    if not found and not _root_is(data, ("rss", "RDF", "feed")):
+        raise UnreadableListing("no feed")
+
+
+def page_links(data: bytes, content_type: str, url: str) -> list[str]:
+    """All links of an HTML page, absolute, in document order."""
+    text = decode_page(data, content_type).text
+    try:
+        tree = lxml_html.document_fromstring(text.encode("utf-8", "replace"), parser=lxml_html.HTMLParser(encoding="utf-8"))
+    except (etree.ParserError, etree.XMLSyntaxError):
+        return []
+    bases = tree.xpath("//base/@href")
+    tree.make_links_absolute(bases[0] if bases else url, handle_failures="discard")
+    return [str(link) for link in tree.xpath("//a/@href | //area/@href")]
+
+
+def _elements(data: bytes, roots: tuple[str, ...], wanted: tuple[str, ...]) -> Iterator[Any]:
+    """The wanted elements of an XML file, one at a time, also of a file that is damaged further on. No entities, no network."""
+    source = BytesIO(_as_utf8(data))
+    options: dict[str, Any] = {"recover": True, "resolve_entities": False, "no_network": True, "load_dtd": False}
+    try:
+        for _, element in etree.iterparse(source, events=("end",), **options):
+            if isinstance(element.tag, str) and _name(element) in wanted:
+                yield element
+                element.clear()
+                while element.getprevious() is not None:
+                    del element.getparent()[0]
+    except etree.XMLSyntaxError as error:
+        if not _root_is(data, roots):
+            raise UnreadableListing(f"not XML ({error})") from None
+
+
+def _as_utf8(data: bytes) -> bytes:
+    """The file in UTF-8 without a declaration, because a wrong one would win."""
+    text = decode_page(data).text.lstrip()
+    if text.startswith("<?xml"):
+        text = text.partition("?>")[2]
+    return text.encode("utf-8", "replace")
+
+
+def _root_is(data: bytes, roots: tuple[str, ...]) -> bool:
+    try:
+        for _, element in etree.iterparse(BytesIO(_as_utf8(data)), events=("start",), recover=True, resolve_entities=False):
+            return isinstance(element.tag, str) and _name(element) in roots
+    except etree.XMLSyntaxError:
+        return False
+    return False
+
+
+def _name(element: Any) -> str:
+    return str(etree.QName(element).localname)
+
+
+def _day(value: str) -> str:
+    """The day of a date in ISO 8601 or in the form of e-mails; empty for anything else."""
+    day = iso_date(value)[:10]
+    if day or not value:
+        return day
+    try:
+        return parsedate_to_datetime(value).date().isoformat()
+    except (ValueError, TypeError, IndexError):
+        return ""

@@ -1,0 +1,194 @@
+"""A site as data: which hosts, where its articles are listed, which URLs are articles, and how gently it is asked.
+
+The files are ``data_specs/sources/*.toml``; nothing about a newspaper stands in code.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from datetime import date, timedelta
+from pathlib import Path
+from string import Formatter
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from korealbert.artifact import Spec
+
+CATEGORIES = ("정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠")
+"""The seven categories that KoreALBERT's news corpus names."""
+
+DROPPED_PARAMETERS = ("utm_*", "fbclid", "gclid", "igshid", "ref", "mc_cid", "mc_eid", "_ga")
+"""Query parameters that say where a reader came from, not which page it is."""
+
+
+def _is_pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+    return value
+
+
+def _is_host(value: str) -> str:
+    if value != value.lower() or not re.fullmatch(r"\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[?[0-9a-f:.]+\]?", value):
+        raise ValueError("expected a lower-case host name without scheme, port or path, or .example.org for all hosts below it")
+    return value.strip("[]")
+
+
+Pattern = Annotated[str, AfterValidator(_is_pattern)]
+Host = Annotated[str, AfterValidator(_is_host)]
+Category = Literal["정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠"]
+
+
+class Listing(Spec):
+    """One place where a site names its articles."""
+
+    kind: Literal["sitemap", "rss", "archive"]
+    """sitemap: XML, plain text or an index of further sitemaps, gzipped or not. rss: RSS or Atom. archive: HTML pages."""
+    url: str = Field(pattern=r"^https?://")
+    """
+    An address. In an archive, ``{day:%Y%m%d}`` stands for each day (or month) of the window, ``{section}`` for each key of
+    ``sections`` and ``{page}`` for 1, 2, 3 … until a page names no new article.
+    """
+    step: Literal["day", "month"] = "day"
+    """What ``{day}`` counts in."""
+    sections: dict[str, str] = Field(default_factory=dict)
+    """What stands for ``{section}`` in the address → the section's name, which the articles found there inherit."""
+    page_step: int = Field(default=1, ge=1)
+    """What ``{page}`` grows by: 20 where a site counts in articles (1, 21, 41 …)."""
+    max_pages: int = Field(default=200, ge=1)
+    """Pages of one day and section at most."""
+    follow: Pattern = ""
+    """sitemap: which addresses of an index are followed, searched for anywhere in them; all by default."""
+
+    @model_validator(mode="after")
+    def _fields_of_address(self) -> Listing:
+        named = {name for _, name, _, _ in Formatter().parse(self.url) if name is not None}
+        if named and self.kind != "archive":
+            raise ValueError(f"url: {self.kind} listings have no {{{sorted(named)[0]}}}")
+        unknown = named - {"day", "section", "page"}
+        if unknown:
+            raise ValueError(f"url: unknown {{{sorted(unknown)[0]}}}; known are {{day}}, {{section}} and {{page}}")
+        if ("section" in named) != bool(self.sections):
+            raise ValueError("url and sections: {section} needs a table sections, and the other way round")
+        return self
+
+    @property
+    def paged(self) -> bool:
+        """Whether the address names a page."""
+        return any(name == "page" for _, name, _, _ in Formatter().parse(self.url))
+
+    def days(self, first: date, last: date) -> list[date | None]:
+        """The days or months of a window that the address is made for; one None for an address without ``{day}``."""
+        if not any(name == "day" for _, name, _, _ in Formatter().parse(self.url)):
+            return [None]
+        if self.step == "day":
+            return [first + timedelta(days=passed) for passed in range((last - first).days + 1)]
+        months = range(first.year * 12 + first.month - 1, last.year * 12 + last.month)
+        return [date(month // 12, month % 12 + 1, 1) for month in months]
+
+    def address(self, *, day: date | None, section: str, page: int) -> str:
+        """The address of one page of the listing."""
+        values: dict[str, Any] = {"day": day, "section": section, "page": 1 + (page - 1) * self.page_step}
+        return self.url.format(**values) if self.kind == "archive" else self.url
+
+
+class Example(Spec):
+    """An address of an article, and what the source must make of it."""
+
+    url: str
+    published: str = ""
+    section: str = ""
+
+
+class Source(Spec):
+    """A site that articles are taken from."""
+
+    outlet: str = Field(min_length=1)
+    """The name that documents bear as their outlet."""
+    tested: bool = False
+    """Whether the listings and patterns were tried against the live site."""
+    note: str = ""
+    """What a person should know before using it."""
+    hosts: tuple[Host, ...] = Field(min_length=1)
+    """Allow-list: no other host is ever asked, not even by a redirect. ``.example.org`` allows all hosts below it."""
+    private_hosts: tuple[Host, ...] = ()
+    """Hosts that may lie at a private address (loopback, a local network); all others must resolve to public ones."""
+    article: Pattern
+    """
+    Matches the whole address of an article. Named groups: ``date`` (20190131 or 2019-01-31) or ``year``, ``month``, ``day``
+    date it; ``section`` is looked up in ``sections``.
+    """
+    sections: dict[str, str] = Field(default_factory=dict)
+    """What the article pattern captures as ``section`` → the name of the section."""
+    categories: dict[Category, tuple[str, ...]] = Field(default_factory=dict)
+    """Category → names of sections; a section that stands nowhere keeps its own name."""
+    listing: tuple[Listing, ...] = Field(min_length=1)
+    """Where the articles are listed."""
+    drop_parameters: tuple[str, ...] = DROPPED_PARAMETERS
+    """Query parameters that do not tell pages apart; a trailing ``*`` stands for any ending."""
+    trust_canonical: bool = True
+    """Take pages that declare the same ``rel=canonical`` address for one page."""
+    examples: tuple[Example, ...] = ()
+    """Addresses that the article pattern must match; a test holds every source to its own."""
+    counterexamples: tuple[str, ...] = ()
+    """Addresses of the site that it must not match."""
+    robots: bool = True
+    """Obey robots.txt. Turn it off only for a site of your own."""
+    verify_certificates: bool = True
+    """Ask only servers whose TLS certificate is valid. Sites with a broken chain of certificates exist."""
+    delay_seconds: float = Field(default=1.0, ge=0)
+    """Between two requests to one host; a longer ``Crawl-delay`` of its robots.txt wins."""
+    concurrency: int = Field(default=2, ge=1, le=64)
+    """Requests to one host at a time."""
+    timeout_seconds: float = Field(default=60.0, gt=0)
+    """Time for one answer."""
+    retries: int = Field(default=4, ge=0)
+    """Further tries after a lost connection, a timeout, a truncated body, or status 408, 425, 429 or 5xx."""
+    backoff_seconds: float = Field(default=5.0, ge=0)
+    """Wait before the first retry; it doubles with each, up to ten minutes. A longer ``Retry-After`` of the server wins."""
+    max_redirects: int = Field(default=5, ge=0)
+    """Redirects in a row that are followed."""
+    max_page_bytes: int = Field(default=8 << 20, ge=1024)
+    """Largest page, before and after decompression."""
+    max_listing_bytes: int = Field(default=64 << 20, ge=1024)
+    """Largest listing, before and after decompression. The sitemap protocol allows 50 MiB."""
+
+    @model_validator(mode="after")
+    def _categories_are_a_map(self) -> Source:
+        seen: dict[str, str] = {}
+        for category, names in self.categories.items():
+            for name in names:
+                if seen.setdefault(name, category) != category:
+                    raise ValueError(f"categories: section {name!r} stands under {seen[name]} and {category}; keep one")
+        return self
+
+    def allows(self, host: str) -> bool:
+        """Whether a host may be asked."""
+        return _listed(host, self.hosts)
+
+    def may_be_private(self, host: str) -> bool:
+        """Whether a host may lie at a private address."""
+        return _listed(host, self.private_hosts)
+
+    def category(self, section: str) -> str:
+        """The category of a section, or the section itself."""
+        return next((category for category, names in self.categories.items() if section in names), section)
+
+
+def _listed(host: str, hosts: tuple[str, ...]) -> bool:
+    return any(host == allowed or (allowed.startswith(".") and host.endswith(allowed)) for allowed in hosts)
+
+
+def load_source(path: Path) -> Source:
+    """Read a source file. Raises ValueError naming file and field."""
+    try:
+        return Source.model_validate(tomllib.loads(path.read_text("utf-8")))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ValueError(f"{path}: not a source file: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"{path}, field {where!r}: {first['msg'].removeprefix('Value error, ')}") from error

@@ -1,0 +1,176 @@
+"""The crawl stage: one site → a pinned snapshot of its articles.
+
+Out: ``pages-*.warc.gz`` (the articles' responses as they came off the wire), ``log.jsonl.gz`` (every URL that the crawl came to
+know and what became of it, with the place of what was stored), ``snapshot.json`` (what extraction needs to know of the source).
+A killed crawl goes on where it was: nothing stored is fetched again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import itertools
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
+from korealbert.corpus.crawl.frontier import TRANSIENT, Frontier
+from korealbert.corpus.crawl.source import Source, load_source
+from korealbert.corpus.crawl.spec import CrawlSpec
+from korealbert.files import atomic_path, atomic_write
+
+__all__ = ["FRONTIER", "LOG", "SNAPSHOT", "STAGE", "CrawlError", "CrawlInterrupted", "CrawlSpec", "read_log", "run"]
+
+FRONTIER = ".frontier.sqlite"
+LOG = "log.jsonl.gz"
+SNAPSHOT = "snapshot.json"
+NEEDED = ("scrapy", "warcio")
+GRACE_SECONDS = 20.0
+TAIL_BYTES = 8000
+SHOWN_FAILURES = 5
+
+log = logging.getLogger(__name__)
+
+
+class CrawlError(RuntimeError):
+    """A crawl that no other try would bring to a better end."""
+
+
+class CrawlInterrupted(ConnectionError):
+    """A crawl that is not complete; another try goes on where it was."""
+
+
+def run(spec: CrawlSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Crawl one site.
+
+    Raises CrawlError for a source that does not fit the site, and CrawlInterrupted when too much could not be fetched for now
+    or the crawling process died; what was stored stays for the next run.
+    """
+    source = load_source(spec.source.path)
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CrawlError(f"crawling needs {', '.join(missing)}: install the extra with `pip install korealbert[crawl]`")
+    if not source.tested:
+        log.warning("%s: never tried against the live site; look at the first pages of the log", spec.source)
+    _crawl(spec, out_dir, runtime)
+    frontier = Frontier(out_dir / FRONTIER)
+    try:
+        stats = _stats(frontier)
+        _check(spec, source, stats, frontier)
+        _write_log(frontier, out_dir / LOG)
+    finally:
+        frontier.close()
+    atomic_write(out_dir / SNAPSHOT, _about(spec, source))
+    return stats
+
+
+def _crawl(spec: CrawlSpec, out_dir: Path, runtime: Runtime) -> None:
+    command = [sys.executable, "-m", "korealbert.corpus.crawl.worker", spec.model_dump_json(), str(out_dir), str(os.getpid())]
+    with tempfile.TemporaryFile() as errors:
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True) as worker:
+            try:
+                for line in worker.stdout or ():
+                    counts = json.loads(line)
+                    done = counts["stored"] + counts["failed"]
+                    runtime.report(Progress(done, done + counts["waiting"], "pages"))
+                code = worker.wait()
+            finally:
+                _end(worker)
+        if code:
+            raise CrawlInterrupted(f"the crawl ended early (exit status {code}); run it again to go on\n{_tail(errors)}")
+
+
+def _end(worker: subprocess.Popen[str]) -> None:
+    """Leave no process behind."""
+    if worker.poll() is None:
+        worker.terminate()
+        try:
+            worker.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            worker.wait()
+
+
+def _tail(stream: IO[bytes]) -> str:
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, size - TAIL_BYTES))
+    return stream.read().decode("utf-8", "replace").strip()
+
+
+def _stats(frontier: Frontier) -> Stats:
+    """Documents are articles here: those stored come out, duplicates and refused ones are dropped, failures are quarantined."""
+    outcomes = frontier.outcomes()
+    articles = outcomes.get("article", {})
+    failed = {name.partition(": ")[2]: count for name, count in articles.items() if name.startswith("failed")}
+    dropped: dict[str, int] = {}
+    for name, count in articles.items():
+        if name != "stored" and not name.startswith("failed"):
+            reason = name.partition(": ")[2] or name
+            dropped[reason] = dropped.get(reason, 0) + count
+    return {
+        "documents_in": sum(articles.values()),
+        "documents_out": articles.get("stored", 0),
+        "dropped": dict(sorted(dropped.items())),
+        "quarantined": sum(failed.values()),
+        "quarantine_reasons": dict(sorted(failed.items())),
+        "urls": outcomes,
+    }
+
+
+def _check(spec: CrawlSpec, source: Source, stats: Stats, frontier: Frontier) -> None:
+    listings = {kind: counts for kind, counts in stats["urls"].items() if kind in ("sitemap", "rss", "archive")}
+    if not any(counts.get("listed") for counts in listings.values()):
+        shown = _first_failed(frontier, tuple(listings))
+        message = f"{spec.source}: no listing could be read; is the site reachable, are its addresses right?\n{shown}"
+        passing = any(name == f"failed: {reason}" for counts in listings.values() for name in counts for reason in TRANSIENT)
+        raise CrawlInterrupted(message) if passing else CrawlError(message)
+    if not stats["documents_in"]:
+        raise CrawlError(f"{spec.source}: the listings name no address that matches article = {source.article!r}; correct it")
+    failed = sum(count for reason, count in stats["quarantine_reasons"].items() if reason in TRANSIENT)
+    tried = stats["documents_out"] + failed
+    share = failed / max(1, tried)
+    if tried >= spec.failed_share_applies_from and share > spec.max_failed_share:
+        raise CrawlInterrupted(
+            f"{spec.source}: {failed:,} of {tried:,} articles ({share:.1%}) could not be fetched, more than"
+            f" max_failed_share = {spec.max_failed_share:.1%}; run it again later to retry them. The first of them:\n"
+            + _first_failed(frontier, ("article",))
+        )
+
+
+def _first_failed(frontier: Frontier, kinds: tuple[str, ...]) -> str:
+    failed = (row for row in frontier.log() if row["state"] in ("failed", "refused") and row["kind"] in kinds)
+    shown = itertools.islice(failed, SHOWN_FAILURES)
+    return "\n".join(f"  {row['url']}: {row['state']}, {row['reason']} {row.get('detail', '')}".rstrip() for row in shown)
+
+
+def _write_log(frontier: Frontier, path: Path) -> None:
+    with atomic_path(path) as temporary, temporary.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
+        for row in frontier.log():
+            packed.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+
+
+def read_log(directory: Path) -> Iterator[dict[str, Any]]:
+    """Every URL that a finished crawl came to know and what became of it, in the order in which they came to be known."""
+    with gzip.open(directory / LOG, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def _about(spec: CrawlSpec, source: Source) -> bytes:
+    known: dict[str, Any] = {
+        "outlet": source.outlet,
+        "categories": {category: list(names) for category, names in source.categories.items()},
+        "first_day": spec.first_day,
+        "last_day": spec.last_day,
+    }
+    return (json.dumps(known, ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode()
+
+
+STAGE = Stage("crawl", version=1, spec=CrawlSpec, run=run)

@@ -1,0 +1,312 @@
+"""The fetch stage: one dump by URL, resumed where it broke off, verified, and kept; or a local file in its place.
+
+Out: ``files/NAME``. A killed or cut-off download goes on with a Range request, as long as the server says by ETag or date
+(``If-Range``) that the file is still the same; else it begins anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import ipaddress
+import json
+import logging
+import re
+import shutil
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import unquote, urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from korealbert.artifact import InputPath, Inputs, Progress, Runtime, Spec, Stage, Stats
+from korealbert.corpus.public_addresses import is_public
+from korealbert.files import atomic_write
+
+BLOCK_BYTES = 1 << 20
+BYTES_BETWEEN_REPORTS = 16 << 20
+MAX_WAIT_SECONDS = 300.0
+PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""HTTP statuses that another try may get past."""
+_HEX_CHARACTERS = {"md5": 32, "sha1": 40, "sha256": 64, "sha512": 128}
+
+log = logging.getLogger(__name__)
+
+
+class FetchError(RuntimeError):
+    """A file that could not be fetched, or is not the one that was asked for."""
+
+
+class Interrupted(ConnectionError):
+    """A transfer that broke off and may be gone on with."""
+
+
+class FetchSpec(Spec):
+    """One file of raw data."""
+
+    url: str = Field(default="", pattern=r"^(https?://.+)?$")
+    """Where it is fetched from."""
+    path: InputPath | None = None
+    """A local file instead of the URL; it is copied and verified like a download."""
+    name: str = Field(default="", pattern=r"^[^/\x00]*$")
+    """Name of the file; its ending says how it is read. By default the last part of the URL or path."""
+    checksum: str = ""
+    """``sha256:…``, ``sha512:…``, ``sha1:…`` or ``md5:…`` of the publisher. Without one, what came is pinned."""
+    snapshot: str = "1"
+    """Name of the snapshot. A file behind a URL changes and a recipe does not: another name fetches anew."""
+    max_bytes: int = Field(default=1 << 40, ge=1)
+    """Larger files are refused."""
+    retries: int = Field(default=8, ge=0)
+    """Tries after one that brought nothing new."""
+    backoff_seconds: float = Field(default=2.0, ge=0)
+    """Wait before the first retry; it doubles with each, up to five minutes."""
+    timeout_seconds: float = Field(default=60.0, gt=0)
+    """Time without a byte after which a transfer counts as broken off."""
+    private_hosts: tuple[str, ...] = ()
+    """Hosts that may lie at a private address; all others, also those behind redirects, must lie at public ones."""
+
+    @field_validator("checksum")
+    @classmethod
+    def _is_checksum(cls, value: str) -> str:
+        kind, _, digits = value.partition(":")
+        if value and not (kind in _HEX_CHARACTERS and re.fullmatch("[0-9a-fA-F]{%d}" % _HEX_CHARACTERS[kind], digits)):  # noqa: UP031
+            raise ValueError(f"expected one of {', '.join(_HEX_CHARACTERS)}, a colon and its hex digits")
+        return value.lower()
+
+    @model_validator(mode="after")
+    def _one_place(self) -> FetchSpec:
+        if bool(self.url) == (self.path is not None):
+            raise ValueError("set url or path, one of the two")
+        if self.file_name.startswith(".") or not self.file_name.isprintable() or not self.file_name:
+            raise ValueError("the address has no usable file name: set name")
+        return self
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file in the artifact."""
+        return self.name or (
+            self.path.path.name if self.path else unquote(urlsplit(self.url).path.rpartition("/")[2]).replace("/", "_")
+        )
+
+
+def run(spec: FetchSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Fetch one file.
+
+    Raises FetchError when it cannot be had or has another checksum, and Interrupted when its server is in trouble for now.
+    """
+    target = out_dir / "files" / spec.file_name
+    target.parent.mkdir(exist_ok=True)
+    part = out_dir / ".download"
+    if not target.exists():
+        if spec.path is not None:
+            shutil.copyfile(spec.path, part)
+        else:
+            _download(spec, part, runtime)
+        _verify(spec, part)
+        part.replace(target)
+    return {"bytes": target.stat().st_size, "files": 1}
+
+
+def _verify(spec: FetchSpec, part: Path) -> None:
+    if not spec.checksum:
+        return
+    kind, _, expected = spec.checksum.partition(":")
+    with part.open("rb") as handle:
+        found = hashlib.file_digest(handle, kind).hexdigest()
+    if found != expected:
+        size = part.stat().st_size
+        part.unlink()
+        _note(part).unlink(missing_ok=True)
+        raise FetchError(
+            f"{spec.url or spec.path}: {kind} is {found} over {size:,} bytes, expected {expected}; the file was removed: fetch"
+            " it again, or correct the checksum if the publisher has another edition"
+        )
+
+
+def _note(part: Path) -> Path:
+    """Remembers which edition of the file the bytes in ``part`` are of."""
+    return part.with_name(".download.json")
+
+
+def _download(spec: FetchSpec, part: Path, runtime: Runtime) -> None:
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), _Http(spec.private_hosts), _Https(spec.private_hosts), _HttpOnly()
+    )
+    fruitless = 0
+    while True:
+        before = part.stat().st_size if part.exists() else 0
+        try:
+            if _transfer(spec, part, opener, runtime):
+                return
+            problem = "it broke off"
+        except (Interrupted, OSError, http.client.HTTPException) as error:
+            _raise_final(spec, error)
+            problem = f"{type(error).__name__}: {error}"
+        grown = part.exists() and part.stat().st_size > before
+        fruitless = 0 if grown else fruitless + 1
+        if fruitless > spec.retries:
+            raise Interrupted(f"{spec.url}: {problem}; {fruitless} tries in a row brought nothing. What came so far is kept")
+        wait = min(MAX_WAIT_SECONDS, spec.backoff_seconds * 2 ** max(0, fruitless - 1))
+        log.warning("%s: %s; going on in %.0f s", spec.url, problem, wait)
+        time.sleep(wait)
+
+
+def _raise_final(spec: FetchSpec, error: BaseException) -> None:
+    """Raise FetchError for what no retry will mend."""
+    reason = (
+        error.reason if isinstance(error, urllib.error.URLError) and not isinstance(error, urllib.error.HTTPError) else error
+    )
+    if isinstance(reason, PrivateAddress):
+        raise FetchError(f"{spec.url}: {reason}; if that is meant, name the host in private_hosts") from None
+    if isinstance(error, urllib.error.HTTPError) and error.code not in PASSING:
+        raise FetchError(f"{spec.url}: the server answers {error.code} {error.reason}") from None
+
+
+def _transfer(spec: FetchSpec, part: Path, opener: urllib.request.OpenerDirector, runtime: Runtime) -> bool:
+    """Fetch what is missing; whether the file is complete now."""
+    edition = _read_note(part)
+    have = part.stat().st_size if part.exists() and edition else 0
+    headers = {"Accept-Encoding": "identity", "User-Agent": "korealbert/0.1"}
+    if have:
+        headers |= {"Range": f"bytes={have}-", "If-Range": edition["validator"]}
+    try:
+        answer = opener.open(urllib.request.Request(spec.url, headers=headers), timeout=spec.timeout_seconds)  # noqa: S310
+    except urllib.error.HTTPError as error:
+        if error.code != 416 or not have:
+            raise
+        error.close()
+        if edition.get("total") == have:
+            return True
+        _forget(part)  # the file shrank
+        return False
+    with answer:
+        start, total = _extent(answer, have)
+        if start is None:
+            _forget(part)  # a part of something else than asked for
+            return False
+        if total is not None and total > spec.max_bytes:
+            raise FetchError(f"{spec.url}: {total:,} bytes, more than max_bytes = {spec.max_bytes:,}")
+        validator = _validator(answer)
+        if start and ((validator or edition["validator"]), total) != (edition["validator"], edition["total"] or total):
+            _forget(part)  # a server that knows Range, but not If-Range
+            return False
+        if start == 0:
+            _write_note(part, validator, total)
+        with part.open("r+b" if start else "wb") as handle:
+            handle.seek(start)
+            handle.truncate()
+            return _copy(spec, answer, handle, start, total, runtime)
+
+
+def _validator(answer: Any) -> str:
+    """What tells one edition of a file from another; If-Range takes strong ones only."""
+    etag = str(answer.headers.get("ETag", ""))
+    return etag if etag and not etag.startswith("W/") else str(answer.headers.get("Last-Modified", ""))
+
+
+def _extent(answer: Any, have: int) -> tuple[int | None, int | None]:
+    """Where the bytes of an answer begin in the file, and the file's size if known; (None, None) for a wrong part."""
+    length = answer.headers.get("Content-Length")
+    if answer.status != 206:
+        return 0, int(length) if length and length.isdigit() else None
+    found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", answer.headers.get("Content-Range", "").strip())
+    if not found or int(found[1]) != have:
+        return None, None
+    return have, int(found[2]) + 1 if found[3] == "*" else int(found[3])
+
+
+def _copy(spec: FetchSpec, answer: Any, handle: IO[bytes], start: int, total: int | None, runtime: Runtime) -> bool:
+    done = reported = start
+    while block := answer.read(BLOCK_BYTES):
+        handle.write(block)
+        done += len(block)
+        if done > spec.max_bytes:
+            raise FetchError(f"{spec.url}: more than max_bytes = {spec.max_bytes:,}")
+        if done - reported >= BYTES_BETWEEN_REPORTS:
+            reported = done
+            runtime.report(Progress(done, total, "bytes"))
+    runtime.report(Progress(done, total or done, "bytes"))
+    if total is not None and done != total:
+        raise Interrupted(f"{done:,} of {total:,} bytes came")
+    return True
+
+
+def _read_note(part: Path) -> dict[str, Any]:
+    try:
+        note = json.loads(_note(part).read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return note if isinstance(note, dict) and note.get("validator") else {}
+
+
+def _write_note(part: Path, validator: str, total: int | None) -> None:
+    """Without a validator nothing could tell whether a later part belongs to the same file, so no resuming then."""
+    atomic_write(_note(part), json.dumps({"validator": validator, "total": total}).encode())
+
+
+def _forget(part: Path) -> None:
+    part.unlink(missing_ok=True)
+    _note(part).unlink(missing_ok=True)
+
+
+class PrivateAddress(OSError):
+    """A host that lies in a private network."""
+
+
+def _check(connection: http.client.HTTPConnection, private_hosts: tuple[str, ...]) -> None:
+    """Looks at the address that was connected to, before anything is asked of it."""
+    address = connection.sock.getpeername()[0]
+    if connection.host not in private_hosts and not is_public(address):
+        connection.close()
+        raise PrivateAddress(f"{connection.host} lies at the private address {ipaddress.ip_address(address)}")
+
+
+class _Connection(http.client.HTTPConnection):
+    private_hosts: tuple[str, ...] = ()
+
+    def connect(self) -> None:
+        super().connect()
+        _check(self, self.private_hosts)
+
+
+class _SecureConnection(http.client.HTTPSConnection):
+    private_hosts: tuple[str, ...] = ()
+
+    def connect(self) -> None:
+        super().connect()
+        _check(self, self.private_hosts)
+
+
+class _Http(urllib.request.HTTPHandler):
+    def __init__(self, private_hosts: tuple[str, ...]) -> None:
+        super().__init__()
+        self._kind: Any = type("Connection", (_Connection,), {"private_hosts": private_hosts})
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._kind, req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, private_hosts: tuple[str, ...]) -> None:
+        super().__init__()
+        self._kind: Any = type("Connection", (_SecureConnection,), {"private_hosts": private_hosts})
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._kind, req)
+
+
+class _HttpOnly(urllib.request.HTTPRedirectHandler):
+    """No redirect to ``ftp:`` or from HTTPS to plain HTTP."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        if not newurl.startswith("https://" if req.full_url.startswith("https://") else ("http://", "https://")):
+            raise FetchError(f"{req.full_url}: redirects to {newurl}, which is less secure")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+STAGE = Stage("fetch", version=1, spec=FetchSpec, run=run)

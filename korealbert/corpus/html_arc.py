@@ -1,0 +1,57 @@
+"""Text that a page of Arc XP carries only in its script data: ``Fusion.globalContent`` is the story as one JSON object."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_CONTENT = re.compile(r"\bFusion\.globalContent\s*=\s*")
+_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+
+
+def arc_story(tree: Any) -> dict[str, Any]:
+    """The story of a parsed page; empty if it has none."""
+    for node in tree.iter("script"):
+        found = _CONTENT.search(node.text or "")
+        if found is not None:
+            try:
+                story, _ = json.JSONDecoder(strict=False).raw_decode(node.text, found.end())
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(story, dict):
+                return story
+    return {}
+
+
+def arc_text(story: dict[str, Any]) -> str:
+    """Paragraphs, headings and list items of a story, a line each; pictures, advertisements and raw HTML are no text."""
+    return "\n".join(filter(None, (_plain(value) for value in _contents(story.get("content_elements")))))
+
+
+def _contents(elements: Any) -> list[str]:
+    found: list[str] = []
+    for element in elements if isinstance(elements, list) else []:
+        if not isinstance(element, dict):
+            continue
+        if element.get("type") in ("text", "header") and isinstance(element.get("content"), str):
+            found.append(element["content"])
+        elif element.get("type") == "list":
+            found += [item["content"] for item in element.get("items") or [] if isinstance(item.get("content"), str)]
+        elif element.get("type") == "quote":
+            found += _contents(element.get("content_elements"))
+    return found
+
+
+def _plain(fragment: str) -> str:
+    """The text of an HTML fragment."""
+    from lxml import etree  # noqa: PLC0415
+    from lxml import html as lxml_html  # noqa: PLC0415
+
+    text = _BREAK.sub("\n", fragment).replace("\0", "")
+    if "<" not in text and "&" not in text:
+        return text.strip()
+    try:
+        return str(lxml_html.fragment_fromstring(text, create_parent="div").text_content()).strip()
+    except (etree.ParserError, etree.XMLSyntaxError, AssertionError):
+        return ""

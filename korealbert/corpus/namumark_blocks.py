@@ -1,0 +1,244 @@
+"""The blocks of a NamuWiki document: formulas, comments, tables, ``{{{`` groups; and escapes, which must be seen together with them.
+
+Groups nest, and a group that is closed is known by its end before anything is read: what is removed whole (tables, code) is
+jumped over. Of groups that only style their content the marks go and the content stays where it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import cached_property
+
+from korealbert.corpus.layout import GONE
+from korealbert.corpus.sources import WikiOptions
+from korealbert.corpus.wiki_literals import literal
+
+_MAX_TABLE_DEPTH = 4
+"""Tables within cells within tables that ``keep_tables`` follows."""
+
+_LINE_START = r"\n(?:##[^\n]*|[ \t>]*+(?=\|))"
+_LINE = re.compile(_LINE_START)
+_BLOCK = re.compile(rf"\{{\{{\{{|\}}\}}\}}|\\|{_LINE_START}")
+_GROUP_START = re.compile(r"\{\{\{")
+_GROUP_END = re.compile(r"\}\}\}")
+_GROUP_HEAD = re.compile(
+    r"\{\{\{(?:#!([a-z]+)([^\n{}]*+)|[+-][1-5](?:[ ]|(?=\n))|\#[0-9a-z]+(?:,\#?[0-9a-z]+)?(?:[ ]|(?=\n)))", re.IGNORECASE
+)
+_STYLED = re.compile(r"\{\{\{(?:[+-][1-5]|\#[0-9A-Za-z]+(?:,\#?[0-9A-Za-z]+)?) ([^{}|]*+)\}\}\}")
+_STYLE = re.compile(r"(?:\s*+(?:dark-)?style=\"[^\"\n]*+\"|\s*+(?:dark-)?style=&quot;[^\n]*?&quot;)+\s*", re.IGNORECASE)
+_ROW_MARK = re.compile(r"\{\{\{|\|\|[ \t]*(?=\n|\Z)|\n(?=[ \t]*\n|={1,6}\#? )")
+_NEXT_ROW = re.compile(r"[ \t]*\n[ \t>]*(?=\|\|)")
+_CELL_MARK = re.compile(r"\{\{\{|\|\|?")
+_CELL_OPTION = re.compile(r"(?:<[^<>\n]*+>)+")
+_CAPTION = re.compile(r"\|[^|\n]++(?=\|)")
+_HTML_TAG = re.compile(r"<(style|script)\b[^<>]*>[^<]*</\1\s*>|<[^<>]*>", re.IGNORECASE)
+_MATH_MARK = re.compile(r"\[math\(|<math>|\)\](?:\)\])?|</math>|\n[ \t]*(?=\n)", re.IGNORECASE)
+_MATH_ENDS = {"[": ")", "<": "<"}
+
+
+def resolve_blocks(source: str, options: WikiOptions, lost: Counter[str]) -> str:
+    """Text whose brackets, inline marks and list marks are still to be read; ``source`` begins with a line feed."""
+    if "ath(" in source or ("<" in source and "ath>" in source) or "ATH" in source:
+        source = _without_math(source, options, lost)
+    nested = "\\" in source
+    if "{{{" in source and not nested:
+        unstyled = "".join(_STYLED.split(source))
+        nested = "{{{" in unstyled  # perhaps a literal one, within which nothing means anything
+        source = source if nested else unstyled
+    if nested or ("}" in source and "}}}" in source):
+        return _Blocks(source, options, lost).run(_BLOCK)
+    return _Blocks(source, options, lost).run(_LINE) if _LINE.search(source) else source
+
+
+def _without_math(source: str, options: WikiOptions, lost: Counter[str]) -> str:
+    """Formulas go first, because their braces and backslashes mean something else."""
+    out: list[str] = []
+    position, opened = 0, None
+    for mark in _MATH_MARK.finditer(source):
+        token = mark[0]
+        if token[0] == "\n":
+            opened = None
+        elif token[0] == "[" or token[:2] == "<m" or token[:2] == "<M":
+            opened = opened or mark
+        elif opened and token[0] == _MATH_ENDS[opened[0][0]]:
+            out += (source[position : opened.start()], options.math_placeholder or GONE)
+            lost["math"] += mark.end() - opened.start()
+            position, opened = mark.end(), None
+    return "".join((*out, source[position:])) if position else source
+
+
+class _Blocks:
+    """Reads one document, or one table cell."""
+
+    def __init__(self, source: str, options: WikiOptions, lost: Counter[str], depth: int = 0) -> None:
+        self.source, self.options, self.lost, self.depth = source, options, lost, depth
+        self._out: list[str] = []
+        self._rowless_until = self._line_end = self._next_group = -1
+
+    @cached_property
+    def _group_ends(self) -> dict[int, int]:
+        """Position of every ``{{{`` that is closed → position of its ``}}}``."""
+        ends: dict[int, int] = {}
+        opened: list[int] = []
+        starts = [2 * mark.start() for mark in _GROUP_START.finditer(self.source)]
+        for mark in sorted((*starts, *(2 * mark.start() + 1 for mark in _GROUP_END.finditer(self.source)))):
+            if mark % 2 == 0:
+                opened.append(mark // 2)
+            elif opened:
+                ends[opened.pop()] = mark // 2
+        return ends
+
+    def run(self, marks: re.Pattern[str]) -> str:
+        """The source without the blocks that ``marks`` finds."""
+        source, out, search = self.source, self._out, marks.search
+        position = 0
+        while found := search(source, position):
+            start, end = found.span()
+            if start > position:
+                out.append(source[position:start])
+            match source[start]:
+                case "\n":
+                    position = self._line_start(start, end)
+                case "{":
+                    position = self._group(start, end)
+                case "}":
+                    position = end
+                case _:
+                    escaped = source[end : end + 1]
+                    out.append(literal(escaped) if escaped != "\n" else "\\\n")
+                    position = end + 1
+        out.append(source[position:])
+        return "".join(out)
+
+    def _leave_out(self, start: int, end: int, construct: str, instead: str = GONE) -> int:
+        self.lost[construct] += end - start
+        self._out.append(instead)
+        return end
+
+    def _end_of_line(self, position: int) -> int:
+        if position > self._line_end:
+            at = self.source.find("\n", position)
+            self._line_end = at if at >= 0 else len(self.source)
+        return self._line_end
+
+    # {{{ groups }}}
+
+    def _group(self, start: int, end: int) -> int:
+        """A group, or the first line of one whose content is markup like any other; where to read on."""
+        head = _GROUP_HEAD.match(self.source, start)
+        kind = (head[1] or "").lower() if head else ""
+        if head and not kind:
+            return head.end()
+        close = self._group_ends.get(start, -1)
+        if head and kind in ("wiki", "folding"):
+            return self._block_head(head, close, kind)
+        if close < 0:
+            return head.end() if head else end
+        content = self.source[end:close]
+        if kind == "html":
+            content = content[len("#!html") :]
+            text = _HTML_TAG.sub("", content)
+            self.lost["html"] += len(content) - len(text)
+            self._out.append(text.strip())
+            return close + 3
+        if kind or "\n" in content:
+            return self._leave_out(start, close + 3, "code")
+        self._out.append(literal(content))
+        return close + 3
+
+    def _block_head(self, head: re.Match[str], close: int, kind: str) -> int:
+        """The first line of a block, which holds a style or a title."""
+        line_end = self._end_of_line(head.end())
+        if kind == "wiki" and not self.source[max(head.end(1), line_end - 80) : line_end].rstrip().endswith('"'):
+            style = _STYLE.match(self.source, head.end(1))  # the body begins on the same line
+            body = style.end() if style else head.end(1)
+        else:
+            body = head.end() if 0 <= close < line_end else line_end
+        self.lost["style" if kind == "wiki" else "folding_title"] += body - head.end(1)
+        if self.source.startswith("\n", body):
+            self._out.append(GONE)
+        return body
+
+    # lines
+
+    def _line_start(self, start: int, end: int) -> int:
+        """A comment, or a line that begins with a pipe."""
+        if not self.source.startswith("|", end):
+            self.lost["comment"] += end - start
+            return end
+        rows = self._rows(end)
+        if rows:
+            return self._table(start, rows)
+        if self.source.startswith("||", end):  # a row that never ends
+            return self._leave_out(start, self._end_of_line(end), "table", "\n")
+        self._out.append(self.source[start : end + 1])
+        return end + 1
+
+    def _table(self, start: int, rows: list[tuple[int, int]]) -> int:
+        end = rows[-1][1]
+        kept = ""
+        if self.options.keep_tables and self.depth < _MAX_TABLE_DEPTH:
+            kept = "\n".join(filter(None, (self._row(*row) for row in rows)))
+        self._leave_out(start, end, "table", f"\n\n{kept}\n" if kept else "\n\n")
+        self.lost["table"] -= len(kept)
+        return end
+
+    def _rows(self, position: int) -> list[tuple[int, int]]:
+        """The rows of a table from ``position`` on, where a pipe is."""
+        rows: list[tuple[int, int]] = []
+        while (row_end := self._row_end(position)) > 0:
+            rows.append((position, row_end))
+            following = _NEXT_ROW.match(self.source, row_end)
+            if not following:
+                break
+            position = following.end()
+        return rows
+
+    def _row_end(self, start: int) -> int:
+        """Behind the ``||`` that ends the row at ``start``, or -1; groups are jumped over, a blank line or heading ends it."""
+        if start < self._rowless_until:
+            return -1
+        line_end = self._end_of_line(start)
+        if self._next_group < start:
+            at = self.source.find("{{{", start)
+            self._next_group = at if at >= 0 else len(self.source)
+        if self._next_group > line_end > start + 3 and self.source.endswith("||", start + 2, line_end):
+            if self.source.startswith("||", start):
+                return line_end
+        position = start + 2
+        if not self.source.startswith("||", start):
+            caption = _CAPTION.match(self.source, start)
+            if not caption or "||" not in self.source[caption.end() : self._end_of_line(caption.end())]:
+                return -1
+            position = caption.end() + (2 if self.source.startswith("||", caption.end()) else 1)
+        while mark := _ROW_MARK.search(self.source, position):
+            if mark[0] == "{{{":
+                position = self._group_ends.get(mark.start(), mark.start()) + 3
+            elif mark[0] == "\n":
+                break
+            else:
+                return mark.end()
+        self._rowless_until = mark.start() if mark else len(self.source)
+        return -1
+
+    def _row(self, start: int, end: int) -> str:
+        """The cells of a row, a space between them."""
+        cells: list[str] = []
+        position = cell_start = start
+        source = self.source
+        caption = not source.startswith("||", start)
+        while found := _CELL_MARK.search(source, position, end):
+            position = found.end()
+            if found[0] == "{{{":
+                position = self._group_ends.get(found.start(), found.start()) + 3
+            elif found[0] == "||" or not cells or (caption and len(cells) == 1):
+                cells.append(source[cell_start : found.start()])
+                cell_start = position
+        texts = []
+        for cell in cells:
+            cell = cell.lstrip()
+            options = _CELL_OPTION.match(cell)
+            body = cell[options.end() if options else 0 :]
+            texts.append(_Blocks(f"\n{body}", self.options, Counter(), self.depth + 1).run(_BLOCK).strip().replace("\n", " "))
+        return " ".join(filter(None, texts))

@@ -1,0 +1,223 @@
+"""The brackets of a NamuWiki document: ``[[links]]``, ``[* footnotes]``, ``[macros]``, and those that are only brackets.
+
+What holds no other bracket is resolved at once, innermost first, a whole document at a time; that is nearly everything. What then
+still stands (brackets that never close, or nested deeper) is read token by token with a stack.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from korealbert.corpus.layout import FOOTNOTE_END, FOOTNOTE_START, GONE
+from korealbert.corpus.namumark_lines import LINE_BREAK, LINK_END, LINK_START, LITERAL_CLOSE, LITERAL_OPEN, own_length
+from korealbert.corpus.sources import WikiOptions
+from korealbert.corpus.wiki_frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, unseen_link
+from korealbert.corpus.wiki_names import UNSEEN_LINKS
+
+_ROUNDS = 3
+"""Bracket within bracket that is resolved without a stack: a link in the label of a picture in a footnote."""
+
+_FOOTNOTE, _BRACKET = "[*", "["
+_SECOND = r"(?:(?<!\[\[{0})|(?<=\[\[\[{0})(?<!\[\[\[\[{0}))"
+"""Behind the brackets that open something: no bracket is before them, or exactly two are."""
+
+_INNERMOST_LINK = re.compile(r"\[\[" + _SECOND.format(r"\[") + r"([^\[\]|\n]*+)(?:\|([^\[\]\n]*+))?\]\]")
+_INNERMOST_FOOTNOTE = re.compile(r"\[\*" + _SECOND.format(r"\*") + r"([^\[\]\n]*+)\]")
+_INNERMOST_BRACKET = re.compile(r"\[" + _SECOND.format("") + r"([^\[\]]*+)\]")
+_HEADING = re.compile(r"\n={1,6}\#?[ ][^\n]*[ ]\#?=+[ \t]*(?=\n|\Z)")
+_KEPT_NOTE = re.compile(f"{FOOTNOTE_START}[^{FOOTNOTE_START}{FOOTNOTE_END}]*{FOOTNOTE_END}")
+_MACROS = frozenset(
+    """
+    include youtube kakaotv nicovideo navertv vimeo spotify 목차 tableofcontents toc datetime date pagecount clearfix br age dday
+    ruby anchor 각주 footnote math pagelist 펼접 html attachment wikicommons
+    """.split()
+)
+_TOKEN = re.compile(
+    r"\[\[|\]\]|\[|\]|\||\n(?:(?=={1,6}\#?[ ][^\n]*[ ]\#?=+[ \t]*$)|[ \t]*(?=\n))",
+    re.MULTILINE,
+)
+
+
+def resolve_brackets(text: str, options: WikiOptions, lost: Counter[str]) -> str:
+    """Text without links, footnotes and macros; the words of links stand between ``LINK_START`` and ``LINK_END``."""
+    if "[" not in text and "]]" not in text:
+        return text
+    for _ in range(_ROUNDS):
+        before = len(text)
+        if "[[" in text:
+            text = _links(text, lost)
+        if "[" in text:
+            text = _brackets(text, options, lost)
+        if "[" not in text or len(text) == before:
+            break
+    if "[[" in text or "]]" in text or "[*" in text:
+        text = _Unbalanced(text, options, lost).run()
+    return text.replace(LITERAL_OPEN, "[").replace(LITERAL_CLOSE, "]")
+
+
+def _links(text: str, lost: Counter[str]) -> str:
+    parts = _INNERMOST_LINK.split(text)
+    for index in range(1, len(parts), 3):
+        target, label = parts[index], parts[index + 1]
+        if ":" not in target and (label or (label is None and target and target[0] not in " /.#\0" and "#" not in target)):
+            parts[index], parts[index + 1] = LINK_START, f"{label or target.rstrip()}{LINK_END}"
+            continue
+        parts[index], construct = link_text(target, label)
+        parts[index + 1] = ""
+        if construct:
+            parts[index] = GONE
+            lost[construct] += own_length(target) + (0 if label is None else own_length(label) + 1) + 4
+    return "".join(parts)
+
+
+def link_text(target: str, label: str | None) -> tuple[str, str]:
+    """What a link shows and an empty string, or an empty string and the construct that it is because it shows nothing.
+
+    Its words are put between marks, to know how much of a line is links.
+    """
+    if ":" in target:
+        target = target.replace(GONE, "").strip()
+        construct = unseen_link(target, UNSEEN_LINKS)
+        if construct:
+            return "", construct
+        if label is None and "://" in target:
+            label = target.partition(" ")[2]
+    if label is None:
+        label = target.strip()
+        if "#" in label:
+            label = label.partition("#")[0]
+        if label[:1] in (":", "/", "."):
+            label = label.removeprefix(":").removeprefix("../").lstrip("/")
+    return (f"{LINK_START}{label}{LINK_END}", "") if label.strip("\0 \t\n") else ("", "link")
+
+
+def _brackets(text: str, options: WikiOptions, lost: Counter[str]) -> str:
+    text = text.replace("[br]", LINE_BREAK)
+    if not options.keep_footnotes and "[*" in text:
+        parts = _INNERMOST_FOOTNOTE.split(text)
+        if len(parts) > 1:
+            lost["footnote"] += own_length("".join(parts[1::2])) + 3 * (len(parts) // 2)
+            text = GONE.join(parts[::2])
+            if "[" not in text:
+                return text
+    parts = _INNERMOST_BRACKET.split(text)
+    for index in range(1, len(parts), 2):
+        content = parts[index]
+        if content.startswith("*"):
+            parts[index] = _footnote(content, options, lost)
+        elif (instead := _macro(content, options, lost)) is not None:
+            parts[index] = instead
+        else:
+            parts[index] = f"{LITERAL_OPEN}{content}{LITERAL_CLOSE}"
+    return "".join(parts)
+
+
+def _footnote(content: str, options: WikiOptions, lost: Counter[str]) -> str:
+    """What stands in the place of ``[content]``; one that runs into the next section was never closed, and costs its line."""
+    if "\n" in content and _HEADING.search(content):
+        note, newline, rest = content.partition("\n")
+        lost["footnote"] += own_length(note) + 1
+        return f"{GONE}{newline}{rest}{LITERAL_CLOSE}"
+    if not options.keep_footnotes:
+        lost["footnote"] += own_length(content) + 2
+        return GONE
+    inner = len(content)
+    content = _KEPT_NOTE.sub("", content)
+    lost["footnote"] += inner - len(content)
+    return f"{FOOTNOTE_START}{content.partition(' ')[2].replace(chr(10), ' ')}{FOOTNOTE_END}"
+
+
+def _macro(content: str, options: WikiOptions, lost: Counter[str]) -> str | None:
+    """What stands in the place of ``[content]`` if it is a macro."""
+    name, opened, arguments = content.partition("(")
+    name = name.lower()
+    if name not in _MACROS:
+        return None
+    if name == "br":
+        return LINE_BREAK
+    shown = arguments.removesuffix(")").partition(",")[0] if name == "ruby" else ""
+    if name == "math":
+        lost["math"] += own_length(content) + 2
+        return options.math_placeholder or GONE
+    lost["macro"] += own_length(content) + 2 - len(shown)
+    return shown or GONE
+
+
+class _Unbalanced(NestedMarkup):
+    """Brackets that never close, or too deep within others."""
+
+    token = _TOKEN
+    unseen_links = UNSEEN_LINKS
+
+    def readers(self) -> Mapping[str, Reader]:
+        """By the first character of a token."""
+        return {"[": self._open_bracket, "]": self._close_bracket, "\n": self._line_start, "|": self._pipe}
+
+    def link_text(self, target: str, label: str | None) -> tuple[str, str]:
+        """As for any link."""
+        return link_text(target, label)
+
+    def _open_bracket(self, found: re.Match[str]) -> int:
+        start, end = found.span()
+        if end - start == 2:
+            return self.read_link(found)
+        if self.source.startswith("*", end):
+            self.open(_FOOTNOTE, start)
+            return end + 1
+        if self.opened[_FOOTNOTE]:
+            self.open(_BRACKET, start)
+        self.out.append(LITERAL_OPEN)
+        return end
+
+    def _close_bracket(self, found: re.Match[str]) -> int:
+        start, end = found.span()
+        top = self.stack[-1].kind if self.stack else ""
+        if end - start == 2:
+            if top == LINK:
+                self.close_link(end)
+                return end
+            if top not in (_FOOTNOTE, _BRACKET):
+                return end
+            end = start + 1
+        if top == _FOOTNOTE:
+            self._close_footnote(end)
+            return end
+        if top == _BRACKET:
+            self.close()
+        self.out.append(LITERAL_CLOSE)
+        return end
+
+    def _close_footnote(self, end: int) -> None:
+        frame = self.close()
+        if len(self.stack) >= MAX_DEPTH:
+            return
+        if self.options.keep_footnotes and not self.opened[_FOOTNOTE]:
+            note = "".join(self.out[frame.start :]).partition(" ")[2].replace("\n", " ")
+            del self.out[frame.start :]
+            self.out.append(f"{FOOTNOTE_START}{_KEPT_NOTE.sub('', note)}{FOOTNOTE_END}")
+        else:
+            self.replace(frame, end, "footnote")
+
+    def _pipe(self, found: re.Match[str]) -> int:
+        if self.stack and self.stack[-1].kind == LINK and not self.stack[-1].pipes:
+            self.stack[-1].pipes.append(len(self.out))
+        else:
+            self.out.append("|")
+        return found.end()
+
+    def _line_start(self, found: re.Match[str]) -> int:
+        end = found.end()
+        if self.source.startswith("=", end):
+            self.give_up(LINK, _FOOTNOTE, _BRACKET)
+        else:
+            self.give_up(LINK)
+        self.out.append("\n")
+        return end
+
+    def abandon(self, frame: Frame) -> int:
+        """A footnote goes up to the line's end; brackets stay."""
+        if frame.kind == _FOOTNOTE:
+            return blank_until(self.out, frame.start, "\n")
+        return self.abandon_link(frame) if frame.kind == LINK and frame.pipes else 0

@@ -1,0 +1,114 @@
+"""What deduplication knows of a document without its text: a row of numbers, and one hash per MinHash band.
+
+Each shard has two files: rows in the order of its documents, and a matrix with a row per band, so that one band of all
+shards is read without the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from korealbert.corpus.minhash import band_hashes
+from korealbert.corpus.shingles import SHINGLE_LETTERS, Hashes, fingerprint, squeeze, window_hashes
+from korealbert.documents import Document
+from korealbert.files import atomic_path
+
+SHINGLES_IN_MEMORY = 1 << 20
+"""Shingles that are hashed at once while a shard is signed: 8 MB."""
+
+SIGNATURE = np.dtype(
+    [
+        ("ordinal", "<u4"),
+        ("source", "<u2"),
+        ("characters", "<u4"),
+        ("id", "<u8"),
+        ("exact", "<u8"),
+        ("content", "<u8"),
+        ("shingled", "?"),
+    ]
+)
+"""Position in the shard; source, counted in the shard; characters; id; hash of letters and digits, hash of the whole text; and
+whether the text is long enough for shingles."""
+
+
+class SignatureWriter:
+    """Signs the documents of one shard, in order."""
+
+    def __init__(self, directory: Path, index: int, seed: int, *, near: bool) -> None:
+        self._paths, self._seed, self._near = _paths(directory, index), seed, near
+        self._rows: list[tuple[Any, ...]] = []
+        self._bands: list[npt.NDArray[np.uint64]] = []
+        self._waiting: list[Hashes] = []
+        self._shingles = 0
+        self.sources: dict[str, int] = {}
+        """Names of the sources seen, by their number."""
+
+    def add(self, ordinal: int, document: Document, text: str) -> None:
+        """Sign a document with the text that is left of it. Raises ValueError naming an id that is not 16 hex digits."""
+        squeezed = squeeze(text)
+        source = self.sources.setdefault(document.source, len(self.sources))
+        exact, content = fingerprint(squeezed, text), fingerprint(text, text)
+        shingles = window_hashes(squeezed, SHINGLE_LETTERS) if self._near else np.empty(0, dtype=np.uint64)
+        number = _number(document.id)
+        self._rows.append((ordinal, source, len(text), number, exact, content, len(shingles) > 0))
+        self._waiting.append(shingles)
+        self._shingles += len(shingles)
+        if self._shingles >= SHINGLES_IN_MEMORY:
+            self._hash()
+
+    def _hash(self) -> None:
+        self._bands.append(band_hashes(self._waiting, self._seed))
+        self._waiting, self._shingles = [], 0
+
+    def finish(self) -> None:
+        """Write both files."""
+        self._hash()
+        for path, array in zip(self._paths, (np.array(self._rows, SIGNATURE), np.concatenate(self._bands).T)):
+            with atomic_path(path) as temporary, temporary.open("wb") as sink:
+                np.save(sink, np.ascontiguousarray(array))
+
+
+def _number(document_id: str) -> int:
+    try:
+        number = int(document_id, 16)
+    except ValueError:
+        number = -1
+    if f"{number:016x}" != document_id:
+        raise ValueError(f"document id {document_id!r} is not 16 hex digits; ids come from korealbert.documents.document_id")
+    return number
+
+
+def _paths(directory: Path, index: int) -> tuple[Path, Path]:
+    return directory / f"signatures-{index:05d}.npy", directory / f"bands-{index:05d}.npy"
+
+
+@dataclass(frozen=True)
+class Signatures:
+    """The signatures of all shards. Documents are numbered through all shards, up to 2^32 - 1 of them."""
+
+    directory: Path
+    documents: Sequence[int]
+    """Documents in each shard, those without a signature included."""
+    sources: Sequence[Sequence[str]]
+    """Source names of each shard, by their number there."""
+
+    @cached_property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """Number of the first document of each shard, and behind the last one the number of all documents."""
+        return np.concatenate(([0], np.cumsum(self.documents, dtype=np.int64)))
+
+    def rows(self, shard: int) -> npt.NDArray[Any]:
+        """``SIGNATURE`` [signed documents of the shard]."""
+        rows: npt.NDArray[Any] = np.load(_paths(self.directory, shard)[0])
+        return rows
+
+    def band(self, shard: int, band: int) -> npt.NDArray[np.uint64]:
+        """uint64 [signed documents of the shard]: the hashes of one band."""
+        return np.array(np.load(_paths(self.directory, shard)[1], mmap_mode="r")[band])

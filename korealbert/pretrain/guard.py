@@ -1,0 +1,103 @@
+"""The collapse guard: sees that training has gone wrong, so that the loop can return to where it had not.
+
+A step is bad when its masked-token loss or its gradient norm stands out from the recent ones by more than the spec allows.
+One bad step is a hard batch; several in a row are a collapse, and so is one value that is no number. All values are global,
+so every rank decides alike, and they travel with the checkpoint, so that a resumed run decides as the straight one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from korealbert.pretrain.spec import GuardSpec
+
+
+@dataclass
+class Recent:
+    """Exponentially weighted mean and variance of a series."""
+
+    count: int = 0
+    mean: float = 0.0
+    variance: float = 0.0
+
+    def z(self, value: float, floor: float) -> float:
+        """How many standard deviations ``value`` lies above the mean; a deviation below ``floor`` counts as that."""
+        return (value - self.mean) / max(math.sqrt(self.variance), floor)
+
+    def add(self, value: float, horizon: int) -> None:
+        """Take one more value in; it weighs as in a window of ``horizon`` values, or of all while there are fewer."""
+        self.count += 1
+        weight = max(1 / self.count, 1 / horizon)
+        difference = value - self.mean
+        self.mean += weight * difference
+        self.variance = (1 - weight) * (self.variance + weight * difference * difference)
+
+
+@dataclass
+class GuardState:
+    """What a checkpoint keeps of the guard."""
+
+    loss: Recent = field(default_factory=Recent)
+    gradient: Recent = field(default_factory=Recent)
+    """Of the logarithm of the norm."""
+    bad_steps: int = 0
+    """Bad steps in a row."""
+    best_order: float = 0.0
+    """Highest held-out accuracy of sentence order."""
+    rollbacks: int = 0
+
+
+LOSS_FLOOR = 0.02
+"""Least deviation of the loss, in nats: 8 of them are 0.16, which no sound run gains within ``patience`` steps."""
+
+NORM_FLOOR = 0.25
+"""Least deviation of the log of the norm: 8 of them are a factor of 7. Norms double where a model leaves its plateau."""
+
+
+class Guard:
+    """Judges steps and held-out scores."""
+
+    def __init__(self, spec: GuardSpec, state: GuardState) -> None:
+        self.spec, self.state = spec, state
+
+    def after_step(self, loss: float | None, gradient_norm: float) -> str | None:
+        """What is wrong with training after this step, or None. ``loss`` is None where the step had no masked tokens."""
+        if not (math.isfinite(gradient_norm) and (loss is None or math.isfinite(loss))):
+            return f"loss {loss}, gradient norm {gradient_norm}: not finite"
+        spec, state = self.spec, self.state
+        seen = [("log of the gradient norm", state.gradient, math.log(max(gradient_norm, 1e-30)), NORM_FLOOR)]
+        if loss is not None:
+            seen.insert(0, ("masked-token loss", state.loss, loss, LOSS_FLOOR))
+        faults = [
+            f"{name} {value:.4g} is {recent.z(value, floor):.1f} standard deviations above its recent mean {recent.mean:.4g}"
+            for name, recent, value, floor in seen
+            if recent.count >= spec.horizon and recent.z(value, floor) > spec.max_z
+        ]
+        if not faults:
+            state.bad_steps = 0
+            for _, recent, value, _ in seen:
+                recent.add(value, spec.horizon)
+            return None
+        state.bad_steps += 1
+        return f"{faults[0]}, for {state.bad_steps} steps in a row" if state.bad_steps >= spec.patience else None
+
+    def forget(self) -> None:
+        """Begin anew: other tasks or another batch size from here on give another loss and another norm."""
+        self.state.loss, self.state.gradient, self.state.bad_steps = Recent(), Recent(), 0
+
+    def after_scoring(self, order_accuracy: float | None) -> str | None:
+        """What held-out scores show: a model that had learnt sentence order and guesses again has collapsed."""
+        if order_accuracy is None:
+            return None
+        best, self.state.best_order = self.state.best_order, max(self.state.best_order, order_accuracy)
+        if best >= LEARNT and abs(order_accuracy - 0.5) < CHANCE:
+            return f"held-out accuracy of sentence order fell from {best:.3f} to {order_accuracy:.3f}, which is guessing"
+        return None
+
+
+LEARNT = 0.65
+"""Held-out accuracy of sentence order from which on it counts as learnt."""
+
+CHANCE = 0.02
+"""Distance from 0.5 within which it counts as guessing."""

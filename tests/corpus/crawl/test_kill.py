@@ -1,0 +1,141 @@
+"""SIGKILL at random moments: nothing stored is lost, nothing stored is fetched again, every page is stored once."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from korealbert.corpus.crawl.frontier import Frontier
+from korealbert.corpus.crawl.stage import CrawlInterrupted
+from korealbert.corpus.crawl.worker import open_frontier
+from tests.corpus.crawl.crawling import crawl, pages_of, source_file
+from tests.corpus.crawl.site import Answer, Asked, article, running, sitemap, text
+
+PAGES = 240
+KILLS = 4
+
+
+def page(number: int) -> Answer:
+    body = f"<p>{number}번 기사. 지난밤 내린 비로 하천의 수위가 올랐다.</p>" * 20
+    return Answer(article(f"기사 {number}", body), delay_seconds=0.02)
+
+
+def stored(store: Path) -> set[str]:
+    """What the frontier of the unfinished crawl holds as stored, read as another process would."""
+    path = next(store.glob("crawl-*.partial/.frontier.sqlite"))
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+        rows = database.execute("SELECT url FROM urls WHERE state = 'stored'").fetchall()
+    database.close()
+    return {url for (url,) in rows}
+
+
+def test_killed_at_random_moments_it_stores_every_page_once(tmp_path: Path) -> None:
+    chance = random.Random(7)  # noqa: S311
+    store = tmp_path / "store"
+    with running({}) as site:
+        site.pages |= {f"/news/{number}": page(number) for number in range(PAGES)}
+        site.pages["/sitemap.xml"] = sitemap(*(f"{site.root}/news/{number}" for number in range(PAGES)))
+        source = source_file(tmp_path, site, concurrency=4)
+        before: set[str] = set()
+        for kill in range(KILLS):
+            command = [sys.executable, "-m", "tests.corpus.crawl.crawling", str(source), str(store)]
+            process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+            aim = sum(site.hits.values()) + chance.randrange(20, 45)
+            while sum(site.hits.values()) < aim and process.poll() is None:
+                time.sleep(0.001)
+            process.kill()
+            assert process.wait() == -signal.SIGKILL, "the crawl was faster than the kill"
+            time.sleep(0.3)  # the kernel kills the worker with its parent
+            now = stored(store)
+            assert before < now, f"kill {kill}: pages were lost, or nothing was stored"
+            before = now
+            hits = Counter(site.hits)
+        crawled = crawl(tmp_path, source)
+        again = {url for url in before if site.hits[url.removeprefix(site.root)] != hits[url.removeprefix(site.root)]}
+    assert not again, "stored pages were fetched again"
+    urls = Counter(url for url, _ in crawled.pages)
+    assert urls == Counter(f"{site.root}/news/{number}" for number in range(PAGES))
+    assert all(body == page(int(url.rpartition("/")[2])).body for url, body in crawled.pages)
+    assert crawled.artifact.stats["documents_in"] == PAGES
+
+
+def test_a_record_without_its_row_is_cut_off_and_a_row_without_its_record_waits_again(tmp_path: Path) -> None:
+    with running({}) as site:
+        site.pages |= {f"/news/{number}": page(number) for number in range(12)}
+        site.pages["/sitemap.xml"] = sitemap(*(f"{site.root}/news/{number}" for number in range(12)))
+        source = source_file(tmp_path, site, retries=0)
+        site.pages["/news/0"] = text("고장", 500)
+        with pytest.raises(CrawlInterrupted, match="1 of 12 articles"):
+            crawl(tmp_path, source, failed_share_applies_from=1)
+        partial = next((tmp_path / "store").glob("*.partial"))
+        warc = partial / "pages-00000.warc.gz"
+        whole = warc.read_bytes()
+        warc.write_bytes(whole + whole[:100])  # killed while a record was being written
+        frontier, ends = open_frontier(partial)
+        assert ends == {0: len(whole)}
+        frontier.close()
+        warc.write_bytes(whole[:-10])  # the machine went down before the last record reached the disk
+        frontier, ends = open_frontier(partial)
+        assert frontier.waiting == 1 and ends[0] < len(whole) - 10
+        frontier.close()
+        site.pages["/news/0"] = page(0)
+        crawled = crawl(tmp_path, source, failed_share_applies_from=1)
+    assert sorted(Counter(url for url, _ in crawled.pages).values()) == [1] * 12
+    assert site.hits["/news/0"] == 2  # what had failed was tried again by the next run
+
+
+def test_only_a_transaction_changes_the_frontier(tmp_path: Path) -> None:
+    frontier = Frontier(tmp_path / "frontier.sqlite")
+    with pytest.raises(KeyError), frontier.transaction():
+        frontier.add("a", "http://a.example/", "article")
+        raise KeyError
+    assert (frontier.waiting, frontier.id_of("a")) == (0, None)
+    with frontier.transaction():
+        assert frontier.add("a", "http://a.example/", "article") is not None
+        assert frontier.add("a", "http://a.example/", "article") is None
+    frontier.close()
+    again = Frontier(tmp_path / "frontier.sqlite")
+    known = again.take()
+    assert known is not None and known.url == "http://a.example/"
+    again.close()
+
+
+def test_a_server_that_asks_for_a_pause_gets_it(tmp_path: Path) -> None:
+    times: list[float] = []
+
+    def busy(asked: Asked) -> Answer:
+        times.append(time.monotonic())
+        if asked.times == 1:
+            return Answer(b"", 503, headers=(("Retry-After", "2"),))
+        return page(1)
+
+    with running({}) as site:
+        site.pages |= {
+            "/news/1": busy,
+            "/news/2": page(2),
+            "/sitemap.xml": sitemap(f"{site.root}/news/1", f"{site.root}/news/2"),
+        }
+        crawled = crawl(tmp_path, source_file(tmp_path, site, concurrency=1))
+    assert len(crawled.pages) == 2
+    assert times[1] - times[0] >= 1.9
+
+
+def test_files_are_begun_anew_when_they_are_large(tmp_path: Path) -> None:
+    noise = random.Random(1)  # noqa: S311
+    with running({}) as site:
+        for number in range(6):
+            body = "".join(chr(noise.randrange(0xAC00, 0xD7A4)) for _ in range(20_000))
+            site.pages[f"/news/{number}"] = Answer(article(f"기사 {number}", f"<p>{body}</p>"))
+        site.pages["/sitemap.xml"] = sitemap(*(f"{site.root}/news/{number}" for number in range(6)))
+        crawled = crawl(tmp_path, source_file(tmp_path, site), max_file_bytes=1 << 16)
+    assert len(crawled.artifact.files("pages-*.warc.gz")) > 2
+    assert len(crawled.pages) == 6
+    assert all(len(list(pages_of(path))) >= 1 for path in crawled.artifact.files("pages-*.warc.gz"))

@@ -1,0 +1,34 @@
+"""Without the extra everything else works, and what needs it says so."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from korealbert.corpus.crawl.stage import CrawlError
+from korealbert.corpus.extract import ExtractionError
+from tests.corpus.crawl.crawling import crawl, source_file
+from tests.corpus.crawl.site import Site
+from tests.corpus.extracting import extract
+
+EXTRA = ("fastwarc", "lxml", "protego", "scrapy", "trafilatura", "twisted", "warcio")
+
+
+def test_the_stages_import_none_of_it() -> None:
+    stages = "import sys, korealbert.corpus.extract, korealbert.corpus.fetch, korealbert.corpus.crawl.stage"
+    command = [sys.executable, "-c", f"{stages}; print([name for name in {EXTRA} if name in sys.modules])"]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_what_needs_it_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name in EXTRA else real(name, *rest))
+    (tmp_path / "a.html").write_text("<p>본문</p>", "utf-8")
+    with pytest.raises(ExtractionError, match=r"html needs lxml, trafilatura: .*korealbert\[crawl\]"):
+        extract(tmp_path / "store", tmp_path / "a.html", format="html")
+    with pytest.raises(CrawlError, match=r"needs scrapy, warcio: .*korealbert\[crawl\]"):
+        crawl(tmp_path, source_file(tmp_path, Site(port=1)))

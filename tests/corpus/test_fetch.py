@@ -1,0 +1,162 @@
+"""Fetching a dump: resumed where it broke off, verified, never from a private address that nobody named."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from korealbert.artifact import Artifact, Runtime, build
+from korealbert.corpus.extract import STAGE as EXTRACT
+from korealbert.corpus.extract import ExtractSpec
+from korealbert.corpus.fetch import STAGE, FetchError, FetchSpec, Interrupted
+from tests.corpus.crawl.site import Answer, Asked, Page, Site, redirect, running, text
+from tests.corpus.extracting import read_back
+
+DATA = random.Random(5).randbytes(300_000)  # noqa: S311
+SHA256 = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
+
+
+def fetch(directory: Path, site: Site, path: str = "/dump.bin", **fields: Any) -> Artifact:
+    spec = {"url": site.root + path, "private_hosts": ["127.0.0.1"], "backoff_seconds": 0.0, "timeout_seconds": 5.0, **fields}
+    return build(STAGE, FetchSpec.model_validate(spec), {}, Runtime(store=directory / "store")).artifact
+
+
+def serving(data: bytes = DATA, *, etag: str | None = '"v1"', cut_at: int | None = None, ranges: bool = True) -> Page:
+    """A server of one file; with ``cut_at`` it closes the first connection after so many bytes."""
+
+    def answer(asked: Asked) -> Answer:
+        headers = (("ETag", etag),) if etag else ()
+        start = 0
+        wanted = asked.headers.get("range")
+        if wanted and ranges and asked.headers.get("if-range") == etag:
+            start = int(wanted.removeprefix("bytes=").rstrip("-"))
+            if start >= len(data):
+                return Answer(b"", 416, headers=(("Content-Range", f"bytes */{len(data)}"),))
+            headers += (("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}"),)
+        cut = cut_at if asked.times == 1 else None
+        return Answer(data[start:], 206 if start else 200, "application/octet-stream", headers, sent_bytes=cut)
+
+    return answer
+
+
+def test_it_goes_on_where_it_broke_off(tmp_path: Path) -> None:
+    asked: list[str | None] = []
+
+    def recording(request: Asked) -> Answer:
+        asked.append(request.headers.get("range"))
+        page = serving(cut_at=100_000)
+        assert callable(page)
+        return page(request)
+
+    with running({"/dump.bin": recording}) as site:
+        artifact = fetch(tmp_path, site, checksum=SHA256)
+    assert artifact.files("files/*")[0].name == "dump.bin"
+    assert artifact.files("files/*")[0].read_bytes() == DATA
+    assert asked == [None, "bytes=100000-"]
+
+
+@pytest.mark.parametrize(
+    "page", [serving(cut_at=100_000, etag=None), serving(cut_at=100_000, ranges=False), serving(cut_at=9, etag='W/"v1"')]
+)
+def test_it_begins_anew_where_it_cannot_go_on(page: Page, tmp_path: Path) -> None:
+    with running({"/dump.bin": page}) as site:
+        assert fetch(tmp_path, site).files("files/*")[0].read_bytes() == DATA
+
+
+def test_another_edition_is_not_glued_to_the_first(tmp_path: Path) -> None:
+    new = DATA[::-1]
+
+    def changing(asked: Asked) -> Answer:
+        page = serving(cut_at=100_000) if asked.times == 1 else serving(new, etag='"v2"')
+        assert callable(page)
+        return page(asked)
+
+    with running({"/dump.bin": changing}) as site:
+        assert fetch(tmp_path, site).files("files/*")[0].read_bytes() == new
+
+
+def test_a_server_that_ignores_if_range_gets_no_edition_glued_to_another(tmp_path: Path) -> None:
+    new = DATA[::-1]
+
+    def careless(asked: Asked) -> Answer:
+        if asked.times == 1:
+            page = serving(cut_at=100_000)
+            assert callable(page)
+            return page(asked)
+        start = int(asked.headers.get("range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+        headers = (("ETag", '"v2"'), ("Content-Range", f"bytes {start}-{len(new) - 1}/{len(new)}"))
+        return Answer(new[start:], 206 if start else 200, "application/octet-stream", headers)
+
+    with running({"/dump.bin": careless}) as site:
+        assert fetch(tmp_path, site).files("files/*")[0].read_bytes() == new
+
+
+def test_a_killed_fetch_is_resumed_by_the_next_run(tmp_path: Path) -> None:
+    with running({"/dump.bin": serving(cut_at=100_000)}) as site:
+        real = site.pages["/dump.bin"]
+        site.pages["/dump.bin"] = lambda asked: real(asked) if asked.times == 1 and callable(real) else text("", 503)
+        with pytest.raises(Interrupted, match="3 tries in a row"):
+            fetch(tmp_path, site, retries=2)
+        site.pages["/dump.bin"] = serving()
+        site.hits.clear()
+        assert fetch(tmp_path, site, retries=2).files("files/*")[0].read_bytes() == DATA
+
+
+def test_a_wrong_checksum_is_an_error(tmp_path: Path) -> None:
+    with running({"/dump.bin": serving()}) as site:
+        with pytest.raises(FetchError, match=r"md5 is .* over 300,000 bytes, expected 0000"):
+            fetch(tmp_path, site, checksum="md5:" + "0" * 32)
+        assert fetch(tmp_path, site, checksum="md5:" + hashlib.md5(DATA).hexdigest()).stats["bytes"] == len(DATA)  # noqa: S324
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [(text("", 404), "answers 404"), (serving(), "more than max_bytes"), (redirect("ftp://a.example/x"), "less secure")],
+)
+def test_what_no_retry_mends_is_an_error_at_once(page: Page, message: str, tmp_path: Path) -> None:
+    with running({"/dump.bin": page}) as site:
+        with pytest.raises(FetchError, match=message):
+            fetch(tmp_path, site, max_bytes=1000)
+        assert site.hits["/dump.bin"] == 1
+
+
+def test_private_addresses_must_be_named(tmp_path: Path) -> None:
+    with running({"/dump.bin": serving()}) as site:
+        site.pages["/moved"] = redirect(f"http://localhost:{site.port}/dump.bin")
+        with pytest.raises(FetchError, match=r"127\.0\.0\.1 lies at the private address"):
+            fetch(tmp_path, site, private_hosts=[])
+        with pytest.raises(FetchError, match="localhost lies at the private address"):
+            fetch(tmp_path, site, "/moved", name="dump.bin")
+        assert not site.hits["/dump.bin"]
+        assert fetch(tmp_path, site, "/moved", name="dump.bin", private_hosts=["127.0.0.1", "localhost"]).stats["bytes"] == len(
+            DATA
+        )
+
+
+def test_a_local_file_takes_the_same_way_to_documents(tmp_path: Path) -> None:
+    (tmp_path / "news.jsonl").write_text('{"title": "제목", "text": "본문이다."}\n', "utf-8")
+    spec = FetchSpec.model_validate({"path": str(tmp_path / "news.jsonl")})
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    dump = build(STAGE, spec, {}, runtime).artifact
+    extract = ExtractSpec.model_validate({"source": "news", "format": "news"})
+    found = read_back(build(EXTRACT, extract, {"fetch": dump}, runtime).artifact)
+    assert [document.text for document in found.documents] == ["본문이다."]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "url or path"),
+        ({"url": "http://a.example/x", "path": "x"}, "url or path"),
+        ({"url": "http://a.example/"}, "set name"),
+        ({"url": "http://a.example/x", "checksum": "sha256:12"}, "hex digits"),
+        ({"url": "ftp://a.example/x"}, "url"),
+    ],
+)
+def test_mistakes_are_named(fields: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        FetchSpec.model_validate(fields)

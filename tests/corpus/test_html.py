@@ -1,0 +1,271 @@
+"""HTML pages → articles: what a page declares, and its main text."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from korealbert.corpus.html_article import Article, UnreadablePage, read_article
+from korealbert.corpus.html_bylines import clean_author
+from korealbert.corpus.html_meta import date_line
+from tests.corpus.extracting import extract
+
+BODY = [
+    "시는 내년부터 도심 하천 세 곳에 산책로를 새로 놓는다고 3일 밝혔다.",
+    "공사는 이듬해 봄까지 이어지며, 사업비는 모두 48억 원이 든다.",
+    "주민들은 “오래 기다린 일”이라며 반겼지만, 일부는 공사 기간의 소음을 걱정했다.",
+]
+
+
+def page(head: str = "", body: str = "", charset: str = "utf-8") -> bytes:
+    text = body or "".join(f"<p>{paragraph}</p>" for paragraph in BODY)
+    menu = "<nav><ul><li><a href='/'>홈</a></li><li><a href='/p'>정치</a></li></ul></nav>"
+    foot = "<footer><p>등록번호 서울 가00001 | 무단 전재 금지</p></footer>"
+    whole = f"<html><head><meta charset='{charset}'>{head}</head><body>{menu}<article>{text}</article>{foot}</body></html>"
+    return whole.encode(charset)
+
+
+def read(head: str = "", body: str = "") -> Article:
+    return read_article(page(head, body))
+
+
+def linked(**fields: object) -> str:
+    return f'<script type="application/ld+json">{json.dumps({"@type": "NewsArticle", **fields}, ensure_ascii=False)}</script>'
+
+
+def test_paragraphs_without_the_frame_of_the_page() -> None:
+    assert read("<title>하천 산책로</title>").text.split("\n\n") == BODY
+
+
+def test_lines_that_are_parted_by_breaks() -> None:
+    assert read(body="<div id='content'>" + "<br><br>".join(BODY) + "</div>").text.split("\n\n") == BODY
+
+
+def test_linked_data_goes_before_tags_and_tags_before_the_title() -> None:
+    site = '<meta property="og:site_name" content="시험일보">'
+    tags = f'<meta property="og:title" content="제목 둘 | 시험일보">{site}<title>제목 셋</title>'
+    assert read(linked(headline="제목 &quot;하나&quot;") + tags).title == '제목 "하나"'
+    assert read(tags).title == "제목 둘"
+    assert read("<title>제목 셋</title>").title == "제목 셋"
+    assert read(body="<h1>제목 넷</h1><p>" + BODY[0] + "</p>").title == "제목 넷"
+
+
+@pytest.mark.parametrize(
+    ("title", "expected"),
+    [
+        ("산책로 | 시험일보", "산책로"),
+        ("산책로 - 시험일보", "산책로"),
+        ("산책로-사회ㅣ시험일보", "산책로"),
+        ("산책로 | 사회 | 시험일보", "산책로"),
+        ("1부-2부: 산책로 이야기", "1부-2부: 산책로 이야기"),
+        ("시험일보", "시험일보"),
+        ("산책로 &amp;#039;착공&amp;#039;", "산책로 '착공'"),
+    ],
+)
+def test_the_name_of_the_site_is_no_part_of_the_title(title: str, expected: str) -> None:
+    assert (
+        read(f'<meta property="og:title" content="{title}"><meta property="og:site_name" content="시험일보">').title == expected
+    )
+
+
+@pytest.mark.parametrize(
+    ("head", "published"),
+    [
+        (linked(datePublished="2015-03-02T09:10:11+09:00"), "2015-03-02T09:10:11+09:00"),
+        ('<meta property="article:published_time" content="2015-03-02T09:10:11.000+0900">', "2015-03-02T09:10:11+0900"),
+        ('<meta name="pubdate" content="20150302">', "2015-03-02"),
+        ('<meta itemprop="datePublished" content="2015.03.02 09:10">', "2015-03-02T09:10"),
+        ('<meta property="article:published_time" content="어제"><meta name="date" content="2015-03-02">', "2015-03-02"),
+        (linked(datePublished=None), ""),
+    ],
+)
+def test_time_of_publication(head: str, published: str) -> None:
+    assert read(head).published == published
+
+
+@pytest.mark.parametrize(
+    ("line", "published"),
+    [
+        ("입력 : 2007.11.05 03:21 | 수정 : 2007.11.06 10:00", "2007-11-05T03:21"),
+        ("기사입력 2010-01-15 오후 2:05", "2010-01-15T14:05"),
+        ("등록 2012년 12월 31일(월) 12:00 오전", "2012-12-31T12:00"),
+        ("승인 2009.02.30 10:00", ""),
+        ("2019년 1월 3일 시행", ""),
+    ],
+)
+def test_the_date_line_of_older_pages(line: str, published: str) -> None:
+    assert date_line(line) == published
+    assert read(body=f"<div>{line}</div>" + "".join(f"<p>{paragraph}</p>" for paragraph in BODY)).published == published
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("김하늘 기자", "김하늘"),
+        ("부산=김하늘 기자 sky@example.org", "김하늘"),
+        ("By 김하늘", "김하늘"),
+        ("김하늘 선임기자 외 2명", "김하늘"),
+        ("뉴욕 김하늘 특파원", "김하늘"),
+        ("Jane Doe", "Jane Doe"),
+        ("https://social.example/daily", ""),
+        ("@daily", ""),
+    ],
+)
+def test_names_of_authors(name: str, expected: str) -> None:
+    assert clean_author(name) == expected
+
+
+def test_authors() -> None:
+    people = [{"@type": "Person", "name": "김하늘"}, {"@type": "Person", "name": "이바다 기자"}]
+    assert read(linked(author=people, publisher={"name": "시험일보"})).authors == ("김하늘", "이바다")
+    site = '<meta property="og:site_name" content="시험일보"><meta name="author" content="시험일보">'
+    assert read(site + '<meta name="author" content="김하늘·이바다 기자">').authors == ("김하늘", "이바다")
+
+
+def test_section_outlet_and_address() -> None:
+    tags = '<meta property="article:section" content="사회"><link rel="canonical" href="http://a.example/1">'
+    article = read(tags + linked(articleSection="사회일반", publisher={"name": "시험일보"}))
+    assert (article.section, article.outlet, article.url, article.declared) == ("사회", "시험일보", "http://a.example/1", True)
+
+
+def test_damaged_linked_data_is_passed_over() -> None:
+    head = '<script type="application/ld+json">{"@type": "NewsArticle", "headline": "쉼표",}</script>'
+    assert read(head).title == "쉼표"
+    assert read('<script type="application/ld+json">{{{</script><title>남은 제목</title>').title == "남은 제목"
+
+
+def test_a_book_is_its_blurb() -> None:
+    blurb = "첫 소설집. 바다를 떠난 사람들의 하루를 담담하게 그린 여덟 편을 실었다."
+    head = (
+        f'<script type="application/ld+json">{json.dumps({"@type": "Book", "name": "먼 항구", "description": blurb})}</script>'
+    )
+    book = read(head, "<p>배송 안내와 반품 규정입니다. 자세한 내용은 고객센터에 문의해 주시기 바랍니다.</p>")
+    assert (book.title, book.text) == ("먼 항구", blurb)
+
+
+def test_text_that_only_the_script_data_holds() -> None:
+    html = "".join(f'<p class="e">{paragraph}</p>' for paragraph in BODY)
+    size = f"{len(html.encode()):x}"
+    stream = [f"1:HL[]\n24:T{size},", html, '5:["$","$L1",null,{"deployDt":"2016.02.03 18:40","contentHtml":"$24"}]\n']
+    pushes = "".join(f"<script>self.__next_f.push({json.dumps([1, part])})</script>" for part in stream)
+    shell = f"<html><head><title>제목</title></head><body><div id='root'></div>{pushes}</body></html>"
+    article = read_article(shell.encode())
+    assert article.text.split("\n\n") == BODY
+    assert article.published == "2016-02-03T18:40"
+
+
+def test_unreadable_pages_say_why() -> None:
+    for data, reason in [
+        (bytes(range(128, 256)) * 20, "undecodable"),
+        (b"", "unreadable_html"),
+        (b"<!-- -->", "unreadable_html"),
+    ]:
+        with pytest.raises(UnreadablePage) as caught:
+            read_article(data)
+        assert caught.value.reason == reason
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "html"
+EXPECTED = json.loads((GOLDEN / "expected.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", EXPECTED["pages"])
+def test_pages_marked_up_as_newspapers_do(name: str) -> None:
+    wanted = EXPECTED["pages"][name]
+    article = read_article((GOLDEN / f"{name}.html").read_bytes(), outlet=wanted["outlet"])
+    assert {field: getattr(article, field) for field in wanted} == {**wanted, "authors": tuple(wanted["authors"])}
+    lines = article.text.split("\n\n")
+    assert [line for line in lines if line in EXPECTED["paragraphs"]] == EXPECTED["paragraphs"]
+    assert sum(map(len, EXPECTED["paragraphs"])) >= 0.92 * sum(map(len, lines))
+
+
+def test_a_teaser_gives_way_to_the_text_that_the_page_declares() -> None:
+    teaser = "<p>" + BODY[0] + " " + BODY[1] + "</p><p>로그인하세요.</p>"
+    assert read(linked(headline="제목", articleBody="\n".join(BODY)), f"<p>{BODY[0]} {BODY[1]}</p>").text.split("\n\n") == BODY
+    html = "".join(f"<p>{paragraph}</p>" for paragraph in BODY)
+    assert read(linked(headline="제목", articleBody=html), teaser.partition("<p>로그")[0]).text.split("\n\n") == BODY
+    flat = read(linked(headline="제목", articleBody=" ".join(BODY)))
+    assert flat.text.split("\n\n") == BODY  # the page's own paragraphs are better than none
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("김하늘 기자 sky@example.org", ("김하늘",)),
+        ("[부산=김하늘 기자]", ("김하늘",)),
+        ("김하늘·이바다 선임기자", ("김하늘", "이바다")),
+        ("뉴욕=김하늘 특파원 sky@example.org", ("김하늘",)),
+        ("사진 기자", ()),
+        ("이 소식을 처음 알린 김하늘 기자는 현장에 있었다.", ()),
+    ],
+)
+def test_a_byline_of_the_text(line: str, names: tuple[str, ...]) -> None:
+    assert read(body="".join(f"<p>{paragraph}</p>" for paragraph in [*BODY, line])).authors == names
+
+
+WHOLE = page(linked(headline="제목", author=[{"name": "김하늘"}], datePublished="2015-03-02") + "<title>제목</title>")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_damaged_pages_never_raise_anything_else(data: st.DataObject) -> None:
+    damaged = bytearray(WHOLE)
+    for _ in range(data.draw(st.integers(1, 8))):
+        at = data.draw(st.integers(0, len(damaged) - 1))
+        cut = data.draw(st.integers(0, 60))
+        damaged[at : at + cut] = data.draw(st.sampled_from([b"", b"<", b">", b"\0", b"</", b'"', b"{", b"<p>" * 40, b"\xff"]))
+        damaged = damaged or bytearray(b"x")
+    with contextlib.suppress(UnreadablePage):
+        assert isinstance(read_article(bytes(damaged)), Article)
+
+
+def test_files_of_pages_become_documents(tmp_path: Path) -> None:
+    folder = tmp_path / "pages" / "사회"
+    folder.mkdir(parents=True)
+    (folder / "1.html").write_bytes(page("<title>하나</title>", charset="euc-kr"))
+    (folder / "2.html").write_bytes(f"<html><head>{linked(headline='둘')}</head><body></body></html>".encode())
+    (folder / "3.html").write_bytes(b"<html><body></body></html>")
+    (folder / "4.html").write_bytes(bytes(range(128, 256)) * 20)
+    found = extract(
+        tmp_path / "store", tmp_path / "pages", format="html", category_by_folder={"사회": "사회"}, outlet="시험일보"
+    )
+    assert [(document.title, document.category, document.outlet) for document in found.documents] == [
+        ("하나", "사회", "시험일보")
+    ]
+    assert found.documents[0].text.split("\n\n") == BODY
+    assert found.reasons == ["no_main_text", "undecodable"]
+    assert [drop.reason for _, drop in found.dropped] == ["empty"]
+
+
+@pytest.mark.real
+def test_four_real_pages(real_data: Path, tmp_path: Path) -> None:
+    archive = real_data / "corpus" / "news_html.tar.zst"
+    subprocess.run(["tar", "--zstd", "-xf", str(archive), "-C", str(tmp_path)], check=True)
+    expected = {path.stem: json.loads(path.read_text("utf-8")) for path in tmp_path.rglob("*.json")}
+    pages = {
+        "MBN_2025_06_03": ("MBN", "V1", "politics"),
+        "HankookIlbo_2025_05_15": ("HankookIlbo", "V1", "정치"),
+        "HankookIlbo_2026_01_29": ("HankookIlbo", "V2", "정치"),
+        "HankookIlbo_2026_07_12": ("HankookIlbo", "V3", "정치"),
+    }
+    found = extract(tmp_path / "store", archive, format="html", members="*.html.gz")
+    by_title = {document.title: document for document in found.documents}
+    for name, (outlet, version, section) in pages.items():
+        wanted = expected[outlet][version]
+        title = " ".join(wanted["title"].split())
+        document = by_title[title]
+        article = read_article(gzip.decompress(next(tmp_path.rglob(f"{name}.html.gz")).read_bytes()))
+        assert (article.title, article.section, document.category) == (title, section, section)
+        assert document.published.replace("T", " ")[:16] == wanted["publishing_date"][:16]
+        assert set(article.authors) >= {clean_author(author) for author in wanted["authors"]}
+        assert document.authors == ", ".join(article.authors)
+        lines = {" ".join(line.split()) for line in document.text.split("\n\n")}
+        paragraphs = [" ".join(text.split()) for part in wanted["body"]["sections"] for text in part["paragraphs"]]
+        assert not [text for text in paragraphs if text not in lines]

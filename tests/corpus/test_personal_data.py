@@ -1,0 +1,207 @@
+"""What is masked is personal, and what only looks like it stays. All numbers are invented; check digits are computed here."""
+
+from __future__ import annotations
+
+import time
+from datetime import date
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from korealbert.artifact import InputPath
+from korealbert.corpus.clean import STAGE, CleanSpec, Rules, clean_document
+from korealbert.corpus.personal_data import PLACEHOLDERS, Kind, mask
+from tests.corpus.documents_made import RULES, document, kept, prose, ran, stored
+
+ALL: tuple[Kind, ...] = get_args(Kind)
+WEIGHTS = (2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 5)
+
+
+def with_check(twelve: str) -> str:
+    """The 13 digits of a resident or foreigner, hyphen behind the sixth."""
+    base = 13 if twelve[6] in "5678" else 11
+    check = (base - sum(weight * int(digit) for weight, digit in zip(WEIGHTS, twelve)) % 11) % 10
+    return f"{twelve[:6]}-{twelve[6:]}{check}"
+
+
+def luhn(fifteen: str) -> str:
+    """Sixteen digits that pass Luhn's check."""
+    return next(fifteen + str(last) for last in range(10) if passes_luhn(fifteen + str(last)))
+
+
+def passes_luhn(digits: str) -> bool:
+    total = 0
+    for position, digit in enumerate(digits[::-1]):
+        value = int(digit) * (2 if position % 2 else 1)
+        total += value - 9 if value > 9 else value
+    return total % 10 == 0
+
+
+def masked(text: str) -> tuple[str, dict[str, int]]:
+    found = mask(text, ALL)
+    return found.text, found.counts
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        *(
+            (f"문의는 {number}번으로 했다.", "phone")
+            for number in ("010-1234-5678", "011-234-5678", "010.1234.5678", "010 1234 5678")
+        ),
+        *(
+            (f"문의는 {number} 이다.", "phone")
+            for number in ("01023456789", "0112345678", "02-123-4567", "(02) 1234-5678", "031)123-4567")
+        ),
+        *(
+            (f"전화:{number}", "phone")
+            for number in ("064-123-4567", "070-1234-5678", "1588-1234", "1644-0000", "080-123-4567")
+        ),
+        *(
+            (f"전화 {number}.", "phone")
+            for number in ("+82-10-1234-5678", "+82 2 1234 5678", "+82 (0)10-1234-5678", "+821012345678")
+        ),
+        ("글은hong.gil+dong@press.co.example로 보낸다.", "email"),
+        ("<hong@press.example>", "email"),
+        (f"번호는 {with_check('800101123456')}였다.", "resident_number"),
+        (f"번호는 {with_check('991231223456').replace('-', '')}였다.", "resident_number"),
+        (f"번호는 {with_check('850715523456')}였다.", "foreigner_number"),
+        ("아이의 번호는 210304-3123456이다.", "resident_number"),
+        ("카드 4111-1111-1111-1111로 냈다.", "card"),
+        ("카드 4111 1111 1111 1111로 냈다.", "card"),
+        (f"카드 {luhn('942000000000001')}로 냈다.", "card"),
+        ("카드 3782-822463-10005로 냈다.", "card"),
+        ("여권번호 M12345678을 적었다.", "passport"),
+        ("여권 M123A4567", "passport"),
+        ("계좌번호: 123-45-678901", "account"),
+        ("한빛은행 110-123-456789로 보냈다.", "account"),
+    ],
+)
+def test_what_points_to_a_person_is_masked(text: str, kind: Kind) -> None:
+    result, counts = masked(text)
+    assert counts == {kind: 1}
+    assert PLACEHOLDERS[kind] in result
+    assert not any(character.isdigit() for character in result)
+    assert masked(result) == (result, {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "그해는 1592-1598년이었다.",
+        "홍길동(1588-1640)은 의병이었다.",
+        "두 팀은 3-2로, 다음 날은 10-11로 비겼다.",
+        "2019-12-31에 끝나 2020.01.02에 시작했다.",
+        "값은 1,234,567원이고 12,000~15,000원이다.",
+        "ISBN 978-89-1234-567-8, ISBN 979-11-970000-1-2, ISBN 89-1234-567-X",
+        "국토교통부고시 제2019-123호, 대통령령 제12345호, 제2019-1234호",
+        "사건번호 2018도1234, 2018-가합-123456",
+        "비율은 02:13, 시각은 02:30, 좌표는 37.5665, 126.9780이다.",
+        "사업자등록번호 123-45-67890",
+        "상품번호 8801234567893, 운송장 1234-5678-9012",
+        "번호는 800101-1234567이라 적혀 있었다.",
+        "번호는 801301-1234567, 800230-2345678이다.",
+        "일련번호 1234-5678-9012-3456",
+        "버전 1.2.3.4와 192.168.0.1",
+        "인구는 51,829,136명, 면적은 100,210이다.",
+        "우편번호 03000, 지번 12-34, 2-1번지",
+        "골뱅이 @ 하나, @hong 둘, a@b 셋",
+        "M12345678 모델과 S123B4567 부품",
+        "은행 2019-12-31 마감",
+        "1950-1953, 1800-1899, 1592~1598",
+        "길이 1500-2000, 사람 1600-2400명, 1588-9999 원",
+        "이진수 0101010101과 01010101010",
+        "관련 기사 010-12-3456",
+        "전화 02-13",
+        "학번 20190112345 기록 0101234",
+    ],
+)
+def test_other_numbers_stay(text: str) -> None:
+    assert masked(text) == (text, {})
+
+
+def test_brackets_around_a_number_stay() -> None:
+    assert masked("한빛센터(070-4159-8886)와 (02) 123-4567")[0] == "한빛센터([전화번호])와 [전화번호]"
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_only_the_asked_kinds_are_masked(kind: Kind) -> None:
+    parts: dict[Kind, str] = {
+        "resident_number": with_check("800101123456"),
+        "foreigner_number": with_check("850715523456"),
+        "card": "4111-1111-1111-1111",
+        "phone": "010-1234-5678",
+        "email": "hong@press.example",
+        "passport": "여권번호 M12345678",
+        "account": "한빛은행 110-123-456789",
+    }
+    found = mask(" / ".join(parts.values()), (kind,))
+    assert found.counts == {kind: 1}
+    assert all(parts[other] in found.text for other in parts if other != kind)
+
+
+DIGITS = st.text("0123456789", min_size=6, max_size=6)
+
+
+@given(st.dates(date(1900, 1, 1), date(2099, 12, 31)), st.sampled_from([0, 1, 4, 5]), DIGITS)
+def test_every_valid_resident_number_is_found_and_a_wrong_check_digit_is_not(born: date, offset: int, rest: str) -> None:
+    code = {0: 1, 1: 2, 4: 5, 5: 6}[offset] + (2 if born.year >= 2000 else 0)
+    number = with_check(f"{born:%y%m%d}{code}{rest[:5]}")
+    kind = "foreigner_number" if code in (5, 6, 7, 8) else "resident_number"
+    assert masked(f"번호 {number}이다") == (f"번호 {PLACEHOLDERS[kind]}이다", {kind: 1})
+    wrong = number[:-1] + str((int(number[-1]) + 1) % 10)
+    assert masked(wrong)[1] == ({kind: 1} if born >= date(2020, 10, 5) else {})
+
+
+@given(st.text("0123456789", min_size=12, max_size=12), st.sampled_from("-  "))
+def test_cards_need_their_check(rest: str, separator: str) -> None:
+    number = luhn("455" + rest)
+    groups = separator.join(number[start : start + 4] for start in range(0, 16, 4))
+    assert masked(f"카드 {groups} 끝")[1] == {"card": 1}
+    wrong = groups[:-1] + str((int(groups[-1]) + 1) % 10)
+    assert "card" not in masked(f"카드 {wrong} 끝")[1]
+
+
+@given(st.from_regex(r"\A01[016789]-[0-9]{3,4}-[0-9]{4}\Z"), st.text("가나다 .,\n", max_size=20))
+def test_mobile_numbers_are_found_anywhere(number: str, around: str) -> None:
+    assert masked(f"{around} {number}{around}") == (f"{around} [전화번호]{around}", {"phone": 1})
+
+
+@given(st.text("0123456789-.@ ()+aM가여권은행계좌\n", max_size=120))
+def test_masking_twice_changes_nothing_and_letters_stay(text: str) -> None:
+    once, counts = masked(text)
+    assert masked(once) == (once, {})
+    assert (once == text) == (not counts)
+    if not counts:
+        assert once == text
+
+
+@pytest.mark.parametrize("unit", ["a", "1", "1-", "010-", "a@", "a.", "계좌 12-", "여권", "1234 ", "+82 ", "@a."])
+def test_repetitive_input_takes_linear_time(unit: str) -> None:
+    start = time.process_time()
+    masked(unit * (200_000 // len(unit)))
+    assert time.process_time() - start < 2
+
+
+def test_masking_is_off_by_default_and_counted_when_asked_for() -> None:
+    text = f"{prose(3, 8)}\n연락은 010-1234-5678, hong@press.example로 한다.\n{prose(4, 3)}"
+    one = document(1, text, title="전화 010-1234-5678")
+    plain = clean_document(one, CleanSpec(sentences="none"), Rules(None, None, None))
+    assert "010-1234-5678" in plain.document.text
+    assert plain.counts["masked"] == {}
+    asked = CleanSpec(sentences="none", personal_data=("phone", "email"))
+    found = clean_document(one, asked, Rules(None, None, None))
+    assert found.counts["masked"] == {"phone": 2, "email": 1}
+    assert "연락은 [전화번호], [이메일]로 한다." in found.document.text
+    assert found.document.title == "전화 [전화번호]"
+
+
+def test_the_stage_adds_up_what_it_masked(tmp_path: Path) -> None:
+    documents = [document(n, f"{prose(n, 8)}\n전화 010-1234-567{n}.") for n in range(6)]
+    spec = CleanSpec(news_rules=InputPath(RULES / "news.toml"), personal_data=("phone",))
+    stats = ran(STAGE, spec, {"documents": stored(tmp_path / "in", documents)}, tmp_path / "out", workers=2)
+    assert stats["masked"] == {"phone": 6}
+    assert all("010" not in one.text for one in kept(tmp_path / "out"))

@@ -1,0 +1,152 @@
+"""The collapse guard: what it lets pass, what it does not, and what the loop makes of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from korealbert.pretrain.guard import Guard, GuardState, Recent
+from korealbert.pretrain.loop import Collapsed, Stopped, Trainer
+from korealbert.pretrain.ranks import Ranks
+from korealbert.pretrain.spec import GuardSpec
+from tests.pretrain.runs import lines, no_dropout, same_bytes, spec, trainer
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=40))
+def test_recent_values_are_those_of_a_plain_mean_and_variance_while_they_are_few(values: list[float]) -> None:
+    recent = Recent()
+    for value in values:
+        recent.add(value, horizon=100)
+    assert recent.mean == pytest.approx(np.mean(values), abs=1e-6)
+    assert recent.variance == pytest.approx(np.var(values), rel=1e-6, abs=1e-6)
+
+
+def calm(guard: Guard, steps: int) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(steps):
+        assert guard.after_step(5.0 + rng.normal(0, 0.1), math.exp(rng.normal(0, 0.1))) is None
+
+
+@pytest.mark.parametrize(
+    ("loss", "norm", "told"),
+    [(9.0, 1.0, "masked-token loss 9 is"), (5.0, 50.0, "log of the gradient norm 3.9"), (None, 50.0, "log of the")],
+)
+def test_several_bad_steps_in_a_row_are_a_collapse_and_fewer_are_not(loss: float | None, norm: float, told: str) -> None:
+    guard = Guard(GuardSpec(horizon=50, patience=3), GuardState())
+    calm(guard, 60)
+    for _ in range(5):
+        assert guard.after_step(loss, norm) is None
+        assert guard.after_step(loss, norm) is None
+        assert guard.after_step(5.0, 1.0) is None
+    assert guard.after_step(loss, norm) is None
+    assert guard.after_step(loss, norm) is None
+    fault = guard.after_step(loss, norm)
+    assert fault is not None
+    assert told in fault
+    assert "for 3 steps in a row" in fault
+
+
+def test_nothing_but_nan_is_judged_before_there_is_a_past() -> None:
+    guard = Guard(GuardSpec(horizon=50, patience=1), GuardState())
+    calm(guard, 40)
+    assert guard.after_step(90.0, 1.0) is None
+    assert "not finite" in (guard.after_step(math.nan, 1.0) or "")
+    assert "not finite" in (guard.after_step(5.0, math.inf) or "")
+    assert "not finite" in (guard.after_step(None, math.nan) or "")
+
+
+def test_a_model_that_leaves_its_plateau_is_no_collapse() -> None:
+    """The loss falls by two nats, and the norm trebles within a few hundred steps."""
+    guard = Guard(GuardSpec(), GuardState())
+    rng = np.random.default_rng(1)
+    for step in range(2_000):
+        share = min(max(step - 800, 0) / 300, 1.0)
+        assert guard.after_step(6.5 - 2 * share + rng.normal(0, 0.2), (1 + 2 * share) * math.exp(rng.normal(0, 0.15))) is None
+
+
+def test_sentence_order_that_was_learnt_and_is_guessed_again_is_a_collapse() -> None:
+    guard = Guard(GuardSpec(), GuardState())
+    assert [guard.after_scoring(accuracy) for accuracy in (0.5, 0.51, 0.6, 0.505, 0.7, 0.66, None)] == [None] * 7
+    assert guard.after_scoring(0.51) == "held-out accuracy of sentence order fell from 0.700 to 0.510, which is guessing"
+
+
+def poisoned_run(alone: Ranks, out_dir: Path, *, stop_after: int | None = None, **guard: object) -> Trainer:
+    """Eight steps of eight sequences, where those from position 24 to 31 of the order make the loss NaN."""
+    run = trainer(spec(guard=guard, model=no_dropout(), steps=8), out_dir, alone, stop_after=stop_after)
+
+    def spoil(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> Tensor:
+        return logits * math.nan if module.training and 24 <= run.state.position < 32 else logits
+
+    run.model.mlm.register_forward_hook(spoil)
+    return run
+
+
+def test_a_collapse_returns_to_the_checkpoint_skips_its_data_and_lowers_the_rate(
+    alone: Ranks, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = poisoned_run(alone, tmp_path)
+    stats = run.run()
+    assert (stats["rollbacks"], stats["sequences"]) == (1, 64)
+    assert run.state.position == 64 + 16  # Two steps were thrown away: the one after the checkpoint, and the spoilt one.
+    (event,) = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines() if '"guard"' in line]
+    assert (event["step"], event["at_step"], event["skipped_sequences"], event["rate_factor"]) == (2, 4, 16, 0.5)
+    assert "not finite" in event["fault"]
+    assert "collapse at step 4" in caplog.text
+    assert [line["step"] for line in lines(tmp_path)] == list(range(1, 9))
+    straight = spec(steps=8).schedule.learning_rate(5, peak=0.02, steps=8)
+    assert lines(tmp_path)[5]["learning_rate"] == pytest.approx(straight / 2, rel=1e-4)
+
+
+@pytest.mark.parametrize("stop_after", [2, 3, 5])
+def test_a_run_that_is_stopped_around_its_collapse_ends_in_the_same_bytes(
+    alone: Ranks, tmp_path: Path, stop_after: int
+) -> None:
+    poisoned_run(alone, tmp_path / "straight").run()
+    with pytest.raises(Stopped):
+        poisoned_run(alone, tmp_path / "stopped", stop_after=stop_after).run()
+    poisoned_run(alone, tmp_path / "stopped").run()
+    assert same_bytes(tmp_path / "straight", tmp_path / "stopped")
+
+
+def test_a_guard_without_returns_makes_the_first_collapse_an_error(alone: Ranks, tmp_path: Path) -> None:
+    with pytest.raises(Collapsed, match=r"collapsed at step 4 .* after 0 returns to a checkpoint; lower optimizer.lr"):
+        poisoned_run(alone, tmp_path, max_rollbacks=0).run()
+
+
+def test_batches_grow_and_leave_no_row_out(alone: Ranks, tmp_path: Path) -> None:
+    phases = [{"until_step": 2, "global_batch_size": 4}, {"until_step": 4, "global_batch_size": 8}]
+    run = trainer(spec(batch_warmup=phases, global_batch_size=12, model=no_dropout()), tmp_path, alone)
+    run.run()
+    assert run.state.sequences == run.state.position == 4 + 4 + 8 + 8 + 12 + 12
+    seen = [row for view, rows in run.train.gathered[1:] if view in (0, 1) for row in rows]  # The first only measures shapes.
+    assert sorted(seen[:24]) == list(range(24))
+    whole = trainer(
+        spec(batch_warmup=phases, global_batch_size=12, micro_batch_size=2, model=no_dropout()), tmp_path / "cut", alone
+    )
+    whole.run()
+    for a, b in zip(lines(tmp_path), lines(tmp_path / "cut"), strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("phases", "told"),
+    [
+        ([{"until_step": 2, "global_batch_size": 6}], r"micro_batch_size = 4 does not divide global_batch_size = 6"),
+        ([{"until_step": 6, "global_batch_size": 4}], r"batch_warmup ends at steps \[6\]: .* before steps = 6"),
+        (
+            [{"until_step": 3, "global_batch_size": 4}, {"until_step": 2, "global_batch_size": 8}],
+            r"batch_warmup ends at steps \[3, 2\]: they must grow",
+        ),
+    ],
+)
+def test_contradictory_batch_sizes_are_refused(phases: list, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        spec(batch_warmup=phases)
