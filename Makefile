@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 RECIPE ?= data_specs/recipes/sample.toml
 STORE ?= store
 
-.PHONY: help run test lint check ui bench-memorise bench-same-curve clean
+.PHONY: help run test lint check ui soak-crawl bench-memorise bench-same-curve clean
 .DEFAULT_GOAL := run
 
 help:  ## this list
@@ -28,6 +28,9 @@ check: lint test
 
 ui: $(VENV)/installed  ## Prefect server, work pool, deployments and a worker on loopback
 	$(BIN)/python -m flows.local_server
+
+soak-crawl: $(VENV)/installed  ## a crawl killed twenty times at random moments must lose nothing, some five minutes
+	$(BIN)/python -m bench.soak_crawl
 
 bench-memorise: $(VENV)/installed  ## every loss and label is right: 128 examples learnt by heart, some ten minutes
 	$(BIN)/python -m bench.memorise "$$($(BIN)/korealbert run $(RECIPE) --store $(STORE) --until views | tail -n 1)"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import html
 import io
+import json
 import random
 import re
 import signal
@@ -78,6 +79,34 @@ WIKI_MARKS = (
 )
 
 
+NAMU_MARKS = (
+    *("[[", "]]", "{{{", "}}}", "|", "||", "'''", "''", "~~", "--", "__", "^^", ",,", "[*", "[* ", "[", "]", "\\", "&lt;", ">"),
+    *(
+        "[[파일:",
+        "[[분류:",
+        "[[https://a.example ",
+        "{{{#red ",
+        "{{{+1 ",
+        "{{{#!html ",
+        "{{{#!syntax a\n",
+        "{{{#!folding 제목\n",
+    ),
+    *(
+        '{{{#!wiki style="a"\n',
+        "[include(",
+        ")]",
+        "[br]",
+        "[math(",
+        "<math>",
+        "</math>",
+        "[목차]",
+        "[ruby(강,ruby=江)]",
+        "<-2>",
+    ),
+    *("\n||", "||\n", "\n|가||", "\n== 절 ==\n", "\n==# 접힌 절 #==\n", "\n * ", "\n> ", "\n## 주석\n", "\n----\n"),
+)
+
+
 @dataclass(frozen=True)
 class Subject:
     """A parser and what it is tried with."""
@@ -94,6 +123,8 @@ class Subject:
     """Damage stays within the document; else it may split it in two."""
     sample: tuple[str, ...]
     """Files of the sample corpus that hold such documents."""
+    literal: re.Pattern[str] = re.compile("(?!)")
+    """Finds what shows marks as they are, so that a source which has it may leave some."""
 
 
 def _as_page(source: str) -> bytes:
@@ -110,7 +141,22 @@ def _as_it_is(source: str) -> str:
     return source
 
 
+def _as_record(source: str) -> bytes:
+    record = {"namespace": "0", "title": "강", "text": source, "contributors": []}
+    return json.dumps([record], ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
 SUBJECTS = {
+    "namuwiki": Subject(
+        "namuwiki",
+        re.compile(rb'"text": ?("(?:[^"\\]|\\.)*+")', re.DOTALL),
+        lambda string: json.loads(string, strict=False),
+        _as_record,
+        NAMU_MARKS,
+        True,
+        ("namuwiki.json",),
+        re.compile(r"\\|&#?\w+;|\{\{\{(?!#!(?:wiki|folding|html|syntax)\b|#[0-9A-Za-z]+ |[+-][1-5] )"),
+    ),
     "wikipedia": Subject(
         "mediawiki", re.compile(rb"<text[^>]*>([^<]*)</text>"), html.unescape, _as_page, WIKI_MARKS, True, ("mediawiki.xml",)
     ),
@@ -206,7 +252,7 @@ def fault(subject: Subject, source: str) -> str:
     for outcome in found:
         if isinstance(outcome, Document):
             outcome.text.encode("utf-8")  # a lone surrogate could not be stored
-            if marks := [mark for mark in PAIRS if mark in outcome.text]:
+            if (marks := [mark for mark in PAIRS if mark in outcome.text]) and not subject.literal.search(source):
                 return f"left {marks}"
     return ""
 

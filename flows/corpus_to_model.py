@@ -40,6 +40,7 @@ def corpus_to_model(
     Returns:
         The path of the last stage's artifact: the report's, unless ``until`` names another.
     """
+    runtime.store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
     prepared = prepare(recipe, Store(runtime.store), until=until, rerun=rerun, data=data)
     publish.plan(prepared.planned)
     built: dict[str, PrefectFuture[Any]] = {}

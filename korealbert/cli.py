@@ -1,12 +1,12 @@
-"""The command line: plan, run, show, inspect, fill-mask, score. It only parses and prints; library and flow do the work."""
+"""The command line. It only parses and prints; library and flow do the work."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +17,18 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
+from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
-from korealbert import inspection
 from korealbert.artifact import Artifact, ArtifactError, Device, Progress, Runtime, Store
+from korealbert.numbers import by_number
 
 PIPED_WIDTH = 240
 """Columns of output that goes to a file or a program, so that no table cell is cut."""
+
+FAULTS_SHOWN = 100
+"""Unreadable records that are told one by one; a file of another kind has one in every line."""
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
 console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
@@ -34,15 +38,19 @@ StoreDir = Annotated[Path, typer.Option("--store", help="directory of the artifa
 DataDir = Annotated[Path | None, typer.Option("--data", help="what ${data} in the recipe stands for")]
 Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
 Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
+ExtractorKind = Literal["wikipedia", "namuwiki", "html", "news"]
 ScoringMode = Literal["official", "corrected"]
 STATUS_STYLE = {"cached": "green", "stale": "yellow", "new": "cyan"}
 
 
 @contextmanager
 def _clear_errors() -> Iterator[None]:
-    """Errors that a user can mend are printed as they are, without a traceback."""
+    """Errors that a user can mend are printed as they are, without a traceback; a reader that leaves (``| head``) is none."""
     try:
         yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes there
+        raise typer.Exit(0) from None
     except (ValueError, OSError, RuntimeError, ArtifactError) as error:
         Console(stderr=True, highlight=False, markup=False, emoji=False).print(str(error), style="red", soft_wrap=True)
         raise typer.Exit(2) from None
@@ -92,6 +100,7 @@ def run(
     chosen = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes, "device": device}
     with _clear_errors():
         runtime = Runtime.model_validate({name: value for name, value in chosen.items() if value is not None})
+        runtime.store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
         planned = recipes.prepare(recipe, Store(store), until=until, rerun=rerun, data=data).planned
     if all(stage.status == "cached" for stage in planned):
         console.print(f"all {len(planned)} stages are cached", style="green")
@@ -162,32 +171,100 @@ def show(
 
 @app.command()
 def inspect(
-    artifact: Annotated[str, typer.Argument(help="an artifact's name, or its beginning")],
+    artifact: Annotated[str, typer.Argument(help="an artifact's name, or its beginning, or its label")],
     dropped: Annotated[str | None, typer.Option("--dropped", help="show documents dropped for this reason (all: any)")] = None,
     quarantine: Annotated[bool, typer.Option("--quarantine", help="show input that could not be read")] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="show what cleaning removed from each document")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="show what the stage removed from and added to each document")] = False,
     view: Annotated[int, typer.Option("--view", help="which view's noise to show on example rows")] = 0,
+    wanted: Annotated[str, typer.Option("--id", help="of this document, or example, alone")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="how many to show")] = 5,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="how many to skip first")] = 0,
+    whole: Annotated[bool, typer.Option("--whole", help="do not shorten long texts")] = False,
+    html: Annotated[Path | None, typer.Option("--html", help="write a page to this file instead", dir_okay=False)] = None,
     store: StoreDir = Path("store"),
 ) -> None:
-    """Look into an artifact: its documents, what it dropped and why, or its examples under a view's noise."""
+    """Look into an artifact: its documents, what it dropped and why, what it changed, or its examples under a view's noise."""
+    from korealbert.inspection import look  # noqa: PLC0415 (loads every package)
+    from korealbert.inspection.page import page  # noqa: PLC0415
+
     with _clear_errors():
         found = _find(store, artifact)
-        if found.manifest["recipe"]["stage"] == "crawl":
-            items = inspection.crawled(found, "failed" if quarantine else dropped)
-        elif quarantine:
-            items = inspection.quarantined(found)
-        elif diff:
-            items = inspection.removals(found)
-        elif found.manifest["recipe"]["stage"] == "views":
-            items = inspection.examples(found, view)
-        else:
-            items = inspection.documents(found, dropped)
-        shown = 0
-        for shown, item in enumerate(itertools.islice(items, limit), start=1):  # noqa: B007
+        what = look.What(dropped=dropped, quarantine=quarantine, diff=diff, view=view, wanted=wanted, whole=whole)
+        shown = look.items(found, what, limit=limit, offset=offset)
+        if html is not None:
+            html.write_text(page(f"{found.manifest['label']} · {found.name}", shown), "utf-8")
+            console.print(str(html), soft_wrap=True)
+            return
+        console.push_theme(look.THEME)
+        for item in shown:
             console.print(item, soft_wrap=True)
-        if not shown:
-            console.print("nothing of this kind in the artifact")
+            console.print(Rule(style="quiet") if console.is_terminal else "")
+
+
+@app.command()
+def extract(
+    kind: Annotated[ExtractorKind, typer.Argument(help="what the files are")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="files, archives, directories; - is standard input, decompressed")
+    ],
+    keep_tables: Annotated[bool, typer.Option("--keep-tables", help="wiki: cells joined by a space, one row a line")] = False,
+    keep_footnotes: Annotated[bool, typer.Option("--keep-footnotes", help="wiki: below the paragraph that cites them")] = False,
+    keep_strikethrough: Annotated[bool, typer.Option("--keep-strikethrough", help="wiki: keep struck text")] = False,
+    no_headings: Annotated[bool, typer.Option("--no-headings", help="wiki: leave section titles out")] = False,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="KEY=VALUE", help="a field of the extract spec, or clean.FIELD for news; repeatable"),
+    ] = None,
+    rules: Annotated[
+        Path | None, typer.Option("--rules", help="news: folder of news.toml, titles.toml, categories.toml")
+    ] = None,
+    source: Annotated[str | None, typer.Option("--source", help="name that ids are made with; default: the kind")] = None,
+    only_kept: Annotated[bool, typer.Option("--only-kept", help="leave dropped documents out")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="print counts and what was left out to standard error")] = False,
+) -> None:
+    """Print the documents of raw files as JSON Lines: id, title, category, text, dropped, removed.
+
+    dropped is null, or why the pipeline would not keep the document. Records that cannot be read are told on standard error,
+    and make the exit status 1.
+    """
+    from korealbert.corpus import standalone  # noqa: PLC0415 (loads pyarrow)
+    from korealbert.corpus.records import Tally  # noqa: PLC0415
+
+    counts, reasons, tally = Counter[str](), Counter[str](), Tally()
+    flags = {
+        "keep_tables": keep_tables,
+        "keep_footnotes": keep_footnotes,
+        "keep_strikethrough": keep_strikethrough,
+        "headings": not no_headings,
+    }
+    options = [f"{name}={str(value).lower()}" for name, value in flags.items() if value != (name == "headings")]
+    with _clear_errors():
+        extractor = standalone.extractor(
+            kind, files, source=source, rules=rules or standalone.RULES, options=[*options, *(option or [])]
+        )
+        for record in extractor.records(tally):
+            if not isinstance(record, dict):
+                counts["unreadable"] += 1
+                if counts["unreadable"] <= FAULTS_SHOWN:
+                    typer.echo(record, err=True)
+                continue
+            counts["dropped" if record["dropped"] else "kept"] += 1
+            if record["dropped"]:
+                reasons[record["dropped"]["reason"]] += 1
+            if not (only_kept and record["dropped"]):
+                # A lone surrogate, which UTF-8 cannot hold, becomes the escape that JSON has for it.
+                line = json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace")
+                sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.flush()
+    if counts["unreadable"] > FAULTS_SHOWN:
+        typer.echo(f"and {counts['unreadable'] - FAULTS_SHOWN:,} more records that cannot be read", err=True)
+    if fault := extractor.misfit(tally):
+        typer.echo(fault, err=True)
+    if summary:
+        for name, table in (("documents", counts), ("dropped", reasons), ("characters left out", tally.lost_characters)):
+            typer.echo(f"{name}: {', '.join(f'{key} {n:,}' for key, n in by_number(table)) or 'none'}", err=True)
+    if counts["unreadable"]:
+        raise typer.Exit(1)
 
 
 @app.command("fill-mask")

@@ -66,7 +66,8 @@ def sha256_of_file(path: Path) -> str:
 class DigestMemory:
     """Remembers sha256 by path, size, mtime and ctime, so that 43 GB of raw input are hashed once and not per plan.
 
-    ctime is part of the memory because a changed byte under a restored mtime must not pass as unchanged.
+    ctime is part of the memory because a changed byte under a restored mtime must not pass as unchanged. The memory is a
+    directory within a store; while the store does not exist nothing is written, so that looking leaves no trace.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -94,8 +95,10 @@ class DigestMemory:
             self._record(path, self._stamp(path), digest)
 
     def _record(self, path: Path, stamp: list[int], digest: str) -> None:
+        if not self.directory.parent.is_dir():
+            return
         entry = self._entry(path)
-        entry.parent.mkdir(parents=True, exist_ok=True)
+        entry.parent.mkdir(exist_ok=True)
         readable = os.fsencode(path).decode(errors="replace")  # A file name need not be UTF-8.
         write_json(entry, {"path": readable, "stamp": stamp, "sha256": digest})
 

@@ -42,6 +42,11 @@ def test_plan_says_what_is_cached_and_what_would_run(store: Path) -> None:
     assert "would run" in lines[-1]
 
 
+def test_planning_leaves_no_trace_where_there_is_no_store(tmp_path: Path) -> None:
+    assert "stages would run" in call("plan", TINY, "--store", tmp_path / "none")
+    assert not list(tmp_path.iterdir())
+
+
 def test_run_ends_at_once_and_prints_the_path_as_it_is_when_all_is_cached(store: Path) -> None:
     output = call("run", TINY, "--store", store, "--until", "clean/news")
     assert "all 2 stages are cached" in output
@@ -55,8 +60,16 @@ def test_show_lists_artifacts_and_prints_a_manifest(store: Path) -> None:
 
 def test_inspect_shows_documents_drops_with_their_reason_and_removals(store: Path) -> None:
     assert "dropped: title_rule" in call("inspect", "clean/news", "--dropped", "title_rule", "--store", store)
-    assert re.search(r"^- .*\(tail\)", call("inspect", "clean/news", "--diff", "--store", store), re.MULTILINE)
+    assert re.search(r"^\[-.*-\] ⟨\S+, tail⟩$", call("inspect", "clean/news", "--diff", "--store", store), re.MULTILINE)
     assert "nothing of this kind" in call("inspect", "clean/news", "--quarantine", "--store", store)
+
+
+def test_inspect_writes_a_page_and_turns_it(store: Path, tmp_path: Path) -> None:
+    page = tmp_path / "쪽.html"
+    assert call("inspect", "clean/news", "--html", page, "--store", store).strip() == str(page)
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+    every = call("inspect", "clean/news", "-n", 4, "--store", store)
+    assert call("inspect", "clean/news", "-n", 2, "--offset", 2, "--store", store) in every
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,9 @@ from korealbert.shards import map_shards
 CATEGORIES = ("정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠")
 """The categories of KoreALBERT's news corpus (Lee et al. 2021, section 3.1)."""
 
+INTERVAL = 1 << 56
+"""Draws are looked at in intervals of this width first: what is sorted in memory is a 256th of the documents."""
+
 MEASURE_SCHEMA = pa.schema(
     [("stratum", pa.string()), ("category", pa.string()), ("draw", pa.uint64()), ("characters", pa.int64())]
 )
@@ -110,17 +113,30 @@ def decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
             (name, category, limit) for category, limit in keep_characters(counts, spec).items() if limit < counts[category]
         ]
     limit_table = pl.DataFrame(limits, schema={"stratum": pl.String, "category": pl.String, "limit": pl.Int64}, orient="row")
+    # Draws are uniform, so a histogram of their first bits tells in which interval the limit lies: only its draws are sorted.
+    cut = pl.scan_ipc(tables).join(limit_table.lazy(), on=groups).with_columns(interval=pl.col("draw") // INTERVAL)
+    upto = pl.col("characters").cum_sum().over(groups)
+    edges = (
+        cut.group_by([*groups, "interval"])
+        .agg(pl.col("characters").sum(), pl.col("limit").first())
+        .sort([*groups, "interval"])
+        .collect(engine="streaming")
+        .with_columns(before=upto - pl.col("characters"))
+        .filter(upto > pl.col("limit"))
+        .group_by(groups)
+        .agg(pl.col("interval").first(), pl.col("before").first())
+    )
     # Equal draws (a document twice) stay or go together.
     by_draw = (
-        pl.scan_ipc(tables)
-        .join(limit_table.lazy(), on=groups)
+        cut.join(edges.lazy(), on=[*groups, "interval"])
         .group_by([*groups, "draw"])
-        .agg(pl.col("characters").sum(), pl.col("limit").first())
+        .agg(pl.col("characters").sum(), pl.col("limit", "before").first())
         .sort([*groups, "draw"])
         .collect(engine="streaming")
     )
-    kept = by_draw.filter(pl.col("characters").cum_sum().over(groups) <= pl.col("limit"))
-    last = kept.group_by(groups).agg(last_draw=pl.col("draw").max())
+    kept = by_draw.filter(upto + pl.col("before") <= pl.col("limit"))
+    below = edges.filter(pl.col("interval") > 0).select(*groups, draw=pl.col("interval") * INTERVAL - 1)
+    last = pl.concat([kept.select(*groups, "draw"), below]).group_by(groups).agg(last_draw=pl.col("draw").max())
     thresholds = limit_table.join(last, on=groups, how="left").sort(groups).select(*groups, "last_draw")
     with TableWriter(out_dir / ".work" / "thresholds.arrow", THRESHOLD_SCHEMA) as table:
         for row in thresholds.iter_rows():

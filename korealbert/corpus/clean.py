@@ -17,7 +17,7 @@ from korealbert.arrow_tables import TableWriter, read_batches
 from korealbert.artifact import InputPath, Inputs, Runtime, Spec, Stage, Stats
 from korealbert.corpus.categories import CategoryMap, load_category_map
 from korealbert.corpus.filters import Limits, judge
-from korealbert.corpus.news import Cleaned, NewsRules, load_news_rules
+from korealbert.corpus.news import Cleaned, NewsRules, Removal, load_news_rules
 from korealbert.corpus.normalise import normalise
 from korealbert.corpus.personal_data import Kind, mask
 from korealbert.corpus.sentence_agreement import SentenceSample, agreement
@@ -152,14 +152,13 @@ def clean_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     return {**shard.stats, **totals}
 
 
-def read_removals(path: Path) -> dict[str, list[tuple[str, str, str]]]:
-    """Document id → (rule, zone, deleted text) in the order of deletion; empty where no file was written."""
-    found: dict[str, list[tuple[str, str, str]]] = {}
+def read_removals(path: Path) -> dict[str, list[Removal]]:
+    """Document id → what was deleted, in the order of deletion; empty where no file was written."""
+    found: dict[str, list[Removal]] = {}
     if path.exists():
         for batch in read_batches(path, REMOVALS_SCHEMA):
-            ids, rules, zones, _, texts = (column.to_pylist() for column in batch.columns)
-            for name, rule, zone, text in zip(ids, rules, zones, texts):
-                found.setdefault(name, []).append((rule, zone, text))
+            for name, *removal in zip(*(column.to_pylist() for column in batch.columns)):
+                found.setdefault(name, []).append(Removal(*removal))
     return found
 
 

@@ -9,7 +9,7 @@ workers gives the same bytes.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from korealbert.corpus.jsonl import parse_json, parse_json_file
 from korealbert.corpus.namuwiki import parse_namuwiki
 from korealbert.corpus.plain import parse_text_blocks, parse_text_file, parse_titled_text
 from korealbert.corpus.reading import RawFile, open_files
-from korealbert.corpus.records import Dropped, Parser, Tally
+from korealbert.corpus.records import Dropped, Outcome, Parser, Tally
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.corpus.warc_records import frame_warc
 from korealbert.corpus.wikiextractor import DOC_END, parse_docs
@@ -69,37 +69,39 @@ class ShardInput:
 
 def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Extract one source. Raises ExtractionError when the source and the spec do not fit together."""
+    check_installed(spec)
+    stats = sum_stats(map_shards(extract_shard, shard_inputs(spec, inputs), out_dir=out_dir, runtime=runtime, step="extract"))
+    _check_bad_share(spec, stats, out_dir)
+    _check_fields(spec, stats)
+    check_namespaces(spec, stats["namespaces"])
+    return stats
+
+
+def check_installed(spec: ExtractSpec) -> None:
+    """Raises ExtractionError naming the packages that a format needs and this environment lacks."""
     missing = [name for name in NEEDED.get(spec.format, ()) if importlib.util.find_spec(name) is None]
     if missing:
         raise ExtractionError(
             f"{spec.format} needs {', '.join(missing)}: install the extra with `pip install korealbert[crawl]`"
         )
-    stats = sum_stats(map_shards(extract_shard, shard_inputs(spec, inputs), out_dir=out_dir, runtime=runtime, step="extract"))
-    if not stats:
-        raise ExtractionError(f"source {spec.source}: `paths` hold no file that matches members = {spec.members!r}")
-    _check_bad_share(spec, stats, out_dir)
-    _check_fields(spec, stats)
-    _check_namespaces(spec, stats)
-    return stats
 
 
-def shard_inputs(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> Iterator[ShardInput]:
-    """Cut a source into the raw material of its shards, in order: its paths, then what a crawl or a fetch brought."""
-    parts: list[RawRecords | Quarantined] = []
-    size = 0
+def raw_parts(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> Iterator[RawRecords | Quarantined]:
+    """All that a source holds, in order, in batches of whole records: its paths, then what a crawl or a fetch brought.
+
+    Raises ExtractionError if that is no file at all.
+    """
     brought = [path for role in sorted(inputs) for path in _brought(role, inputs[role])]
     context = (inputs["crawl"].path / "snapshot.json").read_text("utf-8") if "crawl" in inputs else ""
     if not spec.paths and not brought:
         raise ExtractionError(f"source {spec.source}: it has no `paths`, and no crawl or fetch of its name brings any files")
+    found = False
     for raw in open_files([path.path for path in spec.paths] + brought, spec.members, spec.limits):
+        found = True
         for part in [raw] if isinstance(raw, Quarantined) else frame(spec, raw):
-            parts.append(replace(part, context=context) if context and isinstance(part, RawRecords) else part)
-            size += len(part.data) if isinstance(part, RawRecords) else 0
-            if size >= spec.shard_bytes:
-                yield ShardInput(spec, tuple(parts))
-                parts, size = [], 0
-    if parts:
-        yield ShardInput(spec, tuple(parts))
+            yield replace(part, context=context) if context and isinstance(part, RawRecords) else part
+    if not found:
+        raise ExtractionError(f"source {spec.source}: `paths` hold no file that matches members = {spec.members!r}")
 
 
 def _brought(role: str, artifact: Artifact) -> list[Path]:
@@ -108,6 +110,25 @@ def _brought(role: str, artifact: Artifact) -> list[Path]:
     if role not in patterns:
         raise ExtractionError(f"extraction has no input {role!r}; it takes {' and '.join(patterns)}")
     return artifact.files(patterns[role])
+
+
+def shard_inputs(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> Iterator[ShardInput]:
+    """Cut a source into the raw material of its shards, in order."""
+    parts: list[RawRecords | Quarantined] = []
+    size = 0
+    for part in raw_parts(spec, inputs):
+        parts.append(part)
+        size += len(part.data) if isinstance(part, RawRecords) else 0
+        if size >= spec.shard_bytes:
+            yield ShardInput(spec, tuple(parts))
+            parts, size = [], 0
+    if parts:
+        yield ShardInput(spec, tuple(parts))
+
+
+def parse(spec: ExtractSpec, part: RawRecords | Quarantined, tally: Tally) -> Iterator[Outcome]:
+    """What becomes of the records of one batch, in order."""
+    return iter([part]) if isinstance(part, Quarantined) else PARSERS[spec.format, spec.document](spec, part, tally)
 
 
 def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]:
@@ -136,14 +157,10 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
 
 def extract_shard(job: ShardInput, index: int, out_dir: Path) -> Stats:
     """Parse the raw records of one shard."""
-    spec, tally = job.spec, Tally()
-    parser = PARSERS[spec.format, spec.document]
+    tally = Tally()
     with DocumentShard(out_dir, index) as shard:
         for part in job.parts:
-            if isinstance(part, Quarantined):
-                shard.quarantine(part)
-                continue
-            for outcome in parser(spec, part, tally):
+            for outcome in parse(job.spec, part, tally):
                 if isinstance(outcome, Quarantined):
                     shard.quarantine(outcome)
                 elif isinstance(outcome, Dropped):
@@ -155,7 +172,7 @@ def extract_shard(job: ShardInput, index: int, out_dir: Path) -> Stats:
 
 def _check_bad_share(spec: ExtractSpec, stats: Stats, out_dir: Path) -> None:
     bad, total = stats["quarantined"], stats["documents_in"]
-    if total < spec.bad_share_applies_from or bad <= spec.max_bad_share * total:
+    if bad <= spec.max_bad_share * total or bad < total < spec.bad_share_applies_from:
         return
     examples = "\n".join(f"  {entry}" for entry in first_quarantined(out_dir, SHOWN_BAD_RECORDS))
     raise ExtractionError(
@@ -187,9 +204,8 @@ def _check_fields(spec: ExtractSpec, stats: Stats) -> None:
             )
 
 
-def _check_namespaces(spec: ExtractSpec, stats: Stats) -> None:
-    """The most frequent namespace of a NamuWiki dump must be the articles'."""
-    counts: dict[str, int] = stats["namespaces"]
+def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
+    """The most frequent namespace of a NamuWiki dump must be the articles'; raises ExtractionError with what to do."""
     if spec.format != "namuwiki" or not counts:
         return
     modal = max(sorted(counts), key=counts.__getitem__)

@@ -27,9 +27,9 @@ from korealbert.artifact import Spec
 from korealbert.corpus.repetition import duplicate_characters, top_ngram_characters
 from korealbert.documents import Drop
 
-_ELLIPSIS = re.compile(r"…|\.\.\.")
-_ENDS_IN_ELLIPSIS = re.compile(r"(?:…|\.\.\.)[\"'”’)\]]*$")
-_BULLETS = tuple("•●○■□◆◇▶▷▲△▪▫‣⁃-*·ㆍ※")
+ELLIPSIS = re.compile(r"…|\.\.\.")
+ENDS_IN_ELLIPSIS = re.compile(r"(?:…|\.\.\.)[\"'”’)\]]*$")
+BULLETS = tuple("•●○■□◆◇▶▷▲△▪▫‣⁃-*·ㆍ※")
 
 WORDS_FOR_SHARES = 50
 """Fewest words on which shares of words and n-grams mean anything; Gopher keeps no shorter document at all."""
@@ -37,7 +37,7 @@ WORDS_FOR_SHARES = 50
 _FUNCTION_WORD = re.compile(
     r"[가-힣A-Za-z0-9](?:은|는|이|가|을|를|의|에|에서|에게|와|과|로|으로|도|만|까지|부터|다|요|고|며|지만|니다|는데|해서|했고)[.,!?…\"'”’)\]]*(?=\s|$)"
 )
-_TERMINAL = re.compile(r"[.!?。…][\"'”’)\]」』]*$")
+TERMINAL = re.compile(r"[.!?。…][\"'”’)\]」』]*$")
 _PARAGRAPH_BREAK = re.compile(r"\n{2,}")
 
 
@@ -144,30 +144,31 @@ def number_words(text: str, limits: Limits) -> Drop | None:
     words = text.split()
     if len(words) < WORDS_FOR_SHARES:
         return None
-    share = sum(map(_has_letter, words)) / len(words)
+    share = sum(map(has_letter, words)) / len(words)
     return (
         Drop("number_words", f"{share:.3f} of words < {limits.min_letter_words}") if share < limits.min_letter_words else None
     )
 
 
-def _has_letter(word: str) -> bool:
+def has_letter(word: str) -> bool:
+    """Whether a word has a letter of any script."""
     return word.isalpha() or any(map(str.isalpha, word))
 
 
 def symbols(text: str, limits: Limits) -> Drop | None:
     """Too many number signs or ellipses."""
-    most = max(text.count("#"), len(_ELLIPSIS.findall(text)))
+    most = max(text.count("#"), len(ELLIPSIS.findall(text)))
     return _above("symbols", most / max(1, len(text.split())), limits.max_symbols_per_word)
 
 
 def bullet_lines(text: str, limits: Limits) -> Drop | None:
     """Nothing but a list."""
-    return _above("bullet_lines", _share_of_lines(text, lambda line: line.startswith(_BULLETS)), limits.max_bullet_lines)
+    return _above("bullet_lines", _share_of_lines(text, lambda line: line.startswith(BULLETS)), limits.max_bullet_lines)
 
 
 def ellipsis_lines(text: str, limits: Limits) -> Drop | None:
     """Teasers that break off."""
-    share = _share_of_lines(text, lambda line: _ENDS_IN_ELLIPSIS.search(line) is not None)
+    share = _share_of_lines(text, lambda line: ENDS_IN_ELLIPSIS.search(line) is not None)
     return _above("ellipsis_lines", share, limits.max_ellipsis_lines)
 
 
@@ -179,7 +180,7 @@ def short_lines(text: str, limits: Limits) -> Drop | None:
 
 def unpunctuated_lines(text: str, limits: Limits) -> Drop | None:
     """Lines that are no sentences."""
-    share = _share_of_lines(text, lambda line: _TERMINAL.search(line) is not None)
+    share = _share_of_lines(text, lambda line: TERMINAL.search(line) is not None)
     below = share < limits.min_punctuated_lines
     return Drop("unpunctuated_lines", f"{share:.3f} < {limits.min_punctuated_lines}") if below else None
 

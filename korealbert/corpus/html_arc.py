@@ -13,7 +13,7 @@ _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 def arc_story(tree: Any) -> dict[str, Any]:
     """The story of a parsed page; empty if it has none."""
     for node in tree.iter("script"):
-        found = _CONTENT.search(node.text or "")
+        found = _CONTENT.search(node.text) if "Fusion.globalContent" in (node.text or "") else None
         if found is not None:
             try:
                 story, _ = json.JSONDecoder(strict=False).raw_decode(node.text, found.end())

@@ -41,13 +41,17 @@ _SCHEME = re.compile("(?:https?|ftp|HTTPS?|Https?)$")
 _UNWANTED_OR_BLANK = re.compile(f"[\t\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000{UNWANTED.pattern[1:-1]}]")
 # A search for a pattern that begins with one character runs as fast as C finds that character, which is rarer than a space: so
 # these begin with their last character and look back. A substring test takes two to four times as long.
-_EMPTY_START = re.compile(r"\([ ,;()]")
+_EMPTY_START = re.compile(r"\([ ,;:()]")
 _TRAILING = re.compile(r"\)(?<=[ ,;]\))")
 _LATE_SEPARATORS = (re.compile(",(?<= ,)"), re.compile(";(?<= ;)"))
 _LATE_STOPS = (re.compile(r",(?<= ,)(?=[ \n]|\Z)"), re.compile(r"\.(?<= \.)(?=[ \n]|\Z)"))
 _EDGE = re.compile(r"\n(?:(?<= \n)|(?= ))")
 _EMPTY = re.compile(r"\([ ,;()]+")
-_LEADING = re.compile(r"\([ ,;]+")
+_LEADING = re.compile(r"\((?:[ ,;]|:(?=[ ,;:][^()\n]*+\)))+")
+_NAMELESS = re.compile(r": ?(?=[,;)])")
+_LABEL = re.compile(r"(?:(?<=\()(?: ?[^\s(),;:.]{1,14}){1,2}|(?<=[,;]) ?[가-힣]{1,8}(?:어|자|음|체|말|명)) ?$")
+_LABEL_CHARS = 34
+_STRANDED = re.compile(r"\n[,;] ?(?=\S)")
 _DOUBLED = re.compile(r"([,;])(?: [,;])++")
 _MARKS = re.compile(r"[\[\]{}|']{2,}")
 _PAIRS = ("[[", "]]", "{{", "}}", "||", "'''", "<ref")
@@ -165,10 +169,12 @@ def collapse_blanks(text: str) -> str:
 
 
 def repair(text: str) -> str:
-    """Heal what removed markup leaves: empty parentheses with the space before, empty parts, a space before a full stop.
+    """Heal what removed markup leaves: empty parentheses with the space before, empty parts, separators without a word before.
 
     Blanks must be collapsed. Most texts need none of this, so each step looks first whether it has work (twice as fast).
     """
+    if _NAMELESS.search(text):
+        text = _without_labels(text)
     if _EMPTY_START.search(text):
         text = _EMPTY.sub(_without_empty, text).replace(f" {GONE}", "").replace(GONE, "")
         text = _LEADING.sub("(", text)
@@ -177,7 +183,18 @@ def repair(text: str) -> str:
         text = _DOUBLED.sub(r"\1", text)
     for stop in _LATE_STOPS:
         text = _cut_before(text, stop, _without_blank)
-    return text
+    return _STRANDED.sub("\n", text).lstrip(",; ")
+
+
+def _without_labels(text: str) -> str:
+    """Delete, in parentheses, the name of a language whose word was removed: ``(영어:, 한자: 江)``."""
+    parts, position = list[str](), 0
+    for found in _NAMELESS.finditer(text):
+        before = text[position : found.start()]
+        if label := _LABEL.search(before, max(0, len(before) - _LABEL_CHARS)):
+            parts.append(before[: label.start()])
+            position = found.end()
+    return "".join([*parts, text[position:]])
 
 
 def _cut_before(text: str, mark: re.Pattern[str], cut: Callable[[str], str]) -> str:

@@ -41,6 +41,8 @@ def _inline(text: str, options: WikiOptions, lost: Counter[str]) -> str:
         text = _without(URL, text, "url", GONE, lost)
     if "ttachment:" in text:
         text = _without(_ATTACHMENT, text, "file", GONE, lost)
+    if "{" in text:
+        text = text.replace("{{|", GONE).replace("|}}", GONE)  # a box, in the old syntax
     if "$" in text:
         text = _without(_DOLLAR_MATH, text, "math", options.math_placeholder or GONE, lost)
     for mark in ("~~", "--"):

@@ -30,7 +30,7 @@ _HEADING = re.compile(r"\n={1,6}\#?[ ][^\n]*[ ]\#?=+[ \t]*(?=\n|\Z)")
 _KEPT_NOTE = re.compile(f"{FOOTNOTE_START}[^{FOOTNOTE_START}{FOOTNOTE_END}]*{FOOTNOTE_END}")
 _MACROS = frozenset(
     """
-    include youtube kakaotv nicovideo navertv vimeo spotify 목차 tableofcontents toc datetime date pagecount clearfix br age dday
+    include youtube kakaotv nicovideo navertv vimeo spotify jwplayer 목차 tableofcontents toc datetime date pagecount clearfix br age dday
     ruby anchor 각주 footnote math pagelist 펼접 html attachment wikicommons
     """.split()
 )

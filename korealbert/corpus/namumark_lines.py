@@ -25,7 +25,9 @@ _SYLLABLES = "[가-힣][^가-힣]*+[가-힣]"
 _PROSE = re.compile(rf"(?!{_HAT})[^가-힣]*+{_SYLLABLES}")
 """Begins a line that is worth keeping: two syllables of Hangul, and no pointer to another document."""
 
-_PARAGRAPH = re.compile(rf"(?:(?=[^{LINK_START}상하관자참])|(?!{_HAT}))[{LINK_START}\w\"'(“‘「『《〈](?:(?<=[가-힣])[가-힣]|(?<=[가-힣])[^가-힣]*+[가-힣]|[^가-힣]*+{_SYLLABLES})")
+_PARAGRAPH = re.compile(
+    rf"(?:(?=[^{LINK_START}상하관자참])|(?!{_HAT}))[{LINK_START}\w\"'(“‘「『《〈](?:(?<=[가-힣])[가-힣]|(?<=[가-힣])[^가-힣]*+[가-힣]|[^가-힣]*+{_SYLLABLES})"
+)
 """Begins such a line if it is no heading, list, quote or rule either."""
 
 _HEADING = re.compile(r"(={1,6})(#?) (.*) \2\1[ \t]*$")

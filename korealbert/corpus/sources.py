@@ -16,7 +16,21 @@ Format = Literal[
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 """One name, or several."""
 
-DROPPED_SECTIONS = ("같이 보기", "각주", "주석", "외부 링크", "참고 문헌", "출처")
+DROPPED_SECTIONS = (
+    *(
+        "같이 보기",
+        "함께 보기",
+        "각주",
+        "주석",
+        "내용주",
+        "각주와 참고 문헌",
+        "각주 및 참고 문헌",
+        "외부 링크",
+        "바깥 고리",
+        "외부 연결",
+    ),
+    *("참고 문헌", "참고 자료", "참조", "출처", "관련 문서", "관련 항목"),
+)
 
 
 class FieldMap(Spec):
@@ -101,7 +115,7 @@ class ExtractSpec(Spec):
     max_bad_share: float = Field(default=0.05, ge=0, le=1)
     """Largest share of quarantined records; above it the stage fails and names the first five."""
     bad_share_applies_from: int = Field(default=20, ge=1)
-    """Records below which no share is too large."""
+    """Records below which no share is too large, but for the whole: a source of which nothing can be read always fails."""
     shard_bytes: int = Field(default=8 << 20, ge=1024)
     """Raw bytes of one shard; the unit of parallel work and of resuming."""
 

@@ -1,8 +1,9 @@
 """Output of WikiExtractor (``<doc id url title>…</doc>``): documents, and the repair of what that tool leaves.
 
 It deletes templates but not the punctuation around them, so that articles open with ``(, 1924년 …)``; it leaves links and
-templates that were not closed where they should be; it repeats the title as the first line. Section titles are bare lines or
-end in a full stop (``생애.``); they stay.
+templates that were not closed where they should be, cells and arguments of others, and ``formula_3`` where a formula was; it
+repeats the title as the first line. Section titles are bare lines or end in a full stop (``생애.``); they stay, but for those
+of dropped sections and those at the end, of whose lists nothing is left.
 """
 
 from __future__ import annotations
@@ -76,6 +77,18 @@ def _outcome(spec: ExtractSpec, records: RawRecords, start: re.Match[bytes], end
     return document
 
 
+_PLACEHOLDER = re.compile(r"(?:formula|codice)_\d+")
+_RESIDUE = re.compile(
+    r"(?m)^(?:[|!] *(?:[\w-]+ ?=[^\n]*|[^\n|]*\| *)"  # a cell's attributes, a template's argument
+    r"|[^\n|]*(?:\| *[\w가-힣 ]{1,20}=[^\n|]*){2,}"  # the arguments of a citation
+    r"|</?(?:page|ns|id|revision|parentid|timestamp|contributor|username|ip|minor|comment|origin|model|format|sha1)\b[^\n]*)$\n?"
+)
+_HEADING = re.compile(r"[^.,!?]{1,12}(?<![다요까죠])\.")
+"""A title as WikiExtractor writes it; sentences that short end otherwise."""
+_LIST_MARK = re.compile(r"(?m)^\*+ +")
+_DOUBLE_STOP = re.compile(r"\.(?<=다\.\.)(?!\.)|,(?=\.(?:\s|\Z))")
+
+
 def _repaired(body: str, spec: ExtractSpec, title: str, lost: Counter[str]) -> str:
     text = tidy(body)
     first, _, rest = text.partition("\n")
@@ -84,7 +97,20 @@ def _repaired(body: str, spec: ExtractSpec, title: str, lost: Counter[str]) -> s
         text = rest.lstrip("\n")
     if any(mark in text for mark in ("[[", "{{", "{|", "<", "://", "''", "__")):
         text = read_leftover_marks(text, spec.wiki, lost)
+    lost["math"] += len(text)
+    text = _PLACEHOLDER.sub(lambda found: spec.wiki.math_placeholder if found[0][0] == "f" else "", text)
+    lost["math"] -= len(text)
     before = len(text)
-    text = finish(text)
+    text = finish(_DOUBLE_STOP.sub("", _LIST_MARK.sub("", _RESIDUE.sub("", text))))
     lost["repair"] += before - len(text)
-    return tidy("\n".join(line for line in text.split("\n") if not line or LETTER.search(line)))
+    lines = [line for line in text.split("\n") if not line or LETTER.search(line)]
+    headings = {f"{name}." for name in spec.wiki.dropped_sections}
+    return tidy("\n".join(line for line in _without_last_headings(lines) if line not in headings))
+
+
+def _without_last_headings(lines: list[str]) -> list[str]:
+    """Without the titles of sections of which nothing is left, at the end."""
+    end = len(lines)
+    while end > 1 and (not lines[end - 1] or _HEADING.fullmatch(lines[end - 1])):
+        end -= 1
+    return lines[:end]

@@ -1,4 +1,7 @@
-"""A noised example as coloured text: what was masked, replaced, swapped and moved."""
+"""A noised example as text: what was masked, replaced, kept, swapped and moved, and above it the text as it was written.
+
+Styles are names (masked, random, kept, moved, quiet, heading, reason); the signs around each piece say the same without colour.
+"""
 
 from __future__ import annotations
 
@@ -9,49 +12,86 @@ import numpy as np
 from rich.text import Text
 
 from korealbert.examples.batches import IGNORED, Batch, ExampleBatches
+from korealbert.examples.schema import SentenceTask
+from korealbert.examples.table import RowTable, ViewTable
 from korealbert.vocab.tokenizer import SPACE, SPECIAL, Vocabulary
 
-STYLES = {
-    "masked": "bold yellow",
-    "random": "bold red",
-    "kept": "bold green",
-    "moved": "bold cyan",
-    "special": "dim",
-    "second": "italic",
+ORDER = {
+    "sop": {0: "in order", 1: "swapped", IGNORED: "no label"},
+    "nsp": {0: "in order", 1: "the second is another document's", IGNORED: "no label"},
+    "none": {IGNORED: "no label"},
 }
-"""How each kind of noise is shown; ``second`` is the second segment."""
+"""What the sentence label means, by sentence task."""
 
-ORDER = {0: "in order", 1: "swapped, or not the continuation", IGNORED: "no label"}
+ENDS = (SPECIAL.cls, SPECIAL.sep)
+BLANK = "␣"
+"""A piece that is nothing but the space before a word, where it has to be seen."""
+CAME = {"first": " (came after the other)", "second": " (came before the other)"}
+"""What is said of swapped segments."""
 
 
-def render_rows(examples: Path, views: Path, vocab: Path, view: int) -> Iterator[Text]:
-    """All training rows under one view, with a legend first; errors as those of ``ExampleBatches`` and ``Vocabulary``."""
-    batches, vocabulary = ExampleBatches(examples, views, "train"), Vocabulary.load(vocab)
-    yield legend()
-    for row in range(batches.num_rows):
-        yield render(batches, view, row, vocabulary)
+def render_rows(examples: Path, views: Path, vocab: Path, view: int, *, offset: int = 0, wanted: str = "") -> Iterator[Text]:
+    """Training rows under one view, from the ``offset``-th on; errors as those of ``ExampleBatches`` and ``Vocabulary``.
+
+    ``wanted`` is the number of an example, or the id of a document whose rows are wanted.
+    """
+    batches, vocabulary, table = ExampleBatches(examples, views, "train"), Vocabulary.load(vocab), RowTable(examples, "train")
+    if not 0 <= view < batches.num_views:
+        raise IndexError(f"view {view} of {batches.num_views}")
+    task = ViewTable(views / f"view-{view:03d}", table).headers[0].sentence_task
+    rows = np.arange(batches.num_rows)
+    if wanted:
+        names = table.column("example_id", rows), table.column("doc_id", rows)
+        rows = np.array([row for row, *own in zip(rows, *names) if wanted in (str(own[0]), f"{own[1]:016x}")], dtype=np.int64)
+    for row in rows[offset:].tolist():
+        facts = table.take(np.array([row]))
+        name = f"row {row}, example {facts.example_id[0]} of document {facts.doc_id[0]:016x}"
+        yield render(batches, view, row, vocabulary, task=task, name=name)
 
 
 def legend() -> Text:
-    """What the colours mean."""
-    text = Text()
-    text.append("hidden→[MASK]", STYLES["masked"]).append("  ")
-    text.append("original→random", STYLES["random"]).append("  ")
-    text.append("predicted as it is", STYLES["kept"]).append("  ")
-    text.append("moved token←position it came from", STYLES["moved"]).append("  ")
-    return text.append("second segment", STYLES["second"])
+    """What the signs and colours mean."""
+    return Text.assemble(
+        ("⟦MASK|piece⟧", "masked"),
+        " hidden, to be predicted   ",
+        ("⟦other|piece⟧", "random"),
+        " replaced by a random piece, to be predicted   ",
+        ("⟦=piece⟧", "kept"),
+        " left as it is, to be predicted\n",
+        ("‹piece←2›", "moved"),
+        " moved two places to the left, ",
+        ("‹piece→2›", "moved"),
+        " to the right; its old place is to be predicted   ",
+        ("first:", "quiet"),
+        " and ",
+        ("second:", "quiet"),
+        " the two segments, in the order that the model sees",
+    )
 
 
-def render(batches: ExampleBatches, view: int, row: int, vocabulary: Vocabulary) -> Text:
+def render(
+    batches: ExampleBatches, view: int, row: int, vocabulary: Vocabulary, *, task: SentenceTask = "sop", name: str = ""
+) -> Text:
     """One row under one view. Raises IndexError for a row or view that is not there."""
     batch = batches.gather(view, np.array([row]))
-    label = ORDER[int(batch.sop_labels[0])]
-    pieces = int(batch.lengths[0])
+    label, pieces = int(batch.sop_labels[0]), int(batch.lengths[0])
     masks, moves = _targets(batch.mlm_positions, batch.mlm_labels), _targets(batch.wop_positions, batch.wop_labels)
-    head = f"row {row}, view {view}: {pieces} tokens, {len(masks)} predicted, {len(moves)} moved, segments {label}\n"
-    text = Text(head, "bold")
-    for position in range(pieces):
-        text.append_text(_token(batch, position, masks, moves, vocabulary))
+    kinds = [_kind(batch, position, masks) for position in masks]
+    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in ("masked", "random", "kept"))
+    text = Text.assemble((f"{name or f'row {row}'}, view {view}\n", "heading"))
+    facts = f"{pieces} pieces with specials; {len(masks)} to predict ({counts}); {len(moves)} moved; segments: "
+    text.append(facts, "quiet").append(ORDER[task][label], "reason" if label == 1 else "quiet")
+    clean = _clean(batch, masks, moves)
+    segments = [[p for p in range(pieces) if batch.token_type_ids[0, p] == kind] for kind in (0, 1)]
+    swapped = task == "sop" and label == 1
+    written = segments[::-1] if swapped else segments
+    spelled = [_spelled(int(clean[p]), vocabulary) for part in written for p in part if clean[p] not in ENDS]
+    text.append(f"\nas written: {''.join(spelled).strip()}", "quiet")
+    for title, positions in zip(("first", "second"), segments):
+        if positions:
+            text.append(f"\n{title}{CAME[title] if swapped else ''}:", "quiet")
+            for position in positions:
+                text.append_text(_token(batch, position, masks, moves, vocabulary))
     return text
 
 
@@ -59,21 +99,38 @@ def _targets(positions: np.ndarray, labels: np.ndarray) -> dict[int, int]:
     return {int(p): int(label) for p, label in zip(positions[0], labels[0], strict=True) if label != IGNORED}
 
 
+def _clean(batch: Batch, masks: dict[int, int], moves: dict[int, int]) -> np.ndarray:
+    """int64 [L]: the pieces before masks and moves."""
+    clean: np.ndarray = batch.input_ids[0].copy()
+    for position, original in masks.items():
+        clean[position] = original
+    for position, origin in moves.items():
+        clean[origin] = batch.input_ids[0, position]
+    return clean
+
+
+def _kind(batch: Batch, position: int, masks: dict[int, int]) -> str:
+    shown = int(batch.input_ids[0, position])
+    return "masked" if shown == SPECIAL.mask else "kept" if shown == masks[position] else "random"
+
+
+def _spelled(id_: int, vocabulary: Vocabulary) -> str:
+    (piece,) = vocabulary.pieces([id_])
+    return " " + piece.removeprefix(SPACE) if piece.startswith(SPACE) else piece
+
+
 def _token(batch: Batch, position: int, masks: dict[int, int], moves: dict[int, int], vocabulary: Vocabulary) -> Text:
     id_ = int(batch.input_ids[0, position])
-    (piece,) = vocabulary.pieces([id_])
-    space, shown = (" ", piece.removeprefix(SPACE)) if piece.startswith(SPACE) else ("", piece)
-    kind = ""
+    spelled = _spelled(id_, vocabulary)
+    if id_ in SPECIAL and position not in masks:
+        return Text(f" {spelled.strip()}", "quiet")
     if position in masks:
-        (original,) = vocabulary.pieces([masks[position]])
-        kind = "masked" if id_ == SPECIAL.mask else "kept" if id_ == masks[position] else "random"
-        space = " " if original.startswith(SPACE) else space
-        shown = shown if kind == "kept" else f"{original.removeprefix(SPACE)}→{shown}"
-    elif position in moves:
-        kind, shown = "moved", f"{shown}←{moves[position]}"
-    elif id_ in SPECIAL:
-        kind, space, shown = "special", " ", f"{shown} " if id_ == SPECIAL.cls else shown
-    styles = [STYLES[kind]] if kind else []
-    if batch.token_type_ids[0, position]:
-        styles.append(STYLES["second"])
-    return Text(space).append(shown, " ".join(styles))
+        kind, original = _kind(batch, position, masks), _spelled(masks[position], vocabulary)
+        space = " " if original.startswith(" ") else ""
+        seen = {"masked": "MASK|", "random": f"{spelled.strip() or BLANK}|", "kept": "="}[kind]
+        return Text.assemble(space, (f"⟦{seen}{original.strip() or BLANK}⟧", kind))
+    if position in moves:
+        way = moves[position] - position
+        space = " " if spelled.startswith(" ") else ""
+        return Text.assemble(space, (f"‹{spelled.strip() or BLANK}{'←' if way > 0 else '→'}{abs(way)}›", "moved"))
+    return Text(spelled)

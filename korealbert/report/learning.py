@@ -17,6 +17,9 @@ from korealbert.report.style import COLOUR_OF_INIT
 OBJECTIVES = {"mlm": "Masked pieces (MLM)", "sop": "Sentence order (SOP)", "wop": "Word order (WOP)"}
 """What pretraining predicts, by the key that its metrics begin with."""
 
+TARGETS = {"mlm": "mlm_targets", "sop": "sop_rows", "wop": "wop_targets"}
+"""What the views stage calls the number of an objective's targets."""
+
 CHANCE = {"sop": 0.5}
 """Accuracy of guessing, where that is more than about nothing."""
 
@@ -44,6 +47,7 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
         return []
     lines = (artifact.path / "metrics.jsonl").read_text("utf-8").splitlines()
     records = [json.loads(line) for line in lines if line.strip()]
+    targets = artifacts.stats("views").get("heldout") or {}
     figures = []
     for key, name in OBJECTIVES.items():
         for kind in ("loss", "accuracy"):
@@ -52,6 +56,8 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
                 continue
             end = (heldout or seen)[-1][1]
             shown = percent(end) if kind == "accuracy" else fixed(end, 3)
+            if heldout and kind == "accuracy" and TARGETS[key] in targets:
+                shown += f" of {count(targets[TARGETS[key]])}"
             svg = charts.lines(
                 [charts.Line("training", seen, 2), charts.Line("held out", heldout, 1)],
                 label=f"{name}: {kind} over steps, {shown} at the end",

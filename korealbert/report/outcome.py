@@ -9,7 +9,7 @@ from korealbert.numbers import MISSING, count, fixed, mean_and_sd, percent, sign
 from korealbert.report import charts
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.blocks import Block, Card, Cards, Figure, Figures, Fold, Section, Table, Text
-from korealbert.report.learning import OBJECTIVES
+from korealbert.report.learning import OBJECTIVES, TARGETS
 from korealbert.report.scores import Benchmark, metric_title, published_beside, seeds
 from korealbert.report.style import COLOUR_OF_INIT
 
@@ -63,7 +63,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
             Fold("Fine-tuning settings", [_settings_table(benchmarks)]),
         ]
     if heldout:
-        blocks.append(_heldout_table(heldout))
+        blocks.append(_heldout_table(heldout, artifacts.stats("views").get("heldout") or {}))
     blocks.append(Text(artifacts.origin("pretrain", "finetune"), quiet=True))
     return Section("outcome", "Outcome", blocks)
 
@@ -119,17 +119,35 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
 
 
 def _caveats(benchmarks: Sequence[Benchmark]) -> list[Block]:
-    found = [
-        f"{b.title}: tested on {count(b.cells[0].metrics['examples_test'])} examples, not on the whole official test set; "
-        "published scores are shown for orientation only."
+    partly: list[Block] = [
+        Text(
+            f"{b.title}: tested on {count(b.cells[0].metrics['examples_test'])} examples, not on the whole official test set; "
+            "published scores are shown for orientation only.",
+            quiet=True,
+        )
         for b in benchmarks
         if not b.on_whole_test_set
     ]
+    warnings = _warnings_table(benchmarks)
+    told = len(warnings.rows)
+    return [*partly, Fold(f"{told} warning{'s' if told > 1 else ''} of fine-tuning", [warnings])] if told else partly
+
+
+def _warnings_table(benchmarks: Sequence[Benchmark]) -> Table:
+    """Each warning once, with the seeds of the cells that gave it."""
+    rows: list[list[str]] = []
     for benchmark in benchmarks:
-        for cell in benchmark.cells:
-            where = f"{benchmark.title}, {cell.init} seed {cell.seed}"
-            found += [f"{where}: {warning}." for warning in cell.metrics.get("warnings", [])]
-    return [Text(text, quiet=True) for text in found]
+        seeds_of: dict[str, dict[str, list[str]]] = {}
+        for init in INITS:
+            for cell in benchmark.of(init):
+                for warning in cell.metrics.get("warnings", []):
+                    seeds_of.setdefault(warning, {}).setdefault(init, []).append(str(cell.seed))
+        rows += [
+            [benchmark.title, warning, *(", ".join(found.get(init, [])) or MISSING for init in INITS)]
+            for warning, found in seeds_of.items()
+        ]
+    header = ["Benchmark", "Warning", *(f"Seeds, {init}" for init in INITS)]
+    return Table("Warnings, and the seeds whose runs gave them", header, rows, prose=frozenset({1}))
 
 
 def _heldout_scores(artifacts: Artifacts) -> Mapping[str, float | None]:
@@ -138,14 +156,20 @@ def _heldout_scores(artifacts: Artifacts) -> Mapping[str, float | None]:
     return heldout
 
 
-def _heldout_table(heldout: Mapping[str, float | None]) -> Table:
-    """Accuracy and loss by objective."""
+def _heldout_table(heldout: Mapping[str, float | None], targets: Mapping[str, int]) -> Table:
+    """Accuracy and loss by objective, each with the number of targets that it is a mean of."""
     rows = [
-        [name, percent(heldout[f"{key}_accuracy"], 2), fixed(heldout.get(f"{key}_loss"), 3)]
+        [
+            name,
+            percent(heldout[f"{key}_accuracy"], 2),
+            count(targets.get(TARGETS[key])),
+            fixed(heldout.get(f"{key}_loss"), 3),
+        ]
         for key, name in OBJECTIVES.items()
         if heldout.get(f"{key}_accuracy") is not None
     ]
-    return Table("Held-out scores at the end of pretraining", ["Objective", "Accuracy", "Loss"], rows, frozenset({1, 2}))
+    header = ["Objective", "Accuracy", "of targets", "Loss"]
+    return Table("Held-out scores at the end of pretraining", header, rows, frozenset({1, 2, 3}))
 
 
 SETTINGS = ("epochs", "batch_size", "learning_rate", "warmup_ratio", "weight_decay", "max_length", "dropout")

@@ -12,7 +12,8 @@ from korealbert.report.blocks import Block, Figure, Figures, Section, Table, Tex
 
 def section(artifacts: Artifacts) -> Section | None:
     """Vocabulary, rows and views, as far as they exist."""
-    blocks: list[Block] = [Figures([figure])] if (figure := _lengths(artifacts)) else []
+    figures = [figure for figure in (_lengths(artifacts), _amounts(artifacts), _replacements(artifacts)) if figure]
+    blocks: list[Block] = [Figures(figures)] if figures else []
     blocks += [table for table in (_vocabulary(artifacts), _rows(artifacts), _noise(artifacts)) if table.rows]
     if not blocks:
         return None
@@ -26,8 +27,68 @@ def _lengths(artifacts: Artifacts) -> Figure | None:
         return None
     ordered = sorted(bins.items(), key=lambda item: int(item[0].split("-")[0]))
     label = "Rows by length in pieces: " + "; ".join(f"{name} {count(number)}" for name, number in ordered)
-    caption = "Rows by length in pieces, special pieces not counted"
+    fill = artifacts.stats("examples").get("fill")
+    filled = f"; {percent(fill)} of all positions are filled" if fill is not None else ""
+    caption = f"Rows by length in pieces, special pieces not counted{filled}"
     return Figure("lengths", caption, charts.histogram(ordered, label=label, unit="pieces"))
+
+
+def _amounts(artifacts: Artifacts) -> Figure | None:
+    """How much was masked, moved and swapped, beside what the recipe asks for."""
+    spec = _views_spec(artifacts)
+    masking, word_order = spec.get("masking", {}), spec.get("word_order", {})
+    dynamic = word_order.get("amount") == "dynamic"
+    return _beside_asked(
+        artifacts,
+        "noise-amounts",
+        "How much noise",
+        [
+            ("Pieces to predict (MLM)", "mlm_rate", masking.get("rate")),
+            ("Rows with moved words (WOP)", "wop_portion", word_order.get("portion")),
+            # A little less than asked: a word stays that has none to change places with. Drawn from 0 to the rate, half of it.
+            ("Pieces moved in those rows", "wop_rate", word_order["rate"] / (2 if dynamic else 1) if word_order else None),
+            ("Segments swapped (SOP)", "sop_swapped_share", 0.5 if spec.get("sentence_task") == "sop" else None),
+        ],
+    )
+
+
+def _replacements(artifacts: Artifacts) -> Figure | None:
+    """What stands in place of the pieces to predict, beside what the recipe asks for."""
+    masking = _views_spec(artifacts).get("masking", {})
+    masked, random = masking.get("mask_portion"), masking.get("random_portion")
+    return _beside_asked(
+        artifacts,
+        "noise-replacements",
+        "In place of a piece to predict",
+        [
+            ("[MASK]", "masked_share", masked),
+            ("a random piece", "random_share", random),
+            ("the piece itself", "kept_share", None if masked is None else 1 - masked - random),
+        ],
+    )
+
+
+def _views_spec(artifacts: Artifacts) -> dict[str, Any]:
+    views = artifacts.one("views")
+    spec: dict[str, Any] = views.manifest["spec"] if views else {}
+    return spec
+
+
+def _beside_asked(artifacts: Artifacts, name: str, what: str, shares: list[tuple[str, str, float | None]]) -> Figure | None:
+    """Bars of realised shares; those that were asked for are the ghosts beneath."""
+    stats = artifacts.stats("views")
+    rows = [
+        charts.Bar(
+            label, stats[key], percent(stats[key], 2) + (f", asked {percent(asked)}" if asked is not None else ""), asked
+        )
+        for label, key, asked in shares
+        if key in stats
+    ]
+    if not rows:
+        return None
+    label = f"{what}, over all views: " + "; ".join(f"{row.label} {row.text}" for row in rows)
+    caption = f"{what}, over all views" + (": asked for (grey) and drawn" if any(row.before for row in rows) else "")
+    return Figure(name, caption, charts.bars(rows, label=label))
 
 
 def _facts(title: str, rows: list[tuple[str, str | None]]) -> Table:
@@ -71,13 +132,13 @@ def _noise(artifacts: Artifacts) -> Table:
         [
             ("Views, one per epoch", _count(stats, "views")),
             ("Rows with noise", _count(stats, "rows")),
-            ("Pieces to predict (MLM)", _percent(stats, "mlm_rate", 2)),
+            ("Pieces to predict (MLM)", _percent_of(stats, "mlm_rate", "pieces", "pieces", 2)),
             ("of these masked", _percent(stats, "masked_share")),
             ("of these replaced by a random piece", _percent(stats, "random_share")),
             ("of these left as they are", _percent(stats, "kept_share")),
-            ("Segments swapped (SOP)", _percent(stats, "sop_swapped_share")),
+            ("Segments swapped (SOP)", _percent_of(stats, "sop_swapped_share", "sop_rows", "rows")),
             ("Rows with moved words (WOP)", _count(stats, "wop_rows")),
-            ("Pieces moved in those rows (WOP)", _percent(stats, "wop_rate", 2)),
+            ("Pieces moved in those rows (WOP)", _percent_of(stats, "wop_rate", "wop_pieces", "pieces", 2)),
         ],
     )
 
@@ -92,3 +153,9 @@ def _fixed(stats: dict[str, Any], key: str) -> str | None:
 
 def _percent(stats: dict[str, Any], key: str, decimals: int = 1) -> str | None:
     return percent(stats[key], decimals) if key in stats else None
+
+
+def _percent_of(stats: dict[str, Any], key: str, total: str, what: str, decimals: int = 1) -> str | None:
+    """A share with what it is a share of."""
+    told = _percent(stats, key, decimals)
+    return f"{told} of {count(stats[total])} {what}" if told and total in stats else told

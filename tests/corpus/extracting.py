@@ -43,7 +43,8 @@ class Extracted:
 def extract(store: Path, paths: Path | list[Path], workers: int = 1, **fields: Any) -> Extracted:
     """Build the stage (which checks that no document is lost) and read everything that it wrote."""
     listed = paths if isinstance(paths, list) else [paths]
-    spec = ExtractSpec.model_validate({"source": "test", "paths": [str(path) for path in listed], **fields})
+    given = {"source": "test", "paths": [str(path) for path in listed], "max_bad_share": 1, **fields}
+    spec = ExtractSpec.model_validate(given)
     artifact = build(STAGE, spec, {}, Runtime(store=store, workers=workers)).artifact
     return read_back(artifact)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from korealbert.corpus import quotas
-from korealbert.corpus.balance import CATEGORIES, STAGE, BalanceSpec
+from korealbert.corpus.balance import CATEGORIES, STAGE, BalanceSpec, draw
 from korealbert.documents import Document
 from tests.corpus.documents_made import bytes_of, document, kept, ran, stored
 
@@ -193,3 +193,22 @@ def test_an_empty_input(tmp_path: Path) -> None:
 def test_targets_must_be_weights() -> None:
     with pytest.raises(ValidationError, match="name at least one category, each with a weight above 0"):
         BalanceSpec(targets={"정치": 0.0})
+
+
+@pytest.mark.parametrize("alpha", [0.02, 0.3, 0.9, 1.3])
+def test_articles_stay_in_the_order_of_their_draws_until_the_quota_is_spent(alpha: float, tmp_path: Path) -> None:
+    documents = [
+        document(number, "가" * (1 + number * 7919 % 61), category=("정치", "경제", "IT")[min(2, number % 5)])
+        for number in range(900)
+    ]
+    _, stays = balanced(tmp_path, documents, alpha=alpha, per_shard=300)
+    sizes = {name: sum(len(one.text) for one in documents if one.category == name) for name in ("정치", "경제", "IT")}
+    limits = quotas.cap(sizes, BalanceSpec().targets, alpha)
+    expected = set()
+    for name, limit in limits.items():
+        spent = 0
+        for one in sorted((one for one in documents if one.category == name), key=lambda one: draw(1, one.id)):
+            spent += len(one.text)
+            if spent <= limit:
+                expected.add(one.id)
+    assert stays == expected

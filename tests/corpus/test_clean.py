@@ -60,8 +60,8 @@ def test_the_stage_writes_documents_drops_and_removals(sample: list[Document], t
         for document_spans in read_removals(path).values()
         for span in document_spans
     ]
-    assert Counter(rule for rule, _, _ in spans) == stats["removed"]
-    assert sum(len(text) for _, _, text in spans) == stats["removed_characters"]
+    assert Counter(span.rule for span in spans) == stats["removed"]
+    assert sum(len(span.text) for span in spans) == stats["removed_characters"]
     assert read_removals(tmp_path / "out" / "removals-00099.arrow") == {}
 
 

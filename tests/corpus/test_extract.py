@@ -146,13 +146,13 @@ def test_wikiextractor_output_is_repaired(tmp_path: Path) -> None:
     path.write_text(
         '<doc id="5" url="https://w.example/?curid=5" title="한 "별" > 달">\n한 "별" &gt; 달\n\n'
         "마루한(, 1924년 ~)은 [[화가|그림쟁이]]이다 ().\n"
-        '생애.\n글 &lt; 그림.\n</doc>\n<doc id="6" url="" title="빈 글">\n빈 글\n\n</doc>\n'
+        '생애.\n글 &lt; 그림이다.\n외부 링크.\n</doc>\n<doc id="6" url="" title="빈 글">\n빈 글\n\n</doc>\n'
         '<doc id="7" url="" title="분류:새">\n분류:새\n\n새.\n</doc>\n',
         "utf-8",
     )
     found = extract(tmp_path / "store", path, format="wikiextractor")
     (document,) = found.documents
-    assert document.text == "마루한(1924년 ~)은 그림쟁이이다.\n생애.\n글 < 그림."
+    assert document.text == "마루한(1924년 ~)은 그림쟁이이다.\n생애.\n글 < 그림이다."
     assert (document.title, document.url) == ('한 "별" > 달', "https://w.example/?curid=5")
     assert found.stats["dropped"] == {"empty": 1, "namespace": 1}
 
@@ -231,10 +231,19 @@ def test_too_many_bad_records_fail_the_stage_and_name_the_first_five(tmp_path: P
     path = tmp_path / "a.jsonl"
     path.write_bytes(lines(*({"text": SENTENCE} for _ in range(90))) + b"{broken\n" * 10)
     with pytest.raises(ExtractionError, match=r"10 of 100 records \(10\.0%\)") as raised:
-        extract(tmp_path / "store", path, format="jsonl")
+        extract(tmp_path / "store", path, format="jsonl", max_bad_share=0.05)
     assert str(raised.value).count("malformed_json") == 5
     assert "a.jsonl, line 91" in str(raised.value)
     assert extract(tmp_path / "store", path, format="jsonl", max_bad_share=0.1).stats["quarantined"] == 10
+
+
+def test_a_source_of_which_nothing_can_be_read_fails_however_small_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"{broken\n" * 3)
+    with pytest.raises(ExtractionError, match=r"3 of 3 records \(100\.0%\) cannot be read(.|\n)*a\.jsonl, line 1"):
+        extract(tmp_path / "store", path, format="jsonl", max_bad_share=0.05)
+    path.write_bytes(b"{broken\n" * 3 + lines({"text": SENTENCE}))
+    assert extract(tmp_path / "store", path, format="jsonl", max_bad_share=0.05).stats["quarantined"] == 3
 
 
 def test_a_misspelt_field_is_an_error_and_a_sometimes_missing_one_is_counted(tmp_path: Path) -> None:

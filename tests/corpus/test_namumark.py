@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.mutations import SUBJECTS, fault, mutations
 from korealbert.corpus.namumark import extract_namumark
 from korealbert.corpus.sources import WikiOptions
 from tests.corpus.extracting import extract
@@ -77,6 +78,49 @@ def test_what_is_lost_is_counted_once() -> None:
     assert lost["footnote"] == len("[* 재면  길다.]")
     assert lost["code"] == len("{{{#!syntax a\nb\n}}}")
     assert lost["comment"] == len("\n## 주석")
+
+
+EVERYTHING = WikiOptions(keep_tables=True, keep_footnotes=True, keep_strikethrough=True)
+
+
+def unaccounted(source: str, options: WikiOptions) -> int:
+    """Characters that are neither in the text nor counted as lost: marks, link targets, blanks."""
+    found = extract_namumark(source, options)
+    assert all(count >= 0 for count in found.lost.values()), found.lost
+    return len(source) - len(found.text) - sum(found.lost.values())
+
+
+@pytest.mark.parametrize("options", [DEFAULT, EVERYTHING], ids=["default", "everything"])
+def test_what_is_kept_and_lost_adds_up_to_the_source(options: WikiOptions) -> None:
+    articles = [source for source in SAMPLES if len(source) > 300]
+    for source in articles:
+        assert -1 <= unaccounted(source, options) <= 0.3 * len(source), source[:80]
+    assert len(articles) > 10
+
+
+@pytest.mark.parametrize(
+    ("construct", "markup"),
+    [
+        ("category", "[[분류:강]]"),
+        ("code", "{{{#!syntax python\na = 1\n}}}"),
+        ("comment", "\n## 숨은 줄"),
+        ("file", "[[파일:강.jpg|width=3]]"),
+        ("footnote", "[* 재어 보았다.]"),
+        ("html", "{{{#!html <span style='color:red'></span>}}}"),
+        ("link", "[[https://a.example/b]]"),
+        ("macro", "[include(틀:강, 가=나)]"),
+        ("math", "[math(a^2)]"),
+        ("strikethrough", "~~짧다.~~"),
+        ("table", "\n|| 가 || 나 ||"),
+        ("url", "https://a.example/b"),
+    ],
+)
+def test_each_construct_has_its_count(construct: str, markup: str) -> None:
+    source = f"강은 길고도 길다. {markup}\n산은 높다."
+    found = extract_namumark(source, DEFAULT)
+    assert found.text.split() == ["강은", "길고도", "길다.", "산은", "높다."]
+    assert {name for name, count in found.lost.items() if count} == {construct}
+    assert 0.5 * len(markup) < found.lost[construct] <= len(markup)
 
 
 def test_a_footnote_or_link_that_never_closes_costs_its_line() -> None:
@@ -166,6 +210,26 @@ def test_ten_thousand_nested_constructs(opening: str, closed: bool) -> None:
     begun = time.perf_counter()
     text_of(opening * 10_000 + "강이 흐른다." + closer * 10_000)
     assert time.perf_counter() - begun < 10  # 0.1 s; quadratic work takes minutes
+
+
+ADVERSARIAL = (
+    *("{{{", "[[", "||", "\n||", "'''", "[*", ">", "\n>", "~~", "--", "[", "]]", "}}}", "[[[", "[[가|", "{{{#!wiki ", "[math("),
+    *("<math>", "\\", "(", "\n|가|", "\n|| {{{", "$가", "&", "attachment:", "\n== 가", " ", "가"),
+)
+
+
+@pytest.mark.parametrize("options", [DEFAULT, EVERYTHING], ids=["default", "everything"])
+@pytest.mark.parametrize("unit", ADVERSARIAL)
+def test_twenty_thousand_of_one_mark_take_no_time(unit: str, options: WikiOptions) -> None:
+    begun = time.process_time()
+    extract_namumark(unit * 20_000, options)
+    assert time.process_time() - begun < 5  # 0.5 s; quadratic work takes minutes
+
+
+def test_damaged_documents_are_all_accounted_for() -> None:
+    subject = SUBJECTS["namuwiki"]
+    for source in mutations(SAMPLES, subject.marks, count=300, seed=7):
+        assert fault(subject, source) == "", source
 
 
 def test_a_table_may_begin_with_its_caption() -> None:

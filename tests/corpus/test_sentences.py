@@ -40,6 +40,20 @@ def test_boundaries(text: str, sentences: list[str]) -> None:
     assert split_line(text) == sentences
 
 
+def test_single_quotation_marks_and_whole_lines() -> None:
+    assert split_line("그는 '비가 온다. 그치지 않는다.'라고 적었다. 밤이 왔다.") == [
+        "그는 '비가 온다. 그치지 않는다.'라고 적었다.",
+        "밤이 왔다.",
+    ]
+    assert split_line("'90년대에는 달랐다. 그러나 '80년대와는 같았다.") == ["'90년대에는 달랐다.", "그러나 '80년대와는 같았다."]
+    assert split_line("It isn't so. 그것은 Kim's 것이다. 끝.") == ["It isn't so.", "그것은 Kim's 것이다.", "끝."]
+    assert split_line("[사회자: 비가 온다. 그는 “해가 났다. 덥다.”라고 했다. 춥다.]") == [
+        "[사회자: 비가 온다.",
+        "그는 “해가 났다. 덥다.”라고 했다.",
+        "춥다.]",
+    ]
+
+
 def test_a_very_long_quotation_is_split() -> None:
     inside = "바람이 불었다. " * 40
     assert len(split_line(f"그는 “{inside.strip()}”라고 했다.")) == 40

@@ -119,17 +119,21 @@ def test_the_facts_of_vocabulary_rows_noise_and_held_out_scores_are_the_manifest
     assert tables["Noise, as measured on all views"] == [
         ["Views, one per epoch", f"{views['views']:,}"],
         ["Rows with noise", f"{views['rows']:,}"],
-        ["Pieces to predict (MLM)", f"{100 * views['mlm_targets'] / views['pieces']:.2f} %"],
+        ["Pieces to predict (MLM)", f"{100 * views['mlm_targets'] / views['pieces']:.2f} % of {views['pieces']:,} pieces"],
         ["of these masked", f"{100 * views['masked'] / views['mlm_targets']:.1f} %"],
         ["of these replaced by a random piece", f"{100 * views['random'] / views['mlm_targets']:.1f} %"],
         ["of these left as they are", f"{100 * views['kept'] / views['mlm_targets']:.1f} %"],
-        ["Segments swapped (SOP)", f"{100 * views['sop_swapped'] / views['sop_rows']:.1f} %"],
+        ["Segments swapped (SOP)", f"{100 * views['sop_swapped'] / views['sop_rows']:.1f} % of {views['sop_rows']:,} rows"],
         ["Rows with moved words (WOP)", f"{views['wop_rows']:,}"],
-        ["Pieces moved in those rows (WOP)", f"{100 * views['wop_targets'] / views['wop_pieces']:.2f} %"],
+        [
+            "Pieces moved in those rows (WOP)",
+            f"{100 * views['wop_targets'] / views['wop_pieces']:.2f} % of {views['wop_pieces']:,} pieces",
+        ],
     ]
     heldout = artifacts["pretrain"].stats["heldout"]
     assert [row[1:] for row in tables["Held-out scores at the end of pretraining"]] == [
-        [f"{100 * heldout[f'{task}_accuracy']:.2f} %", f"{heldout[f'{task}_loss']:.3f}"] for task in ("mlm", "sop", "wop")
+        [f"{100 * heldout[f'{task}_accuracy']:.2f} %", f"{views['heldout'][number]:,}", f"{heldout[f'{task}_loss']:.3f}"]
+        for task, number in (("mlm", "mlm_targets"), ("sop", "sop_rows"), ("wop", "wop_targets"))
     ]
 
 

@@ -158,7 +158,7 @@ def test_equal_inputs_give_equal_bytes_and_no_time_or_machine(artifacts: Artifac
     rebuilt = whole_run(tmp_path / "store")
     run(ReportSpec(), dict(reversed(rebuilt.items())), tmp_path / "again", Runtime())
     files = sorted(path.relative_to(report) for path in report.rglob("*") if path.is_file())
-    assert len(files) == 4 + 14
+    assert len(files) == 4 + 16
     for name in files:
         assert (report / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
     text = (report / "report.html").read_text("utf-8") + (report / "report.md").read_text("utf-8")
@@ -186,7 +186,8 @@ def test_scores_on_a_part_of_the_test_set_and_warnings_are_pointed_out(tmp_path:
     one = cell(tmp_path, model, "nsmc", "random", 1, examples_test=2_000, warnings=[warning])
     _, _, text = write({"finetune/nsmc/random/1": one}, tmp_path / "out")
     assert "NSMC: tested on 2,000 examples, not on the whole official test set" in text
-    assert f"random seed 1: {warning}" in text
+    assert f"| NSMC | {warning} | – | 1 |" in text
+    assert "1 warning of fine-tuning" in text
     assert "1 seed, part of the test set" in text
 
 

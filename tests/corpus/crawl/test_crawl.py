@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from korealbert import inspection
 from tests.corpus.crawl import hostile
 from tests.corpus.crawl.crawling import Crawled, crawl
 from tests.corpus.crawl.hostile import HOSTILE, INWARD, good, paragraphs
@@ -78,6 +79,14 @@ def test_the_log_tells_where_a_page_lies(crawled: tuple[Crawled, Site]) -> None:
     data = (snapshot.artifact.path / f"pages-{row['file']:05d}.warc.gz").read_bytes()
     record = gzip.decompress(data[row["offset"] : row["offset"] + row["length"]])
     assert record.startswith(b"WARC/1.1") and good(77).body in record
+
+
+def test_people_can_look_into_it(crawled: tuple[Crawled, Site]) -> None:
+    artifact = crawled[0].artifact
+    assert len(list(inspection.crawled(artifact, "private_address"))) == 2 * len(INWARD)
+    assert len(list(inspection.crawled(artifact, None))) == len(crawled[0].log)
+    with pytest.raises(ValueError, match=r"no URL was 'private'; outcomes: .*private_address"):
+        list(inspection.crawled(artifact, "private"))
 
 
 def test_only_what_extraction_needs_is_left(crawled: tuple[Crawled, Site]) -> None:

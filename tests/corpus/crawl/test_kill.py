@@ -20,7 +20,7 @@ from tests.corpus.crawl.crawling import crawl, pages_of, source_file
 from tests.corpus.crawl.site import Answer, Asked, article, running, sitemap, text
 
 PAGES = 240
-KILLS = 4
+KILLS = 3
 
 
 def page(number: int) -> Answer:

@@ -156,5 +156,6 @@ def test_a_site_that_does_not_answer_is_worth_another_try_and_one_without_listin
         with pytest.raises(CrawlError, match=r"(?s)no listing could be read.*sitemap\.xml: failed, status_404"):
             crawl(tmp_path, source_file(tmp_path, site))
         source = source_file(tmp_path, site, retries=0)
-    with pytest.raises(CrawlInterrupted, match=r"(?s)no listing could be read.*robots_unreachable"):
+    with pytest.raises(CrawlInterrupted, match=r"(?s)no listing could be read.*robots_unreachable") as caught:
         crawl(tmp_path, source)
+    assert isinstance(caught.value, ConnectionError)  # what a flow tries again

@@ -1,0 +1,143 @@
+"""Extractors on their own: raw files → one JSON-able record per document, read and parsed as the extract stage does.
+
+Nothing is written and nothing is held but the batch at hand. News articles are cleaned too, since their meta tags are what
+one wants to be rid of.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from korealbert.corpus.clean import CleanSpec, Rules, clean_document
+from korealbert.corpus.extract import ExtractionError, check_installed, check_namespaces, parse, raw_parts
+from korealbert.corpus.records import Dropped, Tally
+from korealbert.corpus.sources import ExtractSpec, Format, WikiOptions
+from korealbert.documents import Document, Drop, Quarantined
+
+Kind = Literal["wikipedia", "namuwiki", "html", "news"]
+
+FORMATS: dict[Kind, Format] = {"wikipedia": "mediawiki", "namuwiki": "namuwiki", "html": "html", "news": "news"}
+
+RULES = Path(__file__).parents[2] / "data_specs" / "rules"
+"""The rule files of the source tree."""
+
+STDIN = Path("/dev/stdin")
+
+
+@dataclass(frozen=True)
+class Extractor:
+    """A source, and for news how its articles are cleaned."""
+
+    source: ExtractSpec
+    cleaning: CleanSpec | None = None
+
+    def records(self, tally: Tally) -> Iterator[dict[str, Any] | Quarantined]:
+        """Every document as a record of ``id``, ``title``, ``category``, ``text``, ``dropped`` and ``removed``, or why it
+        cannot be read.
+
+        ``dropped`` is None, or the ``reason`` and ``rule`` for which the pipeline would not keep the document. ``removed``
+        lists what is not in its text: of wiki markup the characters by construct, of news each span with rule and zone.
+        """
+        check_installed(self.source)
+        rules = Rules.of(self.cleaning) if self.cleaning else None
+        for part in raw_parts(self.source):
+            batch = Tally()
+            for outcome in parse(self.source, part, batch):
+                if isinstance(outcome, Quarantined):
+                    yield outcome
+                    continue
+                document, drop = (outcome.document, outcome.drop) if isinstance(outcome, Dropped) else (outcome, None)
+                lost, batch.lost_characters = batch.lost_characters, Counter()
+                tally.lost_characters.update(lost)
+                if self.cleaning and rules and drop is None:
+                    yield _cleaned(document, self.cleaning, rules)
+                else:
+                    removed = [{"rule": name, "characters": count} for name, count in sorted(lost.items()) if count]
+                    yield _record(document, drop, removed)
+            tally.namespaces.update(batch.namespaces)
+
+    def misfit(self, tally: Tally) -> str | None:
+        """What says, once all is read, that the options do not fit the source, or None."""
+        try:
+            check_namespaces(self.source, tally.namespaces)
+        except ExtractionError as error:
+            return str(error)
+        return None
+
+
+def _record(document: Document, drop: Drop | None, removed: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "id": document.id,
+        "title": document.title,
+        "category": document.category,
+        "text": document.text,
+        "dropped": {"reason": drop.reason, "rule": drop.rule} if drop else None,
+        "removed": removed,
+    }
+
+
+def _cleaned(document: Document, spec: CleanSpec, rules: Rules) -> dict[str, Any]:
+    """The article without its meta tags; also where it is dropped, so that text and ``removed`` always belong together."""
+    outcome = clean_document(document, spec, rules)
+    removed = [
+        {"rule": one.rule, "characters": len(one.text), "zone": one.zone, "text": one.text} for one in outcome.cleaned.removals
+    ]
+    return {**_record(outcome.document, outcome.drop, removed), "text": outcome.cleaned.text}
+
+
+def extractor(
+    kind: Kind, files: Sequence[Path], *, source: str | None = None, rules: Path = RULES, options: Sequence[str] = ()
+) -> Extractor:
+    """The extractor of a kind of source with its defaults.
+
+    ``-`` among the files is standard input. ``source`` is part of the documents' ids: with the name that a recipe gives the
+    source they are those of that recipe. ``rules`` is the folder of ``news.toml``, ``titles.toml`` and ``categories.toml``.
+    ``options`` are ``KEY=VALUE``: fields of the extract spec (``encoding=cp949``, ``fields.text=body``), of its ``wiki``
+    (``keep_tables=true``) and, under ``clean.``, of the clean spec; values are TOML, or else text. Raises ValueError naming
+    an option or file that is wrong.
+    """
+    given: dict[str, Any] = {"source": source or kind, "format": FORMATS[kind]}
+    given["paths"] = [str(STDIN if str(file) == "-" else file) for file in files]
+    cleaning: dict[str, Any] = {"sentences": "none"}
+    if kind == "news":
+        names = {"news_rules": "news.toml", "title_rules": "titles.toml", "category_map": "categories.toml"}
+        cleaning |= {role: str(rules / name) for role, name in names.items()}
+        if missing := [path for role in names if not (path := Path(cleaning[role])).is_file()]:
+            raise ValueError(f"{missing[0]}: no such file; --rules names the folder of {', '.join(names.values())}")
+    for option in options:
+        _set({"": given, "clean": cleaning}, option)
+    try:
+        spec = ExtractSpec.model_validate(given)
+        return Extractor(spec, CleanSpec.model_validate(cleaning) if kind == "news" else None)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        message = "there is no such option" if first["type"] == "extra_forbidden" else first["msg"]
+        raise ValueError(f"option {name}: {message.removeprefix('Value error, ')}" if name else message) from None
+
+
+def _set(tables: dict[str, dict[str, Any]], option: str) -> None:
+    key, equals, written = option.partition("=")
+    if not equals or not key:
+        raise ValueError(f"option {option!r}: expected KEY=VALUE, for instance keep_tables=true")
+    try:
+        value = tomllib.loads(f"value = {written}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = written
+    if key in WikiOptions.model_fields:
+        key = f"wiki.{key}"
+    first, _, rest = key.partition(".")
+    table, path = (tables["clean"], rest) if first == "clean" and rest else (tables[""], key)
+    *parents, name = path.split(".")
+    for parent in parents:
+        table = table.setdefault(parent, {})
+        if not isinstance(table, dict):
+            raise ValueError(f"option {option!r}: {parent!r} has no fields")
+    table[name] = value

@@ -1,0 +1,170 @@
+"""What a stage changed in its documents: removed and added text in place, with the rule that removed it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from korealbert.arrow_tables import read_batches
+from korealbert.artifact import Artifact
+from korealbert.corpus.clean import read_removals
+from korealbert.corpus.news import Removal
+from korealbert.corpus.normalise import normalise
+from korealbert.document_shards import DOCUMENT_SCHEMA, read_documents
+from korealbert.documents import Document
+from korealbert.inspection.looks import ADDED, REMOVED
+from korealbert.numbers import by_number
+
+CONTEXT_CHARACTERS = 80
+"""Unchanged text shown on each side of a change."""
+EXACT_TOKENS = 4_000
+"""Longer texts are compared without the words that are frequent in them, which is quick and may find larger changes."""
+
+_TOKEN = re.compile(r"\s+|\S+")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of a comparison."""
+
+    kind: str
+    """same, removed or added."""
+    text: str
+    note: str = ""
+    """Rule and zone that removed it."""
+
+
+def changed_documents(artifact: Artifact) -> Iterator[tuple[dict[str, Any], list[Part]]]:
+    """Documents whose text or title is another than in the stage's input, as rows of this artifact with what changed.
+
+    Raises ValueError for an artifact that was not built from documents.
+    """
+    shards = artifact.files("documents-*.arrow")
+    before = [shard for _, one in sorted(artifact.inputs().items()) for shard in one.files("documents-*.arrow")]
+    if not shards or len(before) < len(shards):
+        raise ValueError(f"{artifact.name}: was not built from documents, so there is nothing to compare its own with")
+    entities = bool(artifact.manifest["spec"].get("decode_entities", True))
+    for shard, source in zip(shards, before, strict=False):
+        removals = removal_log(shard)
+        rows = (row for batch in read_batches(shard, DOCUMENT_SCHEMA) for row in batch.to_pylist())
+        documents = read_documents(source)
+        for row in rows:
+            original = next(document for document in documents if document.id == row["id"])
+            parts = _changes(original, row, removals.get(row["id"], []), entities=entities)
+            if any(part.kind != "same" for part in parts):
+                yield row, parts
+
+
+def _changes(original: Document, row: dict[str, Any], removals: Sequence[Removal], *, entities: bool) -> list[Part]:
+    title = [] if original.title == row["title"] else [*words(original.title, row["title"]), Part("same", "\n")]
+    return title + cleaning(original.text, row["text"], removals, entities=entities)
+
+
+def cleaning(before: str, after: str, removals: Sequence[Removal], *, entities: bool = True) -> list[Part]:
+    """A text with what normalisation replaced and rules removed in place; ``after`` may be split into sentences.
+
+    Where the log does not lead from one text to the other (another stage, another version), words are compared instead.
+    """
+    if _letters(before) == _letters(after):
+        return [Part("same", after)]
+    text = normalise(before, entities=entities).text
+    alive = list(range(len(text)))
+    rule_at: dict[int, str] = {}
+    for removal in removals:
+        end = removal.start + len(removal.text)
+        rule_at |= dict.fromkeys(alive[removal.start : end], f"{removal.rule}, {removal.zone}")
+        del alive[removal.start : end]
+    if _letters("".join(text[place] for place in alive)) != _letters(after):
+        return words(before, after)
+    parts: list[Part] = []
+    place = 0
+    for part in words(before, text):
+        if part.kind == "removed":
+            parts.append(part)
+            continue
+        for rule, places in groupby(range(place, place + len(part.text)), key=rule_at.get):
+            stretch = "".join(text[one] for one in places)
+            parts.append(Part("removed", stretch, rule) if rule else Part(part.kind, stretch))
+        place += len(part.text)
+    return parts
+
+
+def applied(before: str, removals: Sequence[Removal], *, entities: bool = True) -> str:
+    """What normalisation and the logged removals leave of a text."""
+    left = normalise(before, entities=entities).text
+    for removal in removals:
+        left = left[: removal.start] + left[removal.start + len(removal.text) :]
+    return left
+
+
+def _letters(text: str) -> str:
+    return "".join(text.split())
+
+
+def words(before: str, after: str) -> list[Part]:
+    """Two texts compared word by word; of what differs in white space alone, the second one's is shown."""
+    old, new = _TOKEN.findall(before), _TOKEN.findall(after)
+    matcher = SequenceMatcher(None, old, new, autojunk=len(old) > EXACT_TOKENS)
+    parts: list[Part] = []
+    for kind, start, end, new_start, new_end in matcher.get_opcodes():
+        gone, come = "".join(old[start:end]), "".join(new[new_start:new_end])
+        if kind == "equal" or _letters(gone) == _letters(come):
+            parts.append(Part("same", come))
+            continue
+        parts += [Part(name, text) for name, text in (("removed", gone), ("added", come)) if text]
+    return parts
+
+
+def difference(parts: Sequence[Part], *, whole: bool) -> Text:
+    """The comparison as text; unless ``whole``, stretches without changes are shortened."""
+    merged = [
+        Part(kind, "".join(part.text for part in group), note)
+        for (kind, note), group in groupby(parts, key=lambda part: (part.kind, part.note))
+    ]
+    text = Text()
+    for number, part in enumerate(merged):
+        if part.kind == "same":
+            kept = part.text if whole else _shortened(part.text, first=not number, last=number == len(merged) - 1)
+            text.append(kept)
+            continue
+        body = part.text.strip("\n")
+        if not body:
+            text.append(part.text)
+            continue
+        before, _, after = part.text.partition(body)
+        text.append(before).append((REMOVED if part.kind == "removed" else ADDED).format(body), part.kind)
+        text.append(f" ⟨{part.note}⟩" if part.note else "", "quiet").append(after)
+    return text
+
+
+def _shortened(text: str, *, first: bool, last: bool) -> str:
+    head, tail = (0 if first else CONTEXT_CHARACTERS), (0 if last else CONTEXT_CHARACTERS)
+    left_out = len(text) - head - tail
+    if left_out <= CONTEXT_CHARACTERS:
+        return text
+    return f"{text[:head]} … {left_out:,} characters … {text[len(text) - tail :] if tail else ''}"
+
+
+def summary(parts: Sequence[Part]) -> str:
+    """How much was removed and added, and by which rules."""
+    rules = Counter(part.note.split(",")[0] for part in parts if part.note)
+    sizes = Counter[str]()
+    for part in parts:
+        sizes[part.kind] += len(part.text.strip())
+    by_rule = ", ".join(f"{rule} {count}" for rule, count in by_number(rules))
+    return f"{sizes['removed']:,} characters removed, {sizes['added']:,} added" + (f"; by rule: {by_rule}" if by_rule else "")
+
+
+def removal_log(shard: Path) -> dict[str, list[Removal]]:
+    """What news rules deleted from the documents beside a ``dropped-*`` or ``documents-*`` shard."""
+    kind, _, rest = shard.name.partition("-")
+    assert kind in ("documents", "dropped"), shard
+    return read_removals(shard.with_name(f"removals-{rest}"))

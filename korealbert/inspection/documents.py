@@ -1,0 +1,126 @@
+"""Documents of an artifact as text: kept, dropped with what decided, changed, and input that could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from korealbert.arrow_tables import read_batches
+from korealbert.artifact import Artifact
+from korealbert.document_shards import DOCUMENT_SCHEMA, DROPPED_SCHEMA, QUARANTINE_SCHEMA
+from korealbert.inspection.differences import applied, changed_documents, cleaning, difference, removal_log, summary, words
+from korealbert.inspection.evidence import Spans, text_spans, title_spans
+from korealbert.inspection.looks import EVIDENCE
+
+MAX_CHARACTERS = 1_200
+"""Of longer texts the beginning is shown, and what surrounds the first place that decided."""
+
+
+def documents(artifact: Artifact, *, whole: bool = False, wanted: str = "") -> Iterator[Text]:
+    """The documents that an artifact holds; ``wanted`` is the beginning of an id."""
+    for path in artifact.files("documents-*.arrow"):
+        for batch in read_batches(path, DOCUMENT_SCHEMA):
+            for row in batch.to_pylist():
+                if row["id"].startswith(wanted):
+                    yield Text.assemble(_head(row), _marked(row["text"], [], whole=whole))
+
+
+def dropped(artifact: Artifact, reason: str, *, whole: bool = False, wanted: str = "") -> Iterator[Text]:
+    """Documents dropped for this reason (``all`` for any), with the place that decided marked.
+
+    Of a copy it names the document that stays, and shows where a near-copy differs from it. Raises ValueError naming the
+    reasons that occur when none was dropped for the one asked for.
+    """
+    reasons = artifact.stats.get("dropped", {})
+    if reason != "all" and reason not in reasons:
+        raise ValueError(f"{artifact.name}: nothing dropped for {reason!r}; reasons: {', '.join(reasons) or 'none'}")
+    for path in artifact.files("dropped-*.arrow"):
+        removals = removal_log(path)
+        for batch in read_batches(path, DROPPED_SCHEMA):
+            for row in batch.to_pylist():
+                if reason not in ("all", row["reason"]) or not row["id"].startswith(wanted):
+                    continue
+                head = _head(row, title_spans(artifact, row))
+                if row["reason"] in ("exact_duplicate", "near_duplicate"):
+                    yield Text.assemble(head, _beside_survivor(artifact, row, whole=whole))
+                elif row["reason"] == "removed_share":
+                    text, log = row["text"], removals.get(row["id"], [])
+                    entities = bool(artifact.manifest["spec"]["decode_entities"])
+                    parts = cleaning(text, applied(text, log, entities=entities), log, entities=entities)
+                    yield Text.assemble(head, (f"{summary(parts)}\n", "quiet"), difference(parts, whole=whole))
+                else:
+                    yield Text.assemble(head, _marked(row["text"], text_spans(artifact, row), whole=whole))
+
+
+def changes(artifact: Artifact, *, whole: bool = False, wanted: str = "") -> Iterator[Text]:
+    """Documents that a stage changed, with what it removed and added in place."""
+    for row, parts in changed_documents(artifact):
+        if row["id"].startswith(wanted):
+            yield Text.assemble(_head(row), (f"{summary(parts)}\n", "quiet"), difference(parts, whole=whole))
+
+
+def quarantined(artifact: Artifact) -> Iterator[Text]:
+    """Input that could not be read as documents, with position, reason and remedy."""
+    for path in artifact.files("quarantine-*.arrow"):
+        for batch in read_batches(path, QUARANTINE_SCHEMA):
+            for row in batch.to_pylist():
+                field = f" in field {row['field']!r}" if row["field"] else ""
+                yield Text.assemble(
+                    (f"{row['file']}, {row['position']}\n", "heading"),
+                    (f"{row['reason']}{field}: {row['remedy']}\n", "reason"),
+                    (row["excerpt"], "quiet"),
+                )
+
+
+def _head(row: dict[str, Any], decisive: Spans = []) -> Text:  # noqa: B006 (never changed)
+    facts = [row[name] for name in ("source", "outlet", "authors", "category", "published", "url") if row[name]]
+    title = _marked(row["title"], decisive, whole=True)
+    title.stylize("heading")
+    text = Text.assemble((f"{row['id']}  ", "heading"), title, "\n", (f"{'  '.join(facts)}\n", "quiet"))
+    if "reason" in row:
+        text.append(f"dropped: {row['reason']}  {row['rule']}".rstrip() + "\n", "reason")
+    return text
+
+
+def _marked(text: str, spans: Sequence[tuple[int, int]], *, whole: bool) -> Text:
+    """The text with the spans in ``EVIDENCE`` marks; unless ``whole``, of a long one what is around the first span."""
+    first, last = 0, len(text)
+    if not whole and len(text) > MAX_CHARACTERS:
+        first = max(0, spans[0][0] - MAX_CHARACTERS // 3) if spans and spans[0][1] > MAX_CHARACTERS else 0
+        last = min(len(text), first + MAX_CHARACTERS)
+    shown = Text()
+    if first:
+        shown.append(f"{first:,} characters … ", "quiet")
+    place = first
+    for span in spans:
+        start, end = max(span[0], place), min(span[1], last)
+        if start < end:
+            shown.append(text[place:start]).append(EVIDENCE.format(text[start:end]), "evidence")
+            place = end
+    shown.append(text[place:last])
+    if last < len(text):
+        shown.append(f" … {len(text) - last:,} more characters", "quiet")
+    return shown
+
+
+def _beside_survivor(artifact: Artifact, row: dict[str, Any], *, whole: bool) -> Text:
+    """The copy that stays, and where this one is another."""
+    identity = row["rule"].partition(" ")[0]
+    survivor = next(_documents_named(artifact, identity), None)
+    if survivor is None:
+        return Text.assemble((f"stays: {identity}, not in this artifact\n", "quiet"), _marked(row["text"], [], whole=whole))
+    text = Text.assemble((f"stays: {identity}  {survivor['title']}  ({survivor['source']})\n", "quiet"))
+    parts = words(survivor["text"], row["text"])
+    if all(part.kind == "same" for part in parts):
+        return text.append_text(_marked(row["text"], [], whole=whole))
+    text.append("only in the one that stays: removed; only in this one: added\n", "quiet")
+    return text.append_text(difference(parts, whole=whole))
+
+
+def _documents_named(artifact: Artifact, identity: str) -> Iterator[dict[str, Any]]:
+    for path in artifact.files("documents-*.arrow"):
+        for batch in read_batches(path, DOCUMENT_SCHEMA):
+            if identity in batch["id"].to_pylist():
+                yield from (row for row in batch.to_pylist() if row["id"] == identity)

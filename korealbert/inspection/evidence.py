@@ -1,0 +1,164 @@
+"""Where in a dropped document the rule that dropped it found what it looks for.
+
+Spans are recomputed from the artifact's own spec; where a rule file or benchmark is no longer in its place there are none.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from korealbert.artifact import Artifact
+from korealbert.corpus.benchmarks import EvaluationFile
+from korealbert.corpus.decontaminate import PASSAGE_LETTERS, index_evaluation_texts
+from korealbert.corpus.filters import BULLETS, ENDS_IN_ELLIPSIS, TERMINAL, has_letter
+from korealbert.corpus.normalise import matching_view
+from korealbert.corpus.shingles import squeeze, window_hashes
+from korealbert.corpus.titles import END_CHARACTERS, load_title_rules
+
+Spans = list[tuple[int, int]]
+
+_LINE = re.compile(r"[^\n]+")
+_PARAGRAPH = re.compile(r"[^\n]+(?:\n[^\n]+)*")
+_WORD = re.compile(r"\S+")
+_SYMBOL = re.compile(r"#|…|\.\.\.")
+_OTHER_LETTERS = re.compile(r"[^\W\d_가-힣ㄱ-ㆎ]+(?: +[^\W\d_가-힣ㄱ-ㆎ]+)*")
+
+
+def title_spans(artifact: Artifact, row: dict[str, Any]) -> Spans:
+    """What decided, within the title of a row of ``dropped-*``."""
+    title, reason, rule = row["title"], row["reason"], row["rule"]
+    if reason == "title_rule":
+        return _matches_of_title_rule(artifact, rule, "title", title)
+    if reason == "namespace" and "title" in rule:
+        return [(0, title.find(":") + 1)]
+    if reason == "list_page" or (reason == "disambiguation" and rule == "title"):
+        ending = "의 목록" if reason == "list_page" else "(동음이의)"
+        return [(len(title) - len(ending), len(title))]
+    return []
+
+
+def text_spans(artifact: Artifact, row: dict[str, Any]) -> Spans:
+    """What decided, within the text of a row of ``dropped-*``; nothing where the whole text did, as by its length."""
+    text, reason, rule = row["text"], row["reason"], row["rule"]
+    if reason == "title_rule":
+        start = max(0, len(text) - END_CHARACTERS)
+        return [(a + start, b + start) for a, b in _matches_of_title_rule(artifact, rule, "end", text[start:])]
+    if reason == "contaminated":
+        return [span for file in _benchmarks(artifact, rule) for span in _passages(text, file)]
+    if reason in ("top_ngram", "duplicate_ngrams"):
+        return _repeated(text, int(rule.partition("-")[0]), most_frequent=reason == "top_ngram")
+    return list(_FINDERS[reason](text, artifact)) if reason in _FINDERS else []
+
+
+def _matches_of_title_rule(artifact: Artifact, rule_id: str, field: str, text: str) -> Spans:
+    path = Path(artifact.manifest["spec"].get("title_rules") or "")
+    if not path.is_file():
+        return []
+    rules = [rule for rule in load_title_rules(path).rules if rule.id == rule_id and rule.field == field]
+    found = [re.search(rule.pattern, matching_view(text)) for rule in rules]
+    return [match.span() for match in found if match]
+
+
+def _lines(text: str, holds: Callable[[str], bool]) -> Spans:
+    return [match.span() for match in _LINE.finditer(text) if holds(match.group())]
+
+
+def _bullets(text: str, artifact: Artifact) -> Spans:
+    return [(start, start + 1) for start, _ in _lines(text, lambda line: line.startswith(BULLETS))]
+
+
+def _ellipses(text: str, artifact: Artifact) -> Iterable[tuple[int, int]]:
+    for start, end in _lines(text, lambda line: True):
+        if match := ENDS_IN_ELLIPSIS.search(text[start:end]):
+            yield start + match.start(), start + match.end()
+
+
+def _short_lines(text: str, artifact: Artifact) -> Spans:
+    limit = int(artifact.manifest["spec"]["limits"]["short_line_characters"])
+    return _lines(text, lambda line: len(line) < limit)
+
+
+def _repeats(unit: re.Pattern[str], text: str) -> Spans:
+    seen = set[str]()
+    spans: Spans = []
+    for match in unit.finditer(text):
+        if match.group() in seen:
+            spans.append(match.span())
+        seen.add(match.group())
+    return spans
+
+
+_FINDERS: dict[str, Callable[[str, Artifact], Iterable[tuple[int, int]]]] = {
+    "not_korean": lambda text, _: (match.span() for match in _OTHER_LETTERS.finditer(text)),
+    "symbols": lambda text, _: (match.span() for match in _SYMBOL.finditer(text)),
+    "curly_brackets": lambda text, _: (match.span() for match in re.finditer(r"[{}]", text)),
+    "number_words": lambda text, _: (match.span() for match in _WORD.finditer(text) if not has_letter(match.group())),
+    "unpunctuated_lines": lambda text, _: _lines(text, lambda line: TERMINAL.search(line.strip()) is None),
+    "bullet_lines": _bullets,
+    "ellipsis_lines": _ellipses,
+    "short_lines": _short_lines,
+    "duplicate_lines": lambda text, _: _repeats(_LINE, text),
+    "duplicate_paragraphs": lambda text, _: _repeats(_PARAGRAPH, text),
+    "redirect": lambda text, _: (match.span() for match in re.finditer(r"\A\s*#[^\n]+", text)),
+}
+
+
+def _repeated(text: str, n: int, *, most_frequent: bool) -> Spans:
+    """The words of n-grams that occurred before, or of the one n-gram that occurs most often."""
+    words = list(_WORD.finditer(text))
+    ngrams = [tuple(word.group() for word in words[start : start + n]) for start in range(len(words) - n + 1)]
+    counts = Counter(ngrams)
+    if not counts:
+        return []
+    top = max(counts, key=lambda ngram: (counts[ngram], sum(map(len, ngram))))
+    seen = set[tuple[str, ...]]()
+    spans: Spans = []
+    for start, ngram in enumerate(ngrams):
+        if ngram == top if most_frequent else ngram in seen:
+            spans.append((words[start].start(), words[start + n - 1].end()))
+        seen.add(ngram)
+    return _merged(spans)
+
+
+def _benchmarks(artifact: Artifact, rule: str) -> list[EvaluationFile]:
+    """The evaluation files that a rule names, as far as they are still there."""
+    names = rule.partition(":")[0].split(", ")
+    files = [EvaluationFile.model_validate(one) for one in artifact.manifest["spec"].get("decontaminate", [])]
+    return [file for file in files if file.name in names and file.path.path.is_file()]
+
+
+def _passages(text: str, file: EvaluationFile) -> Spans:
+    """What a text shares with an evaluation set, in stretches of ``PASSAGE_LETTERS`` letters or more."""
+    letters: list[str] = []
+    places: list[int] = []
+    for place, character in enumerate(text):
+        for letter in squeeze(character):
+            letters.append(letter)
+            places.append(place)
+    hits = np.flatnonzero(np.isin(window_hashes("".join(letters), PASSAGE_LETTERS), _windows(file)))
+    return _merged([(places[hit], places[hit + PASSAGE_LETTERS - 1] + 1) for hit in hits.tolist()])
+
+
+@lru_cache(maxsize=8)
+def _windows(file: EvaluationFile) -> Any:
+    with tempfile.TemporaryDirectory() as directory:
+        index_evaluation_texts([file.model_copy(update={"passages": "document"})], 1, Path(directory))
+        return np.load(Path(directory) / "windows.npy")[:, 0]
+
+
+def _merged(spans: Spans) -> Spans:
+    merged: Spans = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged

@@ -1,0 +1,72 @@
+"""What to look at in an artifact, and a page's worth of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from rich.text import Text
+from rich.theme import Theme
+
+from korealbert.artifact import Artifact
+from korealbert.examples.render import legend, render_rows
+from korealbert.inspection import crawls, documents
+from korealbert.inspection.looks import STYLES
+
+THEME = Theme(STYLES)
+
+
+@dataclass(frozen=True)
+class What:
+    """Which of an artifact's contents are wanted; by default its documents, or the examples of a views artifact."""
+
+    dropped: str | None = None
+    """Documents dropped for this reason; of a crawl, URLs of this outcome."""
+    quarantine: bool = False
+    diff: bool = False
+    """Documents that the stage changed."""
+    view: int = 0
+    wanted: str = ""
+    """The id of a document or example, or the beginning of a document's."""
+    whole: bool = False
+    """Long texts are not shortened."""
+
+
+def items(artifact: Artifact, what: What, *, limit: int, offset: int = 0) -> Iterator[Text]:
+    """The ``limit`` items behind the first ``offset``, or one that says that there is none.
+
+    Raises ValueError for a reason, a view or a comparison that the artifact does not have.
+    """
+    is_views = artifact.manifest["recipe"]["stage"] == "views"
+    if is_views and not (what.quarantine or what.diff or what.dropped):
+        found = _examples(artifact, what, offset)
+        yield legend()
+    else:
+        found = islice(_documents(artifact, what), offset, None)
+    shown = 0
+    for shown, item in enumerate(islice(found, limit), start=1):  # noqa: B007
+        yield item
+    if not shown:
+        yield Text("nothing of this kind in the artifact")
+
+
+def _documents(artifact: Artifact, what: What) -> Iterator[Text]:
+    if artifact.manifest["recipe"]["stage"] == "crawl":
+        return crawls.urls(artifact, "failed" if what.quarantine else what.dropped)
+    if what.quarantine:
+        return documents.quarantined(artifact)
+    if what.diff:
+        return documents.changes(artifact, whole=what.whole, wanted=what.wanted)
+    if what.dropped:
+        return documents.dropped(artifact, what.dropped, whole=what.whole, wanted=what.wanted)
+    return documents.documents(artifact, whole=what.whole, wanted=what.wanted)
+
+
+def _examples(artifact: Artifact, what: What, offset: int) -> Iterator[Text]:
+    views = artifact.stats["views"]
+    if not 0 <= what.view < views:
+        raise ValueError(f"{artifact.name} has views 0 to {views - 1}, not {what.view}")
+    inputs = artifact.inputs()
+    examples, vocab = inputs["examples"].path, inputs["vocab"].path
+    return render_rows(examples, artifact.path, vocab, what.view, offset=offset, wanted=what.wanted)

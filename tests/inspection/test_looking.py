@@ -1,0 +1,164 @@
+"""What one sees of an artifact: the place that decided, what changed, and pages that run nothing."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.text import Text
+
+from korealbert.artifact import Artifact, Runtime, build
+from korealbert.corpus import clean, dedup, extract
+from korealbert.corpus.sources import ExtractSpec
+from korealbert.inspection import look
+from korealbert.inspection.differences import words
+from korealbert.inspection.page import markup, page
+from tests.inspection.raw import ARTICLES, BENCHMARK, RULES, write_jsonl
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    """Articles extracted, cleaned and deduplicated."""
+    root = tmp_path_factory.mktemp("looking")
+    runtime = Runtime(store=root / "store", workers=1)
+    source = ExtractSpec.model_validate(
+        {"source": "news", "format": "news", "paths": [str(write_jsonl(root / "news.jsonl", ARTICLES))]}
+    )
+    extracted = build(extract.STAGE, source, {}, runtime, label="extract/news").artifact
+    rules = {"news_rules": str(RULES / "news.toml"), "title_rules": str(RULES / "titles.toml")}
+    limits = {"min_characters": 40}
+    spec = clean.CleanSpec.model_validate({**rules, "limits": limits})
+    cleaned = build(clean.STAGE, spec, {"documents": extracted}, runtime, label="clean/news").artifact
+    benchmark = root / "benchmark.tsv"
+    benchmark.write_text(f"id\tdocument\n1\t{BENCHMARK}\n", "utf-8")
+    evaluation = {"name": "강-test", "path": str(benchmark), "format": "tsv", "columns": ["document"]}
+    unique = dedup.DedupSpec.model_validate({"decontaminate": [evaluation], "threshold": 0.6})
+    deduplicated = build(dedup.STAGE, unique, {"news": cleaned}, runtime, label="dedup").artifact
+    return {"extract": extracted, "clean": cleaned, "dedup": deduplicated}
+
+
+def seen(artifact: Artifact, limit: int = 50, **what: Any) -> list[Text]:
+    return list(look.items(artifact, look.What(**what), limit=limit))
+
+
+def evidence(text: Text) -> list[str]:
+    return [text.plain[span.start : span.end] for span in text.spans if span.style == "evidence"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "rule", "marked"),
+    [
+        ("title_rule", "notice", ["⟪[부고]⟫"]),
+        ("too_short", "5 characters < 40", []),
+        ("not_korean", "Hangul 0.", ["⟪The river was calm⟫", "⟪and the willows were green⟫"]),
+        ("symbols", " > 0.1", ["⟪#⟫"] * 6),
+        ("duplicate_lines", " > 0.3", ["⟪물이 맑다.⟫"] * 4),
+        ("ellipsis_lines", " > 0.3", ["⟪…⟫"] * 3),
+    ],
+)
+def test_a_dropped_document_shows_what_decided(
+    artifacts: dict[str, Artifact], reason: str, rule: str, marked: list[str]
+) -> None:
+    (text,) = seen(artifacts["clean"], dropped=reason)
+    assert f"dropped: {reason}" in text.plain
+    assert rule in text.plain
+    found = evidence(text)
+    assert found[: len(marked)] == marked and bool(found) == bool(marked)
+
+
+def test_an_article_that_lost_too_much_shows_what_it_lost(artifacts: dict[str, Artifact]) -> None:
+    (text,) = seen(artifacts["clean"], dropped="removed_share")
+    assert "[-" in text.plain and "⟨T" in text.plain
+
+
+def test_copies_name_the_one_that_stays_and_near_ones_what_differs(artifacts: dict[str, Artifact]) -> None:
+    (exact,) = seen(artifacts["dedup"], dropped="exact_duplicate")
+    (near,) = seen(artifacts["dedup"], dropped="near_duplicate")
+    for text in (exact, near):
+        survivor = text.plain.split("stays: ")[1][:16]
+        assert len(seen(artifacts["dedup"], wanted=survivor)) >= 1
+    changed = {"[-아침-]", "{+저녁+}"} if "{+저녁+}" in near.plain else {"[-저녁-]", "{+아침+}"}
+    assert all(one in near.plain for one in changed)
+
+
+def test_a_contaminated_document_shows_the_stretch_it_shares(artifacts: dict[str, Artifact]) -> None:
+    (text,) = seen(artifacts["dedup"], dropped="contaminated")
+    assert "contaminated  강-test" in text.plain
+    (stretch,) = evidence(text)
+    assert stretch.strip("⟪⟫") in BENCHMARK
+
+
+def test_a_rule_file_that_is_gone_costs_the_mark_alone(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+    moved = Artifact(artifacts["clean"].name, artifacts["clean"].path)
+    moved.manifest["spec"]["title_rules"] = str(tmp_path / "gone.toml")
+    (text,) = seen(moved, dropped="title_rule")
+    assert "notice" in text.plain and not evidence(text)
+
+
+def test_changes_stand_in_their_place_with_their_rule(artifacts: dict[str, Artifact]) -> None:
+    shown = seen(artifacts["clean"], diff=True)
+    (text,) = [text.plain for text in shown if "강가의 봄" in text.plain]
+    assert "[-무단 전재 및 재배포 금지-] ⟨T4-words, tail⟩" in text
+    assert '[-&quot;봄이다&quot;-]{+"봄이다"+}' in text
+    assert "by rule: T4-words 1, T7-script 1" in text
+    assert text.index("봄이다") < text.index("무단 전재")
+    assert all("[-" in text.plain or "{+" in text.plain for text in shown)
+    with pytest.raises(ValueError, match="was not built from documents"):
+        seen(artifacts["extract"], diff=True)
+
+
+def test_pages_of_items_and_single_ones(artifacts: dict[str, Artifact]) -> None:
+    every = [text.plain for text in seen(artifacts["clean"])]
+    assert [text.plain for text in look.items(artifacts["clean"], look.What(), limit=1, offset=1)] == every[1:2]
+    assert [text.plain for text in seen(artifacts["clean"], wanted=every[0][:16])] == every[:1]
+    assert [text.plain for text in seen(artifacts["clean"], wanted="zzz")] == ["nothing of this kind in the artifact"]
+    assert [text.plain for text in seen(artifacts["clean"], quarantine=True)] == ["nothing of this kind in the artifact"]
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def test_a_page_shows_a_script_and_does_not_run_it(artifacts: dict[str, Artifact]) -> None:
+    shown = seen(artifacts["extract"])
+    html = page("<script>제목", shown)
+    parser = Tags()
+    parser.feed(html)
+    assert "script" not in parser.tags
+    assert "<script>alert(1)</script>" in "".join(parser.text)
+    assert "default-src &#x27;none&#x27;" in html
+
+
+@given(st.text(st.sampled_from("가나 <&\"'x\n"), max_size=30), st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30))))
+def test_markup_holds_the_text_whatever_its_spans(plain: str, spans: list[tuple[int, int]]) -> None:
+    text = Text(plain)
+    for number, (start, end) in enumerate(spans):
+        text.stylize(("masked", "quiet", "unknown")[number % 3], min(start, end), max(start, end))
+    parser = Tags()
+    parser.feed(str(markup(text)))
+    parser.close()
+    assert "".join(parser.text) == plain
+    assert set(parser.tags) <= {"span"}
+
+
+@given(st.text(st.sampled_from("가나다 \n"), max_size=60), st.text(st.sampled_from("가나다 \n"), max_size=60))
+def test_a_comparison_holds_both_texts(before: str, after: str) -> None:
+    parts = words(before, after)
+    old = "".join(part.text for part in parts if part.kind != "added")
+    assert "".join(part.text for part in parts if part.kind != "removed") == after
+    assert "".join(old.split()) == "".join(before.split())
+    same = "".join(before.split()) == "".join(after.split())
+    assert same or any(part.kind != "same" for part in parts)
