@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from korealbert.arrow_tables import ShardError
 from korealbert.examples.drawn import NOISE_FILE, drawn_views
-from korealbert.examples.schema import Array, View, ViewHeader
+from korealbert.examples.schema import Array, SentenceTask, View, ViewHeader
 from korealbert.examples.segments import Ints, continue_with, rotate, with_specials
 from korealbert.examples.table import RowTable, ViewTable
 from korealbert.philox import Stream, draw_block, happens
@@ -90,6 +90,11 @@ class ExampleBatches:
         self.num_views = len(self._views)
         self.sequence_length = headers[0].sequence_length
         self.vocab_size = headers[0].vocab_size
+
+    @property
+    def sentence_task(self) -> SentenceTask:
+        """The sentence task of the views; there must be a row."""
+        return self._views[0].header.sentence_task
 
     def gather(self, view: int, rows: npt.NDArray[np.int64]) -> Batch:
         """The noised sequences of these rows (int64 [B], global numbers over the sorted shards) in one view.

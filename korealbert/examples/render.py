@@ -13,7 +13,7 @@ from rich.text import Text
 
 from korealbert.examples.batches import IGNORED, Batch, ExampleBatches
 from korealbert.examples.schema import SentenceTask
-from korealbert.examples.table import RowTable, ViewTable
+from korealbert.examples.table import RowTable
 from korealbert.vocab.tokenizer import SPACE, SPECIAL, Vocabulary
 
 ORDER = {
@@ -38,15 +38,14 @@ def render_rows(examples: Path, views: Path, vocab: Path, view: int, *, offset: 
     batches, vocabulary, table = ExampleBatches(examples, views, "train"), Vocabulary.load(vocab), RowTable(examples, "train")
     if not 0 <= view < batches.num_views:
         raise IndexError(f"view {view} of {batches.num_views}")
-    task = ViewTable(views / f"view-{view:03d}", table).headers[0].sentence_task
     rows = np.arange(batches.num_rows)
     if wanted:
-        names = table.column("example_id", rows), table.column("doc_id", rows)
+        names = table.columns(["example_id", "doc_id"], rows)
         rows = np.array([row for row, *own in zip(rows, *names) if wanted in (str(own[0]), f"{own[1]:016x}")], dtype=np.int64)
     for row in rows[offset:].tolist():
         facts = table.take(np.array([row]))
         name = f"row {row}, example {facts.example_id[0]} of document {facts.doc_id[0]:016x}"
-        yield render(batches, view, row, vocabulary, task=task, name=name)
+        yield render(batches, view, row, vocabulary, task=batches.sentence_task, name=name)
 
 
 def legend() -> Text:
