@@ -1,6 +1,6 @@
 """Main text and facts of pages beside plain trafilatura: characters of expected paragraphs found, and of text that is expected.
 
-python -m bench.html_text [FOLDER]. Reads the pages of ``tests/golden/html``; with FOLDER real pages too, ``OUTLET_DATE.html.gz``,
+python -m bench.html_text [FOLDER]. Reads the pages of ``tests/golden/html``; with FOLDER real ones too, ``OUTLET_DATE.html.gz``
 and the fields that a person expects of them, ``OUTLET.json``: title, sections of the body, authors and time, by version.
 Exits with 1 where ours finds less than trafilatura.
 """

@@ -38,71 +38,20 @@ LONGEST_CHARS = 60_000
 
 PAIRS = ("[[", "]]", "{{", "}}", "'''", "||", "<ref")
 WIKI_MARKS = (
-    *(
-        "[[",
-        "]]",
-        "{{",
-        "}}",
-        "{{{",
-        "}}}",
-        "|",
-        "||",
-        "'''",
-        "''",
-        "[[파일:",
-        "[[분류:",
-        "{{lang|en|",
-        "\n{|",
-        "\n|-",
-        "\n|}",
-        "\n! ",
-    ),
+    *("[[", "]]", "{{", "}}", "{{{", "}}}", "|", "||", "'''", "''", "[[파일:", "[[분류:", "{{lang|en|", "\n{|"),
+    *("\n|-", "\n|}", "\n! "),
     *("<ref>", "</ref>", '<ref name="a"/>', "<ref", "<!--", "-->", "<nowiki>", "</nowiki>", "<math>", "</math>", "<s>", "<br>"),
-    *(
-        "\n== 절 ==\n",
-        "=",
-        "\n* ",
-        "\n",
-        "\n\n",
-        "-{",
-        "}-",
-        "[https://a.example ",
-        "https://",
-        "]",
-        "(",
-        ")",
-        "&amp;lt;",
-        "&#0;",
-        "__목차__",
-    ),
+    *("\n== 절 ==\n", "=", "\n* ", "\n", "\n\n", "-{", "}-", "[https://a.example ", "https://", "]", "("),
+    *(")", "&amp;lt;", "&#0;", "__목차__"),
     *("\0", "\x01", "\ufdd0", "\ud800", "\u200b", "\r\n", "\u3000"),
 )
 
 
 NAMU_MARKS = (
     *("[[", "]]", "{{{", "}}}", "|", "||", "'''", "''", "~~", "--", "__", "^^", ",,", "[*", "[* ", "[", "]", "\\", "&lt;", ">"),
-    *(
-        "[[파일:",
-        "[[분류:",
-        "[[https://a.example ",
-        "{{{#red ",
-        "{{{+1 ",
-        "{{{#!html ",
-        "{{{#!syntax a\n",
-        "{{{#!folding 제목\n",
-    ),
-    *(
-        '{{{#!wiki style="a"\n',
-        "[include(",
-        ")]",
-        "[br]",
-        "[math(",
-        "<math>",
-        "</math>",
-        "[목차]",
-        "[ruby(강,ruby=江)]",
-        "<-2>",
-    ),
+    *("[[파일:", "[[분류:", "[[https://a.example ", "{{{#red ", "{{{+1 ", "{{{#!html ", "{{{#!syntax a\n"),
+    *("{{{#!folding 제목\n", '{{{#!wiki style="a"\n', "[include(", ")]", "[br]", "[math(", "<math>", "</math>", "[목차]"),
+    *("[ruby(강,ruby=江)]", "<-2>"),
     *("\n||", "||\n", "\n|가||", "\n== 절 ==\n", "\n==# 접힌 절 #==\n", "\n * ", "\n> ", "\n## 주석\n", "\n----\n"),
 )
 
@@ -146,6 +95,8 @@ def _as_record(source: str) -> bytes:
     return json.dumps([record], ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
+_ESCAPES = re.compile(r"(?:<|&lt;)nowiki|&[#lrv]", re.IGNORECASE)
+
 SUBJECTS = {
     "namuwiki": Subject(
         "namuwiki",
@@ -158,7 +109,14 @@ SUBJECTS = {
         re.compile(r"\\|&#?\w+;|\{\{\{(?!#!(?:wiki|folding|html|syntax)\b|#[0-9A-Za-z]+ |[+-][1-5] )"),
     ),
     "wikipedia": Subject(
-        "mediawiki", re.compile(rb"<text[^>]*>([^<]*)</text>"), html.unescape, _as_page, WIKI_MARKS, True, ("mediawiki.xml",)
+        "mediawiki",
+        re.compile(rb"<text[^>]*>([^<]*)</text>"),
+        html.unescape,
+        _as_page,
+        WIKI_MARKS,
+        True,
+        ("mediawiki.xml",),
+        _ESCAPES,
     ),
     "wikipedia_xml": Subject(
         "mediawiki",
@@ -181,6 +139,7 @@ SUBJECTS = {
         ),
         False,
         ("mediawiki.xml",),
+        _ESCAPES,
     ),
     "wikiextractor": Subject(
         "wikiextractor",

@@ -1,12 +1,12 @@
 """NamuWiki documents a second against namu-wiki-extractor, on the same dumps, with the same number of processes, in one run.
 
 python -m bench.namuwiki RECORDS --peers PYTHON [--documents 4000] [--processes 1] [--rounds 3]: RECORDS is an archive or folder
-of real dump records; PYTHON is the interpreter of an environment that has namu-wiki-extractor 0.3.0. Dumps of the true shape (one
-array on one line, contributors and all) are made of them, each document with its paragraphs in another order: short articles
-alone; a mix with one of 58,000 characters among 50 and one of 521,000 among 500; and all records in turn, a twentieth as many. Each
-process reads a dump of its own and writes JSON lines; ours frames it as a stream, the peer's loads it whole. Rates are by
-processor time, which other work on the machine does not change much. With --memory, the peak memory of ours over a dump of one
-array, at two sizes. Ends with an error if a document is lost.
+of real dump records; PYTHON is the interpreter of an environment that has namu-wiki-extractor 0.3.0. Dumps of the true shape
+(one array on one line, contributors and all) are made of them, each document with its paragraphs in another order: short
+articles alone; a mix with one of 58,000 characters among 50 and one of 521,000 among 500; and all records in turn, a twentieth
+as many. Each process reads a dump of its own and writes JSON lines; ours frames it as a stream, the peer's loads it whole.
+Rates are by processor time, which other work on the machine does not change much. With --memory, the peak memory of ours over a
+dump of one array, at two sizes. Ends with an error if a document is lost.
 """
 
 from __future__ import annotations

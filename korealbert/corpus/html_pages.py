@@ -84,7 +84,7 @@ def _page(
         return Dropped(Document(identity, spec.source, "", url=response.url), drop)
     try:
         body = decode_body(response.body, response.content_encoding, spec.limits.max_record_bytes)
-        article = read_article(body, response.content_type, site.outlet)
+        article = read_article(body, response.content_type, site.outlet or spec.outlet)
     except BodyError as fault:
         return bad_record(records, *extent, f"{fault.reason}_body", f"{response.url}: {fault.detail}; fetch it again")
     except UnreadablePage as fault:
@@ -110,7 +110,7 @@ def _document(
         source=spec.source,
         text=article.text,
         title=article.title,
-        outlet=site.outlet or article.outlet,
+        outlet=site.outlet or article.outlet or spec.outlet,
         category=site.category(section) or spec.category,
         url=url,
         published=published,

@@ -1,7 +1,7 @@
 """NamuWiki markup (namumark) → text: blocks, then brackets, then marks within a line, then lines.
 
-Each step looks first whether it has work, and works on the whole document by one compiled pattern. A step leaves nothing that the
-next one could mistake for markup: literal text is out of reach behind stand-ins. Nothing raises, and all work is linear.
+Each step looks first whether it has work, and works on the whole document by one compiled pattern. A step leaves nothing that
+the next one could mistake for markup: literal text is out of reach behind stand-ins. Nothing raises, and all work is linear.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The blocks of a NamuWiki document: formulas, comments, tables, ``{{{`` groups; and escapes, which must be seen together with them.
+"""The blocks of a NamuWiki document: formulas, comments, tables, ``{{{`` groups; and escapes, which must be seen with them.
 
 Groups nest, and a group that is closed is known by its end before anything is read: what is removed whole (tables, code) is
 jumped over. Of groups that only style their content the marks go and the content stays where it is.
@@ -203,9 +203,9 @@ class _Blocks:
         if self._next_group < start:
             at = self.source.find("{{{", start)
             self._next_group = at if at >= 0 else len(self.source)
-        if self._next_group > line_end > start + 3 and self.source.endswith("||", start + 2, line_end):
-            if self.source.startswith("||", start):
-                return line_end
+        one_line = self._next_group > line_end > start + 3 and self.source.endswith("||", start + 2, line_end)
+        if one_line and self.source.startswith("||", start):
+            return line_end
         position = start + 2
         if not self.source.startswith("||", start):
             caption = _CAPTION.match(self.source, start)
@@ -236,8 +236,7 @@ class _Blocks:
                 cells.append(source[cell_start : found.start()])
                 cell_start = position
         texts = []
-        for cell in cells:
-            cell = cell.lstrip()
+        for cell in map(str.lstrip, cells):
             options = _CELL_OPTION.match(cell)
             body = cell[options.end() if options else 0 :]
             texts.append(_Blocks(f"\n{body}", self.options, Counter(), self.depth + 1).run(_BLOCK).strip().replace("\n", " "))

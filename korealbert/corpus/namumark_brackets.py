@@ -1,7 +1,7 @@
 """The brackets of a NamuWiki document: ``[[links]]``, ``[* footnotes]``, ``[macros]``, and those that are only brackets.
 
-What holds no other bracket is resolved at once, innermost first, a whole document at a time; that is nearly everything. What then
-still stands (brackets that never close, or nested deeper) is read token by token with a stack.
+What holds no other bracket is resolved at once, innermost first, a whole document at a time; that is nearly everything. What
+then still stands (brackets that never close, or nested deeper) is read token by token with a stack.
 """
 
 from __future__ import annotations
@@ -29,10 +29,36 @@ _INNERMOST_BRACKET = re.compile(r"\[" + _SECOND.format("") + r"([^\[\]]*+)\]")
 _HEADING = re.compile(r"\n={1,6}\#?[ ][^\n]*[ ]\#?=+[ \t]*(?=\n|\Z)")
 _KEPT_NOTE = re.compile(f"{FOOTNOTE_START}[^{FOOTNOTE_START}{FOOTNOTE_END}]*{FOOTNOTE_END}")
 _MACROS = frozenset(
-    """
-    include youtube kakaotv nicovideo navertv vimeo spotify jwplayer 목차 tableofcontents toc datetime date pagecount clearfix br age dday
-    ruby anchor 각주 footnote math pagelist 펼접 html attachment wikicommons
-    """.split()
+    [
+        "include",
+        "youtube",
+        "kakaotv",
+        "nicovideo",
+        "navertv",
+        "vimeo",
+        "spotify",
+        "jwplayer",
+        "목차",
+        "tableofcontents",
+        "toc",
+        "datetime",
+        "date",
+        "pagecount",
+        "clearfix",
+        "br",
+        "age",
+        "dday",
+        "ruby",
+        "anchor",
+        "각주",
+        "footnote",
+        "math",
+        "pagelist",
+        "펼접",
+        "html",
+        "attachment",
+        "wikicommons",
+    ]
 )
 _TOKEN = re.compile(
     r"\[\[|\]\]|\[|\]|\||\n(?:(?=={1,6}\#?[ ][^\n]*[ ]\#?=+[ \t]*$)|[ \t]*(?=\n))",
@@ -131,7 +157,7 @@ def _footnote(content: str, options: WikiOptions, lost: Counter[str]) -> str:
 
 def _macro(content: str, options: WikiOptions, lost: Counter[str]) -> str | None:
     """What stands in the place of ``[content]`` if it is a macro."""
-    name, opened, arguments = content.partition("(")
+    name, _, arguments = content.partition("(")
     name = name.lower()
     if name not in _MACROS:
         return None

@@ -41,71 +41,99 @@ _WORD = re.compile(r"\w+")
 
 def lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:
     """Lines → headings, paragraphs and lists; lines with fewer than two Hangul syllables and pure link lists are left out."""
-    prose = Prose(headings=options.headings, dropped_sections=options.dropped_sections, lost=lost)
     if LINE_BREAK in text:
         text = _BROKEN_HEADING.sub(lambda heading: heading[0].replace(LINE_BREAK, " "), text)
         text = text.replace(LINE_BREAK, f"\n{GONE}")
-    some_gone, some_footnotes = GONE in text, FOOTNOTE_START in text
-    begins_paragraph = _PARAGRAPH.match
-    lines: list[str] = []  # of one section, with empty ones between paragraphs
-    items: list[str] = []
-    for line in text.split("\n"):
-        if some_gone and GONE in line:
-            line = line.replace(GONE, "")
-            if not line or line.isspace():
-                continue  # no blank line of the source, so the paragraph goes on
-        if some_footnotes:
-            line = prose.hold_footnotes(line)
-        elif not line:
-            if items:
-                lines += _worth_keeping(items, lost)
-                items = []
-            if lines and lines[-1]:
-                lines.append("")
-            continue
+    page = _Page(options, lost, some_footnotes=FOOTNOTE_START in text)
+    begins_paragraph, some_gone = _PARAGRAPH.match, GONE in text
+    for source_line in text.split("\n"):
+        line = source_line.replace(GONE, "") if some_gone and GONE in source_line else source_line
+        if line is not source_line and (not line or line.isspace()):
+            continue  # no blank line of the source, so the paragraph goes on
+        if page.some_footnotes:
+            line = page.prose.hold_footnotes(line)
         if begins_paragraph(line):
-            if items:
-                lines += _worth_keeping(items, lost)
-                items = []
-            links_end = line.rfind(LINK_END)
-            # Where half of a line lies before its first link and behind its last, it is text.
-            if 2 * (links_end - line.find(LINK_START)) > len(line) and links_end > 0 and _is_navigation(line):
-                lost["link_list"] += own_length(line)
-            else:
-                lines.append(line.rstrip())
-            continue
+            page.paragraph_line(line)
+        elif line:
+            page.other_line(line)
+        else:
+            page.blank_line()
+    return page.text()
+
+
+class _Page:
+    """Takes lines in order."""
+
+    def __init__(self, options: WikiOptions, lost: Counter[str], *, some_footnotes: bool) -> None:
+        self.prose = Prose(headings=options.headings, dropped_sections=options.dropped_sections, lost=lost)
+        self.some_footnotes = some_footnotes
+        self._lost = lost
+        self._lines: list[str] = []  # of one section, with empty ones between paragraphs
+        self._items: list[str] = []  # of the list that has not ended
+
+    def paragraph_line(self, line: str) -> None:
+        """A line that ``_PARAGRAPH`` begins."""
+        if self._items:
+            self._end_list()
+        links_end = line.rfind(LINK_END)
+        # Where half of a line lies before its first link and behind its last, it is text.
+        if links_end > 0 and 2 * (links_end - line.find(LINK_START)) > len(line) and _is_navigation(line):
+            self._lost["link_list"] += own_length(line)
+        else:
+            self._lines.append(line.rstrip())
+
+    def other_line(self, line: str) -> None:
+        """An item of a list, a heading, a quote, a rule, or a line that may be no prose."""
         body = line.strip()
         if body.startswith(">") and (quote := _QUOTE_MARK.match(body)):
             body = body[quote.end() :].strip()
             line = f" {body}"
         if line.startswith((" ", "*", "\t")) and (mark := _LIST_MARK.match(line)):
-            items.append(line[mark.end() :].rstrip())
-            continue
-        if items:
-            lines += _worth_keeping(items, lost)
-            items = []
-        heading = _HEADING.match(body) if body.startswith("=") else None
-        if heading or not body or (body.startswith("----") and not body.strip("-")):
-            if heading or some_footnotes:
-                _add(lines, prose)
-                lines = []
-                prose.paragraph_break()
-            elif lines and lines[-1]:
-                lines.append("")
-        else:
-            lines += _worth_keeping([body], lost)
-        if heading:
+            self._items.append(line[mark.end() :].rstrip())
+        elif not body:
+            self.blank_line()
+        elif body.startswith("=") and (heading := _HEADING.match(body)):
+            self._end_section()
             title = " ".join(heading[3].replace(LINK_START, "").replace(LINK_END, "").split())
-            prose.heading(len(heading[1]), title if _TWO_SYLLABLES.search(title) else "")
-    _add(lines + _worth_keeping(items, lost), prose)
-    return prose.text().replace(LINK_START, "").replace(LINK_END, "")
+            self.prose.heading(len(heading[1]), title if _TWO_SYLLABLES.search(title) else "")
+        elif body.startswith("----") and not body.strip("-"):
+            self.blank_line()
+        else:
+            self._end_list()
+            self._lines += _worth_keeping([body], self._lost)
 
+    def blank_line(self) -> None:
+        """The end of a paragraph."""
+        self._end_list()
+        if self.some_footnotes:
+            self._end_section()
+            self.prose.paragraph_break()
+        elif self._lines and self._lines[-1]:
+            self._lines.append("")
 
-def _add(lines: list[str], prose: Prose) -> None:
-    if lines and not lines[-1]:
-        lines.pop()
-    if lines:
-        prose.lines(lines)
+    def text(self) -> str:
+        """Everything, lines joined."""
+        self._end_section()
+        return self.prose.text().replace(LINK_START, "").replace(LINK_END, "")
+
+    def _end_list(self) -> None:
+        if self._items:
+            self._lines += _worth_keeping(self._items, self._lost)
+            self._items = []
+
+    def _end_section(self) -> None:
+        self._end_list()
+        lines, self._lines = self._lines, []
+        if lines and not lines[-1]:
+            lines.pop()
+            self._add(lines)
+            self.prose.paragraph_break()
+        else:
+            self._add(lines)
+
+    def _add(self, lines: list[str]) -> None:
+        if lines:
+            self.prose.lines(lines)
 
 
 def _worth_keeping(lines: list[str], lost: Counter[str]) -> list[str]:

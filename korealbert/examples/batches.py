@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from korealbert.arrow_tables import ShardError
 from korealbert.examples.drawn import NOISE_FILE, drawn_views
-from korealbert.examples.schema import Array, SentenceTask, View, ViewHeader
+from korealbert.examples.schema import Array, View, ViewHeader
 from korealbert.examples.segments import Ints, continue_with, rotate, with_specials
 from korealbert.examples.table import RowTable, ViewTable
 from korealbert.philox import Stream, draw_block, happens
@@ -91,11 +91,6 @@ class ExampleBatches:
         self.sequence_length = headers[0].sequence_length
         self.vocab_size = headers[0].vocab_size
 
-    @property
-    def sentence_task(self) -> SentenceTask:
-        """The sentence task of the views; there must be a row."""
-        return self._views[0].header.sentence_task
-
     def gather(self, view: int, rows: npt.NDArray[np.int64]) -> Batch:
         """The noised sequences of these rows (int64 [B], global numbers over the sorted shards) in one view.
 
@@ -109,6 +104,10 @@ class ExampleBatches:
         clean = self._clean(numbers, noise, table.header)
         moves = self._wop_count(numbers, noise, table.header)
         return apply_noise(clean, noise, moves)
+
+    def header(self, view: int) -> ViewHeader:
+        """What a view's noise was drawn with."""
+        return self._views[view].header
 
     def _use(self, view: int) -> NoiseTable:
         """The noise of a view; the files of the one used longest ago are closed."""

@@ -2,8 +2,8 @@
 
 SentencePiece takes half as long again when it is called sentence by sentence, and a quarter of the rest goes into normalising
 characters that stay as they are. No piece reaches over a space, so the pieces of several lines together are those of the lines
-one after the other; counting words tells where each line's pieces begin. Lines that normalisation would change at all are
-encoded alone, by the vocabulary itself.
+one after the other; counting words tells where each line's pieces begin. Lines that normalisation would change at all, and all
+lines of a vocabulary of morphemes, are encoded alone, by the vocabulary itself.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ class DocumentEncoder:
             self._learn(np.unique(codes[kinds == _UNSEEN]))
             kinds = self._kinds[codes]
         lines, alone = _find_lines(codes, kinds)
+        alone |= self._vocabulary.boundary is not None
         pieces, begins, miscounted = self._encode_lines(text, lines, alone)
         if miscounted.any():
             pieces, begins, _ = self._encode_lines(text, lines, alone | miscounted)

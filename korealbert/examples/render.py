@@ -38,6 +38,7 @@ def render_rows(examples: Path, views: Path, vocab: Path, view: int, *, offset: 
     batches, vocabulary, table = ExampleBatches(examples, views, "train"), Vocabulary.load(vocab), RowTable(examples, "train")
     if not 0 <= view < batches.num_views:
         raise IndexError(f"view {view} of {batches.num_views}")
+    task = batches.header(view).sentence_task
     rows = np.arange(batches.num_rows)
     if wanted:
         names = table.columns(["example_id", "doc_id"], rows)
@@ -45,7 +46,7 @@ def render_rows(examples: Path, views: Path, vocab: Path, view: int, *, offset: 
     for row in rows[offset:].tolist():
         facts = table.take(np.array([row]))
         name = f"row {row}, example {facts.example_id[0]} of document {facts.doc_id[0]:016x}"
-        yield render(batches, view, row, vocabulary, task=batches.sentence_task, name=name)
+        yield render(batches, view, row, vocabulary, task=task, name=name)
 
 
 def legend() -> Text:

@@ -156,11 +156,24 @@ def _drops(ancestors: Mapping[str, list[Artifact]]) -> str:
     return "## What was left out\n\n" + _table(("stage", "reason", "documents"), rows)
 
 
+_MORPHEMES = (
+    "**Text must be cut into morphemes before this tokenizer sees it**, as in pretraining; `AutoTokenizer` cannot do that, and "
+    "without it words come out in other pieces than the model knows. In Python:\n\n```python\n"
+    "from korealbert.vocab.morpheme_tokenizer import for_directory\n\n"
+    'path = Path("path/to/this/directory")\ntokenizer = for_directory(AutoTokenizer.from_pretrained(path), path)\n```\n\n'
+    "`korealbert fill-mask` and the fine-tuning of korealbert do so by themselves. Other programs put U+2063 between the "
+    "morphemes of each word, as the analyser named in `morphemes.json` finds them word by word."
+)
+"""What a user of such a vocabulary must know."""
+
+
 def _vocabulary(ancestors: Mapping[str, list[Artifact]]) -> str:
     described = []
     for artifact in ancestors.get("vocab", []):
         shown = _facts(artifact.stats, ("pieces", "characters_per_piece", "pieces_per_word", "unknown_share"))
         described.append(f"## Vocabulary\n\nSentencePiece, cased. {_sentence(shown)}")
+        if artifact.manifest["spec"].get("morphemes") == "everywhere":
+            described.append(_MORPHEMES)
     return "\n\n".join(described)
 
 

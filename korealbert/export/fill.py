@@ -8,6 +8,8 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForMaskedLM, AutoTokenizer, logging
 
+from korealbert.vocab.morpheme_tokenizer import for_directory
+
 
 def fill(model_dir: Path, text: str, top: int) -> list[list[tuple[str, float]]]:
     """For every mask in ``text``, in order, the ``top`` likeliest pieces with their probabilities.
@@ -19,7 +21,7 @@ def fill(model_dir: Path, text: str, top: int) -> list[list[tuple[str, float]]]:
             f"{model_dir}: no exported model here (config.json is missing); pass the directory of an export artifact"
         )
     logging.set_verbosity_error()  # It would warn of the sentence-order head, which masked words do not need.
-    tokenizer = AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
+    tokenizer = for_directory(AutoTokenizer.from_pretrained(model_dir, local_files_only=True), model_dir)
     try:
         model = AutoModelForMaskedLM.from_pretrained(model_dir, local_files_only=True, use_safetensors=True).eval()
     except SafetensorError as error:

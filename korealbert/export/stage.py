@@ -1,8 +1,9 @@
 """Stage `export`: a pretrained model and its vocabulary → a directory that ``transformers`` loads offline, with a model card.
 
 Input: roles ``pretrain`` and ``vocab``. Output: ``config.json``, ``model.safetensors``, ``tokenizer.json``,
-``tokenizer_config.json``, ``special_tokens_map.json``, ``spiece.model`` and ``README.md``. The heads for masked tokens and
-sentence order go along (``AlbertForPreTraining``), the word-order head does not. No custom code is needed to load it.
+``tokenizer_config.json``, ``special_tokens_map.json``, ``spiece.model``, ``README.md``, and ``morphemes.json`` where text is
+cut into morphemes first. The heads for masked tokens and sentence order go along (``AlbertForPreTraining``), the word-order
+head does not. No custom code is needed to load it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from korealbert.export.card import ModelFacts, model_card
 from korealbert.files import atomic_write, write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.family import SpecialIds
+from korealbert.vocab.morphemes import MORPHEMES_FILE
 from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
 
 SPECIAL_IDS = SpecialIds(SPECIAL.pad, SPECIAL.cls, SPECIAL.sep)
@@ -64,8 +66,9 @@ def _write_tokenizer(vocab: Path, out_dir: Path, facts: ModelFacts) -> None:
 
     ``AlbertTokenizer`` would lower-case, decompose and strip accents, after which most Korean words are unknown.
     """
-    for name in ("spiece.model", "tokenizer.json"):
-        shutil.copyfile(vocab / name, out_dir / name)
+    for name in ("spiece.model", "tokenizer.json", MORPHEMES_FILE):
+        if (vocab / name).is_file():
+            shutil.copyfile(vocab / name, out_dir / name)
     special = {f"{role}_token": SPECIAL_PIECES[index] for role, index in SPECIAL._asdict().items()}
     _write_settings(out_dir / "special_tokens_map.json", special)
     inputs = ["input_ids", "token_type_ids", "attention_mask"]

@@ -1,20 +1,28 @@
 """Pieces and the characters they stand for: one way for SentencePiece, WordPiece and byte-level BPE.
 
-Offsets come from the tokenizer, are trimmed of spaces, and made to tile the text: where several pieces share a character (the
-bytes of one, or the two letters that NFKC makes of ``㎏``) the first of them has it, and the others stand for nothing.
+Offsets come from the tokenizer, are trimmed of spaces, and made to tile the text: every visible character belongs to one piece.
+Where several pieces share a character (the bytes of one, or the two letters that NFKC makes of ``㎏``) the first of them has
+it, and the others stand for nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
+
+from korealbert.vocab.normalisation import SEPARATORS, clusters
 
 Span = tuple[int, int]
 """Characters [begin, end) of a text; empty where a piece stands for none."""
 
 BARE = ("▁", "Ġ", "##", "")
 """Written forms of pieces that are no character of a text, whatever their offsets say."""
+
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+"""Written form of a byte of a character that has no piece."""
 
 PROBE = "가 a"
 
@@ -72,7 +80,9 @@ def pieces(texts: Sequence[str], tokenizer: Any) -> list[Pieces]:
         list(texts), add_special_tokens=False, return_offsets_mapping=True, return_attention_mask=False, verbose=False
     )
     rows = zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True)
-    return [Pieces(ids, _tiled(text, tokenizer.convert_ids_to_tokens(ids), offsets)) for text, ids, offsets in rows]
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    normalise: Callable[[str], str] = normalizer.normalize_str if normalizer else str
+    return [Pieces(ids, _tiled(text, tokenizer.convert_ids_to_tokens(ids), offsets, normalise)) for text, ids, offsets in rows]
 
 
 def with_every_unit(found: Pieces, units: Sequence[Span], unknown_id: int) -> Pieces:
@@ -108,15 +118,60 @@ def _fast(tokenizer: Any) -> Any:
     return tokenizer
 
 
-def _tiled(text: str, written: Sequence[str], offsets: Sequence[Span]) -> list[Span]:
+def _tiled(text: str, written: Sequence[str], offsets: Sequence[Span], normalise: Callable[[str], str]) -> list[Span]:
+    """The spans of pieces from what the tokenizer says of each: groups of pieces with equal offsets, from left to right."""
     spans: list[Span] = []
     reached = 0
-    for token, (given_begin, given_end) in zip(written, offsets, strict=True):
-        begin = max(given_begin, reached)
-        stretch = text[begin : max(begin, given_end)]
-        visible = "" if token in BARE else stretch.strip()
-        if visible:
-            begin += len(stretch) - len(stretch.lstrip())
-            reached = begin + len(visible)
-        spans.append((begin, begin + len(visible)))
+    groups = [list(group) for _, group in groupby(range(len(written)), key=offsets.__getitem__)]
+    begins = [*(offsets[group[0]][0] for group in groups), len(text)]
+    for group, following in zip(groups, begins[1:], strict=True):
+        begin, end = _grown(text, reached, offsets[group[0]], following)
+        names = [written[number] for number in group]
+        found = _of_bytes(names, text, begin, end, normalise) if all(map(BYTE.fullmatch, names)) else None
+        if found is None:
+            owner = next((n for n, name in enumerate(names) if name not in BARE), None)
+            before = len(names) if owner is None else owner
+            found = [(begin, begin)] * before + [(begin, end), *[(end, end)] * (len(names) - before - 1)][: len(names) - before]
+        spans += found
+        reached = max(reached, spans[-1][1])
     return spans
+
+
+def _grown(text: str, reached: int, given: Span, following: int) -> Span:
+    """Offsets without spaces at their ends, and with the visible characters around that no other piece is said to have.
+
+    Of a letter composed of several characters (Hangul as macOS writes file names) the last of a piece is told by its first one.
+    """
+    begin = max(given[0], reached)
+    end = max(begin, given[1])
+    while end < following and _visible(text[end]):
+        end += 1
+    while begin > reached and _visible(text[begin - 1]):
+        begin -= 1
+    while begin < end and not _visible(text[begin]):
+        begin += 1
+    while begin < end and not _visible(text[end - 1]):
+        end -= 1
+    return begin, end
+
+
+def _visible(character: str) -> bool:
+    return not character.isspace() and character not in SEPARATORS
+
+
+def _of_bytes(names: Sequence[str], text: str, begin: int, end: int, normalise: Callable[[str], str]) -> list[Span] | None:
+    """The spans of a run of bytes: of each character the first byte has it. None where the bytes are not those of the text.
+
+    A run may begin and end within what one character becomes (of ``㎏`` there may be a piece ``k`` and a byte of g).
+    """
+    content = bytes(int(name[3:5], 16) for name in names)
+    shown = b""
+    spans: list[Span] = []
+    for first, last in clusters(text, begin, end):
+        added = normalise(text[first:last]).replace(" ", "").encode()
+        spans += [(first, last), *[(last, last)] * (len(added) - 1)][: len(added)]
+        shown += added
+    before = next(start for start in range(len(content) + 1) if shown.startswith(content[start:]))
+    held = len(content) - before
+    whole = all(first == last for first, last in spans[held:])
+    return [(begin, begin)] * before + spans[:held] if held and whole else None

@@ -13,6 +13,7 @@ from transformers.utils import logging as transformers_logging
 from korealbert.finetune.encode import PaddedBatch
 from korealbert.finetune.init import Init
 from korealbert.finetune.task import EncoderOutput
+from korealbert.vocab.morpheme_tokenizer import for_directory
 
 LOCAL_ONLY = {"local_files_only": True, "trust_remote_code": False}
 
@@ -99,9 +100,10 @@ def _quietly_loaded(directory: Path, config: Any) -> tuple[Any, dict[str, Any]]:
 def load_tokenizer(directory: Path) -> Any:
     """The tokenizer of a directory. Raises ValueError naming it when there is none, or one that cannot pad."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(directory, **LOCAL_ONLY)
+        # A [SEP] that somebody typed is text, as it was in pretraining.
+        tokenizer = AutoTokenizer.from_pretrained(directory, split_special_tokens=True, **LOCAL_ONLY)
     except (OSError, ValueError) as error:
         raise ValueError(f"{directory}: no tokenizer ({error}); put its tokenizer.json beside config.json") from error
     if tokenizer.pad_token_id is None or tokenizer.cls_token_id is None:
         raise ValueError(f"{directory}/tokenizer_config.json: needs a pad_token and a cls_token")
-    return tokenizer
+    return for_directory(tokenizer, directory)

@@ -176,23 +176,22 @@ class Trainer:
         return self._stats()
 
     def _load(self, start: int, count: int) -> list[tuple[Batch, TensorBatch]]:
-        """This rank's micro-batches of ``count`` sequences of the training order, ready to be copied to the device."""
-        ranks = self.ranks
-        whose = {"rank": ranks.rank, "world_size": ranks.world_size}
+        """This rank's micro-batches of a global batch, ready to be copied to the device."""
+        whose = {"rank": self.ranks.rank, "world_size": self.ranks.world_size}
         batches = micro_batches(self.train, self.spec, start=start, count=count, **whose)
-        return [(batch, on_host(batch, pinned=ranks.device.type == "cuda")) for batch in batches]
+        return [(batch, on_host(batch, pinned=self.ranks.device.type == "cuda")) for batch in batches]
 
     def _train_step(self) -> str | None:
         """One update; returns what the guard has against it."""
         spec, ranks, state = self.spec, self.ranks, self.state
+        size = spec.batch_at(state.step)
+        if state.step and self._changes_at(state.step):
+            self.guard.forget()
         with self.speed.waiting():
-            size = spec.batch_at(state.step)
-            if state.step and self._changes_at(state.step):
-                self.guard.forget()
             loaded = self.reader.take(state.position, size)
-            batches = [batch for batch, _ in loaded]
-        if len(batches) != self.engine.gradient_accumulation_steps():
+        if len(loaded) != self.engine.gradient_accumulation_steps():
             self.engine.set_train_batch_size(size)
+        batches = [batch for batch, _ in loaded]
         counts = np.sum([count_targets(batch, self.model.heads) for batch in batches], axis=0)
         tokens = sum(int(batch.lengths.sum()) for batch in batches)
         *targets, all_tokens, stop = ranks.sum([*map(float, counts), float(tokens), float(self.stop_requested())])

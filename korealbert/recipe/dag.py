@@ -15,6 +15,7 @@ from korealbert.finetune import stage as finetune
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe.reading import Recipe, RecipeError, nearest
 from korealbert.report import stage as report
+from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
 
 
@@ -50,6 +51,8 @@ def graph(recipe: Recipe) -> dict[str, Node]:
     unique = add("dedup", dedup.STAGE, recipe.dedup, **cleaned)
     corpus = add("balance", balance.STAGE, recipe.balance, documents=unique)
     vocabulary = add("vocab", vocab.STAGE, recipe.vocab, documents=corpus)
+    if recipe.vocab_sizes.sizes:
+        add("vocab_sizes", sizes.STAGE, recipe.vocab_sizes, documents=corpus, vocab=vocabulary)
     rows = add("examples", packing.STAGE, recipe.examples, documents=corpus, vocab=vocabulary)
     noise = add("views", views.STAGE, recipe.views, examples=rows, vocab=vocabulary)
     weights = add("pretrain", pretrain.STAGE, recipe.pretrain, vocab=vocabulary, examples=rows, views=noise)

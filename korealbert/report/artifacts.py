@@ -16,6 +16,7 @@ STAGE_ORDER = (
     "dedup",
     "balance",
     "vocab",
+    "vocab_sizes",
     "examples",
     "views",
     "pretrain",
@@ -24,7 +25,7 @@ STAGE_ORDER = (
 )
 """Order of stages in tables; others follow."""
 
-OPTIONAL_STAGES = frozenset({"crawl", "fetch"})
+OPTIONAL_STAGES = frozenset({"crawl", "fetch", "vocab_sizes"})
 """Stages that a whole run need not have."""
 
 DATA_STAGES = ("crawl", "extract", "clean", "dedup", "balance", "examples")

@@ -28,6 +28,7 @@ from korealbert.report import (
     published,
     scores,
     training_data,
+    vocabulary,
 )
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.blocks import Section, Text, figures_of
@@ -68,6 +69,7 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
         corpus.section(artifacts),
         dropped.section(artifacts, spec.examples_per_reason),
         cleaning.section(artifacts),
+        vocabulary.section(artifacts),
         training_data.section(artifacts),
         lineage.section(artifacts),
     ]

@@ -1,24 +1,24 @@
-"""What the model was trained on: the vocabulary, the lengths of the rows, and the noise."""
+"""What the model was trained on: the lengths of the rows, and the noise."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from korealbert.numbers import count, fixed, percent
+from korealbert.numbers import count, percent
 from korealbert.report import charts
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.blocks import Block, Figure, Figures, Section, Table, Text
 
 
 def section(artifacts: Artifacts) -> Section | None:
-    """Vocabulary, rows and views, as far as they exist."""
+    """Rows and views, as far as they exist."""
     figures = [figure for figure in (_lengths(artifacts), _amounts(artifacts), _replacements(artifacts)) if figure]
     blocks: list[Block] = [Figures(figures)] if figures else []
-    blocks += [table for table in (_vocabulary(artifacts), _rows(artifacts), _noise(artifacts)) if table.rows]
+    blocks += [table for table in (_rows(artifacts), _noise(artifacts)) if table.rows]
     if not blocks:
         return None
-    origin = Text(artifacts.origin("vocab", "examples", "views"), quiet=True)
-    return Section("training-data", "Vocabulary, rows and noise", [*blocks, origin])
+    origin = Text(artifacts.origin("examples", "views"), quiet=True)
+    return Section("training-data", "Rows and noise", [*blocks, origin])
 
 
 def _lengths(artifacts: Artifacts) -> Figure | None:
@@ -95,22 +95,6 @@ def _facts(title: str, rows: list[tuple[str, str | None]]) -> Table:
     return Table(title, ["Fact", "Value"], [[name, value] for name, value in rows if value is not None], frozenset({1}))
 
 
-def _vocabulary(artifacts: Artifacts) -> Table:
-    stats = artifacts.stats("vocab")
-    return _facts(
-        "Vocabulary",
-        [
-            ("Pieces", _count(stats, "pieces")),
-            ("Characters per piece", _fixed(stats, "characters_per_piece")),
-            ("Pieces per word", _fixed(stats, "pieces_per_word")),
-            ("Unknown pieces", _percent(stats, "unknown_share", 4)),
-            ("Pieces that begin a word", _percent(stats, "word_start_share")),
-            ("Hangul syllables that are pieces, of 11,172", _count(stats, "hangul_syllables_covered")),
-            ("Sentences it was trained on", _count(stats, "sampled_sentences")),
-        ],
-    )
-
-
 def _rows(artifacts: Artifacts) -> Table:
     stats = artifacts.stats("examples")
     return _facts(
@@ -145,10 +129,6 @@ def _noise(artifacts: Artifacts) -> Table:
 
 def _count(stats: dict[str, Any], key: str) -> str | None:
     return count(stats[key]) if key in stats else None
-
-
-def _fixed(stats: dict[str, Any], key: str) -> str | None:
-    return fixed(stats[key]) if key in stats else None
 
 
 def _percent(stats: dict[str, Any], key: str, decimals: int = 1) -> str | None:

@@ -2,18 +2,21 @@
 
 Built piece by piece, because the converters for ALBERT lower-case, take accents off and decompose Hangul: with them most
 Korean words end as ``<unk>``. The one difference is on purpose: ``[MASK]`` and its kin, written out in a text, are the special
-pieces here (a fill-mask prompt needs that), and the characters they consist of in SentencePiece.
+pieces here (a fill-mask prompt needs that), and the characters they consist of in SentencePiece. With ``split_special_tokens``
+they are so here too: fine-tuning reads texts that way.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, processors
 from tokenizers.models import BPE, Unigram
 
+from korealbert.vocab.morphemes import BOUNDARY
 from korealbert.vocab.normalisation import normalizer
-from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES
+from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, SPECIAL, SPECIAL_PIECES
 
 UNIGRAM = 1
 """``trainer_spec.model_type`` of a unigram model; BPE is 2."""
@@ -24,7 +27,11 @@ def fast_tokenizer(model: Any) -> Tokenizer:
     tokenizer = Tokenizer(_pieces(model))
     tokenizer.normalizer = normalizer()
     # After [MASK] no ▁ is added, so that "[MASK]을" continues the masked word.
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=True)
+    steps: list[pre_tokenizers.PreTokenizer] = [pre_tokenizers.Metaspace(prepend_scheme="first", split=True)]
+    if any(piece.piece == BOUNDARY for piece in model.pieces):
+        steps.append(pre_tokenizers.Split(BOUNDARY, "removed"))
+    steps.append(pre_tokenizers.Split(Regex(_within_special_pieces(model)), "merged_with_next"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
     tokenizer.decoder = decoders.Sequence(
         [decoders.Metaspace(prepend_scheme="first"), *([decoders.ByteFallback(), decoders.Fuse()] if _bytes(model) else [])]
     )
@@ -37,6 +44,23 @@ def fast_tokenizer(model: Any) -> Tokenizer:
         [AddedToken(piece, normalized=False, special=True, lstrip=piece == "[MASK]") for piece in SPECIAL_PIECES]
     )
     return tokenizer
+
+
+def _within_special_pieces(model: Any) -> str:
+    """Regular expression of what follows a place within each special piece, to cut there what is written like one.
+
+    For the library's unigram model they are words like any other. Where two characters meet that do so in no ordinary piece,
+    one of them known, the cut changes nothing else. (Two unknown ones would be one ``<unk>`` and come out as two.)
+    """
+    ordinary = [piece.piece for piece in model.pieces[FIRST_ORDINARY_ID:]]
+    known = set(ordinary)
+    rests = []
+    for special in SPECIAL_PIECES:
+        pairs = ((place, special[place - 1 : place + 1]) for place in range(1, len(special)))
+        free = (place for place, pair in pairs if known & set(pair) and not any(pair in piece for piece in ordinary))
+        place = next(free, len(special) - 1)
+        rests.append(f"(?<={re.escape(special[:place])}){re.escape(special[place:])}")
+    return "|".join(rests)
 
 
 def _bytes(model: Any) -> bool:

@@ -11,8 +11,9 @@ that it puts wherever its NFKC would reach further:
 
 from __future__ import annotations
 
+import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -79,6 +80,22 @@ def normalizer() -> normalizers.Normalizer:
             normalizers.Replace(Regex(" $"), ""),
         ]
     )
+
+
+def clusters(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """The characters [begin, end) of a text in groups: each with those after it that may compose with it."""
+    first = begin
+    for place in range(begin + 1, end):
+        if not joins(text[place]):
+            yield first, place
+            first = place
+    if first < end:
+        yield first, end
+
+
+def joins(character: str) -> bool:
+    """Whether a character may compose with the one before it: jamo of vowels and finals, marks."""
+    return "\u1160" <= character <= "\u11ff" or unicodedata.category(character)[0] == "M"
 
 
 @cache

@@ -1,35 +1,51 @@
 """Draw sentences from the documents: a weighted sample that depends on the seed and the text, not on shards or workers.
 
-Every sentence gets a priority from (seed, document id, line). The ``limit`` smallest are the sample. One pass counts priorities
-in bins, a second keeps the sentences of the bins that are needed: memory holds the sample, never the corpus.
+Every sentence gets a priority from (seed, document id, line). The sentences of smallest priority are the sample, as many as two
+limits allow. One pass counts sentences and characters in bins of priority, a second keeps the bins that are needed: memory
+holds the sample, never the corpus.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from korealbert.arrow_tables import TableWriter, read_batches
 from korealbert.artifact import Runtime
-from korealbert.document_shards import read_documents
-from korealbert.documents import Document
+from korealbert.document_shards import DOCUMENT_SCHEMA, sum_stats
 from korealbert.philox import Stream, draw_block
 from korealbert.shards import map_shards
 
 MAX_SENTENCE_BYTES = 4_192
 """SentencePiece leaves out longer training sentences (its default); they are left out and counted here."""
 
-DOCUMENTS_AT_ONCE = 512
 _BINS_PER_OCTAVE = 256
 _LOWEST_OCTAVE = -64
-SAMPLE_SCHEMA = pa.schema([("priority", pa.float64()), ("document", pa.uint64()), ("line", pa.uint32()), ("text", pa.string())])
+SAMPLE_SCHEMA = pa.schema(
+    [
+        ("priority", pa.float64()),
+        ("document", pa.uint64()),
+        ("line", pa.uint32()),
+        ("source", pa.string()),
+        ("text", pa.string()),
+    ]
+)
+"""Sentences with what orders them."""
+
+
+@dataclass(frozen=True)
+class SampleLimits:
+    """The sample ends before either would be passed, but holds at least one sentence."""
+
+    sentences: int
+    characters: int
 
 
 @dataclass(frozen=True)
@@ -45,70 +61,88 @@ class SampleRequest:
 
 
 @dataclass(frozen=True)
-class Sentences:
-    """Candidates of some documents, as parallel columns."""
+class Sample:
+    """Sentences in the order of their priority."""
 
-    priority: npt.NDArray[np.float64]
-    document: npt.NDArray[np.uint64]
-    line: npt.NDArray[np.int64]
-    text: list[str]
+    sentences: list[str]
+    counts: dict[str, Any]
+    """Of the corpus ``sentences`` and ``too_long_sentences``, of the sample ``sampled_sentences``, ``sampled_characters`` and
+    ``sampled_by_source``."""
 
 
 def sample_sentences(
-    shards: list[Path], *, seed: int, weights: dict[str, float], limit: int, out_dir: Path, runtime: Runtime
-) -> tuple[list[str], dict[str, int]]:
-    """At most ``limit`` sentences in the order of their priority, and the counts ``sentences`` and ``too_long_sentences``."""
+    shards: list[Path], *, seed: int, weights: dict[str, float], limits: SampleLimits, out_dir: Path, runtime: Runtime
+) -> Sample:
+    """The sample. Raises ValueError when ``weights`` names a source that no document has."""
     scratch = out_dir / ".sample"
     scratch.mkdir(exist_ok=True)
     requests = [SampleRequest(path, seed, weights) for path in shards]
     counted = map_shards(_count, requests, out_dir=out_dir, runtime=runtime, step="count-sentences", total=len(shards))
-    counts = {key: sum(part[key] for part in counted) for key in ("sentences", "too_long_sentences")}
-    last_bin = _bin_that_fills(counted, limit)
-    keep = [SampleRequest(path, seed, weights, last_bin) for path in shards]
+    total = sum_stats([{"sentences": 0, "too_long_sentences": 0, "documents_by_source": {}, "bins": {}}, *counted])
+    if unknown := sorted(weights.keys() - total["documents_by_source"].keys()):
+        known = ", ".join(sorted(total["documents_by_source"])) or "none"
+        raise ValueError(f"vocab.source_weights names {', '.join(unknown)}, but the sources of the documents are {known}")
+    keep = [SampleRequest(path, seed, weights, _bin_that_fills(total["bins"], limits)) for path in shards]
     map_shards(_keep, keep, out_dir=scratch, runtime=runtime, step="sample-sentences", total=len(shards))
     batches = [batch for path in sorted(scratch.glob("*.arrow")) for batch in read_batches(path, SAMPLE_SCHEMA)]
     table = pa.Table.from_batches(batches, SAMPLE_SCHEMA)
     # The document and line decide between equal priorities, so the order is total and the same for any sharding.
     table = table.sort_by([("priority", "ascending"), ("document", "ascending"), ("line", "ascending")])
-    return table["text"].slice(0, limit).to_pylist(), counts
+    characters = np.cumsum(pc.utf8_length(table["text"]).to_numpy())
+    fitting = int(np.searchsorted(characters, limits.characters, side="right"))
+    table = table.slice(0, min(max(fitting, 1), limits.sentences))
+    counts = {
+        "sentences": total["sentences"],
+        "too_long_sentences": total["too_long_sentences"],
+        "sampled_sentences": len(table),
+        "sampled_characters": int(characters[len(table) - 1]) if len(table) else 0,
+        "sampled_by_source": dict(sorted(Counter(table["source"].to_pylist()).items())),
+    }
+    return Sample(table["text"].to_pylist(), counts)
 
 
 def _count(request: SampleRequest, index: int, out_dir: Path) -> dict[str, Any]:
-    bins: dict[int, int] = {}
+    bins: dict[str, dict[str, int]] = {}
     sentences = too_long = 0
-    for candidates, skipped in _candidates(request):
-        for number, count in zip(*np.unique(_bin(candidates.priority), return_counts=True), strict=True):
-            bins[int(number)] = bins.get(int(number), 0) + int(count)
-        sentences += len(candidates.text)
+    documents = Counter[str]()
+    for batch in read_batches(request.path, DOCUMENT_SCHEMA):
+        documents.update(batch["source"].to_pylist())
+        candidates, skipped = _candidates(batch, request)
+        lengths = pc.utf8_length(candidates["text"]).to_numpy()
+        numbers, places = np.unique(_bin(candidates["priority"].to_numpy()), return_inverse=True)
+        within = np.bincount(places, minlength=len(numbers)), np.bincount(places, weights=lengths, minlength=len(numbers))
+        for number, count, characters in zip(numbers, *within, strict=True):
+            found = bins.setdefault(str(number), {"sentences": 0, "characters": 0})
+            found["sentences"] += int(count)
+            found["characters"] += int(characters)
+        sentences += len(candidates)
         too_long += skipped
-    return {"sentences": sentences, "too_long_sentences": too_long, "bins": {str(b): n for b, n in sorted(bins.items())}}
+    return {"sentences": sentences, "too_long_sentences": too_long, "documents_by_source": dict(documents), "bins": bins}
 
 
 def _keep(request: SampleRequest, index: int, out_dir: Path) -> dict[str, Any]:
     kept = 0
-    last_bin = request.last_bin
-    assert last_bin is not None
+    assert request.last_bin is not None
     with TableWriter(out_dir / f"sample-{index:05d}.arrow", SAMPLE_SCHEMA) as writer:
-        for candidates, _ in _candidates(request):
-            for i in np.flatnonzero(_bin(candidates.priority) <= last_bin):
-                row = (candidates.priority[i], candidates.document[i], candidates.line[i], candidates.text[i])
+        for batch in read_batches(request.path, DOCUMENT_SCHEMA):
+            candidates, _ = _candidates(batch, request)
+            chosen = candidates.filter(_bin(candidates["priority"].to_numpy()) <= request.last_bin)
+            for row in zip(*(column.to_pylist() for column in chosen.columns), strict=True):
                 writer.append(row)
-                kept += 1
+            kept += len(chosen)
     return {"kept": kept}
 
 
-def _bin_that_fills(counted: list[dict[str, Any]], limit: int) -> int:
-    """The first bin of priorities up to which at least ``limit`` sentences lie (the last bin of all if fewer)."""
-    totals: dict[int, int] = {}
-    for part in counted:
-        for number, count in part["bins"].items():
-            totals[int(number)] = totals.get(int(number), 0) + count
-    reached = 0
-    for number in sorted(totals):
-        reached += totals[number]
-        if reached >= limit:
+def _bin_that_fills(bins: dict[str, dict[str, int]], limits: SampleLimits) -> int:
+    """The first bin of priorities up to which the sentences reach either limit (the last bin of all if they do not)."""
+    sentences = characters = 0
+    ordered = sorted(map(int, bins))
+    for number in ordered:
+        sentences += bins[str(number)]["sentences"]
+        characters += bins[str(number)]["characters"]
+        if sentences >= limits.sentences or characters >= limits.characters:
             return number
-    return max(totals, default=0)
+    return ordered[-1] if ordered else 0
 
 
 def _bin(priority: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
@@ -118,37 +152,28 @@ def _bin(priority: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     return bins
 
 
-def _candidates(request: SampleRequest) -> Iterator[tuple[Sentences, int]]:
-    """Sentences with their priorities, some documents at a time, and how many were left out as too long."""
-    documents = read_documents(request.path)
-    while some := list(islice(documents, DOCUMENTS_AT_ONCE)):
-        yield _prioritise(some, request)
+def _candidates(documents: pa.RecordBatch, request: SampleRequest) -> tuple[pa.RecordBatch, int]:
+    """The lines of some documents with their priorities, and how many were left out as too long.
 
-
-def _prioritise(documents: list[Document], request: SampleRequest) -> tuple[Sentences, int]:
-    """Priorities -ln(u) / weight: the smallest k are a weighted sample without replacement (Efraimidis and Spirakis 2006)."""
-    ids: list[int] = []
-    numbers: list[int] = []
-    texts: list[str] = []
-    weights: list[float] = []
-    too_long = 0
-    for document in documents:
-        weight = request.weights.get(document.source, 1.0)
-        if weight == 0.0:
-            continue
-        for number, line in enumerate(document.text.split("\n")):
-            text = line.strip()
-            if not text:
-                continue
-            if len(text.encode("utf-8")) > MAX_SENTENCE_BYTES:
-                too_long += 1
-                continue
-            ids.append(int(document.id, 16))
-            numbers.append(number)
-            texts.append(text)
-            weights.append(weight)
-    document_ids = np.array(ids, dtype=np.uint64)
-    high, low, *_ = draw_block(request.seed, Stream.VOCABULARY_SAMPLE, document_ids, minor=np.array(numbers, dtype=np.uint64))
+    Priorities are -ln(u) / weight: the smallest k are a weighted sample without replacement (Efraimidis and Spirakis 2006).
+    """
+    sources = documents["source"].to_pylist()
+    lines = pc.split_pattern(documents["text"], "\n")
+    text = pc.utf8_trim_whitespace(lines.flatten())
+    document = pc.list_parent_indices(lines).to_numpy()
+    line = np.arange(len(text)) - lines.offsets.to_numpy()[document]
+    weight = np.array([request.weights.get(source, 1.0) for source in sources])[document]
+    size = pc.binary_length(text).to_numpy()
+    wanted = (size > 0) & (weight > 0)
+    taken = np.flatnonzero(wanted & (size <= MAX_SENTENCE_BYTES))
+    ids = np.array([int(name, 16) for name in documents["id"].to_pylist()], dtype=np.uint64)[document[taken]]
+    high, low, *_ = draw_block(request.seed, Stream.VOCABULARY_SAMPLE, ids, minor=line[taken].astype(np.uint64))
     uniform = ((high << np.uint64(21)) | (low >> np.uint64(11))) * 2.0**-53 + 2.0**-54
-    priority = -np.log(uniform) / np.array(weights)
-    return Sentences(priority, document_ids, np.array(numbers, dtype=np.int64), texts), too_long
+    columns = [
+        -np.log(uniform) / weight[taken],
+        ids,
+        line[taken].astype(np.uint32),
+        documents["source"].take(pa.array(document[taken])),
+        text.take(pa.array(taken)),
+    ]
+    return pa.record_batch(columns, schema=SAMPLE_SCHEMA), int(np.count_nonzero(wanted)) - len(taken)

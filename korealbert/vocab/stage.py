@@ -1,7 +1,7 @@
 """Stage `vocab`: documents → a SentencePiece vocabulary, and the same vocabulary as a fast tokenizer.
 
 Input: role ``documents`` (one sentence a line). Output: ``spiece.model``, ``spiece.vocab`` (piece and score, a line each),
-``tokenizer.json``.
+``tokenizer.json``, and ``morphemes.json`` where text is cut into morphemes before it is encoded.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from pydantic import Field, field_validator, model_validator
 from sentencepiece import SentencePieceTrainer
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
+from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Spec, Stage, Stats
 from korealbert.files import atomic_write
 from korealbert.vocab.facts import vocabulary_facts
 from korealbert.vocab.fast_tokenizer import UNIGRAM, fast_tokenizer
+from korealbert.vocab.morphemes import BOUNDARY, cut_sentences, write_analyser
 from korealbert.vocab.normalisation import rules, rules_tsv
-from korealbert.vocab.sampling import sample_sentences
+from korealbert.vocab.sampling import Sample, SampleLimits, sample_sentences
 from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, MODEL_FILE, SPECIAL, SPECIAL_PIECES, Vocabulary
 
 SCORE_STEP = 2.0**-6
@@ -46,12 +47,18 @@ class VocabSpec(Spec):
     """Write characters without a piece as bytes (256 more pieces) instead of ``<unk>``."""
     user_defined_pieces: tuple[str, ...] = ()
     """Single characters that always stand alone, such as ``( ) " - .`` in the official ALBERT vocabularies."""
+    morphemes: Literal["none", "vocabulary", "everywhere"] = "none"
+    """``vocabulary``: pieces are learned from text that Kiwi has cut into morphemes, and used on uncut text, as KLUE-BERT does.
+    ``everywhere``: text is cut likewise wherever it is encoded, in pretraining, fine-tuning and ``fill-mask``; a user of the
+    exported model must do so too. Kiwi takes a core about 3 seconds a megabyte."""
     split_digits: bool = False
     """Give every digit a piece of its own."""
     sample_sentences: int = Field(default=5_000_000, ge=1)
-    """Sentences to train on at most. Unigram training takes about 7 GB of memory per million."""
+    """Sentences to train on at most."""
+    sample_characters: int = Field(default=300_000_000, ge=1)
+    """Characters to train on at most; they decide what training takes in memory, about 50 bytes each."""
     source_weights: dict[str, float] = Field(default_factory=dict)
-    """Relative probability of a sentence by source; 1 for sources not named, 0 leaves a source out."""
+    """Relative probability of a sentence by source, 10⁻⁶ to 10⁶; 1 for sources not named, 0 leaves a source out."""
     training_threads: int = Field(default=16, ge=1, le=1024)
     """Part of the recipe, because it decides the order of float sums: each number gives other scores, whatever the machine."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
@@ -61,7 +68,7 @@ class VocabSpec(Spec):
     @classmethod
     def _single_characters(cls, pieces: tuple[str, ...]) -> tuple[str, ...]:
         for piece in pieces:
-            if len(piece) != 1 or piece.isspace() or piece == "\x00" or piece in rules():
+            if len(piece) != 1 or piece.isspace() or piece in ("\x00", BOUNDARY) or piece in rules():
                 raise ValueError(f"{piece!r}: a user-defined piece is one visible character that normalisation leaves as it is")
         if len(set(pieces)) < len(pieces):
             raise ValueError("a user-defined piece is named twice")
@@ -70,39 +77,59 @@ class VocabSpec(Spec):
     @model_validator(mode="after")
     def _weights_are_weights(self) -> VocabSpec:
         for source, weight in self.source_weights.items():
-            if weight < 0:
-                raise ValueError(f"source_weights.{source} = {weight}: a weight is 0 or more")
+            if weight != 0 and not 1e-6 <= weight <= 1e6:
+                raise ValueError(f"source_weights.{source} = {weight}: a weight is 0, or between 0.000001 and 1,000,000")
         return self
 
 
 def run(spec: VocabSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Train the vocabulary. Raises ValueError naming the field when the corpus cannot give what the spec asks for."""
-    shards = inputs["documents"].files("documents-*.arrow")
-    sentences, counts = sample_sentences(
-        shards,
-        seed=spec.seed,
-        weights=dict(spec.source_weights),
-        limit=spec.sample_sentences,
-        out_dir=out_dir,
-        runtime=runtime,
-    )
-    if not sentences:
-        raise ValueError(
-            f"vocab: no sentence to train on in {len(shards)} shards of {inputs['documents'].name}; "
-            "look at source_weights and at what the corpus stages dropped"
-        )
-    runtime.report(Progress(0, None, "sentences", message=f"training on {len(sentences):,} sentences"))
-    model = train_model(spec, sentences)
-    atomic_write(out_dir / MODEL_FILE, model.SerializeToString(deterministic=True))
+    sample = training_sample(spec, inputs["documents"], out_dir, runtime)
+    runtime.report(Progress(0, None, "sentences", message=f"training on {len(sample.sentences):,} sentences"))
+    model = train_model(spec, training_text(spec, sample.sentences, out_dir, runtime))
+    write_vocabulary(model, out_dir)
     listing = "".join(f"{piece.piece}\t{piece.score:g}\n" for piece in model.pieces)
     atomic_write(out_dir / "spiece.vocab", listing.encode("utf-8"))
     atomic_write(out_dir / "tokenizer.json", fast_tokenizer(model).to_str(pretty=True).encode("utf-8"))
-    facts = vocabulary_facts(Vocabulary.load(out_dir), sentences)
-    return {**facts, "sampled_sentences": len(sentences), **counts}
+    return {**vocabulary_facts(Vocabulary.load(out_dir), sample.sentences), **sample.counts}
+
+
+def training_sample(spec: VocabSpec, documents: Artifact, out_dir: Path, runtime: Runtime) -> Sample:
+    """The sentences that a vocabulary is trained on. Raises ValueError when there are none."""
+    shards = documents.files("documents-*.arrow")
+    sample = sample_sentences(
+        shards,
+        seed=spec.seed,
+        weights=dict(spec.source_weights),
+        limits=SampleLimits(spec.sample_sentences, spec.sample_characters),
+        out_dir=out_dir,
+        runtime=runtime,
+    )
+    if not sample.sentences:
+        raise ValueError(
+            f"vocab: no sentence to train on in {len(shards)} shards of {documents.name}; "
+            "look at source_weights and at what the corpus stages dropped"
+        )
+    return sample
+
+
+def training_text(spec: VocabSpec, sentences: list[str], out_dir: Path, runtime: Runtime) -> list[str]:
+    """The sentences as ``train_model`` takes them: cut into morphemes where the spec says so, on all cores."""
+    return sentences if spec.morphemes == "none" else cut_sentences(sentences, out_dir, runtime)
+
+
+def write_vocabulary(model: Any, directory: Path) -> None:
+    """Write what ``Vocabulary.load`` reads."""
+    atomic_write(directory / MODEL_FILE, model.SerializeToString(deterministic=True))
+    if any(piece.piece == BOUNDARY for piece in model.pieces):
+        write_analyser(directory)
 
 
 def train_model(spec: VocabSpec, sentences: list[str]) -> Any:
-    """Train on sentences in the given order and return the ``ModelProto``, fit for ``fast_tokenizer``."""
+    """Train on sentences in the given order, cut into morphemes where the spec wants it; the ``ModelProto``.
+
+    Raises ValueError naming the field and a value that works when SentencePiece refuses.
+    """
     written = io.BytesIO()
     with NamedTemporaryFile("w", suffix=".tsv", encoding="ascii") as table:
         table.write(rules_tsv())
@@ -123,7 +150,8 @@ def _train(spec: VocabSpec, sentences: list[str], rules_file: Path, written: io.
             vocab_size=spec.size,
             character_coverage=spec.character_coverage,
             byte_fallback=spec.byte_fallback,
-            user_defined_symbols=list(spec.user_defined_pieces),
+            user_defined_symbols=[*[BOUNDARY] * (spec.morphemes == "everywhere"), *spec.user_defined_pieces],
+            pretokenization_delimiter=BOUNDARY if spec.morphemes == "vocabulary" else "",
             split_digits=spec.split_digits,
             normalization_rule_tsv=str(rules_file),
             pad_id=SPECIAL.pad,
@@ -161,14 +189,20 @@ def _explained(error: Exception, spec: VocabSpec, sentences: int) -> ValueError:
     text = str(error)
     if found := re.search(r"Vocabulary size too high \(\d+\).*<= (\d+)", text):
         return ValueError(
-            f"vocab.size = {spec.size:,} is more than {sentences:,} sentences give; the greatest size possible is {found[1]}"
+            f"vocab.size = {spec.size:,} is more than {sentences:,} sentences give; the greatest size possible is {found[1]}, "
+            "or train on more text"
         )
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", text):
         return ValueError(
             f"vocab.size = {spec.size:,} has no room for the characters to cover; take {found[1]} or more, "
             f"or lower vocab.character_coverage (now {spec.character_coverage})"
         )
+    if "all_chars_count" in text:
+        return ValueError(
+            f"vocab: the {sentences:,} sentences to train on hold spaces and control characters only; "
+            "look at what the clean stage leaves of the sources"
+        )
     return ValueError(f"vocab: SentencePiece refused to train on {sentences:,} sentences: {text}")
 
 
-STAGE = Stage("vocab", version=2, spec=VocabSpec, run=run)
+STAGE = Stage("vocab", version=3, spec=VocabSpec, run=run)

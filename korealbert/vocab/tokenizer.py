@@ -1,4 +1,4 @@
-"""The vocabulary as the other packages use it: special ids, encoding, offsets, and which pieces begin words."""
+"""The vocabulary as the other packages use it: special ids, encoding, and which pieces begin words."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from sentencepiece import SentencePieceProcessor
+
+from korealbert.vocab.morphemes import BOUNDARY, MORPHEMES_FILE, needs_morphemes, split_morphemes
 
 MODEL_FILE = "spiece.model"
 SPACE = "▁"
@@ -36,14 +38,6 @@ SPECIAL = SpecialIds()
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 FIRST_ORDINARY_ID = len(SPECIAL_PIECES)
 """Every id from here on stands for text."""
-
-
-class Piece(NamedTuple):
-    """One piece with the characters [begin, end) of the original text that it stands for."""
-
-    id: int
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -75,12 +69,15 @@ class Vocabulary:
     path: Path
     sha256: str
     """Digest of the model file: what rows and views name as their vocabulary."""
+    boundary: int | None = None
+    """Id of the boundary of morphemes where text is cut into them first; no text has it among its ids."""
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
         """Load ``spiece.model`` or the directory that holds it.
 
-        Raises FileNotFoundError, and ValueError when the file is no SentencePiece model or has another layout of special ids.
+        Raises FileNotFoundError, and ValueError when the file is no SentencePiece model, has another layout of special ids, or
+        when text is to be cut into morphemes and that cannot be done as it was.
         """
         path = path / MODEL_FILE if path.is_dir() else path
         content = path.read_bytes()
@@ -88,11 +85,18 @@ class Vocabulary:
         try:
             processor.LoadFromSerializedProto(content)
         except (RuntimeError, ValueError) as error:
-            raise ValueError(f"{path}: not a SentencePiece model ({error})") from error
+            raise ValueError(f"{path}: not a SentencePiece model ({error}); copy it again from the vocab artifact") from error
         found = tuple(processor.IdToPiece(i) for i in range(min(FIRST_ORDINARY_ID, processor.GetPieceSize())))
         if found != SPECIAL_PIECES:
             raise ValueError(f"{path}: ids 0..4 are {found}, expected {SPECIAL_PIECES}; build it with the vocab stage")
-        return cls(processor, path, sha256(content).hexdigest())
+        number = processor.PieceToId(BOUNDARY)
+        boundary = number if processor.IdToPiece(number) == BOUNDARY else None
+        if (boundary is not None) != needs_morphemes(path.parent):
+            raise ValueError(
+                f"{path}: text for this vocabulary is {'' if boundary is not None else 'not '}cut into morphemes, "
+                f"which {MORPHEMES_FILE} beside it contradicts; copy both from one vocab artifact"
+            )
+        return cls(processor, path, sha256(content).hexdigest(), boundary)
 
     @property
     def size(self) -> int:
@@ -104,21 +108,14 @@ class Vocabulary:
 
         Raises ValueError naming the text and the place of a lone surrogate, which is no character.
         """
-        encoded: list[npt.NDArray[np.int32]] = self._encode(list(texts), return_type="numpy", num_threads=1)
-        return encoded
+        if self.boundary is not None:
+            texts = [split_morphemes(text) for text in texts]
+        encoded: list[npt.NDArray[np.int32]] = self._encode(list(texts))
+        return encoded if self.boundary is None else [ids[ids != self.boundary] for ids in encoded]
 
-    def encode_with_offsets(self, text: str) -> list[Piece]:
-        """Pieces of one text with their characters in it, although normalisation changes lengths; errors as of ``encode``.
-
-        The pieces tile the text from its first to its last visible character: each begins where the one before ends (of the two
-        that ``㎏`` becomes one is empty), and a space belongs to the piece after it.
-        """
-        (encoded,) = self._encode([text], return_type="offset_mapping")
-        return [Piece(i, begin, end) for i, (begin, end) in zip(encoded["ids"], encoded["offsets"], strict=True)]
-
-    def _encode(self, texts: list[str], **options: Any) -> Any:
+    def _encode(self, texts: list[str]) -> Any:
         try:
-            return self.processor.Encode(texts, **options)
+            return self.processor.Encode(texts, return_type="numpy", num_threads=1)
         except (RuntimeError, TypeError) as error:
             for number, text in enumerate(texts):
                 if found := _SURROGATE.search(text):
@@ -131,6 +128,11 @@ class Vocabulary:
     def pieces(self, ids: npt.ArrayLike) -> list[str]:
         """The written form of each id, ``▁`` for the space before it."""
         return [self.processor.IdToPiece(int(i)) for i in np.asarray(ids)]
+
+    def proper(self) -> npt.NDArray[np.bool_]:
+        """Which pieces stand for text of their own, as a bool [V] lookup table: neither special nor a single byte."""
+        ordinary = [i >= FIRST_ORDINARY_ID and not self.processor.IsByte(i) for i in range(self.size)]
+        return np.array(ordinary, dtype=np.bool_)
 
     def words(self) -> WordTable:
         """The word tables of this vocabulary.

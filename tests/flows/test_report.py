@@ -105,9 +105,16 @@ def test_the_facts_of_vocabulary_rows_noise_and_held_out_scores_are_the_manifest
         ["Characters per piece", two(vocab["characters_per_piece"])],
         ["Pieces per word", two(vocab["pieces_per_word"])],
         ["Unknown pieces", f"{100 * vocab['unknown_share']:.4f} %"],
+        ["Pieces that are single bytes", f"{100 * vocab['byte_share']:.4f} %"],
+        ["Visible characters that have a piece", f"{100 * vocab['character_coverage']:.3f} %"],
+        ["Hangul syllables that have a piece, of 11,172", f"{vocab['hangul_syllables_covered']:,}"],
+        [
+            "Hangul syllables that have a piece, of those in the text",
+            f"{vocab['hangul_syllables_in_text_covered']:,} of {vocab['hangul_syllables_in_text']:,}",
+        ],
         ["Pieces that begin a word", f"{100 * vocab['word_start_share']:.1f} %"],
-        ["Hangul syllables that are pieces, of 11,172", f"{vocab['hangul_syllables_covered']:,}"],
         ["Sentences it was trained on", f"{vocab['sampled_sentences']:,}"],
+        ["Characters it was trained on", f"{vocab['sampled_characters']:,}"],
     ]
     assert tables["Rows"] == [
         ["Rows for training", f"{rows['rows_train']:,}"],

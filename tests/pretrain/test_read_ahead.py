@@ -82,7 +82,7 @@ def test_a_run_that_goes_on_with_other_ranks_reads_on_where_it_stopped(before: i
     seen: list[int] = []
     for step in range(6):
         ranks = before if step < 3 else after
-        shares = [micro_batches(source, spec, start=step * 16, count=16, rank=rank, world_size=ranks) for rank in range(ranks)]
+        shares = [micro_batches(source, spec, start=16 * step, count=16, rank=rank, world_size=ranks) for rank in range(ranks)]
         assert {len(share) for share in shares} == {4 // ranks}, "equal work for every rank"
         assert {len(batch.lengths) for share in shares for batch in share} == {4}, "no batch is cut short by an epoch's end"
         seen.extend(

@@ -69,7 +69,17 @@ def test_means_deviations_best_and_gain_are_told(artifacts: Artifacts, report: P
 def test_every_section_stands_there_and_names_what_it_was_read_from(artifacts: Artifacts, report: Path) -> None:
     html = (report / "report.html").read_text("utf-8")
     anchors = re.findall(r'<section id="([^"]+)">', html)
-    assert anchors == ["outcome", "published", "learning", "corpus", "dropped", "removed", "training-data", "lineage"]
+    assert anchors == [
+        "outcome",
+        "published",
+        "learning",
+        "corpus",
+        "dropped",
+        "removed",
+        "vocabulary",
+        "training-data",
+        "lineage",
+    ]
     assert re.findall(r'href="#([^"]+)"', html) == anchors
     for label, artifact in artifacts.items():
         assert artifact.name in html, label

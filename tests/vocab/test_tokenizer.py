@@ -1,4 +1,4 @@
-"""Encoding, offsets, words, and the ids of SentencePiece itself from every way to encode."""
+"""Encoding, words, and the ids of SentencePiece itself from every way to encode."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from transformers import PreTrainedTokenizerFast
 
 from korealbert.artifact import Artifact
 from korealbert.vocab.fast_tokenizer import fast_tokenizer
-from korealbert.vocab.normalisation import normalizer
 from korealbert.vocab.stage import VocabSpec, train_model
 from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
 from tests.vocab.korean import sentences
@@ -93,8 +92,6 @@ def test_a_line_of_a_million_characters_is_cut_alike(reference: SentencePiecePro
 def test_half_a_character_is_refused_with_its_place(vocabulary: Vocabulary) -> None:
     with pytest.raises(ValueError, match=r"text 1 holds half a character at 2: the lone surrogate U\+D83D"):
         vocabulary.encode(["온전한 글", "반쪽\ud83d"])
-    with pytest.raises(ValueError, match=r"text 0 .* U\+DC4D"):
-        vocabulary.encode_with_offsets("\udc4d")
 
 
 @pytest.mark.parametrize(
@@ -147,35 +144,6 @@ def test_transformers_loads_the_fast_tokenizer(vocab: Artifact, vocabulary: Voca
     assert loaded.mask_token_id == SPECIAL.mask
 
 
-@settings(max_examples=600, deadline=None)
-@given(TEXTS)
-def test_offsets_tile_the_original_text(vocabulary: Vocabulary, text: str) -> None:
-    pieces = vocabulary.encode_with_offsets(text)
-    assert [piece.id for piece in pieces] == vocabulary.encode([text])[0].tolist()
-    visible = shown(text)
-    if not pieces:
-        assert not visible
-        return
-    assert all(a.end == b.begin for a, b in itertools.pairwise(pieces))
-    assert all(piece.begin <= piece.end for piece in pieces)
-    covered = text[pieces[0].begin : pieces[-1].end]
-    assert shown(text[: pieces[0].begin]) == shown(text[pieces[-1].end :]) == ""
-    assert shown(covered) == visible
-
-
-def shown(text: str) -> str:
-    """A text as it is cut into pieces, without spaces at its ends."""
-    return normalizer().normalize_str(text).strip(" ")
-
-
-def test_offsets_point_into_the_text_although_normalisation_changes_its_length(vocabulary: Vocabulary) -> None:
-    text = "  ㎏ 밥상을\t기다리겠습니다."
-    pieces = vocabulary.encode_with_offsets(text)
-    spelled = {text[p.begin : p.end].strip() for p in pieces}
-    assert "".join(text[p.begin : p.end] for p in pieces).split() == ["㎏", "밥상을", "기다리겠습니다."]
-    assert any(part and part in "기다리겠습니다." for part in spelled)
-
-
 def words_of(vocabulary: Vocabulary, text: str) -> list[str]:
     """A text as the words that the word table finds."""
     ids = vocabulary.encode([text])[0]
@@ -220,6 +188,11 @@ def test_a_file_that_is_no_model_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "spiece.model").write_bytes(b"not a model")
     with pytest.raises(ValueError, match=r"spiece\.model: not a SentencePiece model"):
         Vocabulary.load(tmp_path)
+    whole = train_model(VocabSpec(size=300), sentences(500)).SerializeToString()
+    for size in (0, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "spiece.model").write_bytes(whole[:size])
+        with pytest.raises(ValueError, match=r"spiece\.model: not a SentencePiece model .* copy it again"):
+            Vocabulary.load(tmp_path)
     with pytest.raises(FileNotFoundError):
         Vocabulary.load(tmp_path / "nowhere")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 from korealbert.artifact import Artifact, Runtime, build
 from korealbert.document_shards import DocumentShard
 from korealbert.documents import Document, document_id
-from korealbert.vocab.sampling import MAX_SENTENCE_BYTES, sample_sentences
+from korealbert.vocab.sampling import MAX_SENTENCE_BYTES, Sample, SampleLimits, sample_sentences
 from korealbert.vocab.stage import SCORE_STEP, STAGE, VocabSpec, train_model
 from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, Vocabulary
 from tests.vocab.conftest import SIZE
@@ -28,10 +29,21 @@ def write(directory: Path, shards: list[list[Document]]) -> list[Path]:
     return sorted(directory.glob("documents-*.arrow"))
 
 
-def sample(shards: list[Path], out: Path, workers: int = 1, **wishes: object) -> tuple[list[str], dict[str, int]]:
+def sample(
+    shards: list[Path],
+    out: Path,
+    *,
+    limit: int = 100,
+    characters: int = 1_000_000,
+    seed: int = 0,
+    weights: dict[str, float] | None = None,
+    workers: int = 1,
+) -> Sample:
     out.mkdir()
-    wanted = {"seed": 0, "weights": {}, "limit": 100, **wishes}
-    return sample_sentences(shards, out_dir=out, runtime=Runtime(workers=workers), **wanted)  # type: ignore[arg-type]
+    limits = SampleLimits(limit, characters)
+    return sample_sentences(
+        shards, seed=seed, weights=weights or {}, limits=limits, out_dir=out, runtime=Runtime(workers=workers)
+    )
 
 
 def test_stats_tell_what_the_vocabulary_does(vocab: Artifact, texts: Artifact) -> None:
@@ -42,6 +54,12 @@ def test_stats_tell_what_the_vocabulary_does(vocab: Artifact, texts: Artifact) -
     assert stats["unknown_share"] < 0.01
     assert 0 < stats["hangul_syllables_covered"] < SIZE
     assert stats["sampled_sentences"] == stats["sentences"] > 500
+    assert sum(stats["words_by_pieces"].values()) > 3_000
+    assert stats["hangul_syllables_in_text_covered"] <= min(
+        stats["hangul_syllables_in_text"], stats["hangul_syllables_covered"]
+    )
+    assert 0.99 < stats["character_coverage"] <= 1.0
+    assert all(specimen.startswith("▁") for specimen in stats["specimens"])
 
 
 def test_the_bytes_are_the_same_with_one_and_two_workers(tmp_path: Path, texts: Artifact, vocab: Artifact) -> None:
@@ -63,14 +81,15 @@ def test_scores_are_exact_in_single_precision() -> None:
     assert len(np.unique(scores)) > 50
 
 
-def test_too_large_a_vocabulary_names_the_field_and_the_greatest_size_possible() -> None:
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_too_large_a_vocabulary_names_the_field_and_the_greatest_size_possible(kind: Literal["unigram", "bpe"]) -> None:
     text = sentences(30)
     with pytest.raises(
         ValueError, match=r"vocab\.size = 9,000 is more than 30 sentences give; the greatest size possible is \d+"
     ) as caught:
-        train_model(VocabSpec(size=9_000), text)
-    greatest = int(str(caught.value).rsplit(" ", 1)[1])
-    assert len(train_model(VocabSpec(size=greatest), text).pieces) == greatest
+        train_model(VocabSpec(size=9_000, model_type=kind), text)
+    greatest = int(str(caught.value).split("possible is ")[1].split(",")[0])
+    assert len(train_model(VocabSpec(size=greatest, model_type=kind), text).pieces) == greatest
 
 
 def test_too_small_a_vocabulary_names_the_size_that_covers_the_characters() -> None:
@@ -84,7 +103,17 @@ def test_no_sentences_is_an_error_that_names_the_remedy(tmp_path: Path, texts: A
         build(STAGE, spec, {"documents": texts}, Runtime(store=tmp_path, workers=1))
 
 
-@pytest.mark.parametrize("piece", ["ab", "①", " ", "\t", "▁", ""])
+def test_a_corpus_without_a_visible_character_is_refused() -> None:
+    with pytest.raises(ValueError, match="spaces and control characters only; look at what the clean stage leaves"):
+        train_model(VocabSpec(), ["\u200b\u200b", "\x01 \ufeff"])
+
+
+def test_a_corpus_without_letters_gives_what_it_has() -> None:
+    model = train_model(VocabSpec(size=12), ["...", "!!! ???"] * 50)
+    assert {piece.piece for piece in model.pieces} >= {".", "!", "?", "▁"}
+
+
+@pytest.mark.parametrize("piece", ["[MASK]", "<unk>", "\u2063", "ab", "①", " ", "\t", "▁", ""])
 def test_user_defined_pieces_are_single_stable_characters(piece: str) -> None:
     with pytest.raises(ValidationError, match="one visible character"):
         VocabSpec(user_defined_pieces=(piece,))
@@ -99,23 +128,39 @@ def test_negative_weights_and_repeated_pieces_are_refused() -> None:
         VocabSpec(size=FIRST_ORDINARY_ID)
 
 
-def test_the_sample_depends_on_the_text_and_seed_not_on_shards(tmp_path: Path) -> None:
+def test_the_sample_depends_on_the_text_and_seed_not_on_shards_or_workers(tmp_path: Path) -> None:
     made = documents(40)
     together = write(tmp_path / "one", [made])
     apart = write(tmp_path / "three", [made[30:], made[:10], made[10:30]])
-    first, counts = sample(together, tmp_path / "a")
-    second, _ = sample(apart, tmp_path / "b")
-    other, _ = sample(together, tmp_path / "c", seed=1)
-    assert first == second
-    assert len(first) == 100 < counts["sentences"]
-    assert set(first) != set(other)
+    first = sample(together, tmp_path / "a")
+    assert first == sample(apart, tmp_path / "b") == sample(apart, tmp_path / "c", workers=2)
+    assert len(first.sentences) == 100 < first.counts["sentences"]
+    assert set(first.sentences) != set(sample(together, tmp_path / "d", seed=1).sentences)
 
 
 def test_a_limit_above_the_corpus_takes_everything(tmp_path: Path) -> None:
     made = documents(10)
-    taken, counts = sample(write(tmp_path / "docs", [made]), tmp_path / "out", limit=10_000)
-    assert sorted(taken) == sorted(line for document in made for line in document.text.split("\n") if line)
-    assert counts == {"sentences": len(taken), "too_long_sentences": 0}
+    taken = sample(write(tmp_path / "docs", [made]), tmp_path / "out", limit=10_000)
+    lines = [line for document in made for line in document.text.split("\n") if line]
+    assert sorted(taken.sentences) == sorted(lines)
+    assert taken.counts == {
+        "sentences": len(lines),
+        "too_long_sentences": 0,
+        "sampled_sentences": len(lines),
+        "sampled_characters": sum(map(len, lines)),
+        "sampled_by_source": {"stories": len(lines)},
+    }
+
+
+@pytest.mark.parametrize("characters", [1, 500, 2_000])
+def test_the_sample_holds_no_more_characters_than_its_limit(tmp_path: Path, characters: int) -> None:
+    shards = write(tmp_path / "docs", [documents(20), documents(20, seed=2)])
+    whole = sample(shards, tmp_path / "whole", limit=10_000).sentences
+    taken = sample(shards, tmp_path / "taken", limit=10_000, characters=characters)
+    assert taken.sentences == whole[: len(taken.sentences)]
+    assert taken.counts["sampled_characters"] == sum(map(len, taken.sentences))
+    assert taken.counts["sampled_characters"] <= characters or len(taken.sentences) == 1
+    assert sum(map(len, whole[: len(taken.sentences) + 1])) > characters
 
 
 def test_source_weights_change_the_mixture(tmp_path: Path) -> None:
@@ -123,15 +168,21 @@ def test_source_weights_change_the_mixture(tmp_path: Path) -> None:
         return Document(document_id(source, "1"), source, "\n".join(f"{source} {number}" for number in range(2_000)))
 
     shards = write(tmp_path / "docs", [[lines("a")], [lines("b")], [lines("c")]])
-    taken, _ = sample(shards, tmp_path / "out", limit=400, weights={"a": 3.0, "c": 0.0})
-    share = np.mean([text.startswith("a") for text in taken])
+    taken = sample(shards, tmp_path / "out", limit=400, weights={"a": 3.0, "c": 0.0})
+    share = np.mean([text.startswith("a") for text in taken.sentences])
     # 400 of 4,000 at odds of 3 : 1, nearly with replacement: 0.75 less a little, σ = 0.022.
     assert 0.66 < share < 0.80
-    assert not any(text.startswith("c") for text in taken)
+    assert taken.counts["sampled_by_source"] == {"a": share * 400, "b": 400 - share * 400}
+
+
+def test_a_weight_of_an_unknown_source_names_the_known_ones(tmp_path: Path) -> None:
+    shards = write(tmp_path / "docs", [documents(3)])
+    with pytest.raises(ValueError, match=r"vocab\.source_weights names novels, but the sources of the documents are stories"):
+        sample(shards, tmp_path / "out", weights={"novels": 2.0})
 
 
 def test_overlong_sentences_are_left_out_and_counted(tmp_path: Path) -> None:
-    long = Document(document_id("a", "1"), "a", "가" * MAX_SENTENCE_BYTES + "\n짧은 문장이다.")
-    taken, counts = sample(write(tmp_path / "docs", [[long]]), tmp_path / "out")
-    assert taken == ["짧은 문장이다."]
-    assert counts == {"sentences": 1, "too_long_sentences": 1}
+    long = Document(document_id("a", "1"), "a", "가" * MAX_SENTENCE_BYTES + "\n짧은 문장이다.\n \t\n")
+    taken = sample(write(tmp_path / "docs", [[long]]), tmp_path / "out")
+    assert taken.sentences == ["짧은 문장이다."]
+    assert taken.counts["too_long_sentences"] == taken.counts["sentences"] == 1

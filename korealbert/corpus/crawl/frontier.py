@@ -84,6 +84,7 @@ class Frontier:
         self._db = sqlite3.connect(path, isolation_level=None)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = NORMAL")  # the death of the process loses nothing; see heal() for the machine's
+        self._db.execute("PRAGMA wal_autocheckpoint = 0")  # only behind the WARC files, see checkpoint()
         self._db.executescript(_SCHEMA)
         self._fresh: list[Known] = []
         self._last_fresh = 0

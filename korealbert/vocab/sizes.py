@@ -1,0 +1,85 @@
+"""Stage `vocab_sizes`: vocabularies of other sizes and kinds, trained on one sample, to choose the size of the real one by.
+
+Inputs: roles ``documents`` and ``vocab``, whose spec says all but size and kind. Output: ``<kind>-<size>/spiece.model``; what
+they do to text is in the statistics. Nothing else of a run depends on it, so that adding a size trains no model anew.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
+from korealbert.shards import map_shards
+from korealbert.vocab.facts import vocabulary_facts
+from korealbert.vocab.stage import VocabSpec, train_model, training_sample, training_text, write_vocabulary
+from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, Vocabulary
+
+
+class VocabSizesSpec(Spec):
+    """Which vocabularies to compare; a run without sizes compares none."""
+
+    sizes: tuple[int, ...] = ()
+    """Numbers of pieces, beside that of the run's vocabulary."""
+    model_types: tuple[Literal["unigram", "bpe"], ...] = ("unigram", "bpe")
+    """Each of them with every size."""
+    sample_characters: int = Field(default=30_000_000, ge=1)
+    """Characters to train on at most, where the vocabulary itself takes no fewer: some minutes for each size."""
+
+    @model_validator(mode="after")
+    def _each_once(self) -> VocabSizesSpec:
+        for field, values in (("sizes", self.sizes), ("model_types", self.model_types)):
+            if len(set(values)) < len(values):
+                raise ValueError(f"{field} = {list(values)}: one is named twice")
+        if not self.model_types:
+            raise ValueError("model_types is empty; name unigram, bpe, or both")
+        for size in self.sizes:
+            if not FIRST_ORDINARY_ID + 3 <= size <= 1 << 20:
+                raise ValueError(f"sizes: {size} is not between {FIRST_ORDINARY_ID + 3} and {1 << 20}")
+        return self
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One vocabulary to train."""
+
+    spec: VocabSpec
+    sentences: list[str]
+    text: list[str]
+    """The sentences as ``train_model`` takes them."""
+
+
+def run(spec: VocabSizesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Train them one after the other. Raises ValueError naming the size when the corpus cannot give one."""
+    chosen = VocabSpec.model_validate_json(json.dumps(inputs["vocab"].manifest["spec"]))
+    drawn = chosen.model_copy(update={"sample_characters": min(chosen.sample_characters, spec.sample_characters)})
+    sample = training_sample(drawn, inputs["documents"], out_dir, runtime)
+    text = training_text(drawn, sample.sentences, out_dir, runtime)
+    trials = [
+        Trial(drawn.model_copy(update={"size": size, "model_type": kind}), sample.sentences, text)
+        for kind in spec.model_types
+        for size in sorted({*spec.sizes, chosen.size})
+    ]
+    # One at a time: SentencePiece itself uses the cores, and each training holds the whole sample.
+    alone = runtime.model_copy(update={"workers": 1})
+    facts = map_shards(_train, trials, out_dir=out_dir, runtime=alone, step="train", total=len(trials))
+    runtime.report(Progress(len(trials), len(trials), "vocabularies"))
+    return {"vocabularies": facts, "chosen": {"model_type": chosen.model_type, "pieces": chosen.size}, **sample.counts}
+
+
+def _train(trial: Trial, index: int, out_dir: Path) -> dict[str, Any]:
+    directory = out_dir / f"{trial.spec.model_type}-{trial.spec.size}"
+    directory.mkdir(exist_ok=True)
+    try:
+        model = train_model(trial.spec, trial.text)
+    except ValueError as error:
+        raise ValueError(f"vocab_sizes.sizes, {trial.spec.model_type} of {trial.spec.size:,}: {error}") from error
+    write_vocabulary(model, directory)
+    return {"model_type": trial.spec.model_type, **vocabulary_facts(Vocabulary.load(directory), trial.sentences)}
+
+
+STAGE = Stage("vocab_sizes", version=1, spec=VocabSizesSpec, run=run)

@@ -1,0 +1,168 @@
+"""Text cut into morphemes: where, that nothing else changes, and that every use of a vocabulary cuts alike."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from korealbert.artifact import Artifact, Runtime, build
+from korealbert.finetune.alignment import pieces
+from korealbert.finetune.encoder import load_tokenizer
+from korealbert.vocab.morpheme_tokenizer import for_directory
+from korealbert.vocab.morphemes import BOUNDARY, MORPHEMES_FILE, cut_sentences, split_morphemes
+from korealbert.vocab.normalisation import normalizer
+from korealbert.vocab.stage import STAGE, VocabSpec
+from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
+from tests.vocab.korean import sentences
+
+
+def bars(text: str) -> str:
+    return split_morphemes(text).replace(BOUNDARY, "|")
+
+
+def test_particles_and_endings_stand_apart_but_syllables_stay_whole() -> None:
+    assert bars("할머니는 시장에 갔다가 사과를 샀어요.") == "할머니|는 시장|에 갔|다가 사과|를 샀|어요|."
+    assert bars("3㎏당  Wi-Fi").replace("|", "") == "3㎏당  Wi-Fi"
+    assert bars("") == ""
+
+
+def test_decomposed_text_is_cut_where_composed_text_is() -> None:
+    text = "강아지는 골목길에서 손전등을 찾았다."
+    assert unicodedata.normalize("NFC", bars(unicodedata.normalize("NFD", text))) == bars(text)
+
+
+def test_a_word_is_cut_alike_in_every_context() -> None:
+    first, second = sentences(2, seed=77)
+    assert bars(f"{first} {second}") == f"{bars(first)} {bars(second)}"
+
+
+def test_a_boundary_in_the_text_itself_is_a_space() -> None:
+    assert split_morphemes(f"가{BOUNDARY}나").count(BOUNDARY) == 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from([*sentences(30, seed=3), "㎏당", "각난", "e\u0301", "か\u3099", "ㅋㅋ", "😀은", "\u200b", " "]),
+            st.text(st.characters(exclude_categories=["Cs"], exclude_characters=BOUNDARY), max_size=5),
+        ),
+        max_size=5,
+    ).map("".join),
+    st.sampled_from(["NFC", "NFD"]),
+)
+def test_boundaries_change_nothing_but_themselves(text: str, form: Any) -> None:
+    text = unicodedata.normalize(form, text)
+    cut = split_morphemes(text)
+    assert cut.replace(BOUNDARY, "") == text
+    assert normalizer().normalize_str(cut).replace(BOUNDARY, "") == normalizer().normalize_str(text)
+
+
+def test_sentences_come_back_in_order_from_several_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = [*sentences(60), "줄\r바꿈", "마지막\u2028문장"]
+    expected = [split_morphemes(sentence) for sentence in text]
+    monkeypatch.setattr("korealbert.vocab.morphemes.SENTENCES_PER_SHARD", 40)
+    told: list[str] = []
+    runtime = Runtime(store=tmp_path, workers=2).reporting_to(lambda progress: told.append(progress.message))
+    assert cut_sentences(text, tmp_path, runtime) == expected
+    assert "MB/s" in told[-1]
+
+
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
+def morphemic(request: pytest.FixtureRequest, texts: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    spec = VocabSpec(size=260, model_type=request.param, morphemes="everywhere", training_threads=1)
+    return build(STAGE, spec, {"documents": texts}, Runtime(store=tmp_path_factory.mktemp("store"), workers=1)).artifact
+
+
+@pytest.fixture(scope="module")
+def exported(morphemic: Artifact) -> Path:
+    """The directory with what the export stage adds."""
+    special = {f"{role}_token": SPECIAL_PIECES[index] for role, index in SPECIAL._asdict().items()}
+    described = {"tokenizer_class": "PreTrainedTokenizerFast", **special}
+    (morphemic.path / "tokenizer_config.json").write_text(json.dumps(described), "utf-8")
+    return morphemic.path
+
+
+def test_pretraining_fine_tuning_and_prompts_give_the_same_ids(exported: Path) -> None:
+    text = [*sentences(200, seed=8), "[MASK]라고 적힌 [SEP] 편지를", "㎏당 \t 값은"]
+    pretraining = [ids.tolist() for ids in Vocabulary.load(exported).encode(text)]
+    fine_tuning = [found.ids for found in pieces(text, load_tokenizer(exported))]
+    prompts = for_directory(AutoTokenizer.from_pretrained(exported), exported)
+    plain = AutoTokenizer.from_pretrained(exported)
+    cut_by_hand = plain(list(map(split_morphemes, text[:200])), add_special_tokens=False)
+    assert pretraining == fine_tuning
+    assert pretraining[:200] == [prompts(line, add_special_tokens=False)["input_ids"] for line in text[:200]]
+    assert pretraining[:200] == cut_by_hand["input_ids"]
+    uncut = plain(text[:200], add_special_tokens=False)["input_ids"]
+    assert pretraining[:200] != uncut, "the analyser makes a difference, or there is nothing to test here"
+
+
+def test_a_mask_in_a_prompt_stays_whole(exported: Path) -> None:
+    prompts = for_directory(AutoTokenizer.from_pretrained(exported), exported)
+    ids = prompts("민지는 [MASK]을 기다리겠습니다.")["input_ids"]
+    assert ids.count(SPECIAL.mask) == 1 and ids[0] == SPECIAL.cls and ids[-1] == SPECIAL.sep
+    assert Vocabulary.load(exported).boundary not in ids
+
+
+def test_pieces_of_both_texts_of_a_pair_lead_back_into_them(exported: Path) -> None:
+    first, second = sentences(2, seed=21)
+    tokenizer = load_tokenizer(exported)
+    encoded = tokenizer(first, second, return_offsets_mapping=True)
+    for text, number in ((first, 0), (second, 1)):
+        spans = [
+            span for span, owner in zip(encoded["offset_mapping"], encoded.sequence_ids(0), strict=True) if owner == number
+        ]
+        names = [name for name, owner in zip(encoded.tokens(), encoded.sequence_ids(0), strict=True) if owner == number]
+        for (begin, end), name in zip(spans, names, strict=True):
+            if name not in ("▁", "<unk>"):
+                assert text[begin:end].strip() == name.lstrip("▁")
+
+
+def test_no_piece_reaches_over_a_boundary(exported: Path) -> None:
+    vocabulary, checked = Vocabulary.load(exported), 0
+    for sentence in sentences(100, seed=31):
+        names = vocabulary.pieces(vocabulary.encode([sentence])[0])
+        if "<unk>" not in names and "…" not in sentence:  # which becomes three full stops
+            ends = set(accumulate(map(len, names)))
+            # The ▁ of the first word comes before its first character.
+            assert {1 + end for end in accumulate(map(len, split_morphemes(sentence).split(BOUNDARY)))} <= ends
+            checked += 1
+    assert checked > 50
+
+
+def test_a_vocabulary_without_its_analyser_or_with_another_is_refused(
+    exported: Path, tmp_path: Path, vocabulary: Vocabulary
+) -> None:
+    (tmp_path / "spiece.model").write_bytes((exported / "spiece.model").read_bytes())
+    with pytest.raises(ValueError, match=r"text for this vocabulary is cut into morphemes, which morphemes\.json"):
+        Vocabulary.load(tmp_path)
+    wanted = json.loads((exported / MORPHEMES_FILE).read_text("utf-8"))
+    (tmp_path / MORPHEMES_FILE).write_text(json.dumps({**wanted, "version": "0.1"}), "utf-8")
+    with pytest.raises(ValueError, match=r"morphemes\.json: text was cut by .*'0\.1'.* install that version"):
+        Vocabulary.load(tmp_path)
+    (tmp_path / MORPHEMES_FILE).write_text("{", "utf-8")
+    with pytest.raises(ValueError, match=r"morphemes\.json: not JSON"):
+        Vocabulary.load(tmp_path)
+    (tmp_path / MORPHEMES_FILE).write_text(json.dumps(wanted), "utf-8")
+    (tmp_path / "spiece.model").write_bytes(vocabulary.path.read_bytes())
+    with pytest.raises(ValueError, match=r"text for this vocabulary is not cut into morphemes"):
+        Vocabulary.load(tmp_path)
+
+
+def test_morphemes_may_shape_the_vocabulary_alone(texts: Artifact, tmp_path: Path) -> None:
+    spec = VocabSpec(size=240, morphemes="vocabulary", training_threads=1)
+    artifact = build(STAGE, spec, {"documents": texts}, Runtime(store=tmp_path, workers=1)).artifact
+    vocabulary = Vocabulary.load(artifact.path)
+    assert vocabulary.boundary is None and not (artifact.path / MORPHEMES_FILE).exists()
+    assert not any(BOUNDARY in piece for piece in vocabulary.pieces(range(vocabulary.size)))
+    plain = PreTrainedTokenizerFast(tokenizer_file=str(artifact.path / "tokenizer.json"))
+    text = sentences(100, seed=5)
+    assert plain(text, add_special_tokens=False)["input_ids"] == [ids.tolist() for ids in vocabulary.encode(text)]

@@ -1,0 +1,41 @@
+"""Vocabularies of other sizes beside the run's own, on the same sample."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from korealbert.artifact import Artifact, Runtime, build
+from korealbert.vocab.sizes import STAGE, VocabSizesSpec
+from korealbert.vocab.tokenizer import Vocabulary
+from tests.vocab.conftest import SIZE
+
+
+def test_every_size_and_kind_is_trained_and_measured_beside_the_chosen_one(
+    tmp_path: Path, texts: Artifact, vocab: Artifact
+) -> None:
+    inputs = {"documents": texts, "vocab": vocab}
+    artifact = build(STAGE, VocabSizesSpec(sizes=(220,)), inputs, Runtime(store=tmp_path, workers=2)).artifact
+    found = {(facts["model_type"], facts["pieces"]): facts for facts in artifact.stats["vocabularies"]}
+    assert set(found) == {(kind, size) for kind in ("unigram", "bpe") for size in (220, SIZE)}
+    assert artifact.stats["chosen"] == {"model_type": "unigram", "pieces": SIZE}
+    for (kind, size), facts in found.items():
+        vocabulary = Vocabulary.load(artifact.path / f"{kind}-{size}")
+        assert (vocabulary.size, vocabulary.sha256) == (size, facts["sha256"])
+    assert found["unigram", SIZE]["sha256"] == vocab.stats["sha256"], "the sample is that of the vocabulary itself"
+    for kind in ("unigram", "bpe"):
+        assert found[kind, 220]["characters_per_piece"] < found[kind, SIZE]["characters_per_piece"]
+
+
+def test_a_size_that_the_corpus_cannot_give_is_named(tmp_path: Path, texts: Artifact, vocab: Artifact) -> None:
+    spec = VocabSizesSpec(sizes=(9_000,), model_types=("bpe",))
+    with pytest.raises(ValueError, match=r"vocab_sizes\.sizes, bpe of 9,000: .* the greatest size possible is \d+"):
+        build(STAGE, spec, {"documents": texts, "vocab": vocab}, Runtime(store=tmp_path, workers=1))
+
+
+def test_sizes_that_make_no_sense_are_refused() -> None:
+    for wrong, told in (({"sizes": (300, 300)}, "named twice"), ({"sizes": (2,)}, "sizes: 2"), ({"model_types": ()}, "empty")):
+        with pytest.raises(ValidationError, match=told):
+            VocabSizesSpec(**wrong)  # type: ignore[arg-type]
