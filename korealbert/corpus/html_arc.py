@@ -26,7 +26,7 @@ def arc_story(tree: Any) -> dict[str, Any]:
 
 def arc_text(story: dict[str, Any]) -> str:
     """Paragraphs, headings and list items of a story, a line each; pictures, advertisements and raw HTML are no text."""
-    return "\n".join(filter(None, (_plain(value) for value in _contents(story.get("content_elements")))))
+    return "\n".join(filter(None, (plain_text(value) for value in _contents(story.get("content_elements")))))
 
 
 def _contents(elements: Any) -> list[str]:
@@ -43,8 +43,8 @@ def _contents(elements: Any) -> list[str]:
     return found
 
 
-def _plain(fragment: str) -> str:
-    """The text of an HTML fragment."""
+def plain_text(fragment: str) -> str:
+    """The text of an HTML fragment without block elements; a line for each break."""
     from lxml import etree  # noqa: PLC0415
     from lxml import html as lxml_html  # noqa: PLC0415
 

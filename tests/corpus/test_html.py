@@ -186,6 +186,25 @@ def test_pages_marked_up_as_newspapers_do(name: str) -> None:
     assert sum(map(len, EXPECTED["paragraphs"])) >= 0.92 * sum(map(len, lines))
 
 
+CONSTRUCTS = sorted((GOLDEN / "constructs").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", CONSTRUCTS, ids=lambda path: path.stem)
+def test_construct(path: Path) -> None:
+    wanted = json.loads(path.read_text("utf-8"))
+    article = read_article(path.with_suffix(".html").read_bytes())
+    fields = {name: wanted[name] for name in ("title", "outlet", "section", "published", "url")}
+    assert {name: getattr(article, name) for name in fields} == fields, wanted["about"]
+    assert list(article.authors) == wanted["authors"], wanted["about"]
+    assert [part for part in article.text.split("\n\n") if part] == wanted["paragraphs"], wanted["about"]
+
+
+def test_every_golden_page_says_what_is_expected_of_it() -> None:
+    pages = {path.stem for path in (GOLDEN / "constructs").glob("*.html")}
+    assert pages == {path.stem for path in CONSTRUCTS}
+    assert len(pages) + len(EXPECTED["pages"]) >= 30
+
+
 def test_a_teaser_gives_way_to_the_text_that_the_page_declares() -> None:
     teaser = "<p>" + BODY[0] + " " + BODY[1] + "</p><p>로그인하세요.</p>"
     assert read(linked(headline="제목", articleBody="\n".join(BODY)), f"<p>{BODY[0]} {BODY[1]}</p>").text.split("\n\n") == BODY
