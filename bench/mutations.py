@@ -1,9 +1,9 @@
 """Damaged real documents for a parser: none may raise, hang or go missing, and none may leave paired marks in the text.
 
 python -m bench.mutations NAME [FILE ...] [--count 10000] [--seed 1] [--members PATTERN]: NAME is a key of ``SUBJECTS``, FILEs
-hold documents in its format (default: the sample corpus, if it has that format). Each document gets one to eight edits: spans
-deleted, doubled, moved, cut off, marks put in, a mark repeated a thousand times. Exits with 1 when one raises, takes longer
-than 10 s, leaves a paired mark or is unaccounted for.
+hold documents in its format (default: the sample corpus or golden pages, if they have that format). Each document gets one
+to eight edits: spans deleted, doubled, moved, cut off, marks put in, a mark repeated a thousand times. Exits with 1 when one
+raises, takes longer than 10 s, leaves a paired mark or is unaccounted for.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from korealbert.corpus.records import Outcome, Tally
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.documents import Document
 
-SAMPLE = Path(__file__).parents[1] / "data_specs" / "sample"
+ROOT = Path(__file__).parents[1]
 LIMIT_SECONDS = 10
 LONGEST_CHARS = 60_000
-"""Longer documents are cut, so that ten thousand of them take minutes."""
+"""Longer documents are cut, so that ten thousand of them take minutes; pages not, whose first half is no text."""
+LONGEST_PAGE_CHARS = 400_000
 
 PAIRS = ("[[", "]]", "{{", "}}", "'''", "||", "<ref")
 WIKI_MARKS = (
@@ -54,6 +55,21 @@ NAMU_MARKS = (
     *("[ruby(강,ruby=江)]", "<-2>"),
     *("\n||", "||\n", "\n|가||", "\n== 절 ==\n", "\n==# 접힌 절 #==\n", "\n * ", "\n> ", "\n## 주석\n", "\n----\n"),
 )
+HTML_MARKS = (
+    *("<", ">", "</", "/>", "<p>", "</p>", "<div>", "</div>", '<div class="', "<br>", "<ul><li>"),
+    *("</ul>", "<table><tr><td>", "</table>"),
+    *("<article>", "</article>", "<body>", "</body>", "</html>", "<head>", "</head>", "<h1>"),
+    *("<a href='", "<b>", "<blockquote>"),
+    *("<!--", "-->", "<![CDATA[", "]]>", "<?xml version='1.0' encoding='euc-kr'?>", "<!DOCTYPE a>"),
+    *("<svg>", "<noscript>", "<template>"),
+    *("<script>", "</script>", '<script type="application/ld+json">', '{"@type":"NewsArticle",', "["),
+    *("]", "{", "}", '"', "'", "\\"),
+    *("<style>", "<textarea>", "<title>", "</title>", '<meta charset="euc-kr">'),
+    *('<meta property="og:title" content="', "<iframe>"),
+    *('<time datetime="', "입력 2019.13.45 25:61", "2019년", "&", "&amp;lt;", "&#0;", "&#x110000;"),
+    *("&#xd800;", "&nbsp;", ":T", "self.__next_f.push("),
+    *("Fusion.globalContent=", "\0", "\x01", "\ufdd0", "\ud800", "\u200b", "\r\n", "\u3000", "강"),
+)
 
 
 @dataclass(frozen=True)
@@ -71,9 +87,10 @@ class Subject:
     exactly_one: bool
     """Damage stays within the document; else it may split it in two."""
     sample: tuple[str, ...]
-    """Files of the sample corpus that hold such documents."""
+    """Patterns of the project's own files that hold such documents."""
     literal: re.Pattern[str] = re.compile("(?!)")
     """Finds what shows marks as they are, so that a source which has it may leave some."""
+    longest_chars: int = LONGEST_CHARS
 
 
 def _as_page(source: str) -> bytes:
@@ -105,7 +122,7 @@ SUBJECTS = {
         _as_record,
         NAMU_MARKS,
         True,
-        ("namuwiki.json",),
+        ("data_specs/sample/namuwiki.json",),
         re.compile(r"\\|&#?\w+;|\{\{\{(?!#!(?:wiki|folding|html|syntax)\b|#[0-9A-Za-z]+ |[+-][1-5] )"),
     ),
     "wikipedia": Subject(
@@ -115,7 +132,7 @@ SUBJECTS = {
         _as_page,
         WIKI_MARKS,
         True,
-        ("mediawiki.xml",),
+        ("data_specs/sample/mediawiki.xml",),
         _ESCAPES,
     ),
     "wikipedia_xml": Subject(
@@ -138,7 +155,7 @@ SUBJECTS = {
             "<id/>",
         ),
         False,
-        ("mediawiki.xml",),
+        ("data_specs/sample/mediawiki.xml",),
         _ESCAPES,
     ),
     "wikiextractor": Subject(
@@ -150,6 +167,17 @@ SUBJECTS = {
         False,
         (),
     ),
+    "html": Subject(
+        "html",
+        re.compile(rb"\A(.+)\Z", re.DOTALL),
+        _as_it_is,
+        lambda page: page.encode("utf-8", "surrogatepass"),
+        HTML_MARKS,
+        True,
+        ("tests/golden/html/**/*.html",),
+        re.compile(""),  # wiki markup in a page is text
+        LONGEST_PAGE_CHARS,
+    ),
 }
 
 
@@ -160,7 +188,8 @@ def documents(subject: Subject, paths: list[Path], members: str) -> list[str]:
         assert isinstance(raw, RawFile), raw
         data = b"".join(iter(lambda raw=raw: raw.read(1 << 20), b""))
         found += [
-            subject.read(match[1].decode("utf-8", "replace"))[:LONGEST_CHARS] for match in subject.document.finditer(data)
+            subject.read(match[1].decode("utf-8", "replace"))[: subject.longest_chars]
+            for match in subject.document.finditer(data)
         ]
     return found
 
@@ -229,7 +258,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     subject = SUBJECTS[given.name]
-    files = given.files or [SAMPLE / name for name in subject.sample]
+    files = given.files or [path for pattern in subject.sample for path in sorted(ROOT.glob(pattern))]
     if not (sources := documents(subject, files, given.members)):
         parser.error(f"no {subject.format} documents in {[str(path) for path in files]}: name a file that holds some")
     print(f"{given.name}: {given.count:,} mutations of {len(sources):,} documents")

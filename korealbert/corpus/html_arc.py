@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+from korealbert.corpus.records import UNWANTED
+
 _CONTENT = re.compile(r"\bFusion\.globalContent\s*=\s*")
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 
@@ -26,7 +28,7 @@ def arc_story(tree: Any) -> dict[str, Any]:
 
 def arc_text(story: dict[str, Any]) -> str:
     """Paragraphs, headings and list items of a story, a line each; pictures, advertisements and raw HTML are no text."""
-    return "\n".join(filter(None, (_plain(value) for value in _contents(story.get("content_elements")))))
+    return "\n".join(filter(None, (plain_text(value) for value in _contents(story.get("content_elements")))))
 
 
 def _contents(elements: Any) -> list[str]:
@@ -37,18 +39,20 @@ def _contents(elements: Any) -> list[str]:
         if element.get("type") in ("text", "header") and isinstance(element.get("content"), str):
             found.append(element["content"])
         elif element.get("type") == "list":
-            found += [item["content"] for item in element.get("items") or [] if isinstance(item.get("content"), str)]
+            items = element.get("items")
+            texts = [item.get("content") for item in (items if isinstance(items, list) else []) if isinstance(item, dict)]
+            found += [text for text in texts if isinstance(text, str)]
         elif element.get("type") == "quote":
             found += _contents(element.get("content_elements"))
     return found
 
 
-def _plain(fragment: str) -> str:
-    """The text of an HTML fragment."""
+def plain_text(fragment: str) -> str:
+    """The text of an HTML fragment without block elements; a line for each break."""
     from lxml import etree  # noqa: PLC0415
     from lxml import html as lxml_html  # noqa: PLC0415
 
-    text = _BREAK.sub("\n", fragment).replace("\0", "")
+    text = UNWANTED.sub("", _BREAK.sub("\n", fragment))
     if "<" not in text and "&" not in text:
         return text.strip()
     try:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from korealbert.corpus.charset import decode_page
-from korealbert.corpus.html_arc import arc_story, arc_text
+from korealbert.corpus.html_arc import arc_story, arc_text, plain_text
 from korealbert.corpus.html_bylines import byline
 from korealbert.corpus.html_flight import flight_body, flight_date, flight_stream
 from korealbert.corpus.html_meta import date_line, read_facts
@@ -15,6 +16,9 @@ from korealbert.corpus.records import iso_date, one_line, tidy
 
 MIN_TEXT_CHARS = 60
 """A shorter main text is a caption or a login notice: the text that the page carries elsewhere is looked for."""
+SHORTEST_ARTICLE_CHARS = 40
+"""What trafilatura takes for a main text that it has found. Its default of 250 is made for Latin letters: three Korean
+sentences stay below, and what it does instead flattens the page, captions, lists and advertisements included."""
 MAX_ELEMENTS = 20_000
 """Larger pages are refused: news have two to five thousand, and trafilatura takes 7 s for 60,000, more than linear time."""
 MORE_TEXT = 1.1
@@ -65,13 +69,16 @@ def read_article(data: bytes, content_type: str = "", outlet: str = "") -> Artic
     stream, story = flight_stream(tree), arc_story(tree)
     dates = (facts.published, flight_date(stream), iso_date(str(story.get("display_date", ""))))
     published = next(filter(None, dates), "") or date_line(one_line(tree.xpath("string(//body)")[:DATE_LINE_CHARS]))
-    declared = _text_of(facts.body) if _BLOCK.search(facts.body) else facts.body
+    links = {one_line(link.text_content()) for link in tree.iter("a")}
+    declared = _text_of(facts.body) if _BLOCK.search(facts.body) else plain_text(facts.body)
     text = declared if facts.book else _fuller(_main_text(tree), declared)
     if len(text) < MIN_TEXT_CHARS:
         text = max((text, _text_of(flight_body(stream)), arc_text(story), declared), key=len)
     paragraphs = [line for part in tidy(_MARKER.sub("", text)).split("\n") if (line := part.strip())]
     if paragraphs and one_line(paragraphs[0]) == facts.title:
         del paragraphs[0]
+    if links.issuperset(paragraphs):
+        paragraphs = []  # a list of articles, such as a front page
     return Article(
         title=facts.title,
         text="\n\n".join(paragraphs),
@@ -108,11 +115,30 @@ def _main_text(tree: Any) -> str:
 
     try:
         found: Any = bare_extraction(
-            tree, include_comments=False, include_tables=False, with_metadata=False, prune_xpath=_NO_TEXT
+            tree,
+            include_comments=False,
+            include_tables=False,
+            with_metadata=False,
+            prune_xpath=_NO_TEXT,
+            config=_trafilatura_settings(),
         )
     except Exception as error:  # a third party's heuristics over arbitrary trees; one page must not end a run
         raise UnreadablePage("unreadable_html", f"trafilatura failed on it ({type(error).__name__}: {error})") from error
-    return (found.text or "") if found else ""
+    if not found or not found.text:
+        return ""
+    items = {one_line("".join(item.itertext())) for item in found.body.iter("item")}
+    return "\n".join(
+        line[2:] if line.startswith("- ") and one_line(line[2:]) in items else line for line in found.text.split("\n")
+    )
+
+
+@cache
+def _trafilatura_settings() -> Any:
+    from trafilatura.settings import use_config  # noqa: PLC0415
+
+    settings = use_config()
+    settings["DEFAULT"]["MIN_EXTRACTED_SIZE"] = str(SHORTEST_ARTICLE_CHARS)
+    return settings
 
 
 def _fuller(shown: str, declared: str) -> str:

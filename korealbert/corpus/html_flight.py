@@ -12,7 +12,7 @@ from typing import Any
 
 from korealbert.corpus.records import iso_date
 
-_PUSH = re.compile(r"self\.__next_f\.push\((\[.*\])\)\s*;?\s*\Z", re.DOTALL)
+_PUSH = "self.__next_f.push("
 _TEXT_ROW = re.compile(rb"(?:^|\n|(?<=[\x80-\xff>}\]\s.]))([0-9a-f]{1,8}):T([0-9a-f]{1,8}),")
 _BLOCK = re.compile(r"<(?:p|br|div)\b", re.IGNORECASE)
 _DATE_FIELD = re.compile(
@@ -25,11 +25,11 @@ def flight_stream(tree: Any) -> str:
     """The joined stream of a parsed page; empty if it has none."""
     parts: list[str] = []
     for node in tree.iter("script"):
-        found = _PUSH.search(node.text or "") if "__next_f" in (node.text or "") else None
-        if found is None:
+        _, found, call = (node.text or "").partition(_PUSH)
+        if not found:
             continue
         try:
-            pushed = json.loads(found[1])
+            pushed = json.loads(call.rstrip().removesuffix(";").rstrip().removesuffix(")"))
         except (ValueError, RecursionError):
             continue
         if isinstance(pushed, list) and len(pushed) == 2 and pushed[0] == 1 and isinstance(pushed[1], str):

@@ -12,7 +12,10 @@ from typing import Any
 from korealbert.corpus.html_bylines import people
 from korealbert.corpus.records import iso_date, one_line
 
-_ARTICLE_TYPES = ("article", "newsarticle", "reportagenewsarticle", "opinionnewsarticle", "analysisnewsarticle", "blogposting")
+_ARTICLE_TYPES = (
+    *("article", "newsarticle", "reportagenewsarticle", "opinionnewsarticle", "analysisnewsarticle", "backgroundnewsarticle"),
+    *("reviewnewsarticle", "blogposting", "liveblogposting"),
+)
 _TITLES = ("headline", "og:title", "twitter:title", "title", "dable:title")
 _SECTIONS = ("article:section", "content_category", "section", "og:article:section", "dable:section", "category")
 _PUBLISHED = (
@@ -39,6 +42,9 @@ _DATE_LINE = re.compile(
 )
 _SUFFIX = re.compile(r"\s*(?:[|ㅣ│:]|\s[-–—]|-(?=[가-힣A-Za-z·/]{1,12}[|ㅣ│]))\s*")
 _FRONT = re.compile(r"[\[(<【]\s*(?P<name>[^\])>】]{1,20}?)\s*[\])>】]\s*(?=\S)")
+_HOME = frozenset(("홈", "home", "main", "메인", "처음", "뉴스", "news", "전체", "전체기사"))
+MAX_SECTION_CHARS = 20
+"""A longer step of a breadcrumb is the title of the article."""
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
 
@@ -67,18 +73,19 @@ def read_facts(tree: Any, outlet: str = "") -> Facts:
     """Read a parsed page (an lxml tree); ``outlet`` is the site's name where it is known. Never raises on what pages hold."""
     tags = _tags(tree)
     linked = list(_linked_data(tree))
+    nodes = {item["@id"]: item for item in linked if isinstance(item.get("@id"), str) and len(item) > 1}
     article = next((item for item in linked if _is(item, _ARTICLE_TYPES)), {})
     book = next((item for item in linked if _is(item, ("book",))), {})
     site = _text(tags, ("og:site_name", "application-name"))
-    outlet = _name_of(article.get("publisher")) or site or outlet
+    outlet = _name_of(_referred(article.get("publisher"), nodes)) or site or outlet
     heading = one_line(next((node.text_content() for node in tree.xpath("//h1") if node.text_content().strip()), ""))
     title = _string(article.get("headline")) or _string(book.get("name")) or _text(tags, _TITLES[:1])
     facts = Facts(
         title=title or _without_site(_text(tags, _TITLES[1:]) or _document_title(tree), {outlet, site}, heading) or heading,
         outlet=outlet,
-        section=_section(tags, article),
+        section=_section(tags, article) or _breadcrumb(linked, nodes, {outlet, site, heading, title}),
         published=_published(tree, tags, article),
-        authors=_authors(tags, article, {outlet, site}),
+        authors=_authors(tags, article, nodes, {outlet, site}),
         url=_address(tree, tags),
         body=_string(article.get("articleBody"), lines=True) or _string(book.get("description"), lines=True),
         article=bool(article) or _text(tags, ("og:type",)).lower() == "article",
@@ -154,6 +161,15 @@ def _is(item: dict[str, Any], kinds: tuple[str, ...]) -> bool:
     )
 
 
+def _referred(value: Any, nodes: dict[str, dict[str, Any]]) -> Any:
+    """A value of JSON-LD with references to other nodes of the page (``{"@id": …}``) replaced by these."""
+    if isinstance(value, list):
+        return [_referred(item, nodes) for item in value]
+    if isinstance(value, dict) and set(value) <= {"@id", "@type"} and isinstance(value.get("@id"), str):
+        return nodes.get(value["@id"], value)
+    return value
+
+
 def _string(value: Any, *, lines: bool = False) -> str:
     if isinstance(value, list):
         value = next((item for item in value if isinstance(item, str)), "")
@@ -202,6 +218,18 @@ def _section(tags: dict[str, list[str]], article: dict[str, Any]) -> str:
     return _text(tags, _SECTIONS) or _string(article.get("articleSection"))
 
 
+def _breadcrumb(linked: list[dict[str, Any]], nodes: dict[str, dict[str, Any]], others: set[str]) -> str:
+    """The first step of the page's path that is neither its home page nor the article."""
+    for path in linked:
+        steps = path.get("itemListElement") if _is(path, ("breadcrumblist",)) else None
+        for step in steps if isinstance(steps, list) else []:
+            item = step.get("item") if isinstance(step, dict) else None
+            name = (_string(step.get("name")) or _name_of(_referred(item, nodes))) if isinstance(step, dict) else ""
+            if name and len(name) <= MAX_SECTION_CHARS and name not in others and name.lower() not in _HOME:
+                return name
+    return ""
+
+
 def _published(tree: Any, tags: dict[str, list[str]], article: dict[str, Any]) -> str:
     candidates = [_string(article.get("datePublished"))]
     candidates += [value for name in _PUBLISHED for value in tags.get(name, ())]
@@ -211,8 +239,10 @@ def _published(tree: Any, tags: dict[str, list[str]], article: dict[str, Any]) -
     return next((day for value in candidates if (day := iso_date(one_line(value)))), "")
 
 
-def _authors(tags: dict[str, list[str]], article: dict[str, Any], outlets: set[str]) -> tuple[str, ...]:
-    listed = article.get("author")
+def _authors(
+    tags: dict[str, list[str]], article: dict[str, Any], nodes: dict[str, dict[str, Any]], outlets: set[str]
+) -> tuple[str, ...]:
+    listed = _referred(article.get("author"), nodes)
     named = [
         item.get("name") if isinstance(item, dict) else item for item in (listed if isinstance(listed, list) else [listed])
     ]
@@ -224,4 +254,5 @@ def _authors(tags: dict[str, list[str]], article: dict[str, Any], outlets: set[s
 
 def _address(tree: Any, tags: dict[str, list[str]]) -> str:
     links = tree.xpath("//link[translate(@rel, 'CANOIL', 'canoil') = 'canonical']/@href")
-    return next((one_line(link) for link in [*links, *tags.get("og:url", [])] if link.startswith(("http://", "https://"))), "")
+    addresses = (one_line(link) for link in [*links, *tags.get("og:url", [])])
+    return next((address for address in addresses if address.startswith(("http://", "https://"))), "")

@@ -6,12 +6,14 @@ import contextlib
 import gzip
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.mutations import SUBJECTS, fault, mutations
 from korealbert.corpus.html_article import Article, UnreadablePage, read_article
 from korealbert.corpus.html_bylines import clean_author
 from korealbert.corpus.html_meta import date_line
@@ -186,6 +188,25 @@ def test_pages_marked_up_as_newspapers_do(name: str) -> None:
     assert sum(map(len, EXPECTED["paragraphs"])) >= 0.92 * sum(map(len, lines))
 
 
+CONSTRUCTS = sorted((GOLDEN / "constructs").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", CONSTRUCTS, ids=lambda path: path.stem)
+def test_construct(path: Path) -> None:
+    wanted = json.loads(path.read_text("utf-8"))
+    article = read_article(path.with_suffix(".html").read_bytes())
+    fields = {name: wanted[name] for name in ("title", "outlet", "section", "published", "url")}
+    assert {name: getattr(article, name) for name in fields} == fields, wanted["about"]
+    assert list(article.authors) == wanted["authors"], wanted["about"]
+    assert [part for part in article.text.split("\n\n") if part] == wanted["paragraphs"], wanted["about"]
+
+
+def test_every_golden_page_says_what_is_expected_of_it() -> None:
+    pages = {path.stem for path in (GOLDEN / "constructs").glob("*.html")}
+    assert pages == {path.stem for path in CONSTRUCTS}
+    assert len(pages) + len(EXPECTED["pages"]) >= 30
+
+
 def test_a_teaser_gives_way_to_the_text_that_the_page_declares() -> None:
     teaser = "<p>" + BODY[0] + " " + BODY[1] + "</p><p>로그인하세요.</p>"
     assert read(linked(headline="제목", articleBody="\n".join(BODY)), f"<p>{BODY[0]} {BODY[1]}</p>").text.split("\n\n") == BODY
@@ -224,6 +245,60 @@ def test_damaged_pages_never_raise_anything_else(data: st.DataObject) -> None:
         damaged = damaged or bytearray(b"x")
     with contextlib.suppress(UnreadablePage):
         assert isinstance(read_article(bytes(damaged)), Article)
+
+
+def test_damaged_pages_are_all_accounted_for() -> None:
+    subject = SUBJECTS["html"]
+    pages = [path.read_bytes().decode("utf-8", "replace") for path in sorted(GOLDEN.rglob("*.html"))]
+    for source in mutations(pages, subject.marks, count=150, seed=7):
+        assert fault(subject, source) == "", source
+
+
+@pytest.mark.parametrize("part", ["<p>{0}</p>", "<ul><li>{0}"])
+def test_work_grows_with_the_page_not_with_its_square(part: str) -> None:
+    def seconds(copies: int) -> float:
+        data, begun = page(body=part.format(BODY[0]) * copies), time.process_time()
+        read_article(data)
+        return time.process_time() - begun
+
+    read_article(page())  # imports
+    assert min(seconds(1600) for _ in range(2)) < 8 * min(seconds(400) for _ in range(2)) + 0.05
+
+
+@pytest.mark.parametrize(
+    "part", ["self.__next_f.push([", "self.__next_f.push([1])" + " " * 50, "Fusion.globalContent=[", "[{", ",  "]
+)
+def test_scripts_are_read_in_linear_time(part: str) -> None:
+    head = f"<script>{part * 4000}x</script><script type='application/ld+json'>{part * 4000}</script>"
+    begun = time.process_time()
+    assert read(head + f"<script>self.__next_f.push([1]){' ' * 200_000}x</script>").text.split("\n\n") == BODY
+    assert time.process_time() - begun < 2
+
+
+NAMES = ("@graph", "@id", "@type", "author", "name", "publisher", "headline", "articleBody", "datePublished", "articleSection")
+STORY = ("content_elements", "type", "content", "items", "display_date", "mainEntity", "itemListElement", "item", "description")
+VALUES = st.recursive(
+    st.none()
+    | st.integers(-5, 5)
+    | st.sampled_from(
+        ["NewsArticle", "Book", "BreadcrumbList", "list", "text", "quote", "#a", "<b>강</b>", "<p>물", "\ud800<i>", "&#0;"]
+    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES + STORY), inner, max_size=5),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(VALUES, VALUES, VALUES)
+def test_whatever_the_script_data_holds_is_read_or_passed_over(linked_data: object, story: object, row: object) -> None:
+    typed = {"@type": "NewsArticle", **linked_data} if isinstance(linked_data, dict) else linked_data
+    scripts = f"<script type='application/ld+json'>{json.dumps(typed)}</script>"
+    scripts += f"<script>Fusion.globalContent={json.dumps({'content_elements': [story], 'display_date': row})};</script>"
+    scripts += f"<script>self.__next_f.push({json.dumps([1, row])})</script>"
+    for body in ("<p>짧다.</p>", ""):
+        article = read(scripts, body)
+        for value in (article.title, article.text, article.outlet, article.section, article.url, *article.authors):
+            value.encode("utf-8")
 
 
 def test_files_of_pages_become_documents(tmp_path: Path) -> None:

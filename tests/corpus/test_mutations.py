@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bench.mutations import SAMPLE, SUBJECTS, documents, fault, mutations
+from bench.mutations import ROOT, SUBJECTS, documents, fault, mutations
 from korealbert.corpus.sources import WikiOptions
 from korealbert.corpus.wikitext import extract_wikitext
 
@@ -15,86 +15,21 @@ DOCS = [
     for n in range(9)
 ]
 UNITS = (
-    *(
-        "{{",
-        "[[",
-        "{|",
-        "\n{|",
-        "'",
-        "<ref>",
-        "<!--",
-        "{{{",
-        "<nowiki>",
-        "<ref name=a",
-        "[[파일:가|",
-        "{{lang|en|",
-        "{{틀|",
-        "|",
-        "\n|",
-        "=",
-    ),
-    *(
-        "\n==",
-        "\n== 절 ==",
-        ":,",
-        ":)",
-        "(",
-        "( ",
-        "(:",
-        "((,",
-        ",",
-        " ,",
-        "&",
-        "&lt;",
-        "&amp;lt;",
-        "-{",
-        "__",
-        "http://",
-        "[http://a ",
-        "~",
-        "\n*",
-        "\n\n",
-    ),
-    *(
-        "<s>",
-        "<math>",
-        "<pre>",
-        "}}",
-        "]]",
-        "|}",
-        "\n|}",
-        "{{}}",
-        "[[]]",
-        "{{a|{{",
-        "[[a|[[",
-        "{|\n{{",
-        "{{{{{",
-        "<ref>{{",
-        "<!",
-        "<ref><!--",
-    ),
-    *(
-        "[[a\n",
-        "{{a\n|b=",
-        "<br/>",
-        "(가:",
-        ", 가어:",
-        "\0",
-        "{{lang|en|[[",
-        "}}{{",
-        "]][[",
-        "''[[",
-        "{{\n=a=\n",
-        "<table>",
-        "<gallery>\n",
-    ),
+    *("{{", "[[", "{|", "\n{|", "'", "<ref>", "<!--", "{{{", "<nowiki>", "<ref name=a", "[[파일:가|"),
+    *("{{lang|en|", "{{틀|", "|", "\n|", "="),
+    *("\n==", "\n== 절 ==", ":,", ":)", "(", "( ", "(:", "((,", ",", " ,", "&", "&lt;", "&amp;lt;", "-{"),
+    *("__", "http://", "[http://a ", "~", "\n*", "\n\n"),
+    *("<s>", "<math>", "<pre>", "}}", "]]", "|}", "\n|}", "{{}}", "[[]]", "{{a|{{", "[[a|[[", "{|\n{{"),
+    *("{{{{{", "<ref>{{", "<!", "<ref><!--"),
+    *("[[a\n", "{{a\n|b=", "<br/>", "(가:", ", 가어:", "\0", "{{lang|en|[[", "}}{{", "]][[", "''[["),
+    *("{{\n=a=\n", "<table>", "<gallery>\n"),
 )
 
 
 @pytest.mark.parametrize("name", sorted(SUBJECTS))
 def test_damaged_documents(name: str) -> None:
     subject = SUBJECTS[name]
-    sources = documents(subject, [SAMPLE / file for file in subject.sample], "*") or DOCS
+    sources = documents(subject, [ROOT / file for file in subject.sample], "*") or DOCS
     assert [wrong for source in mutations(sources, subject.marks, count=300, seed=7) if (wrong := fault(subject, source))] == []
 
 
