@@ -29,7 +29,7 @@ UNITS = (
 @pytest.mark.parametrize("name", sorted(SUBJECTS))
 def test_damaged_documents(name: str) -> None:
     subject = SUBJECTS[name]
-    sources = documents(subject, [ROOT / file for file in subject.sample], "*") or DOCS
+    sources = documents(subject, sorted(path for pattern in subject.sample for path in ROOT.glob(pattern)), "*") or DOCS
     assert [wrong for source in mutations(sources, subject.marks, count=300, seed=7) if (wrong := fault(subject, source))] == []
 
 
