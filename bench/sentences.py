@@ -26,6 +26,7 @@ from korealbert.documents import Document
 GOAL = 20.0
 BYTES_FOR_RULES, BYTES_FOR_KIWI, BYTES_FOR_KSS = 20_000_000, 300_000, 20_000
 ROUNDS = 3
+PATIENCE_SECONDS = 40
 KSS = """
 import json, sys, time
 from kss import split_sentences
@@ -75,8 +76,14 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def kss_seconds(python: Path, texts: list[str]) -> float:
-    """What kss takes, in its own interpreter; nan where it does not run."""
-    done = subprocess.run([str(python), "-c", KSS], input=json.dumps(texts), capture_output=True, text=True, check=False)
+    """What kss takes, in its own interpreter; nan where it does not run, infinite where it does not come to an end."""
+    command = [str(python), "-c", KSS]
+    try:
+        done = subprocess.run(
+            command, input=json.dumps(texts), capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return float("inf")
     return float(done.stdout.splitlines()[-1]) if done.returncode == 0 else float("nan")
 
 
