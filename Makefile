@@ -32,6 +32,28 @@ ui: $(VENV)/installed  ## Prefect server, work pool, deployments and a worker on
 soak-crawl: $(VENV)/installed  ## a crawl killed twenty times at random moments must lose nothing, some five minutes
 	$(BIN)/python -m bench.soak_crawl
 
+soak-mutations: $(VENV)/installed  ## ten thousand damaged documents for every parser; real ones from DATA, some ten minutes
+	$(BIN)/python -m bench.mutations wikipedia $(DATA)/corpus/wikipedia_xml.tar.zst
+	$(BIN)/python -m bench.mutations wikipedia_xml $(DATA)/corpus/wikipedia_xml.tar.zst
+	$(BIN)/python -m bench.mutations wikiextractor $(DATA)/corpus/kowiki_extracted_AA.tar.zst --members "*/wiki_0[0-4]"
+	$(BIN)/python -m bench.mutations namuwiki $(DATA)/corpus/namuwiki.tar.zst
+
+# A row below its goal ends its bench with status 1; the others are still wanted.
+bench-corpus: $(VENV)/installed $(PEERS)/installed  ## extraction, dedup, crawl, sentences and memory beside their peers
+	-$(BIN)/python -m bench.wikipedia $(DATA)/corpus/wikipedia_xml.tar.zst --peers $(PEERS)/bin/python
+	-$(BIN)/python -m bench.namuwiki $(DATA)/corpus/namuwiki.tar.zst --peers $(PEERS)/bin/python
+	-$(BIN)/python -m bench.dedup $(DATA)/corpus/kowiki_extracted_AA.tar.zst --peers $(PEERS)/bin/python
+	-$(BIN)/python -m bench.crawl
+	-$(BIN)/python -m bench.sentences $(DATA)/corpus/kowiki_extracted_AA.tar.zst $(DATA)/corpus/news_categories.tar.zst
+	-$(BIN)/python -m bench.data_stages $(DATA)/corpus/kowiki_extracted_A[ABC].tar.zst
+
+bench-news: $(VENV)/installed  ## what the news rules take and leave on 1,000 real articles, and on those kept apart
+	$(BIN)/python -m bench.news_residue $(DATA) --sample 1000 --seed 1
+	$(BIN)/python -m bench.news_residue $(DATA) --sample 1000 --seed 1 --held-out
+
+bench-examples: $(VENV)/installed $(PEERS)/installed  ## packing, noise and loader beside their peers; ALBERT=checkout of google-research/albert
+	$(BIN)/python -m bench.examples $(DATA)/corpus --peers $(PEERS)/bin/python $(if $(wildcard $(ALBERT)),--albert $(ALBERT))
+
 bench-memorise: $(VENV)/installed  ## every loss and label is right: 128 examples learnt by heart, some ten minutes
 	$(BIN)/python -m bench.memorise "$$($(BIN)/korealbert run $(RECIPE) --store $(STORE) --until views | tail -n 1)"
 
@@ -43,5 +65,10 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/pip install --quiet --editable ".[dev]"
 	touch $@
 
+$(PEERS)/installed: bench/peers.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --requirement $<
+	touch $@
+
 clean:  ## forget the environment and all artifacts
-	rm -rf $(VENV) $(STORE)
+	rm -rf $(VENV) $(PEERS) $(STORE)

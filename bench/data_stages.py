@@ -1,7 +1,7 @@
 """From raw dump to clean, deduplicated documents: MB/s a core of each stage, and peak memory as the input grows.
 
-python -m bench.data_stages KOWIKI [--sizes 100 400 1600] [--workers 2]: ``KOWIKI`` is a folder of WikiExtractor output. Larger
-inputs are more of its files, then all of them again with most Hangul syllables exchanged for others, another way each time, so
+python -m bench.data_stages KOWIKI... [--sizes 100 400 1600] [--workers 2]: archives or folders of WikiExtractor output. Larger
+inputs are more of their files, then all again with most Hangul syllables exchanged for others, another way each time, so
 that no two texts are alike. MB are of raw input; seconds are processor time of all processes; memory is the greatest sum of
 proportional set sizes of the stage's processes, looked at ten times a second. Exits with 1 unless the peak at the largest input
 is at most 1.25 times that at the smallest.
@@ -28,6 +28,7 @@ import psutil
 
 from korealbert.artifact import Artifact, InputPath, Runtime, Spec, Stage
 from korealbert.corpus import clean, dedup, extract
+from korealbert.corpus.reading import RawFile, ReadLimits, open_files
 from korealbert.corpus.sources import ExtractSpec
 
 FLAT = 1.25
@@ -48,20 +49,19 @@ class Measured:
     peak: float
 
 
-def make_input(kowiki: Path, megabytes: int, directory: Path) -> float:
+def make_input(kowiki: list[Path], megabytes: int, directory: Path) -> float:
     """Write so much input; returns its size in MB."""
     written = 0
     for copy in count():
         table = _exchange(copy)
-        for path in sorted(kowiki.rglob("wiki_*")):
+        for number, raw in enumerate(open_files(kowiki, "*wiki_*", ReadLimits())):
+            assert isinstance(raw, RawFile), raw
             if written >= megabytes * 1_000_000:
                 return written / 1e6
-            text = path.read_text("utf-8")
+            text = raw.read(1 << 30).decode()
             if copy:
                 text = text.translate(table).replace('<doc id="', f'<doc id="{copy}-')
-            target = directory / f"{copy}" / path.parent.name / path.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            written += target.write_bytes(text.encode())
+            written += (directory / f"wiki_{copy:02}_{number:04}").write_bytes(text.encode())
     raise AssertionError("count() ends")
 
 
@@ -85,7 +85,8 @@ def run_stage(name: str, source: Path, out: Path, workers: int) -> None:
         "dedup": dedup.DedupSpec(),
     }
     wall, cpu = time.perf_counter(), _cpu_seconds()
-    stats = STAGES[name].run(specs[name], {"documents": Artifact(source.name, source)}, out, Runtime(workers=workers))
+    inputs = {} if name == "extract" else {"documents": Artifact(source.name, source)}
+    stats = STAGES[name].run(specs[name], inputs, out, Runtime(workers=workers))
     wall, cpu = time.perf_counter() - wall, _cpu_seconds() - cpu
     print(json.dumps({"wall": wall, "cpu": cpu, "documents": stats["documents_out"], "dropped": stats["dropped"]}))
 
@@ -127,7 +128,7 @@ def main() -> int:
         run_stage(name, Path(source), Path(out), int(workers))
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kowiki", type=Path)
+    parser.add_argument("kowiki", type=Path, nargs="+")
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 400, 1600], help="MB of input")
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()

@@ -10,7 +10,10 @@ from typing import Any
 
 
 def albert(text: str, model: str, out: str) -> dict[str, Any]:
-    """google-research/albert's script as published: tokenise, pack, mask, write TFRecords. Import and start are not timed."""
+    """google-research/albert's script as published: tokenise, pack and mask 40 times over, write TFRecords.
+
+    Import and start are not timed.
+    """
     import tensorflow.compat.v1 as tf
     from albert import create_pretraining_data as script
 
@@ -21,7 +24,6 @@ def albert(text: str, model: str, out: str) -> dict[str, Any]:
         "spm_model_file": model,
         "do_lower_case": False,
         "max_seq_length": 128,
-        "dupe_factor": 1,
     }
     script.FLAGS([sys.argv[0], *(f"--{name}={value}" for name, value in flags.items())])
     tf.logging.set_verbosity(tf.logging.ERROR)

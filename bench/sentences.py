@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from itertools import islice
 from pathlib import Path
 
 from korealbert.artifact import InputPath
@@ -25,7 +24,7 @@ from korealbert.corpus.sources import ExtractSpec
 from korealbert.documents import Document
 
 GOAL = 20.0
-BYTES_FOR_RULES, BYTES_FOR_SLOW = 20_000_000, 300_000
+BYTES_FOR_RULES, BYTES_FOR_KIWI, BYTES_FOR_KSS = 20_000_000, 300_000, 20_000
 ROUNDS = 3
 KSS = """
 import json, sys, time
@@ -92,16 +91,16 @@ def main() -> int:
     print("source   rules MB/s  kiwi MB/s  kss MB/s  goal    boundary F1 rules / Kiwi")
     for source, format_name, path in (("kowiki", "wikiextractor", arguments.kowiki), ("news", "news_text", arguments.news)):
         texts = texts_of(source, format_name, path, BYTES_FOR_RULES)
-        few = list(islice(_up_to(texts, BYTES_FOR_SLOW), len(texts)))
+        few, fewer = (list(_up_to(texts, limit)) for limit in (BYTES_FOR_KIWI, BYTES_FOR_KSS))
         rules = megabytes(texts) / seconds(lambda texts=texts: [split_text(text, "rules") for text in texts])
         start = time.process_time()
         for text in few:
             split_text(text, "kiwi")
         kiwi = megabytes(few) / (time.process_time() - start)
-        kss = megabytes(few) / kss_seconds(arguments.peers, few) if arguments.peers else float("nan")
+        kss = megabytes(fewer) / kss_seconds(arguments.peers, fewer) if arguments.peers else float("nan")
         agreed = compare(few)
         slowest = min(slowest, rules)
-        print(f"{source:<8} {rules:>10.1f} {kiwi:>10.2f} {kss:>9.2f}  >= {GOAL:g}   {agreed['f1']:.3f} {agreed}")
+        print(f"{source:<8} {rules:>10.1f} {kiwi:>10.2f} {kss:>9.4f}  >= {GOAL:g}   {agreed['f1']:.3f} {agreed}")
     return 0 if slowest >= GOAL else 1
 
 

@@ -1,6 +1,6 @@
 """The stage contract: specs name artifacts before they are built, stages build them, the store keeps and verifies them."""
 
-from korealbert.artifact.spec import Identity, InputPath, Spec, canonical
+from korealbert.artifact.spec import Identity, InputPath, Spec, canonical, refuse_repeats
 from korealbert.artifact.stage import Built, Device, Inputs, Progress, Runtime, Stage, Stats, build, check_conservation
 from korealbert.artifact.store import MANIFEST_FIELDS, Artifact, ArtifactError, Store, ancestors
 
@@ -23,4 +23,5 @@ __all__ = [
     "build",
     "canonical",
     "check_conservation",
+    "refuse_repeats",
 ]

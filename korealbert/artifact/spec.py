@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -19,6 +20,13 @@ class Spec(BaseModel):
     """Everything that changes a stage's bytes. Unknown fields are errors; a spec is never mutated."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def refuse_repeats(field: str, values: Sequence[object]) -> None:
+    """Raise ValueError naming field and values where one is given more than once."""
+    repeated = [str(value) for value, times in Counter(values).items() if times > 1]
+    if repeated:
+        raise ValueError(f"{field}: {', '.join(sorted(repeated))} named twice; name each once")
 
 
 class InputPath(os.PathLike[str]):

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
+from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats, refuse_repeats
 from korealbert.corpus.benchmarks import EvaluationFile
 from korealbert.corpus.decontaminate import Decontaminated, index_evaluation_texts, load_evaluation_texts
 from korealbert.corpus.near_duplicates import Ranks, candidate_pairs, exact_duplicates, near_duplicates, read_pairs
@@ -57,10 +57,8 @@ class DedupSpec(Spec):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> DedupSpec:
-        for kind, names in (("priority", self.priority), ("decontaminate", [one.name for one in self.decontaminate])):
-            doubled = sorted(name for name, count in Counter(names).items() if count > 1)
-            if doubled:
-                raise ValueError(f"{kind}: {', '.join(doubled)} named twice; name each once")
+        refuse_repeats("priority", self.priority)
+        refuse_repeats("decontaminate", [one.name for one in self.decontaminate])
         return self
 
 

@@ -38,7 +38,7 @@ _FUNCTION_WORD = re.compile(
     r"[가-힣A-Za-z0-9](?:은|는|이|가|을|를|의|에|에서|에게|와|과|로|으로|도|만|까지|부터|다|요|고|며|지만|니다|는데|해서|했고)[.,!?…\"'”’)\]]*(?=\s|$)"
 )
 TERMINAL = re.compile(r"[.!?。…][\"'”’)\]」』]*$")
-_PARAGRAPH_BREAK = re.compile(r"\n{2,}")
+PARAGRAPH_BREAK = re.compile(r"\n{2,}")
 
 
 class Limits(Spec):
@@ -144,14 +144,13 @@ def number_words(text: str, limits: Limits) -> Drop | None:
     words = text.split()
     if len(words) < WORDS_FOR_SHARES:
         return None
-    share = sum(map(has_letter, words)) / len(words)
+    share = sum(map(_has_letter, words)) / len(words)
     return (
         Drop("number_words", f"{share:.3f} of words < {limits.min_letter_words}") if share < limits.min_letter_words else None
     )
 
 
-def has_letter(word: str) -> bool:
-    """Whether a word has a letter of any script."""
+def _has_letter(word: str) -> bool:
     return word.isalpha() or any(map(str.isalpha, word))
 
 
@@ -192,7 +191,7 @@ def duplicate_lines(text: str, limits: Limits) -> Drop | None:
 
 def duplicate_paragraphs(text: str, limits: Limits) -> Drop | None:
     """Paragraphs, between blank lines, that repeat earlier ones, by number and by characters."""
-    paragraphs = _PARAGRAPH_BREAK.split(text.strip("\n"))
+    paragraphs = PARAGRAPH_BREAK.split(text.strip("\n"))
     most, most_characters = limits.max_duplicate_paragraphs, limits.max_duplicate_paragraph_characters
     return _repeated("duplicate_paragraphs", paragraphs, most, most_characters)
 

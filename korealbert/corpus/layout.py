@@ -190,9 +190,9 @@ def _without_labels(text: str) -> str:
     """Delete, in parentheses, the name of a language whose word was removed: ``(영어:, 한자: 江)``."""
     parts, position = list[str](), 0
     for found in _NAMELESS.finditer(text):
-        before = text[position : found.start()]
-        if label := _LABEL.search(before, max(0, len(before) - _LABEL_CHARS)):
-            parts.append(before[: label.start()])
+        at = found.start()
+        if label := _LABEL.search(text, max(position, at - _LABEL_CHARS), at):
+            parts.append(text[position : label.start()])
             position = found.end()
     return "".join([*parts, text[position:]])
 

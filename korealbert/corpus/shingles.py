@@ -5,6 +5,7 @@ Spacing and punctuation differ between copies of one Korean text more than anyth
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 
 import numpy as np
@@ -77,8 +78,13 @@ def _mix(values: Hashes) -> Hashes:
 
 @lru_cache(maxsize=1)
 def _letters_and_digits() -> npt.NDArray[np.bool_]:
-    """bool [1114112]: which code points are letters or digits; a look-up is five times as fast as a regular expression."""
-    return np.array([chr(code).isalnum() for code in range(0x110000)])
+    """bool [1114112]: which code points are letters or digits; a look-up is five times as fast as a regular expression.
+
+    Unicode has none beyond plane 3.
+    """
+    table = np.zeros(sys.maxunicode + 1, dtype=bool)
+    table[:0x40000] = [chr(code).isalnum() for code in range(0x40000)]
+    return table
 
 
 @lru_cache(maxsize=32)

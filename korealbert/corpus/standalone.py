@@ -89,7 +89,8 @@ def _cleaned(document: Document, spec: CleanSpec, rules: Rules) -> dict[str, Any
     removed = [
         {"rule": one.rule, "characters": len(one.text), "zone": one.zone, "text": one.text} for one in outcome.cleaned.removals
     ]
-    return {**_record(outcome.document, outcome.drop, removed), "text": outcome.cleaned.text}
+    record = _record(outcome.document, outcome.drop, removed)
+    return {**record, "text": outcome.cleaned.text} if outcome.drop else record
 
 
 def extractor(

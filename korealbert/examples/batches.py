@@ -118,8 +118,8 @@ class ExampleBatches:
         return self._views[view]
 
     def _clean(self, numbers: Ints, noise: View, header: ViewHeader) -> Clean:
-        ids = self._rows.column("ids", numbers)
-        length = self._rows.column("length", numbers).astype(np.int64)
+        ids, lengths = self._rows.columns(["ids", "length"], numbers)
+        length = lengths.astype(np.int64)
         first = noise.a_len.astype(np.int64)
         if header.sentence_task == "sop":
             ids = rotate(ids, np.where(noise.sop == 1, length - first, 0), length)
@@ -132,7 +132,7 @@ class ExampleBatches:
         assert noise.b_row is not None and noise.b_start is not None and noise.b_len is not None
         chosen = np.flatnonzero(noise.b_row >= 0)
         first = noise.a_len[chosen].astype(np.int64)
-        foreign = self._rows.column("ids", noise.b_row[chosen])
+        (foreign,) = self._rows.columns(["ids"], noise.b_row[chosen])
         ids, length = ids.copy(), length.copy()
         ids[chosen] = continue_with(ids[chosen], first, foreign, noise.b_start[chosen])
         length[chosen] = first + noise.b_len[chosen]
@@ -143,7 +143,7 @@ class ExampleBatches:
         count = noise.wop_count.astype(np.int64)
         if header.batch_portion is None or not len(numbers):
             return count
-        first = self._rows.column("example_id", numbers[:1])
+        (first,) = self._rows.columns(["example_id"], numbers[:1])
         lot = draw_block(header.seed, Stream.MOVE_BATCH, first, minor=header.view)[0]
         return count * happens(lot, header.batch_portion)
 

@@ -113,10 +113,10 @@ def draw_view(
     rows: Rows, words: WordTable, settings: NoiseSettings, view: int, pool: RowTable | None
 ) -> tuple[View, list[dict[str, int]]]:
     """The noise of any number of rows in one view, and its counts, summable. ``pool`` as in ``draw``."""
-    drawn = [
-        draw(rows.slice(start, min(start + ROWS_AT_ONCE, len(rows))), words, settings, view, pool)
-        for start in range(0, max(1, len(rows)), ROWS_AT_ONCE)
-    ]
-    names = [f.name for f in fields(View) if getattr(drawn[0].view, f.name) is not None]
-    joined = View(**{name: np.concatenate([getattr(part.view, name) for part in drawn]) for name in names})
-    return joined, [part.counts() for part in drawn]
+    parts, counts = [], []
+    for start in range(0, max(1, len(rows)), ROWS_AT_ONCE):
+        drawn = draw(rows.slice(start, min(start + ROWS_AT_ONCE, len(rows))), words, settings, view, pool)
+        parts.append(drawn.view)
+        counts.append(drawn.counts())
+    names = [f.name for f in fields(View) if getattr(parts[0], f.name) is not None]
+    return View(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}), counts

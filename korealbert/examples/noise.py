@@ -152,7 +152,8 @@ def _draw_continuations(doc_id: Array, layout: Layout, label: Ints, draws: RowDr
     for attempt in range(1, REJECTIONS):
         number = draws.block(Stream.NEXT_SENTENCE, chosen[pending], attempt=attempt)[0]
         b_row[pending] = below(number, len(pool))
-        pending = pending[pool.column("doc_id", b_row[pending]) == doc_id[chosen[pending]]]
+        (owner,) = pool.columns(["doc_id"], b_row[pending])
+        pending = pending[owner == doc_id[chosen[pending]]]
         if not pending.size:
             break
     for place in pending.tolist():  # Nearly all rows are of this one document.

@@ -41,7 +41,7 @@ def render_rows(examples: Path, views: Path, vocab: Path, view: int, *, offset: 
     task = batches.header(view).sentence_task
     rows = np.arange(batches.num_rows)
     if wanted:
-        names = table.column("example_id", rows), table.column("doc_id", rows)
+        names = table.columns(["example_id", "doc_id"], rows)
         rows = np.array([row for row, *own in zip(rows, *names) if wanted in (str(own[0]), f"{own[1]:016x}")], dtype=np.int64)
     for row in rows[offset:].tolist():
         facts = table.take(np.array([row]))

@@ -95,13 +95,16 @@ def sentence_starts(rows: Rows, width: int) -> Bools:
 
 def rotate(values: Array, rotation: Ints, length: Ints) -> Array:
     """Each row [R, N] from its own ``rotation`` on, wrapping at its ``length``; what lies beyond stays."""
-    if not rotation.any():
+    turned = np.flatnonzero(rotation)
+    if not turned.size:
         return values
+    length = length[turned, None]
     places = np.arange(values.shape[1])
-    source = places + rotation[:, None]
-    source -= np.where(source >= length[:, None], length[:, None], 0)
-    source = np.where(places < length[:, None], source, places)
-    return np.take_along_axis(values, source, axis=1)
+    source = places + rotation[turned, None]
+    source -= np.where(source >= length, length, 0)
+    result = values.copy()
+    result[turned] = np.take_along_axis(values[turned], np.where(places < length, source, places), axis=1)
+    return result
 
 
 def lay_out(rows: Rows, split: Split) -> Layout:
@@ -129,7 +132,7 @@ def with_specials(ids: Array, first: Ints, length: Ints, sequence_length: int) -
     first_end, end = first[:, None] + 1, length[:, None] + 2
     paired = (first < length)[:, None]
     lengths = length + 2 + paired[:, 0]
-    place = np.clip(position - 1 - (position > first_end), 0, ids.shape[1] - 1)
+    place = np.minimum(np.maximum(position - 1 - (position > first_end), 0), ids.shape[1] - 1)
     input_ids = np.take_along_axis(ids, place, axis=1).astype(np.int64)
     input_ids[:, 0] = SPECIAL.cls
     input_ids[position == first_end] = SPECIAL.sep

@@ -79,9 +79,10 @@ class RowTable:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def column(self, name: str, numbers: Ints) -> Array:
-        """One column at some rows, in the order asked for."""
-        return self.numbers.locate(numbers).gather(self._columns[name])
+    def columns(self, names: Sequence[str], numbers: Ints) -> list[Array]:
+        """Columns at some rows, in the order asked for."""
+        places = self.numbers.locate(numbers)
+        return [places.gather(self._columns[name]) for name in names]
 
     def take(self, numbers: Ints) -> Rows:
         """Some rows, in the order asked for, with their sentence lengths."""

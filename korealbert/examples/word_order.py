@@ -89,7 +89,7 @@ class MoveInputs:
     selected: Bools
     """[R, N]: the piece is predicted; it never moves."""
     starts: Bools
-    """[R, N]: the piece begins a word."""
+    """[R, N]: the piece begins a word; anything where tokens move."""
     runs: Ints
     """[R, N]: number of the run that a piece is in, ascending along the row."""
     budget: Ints
@@ -124,7 +124,8 @@ def move(layout: Layout, masked: Masked, words: WordTable, spec: WordOrderSpec, 
     with_noise = happens(lot, 1.0 if spec.scope == "batch" and spec.portion else spec.portion_in(draws.view))
     most = spec.rate_in(draws.view)
     rates = rate * 2.0**-32 * most if spec.amount == "dynamic" else np.full(len(rate), most)
-    starts = word_starts(layout, words)
+    # Only words need to know where words begin.
+    starts = word_starts(layout, words) if spec.unit == "word" else layout.sentence_first
     selected = masked.selected(layout.ids.shape)
     barrier = masked.visible_mask(layout.ids.shape) if spec.barrier == "mask" else selected
     if spec.unit == "word":

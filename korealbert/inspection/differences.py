@@ -25,10 +25,10 @@ from korealbert.numbers import by_number
 
 CONTEXT_CHARACTERS = 80
 """Unchanged text shown on each side of a change."""
-EXACT_TOKENS = 4_000
+EXACT_WORDS = 10_000
 """Longer texts are compared without the words that are frequent in them, which is quick and may find larger changes."""
 
-_TOKEN = re.compile(r"\s+|\S+")
+_WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,32 +69,37 @@ def _changes(original: Document, row: dict[str, Any], removals: Sequence[Removal
 
 
 def cleaning(before: str, after: str, removals: Sequence[Removal], *, entities: bool = True) -> list[Part]:
-    """A text with what normalisation replaced and rules removed in place; ``after`` may be split into sentences.
+    """A text with what normalisation replaced, rules removed and later steps changed in place.
 
-    Where the log does not lead from one text to the other (another stage, another version), words are compared instead.
+    ``after`` may be split into sentences: white space does not count.
     """
-    if _letters(before) == _letters(after):
-        return [Part("same", after)]
     text = normalise(before, entities=entities).text
+    gone, come = dict[int, str](), dict[int, str]()  # by place in the normalised text: removed, and added before it
     alive = list(range(len(text)))
-    rule_at: dict[int, str] = {}
     for removal in removals:
         end = removal.start + len(removal.text)
-        rule_at |= dict.fromkeys(alive[removal.start : end], f"{removal.rule}, {removal.zone}")
+        gone |= dict.fromkeys(alive[removal.start : end], f"{removal.rule}, {removal.zone}")
         del alive[removal.start : end]
-    if _letters("".join(text[place] for place in alive)) != _letters(after):
-        return words(before, after)
+    for start, end, new_start, new_end in edits("".join(text[place] for place in alive), after):
+        gone |= dict.fromkeys(alive[start:end], "")
+        anchor = alive[end - 1] + 1 if end else alive[0] if alive else len(text)
+        come[anchor] = come.get(anchor, "") + after[new_start:new_end]
+    raw, fresh = dict[int, str](), set[int]()
+    for start, end, new_start, new_end in edits(before, text):
+        raw[new_start] = before[start:end]
+        fresh |= set(range(new_start, new_end))
     parts: list[Part] = []
-    place = 0
-    for part in words(before, text):
-        if part.kind == "removed":
-            parts.append(part)
-            continue
-        for rule, places in groupby(range(place, place + len(part.text)), key=rule_at.get):
-            stretch = "".join(text[one] for one in places)
-            parts.append(Part("removed", stretch, rule) if rule else Part(part.kind, stretch))
-        place += len(part.text)
-    return parts
+    for place, character in enumerate(f"{text}\0"):
+        parts += [Part(kind, one[place]) for kind, one in (("added", come), ("removed", raw)) if one.get(place)]
+        if place < len(text):
+            kind = "removed" if place in gone else "added" if place in fresh else "same"
+            parts.append(Part(kind, character, gone.get(place, "")))
+    return _merged(parts)
+
+
+def _merged(parts: Sequence[Part]) -> list[Part]:
+    groups = groupby(parts, key=lambda part: (part.kind, part.note))
+    return [Part(kind, "".join(part.text for part in group), note) for (kind, note), group in groups]
 
 
 def applied(before: str, removals: Sequence[Removal], *, entities: bool = True) -> str:
@@ -105,34 +110,41 @@ def applied(before: str, removals: Sequence[Removal], *, entities: bool = True) 
     return left
 
 
-def _letters(text: str) -> str:
-    return "".join(text.split())
+def edits(before: str, after: str) -> Iterator[tuple[int, int, int, int]]:
+    """Where words differ: start and end in each text, equal ones where words were only removed or added."""
+    old, new = list(_WORD.finditer(before)), list(_WORD.finditer(after))
+    old_words, new_words = [word.group() for word in old], [word.group() for word in new]
+    matcher = SequenceMatcher(None, old_words, new_words, autojunk=len(old) > EXACT_WORDS)
+    for kind, start, end, new_start, new_end in matcher.get_opcodes():
+        if kind != "equal" and "".join(old_words[start:end]) != "".join(new_words[new_start:new_end]):
+            yield *_extent(old, start, end), *_extent(new, new_start, new_end)
+
+
+def _extent(words: Sequence[re.Match[str]], start: int, end: int) -> tuple[int, int]:
+    """The characters of some words; of none, the place behind the word before."""
+    if start < end:
+        return words[start].start(), words[end - 1].end()
+    place = words[start - 1].end() if start else 0
+    return place, place
 
 
 def words(before: str, after: str) -> list[Part]:
     """Two texts compared word by word; of what differs in white space alone, the second one's is shown."""
-    old, new = _TOKEN.findall(before), _TOKEN.findall(after)
-    matcher = SequenceMatcher(None, old, new, autojunk=len(old) > EXACT_TOKENS)
     parts: list[Part] = []
-    for kind, start, end, new_start, new_end in matcher.get_opcodes():
-        gone, come = "".join(old[start:end]), "".join(new[new_start:new_end])
-        if kind == "equal" or _letters(gone) == _letters(come):
-            parts.append(Part("same", come))
-            continue
-        parts += [Part(name, text) for name, text in (("removed", gone), ("added", come)) if text]
-    return parts
+    place = 0
+    for start, end, new_start, new_end in edits(before, after):
+        parts.append(Part("same", after[place:new_start]))
+        parts += [Part("removed", before[start:end]), Part("added", after[new_start:new_end])]
+        place = new_end
+    return _merged([part for part in [*parts, Part("same", after[place:])] if part.text])
 
 
 def difference(parts: Sequence[Part], *, whole: bool) -> Text:
     """The comparison as text; unless ``whole``, stretches without changes are shortened."""
-    merged = [
-        Part(kind, "".join(part.text for part in group), note)
-        for (kind, note), group in groupby(parts, key=lambda part: (part.kind, part.note))
-    ]
     text = Text()
-    for number, part in enumerate(merged):
+    for number, part in enumerate(parts):
         if part.kind == "same":
-            kept = part.text if whole else _shortened(part.text, first=not number, last=number == len(merged) - 1)
+            kept = part.text if whole else _shortened(part.text, first=not number, last=number == len(parts) - 1)
             text.append(kept)
             continue
         body = part.text.strip("\n")

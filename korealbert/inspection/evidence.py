@@ -18,7 +18,7 @@ import numpy as np
 from korealbert.artifact import Artifact
 from korealbert.corpus.benchmarks import EvaluationFile
 from korealbert.corpus.decontaminate import PASSAGE_LETTERS, index_evaluation_texts
-from korealbert.corpus.filters import BULLETS, ENDS_IN_ELLIPSIS, TERMINAL, has_letter
+from korealbert.corpus.filters import BULLETS, ELLIPSIS, ENDS_IN_ELLIPSIS, PARAGRAPH_BREAK, TERMINAL
 from korealbert.corpus.normalise import matching_view
 from korealbert.corpus.shingles import squeeze, window_hashes
 from korealbert.corpus.titles import END_CHARACTERS, load_title_rules
@@ -26,9 +26,7 @@ from korealbert.corpus.titles import END_CHARACTERS, load_title_rules
 Spans = list[tuple[int, int]]
 
 _LINE = re.compile(r"[^\n]+")
-_PARAGRAPH = re.compile(r"[^\n]+(?:\n[^\n]+)*")
 _WORD = re.compile(r"\S+")
-_SYMBOL = re.compile(r"#|…|\.\.\.")
 _OTHER_LETTERS = re.compile(r"[^\W\d_가-힣ㄱ-ㆎ]+(?: +[^\W\d_가-힣ㄱ-ㆎ]+)*")
 
 
@@ -86,28 +84,42 @@ def _short_lines(text: str, artifact: Artifact) -> Spans:
     return _lines(text, lambda line: len(line) < limit)
 
 
-def _repeats(unit: re.Pattern[str], text: str) -> Spans:
+def _duplicate_lines(text: str, artifact: Artifact) -> Spans:
+    return _again([match.span() for match in _LINE.finditer(text)], text)
+
+
+def _duplicate_paragraphs(text: str, artifact: Artifact) -> Spans:
+    edges = [0, *(edge for match in PARAGRAPH_BREAK.finditer(text) for edge in match.span()), len(text)]
+    return _again(list(zip(edges[::2], edges[1::2])), text)
+
+
+def _again(spans: Spans, text: str) -> Spans:
+    """The stretches that repeat an earlier one."""
     seen = set[str]()
-    spans: Spans = []
-    for match in unit.finditer(text):
-        if match.group() in seen:
-            spans.append(match.span())
-        seen.add(match.group())
-    return spans
+    found: Spans = []
+    for start, end in spans:
+        if text[start:end] in seen:
+            found.append((start, end))
+        seen.add(text[start:end])
+    return found
+
+
+def _all(pattern: re.Pattern[str]) -> Callable[[str, Artifact], Spans]:
+    return lambda text, artifact: [match.span() for match in pattern.finditer(text)]
 
 
 _FINDERS: dict[str, Callable[[str, Artifact], Iterable[tuple[int, int]]]] = {
-    "not_korean": lambda text, _: (match.span() for match in _OTHER_LETTERS.finditer(text)),
-    "symbols": lambda text, _: (match.span() for match in _SYMBOL.finditer(text)),
-    "curly_brackets": lambda text, _: (match.span() for match in re.finditer(r"[{}]", text)),
-    "number_words": lambda text, _: (match.span() for match in _WORD.finditer(text) if not has_letter(match.group())),
-    "unpunctuated_lines": lambda text, _: _lines(text, lambda line: TERMINAL.search(line.strip()) is None),
+    "not_korean": _all(_OTHER_LETTERS),
+    "curly_brackets": _all(re.compile(r"[{}]")),
+    "symbols": _all(re.compile(f"#|{ELLIPSIS.pattern}")),
     "bullet_lines": _bullets,
     "ellipsis_lines": _ellipses,
     "short_lines": _short_lines,
-    "duplicate_lines": lambda text, _: _repeats(_LINE, text),
-    "duplicate_paragraphs": lambda text, _: _repeats(_PARAGRAPH, text),
-    "redirect": lambda text, _: (match.span() for match in re.finditer(r"\A\s*#[^\n]+", text)),
+    "unpunctuated_lines": lambda text, _: _lines(text, lambda line: TERMINAL.search(line) is None),
+    "number_words": _all(re.compile(r"(?<!\S)(?:[\W\d_](?<!\s))+(?!\S)")),
+    "duplicate_lines": _duplicate_lines,
+    "duplicate_paragraphs": _duplicate_paragraphs,
+    "redirect": _all(re.compile(r"\A\s*#[^\n]+")),
 }
 
 

@@ -7,6 +7,7 @@ epoch, and walks on while the result lies beyond the last row. 66 million rows t
 from __future__ import annotations
 
 from hashlib import blake2b
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,21 +24,23 @@ def permute(positions: Int64s, size: int, *, seed: int, epoch: int) -> Int64s:
     """Map distinct positions in [0, size) to distinct rows in [0, size), in another order for every seed and epoch."""
     if positions.size and (positions.min() < 0 or positions.max() >= size):
         raise ValueError(f"positions must lie in [0, {size})")
-    half_bits = max(1, (max(1, size - 1).bit_length() + 1) // 2)
+    # A position is a place in a table as nearly square as can be, at most a line larger than ``size``.
+    lines = isqrt(max(0, size - 1)) + 1
+    width = -(-size // lines)
     keys = np.frombuffer(blake2b(f"order/{seed}/{epoch}".encode(), digest_size=8 * ROUNDS).digest(), "<u8")
-    rows = _encipher(positions.astype(np.uint64), half_bits, keys)
-    # The cipher permutes [0, 4^half_bits), less than four times as many: walking its cycle from a valid position ends in one.
+    rows = _encipher(positions.astype(np.uint64), np.uint64(lines), np.uint64(width), keys)
+    # The cipher permutes the table: walking its cycle from a valid position ends in one, nearly always at once.
     while (outside := np.flatnonzero(rows >= size)).size:
-        rows[outside] = _encipher(rows[outside], half_bits, keys)
+        rows[outside] = _encipher(rows[outside], np.uint64(lines), np.uint64(width), keys)
     return rows.astype(np.int64)
 
 
-def _encipher(values: NDArray[np.uint64], half_bits: int, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    bits, mask = np.uint64(half_bits), np.uint64((1 << half_bits) - 1)
-    left, right = values >> bits, values & mask
-    for key in keys:
-        left, right = right, left ^ (mix64(right ^ key) & mask)
-    return (left << bits) | right
+def _encipher(values: NDArray[np.uint64], lines: np.uint64, width: np.uint64, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    line, place = values // width, values % width
+    for for_line, for_place in keys.reshape(-1, 2):
+        line = (line + mix64(place ^ for_line) % lines) % lines
+        place = (place + mix64(line ^ for_place) % width) % width
+    return line * width + place
 
 
 def rows_at(start: int, count: int, *, num_rows: int, num_views: int, seed: int) -> tuple[Int64s, Int64s]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
-from korealbert.artifact import InputPath, Spec
+from korealbert.artifact import InputPath, Spec, refuse_repeats
 from korealbert.corpus import balance, clean, dedup
 from korealbert.corpus.crawl.source import load_source
 from korealbert.corpus.crawl.spec import CrawlSpec
@@ -43,10 +43,8 @@ class FinetuneGrid(Spec):
 
     @field_validator("seeds", "inits")
     @classmethod
-    def _each_once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        repeated = [value for index, value in enumerate(values) if value in values[:index]]
-        if repeated:
-            raise ValueError(f"{repeated[0]!r} is given twice; a cell counts once")
+    def _each_once(cls, values: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
+        refuse_repeats(str(info.field_name), values)
         return values
 
 

@@ -13,9 +13,10 @@ from rich.text import Text
 
 from korealbert.artifact import Artifact, Runtime, build
 from korealbert.corpus import clean, dedup, extract
+from korealbert.corpus.news import Removal
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.inspection import look
-from korealbert.inspection.differences import words
+from korealbert.inspection.differences import cleaning, difference, words
 from korealbert.inspection.page import markup, page
 from tests.inspection.raw import ARTICLES, BENCHMARK, RULES, write_jsonl
 
@@ -109,6 +110,22 @@ def test_changes_stand_in_their_place_with_their_rule(artifacts: dict[str, Artif
     assert all("[-" in text.plain or "{+" in text.plain for text in shown)
     with pytest.raises(ValueError, match="was not built from documents"):
         seen(artifacts["extract"], diff=True)
+
+
+def test_what_a_later_step_changed_stands_beside_what_rules_removed() -> None:
+    before = "홍길동 기자 = 문의는 02-123-4567로 하면 된다. 강물은 맑다."
+    removal = Removal("H1-dateline", "head", 0, "홍길동 기자 = ")
+    after = "문의는 [전화번호]로 하면 된다.\n강물은 맑다."
+    text = difference(cleaning(before, after, [removal]), whole=True).plain
+    assert text == "[-홍길동 기자 = -] ⟨H1-dateline, head⟩문의는 [-02-123-4567로-]{+[전화번호]로+} 하면 된다. 강물은 맑다."
+
+
+@given(st.text(st.sampled_from("가나다 \n"), max_size=40), st.text(st.sampled_from("가나다 \n"), max_size=40))
+def test_a_comparison_of_cleaning_leads_from_one_text_to_the_other(before: str, after: str) -> None:
+    parts = cleaning(before, after, [])
+    start, end = ("".join(part.text for part in parts if part.kind in ("same", kind)) for kind in ("removed", "added"))
+    assert "".join(start.split()) == "".join(before.split())
+    assert "".join(end.split()) == "".join(after.split())
 
 
 def test_pages_of_items_and_single_ones(artifacts: dict[str, Artifact]) -> None:

@@ -1,0 +1,120 @@
+"""Some hundred damaged documents for each parser of ``bench.mutations``, which tries ten thousand; hostile markup at length."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from bench.mutations import SAMPLE, SUBJECTS, documents, fault, mutations
+from korealbert.corpus.sources import WikiOptions
+from korealbert.corpus.wikitext import extract_wikitext
+
+DOCS = [
+    f'<doc id="{n}" url="u" title="강 {n}">\n강 {n}\n\n강(, 1924년 ~)은 [[길]]다. {"물이 흐른다. " * n}\n생애.\n</doc>'
+    for n in range(9)
+]
+UNITS = (
+    *(
+        "{{",
+        "[[",
+        "{|",
+        "\n{|",
+        "'",
+        "<ref>",
+        "<!--",
+        "{{{",
+        "<nowiki>",
+        "<ref name=a",
+        "[[파일:가|",
+        "{{lang|en|",
+        "{{틀|",
+        "|",
+        "\n|",
+        "=",
+    ),
+    *(
+        "\n==",
+        "\n== 절 ==",
+        ":,",
+        ":)",
+        "(",
+        "( ",
+        "(:",
+        "((,",
+        ",",
+        " ,",
+        "&",
+        "&lt;",
+        "&amp;lt;",
+        "-{",
+        "__",
+        "http://",
+        "[http://a ",
+        "~",
+        "\n*",
+        "\n\n",
+    ),
+    *(
+        "<s>",
+        "<math>",
+        "<pre>",
+        "}}",
+        "]]",
+        "|}",
+        "\n|}",
+        "{{}}",
+        "[[]]",
+        "{{a|{{",
+        "[[a|[[",
+        "{|\n{{",
+        "{{{{{",
+        "<ref>{{",
+        "<!",
+        "<ref><!--",
+    ),
+    *(
+        "[[a\n",
+        "{{a\n|b=",
+        "<br/>",
+        "(가:",
+        ", 가어:",
+        "\0",
+        "{{lang|en|[[",
+        "}}{{",
+        "]][[",
+        "''[[",
+        "{{\n=a=\n",
+        "<table>",
+        "<gallery>\n",
+    ),
+)
+
+
+@pytest.mark.parametrize("name", sorted(SUBJECTS))
+def test_damaged_documents(name: str) -> None:
+    subject = SUBJECTS[name]
+    sources = documents(subject, [SAMPLE / file for file in subject.sample], "*") or DOCS
+    assert [wrong for source in mutations(sources, subject.marks, count=300, seed=7) if (wrong := fault(subject, source))] == []
+
+
+def seconds(source: str) -> float:
+    best = float("inf")
+    for _ in range(2):
+        begun = time.process_time()
+        extract_wikitext(source, WikiOptions())
+        best = min(best, time.process_time() - begun)
+    return best
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("around", ["{}", "강 {}이다."])
+def test_hostile_markup_takes_linear_time(unit: str, around: str) -> None:
+    units = 20_000 // len(around.format(unit))
+    once, twice = (seconds(around.format(unit) * units * times) for times in (1, 2))
+    assert twice < 3 * once + 0.05  # quadratic work would take four times as long, and 0.05 s is what noise takes
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_one_line_of_a_hundred_thousand_characters_around(unit: str) -> None:
+    assert seconds("강" * 100_000 + unit * 20 + "강" * 100_000) < 1
