@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from html import unescape
 from typing import Any
 
 from korealbert.corpus.html_bylines import people
+from korealbert.corpus.html_linked_data import breadcrumb_section, is_a, linked_objects, name_of, referred, string_of
 from korealbert.corpus.records import iso_date, one_line
 
 _ARTICLE_TYPES = (
@@ -42,10 +40,6 @@ _DATE_LINE = re.compile(
 )
 _SUFFIX = re.compile(r"\s*(?:[|ㅣ│:]|\s[-–—]|-(?=[가-힣A-Za-z·/]{1,12}[|ㅣ│]))\s*")
 _FRONT = re.compile(r"[\[(<【]\s*(?P<name>[^\])>】]{1,20}?)\s*[\])>】]\s*(?=\S)")
-_HOME = frozenset(("홈", "home", "main", "메인", "처음", "뉴스", "news", "전체", "전체기사"))
-MAX_SECTION_CHARS = 20
-"""A longer step of a breadcrumb is the title of the article."""
-_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
 
 @dataclass(slots=True)
@@ -72,22 +66,22 @@ class Facts:
 def read_facts(tree: Any, outlet: str = "") -> Facts:
     """Read a parsed page (an lxml tree); ``outlet`` is the site's name where it is known. Never raises on what pages hold."""
     tags = _tags(tree)
-    linked = list(_linked_data(tree))
+    linked = list(linked_objects(tree))
     nodes = {item["@id"]: item for item in linked if isinstance(item.get("@id"), str) and len(item) > 1}
-    article = next((item for item in linked if _is(item, _ARTICLE_TYPES)), {})
-    book = next((item for item in linked if _is(item, ("book",))), {})
+    article = next((item for item in linked if is_a(item, _ARTICLE_TYPES)), {})
+    book = next((item for item in linked if is_a(item, ("book",))), {})
     site = _text(tags, ("og:site_name", "application-name"))
-    outlet = _name_of(_referred(article.get("publisher"), nodes)) or site or outlet
+    outlet = name_of(referred(article.get("publisher"), nodes)) or site or outlet
     heading = one_line(next((node.text_content() for node in tree.xpath("//h1") if node.text_content().strip()), ""))
-    title = _string(article.get("headline")) or _string(book.get("name")) or _text(tags, _TITLES[:1])
+    title = string_of(article.get("headline")) or string_of(book.get("name")) or _text(tags, _TITLES[:1])
     facts = Facts(
         title=title or _without_site(_text(tags, _TITLES[1:]) or _document_title(tree), {outlet, site}, heading) or heading,
         outlet=outlet,
-        section=_section(tags, article) or _breadcrumb(linked, nodes, {outlet, site, heading, title}),
+        section=_section(tags, article) or breadcrumb_section(linked, nodes, {outlet, site, heading, title}),
         published=_published(tree, tags, article),
         authors=_authors(tags, article, nodes, {outlet, site}),
         url=_address(tree, tags),
-        body=_string(article.get("articleBody"), lines=True) or _string(book.get("description"), lines=True),
+        body=string_of(article.get("articleBody"), lines=True) or string_of(book.get("description"), lines=True),
         article=bool(article) or _text(tags, ("og:type",)).lower() == "article",
         book=bool(book) and not article,
         tags=tags,
@@ -119,72 +113,8 @@ def _tags(tree: Any) -> dict[str, list[str]]:
     return tags
 
 
-def _linked_data(tree: Any) -> Iterator[dict[str, Any]]:
-    for node in tree.iter("script"):
-        if "ld+json" in (node.get("type") or "").lower():
-            yield from _objects(_lenient(node.text or ""))
-
-
-def _lenient(text: str) -> Any:
-    text = (
-        text.strip()
-        .removeprefix("<!--")
-        .removesuffix("-->")
-        .removeprefix("//<![CDATA[")
-        .removesuffix("//]]>")
-        .strip(" ;\n\r\t")
-    )
-    for attempt in (text, _TRAILING_COMMA.sub("", text)):
-        try:
-            return json.loads(attempt, strict=False)
-        except (ValueError, RecursionError):
-            continue
-    return None
-
-
-def _objects(value: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
-    if depth > 4:
-        return
-    if isinstance(value, list):
-        for item in value:
-            yield from _objects(item, depth + 1)
-    elif isinstance(value, dict):
-        yield value
-        for name in ("@graph", "mainEntity"):
-            yield from _objects(value.get(name), depth + 1)
-
-
-def _is(item: dict[str, Any], kinds: tuple[str, ...]) -> bool:
-    declared = item.get("@type")
-    return any(
-        isinstance(kind, str) and kind.lower() in kinds for kind in (declared if isinstance(declared, list) else [declared])
-    )
-
-
-def _referred(value: Any, nodes: dict[str, dict[str, Any]]) -> Any:
-    """A value of JSON-LD with references to other nodes of the page (``{"@id": …}``) replaced by these."""
-    if isinstance(value, list):
-        return [_referred(item, nodes) for item in value]
-    if isinstance(value, dict) and set(value) <= {"@id", "@type"} and isinstance(value.get("@id"), str):
-        return nodes.get(value["@id"], value)
-    return value
-
-
-def _string(value: Any, *, lines: bool = False) -> str:
-    if isinstance(value, list):
-        value = next((item for item in value if isinstance(item, str)), "")
-    text = unescape(unescape(value)) if isinstance(value, str) else ""  # doubly escaped titles are common
-    return text.strip() if lines else one_line(text)
-
-
-def _name_of(value: Any) -> str:
-    if isinstance(value, list):
-        value = value[0] if value else None
-    return _string(value.get("name")) if isinstance(value, dict) else ""
-
-
 def _text(tags: dict[str, list[str]], names: tuple[str, ...]) -> str:
-    return next((_string(tags[name][0]) for name in names if name in tags and _string(tags[name][0])), "")
+    return next((string_of(tags[name][0]) for name in names if name in tags and string_of(tags[name][0])), "")
 
 
 def _document_title(tree: Any) -> str:
@@ -215,23 +145,11 @@ def _without_site(title: str, sites: set[str], heading: str) -> str:
 
 
 def _section(tags: dict[str, list[str]], article: dict[str, Any]) -> str:
-    return _text(tags, _SECTIONS) or _string(article.get("articleSection"))
-
-
-def _breadcrumb(linked: list[dict[str, Any]], nodes: dict[str, dict[str, Any]], others: set[str]) -> str:
-    """The first step of the page's path that is neither its home page nor the article."""
-    for path in linked:
-        steps = path.get("itemListElement") if _is(path, ("breadcrumblist",)) else None
-        for step in steps if isinstance(steps, list) else []:
-            item = step.get("item") if isinstance(step, dict) else None
-            name = (_string(step.get("name")) or _name_of(_referred(item, nodes))) if isinstance(step, dict) else ""
-            if name and len(name) <= MAX_SECTION_CHARS and name not in others and name.lower() not in _HOME:
-                return name
-    return ""
+    return _text(tags, _SECTIONS) or string_of(article.get("articleSection"))
 
 
 def _published(tree: Any, tags: dict[str, list[str]], article: dict[str, Any]) -> str:
-    candidates = [_string(article.get("datePublished"))]
+    candidates = [string_of(article.get("datePublished"))]
     candidates += [value for name in _PUBLISHED for value in tags.get(name, ())]
     candidates += [
         node.get("datetime") or "" for node in tree.xpath("//time[@datetime][@pubdate or @itemprop='datePublished']")
@@ -242,7 +160,7 @@ def _published(tree: Any, tags: dict[str, list[str]], article: dict[str, Any]) -
 def _authors(
     tags: dict[str, list[str]], article: dict[str, Any], nodes: dict[str, dict[str, Any]], outlets: set[str]
 ) -> tuple[str, ...]:
-    listed = _referred(article.get("author"), nodes)
+    listed = referred(article.get("author"), nodes)
     named = [
         item.get("name") if isinstance(item, dict) else item for item in (listed if isinstance(listed, list) else [listed])
     ]

@@ -275,6 +275,17 @@ def test_scripts_are_read_in_linear_time(part: str) -> None:
     assert time.process_time() - begun < 2
 
 
+@pytest.mark.parametrize("depth", [10, 300, 450, 900, 100_000])
+def test_script_data_may_be_nested_to_any_depth(depth: int) -> None:
+    lists = "[" * depth + "]" * depth
+    quotes = '{"content_elements":[' * depth + '{"type":"text","content":"강"}' + '],"type":"quote"}' * depth
+    head = f'<script type="application/ld+json">{{"@type":"NewsArticle","author":{lists},"publisher":{lists}}}</script>'
+    head += f'<script type="application/ld+json">{lists}</script><script>Fusion.globalContent={quotes};</script>'
+    head += f"<script>self.__next_f.push([1,{lists}])</script>"
+    assert read(head).text.split("\n\n") == BODY
+    assert read(head, "<p>짧다.</p>").authors == ()
+
+
 NAMES = ("@graph", "@id", "@type", "author", "name", "publisher", "headline", "articleBody", "datePublished", "articleSection")
 STORY = ("content_elements", "type", "content", "items", "display_date", "mainEntity", "itemListElement", "item", "description")
 VALUES = st.recursive(
