@@ -37,6 +37,7 @@ soak-mutations: $(VENV)/installed  ## ten thousand damaged documents for every p
 	$(BIN)/python -m bench.mutations wikipedia_xml $(DATA)/corpus/wikipedia_xml.tar.zst
 	$(BIN)/python -m bench.mutations wikiextractor $(DATA)/corpus/kowiki_extracted_AA.tar.zst --members "*/wiki_0[0-4]"
 	$(BIN)/python -m bench.mutations namuwiki $(DATA)/corpus/namuwiki.tar.zst
+	$(BIN)/python -m bench.mutations html $(DATA)/corpus/news_html.tar.zst --members "*.html.gz"
 
 # A row below its goal ends its bench with status 1; the others are still wanted.
 bench-corpus: $(VENV)/installed $(PEERS)/installed  ## extraction, dedup, crawl, sentences and memory beside their peers
