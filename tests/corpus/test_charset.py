@@ -1,16 +1,12 @@
-"""The charset of a page: bytes against header against meta; and bodies that are not what their headers say."""
+"""The charset of a page: bytes against header against meta."""
 
 from __future__ import annotations
 
-import gzip
-import zlib
-
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from korealbert.corpus.charset import decode_page
-from korealbert.corpus.http_body import BodyError, decode_body, gunzip_if_gzip
 
 SENTENCE = "정부는 올해 안에 새 제도를 시행하기로 했다고 밝혔다."
 DECLARATIONS = [
@@ -59,47 +55,3 @@ def test_western_pages() -> None:
 @given(st.binary(max_size=300), st.sampled_from(DECLARATIONS))
 def test_any_bytes_are_decoded(data: bytes, header: str) -> None:
     assert decode_page(data, header).broken >= 0
-
-
-@settings(deadline=None)
-@given(st.binary(max_size=400), st.lists(st.sampled_from(["gzip", "deflate", "raw", "identity"]), max_size=3))
-@example(b"", ["gzip"])
-def test_encodings_are_undone(body: bytes, encodings: list[str]) -> None:
-    data = body
-    for name in encodings:
-        data = {"gzip": gzip.compress, "deflate": zlib.compress, "raw": _raw, "identity": bytes}[name](data)
-    declared = ", ".join("deflate" if name == "raw" else name for name in encodings)
-    if "raw" not in encodings:  # raw deflate may look like zlib by chance
-        assert decode_body(data, declared, 10_000) == body
-
-
-def test_raw_deflate() -> None:
-    assert decode_body(_raw(SENTENCE.encode()), "deflate", 10_000) == SENTENCE.encode()
-
-
-def _raw(data: bytes) -> bytes:
-    packer = zlib.compressobj(6, zlib.DEFLATED, -15)
-    return packer.compress(data) + packer.flush()
-
-
-@pytest.mark.parametrize(
-    ("data", "encoding", "reason"),
-    [
-        (gzip.compress(SENTENCE.encode())[:-9], "gzip", "truncated"),
-        (b"", "gzip", "truncated"),
-        (b"plain text", "gzip", "corrupt"),
-        (gzip.compress(bytes(1 << 20)), "gzip", "too_large"),
-        (gzip.compress(gzip.compress(bytes(64 << 20))), "gzip, gzip", "too_large"),
-        (bytes(2000), "", "too_large"),
-        (b"x", "br", "unknown_encoding"),
-    ],
-)
-def test_bodies_that_cannot_be_decoded(data: bytes, encoding: str, reason: str) -> None:
-    with pytest.raises(BodyError) as caught:
-        decode_body(data, encoding, 1000)
-    assert caught.value.reason == reason
-
-
-def test_a_gzip_file_as_body() -> None:
-    assert gunzip_if_gzip(gzip.compress(b"<urlset/>"), 100) == b"<urlset/>"
-    assert gunzip_if_gzip(b"<urlset/>", 100) == b"<urlset/>"
