@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from korealbert.arrow_tables import ShardError
 from korealbert.examples.drawn import NOISE_FILE, drawn_views
-from korealbert.examples.schema import Array, View, ViewHeader
+from korealbert.examples.schema import HELDOUT_VIEW, Array, View, ViewHeader
 from korealbert.examples.segments import Ints, continue_with, rotate, with_specials
 from korealbert.examples.table import RowTable, ViewTable
 from korealbert.philox import Stream, draw_block, happens
@@ -94,16 +94,21 @@ class ExampleBatches:
     def gather(self, view: int, rows: npt.NDArray[np.int64]) -> Batch:
         """The noised sequences of these rows (int64 [B], global numbers over the sorted shards) in one view.
 
-        Raises IndexError for a view or row that is not there.
+        Raises IndexError for a view or row that is not there, ShardError where noise cannot be that of its rows.
         """
         if not 0 <= view < self.num_views:
             raise IndexError(f"view {view} of {self.num_views}")
         numbers = np.asarray(rows, dtype=np.int64)
         table = self._use(view)
         noise = table.take(numbers)
-        clean = self._clean(numbers, noise, table.header)
         moves = self._wop_count(numbers, noise, table.header)
-        return apply_noise(clean, noise, moves)
+        try:
+            return apply_noise(self._clean(numbers, noise, table.header), noise, moves)
+        except IndexError as error:
+            raise ShardError(
+                f"view {view} names places that its rows do not have ({error}): one of its files is damaged; "
+                "run the recipe again, which finds and rebuilds it"
+            ) from error
 
     def header(self, view: int) -> ViewHeader:
         """What a view's noise was drawn with."""
@@ -151,10 +156,15 @@ class ExampleBatches:
 def _open_views(directory: Path, rows: RowTable, split: str) -> Sequence[NoiseTable]:
     if split == "train" and (directory / NOISE_FILE).exists():
         return drawn_views(directory, rows)
-    directories = sorted(directory.glob("view-*"), key=view_number) if split == "train" else [directory / "heldout"]
+    if split == "heldout":
+        return [ViewTable(directory / "heldout", rows, HELDOUT_VIEW)]
+    directories = sorted(directory.glob("view-[0-9]*"), key=view_number)
     if not directories:
         raise ShardError(f"{directory}: holds no view-* directory; pass the directory of a views artifact")
-    return [ViewTable(path, rows) for path in directories]
+    for view, path in enumerate(directories):
+        if view_number(path) != view:
+            raise ShardError(f"{directory}: view-{view:03d} is missing; rebuild the views")
+    return [ViewTable(path, rows, view) for view, path in enumerate(directories)]
 
 
 def view_number(directory: Path) -> int:

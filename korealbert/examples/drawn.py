@@ -15,7 +15,7 @@ from korealbert.examples.masking import MaskingSpec
 from korealbert.examples.noise import NoiseSettings, draw
 from korealbert.examples.schema import Rows, SentenceTask, View, ViewHeader
 from korealbert.examples.segments import Ints
-from korealbert.examples.table import RowTable, check_belongs
+from korealbert.examples.table import RowTable, check_belongs, check_complete
 from korealbert.examples.word_order import WordOrderSpec
 from korealbert.files import atomic_write
 from korealbert.vocab.tokenizer import WordTable
@@ -102,6 +102,7 @@ def drawn_views(directory: Path, rows: RowTable) -> list[DrawnView]:
         noise = DrawnNoise.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise ShardError(f"{path}: not a description of noise; rebuild its stage ({error})") from error
+    check_complete(path, noise.rows, rows)
     for rows_path, header in zip(rows.paths, rows.headers, strict=True):
         digest = noise.rows.get(rows_path.name, "missing")
         mine = view_header(noise.settings, view=0, vocab_sha256=noise.vocab_sha256, rows_digest=digest)

@@ -76,6 +76,12 @@ class ViewHeader:
     counts: dict[str, int] = field(default_factory=dict)
     """What was drawn in this shard (``noise.Drawn.counts``)."""
 
+    @property
+    def common(self) -> dict[str, Any]:
+        """What all shards of a view share beyond the vocabulary and the sequence length."""
+        names = ("sentence_task", "prediction_slots", "word_order_slots", "batch_portion", "seed")
+        return {name: getattr(self, name) for name in names}
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -263,13 +269,15 @@ def _open(path: Path, kind: type[Any]) -> tuple[pa.RecordBatch, Any]:
         if reader.num_record_batches != 1:
             raise ShardError(f"{path}: holds {reader.num_record_batches} record batches, expected one; rebuild its stage")
         batch = reader.get_batch(0)
+        batch.validate()
+        if any(column.null_count for column in batch.columns):
+            raise pa.ArrowInvalid("it has empty cells, which are never written")
         header = kind(**json.loads((reader.schema.metadata or {})[_METADATA_KEY]))
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise ShardError(f"{path}: not a whole Arrow file ({error}); rebuild its stage") from error
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ShardError(
-            f"{path}: not a shard of {kind.__name__.removesuffix('Header').lower()}s; rebuild its stage"
-        ) from error
+    except (KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        content = "rows" if kind is RowsHeader else "views"
+        raise ShardError(f"{path}: not a shard of {content}; rebuild its stage") from error
     return batch, header
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 
+from korealbert.arrow_tables import ShardError
 from korealbert.examples.schema import FIXED_COLUMNS, Array, Rows, RowsHeader, View, ViewHeader, open_rows, open_view
 from korealbert.examples.segments import Ints
 
@@ -66,6 +67,7 @@ class RowTable:
     """The clean rows of one split (``train`` or ``heldout``) over all shards in order of their names."""
 
     def __init__(self, examples: Path, split: str) -> None:
+        self.directory = examples
         self.paths = sorted(examples.glob(f"{split}-*.arrow"))
         opened = [open_rows(path) for path in self.paths]
         self.shards: list[Rows] = [rows for rows, _ in opened]
@@ -110,17 +112,26 @@ class RowTable:
 class ViewTable:
     """One view's noise over all shards, row by row beside a ``RowTable``; mapped into memory while it is in use.
 
-    Raises ValueError naming both sides when the noise was drawn for other rows or another vocabulary.
+    Raises ValueError naming both sides when the noise was drawn for other rows or another vocabulary, or as another view, and
+    ShardError where rows that the view has noise for are gone.
     """
 
-    def __init__(self, directory: Path, rows: RowTable) -> None:
+    def __init__(self, directory: Path, rows: RowTable, view: int) -> None:
         self._rows = rows
         self._paths = [directory / path.name for path in rows.paths]
         self._columns: dict[str, list[Array]] = {}
+        check_complete(directory, (path.name for path in directory.glob("*.arrow")), rows)
         for path, rows_path, rows_header in zip(self._paths, rows.paths, rows.headers, strict=True):
-            self.header = open_view(path)[1]
-            """That of the last shard; what is used of it is that of every shard."""
-            check_belongs(path, self.header, rows_path, rows_header)
+            header = open_view(path)[1]
+            check_belongs(path, header, rows_path, rows_header)
+            if path == self._paths[0]:
+                self.header = header
+                """That of the first shard; what is used of it is that of every shard."""
+            if header.view != view or header.common != self.header.common:
+                raise ValueError(
+                    f"{path}: holds view {header.view} of {header.common}, expected view {view} of {self.header.common}; "
+                    "rebuild the views"
+                )
 
     def take(self, numbers: Ints) -> View:
         """Noise of some rows, in the order asked for."""
@@ -134,6 +145,14 @@ class ViewTable:
     def close(self) -> None:
         """Let go of the files until the next ``take``."""
         self._columns = {}
+
+
+def check_complete(views: Path, names: Iterable[str], rows: RowTable) -> None:
+    """Refuse rows of which shards are missing that there is noise for, by the names of the noise's shards."""
+    if missing := sorted(set(names) - {path.name for path in rows.paths}):
+        raise ShardError(
+            f"{views}: holds noise for {missing[0]}, but {rows.directory} has no such shard of rows; rebuild the examples"
+        )
 
 
 def check_belongs(view_path: Path, view: ViewHeader, rows_path: Path, rows: RowsHeader) -> None:

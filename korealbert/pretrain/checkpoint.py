@@ -85,6 +85,7 @@ def latest(root: Path, *, until: int | None = None) -> Checkpoint | None:
 def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: Optimizer) -> None:
     """Put the tensors of a checkpoint into model and optimiser; both must be shaped as when it was saved."""
     model.load_state_dict(load_file(checkpoint.path / "model.safetensors"))
+    optimizer.state.clear()  # The checkpoint of step 0 holds no moments, and a return to it must keep none.
     parameters = dict(model.named_parameters())
     states: dict[str, dict[str, Tensor]] = {}
     for key, tensor in load_file(checkpoint.path / "optimizer.safetensors").items():

@@ -189,8 +189,6 @@ class Trainer:
             self.guard.forget()
         with self.speed.waiting():
             loaded = self.reader.take(state.position, size)
-        if len(loaded) != self.engine.gradient_accumulation_steps():
-            self.engine.set_train_batch_size(size)
         batches = [batch for batch, _ in loaded]
         counts = np.sum([count_targets(batch, self.model.heads) for batch in batches], axis=0)
         tokens = sum(int(batch.lengths.sum()) for batch in batches)
@@ -210,6 +208,8 @@ class Trainer:
         for index, (_, tensors_on_host) in enumerate(loaded):
             torch.manual_seed(dropout_seed(spec.seed, state.step, index * ranks.world_size + ranks.rank))
             tensors = to_device(tensors_on_host, ranks.device)
+            # DeepSpeed itself would count micro-batches since its start, which is another step in a resumed run.
+            self.engine.set_gradient_accumulation_boundary(index == len(loaded) - 1)
             losses, correct = task_sums(self.engine(*tensors.inputs), tensors)
             self.engine.backward((losses * scale).sum(), scale_wrt_gas=False)
             self.engine.step()

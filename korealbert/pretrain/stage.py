@@ -86,4 +86,4 @@ def check(spec: PretrainSpec, *, vocab: Path, examples: Path, views: Path, proce
     return spec.config_for(vocab_size=train.vocab_size, sequence_length=train.sequence_length)
 
 
-STAGE = Stage("pretrain", version=4, spec=PretrainSpec, run=run)
+STAGE = Stage("pretrain", version=5, spec=PretrainSpec, run=run)

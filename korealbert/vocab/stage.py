@@ -41,8 +41,9 @@ class VocabSpec(Spec):
     """How pieces are chosen."""
     size: int = Field(default=32_000, ge=FIRST_ORDINARY_ID + 3, le=1 << 20)
     """Number of pieces, the five special ones included."""
-    character_coverage: float = Field(default=0.9995, gt=0.9, le=1.0)
-    """Share of all characters in the text that get a piece of their own; the rest becomes ``<unk>`` (or bytes)."""
+    character_coverage: float = Field(default=0.9995, ge=0.98, le=1.0)
+    """Share of all characters in the text that get a piece of their own; the rest becomes ``<unk>`` (or bytes). SentencePiece
+    takes 0.98 and more."""
     byte_fallback: bool = False
     """Write characters without a piece as bytes (256 more pieces) instead of ``<unk>``."""
     user_defined_pieces: tuple[str, ...] = ()

@@ -80,7 +80,12 @@ class Vocabulary:
         when text is to be cut into morphemes and that cannot be done as it was.
         """
         path = path / MODEL_FILE if path.is_dir() else path
-        content = path.read_bytes()
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"{path}: not there; pass the directory of a vocab artifact, or copy it from one"
+            ) from error
         processor = SentencePieceProcessor()
         try:
             processor.LoadFromSerializedProto(content)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from korealbert.artifact import Artifact, Runtime, build
 from korealbert.examples import packing
 from korealbert.examples.batches import IGNORED, Batch, ExampleBatches
 from korealbert.examples.noise import draw
-from korealbert.examples.schema import HELDOUT_VIEW, View, open_rows, open_view, write_rows
+from korealbert.examples.schema import HELDOUT_VIEW, View, open_rows, open_view, write_rows, write_view
 from korealbert.examples.table import RowTable
 from korealbert.examples.views import STAGE, ViewJob, ViewsSpec, draw_shard
 from korealbert.examples.word_order import WordOrderSpec
@@ -159,6 +159,61 @@ def test_missing_and_foreign_files_are_named(tmp_path: Path, packed: Artifact, v
         ExampleBatches(packed.path, tmp_path, "train")
     with pytest.raises(ShardError, match="holds no train-"):
         ExampleBatches(tmp_path, viewed.path, "train")
+
+
+def copied(artifact: Artifact, to: Path) -> Path:
+    return Path(shutil.copytree(artifact.path, to / artifact.name))
+
+
+def test_views_out_of_place_are_refused(tmp_path: Path, packed: Artifact, vocab: Artifact, viewed: Artifact) -> None:
+    views = copied(viewed, tmp_path)
+    shard = views / "view-001" / "train-00001.arrow"
+    shutil.copy(views / "view-002" / shard.name, shard)
+    with pytest.raises(ValueError, match=r"view-001/train-00001\.arrow: holds view 2 .*, expected view 1"):
+        ExampleBatches(packed.path, views, "train")
+    spec = ViewsSpec(views=3, seed=5, sentence_task="none")
+    path = packed.path / shard.name
+    draw_shard(ViewJob(path, 1, Path("view-001") / path.name, vocab.path, spec), 0, views)
+    with pytest.raises(ValueError, match=r"view-001/train-00001\.arrow: holds view 1 of .*'none'.*'seed': 5.* of .*'sop'"):
+        ExampleBatches(packed.path, views, "train")
+    shutil.rmtree(views / "view-001")
+    with pytest.raises(ShardError, match="view-001 is missing; rebuild the views"):
+        ExampleBatches(packed.path, views, "train")
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_rows_of_which_a_shard_is_gone_are_refused(
+    tmp_path: Path, packed: Artifact, vocab: Artifact, viewed: Artifact, *, stored: bool
+) -> None:
+    inputs = {"examples": packed, "vocab": vocab}
+    spec = ViewsSpec(views=3, stored=False)
+    views = viewed if stored else build(STAGE, spec, inputs, Runtime(store=tmp_path, workers=1)).artifact
+    rows = copied(packed, tmp_path)
+    (rows / "train-00002.arrow").unlink()
+    with pytest.raises(ShardError, match=r"noise for train-00002\.arrow, but .* has no such shard of rows"):
+        ExampleBatches(rows, views.path, "train")
+
+
+@pytest.mark.parametrize("kind", ["rows", "view"])
+def test_a_shard_whose_description_is_damaged_is_named(tmp_path: Path, packed: Artifact, viewed: Artifact, kind: str) -> None:
+    rows, views = copied(packed, tmp_path), copied(viewed, tmp_path)
+    victim = (rows if kind == "rows" else views / "view-001") / "train-00001.arrow"
+    content = victim.read_bytes()
+    victim.write_bytes(content.replace(b'"vocab_sha256"', b'"vocab\xe5sha256"'))
+    with pytest.raises(ShardError, match=rf"train-00001\.arrow: not a shard of {kind.rstrip('s')}s"):
+        ExampleBatches(rows, views, "train")
+
+
+def test_noise_that_points_outside_of_a_row_is_an_error_that_says_so(
+    tmp_path: Path, packed: Artifact, viewed: Artifact
+) -> None:
+    views = copied(viewed, tmp_path)
+    path = views / "view-001" / "train-00001.arrow"
+    view, header = open_view(path)
+    write_view(path, replace(view, mlm_pos=np.full_like(view.mlm_pos, 200)), header)
+    batches = ExampleBatches(packed.path, views, "train")
+    with pytest.raises(ShardError, match=r"view 1 names places that its rows do not have .* run the recipe again"):
+        batches.gather(1, all_rows(batches))
 
 
 def test_rows_and_views_that_are_not_there_raise(batches: ExampleBatches) -> None:

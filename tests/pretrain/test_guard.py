@@ -78,12 +78,21 @@ def test_sentence_order_that_was_learnt_and_is_guessed_again_is_a_collapse() -> 
     assert guard.after_scoring(0.51) == "held-out accuracy of sentence order fell from 0.700 to 0.510, which is guessing"
 
 
-def poisoned_run(alone: Ranks, out_dir: Path, *, stop_after: int | None = None, **guard: object) -> Trainer:
-    """Eight steps of eight sequences, where those from position 24 to 31 of the order make the loss NaN."""
-    run = trainer(spec(guard=guard, model=no_dropout(), steps=8), out_dir, alone, stop_after=stop_after)
+def poisoned_run(
+    alone: Ranks,
+    out_dir: Path,
+    *,
+    stop_after: int | None = None,
+    spoilt: range = range(24, 32),
+    checkpoint_every: int = 2,
+    **guard: object,
+) -> Trainer:
+    """Eight steps of eight sequences, where those at some positions of the order make the loss NaN."""
+    wishes = {"guard": guard, "model": no_dropout(), "steps": 8, "checkpoint_every": checkpoint_every}
+    run = trainer(spec(**wishes), out_dir, alone, stop_after=stop_after)
 
     def spoil(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> Tensor:
-        return logits * math.nan if module.training and 24 <= run.state.position < 32 else logits
+        return logits * math.nan if module.training and run.state.position in spoilt else logits
 
     run.model.mlm.register_forward_hook(spoil)
     return run
@@ -116,6 +125,23 @@ def test_a_run_that_is_stopped_around_its_collapse_ends_in_the_same_bytes(
     assert same_bytes(tmp_path / "straight", tmp_path / "stopped")
 
 
+def test_a_collapse_before_the_first_checkpoint_returns_to_the_beginning_without_moments(alone: Ranks, tmp_path: Path) -> None:
+    early = {"spoilt": range(8, 16), "checkpoint_every": 4}
+    assert poisoned_run(alone, tmp_path / "straight", **early).run()["rollbacks"] == 1  # type: ignore[arg-type]
+    killed = poisoned_run(alone, tmp_path / "killed", **early)  # type: ignore[arg-type]
+    return_to_the_start = killed._roll_back
+
+    def die(fault: str) -> None:
+        return_to_the_start(fault)
+        raise KeyboardInterrupt
+
+    killed._roll_back = die  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        killed.run()
+    poisoned_run(alone, tmp_path / "killed", **early).run()  # type: ignore[arg-type]
+    assert same_bytes(tmp_path / "straight", tmp_path / "killed")
+
+
 def test_a_guard_without_returns_makes_the_first_collapse_an_error(alone: Ranks, tmp_path: Path) -> None:
     with pytest.raises(Collapsed, match=r"collapsed at step 4 .* after 0 returns to a checkpoint; lower optimizer.lr"):
         poisoned_run(alone, tmp_path, max_rollbacks=0).run()
@@ -141,6 +167,21 @@ def test_batches_grow_and_leave_no_row_out(alone: Ranks, tmp_path: Path) -> None
     whole.run()
     for a, b in zip(lines(tmp_path), lines(tmp_path / "cut"), strict=True):
         assert a["loss"] == pytest.approx(b["loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize(("until_step", "stop_after"), [(1, 2), (2, 1), (3, 4)])
+def test_a_run_whose_batches_grow_makes_every_update_and_resumes_to_the_same_bytes(
+    alone: Ranks, tmp_path: Path, until_step: int, stop_after: int
+) -> None:
+    """Whatever number of micro-batches came before the growth, or before the resumption."""
+    grows = spec(batch_warmup=[{"until_step": until_step, "global_batch_size": 4}], global_batch_size=12)
+    straight = trainer(grows, tmp_path / "straight", alone)
+    straight.run()
+    assert straight.state.updates == 6
+    with pytest.raises(Stopped):
+        trainer(grows, tmp_path / "stopped", alone, stop_after=stop_after).run()
+    trainer(grows, tmp_path / "stopped", alone).run()
+    assert same_bytes(tmp_path / "straight", tmp_path / "stopped")
 
 
 @pytest.mark.parametrize(

@@ -186,3 +186,14 @@ def test_overlong_sentences_are_left_out_and_counted(tmp_path: Path) -> None:
     taken = sample(write(tmp_path / "docs", [[long]]), tmp_path / "out")
     assert taken.sentences == ["짧은 문장이다."]
     assert taken.counts["too_long_sentences"] == taken.counts["sentences"] == 1
+
+
+def test_a_coverage_that_sentencepiece_refuses_is_refused_by_name() -> None:
+    with pytest.raises(ValidationError, match="character_coverage"):
+        VocabSpec(character_coverage=0.95)
+    assert train_model(VocabSpec(size=300, character_coverage=0.98, training_threads=1), sentences(400)).pieces
+
+
+def test_a_vocabulary_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"spiece\.model: not there; pass the directory of a vocab artifact"):
+        Vocabulary.load(tmp_path)
