@@ -134,6 +134,20 @@ def test_raising_alpha_only_adds_articles(tmp_path: Path) -> None:
     assert len(survivors[-1]) == len(corpus(UNEQUAL))
 
 
+@given(COUNTS, st.floats(1.01, 100))
+def test_temperature_keeps_the_scarcest_category_whole(counts: dict[str, int], value: float) -> None:
+    present = {name: count for name, count in counts.items() if count}
+    scarcest = min(present, key=present.__getitem__)
+    assert quotas.temperature(counts, value)[scarcest] == counts[scarcest]
+
+
+@pytest.mark.parametrize(("alpha", "kept"), [(1.1, 1100), (1.2, 1200), (1.5, 1500)])
+def test_a_whole_number_of_characters_loses_none_to_rounding(alpha: float, kept: int) -> None:
+    for others in range(1, 7):
+        counts = {"정치": 1000 * (others + 1) - others, **{f"{number}": 1 for number in range(others)}}
+        assert quotas.cap(counts, dict.fromkeys(counts, 1.0), alpha)["정치"] == kept
+
+
 @pytest.mark.parametrize("mode", ["cap", "proportional", "temperature", "none"])
 def test_input_order_shards_and_workers_do_not_matter(mode: str, tmp_path: Path) -> None:
     documents = corpus(UNEQUAL)
