@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -135,6 +135,7 @@ def test_raising_alpha_only_adds_articles(tmp_path: Path) -> None:
 
 
 @given(COUNTS, st.floats(1.01, 100))
+@example({"정치": 1000, "IT": 10}, 1.43)
 def test_temperature_keeps_the_scarcest_category_whole(counts: dict[str, int], value: float) -> None:
     present = {name: count for name, count in counts.items() if count}
     scarcest = min(present, key=present.__getitem__)
