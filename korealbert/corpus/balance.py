@@ -201,4 +201,4 @@ def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> S
 _NONE: Stats = {"categories": {}, "sources": {}}
 """The statistics of no documents, beside the conserved counts."""
 
-STAGE = Stage("balance", version=2, spec=BalanceSpec, run=run)
+STAGE = Stage("balance", version=3, spec=BalanceSpec, run=run)

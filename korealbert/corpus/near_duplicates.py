@@ -29,7 +29,7 @@ NEIGHBOURS = 16
 a million articles share) would otherwise cost the square of its size."""
 
 RANKS_PER_PARTITION = ROWS_PER_PARTITION // 8
-"""Ranks whose pairs are in one partition: a text has at most 16 · 17 pairs, so they take at most 143 MB."""
+"""Ranks whose pairs are in one partition: a text has at most 18 · 17 pairs, so they take at most 160 MB."""
 
 _BUCKETED = np.dtype([("bucket", "<u8"), ("rank", "<u4")])
 _RANK_BITS = np.uint64(32)

@@ -150,7 +150,7 @@ class NewsRules:
         return Cleaned(text, tuple(removals))
 
     def _next(self, view: str, zoned: dict[Zone, list[Rule]]) -> tuple[Rule, Zone, int, int] | None:
-        lines = [_Line(m.start(), m.end()) for m in re.finditer(r"\S[^\n]*", view)]
+        lines = [_Line(m.start(), m.end()) for m in re.finditer(r"\S(?:[^\n]*\S)?", view)]
         zones: tuple[tuple[Zone, Iterator[tuple[Rule, int, int]]], ...] = (
             ("any", self._any(view, lines, zoned["any"])),
             ("head", self._head(view, _head_zone(view, lines), zoned["head"])),

@@ -24,6 +24,11 @@ def present_targets(characters: Characters, targets: Mapping[str, float]) -> dic
     return {name: weight / total for name, weight in weights.items()}
 
 
+def _floor(exact: float) -> int:
+    """⌊exact⌋, where a whole number may have come out a rounding error too small."""
+    return math.floor(exact * (1 + 1e-12))
+
+
 def cap(characters: Characters, targets: Mapping[str, float], alpha: float) -> dict[str, int]:
     """min(n, ⌊alpha · t · N⌋) for each category with a target; N counts these categories alone.
 
@@ -33,14 +38,14 @@ def cap(characters: Characters, targets: Mapping[str, float], alpha: float) -> d
     """
     wanted = present_targets(characters, targets)
     total = sum(characters[name] for name in wanted)
-    return {name: min(characters[name], math.floor(alpha * share * total)) for name, share in wanted.items()}
+    return {name: min(characters[name], _floor(alpha * share * total)) for name, share in wanted.items()}
 
 
 def proportional(characters: Characters, targets: Mapping[str, float]) -> dict[str, int]:
     """⌊t · s⌋ with s = min n / t: exactly the target shares, at the price of everything above the scarcest category."""
     wanted = present_targets(characters, targets)
     scale = min((characters[name] / share for name, share in wanted.items()), default=0.0)
-    return {name: min(characters[name], math.floor(share * scale * (1 + 1e-12))) for name, share in wanted.items()}
+    return {name: min(characters[name], _floor(share * scale)) for name, share in wanted.items()}
 
 
 def temperature_shares(characters: Characters, temperature: float) -> dict[str, float]:
@@ -57,4 +62,4 @@ def temperature(characters: Characters, value: float) -> dict[str, int]:
     natural, wanted = shares(characters), temperature_shares(characters, value)
     weights = {name: share / natural[name] for name, share in wanted.items()}
     greatest = max(weights.values(), default=1.0)
-    return {name: math.floor(characters[name] * weight / greatest) for name, weight in weights.items()}
+    return {name: math.floor(characters[name] * (weight / greatest)) for name, weight in weights.items()}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -132,6 +132,21 @@ def test_raising_alpha_only_adds_articles(tmp_path: Path) -> None:
     survivors = [balanced(tmp_path / str(alpha), corpus(UNEQUAL), alpha=alpha)[1] for alpha in (0.3, 0.6, 1.0, 1.5, 100)]
     assert all(small <= large for small, large in pairwise(survivors))
     assert len(survivors[-1]) == len(corpus(UNEQUAL))
+
+
+@given(COUNTS, st.floats(1.01, 100))
+@example({"정치": 1000, "IT": 10}, 1.43)
+def test_temperature_keeps_the_scarcest_category_whole(counts: dict[str, int], value: float) -> None:
+    present = {name: count for name, count in counts.items() if count}
+    scarcest = min(present, key=present.__getitem__)
+    assert quotas.temperature(counts, value)[scarcest] == counts[scarcest]
+
+
+@pytest.mark.parametrize(("alpha", "kept"), [(1.1, 1100), (1.2, 1200), (1.5, 1500)])
+def test_a_whole_number_of_characters_loses_none_to_rounding(alpha: float, kept: int) -> None:
+    for others in range(1, 7):
+        counts = {"정치": 1000 * (others + 1) - others, **{f"{number}": 1 for number in range(others)}}
+        assert quotas.cap(counts, dict.fromkeys(counts, 1.0), alpha)["정치"] == kept
 
 
 @pytest.mark.parametrize("mode", ["cap", "proportional", "temperature", "none"])

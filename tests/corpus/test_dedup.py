@@ -214,6 +214,14 @@ def test_similar_texts_share_a_band_and_unlike_ones_do_not() -> None:
     assert not any(unlike for _, unlike in shared)
 
 
+def test_texts_just_as_similar_as_the_threshold_are_candidates() -> None:
+    hashes = np.random.default_rng(5).integers(0, 1 << 64, (800, 500), dtype=np.uint64)
+    left, right = hashes[:, :450], hashes[:, 50:]
+    assert jaccard(np.sort(left[0]), np.sort(right[0])) == 0.8
+    bands = band_hashes([*left, *right], seed=1)
+    assert (bands[:800] == bands[800:]).any(axis=1).mean() >= 0.97
+
+
 def test_a_text_goes_only_for_a_twin_that_stays(tmp_path: Path) -> None:
     sets = [(start, np.arange(start, start + 10, dtype=np.uint64)) for start in (0, 1, 3, 4)]
     write_shingles(tmp_path, 0, enumerate(hashes for _, hashes in sets))

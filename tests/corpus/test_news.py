@@ -97,6 +97,12 @@ def test_meta_text_counts_only_in_its_zone(zone: str) -> None:
     assert (NEWS.clean(text).text == text) is (zone == "middle")
 
 
+def test_blanks_behind_a_line_are_no_part_of_it() -> None:
+    text = "가을이 왔다.\n\n프놈펜=홍길동 기자 "
+    assert NEWS.clean(text).text == "가을이 왔다."
+    assert NEWS.clean(text).restored() == text
+
+
 def test_bylines_below_many_sub_headlines_are_in_the_head() -> None:
     heads = "마을에 온 봄\n우체국이 다시 문 열어\n주민 모두 모였다\n오는 사람 세 배로"
     assert NEWS.clean(f"{heads}\n\n[한빛신문 홍길동 기자] 가을이 왔다.").text == f"{heads}\n\n가을이 왔다."

@@ -64,6 +64,10 @@ def masked(text: str) -> tuple[str, dict[str, int]]:
             (f"전화 {number}.", "phone")
             for number in ("+82-10-1234-5678", "+82 2 1234 5678", "+82 (0)10-1234-5678", "+821012345678")
         ),
+        *(
+            (f"전화 {number}로", "phone")
+            for number in ("01012345678", "010–1234–5678", "010 - 1234 - 5678", "02–123–4567", "031 - 123 - 4567")
+        ),
         ("글은hong.gil+dong@press.co.example로 보낸다.", "email"),
         ("<hong@press.example>", "email"),
         (f"번호는 {with_check('800101123456')}였다.", "resident_number"),
@@ -121,6 +125,24 @@ def test_what_points_to_a_person_is_masked(text: str, kind: Kind) -> None:
 )
 def test_other_numbers_stay(text: str) -> None:
     assert masked(text) == (text, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("02-123-4567,010-1234-5678", "[전화번호],[전화번호]"),
+        ("02-123-4567/010-1234-5678/02)333-4444", "[전화번호]/[전화번호]/[전화번호]"),
+        ("1588-1234,1577-1234", "[전화번호],[전화번호]"),
+        ("02-2100-1234/5", "[전화번호]/5"),
+        ("210304-3123456,210305-4123456", "[주민등록번호],[주민등록번호]"),
+        ("210304-3123456/010-1234-5678", "[주민등록번호]/[전화번호]"),
+        ("1588-1234/1640", "1588-1234/1640"),
+        ("1,588-1234원과 1,010-1234", "1,588-1234원과 1,010-1234"),
+    ],
+)
+def test_numbers_in_a_row_without_blanks(text: str, expected: str) -> None:
+    assert masked(text)[0] == expected
+    assert masked(expected) == (expected, {})
 
 
 def test_brackets_around_a_number_stay() -> None:
