@@ -32,6 +32,41 @@ def test_sitemap() -> None:
     assert entries == [Entry("http://a.example/1", modified="2015-03-01"), Entry("http://a.example/2", published="2016-05-02")]
 
 
+def test_images_and_videos_of_a_sitemap_are_not_its_pages() -> None:
+    listing = (
+        '<urlset xmlns:image="i" xmlns:video="v"><url><image:image><image:loc>http://a.example/0.jpg</image:loc></image:image>'
+        "<loc>http://a.example/1</loc><image:image><image:loc>http://a.example/1.jpg</image:loc></image:image>"
+        "<video:video><video:publication_date>2020-01-01</video:publication_date></video:video></url></urlset>"
+    )
+    assert list(sitemap_entries(listing.encode())) == [Entry("http://a.example/1")]
+
+
+def test_a_prefix_that_is_not_declared_costs_nothing() -> None:
+    dated = "<news:news><news:publication_date>2016-05-02</news:publication_date></news:news>"
+    listing = f"<urlset><url><loc>http://a.example/1</loc>{dated}</url></urlset>"
+    assert list(sitemap_entries(listing.encode())) == [Entry("http://a.example/1", published="2016-05-02")]
+    feed = (
+        "<rss><item><media:link>http://a.example/1.mp4</media:link><link>http://a.example/1</link>"
+        "<dc:date>2016-05-02</dc:date></item></rss>"
+    )
+    assert list(feed_entries(feed.encode())) == [Entry("http://a.example/1", published="2016-05-02")]
+
+
+def test_ampersands_that_a_site_forgot_to_escape_stay_in_its_addresses() -> None:
+    addresses = ["http://a.example/v?id=1&code=2&copy=3", "http://a.example/v?id=1&amp;code=2", "<![CDATA[http://a.example/v?a&b]]>"]
+    wanted = ["http://a.example/v?id=1&code=2&copy=3", "http://a.example/v?id=1&code=2", "http://a.example/v?a&b"]
+    feed = "".join(f"<item><title>가 & 나</title><link>{address}</link></item>" for address in addresses)
+    assert [entry.url for entry in feed_entries(f"<rss><channel>{feed}</channel></rss>".encode())] == wanted
+    urls = "".join(f"<url><loc>{address}</loc></url>" for address in addresses)
+    assert [entry.url for entry in sitemap_entries(f"<urlset>{urls}</urlset>".encode())] == wanted
+
+
+def test_a_sitemap_in_utf_16() -> None:
+    assert list(sitemap_entries("<urlset><url><loc>http://a.example/1</loc></url></urlset>".encode("utf-16"))) == [
+        Entry("http://a.example/1")
+    ]
+
+
 def test_sitemap_index_and_plain_list() -> None:
     index = b"<sitemapindex><sitemap><loc>http://a.example/s.xml</loc></sitemap></sitemapindex>"
     assert list(sitemap_entries(index)) == [Entry("http://a.example/s.xml", index=True)]
