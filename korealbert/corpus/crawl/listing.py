@@ -15,10 +15,11 @@ from lxml import html as lxml_html
 from korealbert.corpus.charset import decode_page
 from korealbert.corpus.records import iso_date, one_line
 
-
 _PREFIX = re.compile(r"(?:\{[^}]*\})?(?:[^:]*:)?")
 """Matches ``{namespace}`` or ``prefix:`` before the name of an element, or nothing."""
-_BARE_AMPERSAND = re.compile(r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|&(?!#\d+;|#[xX][0-9A-Fa-f]+;|[A-Za-z]\w*;)", re.DOTALL)
+_BARE_AMPERSAND = re.compile(
+    r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|&(?!#\d+;|#[xX][0-9A-Fa-f]+;|[A-Za-z]\w*;)", re.DOTALL
+)
 """Matches ``&`` that begins no reference; the sections where it needs none are passed over whole."""
 
 

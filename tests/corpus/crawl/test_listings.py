@@ -53,7 +53,11 @@ def test_a_prefix_that_is_not_declared_costs_nothing() -> None:
 
 
 def test_ampersands_that_a_site_forgot_to_escape_stay_in_its_addresses() -> None:
-    addresses = ["http://a.example/v?id=1&code=2&copy=3", "http://a.example/v?id=1&amp;code=2", "<![CDATA[http://a.example/v?a&b]]>"]
+    addresses = [
+        "http://a.example/v?id=1&code=2&copy=3",
+        "http://a.example/v?id=1&amp;code=2",
+        "<![CDATA[http://a.example/v?a&b]]>",
+    ]
     wanted = ["http://a.example/v?id=1&code=2&copy=3", "http://a.example/v?id=1&code=2", "http://a.example/v?a&b"]
     feed = "".join(f"<item><title>가 & 나</title><link>{address}</link></item>" for address in addresses)
     assert [entry.url for entry in feed_entries(f"<rss><channel>{feed}</channel></rss>".encode())] == wanted
@@ -176,6 +180,31 @@ def test_limits(tmp_path: Path) -> None:
     assert len(crawled.pages) == 4
     assert crawled.artifact.stats["dropped"] == {"max_pages": 5}
     assert site.agents == {"korealbert/0.1 (desk@example.org)"}
+
+
+def test_a_first_look_does_not_read_every_day_of_the_window_first(tmp_path: Path) -> None:
+    with running({}) as site:
+        site.pages |= {f"/news/{number}": Answer(article(str(number), f"<p>{number}</p>")) for number in range(9)}
+        site.pages["/list/20150101"] = text("".join(f"<a href='/news/{number}'>기사</a>" for number in range(9)))
+        listing = f'[[listing]]\nkind = "archive"\nurl = "{site.root}/list/{{day:%Y%m%d}}"\n'
+        source = source_file(tmp_path, site, listing, concurrency=2)
+        crawled = crawl(tmp_path, source, first_day="2015-01-01", last_day="2015-12-31", max_pages=4)
+    assert len(crawled.pages) == 4
+    assert sum(count for path, count in site.hits.items() if path.startswith("/list/")) < 10
+
+
+def test_listings_that_could_not_be_had_are_not_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def listings(number: int) -> str:
+        return "".join(f'[[listing]]\nkind = "rss"\nurl = "{site.root}/feed/{n}"\n' for n in range(number))
+
+    with running({}) as site:
+        site.pages |= {f"/feed/{n}": text("", 500) for n in range(24)}
+        site.pages["/feed/0"] = text(f"<rss><channel><item><link>{site.root}/news/1</link></item></channel></rss>")
+        site.pages["/news/1"] = Answer(article("하나", "<p>하나의 본문이다.</p>"))
+        with pytest.raises(CrawlInterrupted, match=r"(?s)23 of 24 listings \(95\.8%\) could not be fetched.*/feed/1: failed"):
+            crawl(tmp_path, source_file(tmp_path, site, listings(24), retries=0))
+        assert len(crawl(tmp_path, source_file(tmp_path, site, listings(2), retries=0)).pages) == 1
+    assert "1 of 2 listings (50.0%) could not be fetched; articles that only they name are missing" in caplog.text
 
 
 def test_a_pattern_that_fits_nothing_is_an_error(tmp_path: Path) -> None:
