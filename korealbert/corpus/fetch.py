@@ -6,6 +6,7 @@ Out: ``files/NAME``. A killed or cut-off download goes on with a Range request, 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import http.client
 import ipaddress
@@ -13,6 +14,7 @@ import json
 import logging
 import re
 import shutil
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -31,6 +33,7 @@ BYTES_BETWEEN_REPORTS = 16 << 20
 MAX_WAIT_SECONDS = 300.0
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 """HTTP statuses that another try may get past."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _HEX_CHARACTERS = {"md5": 32, "sha1": 40, "sha256": 64, "sha512": 128}
 
 log = logging.getLogger(__name__)
@@ -143,7 +146,7 @@ def _download(spec: FetchSpec, part: Path, runtime: Runtime) -> None:
                 return
             problem = "it broke off"
         except (Interrupted, OSError, http.client.HTTPException) as error:
-            _raise_final(spec, error)
+            _raise_final(spec, error, part)
             problem = f"{type(error).__name__}: {error}"
         grown = part.exists() and part.stat().st_size > before
         fruitless = 0 if grown else fruitless + 1
@@ -154,13 +157,18 @@ def _download(spec: FetchSpec, part: Path, runtime: Runtime) -> None:
         time.sleep(wait)
 
 
-def _raise_final(spec: FetchSpec, error: BaseException) -> None:
+def _raise_final(spec: FetchSpec, error: BaseException, part: Path) -> None:
     """Raise FetchError for what no retry will mend."""
     reason = (
         error.reason if isinstance(error, urllib.error.URLError) and not isinstance(error, urllib.error.HTTPError) else error
     )
     if isinstance(reason, PrivateAddress):
         raise FetchError(f"{spec.url}: {reason}; if that is meant, name the host in private_hosts") from None
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        raise FetchError(f"{spec.url}: {reason}; fetch it by hand, and name it as path") from None
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        came = part.stat().st_size if part.exists() else 0
+        raise FetchError(f"{spec.url}: {error.strerror} after {came:,} bytes, which are kept: make room and go on") from None
     if isinstance(error, urllib.error.HTTPError) and error.code not in PASSING:
         raise FetchError(f"{spec.url}: the server answers {error.code} {error.reason}") from None
 
@@ -194,6 +202,7 @@ def _transfer(spec: FetchSpec, part: Path, opener: urllib.request.OpenerDirector
             _forget(part)  # a server that knows Range, but not If-Range
             return False
         if start == 0:
+            _forget(part)  # before the note: killed between the two, the next run must not go on with bytes of another edition
             _write_note(part, validator, total)
         with part.open("r+b" if start else "wb") as handle:
             handle.seek(start)
@@ -211,7 +220,7 @@ def _extent(answer: Any, have: int) -> tuple[int | None, int | None]:
     """Where the bytes of an answer begin in the file, and the file's size if known; (None, None) for a wrong part."""
     length = answer.headers.get("Content-Length")
     if answer.status != 206:
-        return 0, int(length) if length and length.isdigit() else None
+        return 0, int(length) if length and length.isdecimal() else None
     found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", answer.headers.get("Content-Range", "").strip())
     if not found or int(found[1]) != have:
         return None, None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +17,9 @@ from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, categ
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.corpus.warc_records import Response, read_response
 from korealbert.documents import Document, Drop, document_id
+
+_TAG = re.compile(rb"<(?:!doctype\s+html|/?[a-z])", re.IGNORECASE)
+_OTHER_XML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?<(?:mediawiki|rss|feed|urlset|sitemapindex)[\s>]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,12 @@ def site_of(context: str) -> Site:
     return Site(told["outlet"], pairs, told["first_day"], told["last_day"])
 
 
+def _is_html(data: bytes) -> bool:
+    """Whether a file holds any tag and is no dump, feed or sitemap. Two-byte encodings count as HTML until they are decoded."""
+    head = data.removeprefix(codecs.BOM_UTF8)
+    return data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or bool(_TAG.search(head) and not _OTHER_XML.match(head))
+
+
 def parse_html(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
     """One document per file."""
     tally.records += 1
@@ -54,6 +65,10 @@ def parse_html(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
         article = read_article(records.data, declared, spec.outlet)
     except UnreadablePage as fault:
         yield bad_record(records, 0, len(records.data), fault.reason, str(fault))
+        return
+    if not _is_html(records.data):
+        remedy = "it is no HTML page: give it another format, or leave it out by `members`"
+        yield bad_record(records, 0, len(records.data), "not_html", remedy)
         return
     section = article.section or category_of_folder(spec, records.file)
     yield _document(

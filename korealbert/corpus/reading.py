@@ -35,6 +35,18 @@ COMPRESSED = {
 }
 """Name endings that mean a compression."""
 
+_MAGIC = (
+    (b"\x1f\x8b\x08", "gzip", ".gz"),
+    (b"BZh", "bzip2", ".bz2"),
+    (b"\xfd7zXZ\0", "xz", ".xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd", ".zst"),
+    (b"7z\xbc\xaf\x27\x1c", "7z", ""),
+    (b"PK\x03\x04", "zip", ""),
+)
+"""First bytes of a packed file, its kind, and the ending under which it is read; none for what must be unpacked first."""
+_BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")
+"""What follows ``BZh`` and a digit: a block, or the end of an empty file. Text could begin with ``BZh`` alone."""
+
 TAR_SUFFIXES = (".tar", *(f".tar.{kind}" for kind in ("gz", "bz2", "xz", "zst")), ".tgz", ".tbz2", ".txz", ".tzst")
 
 BYTES_PER_READ = 1 << 18
@@ -77,6 +89,7 @@ class RawFile:
         self.bytes_read = 0
         self.fault: ReadFault | None = None
         self._stream, self._limits, self._compressed_bytes = stream, limits, compressed_bytes
+        self._may_be_packed = True
 
     def read(self, size: int = BYTES_PER_READ) -> bytes:
         """The next ``size`` bytes, fewer only at the end; empty at the end. Raises ReadFault once all before it is returned."""
@@ -99,6 +112,10 @@ class RawFile:
             self.bytes_read += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def refuse_packed(self) -> None:
+        """From now on, bytes of a packed file are a fault: the name does not say how to read them."""
+        self._may_be_packed = False
+
     def _read_some(self, size: int) -> bytes:
         position = f"byte {self.bytes_read}"
         try:
@@ -111,6 +128,8 @@ class RawFile:
             raise _fault_of(error, position) from error
         if self._compressed_bytes is not None:
             self._check_ratio(self.bytes_read + len(part), position)
+        if not self._may_be_packed and self.bytes_read == 0:
+            _check_plain(part)
         return part
 
     def _check_ratio(self, unfolded: int, position: str) -> None:
@@ -127,6 +146,14 @@ class RawFile:
     def quarantined(self, fault: ReadFault) -> Quarantined:
         """The fault as an entry of the quarantine."""
         return Quarantined(self.name, fault.position, "", fault.reason, fault.remedy)
+
+
+def _check_plain(begin: bytes) -> None:
+    """Raises ReadFault for the first bytes of a packed file."""
+    for magic, kind, suffix in _MAGIC:
+        if begin.startswith(magic) and (suffix != ".bz2" or begin[4:].startswith(_BZIP2_BLOCKS)):
+            named = f"name it …{suffix}, or unpack it before it comes by standard input" if suffix else "unpack it first"
+            raise ReadFault("packed_file", "byte 0", f"these bytes are {kind}, which its name does not say: {named}")
 
 
 def _fault_of(error: Exception, position: str) -> ReadFault:
@@ -185,6 +212,7 @@ def _unfold(raw: RawFile, compressed_bytes: Callable[[], int]) -> RawFile:
     source: Any = _Readable(raw)
     stream: Any
     if kind is None:
+        raw.refuse_packed()
         return raw
     if kind == "gz":
         stream = gzip.GzipFile(fileobj=source, mode="rb")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import random
+import ssl
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 
 import pytest
 
 from korealbert.artifact import Artifact, Runtime, build
+from korealbert.corpus import fetch as fetching
 from korealbert.corpus.extract import STAGE as EXTRACT
 from korealbert.corpus.extract import ExtractSpec
 from korealbert.corpus.fetch import STAGE, FetchError, FetchSpec, Interrupted
@@ -104,6 +108,48 @@ def test_a_killed_fetch_is_resumed_by_the_next_run(tmp_path: Path) -> None:
         site.pages["/dump.bin"] = serving()
         site.hits.clear()
         assert fetch(tmp_path, site, retries=2).files("files/*")[0].read_bytes() == DATA
+
+
+def test_killed_at_a_new_edition_it_keeps_nothing_of_the_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new = DATA[::-1]
+    with running({"/dump.bin": serving(cut_at=100_000)}) as site:
+        real = site.pages["/dump.bin"]
+        site.pages["/dump.bin"] = lambda asked: real(asked) if asked.times == 1 and callable(real) else text("", 503)
+        with pytest.raises(Interrupted):
+            fetch(tmp_path, site, retries=1)
+        site.pages["/dump.bin"] = serving(new, etag='"v2"')
+        write = fetching.atomic_write
+
+        def killed(path: Path, data: bytes) -> None:
+            write(path, data)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(fetching, "atomic_write", killed)
+            fetch(tmp_path, site, retries=1)
+        assert fetch(tmp_path, site, retries=1).files("files/*")[0].read_bytes() == new
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device after 0 bytes, which are kept: make room"),
+        (URLError(ssl.SSLCertVerificationError("expired")), "expired.*; fetch it by hand"),
+    ],
+)
+def test_a_full_disk_or_a_bad_certificate_is_not_tried_again(
+    error: OSError, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = []
+
+    def failing(*_: object) -> bool:
+        tries.append(1)
+        raise error
+
+    monkeypatch.setattr(fetching, "_transfer", failing)
+    with running({}) as site, pytest.raises(FetchError, match=message):
+        fetch(tmp_path, site)
+    assert len(tries) == 1
 
 
 def test_a_wrong_checksum_is_an_error(tmp_path: Path) -> None:

@@ -46,6 +46,28 @@ def test_directories_archives_and_compression_open_alike(tmp_path: Path) -> None
     }
 
 
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz", "zst"])
+@pytest.mark.parametrize("data", [b"", b"one\ntwo\n"])
+def test_packed_files_whose_name_does_not_say_so_are_told(kind: str, data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "dump.xml"
+    path.write_bytes(compressed(kind, data))
+    for raw in open_files([path], "*", LIMITS):
+        assert isinstance(raw, RawFile)
+        with pytest.raises(ReadFault, match=rf"byte 0: packed_file; .* name it …\.{kind}"):
+            raw.read()
+
+
+def test_archives_that_are_not_read_are_told_and_text_is_none(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(b"7z\xbc\xaf\x27\x1c\0\4")
+    (tmp_path / "b.html").write_bytes(b"PK\x03\x04\x14\0")
+    for raw in open_files([tmp_path], "*", LIMITS):
+        assert isinstance(raw, RawFile)
+        with pytest.raises(ReadFault, match="unpack it first"):
+            raw.read()
+    (tmp_path / "c.txt").write_bytes(b"BZh9 is how bzip2 begins")
+    assert contents([tmp_path / "c.txt"]) == {"c.txt": b"BZh9 is how bzip2 begins"}
+
+
 def test_names_do_not_tell_where_a_source_lay(tmp_path: Path) -> None:
     path = tmp_path / "somewhere" / "a.txt"
     path.parent.mkdir()

@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS urls (
     status INTEGER, other INTEGER, fetched TEXT NOT NULL DEFAULT '',
     file INTEGER, offset INTEGER, length INTEGER, sha256 TEXT NOT NULL DEFAULT ''
 );
-CREATE INDEX IF NOT EXISTS by_state ON urls (state, attempts, id);
+CREATE INDEX IF NOT EXISTS by_state ON urls (state, attempts, (kind = 'article'), id);
 CREATE TABLE IF NOT EXISTS claims (claim TEXT PRIMARY KEY, id INTEGER NOT NULL) WITHOUT ROWID;
 """
 
@@ -86,8 +86,8 @@ class Frontier:
         self._db.execute("PRAGMA synchronous = NORMAL")  # the death of the process loses nothing; see heal() for the machine's
         self._db.execute("PRAGMA wal_autocheckpoint = 0")  # only behind the WARC files, see checkpoint()
         self._db.executescript(_SCHEMA)
-        self._fresh: list[Known] = []
-        self._last_fresh = 0
+        self._fresh: dict[bool, list[Known]] = {True: [], False: []}
+        self._last_fresh = {True: 0, False: 0}
         self._retries: list[tuple[float, int]] = self._db.execute(
             "SELECT not_before, id FROM urls WHERE state = 'waiting' AND attempts > 0"
         ).fetchall()
@@ -126,8 +126,11 @@ class Frontier:
         return cursor.lastrowid
 
     def take(self) -> Known | None:
-        """The next URL to ask for, retries that are due first; None while nothing is due."""
-        known = self._due_retry() or self._next_fresh()
+        """The next URL to ask for: retries that are due, articles, listings; None while nothing is due.
+
+        Articles first, so that a crawl of a few pages need not read thousands of listings before them.
+        """
+        known = self._due_retry() or self._next_fresh(True) or self._next_fresh(False)
         self.in_flight += known is not None
         return known
 
@@ -139,17 +142,18 @@ class Frontier:
                 return Known(*row)
         return None
 
-    def _next_fresh(self) -> Known | None:
-        if not self._fresh:
+    def _next_fresh(self, articles: bool) -> Known | None:
+        fresh = self._fresh[articles]
+        if not fresh:
             rows = self._db.execute(
-                f"{_SELECT} WHERE state = 'waiting' AND attempts = 0 AND id > ? ORDER BY id LIMIT ?",
-                (self._last_fresh, ROWS_READ_AHEAD),
+                f"{_SELECT} WHERE state = 'waiting' AND attempts = 0 AND (kind = 'article') = ? AND id > ? ORDER BY id LIMIT ?",
+                (articles, self._last_fresh[articles], ROWS_READ_AHEAD),
             ).fetchall()
-            self._fresh = [Known(*row) for row in reversed(rows)]
-        if not self._fresh:
+            fresh += [Known(*row) for row in reversed(rows)]
+        if not fresh:
             return None
-        known = self._fresh.pop()
-        self._last_fresh = known.id
+        known = fresh.pop()
+        self._last_fresh[articles] = known.id
         return known
 
     def seconds_until_due(self) -> float | None:

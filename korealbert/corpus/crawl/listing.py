@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -13,6 +14,13 @@ from lxml import html as lxml_html
 
 from korealbert.corpus.charset import decode_page
 from korealbert.corpus.records import iso_date, one_line
+
+_PREFIX = re.compile(r"(?:\{[^}]*\})?(?:[^:]*:)?")
+"""Matches ``{namespace}`` or ``prefix:`` before the name of an element, or nothing."""
+_BARE_AMPERSAND = re.compile(
+    r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|&(?!#\d+;|#[xX][0-9A-Fa-f]+;|[A-Za-z]\w*;)", re.DOTALL
+)
+"""Matches ``&`` that begins no reference; the sections where it needs none are passed over whole."""
 
 
 class UnreadableListing(ValueError):
@@ -35,8 +43,9 @@ class Entry:
 
 def sitemap_entries(data: bytes) -> Iterator[Entry]:
     """The entries of a sitemap, of a sitemap index, or of a plain list of addresses."""
-    if not data.lstrip()[:200].lstrip(b"\xef\xbb\xbf").startswith(b"<"):
-        lines = decode_page(data).text.split()
+    text = decode_page(data).text.lstrip()
+    if not text.startswith("<"):
+        lines = text.split()
         if not all(line.startswith(("http://", "https://")) for line in lines):
             raise UnreadableListing("neither XML nor a list of addresses")
         yield from (Entry(line) for line in lines)
@@ -44,7 +53,9 @@ def sitemap_entries(data: bytes) -> Iterator[Entry]:
     found = False
     for element in _elements(data, ("urlset", "sitemapindex"), ("url", "sitemap")):
         found = True
-        values = {_name(child): (child.text or "").strip() for child in element.iter() if isinstance(child.tag, str)}
+        values: dict[str, str] = {}
+        for parent in (element, *(child for child in _children(element) if _name(child) == "news")):
+            values |= {_name(child): (child.text or "").strip() for child in _children(parent)}
         if values.get("loc"):
             published = _day(values.get("publication_date", ""))
             yield Entry(values["loc"], published, _day(values.get("lastmod", "")), index=_name(element) == "sitemap")
@@ -58,11 +69,10 @@ def feed_entries(data: bytes) -> Iterator[Entry]:
     for element in _elements(data, ("rss", "RDF", "feed"), ("item", "entry")):
         found = True
         values: dict[str, str] = {}
-        for child in element:
-            if isinstance(child.tag, str):
-                text = (child.text or "").strip() or (child.get("href") or child.get("term") or "")
-                if not (_name(child) == "link" and child.get("rel", "alternate") != "alternate"):
-                    values.setdefault(_name(child), text)
+        for child in _children(element):
+            text = (child.text or "").strip() or (child.get("href") or child.get("term") or "")
+            if not (_name(child) == "link" and child.get("rel", "alternate") != "alternate"):
+                values.setdefault(_name(child), text)
         link = values.get("link") or values.get("guid", "")
         if link:
             day = _day(values.get("pubDate") or values.get("date") or values.get("published", ""))
@@ -100,10 +110,11 @@ def _elements(data: bytes, roots: tuple[str, ...], wanted: tuple[str, ...]) -> I
 
 
 def _as_utf8(data: bytes) -> bytes:
-    """The file in UTF-8 without a declaration, because a wrong one would win."""
+    """The file in UTF-8 without a declaration, because a wrong one would win, and with ``&`` escaped where a site forgot it."""
     text = decode_page(data).text.lstrip()
     if text.startswith("<?xml"):
         text = text.partition("?>")[2]
+    text = _BARE_AMPERSAND.sub(lambda found: "&amp;" if found[0] == "&" else found[0], text)
     return text.encode("utf-8", "replace")
 
 
@@ -116,8 +127,19 @@ def _root_is(data: bytes, roots: tuple[str, ...]) -> bool:
     return False
 
 
+def _children(element: Any) -> list[Any]:
+    """The elements directly below, those of the element's own namespace first: ``<link>`` before ``<media:link>``."""
+    children = [child for child in element if isinstance(child.tag, str)]
+    return sorted(children, key=lambda child: _prefix(child) != _prefix(element))
+
+
 def _name(element: Any) -> str:
-    return str(etree.QName(element).localname)
+    """The name without namespace, and without a prefix that the file does not declare (lxml calls such a name invalid)."""
+    return str(element.tag).removeprefix(_prefix(element))
+
+
+def _prefix(element: Any) -> str:
+    return _PREFIX.match(element.tag)[0]  # type: ignore[index]  # matches everything
 
 
 def _day(value: str) -> str:

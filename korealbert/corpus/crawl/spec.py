@@ -27,11 +27,11 @@ class CrawlSpec(Spec):
     """Articles to store at most; the rest is logged as refused."""
     max_failed_share: float = Field(default=0.05, ge=0, le=1)
     """
-    Largest share of articles that could not be had for a reason that may pass (timeouts, 403, 5xx …); above it the stage
-    fails, and the next run tries them again. Pages that are gone (404) or broken are counted and logged, no more.
+    Largest share of articles, and of listings, that could not be had for a reason that may pass (timeouts, 403, 5xx …); above
+    it the stage fails, and the next run tries them again. Pages that are gone (404) or broken are counted and logged, no more.
     """
     failed_share_applies_from: int = Field(default=20, ge=1)
-    """Articles below which no share is too large."""
+    """Articles, or listings, below which no share is too large."""
     max_file_bytes: int = Field(default=256 << 20, ge=1 << 16)
     """Size from which the next WARC file is begun."""
 

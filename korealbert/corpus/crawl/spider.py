@@ -289,7 +289,7 @@ def _is_html(content_type: bytes | None, body: bytes) -> bool:
 def _retry_after(value: bytes | None) -> float:
     """Seconds that a server asks to wait; 0 if it does not say."""
     text = (value or b"").decode("latin-1").strip()
-    if text.isdigit():
+    if text.isdecimal():
         return float(min(int(text), MAX_WAIT_SECONDS))
     try:
         return max(0.0, min(parsedate_to_datetime(text).timestamp() - time(), MAX_WAIT_SECONDS)) if text else 0.0

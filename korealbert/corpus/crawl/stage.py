@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -127,25 +128,29 @@ def _stats(frontier: Frontier) -> Stats:
 def _check(spec: CrawlSpec, source: Source, stats: Stats, frontier: Frontier) -> None:
     listings = {kind: counts for kind, counts in stats["urls"].items() if kind in ("sitemap", "rss", "archive")}
     if not any(counts.get("listed") for counts in listings.values()):
-        shown = _first_failed(frontier, tuple(listings))
+        shown = _first_failed(frontier, tuple(listings), ("failed", "refused"))
         message = f"{spec.source}: no listing could be read; is the site reachable, are its addresses right?\n{shown}"
         passing = any(name == f"failed: {reason}" for counts in listings.values() for name in counts for reason in TRANSIENT)
         raise CrawlInterrupted(message) if passing else CrawlError(message)
     if not stats["documents_in"]:
         raise CrawlError(f"{spec.source}: the listings name no address that matches article = {source.article!r}; correct it")
-    failed = sum(count for reason, count in stats["quarantine_reasons"].items() if reason in TRANSIENT)
-    tried = stats["documents_out"] + failed
-    share = failed / max(1, tried)
-    if tried >= spec.failed_share_applies_from and share > spec.max_failed_share:
-        raise CrawlInterrupted(
-            f"{spec.source}: {failed:,} of {tried:,} articles ({share:.1%}) could not be fetched, more than"
-            f" max_failed_share = {spec.max_failed_share:.1%}; run it again later to retry them. The first of them:\n"
-            + _first_failed(frontier, ("article",))
-        )
+    for what, kinds, fetched in (("listings", tuple(listings), "listed"), ("articles", ("article",), "stored")):
+        counts = sum((Counter(stats["urls"][kind]) for kind in kinds), Counter[str]())
+        failed = sum(counts[f"failed: {reason}"] for reason in TRANSIENT)
+        tried = counts[fetched] + failed
+        share = failed / max(1, tried)
+        problem = f"{spec.source}: {failed:,} of {tried:,} {what} ({share:.1%}) could not be fetched"
+        if tried >= spec.failed_share_applies_from and share > spec.max_failed_share:
+            raise CrawlInterrupted(
+                f"{problem}, more than max_failed_share = {spec.max_failed_share:.1%}; run it again later to retry them."
+                f" The first of them:\n{_first_failed(frontier, kinds)}"
+            )
+        if failed and what == "listings":
+            log.warning("%s; articles that only they name are missing:\n%s", problem, _first_failed(frontier, kinds))
 
 
-def _first_failed(frontier: Frontier, kinds: tuple[str, ...]) -> str:
-    failed = (row for row in frontier.log() if row["state"] in ("failed", "refused") and row["kind"] in kinds)
+def _first_failed(frontier: Frontier, kinds: tuple[str, ...], states: tuple[str, ...] = ("failed",)) -> str:
+    failed = (row for row in frontier.log() if row["state"] in states and row["kind"] in kinds)
     shown = itertools.islice(failed, SHOWN_FAILURES)
     return "\n".join(f"  {row['url']}: {row['state']}, {row['reason']} {row.get('detail', '')}".rstrip() for row in shown)
 

@@ -32,6 +32,45 @@ def test_sitemap() -> None:
     assert entries == [Entry("http://a.example/1", modified="2015-03-01"), Entry("http://a.example/2", published="2016-05-02")]
 
 
+def test_images_and_videos_of_a_sitemap_are_not_its_pages() -> None:
+    listing = (
+        '<urlset xmlns:image="i" xmlns:video="v"><url><image:image><image:loc>http://a.example/0.jpg</image:loc></image:image>'
+        "<loc>http://a.example/1</loc><image:image><image:loc>http://a.example/1.jpg</image:loc></image:image>"
+        "<video:video><video:publication_date>2020-01-01</video:publication_date></video:video></url></urlset>"
+    )
+    assert list(sitemap_entries(listing.encode())) == [Entry("http://a.example/1")]
+
+
+def test_a_prefix_that_is_not_declared_costs_nothing() -> None:
+    dated = "<news:news><news:publication_date>2016-05-02</news:publication_date></news:news>"
+    listing = f"<urlset><url><loc>http://a.example/1</loc>{dated}</url></urlset>"
+    assert list(sitemap_entries(listing.encode())) == [Entry("http://a.example/1", published="2016-05-02")]
+    feed = (
+        "<rss><item><media:link>http://a.example/1.mp4</media:link><link>http://a.example/1</link>"
+        "<dc:date>2016-05-02</dc:date></item></rss>"
+    )
+    assert list(feed_entries(feed.encode())) == [Entry("http://a.example/1", published="2016-05-02")]
+
+
+def test_ampersands_that_a_site_forgot_to_escape_stay_in_its_addresses() -> None:
+    addresses = [
+        "http://a.example/v?id=1&code=2&copy=3",
+        "http://a.example/v?id=1&amp;code=2",
+        "<![CDATA[http://a.example/v?a&b]]>",
+    ]
+    wanted = ["http://a.example/v?id=1&code=2&copy=3", "http://a.example/v?id=1&code=2", "http://a.example/v?a&b"]
+    feed = "".join(f"<item><title>가 & 나</title><link>{address}</link></item>" for address in addresses)
+    assert [entry.url for entry in feed_entries(f"<rss><channel>{feed}</channel></rss>".encode())] == wanted
+    urls = "".join(f"<url><loc>{address}</loc></url>" for address in addresses)
+    assert [entry.url for entry in sitemap_entries(f"<urlset>{urls}</urlset>".encode())] == wanted
+
+
+def test_a_sitemap_in_utf_16() -> None:
+    assert list(sitemap_entries("<urlset><url><loc>http://a.example/1</loc></url></urlset>".encode("utf-16"))) == [
+        Entry("http://a.example/1")
+    ]
+
+
 def test_sitemap_index_and_plain_list() -> None:
     index = b"<sitemapindex><sitemap><loc>http://a.example/s.xml</loc></sitemap></sitemapindex>"
     assert list(sitemap_entries(index)) == [Entry("http://a.example/s.xml", index=True)]
@@ -141,6 +180,31 @@ def test_limits(tmp_path: Path) -> None:
     assert len(crawled.pages) == 4
     assert crawled.artifact.stats["dropped"] == {"max_pages": 5}
     assert site.agents == {"korealbert/0.1 (desk@example.org)"}
+
+
+def test_a_first_look_does_not_read_every_day_of_the_window_first(tmp_path: Path) -> None:
+    with running({}) as site:
+        site.pages |= {f"/news/{number}": Answer(article(str(number), f"<p>{number}</p>")) for number in range(9)}
+        site.pages["/list/20150101"] = text("".join(f"<a href='/news/{number}'>기사</a>" for number in range(9)))
+        listing = f'[[listing]]\nkind = "archive"\nurl = "{site.root}/list/{{day:%Y%m%d}}"\n'
+        source = source_file(tmp_path, site, listing, concurrency=2)
+        crawled = crawl(tmp_path, source, first_day="2015-01-01", last_day="2015-12-31", max_pages=4)
+    assert len(crawled.pages) == 4
+    assert sum(count for path, count in site.hits.items() if path.startswith("/list/")) < 10
+
+
+def test_listings_that_could_not_be_had_are_not_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def listings(number: int) -> str:
+        return "".join(f'[[listing]]\nkind = "rss"\nurl = "{site.root}/feed/{n}"\n' for n in range(number))
+
+    with running({}) as site:
+        site.pages |= {f"/feed/{n}": text("", 500) for n in range(24)}
+        site.pages["/feed/0"] = text(f"<rss><channel><item><link>{site.root}/news/1</link></item></channel></rss>")
+        site.pages["/news/1"] = Answer(article("하나", "<p>하나의 본문이다.</p>"))
+        with pytest.raises(CrawlInterrupted, match=r"(?s)23 of 24 listings \(95\.8%\) could not be fetched.*/feed/1: failed"):
+            crawl(tmp_path, source_file(tmp_path, site, listings(24), retries=0))
+        assert len(crawl(tmp_path, source_file(tmp_path, site, listings(2), retries=0)).pages) == 1
+    assert "1 of 2 listings (50.0%) could not be fetched; articles that only they name are missing" in caplog.text
 
 
 def test_a_pattern_that_fits_nothing_is_an_error(tmp_path: Path) -> None:
