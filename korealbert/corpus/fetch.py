@@ -105,6 +105,8 @@ def run(spec: FetchSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
     part = out_dir / ".download"
     if not target.exists():
         if spec.path is not None:
+            if spec.path.path.is_dir():
+                raise FetchError(f"{spec.path}: path names a directory; name one file, or name it in paths of [extract.NAME]")
             shutil.copyfile(spec.path, part)
         else:
             _download(spec, part, runtime)

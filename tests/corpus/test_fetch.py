@@ -193,6 +193,12 @@ def test_a_local_file_takes_the_same_way_to_documents(tmp_path: Path) -> None:
     assert [document.text for document in found.documents] == ["본문이다."]
 
 
+def test_a_directory_is_no_file(tmp_path: Path) -> None:
+    spec = FetchSpec.model_validate({"path": str(tmp_path), "name": "x"})
+    with pytest.raises(FetchError, match="names a directory; name one file"):
+        build(STAGE, spec, {}, Runtime(store=tmp_path.parent / "store"))
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
