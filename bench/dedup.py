@@ -64,9 +64,9 @@ def grams(text: str) -> set[str]:
 
 
 def similarity(left: str, right: str) -> float:
-    """Jaccard similarity of two texts."""
+    """Jaccard similarity of two texts; 1 for equal ones, which may be too short to have any shingle."""
     one, other = grams(left), grams(right)
-    return len(one & other) / max(1, len(one | other))
+    return len(one & other) / len(one | other) if one or other else float(squeeze(left) == squeeze(right))
 
 
 def real_documents(kowiki: Path, count: int, directory: Path) -> list[Document]:
