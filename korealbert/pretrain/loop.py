@@ -8,11 +8,10 @@ forward pass, so each micro-batch can be weighted such that DeepSpeed's averagin
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Self
 
 import numpy as np
 import torch
@@ -27,7 +26,7 @@ from korealbert.model.heads import PretrainingModel, initialise
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain import checkpoint
 from korealbert.pretrain.batches import BatchSource, TensorBatch, count_targets, micro_batches, on_host, to_device
-from korealbert.pretrain.guard import Guard, GuardState, Recent
+from korealbert.pretrain.guard import Guard
 from korealbert.pretrain.heldout import evaluate
 from korealbert.pretrain.lamb import Lamb
 from korealbert.pretrain.metrics import Metrics, MetricsFile, TaskTotals, rounded
@@ -37,6 +36,7 @@ from korealbert.pretrain.ranks import AUTOCAST, Ranks, make_engine
 from korealbert.pretrain.read_ahead import ReadAhead
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.speed import Speed, matrix_rate
+from korealbert.pretrain.state import TrainingState
 
 log = logging.getLogger(__name__)
 
@@ -54,37 +54,6 @@ class Stopped(Exception):
     def __init__(self, step: int) -> None:
         super().__init__(f"stopped after step {step:,}; the next run resumes there")
         self.step = step
-
-
-@dataclass
-class TrainingState:
-    """All that a checkpoint needs beside tensors."""
-
-    step: int = 0
-    """Steps done."""
-    updates: int = 0
-    """Updates made: steps less those that fp16 overflow skipped. The learning rate follows it."""
-    position: int = 0
-    """Where in the training order the next batch begins."""
-    sequences: int = 0
-    """Sequences trained on; ``position`` less those that were left out after a collapse."""
-    returns_to: int = 0
-    """Step of the checkpoint that a collapse returns to: the last that was due, as one saved on request changes nothing."""
-    rate_factor: float = 1.0
-    """What collapses have made of the learning rate."""
-    tokens: int = 0
-    """Real tokens seen, specials included, padding not."""
-    window: TaskTotals = field(default_factory=TaskTotals)
-    """Sums since the last log line."""
-    heldout: Metrics = field(default_factory=dict)
-    """The newest held-out scores."""
-    guard: GuardState = field(default_factory=GuardState)
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Self:
-        """The state that ``asdict`` gave these values of."""
-        guard = {**values["guard"], **{name: Recent(**values["guard"][name]) for name in ("loss", "gradient")}}
-        return cls(**{**values, "window": TaskTotals(**values["window"]), "guard": GuardState(**guard)})
 
 
 class Trainer:
