@@ -130,8 +130,11 @@ def move(layout: Layout, masked: Masked, words: WordTable, spec: WordOrderSpec, 
     barrier = masked.visible_mask(layout.ids.shape) if spec.barrier == "mask" else selected
     if spec.unit == "word":
         barrier = barrier | _touched(selected, starts)
-    runs = _runs(barrier, layout.sentence_first if spec.within == "sentence" else layout.segment_first())
     budget = np.where(with_noise, spec.budget(layout.length, rates), 0)
+    busy = np.flatnonzero(budget)  # Three rows of ten, where the portion is 0.3.
+    runs = np.zeros(layout.ids.shape, dtype=np.int64)
+    begins = layout.sentence_first if spec.within == "sentence" else layout.segment_first()
+    runs[busy] = _runs(barrier[busy], begins[busy])
     inputs = MoveInputs(layout, draws, selected, starts, runs, budget)
     items = _choose_tokens(inputs, top_up=spec.top_up) if spec.unit == "token" else _choose_windows(inputs, spec.window_words)
     return _canonical(layout.ids, _permute_pieces(items, _derange(items, draws)), with_noise)
