@@ -9,6 +9,7 @@ they are so here too: fine-tuning reads texts that way.
 from __future__ import annotations
 
 import re
+from itertools import pairwise, product
 from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, processors
@@ -20,6 +21,9 @@ from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, SPECIAL, SPECIAL_PIECE
 
 UNIGRAM = 1
 """``trainer_spec.model_type`` of a unigram model; BPE is 2."""
+
+BYTE_PIECE = ("<", "0", "x", "0123456789ABCDEF", "0123456789ABCDEF", ">")
+"""Which characters the piece of a byte is written with, place by place."""
 
 
 def fast_tokenizer(model: Any) -> Tokenizer:
@@ -49,18 +53,31 @@ def fast_tokenizer(model: Any) -> Tokenizer:
 def _within_special_pieces(model: Any) -> str:
     """Regular expression of what follows a place within each special piece, to cut there what is written like one.
 
-    For the library's unigram model they are words like any other. Where two characters meet that do so in no ordinary piece,
-    one of them known, the cut changes nothing else. (Two unknown ones would be one ``<unk>`` and come out as two.)
+    For the library's unigram model they are words like any other, and so are the pieces of bytes: ``<0x41>`` in a text is six
+    characters. Where two characters meet that do so in no ordinary piece, one of them known, the cut changes nothing else. (Two
+    unknown ones would be one ``<unk>`` and come out as two.)
     """
-    ordinary = [piece.piece for piece in model.pieces[FIRST_ORDINARY_ID:]]
+    ordinary = [piece.piece for piece in model.pieces[FIRST_ORDINARY_ID:] if piece.type != piece.BYTE]
     known = set(ordinary)
+    met = {pair for piece in ordinary for pair in pairwise(piece)}
     rests = []
-    for special in SPECIAL_PIECES:
-        pairs = ((place, special[place - 1 : place + 1]) for place in range(1, len(special)))
-        free = (place for place, pair in pairs if known & set(pair) and not any(pair in piece for piece in ordinary))
-        place = next(free, len(special) - 1)
-        rests.append(f"(?<={re.escape(special[:place])}){re.escape(special[place:])}")
+    for written in (*(tuple(piece) for piece in SPECIAL_PIECES), *([BYTE_PIECE] if _bytes(model) else [])):
+        places = range(1, len(written))
+        free = (place for place in places if _never_meet(written[place - 1], written[place], known, met))
+        place = next(free, len(written) - 1)
+        before, rest = "".join(map(_one_of, written[:place])), "".join(map(_one_of, written[place:]))
+        rests.append(f"(?<={before}){rest}")
     return "|".join(rests)
+
+
+def _never_meet(first: str, second: str, known: set[str], met: set[tuple[str, str]]) -> bool:
+    """Whether no character of ``first`` stands before one of ``second`` in a piece, and one of the two is always known."""
+    return not met & set(product(first, second)) and (known.issuperset(first) or known.issuperset(second))
+
+
+def _one_of(characters: str) -> str:
+    """Regular expression of one of some letters and digits, or of the one character."""
+    return re.escape(characters) if len(characters) == 1 else f"[{characters}]"
 
 
 def _bytes(model: Any) -> bool:

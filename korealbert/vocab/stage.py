@@ -206,4 +206,4 @@ def _explained(error: Exception, spec: VocabSpec, sentences: int) -> ValueError:
     return ValueError(f"vocab: SentencePiece refused to train on {sentences:,} sentences: {text}")
 
 
-STAGE = Stage("vocab", version=3, spec=VocabSpec, run=run)
+STAGE = Stage("vocab", version=4, spec=VocabSpec, run=run)

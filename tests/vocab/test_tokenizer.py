@@ -31,6 +31,7 @@ ODD = (
     "\u0301e\u0302\u0323 ﬁ\u0301 か\u3099\u3099 ﾊﾞ", "¨ ´ \ufdfa",
     "\x00", "가\x00\x00나", "\x01\x01가\x02", "\u200b \ufeff",
     "\ufffd\ufffe\U0010ffff\ue000", "\u202e거꾸로\u202c", "\x85다음\u2028줄",
+    "<0x41>", "바이트 <0xEA><0xB0><0x80>는 <<0x0A>>처럼 적고 <0x4 <0xfF>",
 )  # fmt: skip
 """Whatever tends to go wrong."""
 
