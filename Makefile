@@ -5,8 +5,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 RECIPE ?= data_specs/recipes/sample.toml
 STORE ?= store
+DATA ?= ../shared/data
+ALBERT ?= ../albert
+PEERS := $(VENV)-peers
 
-.PHONY: help run test lint check ui soak-crawl bench-memorise bench-same-curve clean
+.PHONY: help run test lint check ui clean soak-crawl soak-mutations
+.PHONY: bench-corpus bench-news bench-examples bench-memorise bench-same-curve
 .DEFAULT_GOAL := run
 
 help:  ## this list

@@ -68,9 +68,7 @@ class Albert:
     def settings(self, config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
         """``config.json``."""
         return {
-            "model_type": self.model_type,
-            "architectures": [self.architecture],
-            **common_settings(config, special),
+            **common_settings(self, config, special),
             "embedding_size": config.embedding_size,
             "num_hidden_groups": exported_groups(config),
             "inner_group_num": 1,

@@ -69,11 +69,7 @@ class Bert:
 
     def settings(self, config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
         """``config.json``."""
-        return {
-            "model_type": self.model_type,
-            "architectures": [self.architecture],
-            **common_settings(config, special),
-        }
+        return common_settings(self, config, special)
 
     def config(self, settings: Mapping[str, Any]) -> ModelConfig:
         """Unshared layers."""
@@ -114,11 +110,7 @@ class Roberta:
                 f"position_offset = {config.position_offset}: RoBERTa counts positions from pad + 1 = {special.pad + 1}; "
                 "train with this offset"
             )
-        return {
-            "model_type": self.model_type,
-            "architectures": [self.architecture],
-            **common_settings(config, special),
-        }
+        return common_settings(self, config, special)
 
     def config(self, settings: Mapping[str, Any]) -> ModelConfig:
         """Unshared layers, no pooler; the position table's unreachable rows stay."""

@@ -88,9 +88,11 @@ ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "ge
 """``hidden_act`` → ours."""
 
 
-def common_settings(config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
+def common_settings(family: Family, config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
     """The part of ``config.json`` that all families have."""
     return {
+        "model_type": family.model_type,
+        "architectures": [family.architecture],
         **{theirs: getattr(config, ours) for ours, theirs in COMMON_SETTINGS.items()},
         "dtype": "float32",
         "hidden_act": "gelu_new" if config.activation == "gelu_tanh" else "gelu",
