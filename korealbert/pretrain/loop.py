@@ -143,6 +143,8 @@ class Trainer:
             if fault is not None:
                 self._roll_back(fault)
                 continue
+            if self.state.step in spec.snapshots and self.ranks.rank == 0:
+                self._write_snapshot()
             if self.state.step % spec.checkpoint_every == 0 or self.state.step == spec.steps:
                 self.state.returns_to = self.state.step
                 self._save()
@@ -278,6 +280,11 @@ class Trainer:
             raise ValueError(f"{saved.path} belongs to another spec; remove {self.checkpoints} to start over")
         self.state = TrainingState.of(saved.state["training"])
         checkpoint.restore(saved, self.model, self.optimizer)
+
+    def _write_snapshot(self) -> None:
+        (self.out_dir / "snapshots").mkdir(exist_ok=True)
+        path = self.out_dir / "snapshots" / f"step-{self.state.step:08d}.safetensors"
+        save_file(checkpoint.detached(self.model), path, metadata={"format": "pt"})
 
     def _write_model(self) -> None:
         save_file(checkpoint.detached(self.model), self.out_dir / "model.safetensors", metadata={"format": "pt"})

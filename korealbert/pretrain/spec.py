@@ -152,8 +152,13 @@ class PretrainSpec(Spec):
     checkpoint_every: int = Field(default=1000, ge=1)
     """Steps between two checkpoints, which are what a killed run loses at most."""
 
+    snapshots: tuple[int, ...] = ()
+    """Steps after which the weights are kept as ``snapshots/step-….safetensors``, to see later what a model knew when."""
+
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if list(self.snapshots) != sorted({step for step in self.snapshots if 0 < step <= self.steps}):
+            raise ValueError(f"snapshots = {list(self.snapshots)}: they must grow, and lie in 1 to steps = {self.steps}")
         for batch in self.batch_sizes:
             if batch % self.micro_batch_size:
                 raise ValueError(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from korealbert.model.config import ModelConfig
 from korealbert.model.heads import PretrainingModel
@@ -69,13 +70,36 @@ def test_a_change_of_frozen_tensors_is_found(alone: Ranks, tmp_path: Path) -> No
     assert not (tmp_path / "model.safetensors").exists()
 
 
+def test_snapshots_are_the_weights_after_their_steps(alone: Ranks, tmp_path: Path) -> None:
+    run_spec = spec(snapshots=(2, 6))
+    trainer(run_spec, tmp_path / "straight", alone).run()
+    kept = {path.name: load_file(path) for path in (tmp_path / "straight" / "snapshots").iterdir()}
+    assert kept.keys() == {"step-00000002.safetensors", "step-00000006.safetensors"}
+    assert all(torch.equal(t, weights(tmp_path / "straight")[name]) for name, t in kept["step-00000006.safetensors"].items())
+    with pytest.raises(Stopped):
+        trainer(run_spec, tmp_path / "stopped", alone, stop_after=3).run()
+    stopped = load_file(tmp_path / "stopped" / ".checkpoints" / "step-00000002" / "model.safetensors")
+    assert all(torch.equal(t, stopped[name]) for name, t in kept["step-00000002.safetensors"].items())
+    trainer(run_spec, tmp_path / "stopped", alone).run()
+    for name in kept:
+        assert (tmp_path / "stopped" / "snapshots" / name).read_bytes() == (
+            tmp_path / "straight" / "snapshots" / name
+        ).read_bytes()
+
+
+@pytest.mark.parametrize("steps", [(3, 2), (0,), (7,), (2, 2)])
+def test_snapshots_must_be_steps_of_the_run(steps: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="snapshots"):
+        spec(snapshots=steps)
+
+
 def config(**fields: Any) -> ModelConfig:
     return ModelConfig(**{**TINY_MODEL, "vocab_size": 40, **fields})
 
 
 def test_patterns_that_match_nothing_or_everything_are_refused() -> None:
     model = PretrainingModel(config())
-    with pytest.raises(ValueError, match="no tensor of the model matches 'encoder.ffm"):
+    with pytest.raises(ValueError, match=r"no tensor of the model matches 'encoder\.ffm"):
         freeze(model, ["encoder.ffm.*"])
     with pytest.raises(ValueError, match="nothing to train"):
         freeze(model, ["*"])
