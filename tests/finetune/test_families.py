@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import shutil
 import unicodedata
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 import sentencepiece
 import torch
+from hypothesis import given, settings
 from transformers import AutoModel
 
 from korealbert.finetune import tasks
@@ -24,6 +27,7 @@ from korealbert.finetune.task import Encoded, Example
 from korealbert.finetune.tasks.klue_dp import Parsed, Tree
 from korealbert.finetune.tasks.klue_re import Related
 from tests.finetune.families import FAMILIES, TEXT, write_family
+from tests.finetune.test_offsets import TEXTS, shown
 
 CPU = torch.device("cpu")
 SENTENCE = "할머니는 시장에서 동생을 기다렸다."
@@ -131,6 +135,27 @@ def test_pieces_are_those_of_the_familys_own_vocabulary(family: Path) -> None:
     assert single.before == [tokenizer.cls_token_id] and single.after == [tokenizer.sep_token_id]
 
 
+@settings(max_examples=60, deadline=None)
+@given(text=TEXTS)
+def test_each_visible_character_belongs_to_one_piece_of_any_family(directories: dict[str, Path], text: str) -> None:
+    for directory in directories.values():
+        tokenizer = loaded(directory)
+        (found,) = pieces([text], tokenizer)
+        assert len(found.spans) == len(found.ids)
+        assert all(0 <= begin <= end <= len(text) for begin, end in found.spans)
+        assert all(a[1] <= b[0] for a, b in itertools.pairwise(found.spans))
+        slices = [text[begin:end] for begin, end in found.spans]
+        assert all(part == part.strip() for part in map(shown, slices))
+        # Of a text that is nothing but invisible marks BERT's normaliser leaves nothing.
+        if found.ids:
+            assert "".join(shown("".join(slices)).split()) == "".join(shown(text).split())
+
+
+@functools.cache
+def loaded(directory: Path) -> Any:
+    return load_tokenizer(directory)
+
+
 @pytest.mark.parametrize("name", ["kobert", "kobert-xlnet"])
 def test_bert_over_sentencepiece_has_the_pieces_of_its_model_and_the_numbers_of_its_vocab(
     name: str, directories: dict[str, Path]
@@ -183,7 +208,7 @@ def test_weights_of_other_sizes_than_the_config_are_refused(copied: Callable[[st
 def test_another_padding_piece_than_positions_are_counted_from_is_refused(copied: Callable[[str], Path]) -> None:
     directory = copied("klue-roberta")
     edit(directory / "config.json", pad_token_id=0)
-    with pytest.raises(ValueError, match="pads with 1, config.json has pad_token_id 0, from which positions are counted"):
+    with pytest.raises(ValueError, match=r"pads with 1, config.json has pad_token_id 0, from which positions are counted"):
         load_tokenizer(directory)
 
 
