@@ -7,6 +7,19 @@ from korealbert.recipe.ablation import Ablation, load_ablation
 from korealbert.recipe.dag import Node, graph, until
 from korealbert.recipe.grid import grid
 from korealbert.recipe.planning import Planned, plan, prepare
-from korealbert.recipe.reading import RecipeError, load
+from korealbert.recipe.reading import Recipe, RecipeError, load
 
-__all__ = ["Ablation", "Node", "Planned", "RecipeError", "graph", "grid", "load", "load_ablation", "plan", "prepare", "until"]
+__all__ = [
+    "Ablation",
+    "Node",
+    "Planned",
+    "Recipe",
+    "RecipeError",
+    "graph",
+    "grid",
+    "load",
+    "load_ablation",
+    "plan",
+    "prepare",
+    "until",
+]

@@ -56,6 +56,8 @@ class Cell(Spec):
     """As printed."""
     set: Overrides = Field(default_factory=dict)
     """Fields that it sets otherwise than the recipe."""
+    without: tuple[str, ...] = ()
+    """Fields or tables of the recipe that it takes out: ``["extract.news", "clean.news"]``."""
     printed: str | None = None
     """Its name in the published table, where the template of [printed] does not give it; empty: not in the paper."""
 
@@ -152,23 +154,22 @@ def load_ablation(path: Path, *, data: Path | None = None) -> Ablation:
     if base.is_file() and is_ablation(base):
         raise RecipeError(f"{path}, field 'recipe': {base} is an ablation itself; name a recipe")
 
-    def recipe_of(where: str, *parts: Overrides) -> Recipe:
+    def recipe_of(where: str, cell: Cell, *more: Overrides) -> Recipe:
         try:
-            fields = {name: value for part in parts for name, value in flattened(part).items()}
+            fields = {name: value for part in (spec.set, cell.set, *more) for name, value in flattened(part).items()}
             _refuse_reserved(fields)
-            return load(base, data=data, overrides=fields)
+            return load(base, data=data, overrides=fields, without=cell.without)
         except ValueError as error:
             raise RecipeError(f"{path}, {where}: {error}") from None
 
     recipes: dict[str, Recipe] = {}
     rows = []
     for cell in spec.grid:
-        recipes[key_of(cell.label)] = recipe_of(f"cell {cell.label!r}", spec.set, cell.set)
-        own = tuple(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in flattened(cell.set).items())
+        recipes[key_of(cell.label)] = recipe_of(f"cell {cell.label!r}", cell)
+        own = tuple(f"without {name}" for name in cell.without)
+        own += tuple(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in flattened(cell.set).items())
         rows.append(Row(key=key_of(cell.label), label=cell.label, model=_printed_name(path, spec, cell), settings=own))
-    noise = {
-        name: recipe_of(f"[noise.{name}]", spec.set, spec.grid[0].set, {"views": fields}) for name, fields in spec.noise.items()
-    }
+    noise = {name: recipe_of(f"[noise.{name}]", spec.grid[0], {"views": fields}) for name, fields in spec.noise.items()}
     name = spec.name or path.stem
     layout = {
         "title": spec.title or name,

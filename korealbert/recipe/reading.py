@@ -89,14 +89,17 @@ _PER_NAME = ("crawl", "fetch", "extract", "clean", "finetune")
 _TOP = ("name", "description", "data")
 
 
-def load(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Recipe:
+def load(
+    path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None, without: Iterable[str] = ()
+) -> Recipe:
     """Read and validate a recipe.
 
     Relative paths in it start at the recipe's own directory; ``${data}`` in a path stands for the directory that the
     recipe's top-level ``data`` names, or for the argument ``data``. ``overrides`` holds fields or whole tables by dotted name
-    (``pretrain.model.share``) that take the place of the recipe's. Raises RecipeError for anything that could not run.
+    (``pretrain.model.share``) that take the place of the recipe's, ``without`` names some that are taken out before. Raises
+    RecipeError for anything that could not run.
     """
-    return _Reader(Path(path), data, overrides or {}).recipe()
+    return _Reader(Path(path), data, overrides or {}, without).recipe()
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -127,17 +130,30 @@ def override(tables: dict[str, Any], name: str, value: Any) -> None:
     table[last] = value
 
 
+def take_out(tables: dict[str, Any], name: str) -> None:
+    """Remove the field or table of this dotted name. Raises ValueError where there is none."""
+    *parents, last = name.split(".")
+    table: Any = tables
+    for parent in parents:
+        table = table.get(parent) if isinstance(table, dict) else None
+    if not isinstance(table, dict) or last not in table:
+        raise ValueError(f"there is no {name!r} to take out")
+    del table[last]
+
+
 class _Reader:
     """Turns one TOML file into specs; knows file and table for every error."""
 
-    def __init__(self, path: Path, data: Path | None, overrides: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, data: Path | None, overrides: Mapping[str, Any], without: Iterable[str]) -> None:
         self.path = path
         self.tables = read_toml(path)
-        for name, value in overrides.items():
-            try:
+        try:
+            for name in without:
+                take_out(self.tables, name)
+            for name, value in overrides.items():
                 override(self.tables, name, value)
-            except ValueError as error:
-                raise RecipeError(f"{path}: {error}") from None
+        except ValueError as error:
+            raise RecipeError(f"{path}: {error}") from None
         for name in _TOP:
             if not isinstance(self.tables.get(name, ""), str):
                 raise RecipeError(f"{path}: field {name!r} must be a string, it is {self.tables[name]!r}")

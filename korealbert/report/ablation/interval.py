@@ -30,8 +30,8 @@ class Estimate:
 
     @property
     def leaves_out_zero(self) -> bool:
-        """Whether the interval lies on one side of 0."""
-        return self.half_width is not None and abs(self.mean) > self.half_width
+        """Whether the interval lies on one side of 0; equal values show no spread, and so have no interval to judge by."""
+        return bool(self.half_width) and abs(self.mean) > float(self.half_width or 0)
 
     @property
     def _plus_minus(self) -> str:

@@ -65,7 +65,7 @@ class Printed(Spec):
 
 
 class Column(Spec):
-    """One column: a benchmark's metric, a held-out accuracy, or a mean of other columns."""
+    """One column: a benchmark's metric, a held-out accuracy, a mean of other columns, or only the printed numbers."""
 
     title: str = Field(min_length=1)
     """As printed."""
@@ -85,9 +85,9 @@ class Column(Spec):
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
         kinds = [name for name in ("benchmark", "heldout", "average") if getattr(self, name)]
-        if len(kinds) != 1:
+        if len(kinds) > 1 or not (kinds or self.printed):
             raise ValueError(
-                f"column {self.title!r} has {' and '.join(kinds) or 'no content'}; give benchmark, heldout or average"
+                f"column {self.title!r} has {' and '.join(kinds) or 'no content'}; give one of benchmark, heldout and average"
             )
         if self.metric and not self.benchmark:
             raise ValueError(f"column {self.title!r}: metric = {self.metric!r} belongs to a benchmark")
@@ -132,7 +132,7 @@ class AblationReportSpec(Spec):
     @model_validator(mode="after")
     def _check(self) -> Self:
         refuse_repeats("columns", [column.title for column in self.columns])
-        titles = {column.title for column in self.columns if not column.average}
+        titles = {column.title for column in self.columns if column.benchmark or column.heldout}
         for column in self.columns:
             for title in (title for group in column.average for title in group):
                 if title not in titles:

@@ -1,8 +1,8 @@
 """Stage `ablation`: all artifacts of a grid → the table of its paper, as HTML, Markdown, CSV and SVG.
 
 Input roles are labels of the grid: ``pretrain/ROW/SEED``, ``intrinsic/ROW/SEED/NOISE``,
-``finetune/ROW/SEED/BENCHMARK/INIT/SEED`` and those of what they were built from. Output: ``report.html``, ``report.md``, ``table.csv`` (means and intervals beside
-the printed numbers), ``runs.csv`` (every value) and ``figures/*.svg``.
+``finetune/ROW/SEED/BENCHMARK/INIT/SEED`` and those of what they were built from. Output: ``report.html``, ``report.md``,
+``table.csv`` (means and intervals beside the printed numbers), ``runs.csv`` (every value) and ``figures/*.svg``.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from korealbert.numbers import MISSING, fixed, signed
+from korealbert.numbers import MISSING, fixed, percent, signed
 from korealbert.report import charts
 from korealbert.report.ablation.interval import Estimate, estimate
 from korealbert.report.ablation.runs import Values
@@ -80,7 +80,7 @@ def _with_mark(found: Estimate | None, single: bool) -> str:
 
 
 def _how_to_read(spec: AblationReportSpec, *, single: bool) -> str:
-    kind = f"± is half the width of the {spec.confidence:.0%} Student t interval of the mean"
+    kind = f"± is half the width of the {percent(spec.confidence, 0)} Student t interval of the mean"
     over = (
         "over pretraining runs, each the mean of its fine-tuning runs; Runs: pretraining runs × fine-tuning runs of each. "
         "A number without ± comes from one run, which says nothing of its own spread."
@@ -103,7 +103,7 @@ def differences_section(spec: AblationReportSpec, values: Values) -> Section | N
         if row is baseline:
             continue
         found = differences(spec, values, row)
-        judged += sum(each.half_width is not None for each in found.values())
+        judged += sum(bool(each.half_width) for each in found.values())
         outside += sum(each.leaves_out_zero for each in found.values())
         marked.add(len(body))
         shown = (_difference(found.get(c.title)) for c in spec.columns)
@@ -113,7 +113,7 @@ def differences_section(spec: AblationReportSpec, values: Values) -> Section | N
     if not body:
         return None
     header = ["", "From", *(column.title for column in spec.columns)]
-    sentence = "No difference has an interval: that takes two runs or more with seeds in common."
+    sentence = "No difference has an interval: that takes two runs or more with seeds in common, and values that differ."
     if judged:
         expected = judged * (1 - spec.confidence)
         sentence = (
