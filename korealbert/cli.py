@@ -33,7 +33,7 @@ FAULTS_SHOWN = 100
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
 console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 
-RecipeFile = Annotated[Path, typer.Argument(help="the recipe, a TOML file")]
+RecipeFile = Annotated[Path, typer.Argument(help="the recipe, or the ablation over one: a TOML file")]
 StoreDir = Annotated[Path, typer.Option("--store", help="directory of the artifacts", file_okay=False)]
 DataDir = Annotated[Path | None, typer.Option("--data", help="what ${data} in the recipe stands for")]
 Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
@@ -71,7 +71,7 @@ def plan(
 
     with _clear_errors():
         prepared = recipes.prepare(recipe, Store(store), until=until, rerun=rerun, data=data)
-    console.print(f"{prepared.recipe.name}: {prepared.recipe.description}".removesuffix(": "), style="bold")
+    console.print(f"{prepared.name}: {prepared.description}".removesuffix(": "), style="bold")
     table = Table("stage", "status", "artifact", "why", "last took", box=None, pad_edge=False)
     for stage in prepared.planned:
         status = Text(stage.status, STATUS_STYLE[stage.status])
