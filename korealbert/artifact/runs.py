@@ -52,9 +52,7 @@ def recorded(store: Path, recipe: Path, until: str | None, artifacts: Mapping[st
             handle.write(json.dumps(fact, ensure_ascii=False, indent=1).encode())
             handle.flush()
             _forget_earlier(directory, path, until)
-    except OSError as error:
-        if error.errno not in locks.UNWRITABLE:
-            raise
+    except locks.ReadOnlyStore:
         yield
         return
     with handle:

@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-WORDS = ("no space left on device", "disk is full", "disk quota exceeded")
-"""What libraries that raise errors of their own (SQLite, safetensors, torch, a training process) say of a full disk."""
+WORDS = ("no space left on device", "disk is full", "disk quota exceeded", "iostream error", "unexpected pos")
+"""What SQLite, safetensors, a training process and (the last two) torch say of a full disk in errors of their own."""
 
 
 class DiskFull(OSError):
@@ -32,7 +32,7 @@ def telling_of_a_full_disk(what: str, kept: Path) -> Iterator[None]:
             raise
         named = getattr(cause, "filename", None)
         place = _fullest([Path(named)] if isinstance(named, str) else [kept, Path(tempfile.gettempdir())])
-        raise DiskFull(errno.ENOSPC, _message(what, place, kept)) from error
+        raise DiskFull(_message(what, place, kept)) from error
 
 
 def room(path: Path, wanted: int, what: str) -> None:
@@ -40,7 +40,7 @@ def room(path: Path, wanted: int, what: str) -> None:
     free = shutil.disk_usage(path).free
     if free < wanted:
         message = f"{what} needs {wanted / 1e6:,.1f} MB, the file system {mount_of(path)} has {free / 1e6:,.1f} MB free"
-        raise DiskFull(errno.ENOSPC, f"{message}; free some (`korealbert gc`) or name another store")
+        raise DiskFull(f"{message}; free some (`korealbert gc`) or name another store")
 
 
 def _of_a_full_disk(error: BaseException) -> BaseException | None:
