@@ -92,6 +92,8 @@ class Task(ABC):
     """Special pieces that the task puts into its texts; the tokenizer given to ``encode`` knows them."""
     matches_by_id: ClassVar[bool] = False
     """Records of a prediction file carry the ``id`` of their example, and may stand in any order."""
+    scores_missing: ClassVar[bool] = False
+    """The official script gives an example without a prediction, ``None``, a score of 0 and counts it."""
 
     @abstractmethod
     def read(self, file: BenchmarkFile) -> list[Example]:
