@@ -286,7 +286,7 @@ GOOD: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "klue_re": (RE, [{"label": "no_relation", "probs": probabilities(0)[0]}] * 3),
     "korquad": (squad(question(1, "한강", 0), question(2, "서울", 4)), [{"id": f"q{n}", "answer": ""} for n in (1, 2)]),
 }
-ODD = st.sampled_from(
+ODD: st.SearchStrategy[Any] = st.sampled_from(
     [
         *(None, True, -1, 0, 1.5, 1e308, -1e308, 5e-324, 10**400, float("nan"), "", "1", "B-PS", "\ud800", {}, {"a": 1}),
         *([], [1], ["O"], [None], [[]], [0, 0, 0], [4, 4, 4], [10**400] * 30, [1e308] * 30, [0.0] * 30, [float("inf")] * 30),
