@@ -30,6 +30,9 @@ TOKENIZER_FILES = (
 )
 """What tokenizers consist of in Hugging Face's format."""
 
+VOCABULARIES = frozenset({"tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"})
+"""Without any of these transformers makes up an empty tokenizer."""
+
 WEIGHT_FILES = ("config.json", "model.safetensors.index.json", "*.safetensors")
 
 
@@ -90,6 +93,8 @@ def _tokenizer(directory: Path) -> Any:
     from transformers import AutoTokenizer  # noqa: PLC0415 (takes seconds to load)
 
     try:
+        if not any((directory / name).is_file() for name in VOCABULARIES):
+            raise ValueError(f"none of {', '.join(sorted(VOCABULARIES))}")
         return AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(
