@@ -14,6 +14,7 @@ from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
 from korealbert.files import atomic_write
 from korealbert.model.config import ModelConfig
+from korealbert.pretrain.hosts import crew_of, ranks_of
 from korealbert.pretrain.job import Job, parse_event
 from korealbert.pretrain.launch import RankFailed, run_ranks
 from korealbert.pretrain.spec import PretrainSpec
@@ -33,7 +34,8 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     failing process's own traceback, or ``PretrainingStopped``.
     """
     examples, views = inputs["examples"].path, inputs["views"].path
-    config = check(spec, vocab=inputs["vocab"].path, examples=examples, views=views, processes=runtime.processes)
+    processes, world_size = ranks_of(runtime)
+    config = check(spec, vocab=inputs["vocab"].path, examples=examples, views=views, processes=world_size)
     job = Job(spec=spec, config=config, examples=examples, views=views, out_dir=out_dir, device=runtime.device)
     job_file = out_dir / ".job.json"
     atomic_write(job_file, job.model_dump_json(indent=1).encode())
@@ -50,13 +52,15 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
             seen[event["kind"]] = event
 
     try:
-        run_ranks(
-            "korealbert.pretrain.worker",
-            [str(job_file)],
-            processes=runtime.processes,
-            threads=runtime.threads,
-            on_line=on_line,
-        )
+        with crew_of(runtime) as crew:
+            run_ranks(
+                "korealbert.pretrain.worker",
+                [str(job_file)],
+                processes=processes,
+                threads=runtime.threads,
+                on_line=on_line,
+                crew=crew,
+            )
     except RankFailed as failure:
         if "stopped" not in seen:
             raise
