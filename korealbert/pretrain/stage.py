@@ -17,6 +17,7 @@ from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
 from korealbert.files import atomic_write
 from korealbert.model.config import ModelConfig
+from korealbert.pretrain.hosts import crew_of, ranks_of
 from korealbert.pretrain.job import Job, parse_event
 from korealbert.pretrain.launch import RankFailed, run_ranks
 from korealbert.pretrain.spec import PretrainSpec
@@ -36,9 +37,10 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     failing process's own traceback, or ``PretrainingStopped``.
     """
     examples, views = inputs["examples"].path, inputs["views"].path
+    processes, world_size = ranks_of(runtime)
     initial = inputs["initial"].path if "initial" in inputs else None
     data = {"vocab": inputs["vocab"].path, "examples": examples, "views": views}
-    config = check(spec, **data, initial=initial, processes=runtime.processes)
+    config = check(spec, **data, initial=initial, processes=world_size)
     job = Job(spec=spec, config=config, examples=examples, views=views, initial=initial, out_dir=out_dir, device=runtime.device)
     job_file = out_dir / ".job.json"
     atomic_write(job_file, job.model_dump_json(indent=1).encode())
@@ -55,13 +57,15 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
             seen[event["kind"]] = event
 
     try:
-        run_ranks(
-            "korealbert.pretrain.worker",
-            [str(job_file)],
-            processes=runtime.processes,
-            threads=runtime.threads,
-            on_line=on_line,
-        )
+        with crew_of(runtime) as crew:
+            run_ranks(
+                "korealbert.pretrain.worker",
+                [str(job_file)],
+                processes=processes,
+                threads=runtime.threads,
+                on_line=on_line,
+                crew=crew,
+            )
     except RankFailed as failure:
         if "stopped" not in seen:
             raise
