@@ -24,6 +24,7 @@ from korealbert.documents import Document
 from korealbert.examples.chunks import Chunk, Chunks, ChunkTargets, cut_document
 from korealbert.examples.encoding import DocumentEncoder, EncodedDocuments
 from korealbert.examples.schema import MOST_SOURCES, Rows, RowsHeader, id_type, join_rows, pieces_per_row, write_rows
+from korealbert.examples.segments import before, windows
 from korealbert.philox import Stream, draw_block, happens
 from korealbert.shards import map_shards
 from korealbert.vocab.tokenizer import Vocabulary
@@ -99,28 +100,27 @@ class RowCollector:
         """Rows so far."""
         return sum(len(batch) for batch in self._batches) + len(self.begins)
 
-    def add(self, example_id: int, doc_id: int, source: int, begin: int, sentence_lengths: tuple[int, ...]) -> None:
-        """Add one row of the batch of documents at hand."""
-        self.example_ids.append(example_id)
-        self.doc_ids.append(doc_id)
-        self.sources.append(source)
-        self.begins.append(begin)
-        self.sentences.append(sentence_lengths)
+    def add(self, first_id: int, doc_id: int, source: int, begin: int, chunks: list[Chunk]) -> None:
+        """Add the rows of a document; ``begin`` is its first piece in the batch of documents at hand."""
+        self.example_ids.extend(range(first_id, first_id + len(chunks)))
+        self.doc_ids.extend([doc_id] * len(chunks))
+        self.sources.extend([source] * len(chunks))
+        self.begins.extend([begin + chunk.begin for chunk in chunks])
+        self.sentences.extend([chunk.sentence_lengths for chunk in chunks])
 
     def end_batch(self, pieces: npt.NDArray[np.int32]) -> None:
         """Make padded columns of the rows added since the last call; ``pieces`` are those of the batch of documents."""
         if not self.begins:
             return
         lengths = np.array([sum(sentences) for sentences in self.sentences])
-        place = np.arange(self.width)
-        source = np.minimum(np.array(self.begins)[:, None] + place, len(pieces) - 1)
-        ids = np.where(place < lengths[:, None], pieces[source], 0)
+        padded = np.concatenate([pieces, np.zeros(self.width, dtype=pieces.dtype)]).astype(self.dtype)
+        ids = windows(padded, self.width)[self.begins] * before(lengths, self.width)
         self._batches.append(
             Rows(
                 example_id=np.array(self.example_ids, dtype=np.uint64),
                 doc_id=np.array(self.doc_ids, dtype=np.uint64),
                 source=np.array(self.sources, dtype=np.uint8),
-                ids=ids.astype(self.dtype),
+                ids=ids,
                 length=lengths.astype(np.uint16),
                 sentence_lengths=np.array([n for row in self.sentences for n in row], dtype=np.uint16),
                 sentence_offsets=np.cumsum([0, *map(len, self.sentences)], dtype=np.int64),
@@ -266,12 +266,10 @@ class ShardPacker:
         number = self._sources.setdefault(source, len(self._sources))
         if number > MOST_SOURCES:
             raise ValueError(f"examples: more than {MOST_SOURCES + 1} sources in one shard, {source!r} is the next; merge some")
-        first = self._index << 32 | self._counts["rows"]
-        for ordinal, chunk in enumerate(chunks):
-            collector.add(first + ordinal, doc_id, number, begin + chunk.begin, chunk.sentence_lengths)
+        collector.add(self._index << 32 | self._counts["rows"], doc_id, number, begin, chunks)
         self._counts["rows"] += len(chunks)
-        self._counts["pieces"] += sum(chunk.length for chunk in chunks)
-        self._counts["single_sentence_rows"] += sum(len(chunk.sentence_lengths) == 1 for chunk in chunks)
+        self._counts["pieces"] += sum([chunk.length for chunk in chunks])
+        self._counts["single_sentence_rows"] += sum([len(chunk.sentence_lengths) == 1 for chunk in chunks])
 
     def write(self, out_dir: Path) -> dict[str, Any]:
         """Write the shards of rows; the statistics of this job, summable."""
