@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from korealbert.arrow_tables import TableWriter
-from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
+from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
 from korealbert.document_shards import DROPPED_SCHEMA, document_row, read_documents, sum_stats
 from korealbert.documents import Document
 from korealbert.examples.chunks import Chunk, Chunks, ChunkTargets, cut_document
@@ -141,7 +141,10 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     groups = [tuple(shards[i : i + together]) for i in range(0, len(shards), together or 1)]
     quota = -(-spec.heldout_max_rows // max(1, len(groups)))
     jobs = [PackJob(group, inputs["vocab"].path, spec, quota) for group in groups]
-    parts = map_shards(pack_shards, jobs, out_dir=out_dir, runtime=runtime, step="pack", total=len(jobs))
+    parts = list(map_shards(pack_shards, jobs, out_dir=out_dir, runtime=runtime, step="pack", total=len(jobs)))
+    morphemes = sum_stats([{"seconds": 0.0, "megabytes": 0.0}, *(part.pop("morphemes") for part in parts)])
+    if morphemes["seconds"]:  # Most of the stage's time.
+        runtime.report(Progress(len(jobs), len(jobs), "shards", message=_rate(**morphemes)))
     stats = sum_stats([{"documents_in": 0, "documents_out": 0, "dropped": {}, "rows_train": 0, "rows_heldout": 0}, *parts])
     if not stats["rows_train"]:
         raise ValueError(f"examples: no training row from {stats['documents_in']:,} documents; look at what was dropped")
@@ -154,14 +157,21 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     return {**stats, "fill": round(stats["pieces"] / capacity, 4)}
 
 
+def _rate(seconds: float, megabytes: float) -> str:
+    rate = f"{megabytes:,.1f} MB in {seconds:,.0f} s of processor time, {megabytes / seconds:,.2f} MB/s a core"
+    return f"cut text into morphemes and pieces: {rate}"
+
+
 def pack_shards(job: PackJob, index: int, out_dir: Path) -> dict[str, Any]:
     """Pack some shards of documents into one of rows, the same whichever process packs them."""
     packer = ShardPacker(job, index)
+    morphemes = encoder_of(job.vocabulary)[1].morphemes
+    before_it = dict(morphemes)
     with TableWriter(out_dir / f"dropped-{index:05d}.arrow", DROPPED_SCHEMA) as dropped:
         for path in job.documents:
             for documents in batches_of(read_documents(path)):
                 packer.add(documents, dropped)
-    return packer.write(out_dir)
+    return {**packer.write(out_dir), "morphemes": {name: morphemes[name] - before_it[name] for name in morphemes}}
 
 
 def batches_of(documents: Iterable[Document]) -> Iterator[list[Document]]:
