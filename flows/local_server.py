@@ -125,11 +125,11 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def wait_until_healthy(url: str, server: subprocess.Popen[bytes]) -> None:
+def wait_until_healthy(url: str, server: subprocess.Popen[bytes] | None) -> None:
     """Return once the server answers. Raises RuntimeError when it died or stays silent."""
     deadline = time.monotonic() + SECONDS_TO_START
     while time.monotonic() < deadline:
-        if server.poll() is not None:
+        if server is not None and server.poll() is not None:
             raise RuntimeError(f"the Prefect server ended with exit status {server.returncode}; is its port taken?")
         if answers(url):
             return

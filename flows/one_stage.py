@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Annotated
 
 from prefect import flow
+from pydantic import Field
 
-from flows.corpus_to_model import SAMPLE, corpus_to_model
+from flows.corpus_to_model import SAMPLE, Data, Overrides, Recipe, Where, corpus_to_model
 from korealbert.artifact import Runtime
+
+Label = Annotated[str, Field(description="The stage's label (vocab, clean/news), or the name of several (clean).")]
+Anew = Annotated[bool, Field(description="Build it although it is cached; what it reads is built where missing or stale.")]
 
 
 @flow(name="one-stage", persist_result=False)
 def one_stage(
-    stage: str,
-    recipe: Path = SAMPLE,
-    rerun: bool = True,
-    runtime: Runtime = Runtime(),  # noqa: B008 (frozen)
-    data: Path | None = None,
+    stage: Label,
+    recipe: Recipe = SAMPLE,
+    rerun: Anew = True,
+    overrides: Overrides = None,
+    runtime: Where = Runtime(),  # noqa: B008 (frozen)
+    data: Data = None,
 ) -> str:
     """Build one stage of a recipe.
 
@@ -24,10 +29,12 @@ def one_stage(
         stage: The stage's label (``vocab``, ``clean/news``) or the name of several (``clean``).
         recipe: The recipe's TOML file.
         rerun: Build it although it is cached; what it reads is built only where missing or stale.
+        overrides: Fields of the recipe to change, by dotted name.
         runtime: Store, workers, training processes.
         data: Directory that ``${data}`` in the recipe stands for.
 
     Returns:
         The path of the stage's artifact.
     """
-    return corpus_to_model(recipe, until=stage, rerun=[stage] if rerun else None, runtime=runtime, data=data)
+    again = [stage] if rerun else None
+    return corpus_to_model(recipe, until=stage, rerun=again, overrides=overrides, runtime=runtime, data=data)

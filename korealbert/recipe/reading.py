@@ -89,19 +89,20 @@ _PER_NAME = ("crawl", "fetch", "extract", "clean", "finetune")
 _TOP = ("name", "description", "data")
 
 
-def load(path: Path, *, data: Path | None = None) -> Recipe:
+def load(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Recipe:
     """Read and validate a recipe.
 
     Relative paths in it start at the recipe's own directory; ``${data}`` in a path stands for the directory that the
-    recipe's top-level ``data`` names, or for the argument ``data``. Raises RecipeError for anything that could not run.
+    recipe's top-level ``data`` names, or for the argument ``data``. ``overrides`` are values by dotted name
+    (``{"pretrain.steps": 200}``) that stand in place of the file's. Raises RecipeError for anything that could not run.
     """
-    return _Reader(Path(path), data).recipe()
+    return _Reader(Path(path), data, overrides or {}).recipe()
 
 
 class _Reader:
     """Turns one TOML file into specs; knows file and table for every error."""
 
-    def __init__(self, path: Path, data: Path | None) -> None:
+    def __init__(self, path: Path, data: Path | None, overrides: Mapping[str, Any]) -> None:
         self.path = path
         try:
             self.tables = tomllib.loads(path.read_text("utf-8-sig"))  # Some editors begin a file with a byte order mark.
@@ -113,6 +114,8 @@ class _Reader:
             raise RecipeError(f"{path}: byte {error.start} is not UTF-8; save the recipe as UTF-8") from None
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise RecipeError(f"{path}: not valid TOML: {error}") from None
+        for name, value in overrides.items():
+            _set(self.tables, name, value)
         for name in _TOP:
             if not isinstance(self.tables.get(name, ""), str):
                 raise RecipeError(f"{path}: field {name!r} must be a string, it is {self.tables[name]!r}")
@@ -253,6 +256,17 @@ class _Reader:
         for name, path in _paths_of(spec):
             if not path.exists():
                 raise RecipeError(f"{self.path}, [{table}], field {name!r}: no such file or directory: {path}")
+
+
+def _set(tables: dict[str, Any], name: str, value: Any) -> None:
+    """Set one field by its dotted name, in tables that may not be there yet."""
+    *parents, field = name.split(".")
+    for parent in parents:
+        inner = tables.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise RecipeError(f"override {name!r}: {parent!r} is no table")
+        tables = inner
+    tables[field] = value
 
 
 def _paths_of(value: Any, name: str = "") -> Iterable[tuple[str, Path]]:
