@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 from prefect import flow
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
-from pydantic import Field
 
 from flows import publish
 from flows.lifetime import of_a_worker
@@ -22,41 +21,27 @@ SAMPLE = Path("data_specs/recipes/sample.toml")
 ONE_AT_A_TIME: Any = ThreadPoolTaskRunner(max_workers=1)
 """Each stage uses all the cores it is given."""
 
-Recipe = Annotated[Path, Field(description="The recipe's TOML file, from the project's root.")]
-Until = Annotated[str | None, Field(description="Build only what this stage needs, and it: vocab, clean/news, clean for all.")]
-From = Annotated[str | None, Field(description="Build this stage and all that stand on it, although they are cached.")]
-Rerun = Annotated[list[str] | None, Field(description="Stages to build although they are cached.")]
-Overrides = Annotated[
-    dict[str, Any] | None, Field(description="Fields of the recipe to change, by dotted name: {'pretrain.steps': 200}.")
-]
-OnGpu = Annotated[
-    list[str] | None,
-    Field(description="Stages that the worker of the pool gpu builds: pretrain, finetune, finetune/nsmc. Its worker must run."),
-]
-Where = Annotated[Runtime, Field(description="Store, workers, training processes; no part of any artifact's identity.")]
-Data = Annotated[Path | None, Field(description="Directory that ${data} in the recipe stands for.")]
-
 
 @flow(name="corpus-to-model", task_runner=ONE_AT_A_TIME, persist_result=False)
 def corpus_to_model(
-    recipe: Recipe = SAMPLE,
-    until: Until = None,
-    from_stage: From = None,
-    rerun: Rerun = None,
-    overrides: Overrides = None,
-    on_gpu: OnGpu = None,
-    runtime: Where = Runtime(),  # noqa: B008 (frozen)
-    data: Data = None,
+    recipe: Path = SAMPLE,
+    until: str | None = None,
+    from_stage: str | None = None,
+    rerun: list[str] | None = None,
+    overrides: dict[str, Any] | None = None,
+    on_gpu: list[str] | None = None,
+    runtime: Runtime = Runtime(),  # noqa: B008 (frozen)
+    data: Path | None = None,
 ) -> str:
     """Build every stage of a recipe that is missing or stale.
 
     Args:
-        recipe: The recipe's TOML file.
+        recipe: The recipe's TOML file, from the project's root.
         until: Build only what this stage needs, and it (``vocab``, ``clean/news``, ``clean`` for all sources).
         from_stage: Build this stage and all that stand on it, although they are cached.
         rerun: Stages to build although they are cached.
-        overrides: Fields of the recipe to change, by dotted name.
-        on_gpu: Stages that a run of its own on the work pool ``gpu`` builds.
+        overrides: Fields of the recipe to change, by dotted name: ``{"pretrain.steps": 200}``.
+        on_gpu: Stages that the worker of the pool ``gpu`` builds, which must run: ``pretrain``, ``finetune``, ``finetune/nsmc``.
         runtime: Store, workers, training processes; not part of any identity.
         data: Directory that ``${data}`` in the recipe stands for.
 
