@@ -10,14 +10,16 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from korealbert.artifact import locks
 
 DIRECTORY = ".runs"
 CLEANING = "cleaning.lock"
-"""Held while a clean-up removes, so that no run begins between its look at the records and its last removal."""
+"""Held while a clean-up looks at the records and removes, so that no run begins meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,16 @@ class Run:
     """Names of the artifacts it needs, by label."""
     live: bool
     """Whether its process lives."""
+    flow_run: str = ""
+    """The id under which a scheduler knows it, if one does."""
+    attempt: int = 1
+    """How often that scheduler has begun it."""
 
 
 @contextlib.contextmanager
-def recorded(store: Path, recipe: Path, until: str | None, artifacts: Mapping[str, str]) -> Iterator[None]:
+def recorded(
+    store: Path, recipe: Path, until: str | None, artifacts: Mapping[str, str], *, flow_run: str = "", attempt: int = 1
+) -> Iterator[None]:
     """Record a run while it lives and after; a run of a whole recipe takes the place of that recipe's earlier records.
 
     In a store that may only be read nothing is recorded, for nothing can be removed from it either.
@@ -43,10 +51,11 @@ def recorded(store: Path, recipe: Path, until: str | None, artifacts: Mapping[st
     directory = store / DIRECTORY
     began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     resolved = str(recipe.resolve())
-    fact = {"recipe": resolved, "until": until, "began": began, "artifacts": dict(artifacts)}
+    fact: dict[str, Any] = {"recipe": resolved, "until": until, "began": began, "artifacts": dict(artifacts)}
+    fact |= {"flow_run": flow_run, "attempt": attempt}
     path = directory / f"{_key(resolved)}-{time.time_ns()}-{socket.gethostname()}-{os.getpid()}.json"
     try:
-        with locks.exclusive(directory / CLEANING):
+        with exclusively(store):
             handle = path.open("xb")
             fcntl.flock(handle, fcntl.LOCK_EX)
             handle.write(json.dumps(fact, ensure_ascii=False, indent=1).encode())
@@ -59,6 +68,11 @@ def recorded(store: Path, recipe: Path, until: str | None, artifacts: Mapping[st
         yield
 
 
+def exclusively(store: Path) -> AbstractContextManager[None]:
+    """Keep runs from beginning, and others from doing what needs that, meanwhile. Raises ReadOnlyStore."""
+    return locks.exclusive(store / DIRECTORY / CLEANING)
+
+
 def runs(store: Path) -> list[Run]:
     """Every recorded run, oldest first."""
     found = []
@@ -68,7 +82,8 @@ def runs(store: Path) -> list[Run]:
         ):  # One that was killed before it was written.
             fact = json.loads(path.read_text("utf-8"))
             names = {str(label): str(name) for label, name in fact["artifacts"].items()}
-            found.append(Run(str(fact["recipe"]), fact["until"], str(fact["began"]), names, locks.is_held(path)))
+            scheduled = str(fact.get("flow_run", "")), int(fact.get("attempt", 1))
+            found.append(Run(str(fact["recipe"]), fact["until"], str(fact["began"]), names, locks.is_held(path), *scheduled))
     return sorted(found, key=lambda run: run.began)
 
 

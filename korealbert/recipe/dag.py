@@ -76,6 +76,15 @@ def select(nodes: Mapping[str, Node], name: str, *, option: str) -> list[str]:
     return labels
 
 
+def onward(nodes: Mapping[str, Node], name: str) -> set[str]:
+    """The labels that a name means, and those of all stages that stand on them. Raises RecipeError where it means nothing."""
+    found = set(select(nodes, name, option="from"))
+    for label, node in nodes.items():  # Inputs come before what reads them.
+        if found & set(node.inputs.values()):
+            found.add(label)
+    return found
+
+
 def until(nodes: Mapping[str, Node], target: str | None) -> dict[str, Node]:
     """The part of the graph that is needed to build ``target`` (all of it for None), in the same order.
 
