@@ -25,6 +25,10 @@ class Job(BaseModel):
     config: ModelConfig
     examples: Path
     views: Path
+    examples_long: Path | None = None
+    """Rows of the phase of long sequences, where there is one."""
+    views_long: Path | None = None
+    """Their noise."""
     out_dir: Path
     device: Device
 
