@@ -110,9 +110,7 @@ def ours(job: dict[str, Any], config: ModelConfig) -> dict[str, float]:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         ranks = join(rank=0, world_size=1, device=device)
         nothing: Any = Nothing()
-        trainer = Trainer(
-            spec, config, train=source, heldout=nothing, ranks=ranks, out_dir=Path(directory), report=report
-        )
+        trainer = Trainer(spec, config, train=source, heldout=nothing, ranks=ranks, out_dir=Path(directory), report=report)
         if device.type == "cpu":  # On a GPU every look at the clock would wait for it.
             trainer.objective.forward = model.around(trainer.objective.forward)  # type: ignore[method-assign]
             torch.autograd.backward = model.around(torch.autograd.backward)
