@@ -55,7 +55,12 @@ def graph(recipe: Recipe) -> dict[str, Node]:
         add("vocab_sizes", sizes.STAGE, recipe.vocab_sizes, documents=corpus, vocab=vocabulary)
     rows = add("examples", packing.STAGE, recipe.examples, documents=corpus, vocab=vocabulary)
     noise = add("views", views.STAGE, recipe.views, examples=rows, vocab=vocabulary)
-    weights = add("pretrain", pretrain.STAGE, recipe.pretrain, vocab=vocabulary, examples=rows, views=noise)
+    training = {"vocab": vocabulary, "examples": rows, "views": noise}
+    if recipe.examples_long is not None and recipe.views_long is not None:
+        rows = add("examples/long", packing.STAGE, recipe.examples_long, documents=corpus, vocab=vocabulary)
+        noise = add("views/long", views.STAGE, recipe.views_long, examples=rows, vocab=vocabulary)
+        training |= {"examples_long": rows, "views_long": noise}
+    weights = add("pretrain", pretrain.STAGE, recipe.pretrain, **training)
     model = add("export", export.STAGE, recipe.export, pretrain=weights, vocab=vocabulary)
     for benchmark, grid in recipe.grids.items():
         cells = {name: spec for name, spec in recipe.finetune.items() if name.rsplit("/", 2)[0] == benchmark}

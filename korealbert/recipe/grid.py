@@ -14,9 +14,6 @@ from korealbert.recipe.ablation import Ablation
 from korealbert.recipe.dag import Node
 from korealbert.report.ablation import stage as report
 
-DATA = ("vocab", "examples", "views")
-"""What pretraining reads."""
-
 
 def grid(ablation: Ablation) -> dict[str, Node]:
     """The DAG of an ablation by label, every stage after those it reads.
@@ -29,7 +26,9 @@ def grid(ablation: Ablation) -> dict[str, Node]:
     data = _data_stages(ablation, nodes)
     first = data[next(iter(ablation.cells))]
     noise = {
-        name: nodes.add(f"views/noise-{name}", Node("", views.STAGE, recipe.views, {role: first[role] for role in DATA[:2]}))
+        name: nodes.add(
+            f"views/noise-{name}", Node("", views.STAGE, recipe.views, {role: first[role] for role in ("examples", "vocab")})
+        )
         for name, recipe in ablation.noise.items()
     }
     corpus = {label: label for label in nodes.by_label}
@@ -59,7 +58,7 @@ def grid(ablation: Ablation) -> dict[str, Node]:
 
 
 def _data_stages(ablation: Ablation, nodes: _Nodes) -> dict[str, dict[str, str]]:
-    """Add all stages up to ``DATA`` of every cell; their labels by cell and role."""
+    """Add all stages that pretraining reads of every cell; their labels by cell and role."""
     graphs = {cell: dag.graph(recipe) for cell, recipe in ablation.cells.items()}
     first = next(iter(graphs))
 
@@ -80,7 +79,9 @@ def _data_stages(ablation: Ablation, nodes: _Nodes) -> dict[str, dict[str, str]]
         alike = all(label in graph and content(each, label) == content(first, label) for each, graph in graphs.items())
         return nodes.add(label if alike else f"{label}/{owner}", Node("", node.stage, node.spec, inputs))
 
-    return {cell: {role: place(cell, role) for role in DATA} for cell in graphs}
+    return {
+        cell: {role: place(cell, label) for role, label in graph["pretrain"].inputs.items()} for cell, graph in graphs.items()
+    }
 
 
 class _Nodes:

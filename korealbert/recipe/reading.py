@@ -19,7 +19,8 @@ from korealbert.corpus.crawl.source import load_source
 from korealbert.corpus.crawl.spec import CrawlSpec
 from korealbert.corpus.fetch import FetchSpec
 from korealbert.corpus.sources import ExtractSpec
-from korealbert.examples import packing, views
+from korealbert.examples import packing
+from korealbert.examples.views import ViewsSpec
 from korealbert.export import stage as export
 from korealbert.finetune import tasks
 from korealbert.finetune.init import INITS, Init
@@ -71,7 +72,10 @@ class Recipe:
     vocab: vocab.VocabSpec
     vocab_sizes: sizes.VocabSizesSpec
     examples: packing.ExamplesSpec
-    views: views.ViewsSpec
+    views: ViewsSpec
+    examples_long: packing.ExamplesSpec | None
+    """Rows of pretraining's phase of long sequences, where it has one."""
+    views_long: ViewsSpec | None
     pretrain: PretrainSpec
     export: export.ExportSpec
     finetune: Mapping[str, FinetuneSpec]
@@ -91,11 +95,12 @@ _SINGLE: dict[str, type[Spec]] = {
     "vocab": vocab.VocabSpec,
     "vocab_sizes": sizes.VocabSizesSpec,
     "examples": packing.ExamplesSpec,
-    "views": views.ViewsSpec,
+    "views": ViewsSpec,
     "pretrain": PretrainSpec,
     "export": export.ExportSpec,
     "report": report.ReportSpec,
 }
+_LONG: dict[str, type[Spec]] = {"examples_long": packing.ExamplesSpec, "views_long": ViewsSpec}
 _PER_NAME = ("crawl", "fetch", "extract", "clean", "finetune")
 _TOP = ("name", "description", "data")
 
@@ -173,7 +178,7 @@ class _Reader:
 
     def recipe(self) -> Recipe:
         for name in self.tables:
-            known = [*_TOP, *_PER_NAME, *_SINGLE]
+            known = [*_TOP, *_PER_NAME, *_SINGLE, *_LONG]
             if name not in known:
                 raise RecipeError(f"{self.path}: unknown table or field [{name}]{nearest(name, known)}")
         sources = {name: self._spec(ExtractSpec, f"extract.{name}", source=name) for name in self._names("extract")}
@@ -202,7 +207,30 @@ class _Reader:
             finetune=self._cells(),
             grids={name: self._grid(name) for name in self._names("finetune")},
             **single,
+            **self._long(**single),
         )
+
+    def _long(self, *, examples: packing.ExamplesSpec, pretrain: PretrainSpec, **_: Any) -> dict[str, Any]:
+        """The specs of the long rows and their views: as those of the short ones, where they do not say otherwise."""
+        given = [name for name in _LONG if name in self.tables]
+        if pretrain.long is None:
+            if given:
+                remedy = "say from which step on in [pretrain.long], or remove the table"
+                raise RecipeError(f"{self.path}, [{given[0]}]: [pretrain] has no phase of long sequences; {remedy}")
+            return dict.fromkeys(_LONG)
+        length, short = pretrain.model.longest_sequence, examples.sequence_length
+        # A document gives up to 2 + length / short times as many short rows as long ones: so the documents that are held out
+        # of the long rows have been held out of the short ones.
+        held_out = max(1, examples.heldout_max_rows * short // (length + 2 * short))
+        inherited = {**self._table("examples"), "sequence_length": length, "heldout_max_rows": held_out}
+        rows = self._validate(packing.ExamplesSpec, "examples_long", {**inherited, **self._table("examples_long")})
+        if not short < rows.sequence_length <= length:
+            raise RecipeError(
+                f"{self.path}, [examples_long]: sequence_length = {rows.sequence_length} must lie above {short} of [examples] "
+                f"and not above {length} positions of [pretrain.model]"
+            )
+        noise = merged(self._table("views"), self._table("views_long"))
+        return {"examples_long": rows, "views_long": self._validate(ViewsSpec, "views_long", noise)}
 
     def _crawl(self, name: str, extract: ExtractSpec) -> CrawlSpec:
         spec = self._spec(CrawlSpec, f"crawl.{name}")
@@ -354,6 +382,15 @@ def _fields_at(kind: Any, parents: list[str]) -> list[str]:
         inner = [kind, *get_args(kind)]
         kind = next((part for part in inner if isinstance(part, type) and issubclass(part, BaseModel)), kind)
     return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
+
+
+def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A table with some fields changed, those of tables within it one by one."""
+    both = {
+        name: merged(table[name], value) if isinstance(value, dict) and isinstance(table.get(name), dict) else value
+        for name, value in changes.items()
+    }
+    return {**table, **both}
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
