@@ -48,11 +48,11 @@ def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     objective = make_objective(config, seed=0)
     objective.model.load_state_dict(load_file(weights / "model.safetensors"))
     tasks = TASKS["rtd" if config.generator_hidden_size else "mlm"]
-    settings = {"tasks": tasks, "batch_size": spec.batch_size, "autocast": None}
+    ranks = Ranks(0, 1, device)
     threads = torch.get_num_threads()
     torch.set_num_threads(runtime.threads)
     try:
-        scores = evaluate(objective.to(device), heldout, Ranks(0, 1, device), **settings)
+        scores = evaluate(objective.to(device), heldout, ranks, tasks=tasks, batch_size=spec.batch_size, autocast=None)
     finally:
         torch.set_num_threads(threads)
     write_json(out_dir / "metrics.json", scores, sort_keys=True)
