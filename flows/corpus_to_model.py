@@ -40,6 +40,11 @@ def corpus_to_model(
     Returns:
         The path of the last stage's artifact: the report's, unless ``until`` names another.
     """
+    return build_all(recipe, until=until, rerun=rerun, runtime=runtime, data=data)
+
+
+def build_all(recipe: Path, *, until: str | None, rerun: list[str] | None, runtime: Runtime, data: Path | None) -> str:
+    """Plan a recipe of any kind and submit its stages to the flow that is running; returns the path of the last artifact."""
     runtime.store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
     prepared = prepare(recipe, Store(runtime.store), until=until, rerun=rerun, data=data)
     publish.plan(prepared.planned)

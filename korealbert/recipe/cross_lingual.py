@@ -221,7 +221,7 @@ def _variants(reader: Reader) -> dict[str, TransferSpec]:
     for name in names:
         if not re.fullmatch(r"[a-z][a-z0-9_-]*", name) or name in ("source", "control"):
             raise RecipeError(
-                f"{reader.path}, [variants.{name}]: name it in lower-case letters, digits, - and _, but not 'source' or 'control'"
+                f"{reader.path}, [variants.{name}]: use lower-case letters, digits, - and _, and not 'source' or 'control'"
             )
     return {
         name: reader.validate(TransferSpec, f"variants.{name}", {**common, **reader.table(f"variants.{name}")})

@@ -49,8 +49,8 @@ def notes() -> list[str]:
         f"Table 4: an accuracy of {fixed(100 * COLA_ACCEPTABLE / COLA_DEV)} on CoLA is {COLA_ACCEPTABLE} of {COLA_DEV:,}, the "
         f"majority class; {fixed(100 * WNLI_MAJORITY / WNLI_DEV)} on WNLI is {WNLI_MAJORITY} of {WNLI_DEV}, its "
         "majority class.",
-        "Table 4, Vocab-En after phase 1 without ITL: only positions, embedding LayerNorm and head have moved since the source, "
-        "so that it scores like RoBERTa is by construction, not a finding.",
+        "Table 4, Vocab-En after phase 1 without ITL: only positions, embedding LayerNorm and head have moved since the "
+        "source, so that it scores like RoBERTa is by construction, not a finding.",
         "The text sees no significant difference between models with and without ITL; with Vocab-En after phase 1 they are "
         f"{fixed(mcc[0])} and {fixed(mcc[1])} on CoLA, {fixed(rte[0])} and {fixed(rte[1])} on RTE.",
         "The paper prints 112 M parameters for KoELECTRA as 3112M and 32 K pieces for KLUE's vocabulary as 32M; the 550 M "
