@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from korealbert.artifact import InputPath, Spec, refuse_repeats
+from korealbert.artifact import Spec, refuse_repeats
 from korealbert.corpus import balance, dedup
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
@@ -68,18 +68,16 @@ class SplitTable(Spec):
         return SplitSpec(part=name, level=self.level, **sizes, train_sentences=train_sentences, seed=self.seed)
 
 
-class SourceTable(Spec):
+class SourceTable(SourceSpec):
     """``[source]``: the encoder that learns Korean."""
 
-    path: InputPath | None = None
-    """Directory in Hugging Face format."""
     recipe: str | None = None
     """Or another recipe, seen from this one: its exported model, built as part of this graph."""
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if (self.path is None) == (self.recipe is None):
-            raise ValueError("give either path (a directory in Hugging Face format) or recipe (another recipe's model)")
+    def _one_of_all(self) -> Self:
+        if sum(place is not None for place in (self.path, self.package, self.recipe)) != 1:
+            raise ValueError("give either path (a directory in Hugging Face format), package and folder, or recipe")
         return self
 
 
@@ -199,7 +197,7 @@ def load_cross_lingual(path: Path, *, data: Path | None = None) -> CrossLingualR
     recipe = CrossLingualRecipe(
         **reader.brought(sources),
         **single,
-        source=SourceSpec(path=source.path),
+        source=SourceSpec(path=source.path, package=source.package, folder=source.folder),
         source_recipe=_source_recipe(path, source, data),
         variants=variants,
         control=control,
