@@ -48,6 +48,30 @@ def corpus_to_model(
     Returns:
         The path of the last stage's artifact: the report's, unless ``until`` names another.
     """
+    return build_all(
+        recipe,
+        runtime=runtime,
+        until=until,
+        from_stage=from_stage,
+        rerun=rerun,
+        overrides=overrides,
+        on_gpu=on_gpu,
+        data=data,
+    )
+
+
+def build_all(
+    recipe: Path,
+    *,
+    runtime: Runtime,
+    until: str | None,
+    from_stage: str | None,
+    rerun: list[str] | None,
+    overrides: dict[str, Any] | None,
+    on_gpu: list[str] | None,
+    data: Path | None,
+) -> str:
+    """Plan a recipe of any kind and submit its stages to the flow that is running; returns the path of the last artifact."""
     with of_a_worker():
         store = runtime.store
         store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
