@@ -1,6 +1,7 @@
 """Stage ``examples``: documents -> clean token rows, training and held-out apart.
 
-Input: roles ``documents`` (one sentence a line, a blank line between paragraphs, hard borders between documents) and ``vocab``.
+Input: roles ``documents`` (one sentence a line, a blank line between paragraphs, hard borders between documents) and ``vocab``;
+optionally ``heldout``, documents that all become held-out rows (then ``heldout_share`` is 0).
 Output: ``train-*.arrow``, ``heldout-*.arrow`` (``schema.Rows``), ``dropped-*.arrow`` (documents that gave no row).
 """
 
@@ -18,7 +19,7 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from korealbert.arrow_tables import TableWriter
-from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
+from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats
 from korealbert.document_shards import DROPPED_SCHEMA, document_row, read_documents, sum_stats
 from korealbert.documents import Document
 from korealbert.examples.chunks import Chunk, Chunks, ChunkTargets, cut_document
@@ -78,6 +79,8 @@ class PackJob:
     spec: ExamplesSpec
     heldout_quota: int
     """Held-out rows that this job may give."""
+    all_heldout: bool = False
+    """These documents are held out, every one."""
 
 
 @dataclass
@@ -136,11 +139,15 @@ class RowCollector:
 
 def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Pack all documents. Raises ValueError when no row comes out, or no held-out row although some were asked for."""
-    shards = inputs["documents"].files("documents-*.arrow")
-    together = -(-len(shards) // SHARDS_AT_MOST)
-    groups = [tuple(shards[i : i + together]) for i in range(0, len(shards), together or 1)]
+    groups = _groups(inputs["documents"])
     quota = -(-spec.heldout_max_rows // max(1, len(groups)))
     jobs = [PackJob(group, inputs["vocab"].path, spec, quota) for group in groups]
+    if "heldout" in inputs:
+        if spec.heldout_share:
+            raise ValueError(
+                f"examples: heldout_share = {spec.heldout_share}, but the held-out documents are given; set it to 0"
+            )
+        jobs += [PackJob(group, inputs["vocab"].path, spec, 0, all_heldout=True) for group in _groups(inputs["heldout"])]
     parts = map_shards(pack_shards, jobs, out_dir=out_dir, runtime=runtime, step="pack", total=len(jobs))
     stats = sum_stats([{"documents_in": 0, "documents_out": 0, "dropped": {}, "rows_train": 0, "rows_heldout": 0}, *parts])
     if not stats["rows_train"]:
@@ -152,6 +159,13 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         )
     capacity = (stats["rows_train"] + stats["rows_heldout"]) * pieces_per_row(spec.sequence_length)
     return {**stats, "fill": round(stats["pieces"] / capacity, 4)}
+
+
+def _groups(documents: Artifact) -> list[tuple[Path, ...]]:
+    """Shards of documents that become one shard of rows each."""
+    shards = documents.files("documents-*.arrow")
+    together = -(-len(shards) // SHARDS_AT_MOST)
+    return [tuple(shards[i : i + together]) for i in range(0, len(shards), together or 1)]
 
 
 def pack_shards(job: PackJob, index: int, out_dir: Path) -> dict[str, Any]:
@@ -190,6 +204,7 @@ class ShardPacker:
 
     def __init__(self, job: PackJob, index: int) -> None:
         self._spec, self._heldout_quota, self._index = job.spec, job.heldout_quota, index
+        self._all_heldout = job.all_heldout
         self._vocabulary, self._encoder = encoder_of(job.vocabulary)
         self._width = pieces_per_row(job.spec.sequence_length)
         dtype = id_type(self._vocabulary.size).to_pandas_dtype()
@@ -258,6 +273,8 @@ class ShardPacker:
 
     def _collector(self, rows: int, *, heldout: bool) -> RowCollector:
         """Where a document's rows go; all of them to one split."""
+        if self._all_heldout:
+            return self._splits["heldout"]
         fits = self._splits["heldout"].count + rows <= self._heldout_quota
         return self._splits["heldout" if heldout and fits else "train"]
 
@@ -294,4 +311,4 @@ def length_histogram(lengths: npt.NDArray[Any], width: int) -> dict[str, int]:
     return {f"{i * step + 1}-{min((i + 1) * step, width)}": int(count) for i, count in enumerate(counts)}
 
 
-STAGE = Stage("examples", version=3, spec=ExamplesSpec, run=run)
+STAGE = Stage("examples", version=4, spec=ExamplesSpec, run=run)

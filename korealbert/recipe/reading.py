@@ -21,8 +21,10 @@ from korealbert.corpus.fetch import FetchSpec
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
+from korealbert.finetune import tasks
 from korealbert.finetune.init import INITS, Init
-from korealbert.finetune.spec import FinetuneSpec
+from korealbert.finetune.search import LIST, RANGE, SearchSpec
+from korealbert.finetune.spec import LOCAL, REMOTE, FinetuneSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
@@ -40,6 +42,10 @@ class FinetuneGrid(Spec):
     """One fine-tuning run per seed; the report gives mean and standard deviation over them."""
     inits: tuple[Init, ...] = Field(default=INITS, min_length=1)
     """Start from the pretrained weights, and from random ones under the same budget."""
+    search: SearchSpec | None = None
+    """Settings to choose on dev, for each init on its own, before the seeds run with the chosen ones."""
+    resamples: int = Field(default=1000, ge=0)
+    """Draws of every confidence interval and test over the test examples; 0: none are computed."""
 
     @field_validator("seeds", "inits")
     @classmethod
@@ -70,8 +76,13 @@ class Recipe:
     export: export.ExportSpec
     finetune: Mapping[str, FinetuneSpec]
     """By ``BENCHMARK/INIT/SEED``."""
+    grids: Mapping[str, FinetuneGrid]
+    """By ``BENCHMARK``: what makes cells of a table."""
     report: report.ReportSpec
 
+
+VARIANTS = (LOCAL, REMOTE, LIST, RANGE)
+"""What pydantic names in a place besides fields: which of several forms a value has."""
 
 B = TypeVar("B", bound=Spec)
 _SINGLE: dict[str, type[Spec]] = {
@@ -189,6 +200,7 @@ class _Reader:
             extract=sources,
             clean={name: self._spec(clean.CleanSpec, f"clean.{name}") for name in sources},
             finetune=self._cells(),
+            grids={name: self._grid(name) for name in self._names("finetune")},
             **single,
         )
 
@@ -237,16 +249,34 @@ class _Reader:
     def _cells(self) -> dict[str, FinetuneSpec]:
         cells = {}
         for name in self._names("finetune"):
-            table = self._table(f"finetune.{name}")
-            self._refuse_reserved(f"finetune.{name}", table, ("seed", "init"))
-            axes = {axis: table.pop(axis) for axis in FinetuneGrid.model_fields if axis in table}
-            grid = self._validate(FinetuneGrid, f"finetune.{name}", axes)
+            where, grid = f"finetune.{name}", self._grid(name)
+            table = self._table(where)
+            self._refuse_reserved(where, table, ("seed", "init"))
+            settings = {field: value for field, value in table.items() if field not in FinetuneGrid.model_fields}
+            settings.setdefault("task", name)
+            if "test" not in settings:
+                raise RecipeError(f"{self.path}, [{where}]: field 'test' is missing")
             for init in grid.inits:
                 for seed in grid.seeds:
-                    cell = {**table, "init": init, "seed": seed}
-                    cell.setdefault("task", name)
-                    cells[f"{name}/{init}/{seed}"] = self._validate(FinetuneSpec, f"finetune.{name}", cell)
+                    cell = self._validate(FinetuneSpec, where, {**settings, "init": init, "seed": seed})
+                    cells[f"{name}/{init}/{seed}"] = cell
+            if grid.search is not None:
+                self._check_search(where, grid.search, settings, cell)
         return cells
+
+    def _grid(self, name: str) -> FinetuneGrid:
+        table = self._table(f"finetune.{name}")
+        axes = {axis: table[axis] for axis in FinetuneGrid.model_fields if axis in table}
+        return self._validate(FinetuneGrid, f"finetune.{name}", axes)
+
+    def _check_search(self, where: str, search: SearchSpec, settings: Mapping[str, Any], cell: FinetuneSpec) -> None:
+        for name in search.axes:
+            if name in settings:
+                raise RecipeError(f"{self.path}, [{where}]: {name!r} is given and searched; remove one of the two")
+        try:
+            search.check(cell)
+        except ValueError as error:
+            raise RecipeError(f"{self.path}, [{where}], field 'search': {error}") from None
 
     def _spec(self, kind: type[B], name: str, **extra: Any) -> B:
         table = self._table(name)
@@ -278,12 +308,16 @@ class _Reader:
     def _check_files(self, spec: Spec, table: str) -> None:
         for name, path in _paths_of(spec):
             if not path.exists():
-                raise RecipeError(f"{self.path}, [{table}], field {name!r}: no such file or directory: {path}")
+                origin = ""
+                if isinstance(spec, FinetuneSpec):
+                    task = tasks.load(spec.task)
+                    origin = f"; {task.title} comes from {task.origin}; name a URL with its sha256 to have it fetched"
+                raise RecipeError(f"{self.path}, [{table}], field {name!r}: no such file or directory: {path}{origin}")
 
 
 def explain(path: Path, kind: type[BaseModel], table: str, problem: Any) -> str:
     """One validation error of pydantic as file, table, field and remedy."""
-    location = [str(part) for part in problem["loc"]]
+    location = [str(part) for part in problem["loc"] if part not in VARIANTS]
     where = f"{path}, [{table}]" if table else str(path)
     if problem["type"] == "extra_forbidden":
         *parents, name = location
