@@ -93,7 +93,7 @@ def run(
 ) -> None:
     """Build every stage that is missing or stale and print the path of the report.
 
-    Under srun or torchrun, --nodes and --node are theirs; docs/operating.md tells how to train on several machines.
+    Under srun or torchrun, --nodes and --node are theirs; docs/several-machines.md tells more.
     """
     from korealbert.pretrain import hosts as machines  # noqa: PLC0415
     from korealbert.pretrain import member, together  # noqa: PLC0415

@@ -264,7 +264,7 @@ def _benchmarks(recipe: Recipe) -> dict[str, list[int]]:
     """Seeds by benchmark."""
     found: dict[str, list[int]] = {}
     for cell, spec in recipe.finetune.items():
-        found.setdefault(cell.split("/", maxsplit=1)[0], []).append(spec.seed)
+        found.setdefault(cell.rsplit("/", 2)[0], []).append(spec.seed)
     return found
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
+from typing import Any
 
+from korealbert.artifact import Spec, Stage
 from korealbert.examples import views
 from korealbert.export import stage as export
-from korealbert.finetune import stage as finetune
 from korealbert.pretrain import intrinsic
 from korealbert.pretrain import stage as pretrain
-from korealbert.recipe import dag
+from korealbert.recipe import dag, finetuning
 from korealbert.recipe.ablation import Ablation
 from korealbert.recipe.dag import Node
+from korealbert.recipe.reading import Recipe
 from korealbert.report.ablation import stage as report
 
 
@@ -19,8 +22,9 @@ def grid(ablation: Ablation) -> dict[str, Node]:
     """The DAG of an ablation by label, every stage after those it reads.
 
     Stages before pretraining keep their labels where all cells agree on them (``vocab``); else they get the name of the first
-    cell that needs them (``views/wop30``). Each cell adds ``pretrain/CELL/SEED``, ``intrinsic/CELL/SEED/NOISE``,
-    ``export/CELL/SEED`` and ``finetune/CELL/SEED/BENCHMARK/pretrained/SEED``; the last stage is ``ablation``.
+    cell that needs them (``views/wop30``). What each cell adds is named by it and by the seed: ``pretrain/CELL/SEED``,
+    ``intrinsic/CELL/SEED/NOISE``, ``export/CELL/SEED``, ``features/CELL/SEED/BENCHMARK`` and
+    ``finetune/CELL/SEED/BENCHMARK/pretrained/SEED``. The last stage is ``ablation``.
     """
     nodes = _Nodes()
     data = _data_stages(ablation, nodes)
@@ -44,17 +48,34 @@ def grid(ablation: Ablation) -> dict[str, Node]:
                 inputs = {"pretrain": weights, "examples": first["examples"], "views": noised}
                 label = f"intrinsic/{own}/{name}"
                 runs[label] = nodes.add(label, Node("", intrinsic.STAGE, intrinsic.IntrinsicSpec(), inputs))
-            tuned = [
-                (f"finetune/{own}/{name}", each)
-                for name, each in recipe.finetune.items()
-                if each.init == "pretrained" and name.split("/", maxsplit=1)[0] in benchmarks
-            ]
-            if tuned:
-                inputs = {"pretrain": weights, "vocab": data[cell]["vocab"]}
-                model = nodes.add(f"export/{own}", Node("", export.STAGE, recipe.export, inputs))
-                runs |= {label: nodes.add(label, Node("", finetune.STAGE, each, {"model": model})) for label, each in tuned}
+            _add_benchmarks(recipe, data[cell]["vocab"], own, benchmarks, nodes, runs)
     nodes.add("ablation", Node("", report.STAGE, ablation.report, {**corpus, **runs}))
     return nodes.by_label
+
+
+def _add_benchmarks(
+    recipe: Recipe, vocabulary: str, own: str, wanted: Collection[str], nodes: _Nodes, runs: dict[str, str]
+) -> None:
+    """Add the export of ``pretrain/OWN`` and its fine-tuning on the ``wanted`` benchmarks; ``runs`` learns of its cells."""
+
+    def add(label: str, stage: Stage[Any], spec: Spec, **inputs: str) -> str:
+        kind, _, rest = label.partition("/")
+        full = label if kind == "benchmark" else f"{kind}/{own}/{rest}"  # The official files are the same for all.
+        placed = nodes.add(full, Node("", stage, spec, inputs))
+        if kind == "finetune":
+            runs[full] = placed
+        return placed
+
+    for benchmark, settings in recipe.grids.items():
+        if benchmark in wanted:
+            inputs = {"pretrain": runs[f"pretrain/{own}"], "vocab": vocabulary}
+            model = nodes.add(f"export/{own}", Node("", export.STAGE, recipe.export, inputs))
+            cells = {
+                name: spec
+                for name, spec in recipe.finetune.items()
+                if name.rsplit("/", 2)[0] == benchmark and spec.init == "pretrained"
+            }
+            finetuning.add_benchmark(add, benchmark, cells, settings.search, 0, model=model)
 
 
 def _data_stages(ablation: Ablation, nodes: _Nodes) -> dict[str, dict[str, str]]:
