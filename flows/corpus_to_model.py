@@ -11,7 +11,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows import publish
 from flows.step import step
-from korealbert.artifact import Runtime, Store
+from korealbert.artifact import Runtime, Store, runs
 from korealbert.recipe import prepare
 
 SAMPLE = Path("data_specs/recipes/sample.toml")
@@ -44,8 +44,9 @@ def corpus_to_model(
     prepared = prepare(recipe, Store(runtime.store), until=until, rerun=rerun, data=data)
     publish.plan(prepared.planned)
     built: dict[str, PrefectFuture[Any]] = {}
-    for label, node in prepared.nodes.items():
-        inputs = {role: built[other] for role, other in node.inputs.items()}
-        built[label] = step.submit(label, node, cast(dict[str, str], inputs), runtime, rerun=label in prepared.rerun)
-    *_, last = [future.result() for future in built.values()]
+    with runs.recorded(runtime.store, recipe, until, {stage.label: stage.name for stage in prepared.planned}):
+        for label, node in prepared.nodes.items():
+            inputs = {role: built[other] for role, other in node.inputs.items()}
+            built[label] = step.submit(label, node, cast(dict[str, str], inputs), runtime, rerun=label in prepared.rerun)
+        *_, last = [future.result() for future in built.values()]
     return str(runtime.store.resolve() / last)

@@ -14,46 +14,29 @@ from types import FrameType
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
-from korealbert.artifact import Artifact, ArtifactError, Device, Progress, Runtime, Store
+from korealbert import store_commands
+from korealbert.artifact import Device, Progress, Runtime, Store, runs
 from korealbert.numbers import by_number
-
-PIPED_WIDTH = 240
-"""Columns of output that goes to a file or a program, so that no table cell is cut."""
+from korealbert.terminal import DataDir, StoreDir, clear_errors, console, existing, find, warn
 
 FAULTS_SHOWN = 100
 """Unreadable records that are told one by one; a file of another kind has one in every line."""
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
-console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
+app.add_typer(store_commands.app)
 
-RecipeFile = Annotated[Path, typer.Argument(help="the recipe, a TOML file")]
-StoreDir = Annotated[Path, typer.Option("--store", help="directory of the artifacts", file_okay=False)]
-DataDir = Annotated[Path | None, typer.Option("--data", help="what ${data} in the recipe stands for")]
+RecipeFile = Annotated[Path, typer.Argument(help="the recipe, or the ablation over one: a TOML file")]
 Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
 Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
 ExtractorKind = Literal["wikipedia", "namuwiki", "html", "news"]
 ScoringMode = Literal["official", "corrected"]
 STATUS_STYLE = {"cached": "green", "stale": "yellow", "new": "cyan"}
-
-
-@contextmanager
-def _clear_errors() -> Iterator[None]:
-    """Errors that a user can mend are printed as they are, without a traceback; a reader that leaves (``| head``) is none."""
-    try:
-        yield
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes there
-        raise typer.Exit(0) from None
-    except (ValueError, OSError, RuntimeError, ArtifactError) as error:
-        Console(stderr=True, highlight=False, markup=False, emoji=False).print(str(error), style="red", soft_wrap=True)
-        raise typer.Exit(2) from None
 
 
 def _leave_at_once(number: int, frame: FrameType | None) -> None:
@@ -69,9 +52,9 @@ def plan(
     """Print per stage whether it is cached, stale or new, and why."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
-    with _clear_errors():
+    with clear_errors():
         prepared = recipes.prepare(recipe, Store(store), until=until, rerun=rerun, data=data)
-    console.print(f"{prepared.recipe.name}: {prepared.recipe.description}".removesuffix(": "), style="bold")
+    console.print(f"{prepared.name}: {prepared.description}".removesuffix(": "), style="bold")
     table = Table("stage", "status", "artifact", "why", "last took", box=None, pad_edge=False)
     for stage in prepared.planned:
         status = Text(stage.status, STATUS_STYLE[stage.status])
@@ -98,13 +81,14 @@ def run(
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
     chosen = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes, "device": device}
-    with _clear_errors():
+    with clear_errors():
         runtime = Runtime.model_validate({name: value for name, value in chosen.items() if value is not None})
         runtime.store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
         planned = recipes.prepare(recipe, Store(store), until=until, rerun=rerun, data=data).planned
     if all(stage.status == "cached" for stage in planned):
         console.print(f"all {len(planned)} stages are cached", style="green")
-        last = runtime.store / planned[-1].name
+        with runs.recorded(runtime.store, recipe, until, {stage.label: stage.name for stage in planned}):
+            last = runtime.store / planned[-1].name
     else:
         # Prefect logs every error with its traceback; the API keeps those, the terminal gets what the error says.
         os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
@@ -112,7 +96,7 @@ def run(
         from flows.corpus_to_model import corpus_to_model  # noqa: PLC0415 (after the environment is set)
         from flows.local_server import api_for_one_run  # noqa: PLC0415
 
-        with _clear_errors(), api_for_one_run(runtime.store), _bars():
+        with clear_errors(), api_for_one_run(runtime.store), _bars():
             last = Path(corpus_to_model(recipe, until=until, rerun=rerun, runtime=runtime, data=data))
     report = last / "report.html"
     console.print(str(report if report.exists() else last), soft_wrap=True)
@@ -152,15 +136,13 @@ def show(
     store: StoreDir = Path("store"),
 ) -> None:
     """List the artifacts of a store, or print one manifest whole."""
-    with _clear_errors():
+    with clear_errors():
         if artifact is not None:
-            console.print_json(json.dumps(_find(store, artifact).manifest, ensure_ascii=False))
+            console.print_json(json.dumps(find(store, artifact).manifest, ensure_ascii=False))
             return
-    if not store.is_dir():
-        console.print(f"{store}: no store here; `korealbert run RECIPE --store {store}` makes one")
-        raise typer.Exit(2)
+        known = existing(store).artifacts()
     table = Table("artifact", "stage", "created", "size", "took", box=None, pad_edge=False)
-    for found in Store(store).artifacts():
+    for found in known:
         manifest = found.manifest
         size = sum(entry["size"] for entry in manifest["files"].values())
         table.add_row(
@@ -187,8 +169,8 @@ def inspect(
     from korealbert.inspection import look  # noqa: PLC0415 (loads every package)
     from korealbert.inspection.page import page  # noqa: PLC0415
 
-    with _clear_errors():
-        found = _find(store, artifact)
+    with clear_errors():
+        found = find(store, artifact)
         what = look.What(dropped=dropped, quarantine=quarantine, diff=diff, view=view, wanted=wanted, whole=whole)
         shown = look.items(found, what, limit=limit, offset=offset)
         if html is not None:
@@ -238,7 +220,7 @@ def extract(
         "headings": not no_headings,
     }
     options = [f"{name}={str(value).lower()}" for name, value in flags.items() if value != (name == "headings")]
-    with _clear_errors():
+    with clear_errors():
         extractor = standalone.extractor(
             kind, files, source=source, rules=rules or standalone.RULES, options=[*options, *(option or [])]
         )
@@ -276,7 +258,7 @@ def fill_mask(
     """Print what a model puts in place of [MASK]."""
     from korealbert.export.fill import fill  # noqa: PLC0415 (loads torch)
 
-    with _clear_errors():
+    with clear_errors():
         for number, candidates in enumerate(fill(model, text, top), start=1):
             table = Table(f"mask {number}", "probability", box=None, pad_edge=False)
             for piece, probability in candidates:
@@ -296,27 +278,8 @@ def score(
     """Score a prediction file of any system and print one JSON object of metrics, each times 100."""
     from korealbert.finetune.scoring import score_file  # noqa: PLC0415 (loads torch)
 
-    with _clear_errors():
+    with clear_errors():
         scores = score_file(task, gold, predictions, mode)
     for warning in scores.warnings:
-        Console(stderr=True, highlight=False, markup=False, emoji=False).print(warning, style="yellow", soft_wrap=True)
+        warn(warning)
     typer.echo(json.dumps(scores.values, allow_nan=False))
-
-
-def _find(store: Path, name: str) -> Artifact:
-    """The artifact of this name, else the newest whose name begins so or whose label this is.
-
-    Raises ValueError when there is none.
-    """
-    path = Path(name)
-    if (path / "manifest.json").is_file():
-        return Artifact(path.resolve().name, path.resolve())
-    known = Store(store).artifacts()
-    found = [a for a in known if a.name == name] or [a for a in known if a.name.startswith(name) or a.manifest["label"] == name]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise ValueError(f"{store}: no artifact {name!r}; `korealbert show` lists them")
-    newest = found[-1]
-    console.print(f"{len(found)} artifacts match {name!r}; showing the newest, {newest.name}", style="dim")
-    return newest

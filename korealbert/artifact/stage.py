@@ -22,12 +22,11 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from korealbert.artifact.locks import ReadOnlyStore
+from korealbert.artifact.space import telling_of_a_full_disk
 from korealbert.artifact.spec import Identity, Spec, canonical
-from korealbert.artifact.store import Artifact, ArtifactError, Store
+from korealbert.artifact.store import OPENING, Artifact, ArtifactError, Store
 from korealbert.files import digest_of_listing, replace_directory, write_json
-
-OPENING = ".opening.json"
-"""Names the recipe and the input bytes that a partial directory was begun with."""
 
 Stats = dict[str, Any]
 """JSON-able facts of a stage's run; data stages carry ``documents_in``, ``documents_out``, ``dropped`` and ``quarantined``."""
@@ -122,16 +121,29 @@ def build(
 
     ``label`` is the stage's name within a recipe (``clean/news``); it is recorded for people and does not enter the identity.
     ``rerun`` builds it although it is cached. Raises whatever the stage raises (the partial directory stays for the next try)
-    and ``ArtifactError`` when the stage's stats lose documents.
+    and ``ArtifactError`` when the stage's stats lose documents, ``DiskFull``, and ``ReadOnlyStore`` when there is something to
+    build in a store that may only be read. While another process builds the same artifact, this one waits for it and takes it.
     """
     store = Store(runtime.store)
+    label = label or stage.name
     identity = stage.identity(spec, {role: artifact.name for role, artifact in inputs.items()}, store)
-    with store.lock(identity.name):
+
+    def waiting(holder: str) -> None:
+        runtime.report(Progress(0, None, "stages", message=f"{label}: waiting for {holder}, which builds {identity.name}"))
+
+    try:
+        with store.lock(identity.name, waiting=waiting):
+            found, fault = store.find(identity.name), store.fault(identity.name, inputs)
+            if found is not None and fault is None and not rerun:
+                return Built(found, cached=True)
+            with telling_of_a_full_disk(label, store.root / f"{identity.name}.partial"):
+                artifact = _build(store, stage, spec, identity, inputs, runtime, label)
+            return Built(artifact, cached=False, repaired=fault)
+    except ReadOnlyStore:
         found, fault = store.find(identity.name), store.fault(identity.name, inputs)
-        if found is not None and fault is None and not rerun:
-            return Built(found, cached=True)
-        artifact = _build(store, stage, spec, identity, inputs, runtime, label or stage.name)
-        return Built(artifact, cached=False, repaired=fault)
+        if found is None or fault is not None or rerun:
+            raise
+        return Built(found, cached=True)
 
 
 def _build(

@@ -80,6 +80,10 @@ class Recipe:
     """By ``BENCHMARK``: what makes cells of a table."""
     report: report.ReportSpec
 
+    def cells(self, benchmark: str) -> dict[str, FinetuneSpec]:
+        """The fine-tuning cells of a benchmark, by ``BENCHMARK/INIT/SEED``."""
+        return {name: spec for name, spec in self.finetune.items() if name.rsplit("/", 2)[0] == benchmark}
+
 
 VARIANTS = (LOCAL, REMOTE, LIST, RANGE)
 """What pydantic names in a place besides fields: which of several forms a value has."""
@@ -100,30 +104,71 @@ _PER_NAME = ("crawl", "fetch", "extract", "clean", "finetune")
 _TOP = ("name", "description", "data")
 
 
-def load(path: Path, *, data: Path | None = None) -> Recipe:
+def load(
+    path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None, without: Iterable[str] = ()
+) -> Recipe:
     """Read and validate a recipe.
 
     Relative paths in it start at the recipe's own directory; ``${data}`` in a path stands for the directory that the
-    recipe's top-level ``data`` names, or for the argument ``data``. Raises RecipeError for anything that could not run.
+    recipe's top-level ``data`` names, or for the argument ``data``. ``overrides`` holds fields or whole tables by dotted name
+    (``pretrain.model.share``) that take the place of the recipe's, ``without`` names some that are taken out before. Raises
+    RecipeError for anything that could not run.
     """
-    return _Reader(Path(path), data).recipe()
+    return _Reader(Path(path), data, overrides or {}, without).recipe()
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file. Raises RecipeError naming the file, and the nearest one where it does not exist."""
+    try:
+        return tomllib.loads(path.read_text("utf-8-sig"))  # Some editors begin a file with a byte order mark.
+    except FileNotFoundError:
+        raise RecipeError(f"{path}: no such recipe{nearest(path.name, _neighbours(path))}") from None
+    except IsADirectoryError:
+        raise RecipeError(f"{path}: is a directory; name a recipe's TOML file") from None
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{path}: byte {error.start} is not UTF-8; save the recipe as UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise RecipeError(f"{path}: not valid TOML: {error}") from None
+
+
+def override(tables: dict[str, Any], name: str, value: Any) -> None:
+    """Put a value in place of the field or table of this dotted name. Raises ValueError where the way there is no table."""
+    *parents, last = name.split(".")
+    if not all((*parents, last)):
+        raise ValueError(f"{name!r} is no dotted name of a field")
+    table = tables
+    for depth, parent in enumerate(parents, start=1):
+        inner = table.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise ValueError(f"{name!r} goes through {'.'.join(parents[:depth])!r}, which is {inner!r} and no table")
+        table = inner
+    table[last] = value
+
+
+def take_out(tables: dict[str, Any], name: str) -> None:
+    """Remove the field or table of this dotted name. Raises ValueError where there is none."""
+    *parents, last = name.split(".")
+    table: Any = tables
+    for parent in parents:
+        table = table.get(parent) if isinstance(table, dict) else None
+    if not isinstance(table, dict) or last not in table:
+        raise ValueError(f"there is no {name!r} to take out")
+    del table[last]
 
 
 class _Reader:
     """Turns one TOML file into specs; knows file and table for every error."""
 
-    def __init__(self, path: Path, data: Path | None) -> None:
+    def __init__(self, path: Path, data: Path | None, overrides: Mapping[str, Any], without: Iterable[str]) -> None:
         self.path = path
+        self.tables = read_toml(path)
         try:
-            self.tables = tomllib.loads(path.read_text("utf-8-sig"))  # Some editors begin a file with a byte order mark.
-        except FileNotFoundError:
-            raise RecipeError(f"{path}: no such recipe{nearest(path.name, _neighbours(path))}") from None
-        except IsADirectoryError:
-            raise RecipeError(f"{path}: is a directory; name a recipe's TOML file") from None
-        except UnicodeDecodeError as error:
-            raise RecipeError(f"{path}: byte {error.start} is not UTF-8; save the recipe as UTF-8") from None
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise RecipeError(f"{path}: not valid TOML: {error}") from None
+            for name in without:
+                take_out(self.tables, name)
+            for name, value in overrides.items():
+                override(self.tables, name, value)
+        except ValueError as error:
+            raise RecipeError(f"{path}: {error}") from None
         for name in _TOP:
             if not isinstance(self.tables.get(name, ""), str):
                 raise RecipeError(f"{path}: field {name!r} must be a string, it is {self.tables[name]!r}")
@@ -253,7 +298,7 @@ class _Reader:
             text = json.dumps(self._with_data(table), default=str)
             spec = kind.model_validate_json(text, strict=True, context={"root": self.root})
         except ValidationError as error:
-            raise RecipeError("\n".join(self._explain(kind, name, problem) for problem in error.errors())) from None
+            raise RecipeError("\n".join(explain(self.path, kind, name, problem) for problem in error.errors())) from None
         self._check_files(spec, name)
         return spec
 
@@ -264,21 +309,6 @@ class _Reader:
             return {key: self._with_data(item) for key, item in value.items()}
         return [self._with_data(item) for item in value] if isinstance(value, list) else value
 
-    def _explain(self, kind: type[BaseModel], table: str, problem: Any) -> str:
-        location = [str(part) for part in problem["loc"] if part not in VARIANTS]
-        where = f"{self.path}, [{table}]"
-        if problem["type"] == "extra_forbidden":
-            *parents, name = location
-            valid = _fields_at(kind, parents)
-            return f"{where}: unknown field {'.'.join(location)!r}{nearest(name, valid)}; valid: {', '.join(valid)}"
-        message = problem["msg"].removeprefix("Value error, ")
-        if problem["type"] == "missing":
-            return f"{where}: field {'.'.join(location)!r} is missing"
-        if not location:
-            return f"{where}: {message}"
-        got = "" if isinstance(problem["input"], dict) else f" (it is {problem['input']!r})"
-        return f"{where}, field {'.'.join(location)!r}: {message}{got}"
-
     def _check_files(self, spec: Spec, table: str) -> None:
         for name, path in _paths_of(spec):
             if not path.exists():
@@ -287,6 +317,23 @@ class _Reader:
                     task = tasks.load(spec.task)
                     origin = f"; {task.title} comes from {task.origin}; name a URL with its sha256 to have it fetched"
                 raise RecipeError(f"{self.path}, [{table}], field {name!r}: no such file or directory: {path}{origin}")
+
+
+def explain(path: Path, kind: type[BaseModel], table: str, problem: Any) -> str:
+    """One validation error of pydantic as file, table, field and remedy."""
+    location = [str(part) for part in problem["loc"] if part not in VARIANTS]
+    where = f"{path}, [{table}]" if table else str(path)
+    if problem["type"] == "extra_forbidden":
+        *parents, name = location
+        valid = _fields_at(kind, parents)
+        return f"{where}: unknown field {'.'.join(location)!r}{nearest(name, valid)}; valid: {', '.join(valid)}"
+    message = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "missing":
+        return f"{where}: field {'.'.join(location)!r} is missing"
+    if not location:
+        return f"{where}: {message}"
+    got = "" if isinstance(problem["input"], dict) else f" (it is {problem['input']!r})"
+    return f"{where}, field {'.'.join(location)!r}: {message}{got}"
 
 
 def _paths_of(value: Any, name: str = "") -> Iterable[tuple[str, Path]]:
