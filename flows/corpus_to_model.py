@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from prefect import flow
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows import publish
+from flows.gate import Gate
 from flows.step import step
 from korealbert.artifact import Runtime, Store, runs
 from korealbert.recipe import prepare
 
 SAMPLE = Path("data_specs/recipes/sample.toml")
 
-ONE_AT_A_TIME: Any = ThreadPoolTaskRunner(max_workers=1)
-"""Each stage uses all the cores it is given."""
 
-
-@flow(name="corpus-to-model", task_runner=ONE_AT_A_TIME, persist_result=False)
+@flow(name="corpus-to-model", persist_result=False)
 def corpus_to_model(
     recipe: Path = SAMPLE,
     until: str | None = None,
@@ -44,9 +42,13 @@ def corpus_to_model(
     prepared = prepare(recipe, Store(runtime.store), until=until, rerun=rerun, data=data)
     publish.plan(prepared.planned)
     built: dict[str, PrefectFuture[Any]] = {}
-    with runs.recorded(runtime.store, recipe, until, {stage.label: stage.name for stage in prepared.planned}):
+    gate = Gate(runtime)
+    runner: Any = ThreadPoolTaskRunner(max_workers=runtime.cells_at_once)
+    names = {stage.label: stage.name for stage in prepared.planned}
+    with runs.recorded(runtime.store, recipe, until, names), runner:
         for label, node in prepared.nodes.items():
             inputs = {role: built[other] for role, other in node.inputs.items()}
-            built[label] = step.submit(label, node, cast(dict[str, str], inputs), runtime, rerun=label in prepared.rerun)
+            asked = {"label": label, "node": node, "inputs": inputs, "runtime": runtime, "gate": gate}
+            built[label] = runner.submit(step, {**asked, "rerun": label in prepared.rerun})
         *_, last = [future.result() for future in built.values()]
     return str(runtime.store.resolve() / last)

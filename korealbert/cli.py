@@ -75,12 +75,15 @@ def run(
     processes: Annotated[int, typer.Option("--processes", min=1, help="training processes")] = 1,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads of training")] = None,
     device: Annotated[Device, typer.Option("--device", help="where training runs")] = "auto",
+    cells: Annotated[int | None, typer.Option("--cells", min=1, help="fine-tuning cells at once")] = None,
+    memory_gib: Annotated[float | None, typer.Option("--memory-gib", help="memory that cells may take together")] = None,
     data: DataDir = None,
 ) -> None:
     """Build every stage that is missing or stale and print the path of the report."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
-    chosen = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes, "device": device}
+    numbers = {"workers": workers, "threads": threads, "processes": processes, "cells": cells, "memory_gib": memory_gib}
+    chosen: dict[str, Any] = {"store": store.resolve(), "device": device, **numbers}
     with clear_errors():
         runtime = Runtime.model_validate({name: value for name, value in chosen.items() if value is not None})
         runtime.store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept

@@ -26,8 +26,8 @@ def grid(ablation: Ablation) -> dict[str, Node]:
 
     Stages before pretraining keep their labels where all cells agree on them (``vocab``); else they get the name of the first
     cell that needs them (``views/wop30``). Each cell adds ``pretrain/CELL/SEED``, ``intrinsic/CELL/SEED/NOISE``,
-    ``export/CELL/SEED``, ``features/CELL/SEED/BENCHMARK`` and ``finetune/CELL/SEED/BENCHMARK/pretrained/SEED``; the last stage is
-    ``ablation``.
+    ``export/CELL/SEED``, ``features/CELL/SEED/BENCHMARK`` and ``finetune/CELL/SEED/BENCHMARK/pretrained/SEED``; the last
+    stage is ``ablation``.
     """
     nodes = _Nodes()
     data = _data_stages(ablation, nodes)
