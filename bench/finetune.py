@@ -1,8 +1,8 @@
-"""Examples a second of fine-tuning beside Hugging Face `Trainer`, on the same features, model, batch size, length limit and threads.
+"""Examples a second of fine-tuning beside Hugging Face `Trainer`: same features, model, batch size, length limit and threads.
 
-python -m bench.finetune DATA --peers PYTHON [--model DIR] [--threads 1] [--rounds 2]. DATA is the folder of benchmarks (NSMC and
-KorQuAD's dev file, whose first articles are the training part). Without --model: a BERT of 4 layers, 256 wide, with fresh
-weights and 8,000 word pieces of NSMC's reviews. Both sides read features that were made beforehand and train one epoch with
+python -m bench.finetune DATA --peers PYTHON [--model DIR] [--threads 1] [--rounds 2]. DATA is the folder of benchmarks (NSMC,
+and KorQuAD's dev file, parted by article). Without --model: a BERT of 4 layers, 256 wide, with fresh weights and 8,000 word
+pieces of NSMC's reviews. Both sides read features that were made beforehand and train one epoch with
 AdamW, linear warm-up and decay; the wall time is that of the epoch, then both score the same held-out part. Trainer runs
 
 - with its defaults: random batches padded to their longest, which is what it does with a tokenizer and without a collator;
@@ -24,7 +24,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import torch
 from tokenizers import BertWordPieceTokenizer
@@ -214,9 +213,8 @@ def main() -> int:
         for name in given.tasks:
             bench = Bench(made[name], model, work, given.threads)
             count, lengths = len(bench.features["train"]), lengths_of(bench.features["train"])
-            print(
-                f"{name}: {count:,} inputs of {lengths.mean():.0f} pieces (at most {lengths.max()}), {given.threads} thread(s)"
-            )
+            size = f"{count:,} inputs of {lengths.mean():.0f} pieces, at most {lengths.max()}"
+            print(f"{name}: {size}; {given.threads} thread(s)")
             found: dict[str, list[dict[str, float]]] = {"ours": [], **{way: [] for way in WAYS}}
             for seed in range(1, given.rounds + 1):
                 found["ours"].append(bench.ours(seed))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
 import resource
 import sys
 import traceback
@@ -116,8 +117,15 @@ def _child(pipe: Connection, parent: int, job: Job, runtime: Runtime) -> None:
         error.add_note("".join(traceback.format_exception(error)))
         pipe.send(("error", _sendable(error)))
         return
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    pipe.send(("built", (built, peak)))
+    pipe.send(("built", (built, _own_peak())))
+
+
+def _own_peak() -> int:
+    """Most bytes that this process held. Linux's ru_maxrss would count what its parent held when it was forked."""
+    if sys.platform != "linux":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    found = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text("ascii"))
+    return int(found[1]) * 1024 if found else 0
 
 
 def _sendable(error: Exception) -> Exception:
