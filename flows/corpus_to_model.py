@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from prefect import flow
 from prefect.futures import PrefectFuture
@@ -11,6 +11,7 @@ from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows import publish
+from flows.gate import Gate
 from flows.lifetime import of_a_worker
 from flows.step import step
 from korealbert.artifact import Runtime, Store, runs
@@ -18,11 +19,8 @@ from korealbert.recipe import prepare
 
 SAMPLE = Path("data_specs/recipes/sample.toml")
 
-ONE_AT_A_TIME: Any = ThreadPoolTaskRunner(max_workers=1)
-"""Each stage uses all the cores it is given."""
 
-
-@flow(name="corpus-to-model", task_runner=ONE_AT_A_TIME, persist_result=False)
+@flow(name="corpus-to-model", persist_result=False)
 def corpus_to_model(
     recipe: Path = SAMPLE,
     until: str | None = None,
@@ -82,11 +80,15 @@ def build_all(
         publish.plan(prepared.planned)
         same = {"recipe": str(recipe), "overrides": overrides, "data": data and str(data)}
         names = {stage.label: stage.name for stage in prepared.planned}
+        gate = Gate(runtime)
+        runner: Any = ThreadPoolTaskRunner(max_workers=runtime.cells_at_once)
+        recorded = runs.recorded(store, recipe, until, names, flow_run=flow_run.id or "", attempt=flow_run.run_count or 1)
         built: dict[str, PrefectFuture[Any]] = {}
-        with runs.recorded(store, recipe, until, names, flow_run=flow_run.id or "", attempt=flow_run.run_count or 1):
+        with recorded, runner:
             for label, node in prepared.nodes.items():
-                inputs = cast(dict[str, str], {role: built[other] for role, other in node.inputs.items()})
+                inputs = {role: built[other] for role, other in node.inputs.items()}
+                asked = {"label": label, "node": node, "inputs": inputs, "runtime": runtime, "gate": gate}
                 delegated = same if label in elsewhere else None
-                built[label] = step.submit(label, node, inputs, runtime, rerun=label in prepared.rerun, on_gpu=delegated)
+                built[label] = runner.submit(step, {**asked, "rerun": label in prepared.rerun, "on_gpu": delegated})
             *_, last = [future.result() for future in built.values()]
         return str(store.resolve() / last)

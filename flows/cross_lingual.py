@@ -7,13 +7,13 @@ from typing import Any
 
 from prefect import flow
 
-from flows.corpus_to_model import ONE_AT_A_TIME, build_all
+from flows.corpus_to_model import build_all
 from korealbert.artifact import Runtime
 
 SAMPLE = Path("data_specs/recipes/xpt-sample.toml")
 
 
-@flow(name="cross-lingual", task_runner=ONE_AT_A_TIME, persist_result=False)
+@flow(name="cross-lingual", persist_result=False)
 def cross_lingual(
     recipe: Path = SAMPLE,
     until: str | None = None,

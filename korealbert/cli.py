@@ -83,6 +83,8 @@ def run(
     processes: Annotated[int, typer.Option("--processes", min=1, help="training processes")] = 1,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads of training")] = None,
     device: Annotated[Device, typer.Option("--device", help="where training runs")] = "auto",
+    cells: Annotated[int | None, typer.Option("--cells", min=1, help="fine-tuning cells at once")] = None,
+    memory_gib: Annotated[float | None, typer.Option("--memory-gib", help="memory that cells may take together")] = None,
     data: DataDir = None,
     hosts: Annotated[Path | None, typer.Option("--hosts", help="train on these machines: DeepSpeed's hostfile")] = None,
     remote_shell: Annotated[str, typer.Option("--remote-shell", help="what reaches them")] = "ssh",
@@ -100,6 +102,7 @@ def run(
 
     chosen: dict[str, Any] = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes}
     chosen |= {"device": device, "hostfile": hosts and hosts.resolve(), "remote_shell": remote_shell}
+    chosen |= {"cells": cells, "memory_gib": memory_gib}
     with clear_errors():
         if nodes is not None:
             chosen |= {"nodes": nodes, "node": node, "meeting": meeting}

@@ -49,8 +49,9 @@ def graph(recipe: Recipe) -> dict[str, Node]:
     weights = add("pretrain", pretrain.STAGE, recipe.pretrain, **training)
     model = add("export", export.STAGE, recipe.export, pretrain=weights, vocab=vocabulary)
     for benchmark, grid in recipe.grids.items():
-        cells = {name: spec for name, spec in recipe.finetune.items() if name.rsplit("/", 2)[0] == benchmark}
-        finetuning.add_benchmark(add, benchmark, cells, grid.search, grid.resamples, model=model)
+        cells = recipe.cells(benchmark)
+        finished = finetuning.add_benchmark(add, benchmark, cells, grid, model=model)
+        finetuning.add_summary(add, benchmark, next(iter(cells.values())), grid, finished)
     add("report", report.STAGE, recipe.report, **{label: label for label in nodes.by_label})
     return nodes.by_label
 

@@ -90,6 +90,10 @@ class Recipe(CorpusRecipe):
     """By ``BENCHMARK``: what makes cells of a table."""
     report: report.ReportSpec
 
+    def cells(self, benchmark: str) -> dict[str, FinetuneSpec]:
+        """The fine-tuning cells of a benchmark, by ``BENCHMARK/INIT/SEED``."""
+        return {name: spec for name, spec in self.finetune.items() if name.rsplit("/", 2)[0] == benchmark}
+
 
 VARIANTS = (LOCAL, REMOTE, LIST, RANGE)
 """What pydantic names in a place besides fields: which of several forms a value has."""
