@@ -132,7 +132,7 @@ class Strip:
 def strips(rows: Sequence[Strip], *, label: str, x_unit: str, levels: Sequence[tuple[float, str]] = ()) -> Svg:
     """One row of dots per strip over a common axis that need not begin at 0; a tall mark is at a row's mean.
 
-    ``levels`` are lines through all rows, each with a tooltip.
+    ``levels`` are thin lines across the rows that have a mean, each with a tooltip.
     """
     values = [value for row in rows for value, _ in row.values] + [value for value, _ in levels]
     x_ticks = ticks(min(values, default=0.0), max(values, default=1.0), 5)
@@ -140,15 +140,16 @@ def strips(rows: Sequence[Strip], *, label: str, x_unit: str, levels: Sequence[t
     pitch = 46
     floor = len(rows) * pitch + 4
     body = [tag("line", class_="grid", x1=scale(tick), x2=scale(tick), y1=0, y2=floor) for tick in x_ticks]
-    body += [
-        tag("line", tag("title", tip), class_="level-3", x1=scale(value), x2=scale(value), y1=0, y2=floor)
-        for value, tip in levels
-    ]
     for index, row in enumerate(rows):
         y = index * pitch + 28
         body.append(text(0, y - 14, row.label, width=WIDTH - text_width(row.text) - 12))
         body.append(text(WIDTH, y - 14, row.text, kind="value", anchor="end"))
         body.append(tag("line", class_="track-line", x1=0, x2=WIDTH, y1=y, y2=y))
+        if row.mean_mark:
+            body += [
+                tag("line", tag("title", tip), class_="level-3", x1=scale(value), x2=scale(value), y1=y - 7, y2=y + 7)
+                for value, tip in levels
+            ]
         body += [
             tag("circle", tag("title", tip), class_=f"dot-{row.style}", cx=scale(value), cy=y, r=4.5)
             for value, tip in row.values
