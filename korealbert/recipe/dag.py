@@ -11,6 +11,7 @@ from korealbert.corpus import balance, clean, dedup, extract, fetch
 from korealbert.corpus.crawl import stage as crawl
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
+from korealbert.finetune import speed_column
 from korealbert.finetune import stage as finetune
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe.reading import Recipe, RecipeError, nearest
@@ -59,6 +60,8 @@ def graph(recipe: Recipe) -> dict[str, Node]:
     model = add("export", export.STAGE, recipe.export, pretrain=weights, vocab=vocabulary)
     for cell, cell_spec in recipe.finetune.items():
         add(f"finetune/{cell}", finetune.STAGE, cell_spec, model=model)
+    if recipe.speed.architectures:
+        add("speed", speed_column.STAGE, recipe.speed)
     add("report", report.STAGE, recipe.report, **{label: label for label in nodes})
     return nodes
 

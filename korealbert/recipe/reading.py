@@ -23,6 +23,7 @@ from korealbert.examples import packing, views
 from korealbert.export import stage as export
 from korealbert.finetune.init import INITS, Init
 from korealbert.finetune.spec import FinetuneSpec
+from korealbert.finetune.speed_column import SpeedSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
@@ -70,6 +71,7 @@ class Recipe:
     export: export.ExportSpec
     finetune: Mapping[str, FinetuneSpec]
     """By ``BENCHMARK/INIT/SEED``."""
+    speed: SpeedSpec
     report: report.ReportSpec
 
 
@@ -83,6 +85,7 @@ _SINGLE: dict[str, type[Spec]] = {
     "views": views.ViewsSpec,
     "pretrain": PretrainSpec,
     "export": export.ExportSpec,
+    "speed": SpeedSpec,
     "report": report.ReportSpec,
 }
 _PER_NAME = ("crawl", "fetch", "extract", "clean", "finetune")

@@ -22,10 +22,11 @@ STAGE_ORDER = (
     "pretrain",
     "export",
     "finetune",
+    "speed",
 )
 """Order of stages in tables; others follow."""
 
-OPTIONAL_STAGES = frozenset({"crawl", "fetch", "vocab_sizes"})
+OPTIONAL_STAGES = frozenset({"crawl", "fetch", "vocab_sizes", "speed"})
 """Stages that a whole run need not have."""
 
 DATA_STAGES = ("crawl", "extract", "clean", "dedup", "balance", "examples")

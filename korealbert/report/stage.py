@@ -28,6 +28,7 @@ from korealbert.report import (
     outcome,
     published,
     scores,
+    speed,
     training_data,
     vocabulary,
 )
@@ -71,6 +72,7 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
         outcome.section(artifacts, benchmarks, spec.published),
         comparison.section(benchmarks, spec.published),
         errors.section(benchmarks, spec.hardest_examples),
+        speed.section(artifacts),
         learning.section(artifacts, benchmarks),
         corpus.section(artifacts),
         dropped.section(artifacts, spec.examples_per_reason),
