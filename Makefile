@@ -8,8 +8,10 @@ STORE ?= store
 DATA ?= ../shared/data
 ALBERT ?= ../albert
 PEERS := $(VENV)-peers
+SERVICE ?= .service
+PORT ?= 4200
 
-.PHONY: help run test lint check ui clean soak-crawl soak-mutations
+.PHONY: help run test lint check ui up down audit clean soak-crawl soak-mutations
 .PHONY: bench-corpus bench-news bench-examples bench-memorise bench-same-curve
 .DEFAULT_GOAL := run
 
@@ -30,8 +32,17 @@ lint: $(VENV)/installed  ## formatting, style, types, the import contract
 
 check: lint test
 
-ui: $(VENV)/installed  ## Prefect server, work pool, deployments and a worker on loopback
+ui: $(VENV)/installed  ## Prefect server, deployments and a worker on loopback, in the foreground
 	$(BIN)/python -m flows.local_server
+
+up: $(VENV)/installed  ## PostgreSQL, server with a password, data and training worker on loopback; returns when they answer
+	$(BIN)/python -m flows.topology up --home $(SERVICE) --port $(PORT) --store $(STORE)
+
+down: $(VENV)/installed  ## end what `make up` started
+	$(BIN)/python -m flows.topology down --home $(SERVICE)
+
+audit: $(VENV)/installed  ## known vulnerabilities of the installed packages; needs the network
+	$(BIN)/pip-audit --strict --skip-editable --local
 
 soak-crawl: $(VENV)/installed  ## a crawl killed twenty times at random moments must lose nothing, some five minutes
 	$(BIN)/python -m bench.soak_crawl

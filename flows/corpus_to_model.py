@@ -7,11 +7,13 @@ from typing import Any, cast
 
 from prefect import flow
 from prefect.futures import PrefectFuture
+from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows import publish
+from flows.lifetime import of_a_worker
 from flows.step import step
-from korealbert.artifact import Runtime, Store
+from korealbert.artifact import Runtime, Store, runs
 from korealbert.recipe import prepare
 
 SAMPLE = Path("data_specs/recipes/sample.toml")
@@ -24,28 +26,43 @@ ONE_AT_A_TIME: Any = ThreadPoolTaskRunner(max_workers=1)
 def corpus_to_model(
     recipe: Path = SAMPLE,
     until: str | None = None,
+    from_stage: str | None = None,
     rerun: list[str] | None = None,
+    overrides: dict[str, Any] | None = None,
+    on_gpu: list[str] | None = None,
     runtime: Runtime = Runtime(),  # noqa: B008 (frozen)
     data: Path | None = None,
 ) -> str:
     """Build every stage of a recipe that is missing or stale.
 
     Args:
-        recipe: The recipe's TOML file.
+        recipe: The recipe's TOML file, from the project's root.
         until: Build only what this stage needs, and it (``vocab``, ``clean/news``, ``clean`` for all sources).
+        from_stage: Build this stage and all that stand on it, although they are cached.
         rerun: Stages to build although they are cached.
+        overrides: Fields of the recipe to change, by dotted name: ``{"pretrain.steps": 200}``.
+        on_gpu: Stages that the worker of the pool ``gpu`` builds, which must run: ``pretrain``, ``finetune``.
         runtime: Store, workers, training processes; not part of any identity.
         data: Directory that ``${data}`` in the recipe stands for.
 
     Returns:
         The path of the last stage's artifact: the report's, unless ``until`` names another.
     """
-    runtime.store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
-    prepared = prepare(recipe, Store(runtime.store), until=until, rerun=rerun, data=data)
-    publish.plan(prepared.planned)
-    built: dict[str, PrefectFuture[Any]] = {}
-    for label, node in prepared.nodes.items():
-        inputs = {role: built[other] for role, other in node.inputs.items()}
-        built[label] = step.submit(label, node, cast(dict[str, str], inputs), runtime, rerun=label in prepared.rerun)
-    *_, last = [future.result() for future in built.values()]
-    return str(runtime.store.resolve() / last)
+    with of_a_worker():
+        store = runtime.store
+        store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
+        prepared = prepare(
+            recipe, Store(store), until=until, rerun=rerun, from_stage=from_stage, data=data, overrides=overrides
+        )
+        elsewhere = prepared.named(on_gpu or (), option="on_gpu")
+        publish.plan(prepared.planned)
+        same = {"recipe": str(recipe), "overrides": overrides, "data": data and str(data)}
+        names = {stage.label: stage.name for stage in prepared.planned}
+        built: dict[str, PrefectFuture[Any]] = {}
+        with runs.recorded(store, recipe, until, names, flow_run=flow_run.id or "", attempt=flow_run.run_count or 1):
+            for label, node in prepared.nodes.items():
+                inputs = cast(dict[str, str], {role: built[other] for role, other in node.inputs.items()})
+                delegated = same if label in elsewhere else None
+                built[label] = step.submit(label, node, inputs, runtime, rerun=label in prepared.rerun, on_gpu=delegated)
+            *_, last = [future.result() for future in built.values()]
+        return str(store.resolve() / last)

@@ -19,6 +19,7 @@ from prefect.logging import get_run_logger
 from prefect.states import Completed
 
 from flows import publish
+from flows.delegation import build_on_gpu
 from korealbert.artifact import Artifact, Built, Progress, Runtime, build
 from korealbert.pretrain.launch import RankKilled
 from korealbert.recipe import Node
@@ -49,12 +50,25 @@ def worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bo
     retry_delay_seconds=[5, 30],
     retry_condition_fn=worth_retrying,
 )
-def step(label: str, node: Node, inputs: Mapping[str, str], runtime: Runtime, *, rerun: bool) -> State[str]:
-    """Build one stage and return its artifact's name. ``inputs`` are the names that earlier steps returned, by role."""
+def step(
+    label: str,
+    node: Node,
+    inputs: Mapping[str, str],
+    runtime: Runtime,
+    *,
+    rerun: bool,
+    on_gpu: Mapping[str, Any] | None = None,
+) -> State[str]:
+    """Build one stage and return its artifact's name. ``inputs`` are the names that earlier steps returned, by role.
+
+    With ``on_gpu``, the parameters of the run, a worker of that pool builds it, and here it is found in the store.
+    """
     artifacts = {role: Artifact(name, runtime.store.resolve() / name) for role, name in inputs.items()}
     logger = get_run_logger()
     watched = runtime.reporting_to(_reporter(label, logger))
-    built = build(node.stage, node.spec, artifacts, watched, label=label, rerun=rerun)
+    if on_gpu is not None:
+        build_on_gpu(label, on_gpu, runtime, rerun=rerun)
+    built = build(node.stage, node.spec, artifacts, watched, label=label, rerun=rerun and on_gpu is None)
     publish.outcome(label, built)
     watched.report(Progress(1, 1, "stages", message="cached" if built.cached else _took(built)))
     name = built.artifact.name

@@ -12,8 +12,8 @@ from korealbert.corpus.crawl import stage as crawl
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
 from korealbert.finetune import speed_column
-from korealbert.finetune import stage as finetune
 from korealbert.pretrain import stage as pretrain
+from korealbert.recipe import finetuning
 from korealbert.recipe.reading import Recipe, RecipeError, nearest
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
@@ -56,10 +56,16 @@ def graph(recipe: Recipe) -> dict[str, Node]:
         add("vocab_sizes", sizes.STAGE, recipe.vocab_sizes, documents=corpus, vocab=vocabulary)
     rows = add("examples", packing.STAGE, recipe.examples, documents=corpus, vocab=vocabulary)
     noise = add("views", views.STAGE, recipe.views, examples=rows, vocab=vocabulary)
-    weights = add("pretrain", pretrain.STAGE, recipe.pretrain, vocab=vocabulary, examples=rows, views=noise)
+    training = {"vocab": vocabulary, "examples": rows, "views": noise}
+    if recipe.examples_long is not None and recipe.views_long is not None:
+        rows = add("examples/long", packing.STAGE, recipe.examples_long, documents=corpus, vocab=vocabulary)
+        noise = add("views/long", views.STAGE, recipe.views_long, examples=rows, vocab=vocabulary)
+        training |= {"examples_long": rows, "views_long": noise}
+    weights = add("pretrain", pretrain.STAGE, recipe.pretrain, **training)
     model = add("export", export.STAGE, recipe.export, pretrain=weights, vocab=vocabulary)
-    for cell, cell_spec in recipe.finetune.items():
-        add(f"finetune/{cell}", finetune.STAGE, cell_spec, model=model)
+    for benchmark, grid in recipe.grids.items():
+        cells = {name: spec for name, spec in recipe.finetune.items() if name.rsplit("/", 2)[0] == benchmark}
+        finetuning.add_benchmark(add, benchmark, cells, grid.search, grid.resamples, model=model)
     if recipe.speed.architectures:
         add("speed", speed_column.STAGE, recipe.speed)
     add("report", report.STAGE, recipe.report, **{label: label for label in nodes})
@@ -76,6 +82,15 @@ def select(nodes: Mapping[str, Node], name: str, *, option: str) -> list[str]:
         known = sorted({*nodes, *(label.split("/")[0] for label in nodes)})
         raise RecipeError(f"{option}: the recipe has no stage {name!r}{nearest(name, known)}; stages: {', '.join(known)}")
     return labels
+
+
+def onward(nodes: Mapping[str, Node], name: str) -> set[str]:
+    """The labels that a name means, and those of all stages that stand on them. Raises RecipeError where it means nothing."""
+    found = set(select(nodes, name, option="from"))
+    for label, node in nodes.items():  # Inputs come before what reads them.
+        if found & set(node.inputs.values()):
+            found.add(label)
+    return found
 
 
 def until(nodes: Mapping[str, Node], target: str | None) -> dict[str, Node]:

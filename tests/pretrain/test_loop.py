@@ -18,7 +18,7 @@ from korealbert.examples.batches import Batch
 from korealbert.export.stage import SPECIAL_IDS
 from korealbert.huggingface.checkpoint import settings, to_huggingface
 from korealbert.pretrain.batches import micro_batches
-from korealbert.pretrain.loop import dropout_seed
+from korealbert.pretrain.dropout import dropout_seed
 from korealbert.pretrain.optimizer import Clipping, make_optimizer
 from korealbert.pretrain.ranks import Ranks
 from tests.pretrain.runs import lines, no_dropout, spec, trainer, weights
