@@ -11,6 +11,7 @@ from korealbert.corpus import balance, clean, dedup, extract, fetch
 from korealbert.corpus.crawl import stage as crawl
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
+from korealbert.finetune import speed_column
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import finetuning
 from korealbert.recipe.reading import CorpusRecipe, Recipe, RecipeError, nearest
@@ -52,6 +53,8 @@ def graph(recipe: Recipe) -> dict[str, Node]:
         cells = recipe.cells(benchmark)
         finished = finetuning.add_benchmark(add, benchmark, cells, grid, model=model)
         finetuning.add_summary(add, benchmark, next(iter(cells.values())), grid, finished)
+    if recipe.speed.architectures:
+        add("speed", speed_column.STAGE, recipe.speed)
     add("report", report.STAGE, recipe.report, **{label: label for label in nodes.by_label})
     return nodes.by_label
 

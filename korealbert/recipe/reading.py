@@ -26,6 +26,7 @@ from korealbert.finetune import tasks
 from korealbert.finetune.init import INITS, Init
 from korealbert.finetune.search import LIST, RANGE, SearchSpec
 from korealbert.finetune.spec import LOCAL, REMOTE, FinetuneSpec
+from korealbert.finetune.speed_column import SpeedSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
@@ -88,6 +89,7 @@ class Recipe(CorpusRecipe):
     """By ``BENCHMARK/INIT/SEED``."""
     grids: Mapping[str, FinetuneGrid]
     """By ``BENCHMARK``: what makes cells of a table."""
+    speed: SpeedSpec
     report: report.ReportSpec
 
     def cells(self, benchmark: str) -> dict[str, FinetuneSpec]:
@@ -108,6 +110,7 @@ _SINGLE: dict[str, type[Spec]] = {
     "views": ViewsSpec,
     "pretrain": PretrainSpec,
     "export": export.ExportSpec,
+    "speed": SpeedSpec,
     "report": report.ReportSpec,
 }
 _LONG: dict[str, type[Spec]] = {"examples_long": packing.ExamplesSpec, "views_long": ViewsSpec}
