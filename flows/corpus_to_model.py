@@ -41,7 +41,7 @@ def corpus_to_model(
         from_stage: Build this stage and all that stand on it, although they are cached.
         rerun: Stages to build although they are cached.
         overrides: Fields of the recipe to change, by dotted name: ``{"pretrain.steps": 200}``.
-        on_gpu: Stages that the worker of the pool ``gpu`` builds (it must run): ``pretrain``, ``finetune``, ``finetune/nsmc``.
+        on_gpu: Stages that the worker of the pool ``gpu`` builds, which must run: ``pretrain``, ``finetune``.
         runtime: Store, workers, training processes; not part of any identity.
         data: Directory that ``${data}`` in the recipe stands for.
 

@@ -31,7 +31,7 @@ FAULTS_SHOWN = 100
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
 app.add_typer(store_commands.app)
 
-RecipeFile = Annotated[Path, typer.Argument(help="the recipe, a TOML file")]
+RecipeFile = Annotated[Path, typer.Argument(help="the recipe, or the ablation over one: a TOML file")]
 Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
 Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
 ExtractorKind = Literal["wikipedia", "namuwiki", "html", "news"]
@@ -45,6 +45,14 @@ def _leave_at_once(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
+def _save_and_leave(number: int, frame: FrameType | None) -> None:
+    """SIGTERM: training saves a checkpoint and ends, and the run with it; without training there is nothing to save."""
+    from korealbert.pretrain.launch import stop_all  # noqa: PLC0415
+
+    if not stop_all():
+        _leave_at_once(number, frame)
+
+
 @app.command()
 def plan(
     recipe: RecipeFile, store: StoreDir = Path("store"), until: Until = None, rerun: Rerun = None, data: DataDir = None
@@ -54,7 +62,7 @@ def plan(
 
     with clear_errors():
         prepared = recipes.prepare(recipe, Store(store), until=until, rerun=rerun, data=data)
-    console.print(f"{prepared.recipe.name}: {prepared.recipe.description}".removesuffix(": "), style="bold")
+    console.print(f"{prepared.name}: {prepared.description}".removesuffix(": "), style="bold")
     table = Table("stage", "status", "artifact", "why", "last took", box=None, pad_edge=False)
     for stage in prepared.planned:
         status = Text(stage.status, STATUS_STYLE[stage.status])
@@ -76,30 +84,58 @@ def run(
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads of training")] = None,
     device: Annotated[Device, typer.Option("--device", help="where training runs")] = "auto",
     data: DataDir = None,
+    hosts: Annotated[Path | None, typer.Option("--hosts", help="train on these machines: DeepSpeed's hostfile")] = None,
+    remote_shell: Annotated[str, typer.Option("--remote-shell", help="what reaches them")] = "ssh",
+    nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="machines that run this same command")] = None,
+    node: Annotated[int, typer.Option("--node", min=0, help="which of them this is; 0 leads")] = 0,
+    meeting: Annotated[str, typer.Option("--meeting", help="name of what they run together")] = "run",
+    address: Annotated[str | None, typer.Option("--address", help="how the others reach this one")] = None,
 ) -> None:
-    """Build every stage that is missing or stale and print the path of the report."""
+    """Build every stage that is missing or stale and print the path of the report.
+
+    Under srun or torchrun, --nodes and --node are theirs; docs/operating.md tells how to train on several machines.
+    """
+    from korealbert.pretrain import hosts as machines  # noqa: PLC0415
+    from korealbert.pretrain import member, together  # noqa: PLC0415
+
+    chosen: dict[str, Any] = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes}
+    chosen |= {"device": device, "hostfile": hosts and hosts.resolve(), "remote_shell": remote_shell}
+    with clear_errors():
+        if nodes is not None:
+            chosen |= {"nodes": nodes, "node": node, "meeting": meeting}
+        elif hosts is None:
+            chosen |= together.found_in(os.environ)
+        chosen |= {} if address is None else {"address": address}
+        runtime = Runtime.model_validate({name: value for name, value in chosen.items() if value is not None})
+        if runtime.node:
+            own = {"node": runtime.node, "processes": runtime.processes, "threads": runtime.threads}
+            member.serve(runtime.store, runtime.meeting, **own)
+            return
+        runtime.store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
+        with machines.leading(runtime):
+            last = _build(recipe, runtime, until=until, rerun=rerun, data=data)
+    report = last / "report.html"
+    console.print(str(report if report.exists() else last), soft_wrap=True)
+
+
+def _build(recipe: Path, runtime: Runtime, *, until: str | None, rerun: list[str] | None, data: Path | None) -> Path:
+    """Build what is missing or stale; the directory of the last artifact."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
-    chosen = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes, "device": device}
-    with clear_errors():
-        runtime = Runtime.model_validate({name: value for name, value in chosen.items() if value is not None})
-        runtime.store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
-        planned = recipes.prepare(recipe, Store(store), until=until, rerun=rerun, data=data).planned
+    planned = recipes.prepare(recipe, Store(runtime.store), until=until, rerun=rerun, data=data).planned
     if all(stage.status == "cached" for stage in planned):
         console.print(f"all {len(planned)} stages are cached", style="green")
         with runs.recorded(runtime.store, recipe, until, {stage.label: stage.name for stage in planned}):
-            last = runtime.store / planned[-1].name
-    else:
-        # Prefect logs every error with its traceback; the API keeps those, the terminal gets what the error says.
-        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-        signal.signal(signal.SIGINT, _leave_at_once)
-        from flows.corpus_to_model import corpus_to_model  # noqa: PLC0415 (after the environment is set)
-        from flows.local_server import api_for_one_run  # noqa: PLC0415
+            return runtime.store / planned[-1].name
+    # Prefect logs every error with its traceback; the API keeps those, the terminal gets what the error says.
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    signal.signal(signal.SIGINT, _leave_at_once)
+    signal.signal(signal.SIGTERM, _save_and_leave)
+    from flows.corpus_to_model import corpus_to_model  # noqa: PLC0415 (after the environment is set)
+    from flows.local_server import api_for_one_run  # noqa: PLC0415
 
-        with clear_errors(), api_for_one_run(runtime.store), _bars():
-            last = Path(corpus_to_model(recipe, until=until, rerun=rerun, runtime=runtime, data=data))
-    report = last / "report.html"
-    console.print(str(report if report.exists() else last), soft_wrap=True)
+    with api_for_one_run(runtime.store), _bars():
+        return Path(corpus_to_model(recipe, until=until, rerun=rerun, runtime=runtime, data=data))
 
 
 @contextmanager

@@ -25,6 +25,8 @@ class Job(BaseModel):
     config: ModelConfig
     examples: Path
     views: Path
+    initial: Path | None = None
+    """Directory of the weights that training starts from; None: fresh ones."""
     out_dir: Path
     device: Device
 

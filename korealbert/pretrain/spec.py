@@ -116,7 +116,10 @@ class PretrainSpec(Spec):
     """One pretraining run. Vocabulary size and sequence length come with the examples."""
 
     model: ModelSpec = ModelSpec()
-    """The architecture."""
+    """The architecture. Left out where the run starts from weights of another stage, which bring their own."""
+    frozen: tuple[str, ...] = ()
+    """Tensors that stay as they are: patterns (``encoder.ffn.0.*``) of their names in ``model.safetensors``. They get no
+    gradient, no decay and no moments."""
     steps: int = Field(ge=1)
     """Parameter updates (KoreALBERT: presumably 250,000, its ablations 125,000)."""
     global_batch_size: int = Field(default=2048, ge=1)
@@ -149,8 +152,13 @@ class PretrainSpec(Spec):
     checkpoint_every: int = Field(default=1000, ge=1)
     """Steps between two checkpoints, which are what a killed run loses at most."""
 
+    snapshots: tuple[int, ...] = ()
+    """Steps after which the weights are kept as ``snapshots/step-….safetensors``, to see later what a model knew when."""
+
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if list(self.snapshots) != sorted({step for step in self.snapshots if 0 < step <= self.steps}):
+            raise ValueError(f"snapshots = {list(self.snapshots)}: they must grow, and lie in 1 to steps = {self.steps}")
         for batch in self.batch_sizes:
             if batch % self.micro_batch_size:
                 raise ValueError(
@@ -197,15 +205,34 @@ class PretrainSpec(Spec):
             )
         return batch // per_pass
 
-    def config_for(self, *, vocab_size: int, sequence_length: int) -> ModelConfig:
-        """The complete model for this data. Raises ValueError where sequences are longer than the position table."""
-        if sequence_length > self.model.longest_sequence:
+    def config_for(self, *, vocab_size: int, sequence_length: int, initial: ModelConfig | None = None) -> ModelConfig:
+        """The complete model for this data; ``initial``: the shape of the weights that the run starts from.
+
+        Raises ValueError where sequences are longer than the position table, or spec and weights contradict each other.
+        """
+        if initial is not None:
+            self._check_initial(initial, vocab_size)
+        model = self.model if initial is None else ModelSpec(**initial.model_dump(include=set(ModelSpec.model_fields)))
+        if sequence_length > model.longest_sequence:
             raise ValueError(
-                f"the examples are {sequence_length} tokens long, but max_positions = {self.model.max_positions}; "
+                f"the examples are {sequence_length} tokens long, but max_positions = {model.max_positions}; "
                 "raise max_positions in [pretrain.model] or pack shorter examples"
             )
         return ModelConfig(
-            **self.model.model_dump(),
+            **model.model_dump(),
             vocab_size=vocab_size,
             word_order_classes=sequence_length if self.wop_weight else 0,
         )
+
+    def _check_initial(self, initial: ModelConfig, vocab_size: int) -> None:
+        if self.model != ModelSpec():
+            raise ValueError("the initial weights bring their own architecture; remove [model]")
+        if initial.vocab_size != vocab_size:
+            raise ValueError(
+                f"the initial weights have {initial.vocab_size:,} word embeddings, but the examples were packed with "
+                f"{vocab_size:,} pieces; transfer to the vocabulary of the examples"
+            )
+        if self.sop_weight and not initial.pooler:
+            raise ValueError(
+                f"sop_weight = {self.sop_weight} needs a pooler, which the initial weights do not have; set sop_weight = 0"
+            )

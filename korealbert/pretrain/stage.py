@@ -1,5 +1,8 @@
 """Stage `pretrain`: vocabulary, examples and views → ``model.safetensors``, ``config.json`` and ``metrics.jsonl``.
 
+With the optional input role ``initial`` (``model.safetensors`` and ``config.json`` as this stage writes them) training starts
+from those weights, its schedule and its moments from nothing.
+
 This module imports neither torch nor DeepSpeed; they are loaded by the processes that it starts.
 """
 
@@ -14,6 +17,7 @@ from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
 from korealbert.files import atomic_write
 from korealbert.model.config import ModelConfig
+from korealbert.pretrain.hosts import crew_of, ranks_of
 from korealbert.pretrain.job import Job, parse_event
 from korealbert.pretrain.launch import RankFailed, run_ranks
 from korealbert.pretrain.spec import PretrainSpec
@@ -33,8 +37,11 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     failing process's own traceback, or ``PretrainingStopped``.
     """
     examples, views = inputs["examples"].path, inputs["views"].path
-    config = check(spec, vocab=inputs["vocab"].path, examples=examples, views=views, processes=runtime.processes)
-    job = Job(spec=spec, config=config, examples=examples, views=views, out_dir=out_dir, device=runtime.device)
+    processes, world_size = ranks_of(runtime)
+    initial = inputs["initial"].path if "initial" in inputs else None
+    data = {"vocab": inputs["vocab"].path, "examples": examples, "views": views}
+    config = check(spec, **data, initial=initial, processes=world_size)
+    job = Job(spec=spec, config=config, examples=examples, views=views, initial=initial, out_dir=out_dir, device=runtime.device)
     job_file = out_dir / ".job.json"
     atomic_write(job_file, job.model_dump_json(indent=1).encode())
     seen: dict[str, Any] = {}
@@ -50,13 +57,15 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
             seen[event["kind"]] = event
 
     try:
-        run_ranks(
-            "korealbert.pretrain.worker",
-            [str(job_file)],
-            processes=runtime.processes,
-            threads=runtime.threads,
-            on_line=on_line,
-        )
+        with crew_of(runtime) as crew:
+            run_ranks(
+                "korealbert.pretrain.worker",
+                [str(job_file)],
+                processes=processes,
+                threads=runtime.threads,
+                on_line=on_line,
+                crew=crew,
+            )
     except RankFailed as failure:
         if "stopped" not in seen:
             raise
@@ -68,8 +77,10 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     return stats
 
 
-def check(spec: PretrainSpec, *, vocab: Path, examples: Path, views: Path, processes: int) -> ModelConfig:
-    """The model that spec and data make together. Raises ValueError naming both sides of any contradiction."""
+def check(
+    spec: PretrainSpec, *, vocab: Path, examples: Path, views: Path, processes: int, initial: Path | None = None
+) -> ModelConfig:
+    """The model that spec, data and initial weights make together. Raises ValueError naming both sides of a contradiction."""
     for batch in spec.batch_sizes:
         spec.accumulation(processes, batch)
     train = ExampleBatches(examples, views, "train")
@@ -83,7 +94,8 @@ def check(spec: PretrainSpec, *, vocab: Path, examples: Path, views: Path, proce
             f"{examples.name} was packed with another vocabulary ({packed_with}) than {vocab.name} ({given}); "
             "rebuild the examples with this vocabulary"
         )
-    return spec.config_for(vocab_size=train.vocab_size, sequence_length=train.sequence_length)
+    shape = None if initial is None else ModelConfig.model_validate_json((initial / "config.json").read_bytes())
+    return spec.config_for(vocab_size=train.vocab_size, sequence_length=train.sequence_length, initial=shape)
 
 
-STAGE = Stage("pretrain", version=5, spec=PretrainSpec, run=run)
+STAGE = Stage("pretrain", version=6, spec=PretrainSpec, run=run)

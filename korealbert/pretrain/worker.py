@@ -73,6 +73,7 @@ def run(job: Job, init_method: str) -> int:
             job.config,
             train=ExampleBatches(job.examples, job.views, "train"),
             heldout=ExampleBatches(job.examples, job.views, "heldout"),
+            initial=job.initial,
             ranks=ranks,
             out_dir=job.out_dir,
             report=report,

@@ -11,8 +11,8 @@ from korealbert.corpus import balance, clean, dedup, extract, fetch
 from korealbert.corpus.crawl import stage as crawl
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
-from korealbert.finetune import stage as finetune
 from korealbert.pretrain import stage as pretrain
+from korealbert.recipe import finetuning
 from korealbert.recipe.reading import Recipe, RecipeError, nearest
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
@@ -57,8 +57,9 @@ def graph(recipe: Recipe) -> dict[str, Node]:
     noise = add("views", views.STAGE, recipe.views, examples=rows, vocab=vocabulary)
     weights = add("pretrain", pretrain.STAGE, recipe.pretrain, vocab=vocabulary, examples=rows, views=noise)
     model = add("export", export.STAGE, recipe.export, pretrain=weights, vocab=vocabulary)
-    for cell, cell_spec in recipe.finetune.items():
-        add(f"finetune/{cell}", finetune.STAGE, cell_spec, model=model)
+    for benchmark, grid in recipe.grids.items():
+        cells = {name: spec for name, spec in recipe.finetune.items() if name.rsplit("/", 2)[0] == benchmark}
+        finetuning.add_benchmark(add, benchmark, cells, grid.search, grid.resamples, model=model)
     add("report", report.STAGE, recipe.report, **{label: label for label in nodes})
     return nodes
 

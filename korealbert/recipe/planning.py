@@ -10,7 +10,9 @@ from typing import Any, Literal
 from korealbert.artifact import Artifact, Identity, Spec, Store
 from korealbert.nested import flat
 from korealbert.recipe import dag
+from korealbert.recipe.ablation import Ablation, is_ablation, load_ablation
 from korealbert.recipe.dag import Node
+from korealbert.recipe.grid import grid
 from korealbert.recipe.reading import Recipe, RecipeError, load
 
 
@@ -35,9 +37,10 @@ class Planned:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The part of a recipe that a run is to build."""
+    """The part of a recipe, or of an ablation, that a run is to build."""
 
-    recipe: Recipe
+    name: str
+    description: str
     nodes: Mapping[str, Node]
     """By label, every stage after those it reads."""
     rerun: frozenset[str]
@@ -60,14 +63,19 @@ def prepare(
     data: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> Prepared:
-    """Read a recipe, take the part that ``until`` needs, and plan it.
+    """Read a recipe or an ablation, take the part that ``until`` needs, and plan it.
 
     ``rerun`` names stages to build although they are cached, ``from_stage`` one that is so built with all that stand on it;
     ``overrides`` are fields by dotted name. Raises RecipeError for a recipe that could not run and for names that mean nothing
     in it.
     """
-    recipe = load(path, data=data, overrides=overrides)
-    whole = dag.graph(recipe)
+    source: Recipe | Ablation
+    if is_ablation(path):
+        source = load_ablation(path, data=data, overrides=overrides)
+        whole = grid(source)
+    else:
+        source = load(path, data=data, overrides=overrides)
+        whole = dag.graph(source)
     nodes = dag.until(whole, until)
     labels = dag.onward(nodes, from_stage) if from_stage else set()
     for name in rerun or ():
@@ -78,7 +86,7 @@ def prepare(
                 f"drop until, or let it name {name!r} or a stage after it"
             )
         labels |= inside
-    return Prepared(recipe, nodes, frozenset(labels), plan(nodes, store, rerun=labels))
+    return Prepared(source.name, source.description, nodes, frozenset(labels), plan(nodes, store, rerun=labels))
 
 
 def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = ()) -> list[Planned]:

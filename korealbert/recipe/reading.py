@@ -21,8 +21,10 @@ from korealbert.corpus.fetch import FetchSpec
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
+from korealbert.finetune import tasks
 from korealbert.finetune.init import INITS, Init
-from korealbert.finetune.spec import FinetuneSpec
+from korealbert.finetune.search import LIST, RANGE, SearchSpec
+from korealbert.finetune.spec import LOCAL, REMOTE, FinetuneSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
@@ -40,6 +42,10 @@ class FinetuneGrid(Spec):
     """One fine-tuning run per seed; the report gives mean and standard deviation over them."""
     inits: tuple[Init, ...] = Field(default=INITS, min_length=1)
     """Start from the pretrained weights, and from random ones under the same budget."""
+    search: SearchSpec | None = None
+    """Settings to choose on dev, for each init on its own, before the seeds run with the chosen ones."""
+    resamples: int = Field(default=1000, ge=0)
+    """Draws of every confidence interval and test over the test examples; 0: none are computed."""
 
     @field_validator("seeds", "inits")
     @classmethod
@@ -70,8 +76,13 @@ class Recipe:
     export: export.ExportSpec
     finetune: Mapping[str, FinetuneSpec]
     """By ``BENCHMARK/INIT/SEED``."""
+    grids: Mapping[str, FinetuneGrid]
+    """By ``BENCHMARK``: what makes cells of a table."""
     report: report.ReportSpec
 
+
+VARIANTS = (LOCAL, REMOTE, LIST, RANGE)
+"""What pydantic names in a place besides fields: which of several forms a value has."""
 
 B = TypeVar("B", bound=Spec)
 _SINGLE: dict[str, type[Spec]] = {
@@ -89,33 +100,71 @@ _PER_NAME = ("crawl", "fetch", "extract", "clean", "finetune")
 _TOP = ("name", "description", "data")
 
 
-def load(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Recipe:
+def load(
+    path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None, without: Iterable[str] = ()
+) -> Recipe:
     """Read and validate a recipe.
 
     Relative paths in it start at the recipe's own directory; ``${data}`` in a path stands for the directory that the
-    recipe's top-level ``data`` names, or for the argument ``data``. ``overrides`` are values by dotted name
-    (``{"pretrain.steps": 200}``) that stand in place of the file's. Raises RecipeError for anything that could not run.
+    recipe's top-level ``data`` names, or for the argument ``data``. ``overrides`` holds fields or whole tables by dotted name
+    (``pretrain.model.share``) that take the place of the recipe's, ``without`` names some that are taken out before. Raises
+    RecipeError for anything that could not run.
     """
-    return _Reader(Path(path), data, overrides or {}).recipe()
+    return _Reader(Path(path), data, overrides or {}, without).recipe()
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file. Raises RecipeError naming the file, and the nearest one where it does not exist."""
+    try:
+        return tomllib.loads(path.read_text("utf-8-sig"))  # Some editors begin a file with a byte order mark.
+    except FileNotFoundError:
+        raise RecipeError(f"{path}: no such recipe{nearest(path.name, _neighbours(path))}") from None
+    except IsADirectoryError:
+        raise RecipeError(f"{path}: is a directory; name a recipe's TOML file") from None
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{path}: byte {error.start} is not UTF-8; save the recipe as UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise RecipeError(f"{path}: not valid TOML: {error}") from None
+
+
+def override(tables: dict[str, Any], name: str, value: Any) -> None:
+    """Put a value in place of the field or table of this dotted name. Raises ValueError where the way there is no table."""
+    *parents, last = name.split(".")
+    if not all((*parents, last)):
+        raise ValueError(f"{name!r} is no dotted name of a field")
+    table = tables
+    for depth, parent in enumerate(parents, start=1):
+        inner = table.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise ValueError(f"{name!r} goes through {'.'.join(parents[:depth])!r}, which is {inner!r} and no table")
+        table = inner
+    table[last] = value
+
+
+def take_out(tables: dict[str, Any], name: str) -> None:
+    """Remove the field or table of this dotted name. Raises ValueError where there is none."""
+    *parents, last = name.split(".")
+    table: Any = tables
+    for parent in parents:
+        table = table.get(parent) if isinstance(table, dict) else None
+    if not isinstance(table, dict) or last not in table:
+        raise ValueError(f"there is no {name!r} to take out")
+    del table[last]
 
 
 class _Reader:
     """Turns one TOML file into specs; knows file and table for every error."""
 
-    def __init__(self, path: Path, data: Path | None, overrides: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, data: Path | None, overrides: Mapping[str, Any], without: Iterable[str]) -> None:
         self.path = path
+        self.tables = read_toml(path)
         try:
-            self.tables = tomllib.loads(path.read_text("utf-8-sig"))  # Some editors begin a file with a byte order mark.
-        except FileNotFoundError:
-            raise RecipeError(f"{path}: no such recipe{nearest(path.name, _neighbours(path))}") from None
-        except IsADirectoryError:
-            raise RecipeError(f"{path}: is a directory; name a recipe's TOML file") from None
-        except UnicodeDecodeError as error:
-            raise RecipeError(f"{path}: byte {error.start} is not UTF-8; save the recipe as UTF-8") from None
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise RecipeError(f"{path}: not valid TOML: {error}") from None
-        for name, value in overrides.items():
-            _set(self.tables, name, value)
+            for name in without:
+                take_out(self.tables, name)
+            for name, value in overrides.items():
+                override(self.tables, name, value)
+        except ValueError as error:
+            raise RecipeError(f"{path}: {error}") from None
         for name in _TOP:
             if not isinstance(self.tables.get(name, ""), str):
                 raise RecipeError(f"{path}: field {name!r} must be a string, it is {self.tables[name]!r}")
@@ -151,6 +200,7 @@ class _Reader:
             extract=sources,
             clean={name: self._spec(clean.CleanSpec, f"clean.{name}") for name in sources},
             finetune=self._cells(),
+            grids={name: self._grid(name) for name in self._names("finetune")},
             **single,
         )
 
@@ -199,16 +249,34 @@ class _Reader:
     def _cells(self) -> dict[str, FinetuneSpec]:
         cells = {}
         for name in self._names("finetune"):
-            table = self._table(f"finetune.{name}")
-            self._refuse_reserved(f"finetune.{name}", table, ("seed", "init"))
-            axes = {axis: table.pop(axis) for axis in FinetuneGrid.model_fields if axis in table}
-            grid = self._validate(FinetuneGrid, f"finetune.{name}", axes)
+            where, grid = f"finetune.{name}", self._grid(name)
+            table = self._table(where)
+            self._refuse_reserved(where, table, ("seed", "init"))
+            settings = {field: value for field, value in table.items() if field not in FinetuneGrid.model_fields}
+            settings.setdefault("task", name)
+            if "test" not in settings:
+                raise RecipeError(f"{self.path}, [{where}]: field 'test' is missing")
             for init in grid.inits:
                 for seed in grid.seeds:
-                    cell = {**table, "init": init, "seed": seed}
-                    cell.setdefault("task", name)
-                    cells[f"{name}/{init}/{seed}"] = self._validate(FinetuneSpec, f"finetune.{name}", cell)
+                    cell = self._validate(FinetuneSpec, where, {**settings, "init": init, "seed": seed})
+                    cells[f"{name}/{init}/{seed}"] = cell
+            if grid.search is not None:
+                self._check_search(where, grid.search, settings, cell)
         return cells
+
+    def _grid(self, name: str) -> FinetuneGrid:
+        table = self._table(f"finetune.{name}")
+        axes = {axis: table[axis] for axis in FinetuneGrid.model_fields if axis in table}
+        return self._validate(FinetuneGrid, f"finetune.{name}", axes)
+
+    def _check_search(self, where: str, search: SearchSpec, settings: Mapping[str, Any], cell: FinetuneSpec) -> None:
+        for name in search.axes:
+            if name in settings:
+                raise RecipeError(f"{self.path}, [{where}]: {name!r} is given and searched; remove one of the two")
+        try:
+            search.check(cell)
+        except ValueError as error:
+            raise RecipeError(f"{self.path}, [{where}], field 'search': {error}") from None
 
     def _spec(self, kind: type[B], name: str, **extra: Any) -> B:
         table = self._table(name)
@@ -226,7 +294,7 @@ class _Reader:
             text = json.dumps(self._with_data(table), default=str)
             spec = kind.model_validate_json(text, strict=True, context={"root": self.root})
         except ValidationError as error:
-            raise RecipeError("\n".join(self._explain(kind, name, problem) for problem in error.errors())) from None
+            raise RecipeError("\n".join(explain(self.path, kind, name, problem) for problem in error.errors())) from None
         self._check_files(spec, name)
         return spec
 
@@ -237,36 +305,31 @@ class _Reader:
             return {key: self._with_data(item) for key, item in value.items()}
         return [self._with_data(item) for item in value] if isinstance(value, list) else value
 
-    def _explain(self, kind: type[BaseModel], table: str, problem: Any) -> str:
-        location = [str(part) for part in problem["loc"]]
-        where = f"{self.path}, [{table}]"
-        if problem["type"] == "extra_forbidden":
-            *parents, name = location
-            valid = _fields_at(kind, parents)
-            return f"{where}: unknown field {'.'.join(location)!r}{nearest(name, valid)}; valid: {', '.join(valid)}"
-        message = problem["msg"].removeprefix("Value error, ")
-        if problem["type"] == "missing":
-            return f"{where}: field {'.'.join(location)!r} is missing"
-        if not location:
-            return f"{where}: {message}"
-        got = "" if isinstance(problem["input"], dict) else f" (it is {problem['input']!r})"
-        return f"{where}, field {'.'.join(location)!r}: {message}{got}"
-
     def _check_files(self, spec: Spec, table: str) -> None:
         for name, path in _paths_of(spec):
             if not path.exists():
-                raise RecipeError(f"{self.path}, [{table}], field {name!r}: no such file or directory: {path}")
+                origin = ""
+                if isinstance(spec, FinetuneSpec):
+                    task = tasks.load(spec.task)
+                    origin = f"; {task.title} comes from {task.origin}; name a URL with its sha256 to have it fetched"
+                raise RecipeError(f"{self.path}, [{table}], field {name!r}: no such file or directory: {path}{origin}")
 
 
-def _set(tables: dict[str, Any], name: str, value: Any) -> None:
-    """Set one field by its dotted name, in tables that may not be there yet."""
-    *parents, field = name.split(".")
-    for parent in parents:
-        inner = tables.setdefault(parent, {})
-        if not isinstance(inner, dict):
-            raise RecipeError(f"override {name!r}: {parent!r} is no table")
-        tables = inner
-    tables[field] = value
+def explain(path: Path, kind: type[BaseModel], table: str, problem: Any) -> str:
+    """One validation error of pydantic as file, table, field and remedy."""
+    location = [str(part) for part in problem["loc"] if part not in VARIANTS]
+    where = f"{path}, [{table}]" if table else str(path)
+    if problem["type"] == "extra_forbidden":
+        *parents, name = location
+        valid = _fields_at(kind, parents)
+        return f"{where}: unknown field {'.'.join(location)!r}{nearest(name, valid)}; valid: {', '.join(valid)}"
+    message = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "missing":
+        return f"{where}: field {'.'.join(location)!r} is missing"
+    if not location:
+        return f"{where}: {message}"
+    got = "" if isinstance(problem["input"], dict) else f" (it is {problem['input']!r})"
+    return f"{where}, field {'.'.join(location)!r}: {message}{got}"
 
 
 def _paths_of(value: Any, name: str = "") -> Iterable[tuple[str, Path]]:

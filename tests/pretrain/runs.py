@@ -39,7 +39,15 @@ def no_dropout(**fields: Any) -> dict[str, Any]:
     return {**TINY_MODEL, "hidden_dropout": 0.0, "attention_dropout": 0.0, **fields}
 
 
-def trainer(run_spec: PretrainSpec, out_dir: Path, ranks: Ranks, *, stop_after: int | None = None, **data: Any) -> Trainer:
+def trainer(
+    run_spec: PretrainSpec,
+    out_dir: Path,
+    ranks: Ranks,
+    *,
+    stop_after: int | None = None,
+    initial: Path | None = None,
+    **data: Any,
+) -> Trainer:
     """A trainer on synthetic rows; ``stop_after`` makes it ask itself to stop before the step after that one."""
     out_dir.mkdir(exist_ok=True)
     train = data.pop("train", None) or SyntheticBatches(24, **data)
@@ -50,7 +58,8 @@ def trainer(run_spec: PretrainSpec, out_dir: Path, ranks: Ranks, *, stop_after: 
     def stop() -> bool:
         return stop_after is not None and made[0].state.step >= stop_after
 
-    made.append(Trainer(run_spec, config, train=train, heldout=heldout, ranks=ranks, out_dir=out_dir, stop_requested=stop))
+    fixed = {"ranks": ranks, "out_dir": out_dir, "stop_requested": stop}
+    made.append(Trainer(run_spec, config, train=train, heldout=heldout, initial=initial, **fixed))
     return made[0]
 
 
