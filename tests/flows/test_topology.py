@@ -169,7 +169,7 @@ def test_one_stage_again(installation: Installation, straight: dict[str, Artifac
 
 
 def test_a_cancelled_pretraining_ends_at_once_and_goes_on_later(installation: Installation) -> None:
-    changed = {"pretrain.steps": 400, "pretrain.checkpoint_every": 10, "pretrain.log_every": 10}
+    changed = {"pretrain.steps": 300, "pretrain.checkpoint_every": 10, "pretrain.log_every": 10, "pretrain.heldout_every": 300}
     run = installation.begin("pretrain", rerun=False, overrides=changed)
     installation.wait(lambda: any(installation.store.glob("pretrain-*.partial/**/*checkpoint*/*")))
     [partial] = installation.store.glob("pretrain-*.partial")
