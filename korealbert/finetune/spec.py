@@ -24,7 +24,7 @@ class RemoteFile(Spec):
     """The checksum of the file as it comes, in lower-case hex digits."""
     name: str = Field(default="", pattern=r"^[^/\x00]*$")
     """Name of the file; its ending says how it is read. By default the last part of the URL."""
-    private_hosts: tuple[str, ...] = ()
+    private_hosts: tuple[str, ...] = Field(default=(), strict=False)
     """Hosts that may lie at a private address; all others must lie at public ones."""
 
 

@@ -48,8 +48,10 @@ class Electra:
         """Unshared layers, no pooler."""
         settings = {**DEFAULTS, **settings}
         fields = common_fields(settings, DEFAULTS)
-        if fields["activation"] != "gelu":
-            raise ValueError(f"hidden_act = {settings['hidden_act']!r}: ELECTRA can be read with 'gelu' only")
+        if fields["activation"] != "gelu" and self.architecture in settings.get("architectures", ()):
+            raise ValueError(
+                f"hidden_act = {settings['hidden_act']!r}: an ELECTRA with a masked-token head can be read with 'gelu' only"
+            )
         return ModelConfig(**fields, embedding_size=settings["embedding_size"], share="none", pooler=False)
 
     def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:

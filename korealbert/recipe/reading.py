@@ -410,8 +410,7 @@ def _fields_at(kind: Any, parents: list[str]) -> list[str]:
     for parent in parents:
         if isinstance(kind, type) and issubclass(kind, BaseModel) and parent in kind.model_fields:
             kind = kind.model_fields[parent].annotation
-        inner = [kind, *get_args(kind)]
-        kind = next((part for part in inner if isinstance(part, type) and issubclass(part, BaseModel)), kind)
+        kind = next((part for part in _inside(kind) if isinstance(part, type) and issubclass(part, BaseModel)), kind)
     return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
 
 
@@ -422,6 +421,13 @@ def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
         for name, value in changes.items()
     }
     return {**table, **both}
+
+
+def _inside(kind: Any) -> Iterable[Any]:
+    """An annotation and all that it is made of."""
+    yield kind
+    for part in get_args(kind):
+        yield from _inside(part)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
