@@ -7,11 +7,11 @@ from typing import Any, cast
 
 from prefect import flow
 from prefect.futures import PrefectFuture
-from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows import publish
 from flows.lifetime import of_a_worker
+from flows.recovery import announce
 from flows.step import step
 from korealbert.artifact import Runtime, Store, runs
 from korealbert.recipe import prepare
@@ -51,6 +51,7 @@ def corpus_to_model(
     with of_a_worker():
         store = runtime.store
         store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
+        announce(store)
         prepared = prepare(
             recipe, Store(store), until=until, rerun=rerun, from_stage=from_stage, data=data, overrides=overrides
         )
@@ -59,7 +60,7 @@ def corpus_to_model(
         same = {"recipe": str(recipe), "overrides": overrides, "data": data and str(data)}
         names = {stage.label: stage.name for stage in prepared.planned}
         built: dict[str, PrefectFuture[Any]] = {}
-        with runs.recorded(store, recipe, until, names, flow_run=flow_run.id or "", attempt=flow_run.run_count or 1):
+        with runs.recorded(store, recipe, until, names):
             for label, node in prepared.nodes.items():
                 inputs = cast(dict[str, str], {role: built[other] for role, other in node.inputs.items()})
                 delegated = same if label in elsewhere else None

@@ -85,7 +85,7 @@ VARIANTS = (LOCAL, REMOTE, LIST, RANGE)
 """What pydantic names in a place besides fields: which of several forms a value has."""
 
 B = TypeVar("B", bound=Spec)
-_SINGLE: dict[str, type[Spec]] = {
+SINGLE_TABLES: dict[str, type[Spec]] = {
     "dedup": dedup.DedupSpec,
     "balance": balance.BalanceSpec,
     "vocab": vocab.VocabSpec,
@@ -173,7 +173,7 @@ class _Reader:
 
     def recipe(self) -> Recipe:
         for name in self.tables:
-            known = [*_TOP, *_PER_NAME, *_SINGLE]
+            known = [*_TOP, *_PER_NAME, *SINGLE_TABLES]
             if name not in known:
                 raise RecipeError(f"{self.path}: unknown table or field [{name}]{nearest(name, known)}")
         sources = {name: self._spec(ExtractSpec, f"extract.{name}", source=name) for name in self._names("extract")}
@@ -190,7 +190,7 @@ class _Reader:
             if not source.paths and name not in self._names("crawl") + self._names("fetch"):
                 remedy = f"name files in paths, or add [crawl.{name}] or [fetch.{name}]"
                 raise RecipeError(f"{self.path}, [extract.{name}]: nothing to extract; {remedy}")
-        single: dict[str, Any] = {name: self._spec(kind, name) for name, kind in _SINGLE.items()}
+        single: dict[str, Any] = {name: self._spec(kind, name) for name, kind in SINGLE_TABLES.items()}
         self._check_across(sources, **single)
         return Recipe(
             name=str(self.tables.get("name", self.path.stem)),
