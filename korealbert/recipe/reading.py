@@ -101,7 +101,7 @@ VARIANTS = (LOCAL, REMOTE, LIST, RANGE)
 """What pydantic names in a place besides fields: which of several forms a value has."""
 
 B = TypeVar("B", bound=Spec)
-_SINGLE: dict[str, type[Spec]] = {
+SINGLE_TABLES: dict[str, type[Spec]] = {
     "dedup": dedup.DedupSpec,
     "balance": balance.BalanceSpec,
     "vocab": vocab.VocabSpec,
@@ -193,8 +193,8 @@ class Reader:
 
     def recipe(self) -> Recipe:
         """A recipe of a model from raw text."""
-        sources = self.sources([*_SINGLE, *_LONG, "finetune"])
-        single: dict[str, Any] = {name: self.spec(kind, name) for name, kind in _SINGLE.items()}
+        sources = self.sources([*SINGLE_TABLES, *_LONG, "finetune"])
+        single: dict[str, Any] = {name: self.spec(kind, name) for name, kind in SINGLE_TABLES.items()}
         self.check_sources(sources, **single)
         length, positions = single["examples"].sequence_length, single["pretrain"].model.max_positions
         if length > positions:
