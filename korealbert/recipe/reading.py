@@ -65,10 +65,11 @@ class Recipe:
     vocab: vocab.VocabSpec
     vocab_sizes: sizes.VocabSizesSpec
     examples: packing.ExamplesSpec
+    views_long: views.ViewsSpec | None
+    """Their noise."""
     views: views.ViewsSpec
     examples_long: packing.ExamplesSpec | None
     """Rows of pretraining's phase of long sequences, where it has one."""
-    views_long: views.ViewsSpec | None
     pretrain: PretrainSpec
     export: export.ExportSpec
     finetune: Mapping[str, FinetuneSpec]
