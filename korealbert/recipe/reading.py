@@ -83,6 +83,7 @@ class Recipe(CorpusRecipe):
     examples_long: packing.ExamplesSpec | None
     """Rows of pretraining's phase of long sequences, where it has one."""
     views_long: ViewsSpec | None
+    """Their noise."""
     pretrain: PretrainSpec
     export: export.ExportSpec
     finetune: Mapping[str, FinetuneSpec]

@@ -192,6 +192,12 @@ def test_contradictions_are_refused_before_launch(ancestry: dict[str, Artifact],
     short = {**SPEC, "model": {**SPEC["model"], "max_positions": 16}}
     with pytest.raises(ValueError, match=r"32 tokens long, but max_positions = 16"):
         build(STAGE, PretrainSpec(**short), ancestry, Runtime(store=tmp_path))
+    rtd = {**SPEC, "objective": "rtd", "model": {**SPEC["model"], "pooler": False}}
+    with pytest.raises(ValueError, match=r"moves tokens \(\d+ word-order slots\), but objective = 'rtd'"):
+        build(STAGE, PretrainSpec(**rtd), ancestry, Runtime(store=tmp_path))
+    long = {**SPEC, "long": {"from_step": 100}}
+    with pytest.raises(ValueError, match=r"LongPhase\(from_step=100, .*\), but there are no long examples"):
+        build(STAGE, PretrainSpec(**long), ancestry, Runtime(store=tmp_path))
     other = tmp_path / "vocab-other"
     other.mkdir()
     model = train_model(VocabSpec(size=17, character_coverage=1.0, training_threads=1), ["가 나 다 라 마 바 사 아 자 차"] * 9)
