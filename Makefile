@@ -10,7 +10,7 @@ ALBERT ?= ../albert
 PEERS := $(VENV)-peers
 
 .PHONY: help run test lint check ui clean soak-crawl soak-mutations
-.PHONY: bench-corpus bench-news bench-examples bench-memorise bench-same-curve
+.PHONY: bench-corpus bench-news bench-examples bench-memorise bench-same-curve bench-finetune soak-finetune
 .DEFAULT_GOAL := run
 
 help:  ## this list
@@ -36,6 +36,9 @@ ui: $(VENV)/installed  ## Prefect server, work pool, deployments and a worker on
 soak-crawl: $(VENV)/installed  ## a crawl killed twenty times at random moments must lose nothing, some five minutes
 	$(BIN)/python -m bench.soak_crawl
 
+soak-finetune: $(VENV)/installed  ## six tasks × 5 seeds killed again and again must repeat no finished cell, some ten minutes
+	$(BIN)/python -m bench.soak_finetune
+
 soak-mutations: $(VENV)/installed  ## ten thousand damaged documents for every parser; real ones from DATA, some ten minutes
 	$(BIN)/python -m bench.mutations wikipedia $(DATA)/corpus/wikipedia_xml.tar.zst
 	$(BIN)/python -m bench.mutations wikipedia_xml $(DATA)/corpus/wikipedia_xml.tar.zst
@@ -58,6 +61,9 @@ bench-news: $(VENV)/installed  ## what the news rules take and leave on 1,000 re
 
 bench-examples: $(VENV)/installed $(PEERS)/installed  ## packing, noise and loader beside their peers; ALBERT=checkout of google-research/albert
 	$(BIN)/python -m bench.examples $(DATA)/corpus --peers $(PEERS)/bin/python $(if $(wildcard $(ALBERT)),--albert $(ALBERT))
+
+bench-finetune: $(VENV)/installed $(PEERS)/installed  ## examples a second of fine-tuning beside Hugging Face Trainer
+	$(BIN)/python -m bench.finetune $(DATA)/benchmarks --peers $(PEERS)/bin/python
 
 bench-memorise: $(VENV)/installed  ## every loss and label is right: 128 examples learnt by heart, some ten minutes
 	$(BIN)/python -m bench.memorise "$$($(BIN)/korealbert run $(RECIPE) --store $(STORE) --until views | tail -n 1)"
