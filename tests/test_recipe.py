@@ -97,6 +97,18 @@ def test_a_stage_to_rerun_is_looked_for_in_the_recipe_and_must_lie_within_the_pa
         recipes.prepare(SAMPLE, store, until="vocab", rerun=["pretrian"])
 
 
+def test_a_recipe_without_pretraining_does_for_the_stages_before(editable: Path, tmp_path: Path) -> None:
+    head = editable.read_text("utf-8").partition("[pretrain]")[0]
+    editable.write_text(head, "utf-8")
+    store = Store(tmp_path / "store")
+    labels = list(recipes.prepare(editable, store, until="clean").nodes)
+    assert labels and {label.split("/")[0] for label in labels} == {"extract", "clean"}
+    assert "views" in recipes.prepare(editable, store, until="views").nodes
+    for target in (None, "pretrain", "report"):
+        with pytest.raises(RecipeError, match=r"\[pretrain\]: field 'steps' is missing; .*until"):
+            recipes.prepare(editable, store, until=target)
+
+
 def build_until(recipe: Path, target: str, runtime: Runtime) -> dict[str, Artifact]:
     built: dict[str, Artifact] = {}
     for label, node in recipes.until(recipes.graph(recipes.load(recipe)), target).items():

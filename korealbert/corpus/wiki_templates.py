@@ -99,10 +99,8 @@ def inline_text(key: str, arguments: list[str], extra: Mapping[str, int]) -> str
         return numbered.get(1, "") + numbered.get(2, "").translate(_SUPERSCRIPTS)
     if key in MEASURES:
         return _measure(numbered)
-    if key in DATES and key not in extra:
-        return _date(numbered)
-    if key in MONEY and key not in extra:
-        return _money(numbered.get(1, ""), numbered.get(2, ""))
+    if key not in extra and (key in DATES or key in MONEY):
+        return _date(numbered) if key in DATES else _money(numbered.get(1, ""), numbered.get(2, ""))
     return numbered.get(extra.get(key) or DEFAULT_ARGUMENTS.get(key, 1), "")
 
 

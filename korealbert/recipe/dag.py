@@ -32,7 +32,7 @@ class Node:
 
 
 def graph(recipe: Recipe) -> dict[str, Node]:
-    """The DAG of a recipe by label, every stage after those it reads."""
+    """The DAG of a recipe by label, every stage after those it reads; up to the views where it does not say how to pretrain."""
     nodes: dict[str, Node] = {}
 
     def add(label: str, stage: Stage[Any], spec: Spec, **inputs: str) -> str:
@@ -55,6 +55,8 @@ def graph(recipe: Recipe) -> dict[str, Node]:
         add("vocab_sizes", sizes.STAGE, recipe.vocab_sizes, documents=corpus, vocab=vocabulary)
     rows = add("examples", packing.STAGE, recipe.examples, documents=corpus, vocab=vocabulary)
     noise = add("views", views.STAGE, recipe.views, examples=rows, vocab=vocabulary)
+    if recipe.pretrain is None:
+        return nodes
     weights = add("pretrain", pretrain.STAGE, recipe.pretrain, vocab=vocabulary, examples=rows, views=noise)
     model = add("export", export.STAGE, recipe.export, pretrain=weights, vocab=vocabulary)
     for cell, cell_spec in recipe.finetune.items():

@@ -13,6 +13,8 @@ from korealbert.recipe import dag
 from korealbert.recipe.dag import Node
 from korealbert.recipe.reading import Recipe, RecipeError, load
 
+_AFTER_VIEWS = ("pretrain", "export", "finetune", "report")
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -56,6 +58,10 @@ def prepare(
     """
     recipe = load(path, data=data)
     whole = dag.graph(recipe)
+    if recipe.pretrain is None and (until is None or until.split("/")[0] in _AFTER_VIEWS):
+        raise RecipeError(
+            f"{path}, [pretrain]: field 'steps' is missing; without it name a stage before as the last one (until)"
+        )
     nodes = dag.until(whole, until)
     labels: set[str] = set()
     for name in rerun or ():

@@ -66,7 +66,8 @@ class Recipe:
     vocab_sizes: sizes.VocabSizesSpec
     examples: packing.ExamplesSpec
     views: views.ViewsSpec
-    pretrain: PretrainSpec
+    pretrain: PretrainSpec | None
+    """None where the recipe does not say how many ``steps``: it does for the stages before."""
     export: export.ExportSpec
     finetune: Mapping[str, FinetuneSpec]
     """By ``BENCHMARK/INIT/SEED``."""
@@ -138,7 +139,8 @@ class _Reader:
             if not source.paths and name not in self._names("crawl") + self._names("fetch"):
                 remedy = f"name files in paths, or add [crawl.{name}] or [fetch.{name}]"
                 raise RecipeError(f"{self.path}, [extract.{name}]: nothing to extract; {remedy}")
-        single: dict[str, Any] = {name: self._spec(kind, name) for name, kind in _SINGLE.items()}
+        single: dict[str, Any] = {name: self._spec(kind, name) for name, kind in _SINGLE.items() if name != "pretrain"}
+        single["pretrain"] = self._spec(PretrainSpec, "pretrain") if "steps" in self._table("pretrain") else None
         self._check_across(sources, **single)
         return Recipe(
             name=str(self.tables.get("name", self.path.stem)),
@@ -172,6 +174,8 @@ class _Reader:
             for name in names:
                 if name not in sources:
                     raise RecipeError(f"{self.path}, {where}: no source {name!r}{nearest(name, sources)}")
+        if specs["pretrain"] is None:
+            return
         length, positions = specs["examples"].sequence_length, specs["pretrain"].model.max_positions
         if length > positions:
             raise RecipeError(
