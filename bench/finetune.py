@@ -27,6 +27,7 @@ from statistics import median
 
 import torch
 from tokenizers import BertWordPieceTokenizer
+from tokenizers.processors import BertProcessing
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from korealbert.artifact import InputPath
@@ -101,6 +102,8 @@ def fresh_model(reviews: Sequence[str], directory: Path) -> Path:
     trained = BertWordPieceTokenizer(lowercase=False, strip_accents=False)
     trained.train_from_iterator(reviews, vocab_size=8000, show_progress=False)
     names = dict(zip(("pad", "unk", "cls", "sep", "mask"), ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), strict=True))
+    ends = [(piece, trained.token_to_id(piece)) for piece in ("[SEP]", "[CLS]")]
+    trained._tokenizer.post_processor = BertProcessing(*ends)
     special = {f"{name}_token": piece for name, piece in names.items()}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, model_max_length=512, **special)
     tokenizer.save_pretrained(directory)
@@ -112,17 +115,17 @@ def fresh_model(reviews: Sequence[str], directory: Path) -> Path:
 
 def specs(data: Path, small: bool) -> dict[str, FinetuneSpec]:
     """What is trained: as many examples as fit into about ten seconds a round."""
-    nsmc = {"train": data / "nsmc_train.txt.zst", "test": data / "nsmc_test.txt.zst", "max_train_examples": 6000}
+    nsmc = {"train": data / "nsmc_train.txt.zst", "test": data / "nsmc_test.txt.zst", "max_train_examples": 4000}
     korquad = data / "korquad_v1.0_dev.tar.zst"
     member = "korquad/KorQuAD_v1.0_dev.json"
-    articles = {"train": korquad, "train_member": member, "max_train_examples": 128, "max_dev_examples": 64}
+    articles = {"train": korquad, "train_member": member, "max_train_examples": 96, "max_dev_examples": 40}
     divide = 10 if small else 1
     common = {"epochs": 1, "learning_rate": 5e-4, "dropout": 0.1}
     return {
         "nsmc": FinetuneSpec(
             task="nsmc",
-            **{**nsmc, "max_train_examples": 6000 // divide},
-            max_dev_examples=2000,
+            **{**nsmc, "max_train_examples": 4000 // divide},
+            max_dev_examples=1000,
             batch_size=32,
             max_length=128,
             **common,

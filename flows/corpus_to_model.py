@@ -7,12 +7,12 @@ from typing import Any
 
 from prefect import flow
 from prefect.futures import PrefectFuture
-from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows import publish
 from flows.gate import Gate
 from flows.lifetime import of_a_worker
+from flows.recovery import announce
 from flows.step import step
 from korealbert.artifact import Runtime, Store, runs
 from korealbert.recipe import prepare
@@ -73,6 +73,7 @@ def build_all(
     with of_a_worker():
         store = runtime.store
         store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
+        announce(store)
         prepared = prepare(
             recipe, Store(store), until=until, rerun=rerun, from_stage=from_stage, data=data, overrides=overrides
         )
@@ -82,7 +83,7 @@ def build_all(
         names = {stage.label: stage.name for stage in prepared.planned}
         gate = Gate(runtime)
         runner: Any = ThreadPoolTaskRunner(max_workers=runtime.cells_at_once)
-        recorded = runs.recorded(store, recipe, until, names, flow_run=flow_run.id or "", attempt=flow_run.run_count or 1)
+        recorded = runs.recorded(store, recipe, until, names)
         built: dict[str, PrefectFuture[Any]] = {}
         with recorded, runner:
             for label, node in prepared.nodes.items():

@@ -84,6 +84,7 @@ class Recipe(CorpusRecipe):
     examples_long: packing.ExamplesSpec | None
     """Rows of pretraining's phase of long sequences, where it has one."""
     views_long: ViewsSpec | None
+    """Their noise."""
     pretrain: PretrainSpec
     export: export.ExportSpec
     finetune: Mapping[str, FinetuneSpec]
@@ -104,7 +105,7 @@ VARIANTS = (LOCAL, REMOTE, LIST, RANGE)
 """What pydantic names in a place besides fields: which of several forms a value has."""
 
 B = TypeVar("B", bound=Spec)
-_SINGLE: dict[str, type[Spec]] = {
+SINGLE_TABLES: dict[str, type[Spec]] = {
     "dedup": dedup.DedupSpec,
     "balance": balance.BalanceSpec,
     "vocab": vocab.VocabSpec,
@@ -196,8 +197,8 @@ class Reader:
 
     def recipe(self) -> Recipe:
         """A recipe of a model from raw text."""
-        sources = self.sources([*_SINGLE, *_LONG, "encoder", "finetune"])
-        single: dict[str, Any] = {name: self.spec(kind, name) for name, kind in _SINGLE.items()}
+        sources = self.sources([*SINGLE_TABLES, *_LONG, "encoder", "finetune"])
+        single: dict[str, Any] = {name: self.spec(kind, name) for name, kind in SINGLE_TABLES.items()}
         self.check_sources(sources, **single)
         length, positions = single["examples"].sequence_length, single["pretrain"].model.max_positions
         if length > positions:
@@ -420,8 +421,7 @@ def _fields_at(kind: Any, parents: list[str]) -> list[str]:
     for parent in parents:
         if isinstance(kind, type) and issubclass(kind, BaseModel) and parent in kind.model_fields:
             kind = kind.model_fields[parent].annotation
-        inner = [kind, *get_args(kind)]
-        kind = next((part for part in inner if isinstance(part, type) and issubclass(part, BaseModel)), kind)
+        kind = next((part for part in _inside(kind) if isinstance(part, type) and issubclass(part, BaseModel)), kind)
     return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
 
 
@@ -432,6 +432,13 @@ def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
         for name, value in changes.items()
     }
     return {**table, **both}
+
+
+def _inside(kind: Any) -> Iterable[Any]:
+    """An annotation and all that it is made of."""
+    yield kind
+    for part in get_args(kind):
+        yield from _inside(part)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

@@ -210,14 +210,15 @@ def _heldout_table(heldout: Mapping[str, float | None], targets: Mapping[str, in
         [
             name,
             percent(heldout[f"{key}_accuracy"], 2),
-            count(targets.get(TARGETS[key])),
+            count(targets.get(TARGETS.get(key, ""))),
             fixed(heldout.get(f"{key}_loss"), 3),
+            fixed(heldout.get(f"{key}_perplexity")),
         ]
         for key, name in OBJECTIVES.items()
         if heldout.get(f"{key}_accuracy") is not None
     ]
-    header = ["Objective", "Accuracy", "of targets", "Loss"]
-    return Table("Held-out scores at the end of pretraining", header, rows, frozenset({1, 2, 3}))
+    header = ["Objective", "Accuracy", "of targets", "Loss", "Perplexity"]
+    return Table("Held-out scores at the end of pretraining", header, rows, frozenset({1, 2, 3, 4}))
 
 
 SETTINGS = ("epochs", "batch_size", "learning_rate", "warmup_ratio", "weight_decay", "max_length", "dropout")

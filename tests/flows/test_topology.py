@@ -147,7 +147,7 @@ def test_the_literal_command_survives_the_death_of_worker_and_database(
     run = installation.begin("corpus-to-model", on_gpu=["pretrain"])
     installation.wait(lambda: installation.partial("vocab"))
     installation.kill("data worker")
-    assert installation.wait(lambda: not any(r.live for r in runs.runs(installation.store)), 5) < 5, "its stage died with it"
+    assert installation.wait(lambda: not any(r.live for r in runs.runs(installation.store)), 20) < 5, "its stage died with it"
     installation.wait(lambda: installation.partial("pretrain"))
     installation.kill("database")
     installation.finished(run)
