@@ -33,9 +33,7 @@ def main(recipe: Path) -> int:
         ended = here.ended(client, run, 600)
         seconds["flow through server and worker"] = time.monotonic() - began
         assert ended.state_name == "Completed", ended.state
-    print(
-        f"{stages} stages, all cached (seconds; through the server from the end of the command, waiting for the worker included)\n"
-    )
+    print(f"{stages} stages, all cached; through the server: from the end of the command, the wait for the worker included\n")
     print("| what | seconds | a stage | goal |\n|---|---|---|---|")
     for what, taken in seconds.items():
         print(f"| {what} | {taken:.1f} | {1000 * taken / stages:.0f} ms | ≤ {GOALS[what]:.0f} |")
