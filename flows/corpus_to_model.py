@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from prefect import flow
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows import publish
+from flows.gate import Gate
 from flows.lifetime import of_a_worker
 from flows.recovery import announce
 from flows.step import step
@@ -18,11 +19,8 @@ from korealbert.recipe import prepare
 
 SAMPLE = Path("data_specs/recipes/sample.toml")
 
-ONE_AT_A_TIME: Any = ThreadPoolTaskRunner(max_workers=1)
-"""Each stage uses all the cores it is given."""
 
-
-@flow(name="corpus-to-model", task_runner=ONE_AT_A_TIME, persist_result=False)
+@flow(name="corpus-to-model", persist_result=False)
 def corpus_to_model(
     recipe: Path = SAMPLE,
     until: str | None = None,
@@ -48,6 +46,30 @@ def corpus_to_model(
     Returns:
         The path of the last stage's artifact: the report's, unless ``until`` names another.
     """
+    return build_all(
+        recipe,
+        runtime=runtime,
+        until=until,
+        from_stage=from_stage,
+        rerun=rerun,
+        overrides=overrides,
+        on_gpu=on_gpu,
+        data=data,
+    )
+
+
+def build_all(
+    recipe: Path,
+    *,
+    runtime: Runtime,
+    until: str | None,
+    from_stage: str | None,
+    rerun: list[str] | None,
+    overrides: dict[str, Any] | None,
+    on_gpu: list[str] | None,
+    data: Path | None,
+) -> str:
+    """Plan a recipe of any kind and submit its stages to the flow that is running; returns the path of the last artifact."""
     with of_a_worker():
         store = runtime.store
         store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
@@ -59,11 +81,15 @@ def corpus_to_model(
         publish.plan(prepared.planned)
         same = {"recipe": str(recipe), "overrides": overrides, "data": data and str(data)}
         names = {stage.label: stage.name for stage in prepared.planned}
+        gate = Gate(runtime)
+        runner: Any = ThreadPoolTaskRunner(max_workers=runtime.cells_at_once)
+        recorded = runs.recorded(store, recipe, until, names)
         built: dict[str, PrefectFuture[Any]] = {}
-        with runs.recorded(store, recipe, until, names):
+        with recorded, runner:
             for label, node in prepared.nodes.items():
-                inputs = cast(dict[str, str], {role: built[other] for role, other in node.inputs.items()})
+                inputs = {role: built[other] for role, other in node.inputs.items()}
+                asked = {"label": label, "node": node, "inputs": inputs, "runtime": runtime, "gate": gate}
                 delegated = same if label in elsewhere else None
-                built[label] = step.submit(label, node, inputs, runtime, rerun=label in prepared.rerun, on_gpu=delegated)
+                built[label] = runner.submit(step, {**asked, "rerun": label in prepared.rerun, "on_gpu": delegated})
             *_, last = [future.result() for future in built.values()]
         return str(store.resolve() / last)

@@ -99,6 +99,8 @@ def run(
     processes: Annotated[int, typer.Option("--processes", min=1, help="training processes")] = 1,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads of training")] = None,
     device: Annotated[Device, typer.Option("--device", help="where training runs")] = "auto",
+    cells: Annotated[int | None, typer.Option("--cells", min=1, help="fine-tuning cells at once")] = None,
+    memory_gib: Annotated[float | None, typer.Option("--memory-gib", help="memory that cells may take together")] = None,
     data: DataDir = None,
     hosts: Annotated[Path | None, typer.Option("--hosts", help="train on these machines: DeepSpeed's hostfile")] = None,
     remote_shell: Annotated[str, typer.Option("--remote-shell", help="what reaches them")] = "ssh",
@@ -109,13 +111,14 @@ def run(
 ) -> None:
     """Build every stage that is missing or stale and print the path of the report.
 
-    Under srun or torchrun, --nodes and --node are theirs; docs/operating.md tells how to train on several machines.
+    Under srun or torchrun, --nodes and --node are theirs; docs/several-machines.md tells more.
     """
     from korealbert.pretrain import hosts as machines  # noqa: PLC0415
     from korealbert.pretrain import member, together  # noqa: PLC0415
 
     chosen: dict[str, Any] = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes}
     chosen |= {"device": device, "hostfile": hosts and hosts.resolve(), "remote_shell": remote_shell}
+    chosen |= {"cells": cells, "memory_gib": memory_gib}
     with clear_errors():
         if nodes is not None:
             chosen |= {"nodes": nodes, "node": node, "meeting": meeting}

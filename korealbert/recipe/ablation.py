@@ -83,7 +83,7 @@ class AblationSpec(Spec):
     """Rows one by one, in the order of the paper."""
     axes: tuple[Axis, ...] = ()
     """Or as a grid: every combination of levels."""
-    noise: Mapping[str, Overrides] = Field(default_factory=dict)
+    noise: Mapping[Annotated[str, Field(pattern=r"^[\w-]+$")], Overrides] = Field(default_factory=dict)
     """Noises by name under which held-out rows are scored, as fields of ``views`` set otherwise than the recipe."""
     columns: tuple[Column, ...] = ()
     """Columns in the order of the paper. By default the held-out accuracies and each benchmark with its own metric."""
@@ -264,7 +264,7 @@ def _benchmarks(recipe: Recipe) -> dict[str, list[int]]:
     """Seeds by benchmark."""
     found: dict[str, list[int]] = {}
     for cell, spec in recipe.finetune.items():
-        found.setdefault(cell.split("/", maxsplit=1)[0], []).append(spec.seed)
+        found.setdefault(cell.rsplit("/", 2)[0], []).append(spec.seed)
     return found
 
 

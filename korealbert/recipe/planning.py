@@ -11,9 +11,11 @@ from korealbert.artifact import Artifact, Identity, Spec, Store
 from korealbert.nested import flat
 from korealbert.recipe import dag
 from korealbert.recipe.ablation import Ablation, is_ablation, load_ablation
+from korealbert.recipe.cross_lingual import CrossLingualRecipe, is_cross_lingual, load_cross_lingual
 from korealbert.recipe.dag import Node
 from korealbert.recipe.grid import grid
 from korealbert.recipe.reading import Recipe, RecipeError, load
+from korealbert.recipe.transfer_graph import transfer_graph
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The part of a recipe, or of an ablation, that a run is to build."""
+    """The part of a recipe of any kind that a run is to build."""
 
     name: str
     description: str
@@ -63,16 +65,19 @@ def prepare(
     data: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> Prepared:
-    """Read a recipe or an ablation, take the part that ``until`` needs, and plan it.
+    """Read a recipe of any kind, take the part that ``until`` needs, and plan it.
 
     ``rerun`` names stages to build although they are cached, ``from_stage`` one that is so built with all that stand on it;
     ``overrides`` are fields by dotted name. Raises RecipeError for a recipe that could not run and for names that mean nothing
     in it.
     """
-    source: Recipe | Ablation
+    source: Recipe | Ablation | CrossLingualRecipe
     if is_ablation(path):
         source = load_ablation(path, data=data, overrides=overrides)
         whole = grid(source)
+    elif is_cross_lingual(path):
+        source = load_cross_lingual(path, data=data, overrides=overrides)
+        whole = transfer_graph(source)
     else:
         source = load(path, data=data, overrides=overrides)
         whole = dag.graph(source)

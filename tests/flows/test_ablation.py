@@ -24,7 +24,11 @@ def test_an_ablation_builds_only_what_its_recipe_has_not(straight: dict[str, Art
     assert new == {
         *("views/noise-order", "intrinsic/with-dropout/1/order", "ablation"),
         *(f"{stage}/without-dropout/1" for stage in ("pretrain", "export")),
-        *("intrinsic/without-dropout/1/order", "finetune/without-dropout/1/nsmc/pretrained/1"),
+        *(
+            "intrinsic/without-dropout/1/order",
+            "features/without-dropout/1/nsmc",
+            "finetune/without-dropout/1/nsmc/pretrained/1",
+        ),
     }
     built: dict[str, Artifact] = {}
     for label, node in recipes.grid(recipes.load_ablation(TINY_ABLATION)).items():
