@@ -108,6 +108,8 @@ def _cell(text: str) -> str:
 
 
 def _default(field: FieldInfo) -> str:
+    if field.default_factory_takes_validated_data:
+        return "by other fields"
     value = field.get_default(call_default_factory=True)
     if value is None or value in ("", ()):
         return ""
@@ -134,7 +136,8 @@ def _type(kind: Any) -> str:
     elif inner:
         shown = f"table of {_type(inner[-1])}"
     else:
-        shown = "table" if issubclass(kind, BaseModel) else PLAIN.get(kind, kind.__name__)
+        is_table = isinstance(kind, type) and issubclass(kind, BaseModel)
+        shown = "table" if is_table else PLAIN.get(kind, getattr(kind, "__name__", str(kind)))
     return shown
 
 
