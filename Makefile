@@ -11,8 +11,8 @@ PEERS := $(VENV)-peers
 SERVICE ?= .service
 PORT ?= 4200
 
-.PHONY: help run test lint check ui up down audit clean soak-crawl soak-finetune soak-mutations soak-pretrain
-.PHONY: bench-corpus bench-news bench-examples bench-finetune bench-memorise bench-pretrain bench-same-curve
+.PHONY: help run test lint check ui up down audit clean soak soak-crawl soak-finetune soak-mutations soak-pretrain
+.PHONY: bench-corpus bench-news bench-examples bench-finetune bench-memorise bench-overhead bench-pretrain bench-same-curve
 .DEFAULT_GOAL := run
 
 help:  ## this list
@@ -43,6 +43,12 @@ down: $(VENV)/installed  ## end what `make up` started
 
 audit: $(VENV)/installed  ## known vulnerabilities of the installed packages; needs the network
 	$(BIN)/pip-audit --strict --skip-editable --local
+
+soak: $(VENV)/installed  ## twenty faults at random moments over the sample pipeline, each recovered from, about an hour; all of them as root
+	$(BIN)/python -m bench.soak $(RECIPE)
+
+bench-overhead: $(VENV)/installed  ## what scheduling costs when every stage is cached
+	$(BIN)/python -m bench.overhead
 
 soak-crawl: $(VENV)/installed  ## a crawl killed twenty times at random moments must lose nothing, some five minutes
 	$(BIN)/python -m bench.soak_crawl

@@ -138,7 +138,8 @@ def _type(kind: Any) -> str:
     elif inner:
         shown = f"table of {_type(inner[-1])}"
     else:
-        shown = "table" if issubclass(kind, BaseModel) else PLAIN.get(kind, kind.__name__)
+        is_table = isinstance(kind, type) and issubclass(kind, BaseModel)
+        shown = "table" if is_table else PLAIN.get(kind, getattr(kind, "__name__", str(kind)))
     return shown
 
 
