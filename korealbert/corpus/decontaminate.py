@@ -4,9 +4,9 @@ Texts are compared as letters and digits only, after NFKC and in lower case. Gua
 evaluation text, no line one of ``min_letters`` or more, and no document (or paragraph, as the benchmark says) shares a long
 stretch with one, wherever it begins. Spacing, punctuation, line breaks, paragraphs, zero-width and full-width characters, jamo
 and sentence splitting do not hide a copy. Not found are shorter copies within other text, translations and paraphrases, and
-copies in which letters were changed or put in at least every 40 letters. A long stretch is ``PASSAGE_LETTERS`` letters in a row,
-``MIN_DISTINCT_LETTERS`` of them different: 13 words, the n-gram of GPT-3's decontamination (Brown et al. 2020, appendix C), at
-3.1 letters per Korean word (4.1 characters with the space).
+copies in which letters were changed or put in at least every 40 letters. A long stretch is ``PASSAGE_LETTERS`` letters in
+a row, ``MIN_DISTINCT_LETTERS`` of them different: 13 words, the n-gram of GPT-3's decontamination (Brown et al. 2020,
+appendix C), at 3.1 letters per Korean word (4.1 characters with the space).
 """
 
 from __future__ import annotations
