@@ -54,13 +54,13 @@ CPU = torch.device("cpu")
 PEER = """
 import json, sys, time
 import numpy as np, torch
-from transformers import (AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoTokenizer, Trainer,
-    TrainingArguments, set_seed)
+from transformers import (AutoModelForQuestionAnswering, AutoModelForSequenceClassification, PreTrainedTokenizerFast,
+    Trainer, TrainingArguments, set_seed)
 
 job = json.load(open(sys.argv[1]))
 torch.set_num_threads(job["threads"])
 set_seed(job["seed"])
-tokenizer = AutoTokenizer.from_pretrained(job["model"])
+tokenizer = PreTrainedTokenizerFast.from_pretrained(job["model"])
 if job["task"] == "nsmc":
     model = AutoModelForSequenceClassification.from_pretrained(job["model"], num_labels=2)
 else:
