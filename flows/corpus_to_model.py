@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from prefect import flow
+from prefect.exceptions import TerminationSignal
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows import publish
 from flows.step import step
 from korealbert.artifact import Runtime, Store, runs
+from korealbert.pretrain.launch import stop_all
 from korealbert.recipe import prepare
 
 SAMPLE = Path("data_specs/recipes/sample.toml")
@@ -48,5 +50,9 @@ def corpus_to_model(
         for label, node in prepared.nodes.items():
             inputs = {role: built[other] for role, other in node.inputs.items()}
             built[label] = step.submit(label, node, cast(dict[str, str], inputs), runtime, rerun=label in prepared.rerun)
-        *_, last = [future.result() for future in built.values()]
+        try:
+            *_, last = [future.result() for future in built.values()]
+        except TerminationSignal:
+            stop_all()  # Prefect waits for the stage that runs; training saves a checkpoint and ends.
+            raise
     return str(runtime.store.resolve() / last)
