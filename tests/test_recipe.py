@@ -182,6 +182,49 @@ def test_a_directory_is_no_recipe(tmp_path: Path) -> None:
         recipes.load(tmp_path)
 
 
+LONG = """
+[pretrain.long]
+from_step = 50
+micro_batch_size = 4
+
+[views_long.masking]
+rate = 0.2
+"""
+
+
+def test_long_sequences_are_rows_and_views_of_their_own_that_pretraining_reads(editable: Path) -> None:
+    plain = recipes.graph(recipes.load(editable))
+    editable.write_text(edit(editable, "views = 4", 'views = 4\n\n[views.masking]\nunit = "token"').read_text() + LONG)
+    recipe = recipes.load(editable)
+    assert recipe.examples_long is not None
+    assert recipe.views_long is not None
+    assert (recipe.examples_long.sequence_length, recipe.examples_long.heldout_share) == (512, recipe.examples.heldout_share)
+    assert recipe.examples_long.heldout_max_rows == 20_000 * 128 // (512 + 256)
+    assert (recipe.views_long.views, recipe.views_long.masking.unit, recipe.views_long.masking.rate) == (4, "token", 0.2)
+    nodes = recipes.graph(recipe)
+    assert set(nodes) - set(plain) == {"examples/long", "views/long"}
+    roles = {"vocab": "vocab", "examples": "examples", "views": "views"}
+    assert plain["pretrain"].inputs == roles
+    assert nodes["pretrain"].inputs == {**roles, "examples_long": "examples/long", "views_long": "views/long"}
+    assert nodes["views/long"].inputs == {"examples": "examples/long", "vocab": "vocab"}
+
+
+@pytest.mark.parametrize(
+    ("added", "message"),
+    [
+        ("[examples_long]\nsequence_length = 256\n", r"\[examples_long\]: \[pretrain\] has no phase of long sequences"),
+        (LONG + "[examples_long]\nsequence_length = 128\n", r"sequence_length = 128 must lie above 128 of \[examples\]"),
+        (LONG + "[examples_long]\nsequence_length = 1024\n", r"sequence_length = 1024 must .* not above 512 positions"),
+        (LONG.replace("from_step = 50", "from_step = 60"), r"long.from_step = 60 is not below steps = 60"),
+        (LONG.replace("size = 4", "size = 5"), r"micro_batch_size = 5 does not divide global_batch_size = 16"),
+    ],
+)
+def test_mistakes_about_long_sequences_are_named(editable: Path, added: str, message: str) -> None:
+    editable.write_text(editable.read_text() + added)
+    with pytest.raises(RecipeError, match=message):
+        recipes.load(editable)
+
+
 DAILY = """
 [crawl.daily]
 source = "../sources/hani.toml"

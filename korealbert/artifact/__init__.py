@@ -3,7 +3,7 @@
 from korealbert.artifact.locks import ReadOnlyStore
 from korealbert.artifact.space import DiskFull
 from korealbert.artifact.spec import Identity, InputPath, Spec, canonical, refuse_repeats
-from korealbert.artifact.stage import Built, Device, Inputs, Progress, Runtime, Stage, Stats, build, check_conservation
+from korealbert.artifact.stage import Built, Device, Inputs, Progress, Runtime, Stage, Stats, build, cached, check_conservation
 from korealbert.artifact.store import MANIFEST_FIELDS, Artifact, ArtifactError, Store, ancestors
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Store",
     "ancestors",
     "build",
+    "cached",
     "canonical",
     "check_conservation",
     "refuse_repeats",

@@ -72,6 +72,11 @@ class Runtime(BaseModel):
     """CPU threads over all training processes together."""
     device: Device = "auto"
     """The device of all training processes."""
+    cells: int | None = Field(default=None, ge=1)
+    """Fine-tuning cells that run at once, each in a process of its own; they share ``threads``. None: one, or with
+    ``memory_gib`` as many as fit, at most one for each thread."""
+    memory_gib: float | None = Field(default=None, gt=0)
+    """Main memory, in GiB, that cells may take together. What one needs is measured when the first of its kind runs, alone."""
     hostfile: Path | None = None
     """Train on several machines, started from this one over ssh: DeepSpeed's hostfile, a line ``NAME slots=N`` for each, this
     machine first. Its slots take the place of ``processes``. All machines see the store under the same path."""
@@ -96,6 +101,20 @@ class Runtime(BaseModel):
 
     _report: Callable[[Progress], None] | None = PrivateAttr(default=None)
 
+    @property
+    def cells_at_once(self) -> int:
+        """Cells that run at once, memory permitting."""
+        return self.cells or (self.threads if self.memory_gib is not None else 1)
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """``memory_gib`` in bytes."""
+        return None if self.memory_gib is None else int(self.memory_gib * (1 << 30))
+
+    def of_a_cell(self) -> Runtime:
+        """The runtime of one of the cells that run at once: its share of the threads."""
+        return self.model_copy(update={"threads": max(1, self.threads // self.cells_at_once)})
+
     def reporting_to(self, report: Callable[[Progress], None]) -> Runtime:
         """The same runtime with another receiver of progress reports."""
         runtime = self.model_copy()
@@ -116,6 +135,13 @@ class Stage(Generic[S]):
     version: int
     spec: type[S]
     run: Callable[[S, Inputs, Path, Runtime], Stats]
+    needs_alike: Callable[[S, Inputs], str] | None = None
+    """For cells, of which several may run at once: names what their need for memory depends on. None: a stage that takes the
+    whole machine."""
+
+    def kind(self, spec: S, inputs: Inputs) -> str:
+        """What cells that need the same memory have in common."""
+        return f"{self.name} {self.needs_alike(spec, inputs) if self.needs_alike else ''}"
 
     def identity(self, spec: Spec, inputs: Mapping[str, str], store: Store) -> Identity:
         """The identity of the artifact that ``build`` would give: known before anything runs.
@@ -133,6 +159,13 @@ class Built:
     cached: bool
     repaired: str | None = None
     """Why an artifact that was in the store had to be rebuilt: damage, or an input with other bytes."""
+
+
+def cached(stage: Stage[S], spec: S, inputs: Inputs, runtime: Runtime) -> Artifact | None:
+    """The artifact that ``build`` would find in the store, or None where it would build one."""
+    store = Store(runtime.store)
+    name = stage.identity(spec, {role: artifact.name for role, artifact in inputs.items()}, store).name
+    return store.find(name) if store.fault(name, inputs) is None else None
 
 
 def build(

@@ -36,11 +36,13 @@ def write_features(path: Path, task: Task, examples: Sequence[Example], tokenize
     rows = 0
     with atomic_path(path) as temporary, pa.OSFile(str(temporary), "wb") as sink:
         writer: ipc.RecordBatchFileWriter | None = None
+        schema: pa.Schema | None = None
         for start in range(0, len(examples), EXAMPLES_PER_BATCH):
             chunk = examples[start : start + EXAMPLES_PER_BATCH]
             features = task.encode(chunk, tokenizer, max_length=max_length)
-            batch = _batch(task, features, start, writer.schema if writer else None)
-            writer = writer or ipc.new_file(sink, batch.schema)
+            batch = _batch(task, features, start, schema)
+            schema = schema or batch.schema
+            writer = writer or ipc.new_file(sink, schema)
             writer.write_batch(batch)
             rows += batch.num_rows
         assert writer is not None

@@ -48,8 +48,7 @@ def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 
     A cell of a search whose loss is not finite any more has no dev scores, and says so; any other raises Diverged.
     """
-    if "settings" in inputs:
-        spec = spec.with_settings(json.loads((inputs["settings"].path / "settings.json").read_text("utf-8")))
+    spec = _settled(spec, inputs)
     try:
         return _run(spec, inputs, out_dir, runtime)
     except Diverged as error:
@@ -59,6 +58,20 @@ def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         result = {**_told(task, spec), "dev": {}, "epochs": [], "best_epoch": 0, "warnings": [f"dev: {error}"]}
         write_json(out_dir / "metrics.json", result)
         return {name: result[name] for name in HEADLINE if name in result}
+
+
+def _settled(spec: FinetuneSpec, inputs: Inputs) -> FinetuneSpec:
+    """The spec with the settings that a search chose or tries."""
+    if "settings" not in inputs:
+        return spec
+    return spec.with_settings(json.loads((inputs["settings"].path / "settings.json").read_text("utf-8")))
+
+
+def needs_alike(spec: FinetuneSpec, inputs: Inputs) -> str:
+    """What the memory of a cell depends on: the encoder, the examples, and how many pieces pass it at once."""
+    at_once = spec.micro_batch_size or _settled(spec, inputs).batch_size
+    size = f"{spec.max_train_examples} {spec.max_dev_examples} {spec.max_test_examples if spec.test else 0}"
+    return f"{inputs['model'].name} {spec.task} {size} {spec.max_length} {at_once} {spec.precision}"
 
 
 def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
@@ -167,4 +180,4 @@ def _write_predictions(path: Path, task: Task, examples: Sequence[Example], answ
             table.append((example.id, task.kept(example.target), task.kept(prediction), loss))
 
 
-STAGE = Stage("finetune", version=4, spec=FinetuneSpec, run=run)
+STAGE = Stage("finetune", version=4, spec=FinetuneSpec, run=run, needs_alike=needs_alike)

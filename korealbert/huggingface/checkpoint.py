@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 
 from korealbert.huggingface.albert import Albert
 from korealbert.huggingface.bert import Bert, Roberta
-from korealbert.huggingface.electra import Electra
+from korealbert.huggingface.electra import Discriminator, Electra
 from korealbert.huggingface.family import HEADS, Array, Family, SpecialIds
 from korealbert.model.config import ModelConfig
 
@@ -23,7 +23,7 @@ FAMILIES: tuple[Family, ...] = (Albert(), Bert(), Roberta(), Electra())
 
 def family_of(config: ModelConfig) -> Family:
     """The family that a model belongs to. Raises ValueError when no class of ``transformers`` computes what it does."""
-    for family in FAMILIES:
+    for family in (Discriminator(),) if config.generator_hidden_size else FAMILIES:
         if family.expresses(config):
             return family
     told = {
@@ -33,13 +33,16 @@ def family_of(config: ModelConfig) -> Family:
 
 
 def to_huggingface(config: ModelConfig, weights: Mapping[str, Array]) -> dict[str, Array]:
-    """Tensors of the family's ``architecture`` from those of our pretraining model; the word-order head is left out.
+    """Tensors of the family's ``architecture`` from those of our pretraining model.
+
+    The word-order head is left out, and so is the generator that a discriminator was trained beside.
 
     Raises ValueError for a tensor that has no place there.
     """
     family = family_of(config)
     pairs = list(family.names(config))
-    unknown = sorted(weights.keys() - {ours for ours, _ in pairs} - {"wop.weight", "wop.bias"})
+    named = {ours for ours, _ in pairs}
+    unknown = sorted(name for name in weights if name not in named and not name.startswith(("wop.", "generator.")))
     if unknown:
         raise ValueError(f"model.safetensors: tensor {unknown[0]!r} has no name in the formats of Hugging Face")
     return {theirs: weights[ours] for ours, theirs in pairs} | family.constants(config)

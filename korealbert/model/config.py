@@ -98,6 +98,11 @@ class ModelSpec(Spec):
         return self
 
     @property
+    def head_width(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_heads
+
+    @property
     def longest_sequence(self) -> int:
         """Positions that tokens can take."""
         return self.max_positions - self.position_offset
@@ -139,6 +144,8 @@ class ModelConfig(ModelSpec):
     """V: rows of the word table, special pieces included."""
     word_order_classes: int = Field(default=0, ge=0)
     """C: classes of the word-order head, one per position of a training sequence; 0 leaves the head out."""
+    generator_hidden_size: int = Field(default=0, ge=0)
+    """Width of the generator that this model, as a discriminator, was trained beside (ELECTRA); 0 means none."""
 
     @model_validator(mode="after")
     def _check_positions(self) -> Self:
@@ -148,3 +155,23 @@ class ModelConfig(ModelSpec):
                 f"max_positions = {self.max_positions} gives; train on shorter sequences or raise max_positions"
             )
         return self
+
+    @model_validator(mode="after")
+    def _check_generator(self) -> Self:
+        if self.generator_hidden_size % self.head_width:
+            raise ValueError(
+                f"generator_hidden_size = {self.generator_hidden_size} is not a multiple of the {self.head_width} that "
+                f"hidden_size = {self.hidden_size} gives each of num_heads = {self.num_heads}; choose one that is"
+            )
+        return self
+
+    def generator(self) -> ModelConfig:
+        """The generator: narrower, with heads of the same width, and the embeddings of the discriminator."""
+        size = self.generator_hidden_size
+        narrower = {
+            "hidden_size": size,
+            "num_heads": size // self.head_width,
+            "intermediate_size": 4 * size,
+            "generator_hidden_size": 0,
+        }
+        return ModelConfig(**{**self.model_dump(), **narrower})

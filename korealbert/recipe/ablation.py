@@ -45,8 +45,12 @@ def is_ablation(path: Path) -> bool:
     return "recipe" in read_toml(path)
 
 
-def load_ablation(path: Path, *, data: Path | None = None) -> Ablation:
-    """Read and validate an ablation with the recipes of all its cells. Raises RecipeError for anything that could not run."""
+def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Ablation:
+    """Read and validate an ablation with the recipes of all its cells.
+
+    ``overrides`` are fields by dotted name that take the place of those of every recipe and cell. Raises RecipeError for
+    anything that could not run.
+    """
     spec = _validated(path, AblationSpec, read_toml(path))
     base = path.parent / spec.recipe
     if base.is_file() and is_ablation(base):
@@ -54,7 +58,9 @@ def load_ablation(path: Path, *, data: Path | None = None) -> Ablation:
 
     def recipe_of(where: str, cell: Cell, *more: Overrides) -> Recipe:
         try:
-            fields = {name: value for part in (spec.set, cell.set, *more) for name, value in flattened(part).items()}
+            fields = {
+                name: value for part in (spec.set, cell.set, *more, overrides or {}) for name, value in flattened(part).items()
+            }
             _refuse_reserved(fields)
             return load(base, data=data, overrides=fields, without=cell.without)
         except ValueError as error:

@@ -11,6 +11,7 @@ from korealbert.finetune import features, stage, summary, trials
 from korealbert.finetune.search import SearchSpec, trial_cell
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec, RemoteFile
 from korealbert.finetune.splits import SPLITS
+from korealbert.recipe.reading import FinetuneGrid
 
 
 class Add(Protocol):
@@ -21,25 +22,33 @@ class Add(Protocol):
 
 
 def add_benchmark(
-    add: Add, name: str, cells: Mapping[str, FinetuneSpec], search: SearchSpec | None, resamples: int, *, model: str
-) -> None:
-    """Add all stages of a benchmark whose cells are given by ``BENCHMARK/INIT/SEED``; ``model`` is the label of the encoder."""
+    add: Add, name: str, cells: Mapping[str, FinetuneSpec], grid: FinetuneGrid, *, model: str, root: str = ""
+) -> dict[str, str]:
+    """Add all stages of a benchmark but its summary; the labels of its cells by ``INIT/SEED``.
+
+    ``cells`` are given by ``BENCHMARK/INIT/SEED``, ``model`` is the label of the encoder, ``root`` begins the names of all
+    stages after their kind, where there are several encoders.
+    """
     first = next(iter(cells.values()))
     inputs = {"model": model, **_files(add, name, first)}
-    inputs["features"] = add(f"features/{name}", features.STAGE, first.features(), **inputs)
+    inputs["features"] = add(f"features/{root}{name}", features.STAGE, first.features(), **inputs)
     chosen = {}
-    if search is not None:
+    if grid.search is not None:
         for init in dict.fromkeys(spec.init for spec in cells.values()):
             some = next(spec for spec in cells.values() if spec.init == init)
-            chosen[init] = _add_search(add, f"search/{name}/{init}", some, search, inputs)
+            chosen[init] = _add_search(add, f"search/{root}{name}/{init}", some, grid.search, inputs)
     finished = {}
     for label, spec in cells.items():
         settings = {"settings": chosen[spec.init]} if chosen else {}
-        finished[f"{spec.init}/{spec.seed}"] = add(f"finetune/{label}", stage.STAGE, spec, **inputs, **settings)
-    if resamples:
-        files = {split: inputs[split] for split in SPLITS if split in inputs}
-        summed = summary.SummarySpec(**dict(first.features()), resamples=resamples)
-        add(f"summary/{name}", summary.STAGE, summed, **files, **finished)
+        finished[f"{spec.init}/{spec.seed}"] = add(f"finetune/{root}{label}", stage.STAGE, spec, **inputs, **settings)
+    return finished
+
+
+def add_summary(add: Add, name: str, cell: FinetuneSpec, grid: FinetuneGrid, finished: Mapping[str, str]) -> None:
+    """Add the summary of a benchmark's cells, given by ``SYSTEM/SEED``, unless the recipe wants none."""
+    if grid.resamples:
+        spec = summary.SummarySpec(**dict(cell.features()), resamples=grid.resamples)
+        add(f"summary/{name}", summary.STAGE, spec, **_files(add, name, cell), **finished)
 
 
 def _files(add: Add, name: str, spec: FeaturesSpec) -> dict[str, str]:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from korealbert.artifact import Spec, Stage
 from korealbert.examples import views
 from korealbert.export import stage as export
+from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain import intrinsic
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import dag, finetuning
 from korealbert.recipe.ablation import Ablation
 from korealbert.recipe.dag import Node
-from korealbert.recipe.reading import Recipe
 from korealbert.report.ablation import stage as report
-
-DATA = ("vocab", "examples", "views")
-"""What pretraining reads."""
 
 
 def grid(ablation: Ablation) -> dict[str, Node]:
@@ -33,7 +30,9 @@ def grid(ablation: Ablation) -> dict[str, Node]:
     data = _data_stages(ablation, nodes)
     first = data[next(iter(ablation.cells))]
     noise = {
-        name: nodes.add(f"views/noise-{name}", Node("", views.STAGE, recipe.views, {role: first[role] for role in DATA[:2]}))
+        name: nodes.add(
+            f"views/noise-{name}", Node("", views.STAGE, recipe.views, {role: first[role] for role in ("examples", "vocab")})
+        )
         for name, recipe in ablation.noise.items()
     }
     corpus = {label: label for label in nodes.by_label}
@@ -49,38 +48,26 @@ def grid(ablation: Ablation) -> dict[str, Node]:
                 inputs = {"pretrain": weights, "examples": first["examples"], "views": noised}
                 label = f"intrinsic/{own}/{name}"
                 runs[label] = nodes.add(label, Node("", intrinsic.STAGE, intrinsic.IntrinsicSpec(), inputs))
-            _add_benchmarks(recipe, data[cell]["vocab"], own, benchmarks, nodes, runs)
+            tuned = {name: c for name in recipe.grids if name in benchmarks and (c := _pretrained(recipe.cells(name)))}
+            if tuned:
+                inputs = {"pretrain": weights, "vocab": data[cell]["vocab"]}
+                model = nodes.add(f"export/{own}", Node("", export.STAGE, recipe.export, inputs))
+                for name, cells in tuned.items():
+                    made = finetuning.add_benchmark(
+                        nodes.add_stage, name, cells, recipe.grids[name], model=model, root=f"{own}/"
+                    )
+                    runs |= {f"finetune/{own}/{name}/{each}": label for each, label in made.items()}
     nodes.add("ablation", Node("", report.STAGE, ablation.report, {**corpus, **runs}))
     return nodes.by_label
 
 
-def _add_benchmarks(
-    recipe: Recipe, vocabulary: str, own: str, wanted: Collection[str], nodes: _Nodes, runs: dict[str, str]
-) -> None:
-    """Add the export of ``pretrain/OWN`` and its fine-tuning on the ``wanted`` benchmarks; ``runs`` learns of its cells."""
-
-    def add(label: str, stage: Stage[Any], spec: Spec, **inputs: str) -> str:
-        kind, _, rest = label.partition("/")
-        full = label if kind == "benchmark" else f"{kind}/{own}/{rest}"  # The official files are the same for all.
-        placed = nodes.add(full, Node("", stage, spec, inputs))
-        if kind == "finetune":
-            runs[full] = placed
-        return placed
-
-    for benchmark, settings in recipe.grids.items():
-        if benchmark in wanted:
-            inputs = {"pretrain": runs[f"pretrain/{own}"], "vocab": vocabulary}
-            model = nodes.add(f"export/{own}", Node("", export.STAGE, recipe.export, inputs))
-            cells = {
-                name: spec
-                for name, spec in recipe.finetune.items()
-                if name.rsplit("/", 2)[0] == benchmark and spec.init == "pretrained"
-            }
-            finetuning.add_benchmark(add, benchmark, cells, settings.search, 0, model=model)
+def _pretrained(cells: Mapping[str, FinetuneSpec]) -> dict[str, FinetuneSpec]:
+    """The cells that start from pretrained weights, which is what an ablation compares."""
+    return {name: spec for name, spec in cells.items() if spec.init == "pretrained"}
 
 
 def _data_stages(ablation: Ablation, nodes: _Nodes) -> dict[str, dict[str, str]]:
-    """Add all stages up to ``DATA`` of every cell; their labels by cell and role."""
+    """Add all stages that pretraining reads of every cell; their labels by cell and role."""
     graphs = {cell: dag.graph(recipe) for cell, recipe in ablation.cells.items()}
     first = next(iter(graphs))
 
@@ -101,7 +88,9 @@ def _data_stages(ablation: Ablation, nodes: _Nodes) -> dict[str, dict[str, str]]
         alike = all(label in graph and content(each, label) == content(first, label) for each, graph in graphs.items())
         return nodes.add(label if alike else f"{label}/{owner}", Node("", node.stage, node.spec, inputs))
 
-    return {cell: {role: place(cell, role) for role in DATA} for cell in graphs}
+    return {
+        cell: {role: place(cell, label) for role, label in graph["pretrain"].inputs.items()} for cell, graph in graphs.items()
+    }
 
 
 class _Nodes:
@@ -118,3 +107,7 @@ class _Nodes:
             self._labels[content] = label
             self.by_label[label] = Node(label, node.stage, node.spec, node.inputs)
         return self._labels[content]
+
+    def add_stage(self, label: str, stage: Stage[Any], spec: Spec, **inputs: str) -> str:
+        """Add a stage as a recipe's graph does."""
+        return self.add(label, Node("", stage, spec, inputs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from korealbert.examples.batches import Batch
 from korealbert.export.stage import SPECIAL_IDS
 from korealbert.huggingface.checkpoint import settings, to_huggingface
 from korealbert.pretrain.batches import micro_batches
-from korealbert.pretrain.loop import dropout_seed
+from korealbert.pretrain.dropout import dropout_seed
 from korealbert.pretrain.optimizer import Clipping, make_optimizer
 from korealbert.pretrain.ranks import Ranks
 from tests.pretrain.runs import lines, no_dropout, spec, trainer, weights
@@ -130,6 +131,15 @@ def test_low_precision_keeps_fp32_weights_near_the_fp32_run(alone: Ranks, tmp_pa
     if precision == "bf16":
         assert lines(tmp_path / precision)[-1]["loss"] == pytest.approx(lines(tmp_path / "fp32")[-1]["loss"], rel=0.05)
     assert any(not torch.equal(low[name], full[name]) for name in low)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile wants a C++ compiler on a CPU")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_compiled_run_follows_the_curve_of_one_that_is_not(alone: Ranks, tmp_path: Path) -> None:
+    for mode in ("no", "kernels"):
+        trainer(spec(compile=mode, model=no_dropout()), tmp_path / mode, alone).run()
+    for plain, compiled in zip(lines(tmp_path / "no"), lines(tmp_path / "kernels"), strict=True):
+        assert compiled["loss"] == pytest.approx(plain["loss"], rel=1e-4)
 
 
 def test_divergence_is_an_error_and_not_a_checkpoint(alone: Ranks, tmp_path: Path) -> None:

