@@ -8,9 +8,11 @@ STORE ?= store
 DATA ?= ../shared/data
 ALBERT ?= ../albert
 PEERS := $(VENV)-peers
+SERVICE ?= .service
+PORT ?= 4200
 
-.PHONY: help run test lint check ui clean soak-crawl soak-mutations soak-pretrain
-.PHONY: bench-corpus bench-news bench-examples bench-memorise bench-pretrain bench-same-curve
+.PHONY: help run test lint check ui up down audit clean soak-crawl soak-finetune soak-mutations soak-pretrain
+.PHONY: bench-corpus bench-news bench-examples bench-finetune bench-memorise bench-pretrain bench-same-curve
 .DEFAULT_GOAL := run
 
 help:  ## this list
@@ -30,11 +32,23 @@ lint: $(VENV)/installed  ## formatting, style, types, the import contract
 
 check: lint test
 
-ui: $(VENV)/installed  ## Prefect server, work pool, deployments and a worker on loopback
+ui: $(VENV)/installed  ## Prefect server, deployments and a worker on loopback, in the foreground
 	$(BIN)/python -m flows.local_server
+
+up: $(VENV)/installed  ## PostgreSQL, server with a password, data and training worker on loopback; returns when they answer
+	$(BIN)/python -m flows.topology up --home $(SERVICE) --port $(PORT) --store $(STORE)
+
+down: $(VENV)/installed  ## end what `make up` started
+	$(BIN)/python -m flows.topology down --home $(SERVICE)
+
+audit: $(VENV)/installed  ## known vulnerabilities of the installed packages; needs the network
+	$(BIN)/pip-audit --strict --skip-editable --local
 
 soak-crawl: $(VENV)/installed  ## a crawl killed twenty times at random moments must lose nothing, some five minutes
 	$(BIN)/python -m bench.soak_crawl
+
+soak-finetune: $(VENV)/installed  ## six tasks × 5 seeds killed again and again must repeat no finished cell, some ten minutes
+	$(BIN)/python -m bench.soak_finetune
 
 soak-pretrain: $(VENV)/installed  ## a pretraining run killed a hundred times ends in the bytes of one that is not, some twenty minutes
 	$(BIN)/python -m bench.soak_pretrain
@@ -61,6 +75,9 @@ bench-news: $(VENV)/installed  ## what the news rules take and leave on 1,000 re
 
 bench-examples: $(VENV)/installed $(PEERS)/installed  ## packing, noise and loader beside their peers; ALBERT=checkout of google-research/albert
 	$(BIN)/python -m bench.examples $(DATA)/corpus --peers $(PEERS)/bin/python $(if $(wildcard $(ALBERT)),--albert $(ALBERT))
+
+bench-finetune: $(VENV)/installed $(PEERS)/installed  ## examples a second of fine-tuning beside Hugging Face Trainer
+	$(BIN)/python -m bench.finetune $(DATA)/benchmarks --peers $(PEERS)/bin/python
 
 bench-pretrain: $(VENV)/installed  ## our loop beside transformers' Trainer: tokens/s, memory, MFU; on a GPU in bf16, base and large
 	$(BIN)/python -m bench.pretrain

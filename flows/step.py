@@ -19,7 +19,10 @@ from prefect.logging import get_run_logger
 from prefect.states import Completed
 
 from flows import publish
-from korealbert.artifact import Artifact, Built, Progress, Runtime, build
+from flows.delegation import build_on_gpu
+from flows.gate import Gate
+from korealbert.apart import Job, Needs, build_apart
+from korealbert.artifact import Artifact, Built, Progress, Runtime, build, cached
 from korealbert.pretrain.launch import RankKilled
 from korealbert.recipe import Node
 
@@ -49,16 +52,41 @@ def worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bo
     retry_delay_seconds=[5, 30],
     retry_condition_fn=worth_retrying,
 )
-def step(label: str, node: Node, inputs: Mapping[str, str], runtime: Runtime, *, rerun: bool) -> State[str]:
-    """Build one stage and return its artifact's name. ``inputs`` are the names that earlier steps returned, by role."""
+def step(
+    label: str,
+    node: Node,
+    inputs: Mapping[str, str],
+    runtime: Runtime,
+    gate: Gate,
+    *,
+    rerun: bool,
+    on_gpu: Mapping[str, Any] | None = None,
+) -> State[str]:
+    """Build one stage and return its artifact's name. ``inputs`` are the names that earlier steps returned, by role.
+
+    ``gate`` says when: a stage that takes the whole machine runs alone, cells beside each other. With ``on_gpu``, the
+    parameters of the run, a worker of that pool builds it, and here it is found in the store.
+    """
     artifacts = {role: Artifact(name, runtime.store.resolve() / name) for role, name in inputs.items()}
     logger = get_run_logger()
     watched = runtime.reporting_to(_reporter(label, logger))
-    built = build(node.stage, node.spec, artifacts, watched, label=label, rerun=rerun)
+    if on_gpu is not None:
+        build_on_gpu(label, on_gpu, runtime, rerun=rerun)
+    built = _built(Job(node.stage, node.spec, artifacts, label, rerun and on_gpu is None), watched, gate)
     publish.outcome(label, built)
     watched.report(Progress(1, 1, "stages", message="cached" if built.cached else _took(built)))
     name = built.artifact.name
     return Completed(name="Cached" if built.cached else "Completed", message=_message(label, built), data=name)
+
+
+def _built(job: Job, runtime: Runtime, gate: Gate) -> Built:
+    if job.stage.needs_alike is None or (runtime.cells_at_once == 1 and runtime.memory_gib is None):
+        with gate.alone():
+            return build(job.stage, job.spec, job.inputs, runtime, label=job.label, rerun=job.rerun)
+    if not job.rerun and (found := cached(job.stage, job.spec, job.inputs, runtime)) is not None:
+        return Built(found, cached=True)  # which needs neither memory nor a process
+    with gate.cell(Needs(runtime.store).of(job, runtime.memory_bytes)):
+        return build_apart(job, runtime.of_a_cell())
 
 
 def _message(label: str, built: Built) -> str:

@@ -6,54 +6,42 @@ import json
 import os
 import signal
 import sys
+import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
-from korealbert.artifact import Artifact, ArtifactError, Device, Progress, Runtime, Store
+from korealbert import store_commands
+from korealbert.artifact import Device, Progress, Runtime, Store, runs
 from korealbert.numbers import by_number
-
-PIPED_WIDTH = 240
-"""Columns of output that goes to a file or a program, so that no table cell is cut."""
+from korealbert.terminal import DataDir, StoreDir, clear_errors, console, existing, find, warn
 
 FAULTS_SHOWN = 100
 """Unreadable records that are told one by one; a file of another kind has one in every line."""
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
-console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
+app.add_typer(store_commands.app)
 
-RecipeFile = Annotated[Path, typer.Argument(help="the recipe, a TOML file")]
-StoreDir = Annotated[Path, typer.Option("--store", help="directory of the artifacts", file_okay=False)]
-DataDir = Annotated[Path | None, typer.Option("--data", help="what ${data} in the recipe stands for")]
+RecipeFile = Annotated[Path, typer.Argument(help="the recipe, or the ablation over one: a TOML file")]
 Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
 Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
+From = Annotated[str | None, typer.Option("--from", help="stage to build with all that stand on it, although they are cached")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="a field of the recipe by dotted name; repeatable")
+]
 ExtractorKind = Literal["wikipedia", "namuwiki", "html", "news"]
 ScoringMode = Literal["official", "corrected"]
 STATUS_STYLE = {"cached": "green", "stale": "yellow", "new": "cyan"}
-
-
-@contextmanager
-def _clear_errors() -> Iterator[None]:
-    """Errors that a user can mend are printed as they are, without a traceback; a reader that leaves (``| head``) is none."""
-    try:
-        yield
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes there
-        raise typer.Exit(0) from None
-    except (ValueError, OSError, RuntimeError, ArtifactError) as error:
-        Console(stderr=True, highlight=False, markup=False, emoji=False).print(str(error), style="red", soft_wrap=True)
-        raise typer.Exit(2) from None
 
 
 def _leave_at_once(number: int, frame: FrameType | None) -> None:
@@ -62,16 +50,33 @@ def _leave_at_once(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
+def _save_and_leave(number: int, frame: FrameType | None) -> None:
+    """SIGTERM: training saves a checkpoint and ends, and the run with it; without training there is nothing to save."""
+    from korealbert.pretrain.launch import stop_all  # noqa: PLC0415
+
+    if not stop_all():
+        _leave_at_once(number, frame)
+
+
 @app.command()
 def plan(
-    recipe: RecipeFile, store: StoreDir = Path("store"), until: Until = None, rerun: Rerun = None, data: DataDir = None
+    recipe: RecipeFile,
+    store: StoreDir = Path("store"),
+    until: Until = None,
+    from_stage: From = None,
+    rerun: Rerun = None,
+    overrides: Overrides = None,
+    data: DataDir = None,
 ) -> None:
     """Print per stage whether it is cached, stale or new, and why."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
-    with _clear_errors():
-        prepared = recipes.prepare(recipe, Store(store), until=until, rerun=rerun, data=data)
-    console.print(f"{prepared.recipe.name}: {prepared.recipe.description}".removesuffix(": "), style="bold")
+    with clear_errors():
+        changed = _fields(overrides)
+        prepared = recipes.prepare(
+            recipe, Store(store), until=until, from_stage=from_stage, rerun=rerun, overrides=changed, data=data
+        )
+    console.print(f"{prepared.name}: {prepared.description}".removesuffix(": "), style="bold")
     table = Table("stage", "status", "artifact", "why", "last took", box=None, pad_edge=False)
     for stage in prepared.planned:
         status = Text(stage.status, STATUS_STYLE[stage.status])
@@ -87,35 +92,84 @@ def run(
     recipe: RecipeFile,
     store: StoreDir = Path("store"),
     until: Until = None,
+    from_stage: From = None,
     rerun: Rerun = None,
+    overrides: Overrides = None,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="processes of the data stages")] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, help="training processes")] = 1,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads of training")] = None,
     device: Annotated[Device, typer.Option("--device", help="where training runs")] = "auto",
+    cells: Annotated[int | None, typer.Option("--cells", min=1, help="fine-tuning cells at once")] = None,
+    memory_gib: Annotated[float | None, typer.Option("--memory-gib", help="memory that cells may take together")] = None,
     data: DataDir = None,
+    hosts: Annotated[Path | None, typer.Option("--hosts", help="train on these machines: DeepSpeed's hostfile")] = None,
+    remote_shell: Annotated[str, typer.Option("--remote-shell", help="what reaches them")] = "ssh",
+    nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="machines that run this same command")] = None,
+    node: Annotated[int, typer.Option("--node", min=0, help="which of them this is; 0 leads")] = 0,
+    meeting: Annotated[str, typer.Option("--meeting", help="name of what they run together")] = "run",
+    address: Annotated[str | None, typer.Option("--address", help="how the others reach this one")] = None,
 ) -> None:
-    """Build every stage that is missing or stale and print the path of the report."""
-    from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
+    """Build every stage that is missing or stale and print the path of the report.
 
-    chosen = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes, "device": device}
-    with _clear_errors():
+    Under srun or torchrun, --nodes and --node are theirs; docs/several-machines.md tells more.
+    """
+    from korealbert.pretrain import hosts as machines  # noqa: PLC0415
+    from korealbert.pretrain import member, together  # noqa: PLC0415
+
+    chosen: dict[str, Any] = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes}
+    chosen |= {"device": device, "hostfile": hosts and hosts.resolve(), "remote_shell": remote_shell}
+    chosen |= {"cells": cells, "memory_gib": memory_gib}
+    with clear_errors():
+        if nodes is not None:
+            chosen |= {"nodes": nodes, "node": node, "meeting": meeting}
+        elif hosts is None:
+            chosen |= together.found_in(os.environ)
+        chosen |= {} if address is None else {"address": address}
         runtime = Runtime.model_validate({name: value for name, value in chosen.items() if value is not None})
+        if runtime.node:
+            own = {"node": runtime.node, "processes": runtime.processes, "threads": runtime.threads}
+            member.serve(runtime.store, runtime.meeting, **own)
+            return
         runtime.store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
-        planned = recipes.prepare(recipe, Store(store), until=until, rerun=rerun, data=data).planned
-    if all(stage.status == "cached" for stage in planned):
-        console.print(f"all {len(planned)} stages are cached", style="green")
-        last = runtime.store / planned[-1].name
-    else:
-        # Prefect logs every error with its traceback; the API keeps those, the terminal gets what the error says.
-        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-        signal.signal(signal.SIGINT, _leave_at_once)
-        from flows.corpus_to_model import corpus_to_model  # noqa: PLC0415 (after the environment is set)
-        from flows.local_server import api_for_one_run  # noqa: PLC0415
-
-        with _clear_errors(), api_for_one_run(runtime.store), _bars():
-            last = Path(corpus_to_model(recipe, until=until, rerun=rerun, runtime=runtime, data=data))
+        with machines.leading(runtime):
+            asked = {"until": until, "from_stage": from_stage, "rerun": rerun, "overrides": _fields(overrides), "data": data}
+            last = _build(recipe, runtime, asked)
     report = last / "report.html"
     console.print(str(report if report.exists() else last), soft_wrap=True)
+
+
+def _fields(given: list[str] | None) -> dict[str, Any]:
+    """``--set`` options by dotted name; a value is what TOML reads it as, else text. Raises ValueError without ``=``."""
+    fields: dict[str, Any] = {}
+    for each in given or ():
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise ValueError(f"--set {each}: write FIELD=VALUE, as in --set pretrain.steps=200")
+        try:
+            fields[name] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            fields[name] = value
+    return fields
+
+
+def _build(recipe: Path, runtime: Runtime, asked: Mapping[str, Any]) -> Path:
+    """Build what is missing or stale of what was asked for; the directory of the last artifact."""
+    from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
+
+    planned = recipes.prepare(recipe, Store(runtime.store), **asked).planned
+    if all(stage.status == "cached" for stage in planned):
+        console.print(f"all {len(planned)} stages are cached", style="green")
+        with runs.recorded(runtime.store, recipe, asked["until"], {stage.label: stage.name for stage in planned}):
+            return runtime.store / planned[-1].name
+    # Prefect logs every error with its traceback; the API keeps those, the terminal gets what the error says.
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    signal.signal(signal.SIGINT, _leave_at_once)
+    signal.signal(signal.SIGTERM, _save_and_leave)
+    from flows.corpus_to_model import corpus_to_model  # noqa: PLC0415 (after the environment is set)
+    from flows.local_server import api_for_one_run  # noqa: PLC0415
+
+    with api_for_one_run(runtime.store), _bars():
+        return Path(corpus_to_model(recipe, runtime=runtime, **asked))
 
 
 @contextmanager
@@ -152,15 +206,13 @@ def show(
     store: StoreDir = Path("store"),
 ) -> None:
     """List the artifacts of a store, or print one manifest whole."""
-    with _clear_errors():
+    with clear_errors():
         if artifact is not None:
-            console.print_json(json.dumps(_find(store, artifact).manifest, ensure_ascii=False))
+            console.print_json(json.dumps(find(store, artifact).manifest, ensure_ascii=False))
             return
-    if not store.is_dir():
-        console.print(f"{store}: no store here; `korealbert run RECIPE --store {store}` makes one")
-        raise typer.Exit(2)
+        known = existing(store).artifacts()
     table = Table("artifact", "stage", "created", "size", "took", box=None, pad_edge=False)
-    for found in Store(store).artifacts():
+    for found in known:
         manifest = found.manifest
         size = sum(entry["size"] for entry in manifest["files"].values())
         table.add_row(
@@ -187,8 +239,8 @@ def inspect(
     from korealbert.inspection import look  # noqa: PLC0415 (loads every package)
     from korealbert.inspection.page import page  # noqa: PLC0415
 
-    with _clear_errors():
-        found = _find(store, artifact)
+    with clear_errors():
+        found = find(store, artifact)
         what = look.What(dropped=dropped, quarantine=quarantine, diff=diff, view=view, wanted=wanted, whole=whole)
         shown = look.items(found, what, limit=limit, offset=offset)
         if html is not None:
@@ -238,7 +290,7 @@ def extract(
         "headings": not no_headings,
     }
     options = [f"{name}={str(value).lower()}" for name, value in flags.items() if value != (name == "headings")]
-    with _clear_errors():
+    with clear_errors():
         extractor = standalone.extractor(
             kind, files, source=source, rules=rules or standalone.RULES, options=[*options, *(option or [])]
         )
@@ -276,7 +328,7 @@ def fill_mask(
     """Print what a model puts in place of [MASK]."""
     from korealbert.export.fill import fill  # noqa: PLC0415 (loads torch)
 
-    with _clear_errors():
+    with clear_errors():
         for number, candidates in enumerate(fill(model, text, top), start=1):
             table = Table(f"mask {number}", "probability", box=None, pad_edge=False)
             for piece, probability in candidates:
@@ -296,27 +348,8 @@ def score(
     """Score a prediction file of any system and print one JSON object of metrics, each times 100."""
     from korealbert.finetune.scoring import score_file  # noqa: PLC0415 (loads torch)
 
-    with _clear_errors():
+    with clear_errors():
         scores = score_file(task, gold, predictions, mode)
     for warning in scores.warnings:
-        Console(stderr=True, highlight=False, markup=False, emoji=False).print(warning, style="yellow", soft_wrap=True)
+        warn(warning)
     typer.echo(json.dumps(scores.values, allow_nan=False))
-
-
-def _find(store: Path, name: str) -> Artifact:
-    """The artifact of this name, else the newest whose name begins so or whose label this is.
-
-    Raises ValueError when there is none.
-    """
-    path = Path(name)
-    if (path / "manifest.json").is_file():
-        return Artifact(path.resolve().name, path.resolve())
-    known = Store(store).artifacts()
-    found = [a for a in known if a.name == name] or [a for a in known if a.name.startswith(name) or a.manifest["label"] == name]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise ValueError(f"{store}: no artifact {name!r}; `korealbert show` lists them")
-    newest = found[-1]
-    console.print(f"{len(found)} artifacts match {name!r}; showing the newest, {newest.name}", style="dim")
-    return newest

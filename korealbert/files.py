@@ -89,6 +89,21 @@ class DigestMemory:
         self._record(path, stamp, digest)
         return digest
 
+    def read_again(self, path: Path) -> str:
+        """sha256 of a file, read whatever is remembered of it, and remembered anew."""
+        path = Path(path).absolute()
+        stamp = self._stamp(path)
+        digest = sha256_of_file(path)
+        self._record(path, stamp, digest)
+        return digest
+
+    def forget_missing(self) -> None:
+        """Drop what is remembered of files that are gone."""
+        for entry in self.directory.glob("*.json"):
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                if not Path(json.loads(entry.read_text("utf-8"))["path"]).exists():
+                    entry.unlink()
+
     def remember(self, digests: Mapping[Path, str]) -> None:
         """Record digests that were just computed under another name of the same file (before a rename)."""
         for path, digest in digests.items():
@@ -98,9 +113,10 @@ class DigestMemory:
         if not self.directory.parent.is_dir():
             return
         entry = self._entry(path)
-        entry.parent.mkdir(exist_ok=True)
         readable = os.fsencode(path).decode(errors="replace")  # A file name need not be UTF-8.
-        write_json(entry, {"path": readable, "stamp": stamp, "sha256": digest})
+        with contextlib.suppress(OSError):  # A full disk or a store that may only be read: the file is read again next time.
+            entry.parent.mkdir(exist_ok=True)
+            write_json(entry, {"path": readable, "stamp": stamp, "sha256": digest})
 
     def _entry(self, path: Path) -> Path:
         return self.directory / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:32]}.json"

@@ -1,7 +1,9 @@
 """The stage contract: specs name artifacts before they are built, stages build them, the store keeps and verifies them."""
 
+from korealbert.artifact.locks import ReadOnlyStore
+from korealbert.artifact.space import DiskFull
 from korealbert.artifact.spec import Identity, InputPath, Spec, canonical, refuse_repeats
-from korealbert.artifact.stage import Built, Device, Inputs, Progress, Runtime, Stage, Stats, build, check_conservation
+from korealbert.artifact.stage import Built, Device, Inputs, Progress, Runtime, Stage, Stats, build, cached, check_conservation
 from korealbert.artifact.store import MANIFEST_FIELDS, Artifact, ArtifactError, Store, ancestors
 
 __all__ = [
@@ -10,10 +12,12 @@ __all__ = [
     "ArtifactError",
     "Built",
     "Device",
+    "DiskFull",
     "Identity",
     "InputPath",
     "Inputs",
     "Progress",
+    "ReadOnlyStore",
     "Runtime",
     "Spec",
     "Stage",
@@ -21,6 +25,7 @@ __all__ = [
     "Store",
     "ancestors",
     "build",
+    "cached",
     "canonical",
     "check_conservation",
     "refuse_repeats",

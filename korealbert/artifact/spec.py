@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
+
+ARTIFACT_NAME = re.compile(r"[a-z][a-z0-9_-]*-[0-9a-f]{16}")
+"""What ``Identity.name`` looks like; no other directory of a store is an artifact."""
 
 
 class Spec(BaseModel):

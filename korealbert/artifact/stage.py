@@ -18,16 +18,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
+from korealbert.artifact.locks import ReadOnlyStore
+from korealbert.artifact.space import telling_of_a_full_disk
 from korealbert.artifact.spec import Identity, Spec, canonical
-from korealbert.artifact.store import Artifact, ArtifactError, Store
+from korealbert.artifact.store import OPENING, Artifact, ArtifactError, Store
 from korealbert.files import digest_of_listing, replace_directory, write_json
-
-OPENING = ".opening.json"
-"""Names the recipe and the input bytes that a partial directory was begun with."""
 
 Stats = dict[str, Any]
 """JSON-able facts of a stage's run; data stages carry ``documents_in``, ``documents_out``, ``dropped`` and ``quarantined``."""
@@ -73,8 +72,48 @@ class Runtime(BaseModel):
     """CPU threads over all training processes together."""
     device: Device = "auto"
     """The device of all training processes."""
+    cells: int | None = Field(default=None, ge=1)
+    """Fine-tuning cells that run at once, each in a process of its own; they share ``threads``. None: one, or with
+    ``memory_gib`` as many as fit, at most one for each thread."""
+    memory_gib: float | None = Field(default=None, gt=0)
+    """Main memory, in GiB, that cells may take together. What one needs is measured when the first of its kind runs, alone."""
+    hostfile: Path | None = None
+    """Train on several machines, started from this one over ssh: DeepSpeed's hostfile, a line ``NAME slots=N`` for each, this
+    machine first. Its slots take the place of ``processes``. All machines see the store under the same path."""
+    remote_shell: str = Field(default="ssh", min_length=1)
+    """What is called with a machine's name and a command, for the machines of a hostfile."""
+    nodes: int = Field(default=1, ge=1)
+    """Or: machines on which the same command was started (srun, torchrun, by hand); each has ``processes`` ranks."""
+    node: int = Field(default=0, ge=0)
+    """Which of them this is; 0 builds everything, the others only run ranks for it."""
+    meeting: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    """What these machines call their run: the number of a job. Two runs in one store need two names."""
+    address: str = ""
+    """Name or IPv4 address under which the other machines reach this one, where it leads; by default its own name."""
+
+    @model_validator(mode="after")
+    def _one_way_of_meeting(self) -> Self:
+        if self.hostfile is not None and self.nodes > 1:
+            raise ValueError(f"hostfile = {self.hostfile} and nodes = {self.nodes} exclude each other; give one")
+        if self.node >= self.nodes:
+            raise ValueError(f"node = {self.node} is not below nodes = {self.nodes}; machines count from 0")
+        return self
 
     _report: Callable[[Progress], None] | None = PrivateAttr(default=None)
+
+    @property
+    def cells_at_once(self) -> int:
+        """Cells that run at once, memory permitting."""
+        return self.cells or (self.threads if self.memory_gib is not None else 1)
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """``memory_gib`` in bytes."""
+        return None if self.memory_gib is None else int(self.memory_gib * (1 << 30))
+
+    def of_a_cell(self) -> Runtime:
+        """The runtime of one of the cells that run at once: its share of the threads."""
+        return self.model_copy(update={"threads": max(1, self.threads // self.cells_at_once)})
 
     def reporting_to(self, report: Callable[[Progress], None]) -> Runtime:
         """The same runtime with another receiver of progress reports."""
@@ -96,6 +135,13 @@ class Stage(Generic[S]):
     version: int
     spec: type[S]
     run: Callable[[S, Inputs, Path, Runtime], Stats]
+    needs_alike: Callable[[S, Inputs], str] | None = None
+    """For cells, of which several may run at once: names what their need for memory depends on. None: a stage that takes the
+    whole machine."""
+
+    def kind(self, spec: S, inputs: Inputs) -> str:
+        """What cells that need the same memory have in common."""
+        return f"{self.name} {self.needs_alike(spec, inputs) if self.needs_alike else ''}"
 
     def identity(self, spec: Spec, inputs: Mapping[str, str], store: Store) -> Identity:
         """The identity of the artifact that ``build`` would give: known before anything runs.
@@ -115,6 +161,13 @@ class Built:
     """Why an artifact that was in the store had to be rebuilt: damage, or an input with other bytes."""
 
 
+def cached(stage: Stage[S], spec: S, inputs: Inputs, runtime: Runtime) -> Artifact | None:
+    """The artifact that ``build`` would find in the store, or None where it would build one."""
+    store = Store(runtime.store)
+    name = stage.identity(spec, {role: artifact.name for role, artifact in inputs.items()}, store).name
+    return store.find(name) if store.fault(name, inputs) is None else None
+
+
 def build(
     stage: Stage[S], spec: S, inputs: Inputs, runtime: Runtime, *, label: str | None = None, rerun: bool = False
 ) -> Built:
@@ -122,16 +175,29 @@ def build(
 
     ``label`` is the stage's name within a recipe (``clean/news``); it is recorded for people and does not enter the identity.
     ``rerun`` builds it although it is cached. Raises whatever the stage raises (the partial directory stays for the next try)
-    and ``ArtifactError`` when the stage's stats lose documents.
+    and ``ArtifactError`` when the stage's stats lose documents, ``DiskFull``, and ``ReadOnlyStore`` when there is something to
+    build in a store that may only be read. While another process builds the same artifact, this one waits for it and takes it.
     """
     store = Store(runtime.store)
+    label = label or stage.name
     identity = stage.identity(spec, {role: artifact.name for role, artifact in inputs.items()}, store)
-    with store.lock(identity.name):
+
+    def waiting(holder: str) -> None:
+        runtime.report(Progress(0, None, "stages", message=f"{label}: waiting for {holder}, which builds {identity.name}"))
+
+    try:
+        with store.lock(identity.name, waiting=waiting):
+            found, fault = store.find(identity.name), store.fault(identity.name, inputs)
+            if found is not None and fault is None and not rerun:
+                return Built(found, cached=True)
+            with telling_of_a_full_disk(label, store.root / f"{identity.name}.partial"):
+                artifact = _build(store, stage, spec, identity, inputs, runtime, label)
+            return Built(artifact, cached=False, repaired=fault)
+    except ReadOnlyStore:
         found, fault = store.find(identity.name), store.fault(identity.name, inputs)
-        if found is not None and fault is None and not rerun:
-            return Built(found, cached=True)
-        artifact = _build(store, stage, spec, identity, inputs, runtime, label or stage.name)
-        return Built(artifact, cached=False, repaired=fault)
+        if found is None or fault is not None or rerun:
+            raise
+        return Built(found, cached=True)
 
 
 def _build(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from korealbert.files import DigestMemory
+from korealbert.artifact import locks
+from korealbert.artifact.spec import ARTIFACT_NAME, Identity
+from korealbert.files import DigestMemory, digest_of_listing
+
+OPENING = ".opening.json"
+"""Names the recipe and the input bytes that a partial directory was begun with."""
 
 MANIFEST_FIELDS = frozenset(
     {
@@ -124,10 +128,14 @@ class Store:
             return str(error)
         return None
 
+    def directories(self) -> list[Path]:
+        """Every directory under an artifact's name, readable or not."""
+        return sorted(path for path in self.root.iterdir() if ARTIFACT_NAME.fullmatch(path.name) and path.is_dir())
+
     def artifacts(self) -> list[Artifact]:
-        """All finished artifacts with a readable manifest, oldest first."""
-        found = [Artifact(path.parent.name, path.parent) for path in self.root.glob("*/manifest.json")]
-        complete = [artifact for artifact in found if "." not in artifact.name and self.unreadable(artifact) is None]
+        """All finished artifacts with a readable manifest, oldest first; none where there is no store."""
+        found = [Artifact(path.name, path) for path in self.directories()] if self.root.is_dir() else []
+        complete = [artifact for artifact in found if self.unreadable(artifact) is None]
         return sorted(complete, key=lambda artifact: (artifact.manifest["created"], artifact.name))
 
     def damage(self, artifact: Artifact) -> str | None:
@@ -150,11 +158,37 @@ class Store:
                 return f"input {role} ({current.name}) was rebuilt with other bytes"
         return None
 
-    @contextlib.contextmanager
-    def lock(self, name: str) -> Iterator[None]:
-        """Keep two builders of one artifact apart. The kernel frees the lock when its holder dies, however it dies."""
-        path = self.root / ".locks" / f"{name}.lock"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
+    def rot(self, artifact: Artifact) -> list[str]:
+        """Everything that is wrong with the bytes of an artifact, each file read anew whatever is remembered of it."""
+        expected = artifact.manifest["files"]
+        faults = []
+        for relative, entry in expected.items():
+            path = artifact.path / relative
+            if not path.is_file():
+                faults.append(f"{relative} is missing")
+            elif self.digests.read_again(path) != entry["sha256"]:
+                faults.append(f"{relative} has another sha256 than its manifest says")
+        present = {str(path.relative_to(artifact.path)) for path in artifact.path.rglob("*") if not path.is_dir()}
+        faults += [f"{name} is not in the manifest" for name in sorted(present - {*expected, "manifest.json"})]
+        if digest_of_listing({name: entry["sha256"] for name, entry in expected.items()}) != artifact.output_digest:
+            faults.append("manifest.json: its output_digest is not that of its files")
+        if identity_of(artifact.manifest).name != artifact.name:
+            faults.append("manifest.json: its recipe is that of another artifact")
+        return faults
+
+    def lock_file(self, name: str) -> Path:
+        """The file whose lock a builder of this artifact holds."""
+        return self.root / ".locks" / f"{name}.lock"
+
+    def lock(self, name: str, *, waiting: Callable[[str], None] | None = None) -> AbstractContextManager[None]:
+        """Keep two builders of one artifact apart; ``waiting`` is told who the other is. Raises ReadOnlyStore."""
+        return locks.exclusive(self.lock_file(name), waiting=waiting)
+
+
+def identity_of(manifest: Mapping[str, Any]) -> Identity:
+    """The identity that a manifest's recipe spells out. Raises ArtifactError where it spells none."""
+    try:
+        recipe = manifest["recipe"]
+        return Identity(recipe["stage"], recipe["version"], recipe["spec"], recipe["inputs"])
+    except (KeyError, TypeError) as error:
+        raise ArtifactError(f"manifest.json: its recipe is not one ({error!r})") from None

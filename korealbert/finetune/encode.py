@@ -80,7 +80,13 @@ def pad(features: Sequence[Feature], *, pad_id: int, device: torch.device) -> Pa
     return PaddedBatch(tensor(ids_BL), tensor(mask_BL), tensor(types_BL), features)
 
 
-def training_batches(lengths: Sequence[int], *, batch_size: int, seed: int, epoch: int) -> list[Indices]:
+def lengths_of(features: Sequence[Feature]) -> Indices:
+    """Pieces of each feature: at once where a ``FeatureTable`` knows them."""
+    known = getattr(features, "lengths", None)
+    return np.array([len(feature.input_ids) for feature in features]) if known is None else known
+
+
+def training_batches(lengths: Sequence[int] | Indices, *, batch_size: int, seed: int, epoch: int) -> list[Indices]:
     """Every example once, in batches of like length and random order: a function of seed and epoch alone.
 
     All batches are full but one.
@@ -97,7 +103,7 @@ def training_batches(lengths: Sequence[int], *, batch_size: int, seed: int, epoc
     return [batches[index] for index in random.permutation(len(batches))]
 
 
-def evaluation_batches(lengths: Sequence[int], *, batch_size: int) -> list[Indices]:
+def evaluation_batches(lengths: Sequence[int] | Indices, *, batch_size: int) -> list[Indices]:
     """Every example once, longest first: the first batch shows whether memory suffices."""
     order = np.argsort(-np.asarray(lengths), kind="stable")
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]

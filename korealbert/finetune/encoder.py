@@ -12,12 +12,17 @@ from transformers.utils import logging as transformers_logging
 
 from korealbert.finetune.encode import PaddedBatch
 from korealbert.finetune.init import Init
+from korealbert.finetune.own_pieces import check_own_pieces
+from korealbert.finetune.sentencepiece_tokenizer import sentencepiece_of_wordpiece_family, tokenizer_from_sentencepiece
 from korealbert.finetune.task import EncoderOutput
 from korealbert.vocab.morpheme_tokenizer import for_directory
 
 LOCAL_ONLY = {"local_files_only": True, "trust_remote_code": False}
 
-OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert")
+OFFSET_POSITIONS = (
+    *("camembert", "data2vec-text", "longformer", "mpnet", "roberta", "roberta-prelayernorm"),
+    *("xlm-roberta", "xlm-roberta-xl"),
+)
 """Model types that count positions from the padding id on, so that part of the position table is never reached."""
 
 
@@ -59,18 +64,20 @@ class Encoder(nn.Module):
 def load_encoder(directory: Path, *, init: Init) -> Encoder:
     """The encoder of a directory in float32, with its weights or (``random``) with fresh ones from torch's generator.
 
-    Reads safetensors only. Raises ValueError naming the directory when it holds no encoder, or not all of its weights.
+    Reads safetensors only. BigBird attends to everything: its sparse patterns are for inputs beyond a thousand pieces, and
+    transformers would choose between the two by the length of a batch, so that a score would depend on the order of batches.
+    Raises ValueError naming the directory when it holds no encoder, or not all of its weights.
     """
     try:
-        config = AutoConfig.from_pretrained(directory, **LOCAL_ONLY)
-        if config.is_encoder_decoder:
-            raise ValueError("an encoder-decoder")
+        config = load_config(directory)
+        if config.model_type == "big_bird":
+            config.attention_type = "original_full"
         if init == "random":
             return Encoder(AutoModel.from_config(config, trust_remote_code=False, dtype=torch.float32))
         transformer, loading = _quietly_loaded(directory, config)
-    except (OSError, ValueError) as error:
-        remedy = "give a directory with config.json and model.safetensors of one encoder"
-        raise ValueError(f"{directory}: no encoder that can be loaded ({error}); {remedy}") from error
+    # Whatever lies in a stranger's directory: transformers, safetensors and torch raise a dozen kinds of errors over it.
+    except Exception as error:
+        raise ValueError(f"{directory}: no encoder that can be loaded ({_first_line(error)}); {_remedy(directory)}") from error
     # A pooler is trained by few objectives; where a checkpoint has none it starts afresh, like the head.
     missing = sorted(name for name in loading["missing_keys"] if "pooler" not in name)
     if missing:
@@ -79,6 +86,28 @@ def load_encoder(directory: Path, *, init: Init) -> Encoder:
             " the two files do not belong together"
         )
     return Encoder(transformer)
+
+
+def load_config(directory: Path) -> Any:
+    """The config of an encoder's directory. Raises ValueError when it is an encoder-decoder's, and what transformers raises."""
+    config = AutoConfig.from_pretrained(directory, **LOCAL_ONLY)
+    if config.is_encoder_decoder:
+        raise ValueError("an encoder-decoder")
+    return config
+
+
+def _remedy(directory: Path) -> str:
+    pickled = next(iter(sorted([*directory.glob("*.bin"), *directory.glob("*.pt")])), None)
+    if pickled is None or any(directory.glob("*.safetensors")):
+        return "give a directory with config.json and model.safetensors of one encoder"
+    return (
+        f"{pickled.name} is a pickle, which can run code when it is loaded, and is never read here; where you trust it, convert"
+        " it once with transformers: AutoModel.from_pretrained(DIRECTORY).save_pretrained(DIRECTORY)"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", maxsplit=1)[0] or type(error).__name__
 
 
 def _quietly_loaded(directory: Path, config: Any) -> tuple[Any, dict[str, Any]]:
@@ -98,12 +127,38 @@ def _quietly_loaded(directory: Path, config: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def load_tokenizer(directory: Path) -> Any:
-    """The tokenizer of a directory. Raises ValueError naming it when there is none, or one that cannot pad."""
+    """The tokenizer of a directory, which knows offsets, pads, and belongs to the encoder beside it.
+
+    Raises ValueError naming the directory where there is none such.
+    """
     try:
-        # A [SEP] that somebody typed is text, as it was in pretraining.
-        tokenizer = AutoTokenizer.from_pretrained(directory, split_special_tokens=True, **LOCAL_ONLY)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{directory}: no tokenizer ({error}); put its tokenizer.json beside config.json") from error
+        config = load_config(directory)
+        tokenizer = _tokenizer(directory, config.model_type)
+    except Exception as error:
+        problem = f"no tokenizer that can be loaded ({_first_line(error)})"
+        raise ValueError(f"{directory}: {problem}; put its tokenizer.json beside config.json") from error
+    if not tokenizer.is_fast:
+        raise ValueError(f"{directory}: its tokenizer knows no offsets; save it with a tokenizer.json")
     if tokenizer.pad_token_id is None or tokenizer.cls_token_id is None:
         raise ValueError(f"{directory}/tokenizer_config.json: needs a pad_token and a cls_token")
+    _check_together(directory, tokenizer, config)
+    check_own_pieces(directory, tokenizer)
     return for_directory(tokenizer, directory)
+
+
+def _tokenizer(directory: Path, model_type: str) -> Any:
+    model = sentencepiece_of_wordpiece_family(directory, model_type)
+    if model is not None:
+        return tokenizer_from_sentencepiece(model)
+    # A [SEP] that somebody typed is text, as it was in pretraining.
+    return AutoTokenizer.from_pretrained(directory, split_special_tokens=True, **LOCAL_ONLY)
+
+
+def _check_together(directory: Path, tokenizer: Any, config: Any) -> None:
+    largest = max(tokenizer.get_vocab().values())
+    if largest >= config.vocab_size:
+        problem = f"the tokenizer has a piece number {largest:,}, config.json a vocab_size of {config.vocab_size:,}"
+        raise ValueError(f"{directory}: {problem}; the two do not belong together")
+    if config.model_type in OFFSET_POSITIONS and tokenizer.pad_token_id != config.pad_token_id:
+        problem = f"the tokenizer pads with {tokenizer.pad_token_id}, config.json has pad_token_id {config.pad_token_id}"
+        raise ValueError(f"{directory}: {problem}, from which positions are counted; the two do not belong together")

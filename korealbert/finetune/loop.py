@@ -1,4 +1,7 @@
-"""Fine-tuning: epochs over length-bucketed batches, AdamW with linear warm-up and decay, the best epoch by dev."""
+"""Fine-tuning: epochs over length-bucketed batches, AdamW with linear warm-up and decay, the best epoch by dev.
+
+The encoder may compute in bfloat16; heads and losses see float32, and so do the weights and their optimiser.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,36 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
-from korealbert.finetune.encode import evaluation_batches, pad, training_batches
+from korealbert.finetune.encode import evaluation_batches, lengths_of, pad, training_batches
 from korealbert.finetune.encoder import Encoder
-from korealbert.finetune.spec import FinetuneSpec
-from korealbert.finetune.task import Encoded, Feature, Scores, Task
+from korealbert.finetune.spec import FinetuneSpec, Precision
+from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Scores, Task
 from korealbert.model.parameters import parameter_groups
 
 EVALUATION_BATCH_SIZE = 128
 """Fixed, because the size of a batch can change the last bit of a score."""
 
+
+class Diverged(ValueError):
+    """The loss is not finite any more."""
+
+
 CURVE_POINTS = 200
 """About so many points make a loss curve, whatever the number of steps."""
+
+
+class Answers(NamedTuple):
+    """One prediction per example in order and, where asked for, the loss of each: the mean over its features."""
+
+    predicted: list[Any]
+    losses: list[float]
 
 
 @dataclass(frozen=True)
@@ -33,34 +50,56 @@ class FinetunedModel:
     head: nn.Module
     pad_id: int
     device: torch.device
+    precision: Precision = "float32"
 
     def logits(self, features: Sequence[Feature]) -> tuple[Any, list[Any]]:
         """Logits and targets of a batch."""
         batch = pad(features, pad_id=self.pad_id, device=self.device)
-        return self.head(self.encoder(batch)), batch.targets
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+            encoded = self.encoder(batch)
+        hidden_BLH, pooled_BH = encoded.hidden_BLH.float(), encoded.pooled_BH.float()
+        return self.head(EncoderOutput(hidden_BLH, pooled_BH, encoded.features)), batch.targets
 
     @property
     def modules(self) -> nn.ModuleDict:
         """Encoder and head as one module."""
         return nn.ModuleDict({"encoder": self.encoder, "head": self.head})
 
-    def predict(self, encoded: Encoded) -> list[Any]:
-        """One prediction per example, in order. Dropout is off."""
+    def answer(self, encoded: Encoded, *, with_losses: bool = False) -> Answers:
+        """What the model says to each example. Dropout is off."""
         self.modules.eval()
         features = encoded.features
         decoded: list[Any] = [None] * len(features)
-        lengths = [len(feature.input_ids) for feature in features]
+        losses = np.zeros(len(features))
         with torch.inference_mode():
-            for rows in evaluation_batches(lengths, batch_size=EVALUATION_BATCH_SIZE):
+            for rows in evaluation_batches(lengths_of(features), batch_size=EVALUATION_BATCH_SIZE):
                 batch = [features[row] for row in rows]
-                logits, _ = self.logits(batch)
+                logits, targets = self.logits(batch)
                 for row, found in zip(rows, self.task.decode(logits, batch), strict=True):
                     decoded[row] = found
-        return self.task.predictions(encoded, decoded)
+                if with_losses:
+                    single = [self.task.loss(_row(logits, n), [target]) for n, target in enumerate(targets)]
+                    losses[rows] = torch.stack(single).double().cpu().numpy()
+        predicted = self.task.predictions(encoded, decoded)
+        return Answers(predicted, _by_example(features, losses, len(encoded.examples)) if with_losses else [])
 
     def evaluate(self, encoded: Encoded) -> Scores:
         """The task's scores, as its official script prints them."""
-        return self.task.score(encoded.examples, self.predict(encoded), "official")
+        return self.task.score(encoded.examples, self.answer(encoded).predicted, "official")
+
+
+def _row(logits: Any, row: int) -> Any:
+    """The logits of one input, as a batch of its own."""
+    if isinstance(logits, torch.Tensor):
+        return logits[row : row + 1]
+    return type(logits)(*(part[row : row + 1] for part in logits))
+
+
+def _by_example(features: Sequence[Feature], losses: npt.NDArray[np.float64], examples: int) -> list[float]:
+    """Mean loss of each example's features. Every example has one at least."""
+    owners = np.array([feature.example for feature in features])
+    means: list[float] = (np.bincount(owners, losses, examples) / np.bincount(owners, minlength=examples)).tolist()
+    return means
 
 
 @dataclass
@@ -85,10 +124,10 @@ def train(
 ) -> History:
     """Fine-tune ``model`` in place and leave it with the weights of the epoch that is best on dev.
 
-    ``report(step, total_steps, metrics)`` is called at every point of the curve. Raises ValueError when the loss is not finite.
+    ``report(step, total_steps, metrics)`` is called at every point of the curve. Raises Diverged when the loss is not finite.
     """
     history = History()
-    lengths = [len(feature.input_ids) for feature in train_features]
+    lengths = lengths_of(train_features)
     steps_per_epoch = math.ceil(len(lengths) / spec.batch_size)
     total_steps = steps_per_epoch * spec.epochs
     groups = parameter_groups(model.modules, weight_decay=spec.weight_decay)
@@ -103,7 +142,7 @@ def train(
         for rows in training_batches(lengths, batch_size=spec.batch_size, seed=spec.seed, epoch=epoch):
             step += 1
             rate = float(optimizer.param_groups[0]["lr"])
-            loss = _train_step(model, [train_features[row] for row in rows], optimizer, spec.max_grad_norm)
+            loss = _train_step(model, [train_features[row] for row in rows], optimizer, spec)
             schedule.step()
             recent.append(loss)
             if step % every == 0 or step == total_steps:
@@ -113,29 +152,37 @@ def train(
                 report(step, total_steps, {"loss": point["loss"], "learning_rate": rate})
         scores = model.evaluate(dev)
         history.epochs.append({"epoch": epoch + 1, **scores.values})
-        if not best or scores.values[model.task.metric] > history.dev.values[model.task.metric]:
+        if not best or scores.values[model.task.selects_by] > history.dev.values[model.task.selects_by]:
             history.best_epoch, history.dev = epoch + 1, scores
             best = {name: weight.detach().clone() for name, weight in model.modules.state_dict().items()}
+        elif spec.patience is not None and epoch + 1 - history.best_epoch >= spec.patience:
+            break
     model.modules.load_state_dict(best)
     return history
 
 
 def _train_step(
-    model: FinetunedModel, features: Sequence[Feature], optimizer: torch.optim.Optimizer, max_grad_norm: float
+    model: FinetunedModel, features: Sequence[Feature], optimizer: torch.optim.Optimizer, spec: FinetuneSpec
 ) -> torch.Tensor:
-    logits, targets = model.logits(features)
-    loss = model.task.loss(logits, targets)
+    """One optimiser step; the loss of its batch, weighted by examples where it was cut into smaller ones."""
     optimizer.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
-    nn.utils.clip_grad_norm_(model.modules.parameters(), max_grad_norm)
+    size = spec.micro_batch_size or len(features)
+    total = torch.zeros((), device=model.device)
+    for start in range(0, len(features), size):
+        part = features[start : start + size]
+        logits, targets = model.logits(part)
+        loss = model.task.loss(logits, targets) * (len(part) / len(features))
+        loss.backward()  # type: ignore[no-untyped-call]
+        total += loss.detach()
+    nn.utils.clip_grad_norm_(model.modules.parameters(), spec.max_grad_norm)
     optimizer.step()
-    return loss.detach()
+    return total
 
 
 def _mean(losses: Sequence[torch.Tensor], step: int) -> float:
     mean = float(torch.stack(list(losses)).double().mean())
     if not math.isfinite(mean):
-        raise ValueError(f"the loss at step {step:,} is {mean}; lower learning_rate or look for damaged weights")
+        raise Diverged(f"the loss at step {step:,} is {mean}; lower learning_rate or look for damaged weights")
     return mean
 
 

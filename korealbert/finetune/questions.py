@@ -17,9 +17,10 @@ from korealbert.benchmark_files import BenchmarkFile
 from korealbert.finetune.alignment import Span, frame, pieces
 from korealbert.finetune.json_records import Record, json_list
 from korealbert.finetune.metrics import Mode
+from korealbert.finetune.statistics import Additive
 from korealbert.finetune.tagged import PieceHead
 from korealbert.finetune.task import Encoded, Example, Feature, Scores, Task
-from korealbert.finetune.windows import Found, best_span, near_spans, windows
+from korealbert.finetune.windows import Found, Window, best_span, near_spans, windows
 
 END_BYTES = 500
 """``version`` stands so near to the beginning or the end of a file."""
@@ -62,6 +63,8 @@ class QuestionAnswering(Task):
     metric = "f1"
     matches_by_id = True
     prediction_type = pa.string()
+    target_type = pa.list_(pa.int32())
+    layout_type = pa.struct([("first", pa.int32()), ("begins", pa.list_(pa.int32())), ("ends", pa.list_(pa.int32()))])
     max_answer_pieces: ClassVar[int] = 30
     """Longest predicted answer, as in the baselines of SQuAD and KLUE-MRC."""
     has_official_dev = False
@@ -125,6 +128,14 @@ class QuestionAnswering(Task):
                 features.append(Feature(ids, segments, window.target(answer), index, window))
         return features
 
+    def stored_layout(self, layout: Any) -> dict[str, Any]:
+        """A window as its first position and the begins and ends of its spans."""
+        return {"first": layout.first, "begins": [b for b, _ in layout.spans], "ends": [e for _, e in layout.spans]}
+
+    def restored_layout(self, stored: Any) -> Window:
+        """The window."""
+        return Window(stored["first"], list(zip(stored["begins"], stored["ends"], strict=True)))
+
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """Two logits per piece: of an answer's start and of its end. No dropout of its own, as in BERT."""
         return PieceHead(hidden_size, 2, 0.0)
@@ -178,6 +189,14 @@ class QuestionAnswering(Task):
         """The text in ``answer``."""
         return record.text("answer")
 
+    def labelled(self, example: Example, predicted: str) -> tuple[list[str], list[str]]:
+        """Gold: ``answer`` or ``no answer``. Predicted: ``exact``, ``overlaps``, ``wrong``, ``no answer``."""
+        values = self.measures(_question(example), predicted, "corrected")
+        given = "exact" if values["em"] else "overlaps" if values[self.metric] else "wrong" if predicted else "no answer"
+        if not example.target:
+            return ["no answer"], ["wrong" if predicted else "no answer"]
+        return ["answer"], [given]
+
     @abstractmethod
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
         """Scores of one answer by name, from 0 to 1."""
@@ -186,15 +205,24 @@ class QuestionAnswering(Task):
         """The mean of ``measures`` over all questions, times 100."""
         rows = self.rows(examples, predicted, mode)
         total = len(rows)
-        empty = sum(not text for text in predicted)
-        warnings = ("every prediction is empty",) if empty == total else ()
+        warnings = () if any(predicted) else ("every prediction is empty",)
         return Scores({name: 100.0 * sum(row[name] for row in rows) / total for name in rows[0]}, warnings)
 
+    def additive(self, examples: Sequence[Example], predicted: Sequence[Any]) -> Additive:
+        """The mean of one of the measures."""
+        values_N = np.array([row[self.metric] for row in self.rows(examples, predicted, "official")])
+        return Additive(values_N[:, None], lambda sums_K: float(100 * sums_K[0] / len(values_N)))
+
     def rows(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> list[Mapping[str, float]]:
-        """``measures`` of each question. Raises ValueError when there are none, or another number of predictions."""
+        """``measures`` of each question, 0 without a prediction.
+
+        Raises ValueError when there are none, or another number of predictions.
+        """
         if len(examples) != len(predicted) or not examples:
             raise ValueError(f"scores of {len(predicted):,} answers to {len(examples):,} questions are undefined")
-        return [self.measures(_question(e), p, mode) for e, p in zip(examples, predicted, strict=True)]
+        nothing = dict.fromkeys(self.measures(_question(examples[0]), "", mode), 0.0)
+        pairs = zip(examples, predicted, strict=True)
+        return [nothing if answer is None else self.measures(_question(e), answer, mode) for e, answer in pairs]
 
 
 def _first_answer(example: Example) -> Span | None:

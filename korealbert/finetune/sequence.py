@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import torch
 from torch import nn
@@ -16,6 +17,7 @@ from korealbert.finetune.json_records import Record
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import accuracy
 from korealbert.finetune.metrics.correlation import pearson, spearman
+from korealbert.finetune.statistics import Additive
 from korealbert.finetune.task import EncoderOutput, Example, Feature, Scores, Task
 
 INITIAL_STD = 0.02
@@ -58,6 +60,7 @@ class SequenceClassification(SequenceTask):
     metric = "accuracy"
     measures: ClassVar[Measures] = {"accuracy": accuracy}
     prediction_type = pa.int64()
+    target_type = pa.int64()
 
     def label(self, spelling: str, *, line: Line, field: str = "label") -> int:
         """The position of a label as the official files write it. Raises ValueError naming the known ones."""
@@ -75,6 +78,17 @@ class SequenceClassification(SequenceTask):
         elif value not in self.labels:
             value = record.text("label")
         return self.labels.index(value) if value in self.labels else self.label(value, line=record.line)
+
+    def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
+        """The names of both labels."""
+        return [self.labels[example.target]], [self.labels[predicted]]
+
+    def additive(self, examples: Sequence[Example], predicted: Sequence[Any]) -> Additive | None:
+        """Accuracy as a mean."""
+        if self.metric != "accuracy":
+            return None
+        right_N = np.array([float(e.target == p) for e, p in zip(examples, predicted, strict=True)])
+        return Additive(right_N[:, None], lambda sums_K: float(100 * sums_K[0] / len(right_N)))
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One logit per label."""
@@ -101,9 +115,12 @@ class SequenceRegression(SequenceTask):
 
     scale: ClassVar[tuple[float, float]] = (0.0, 5.0)
     """Lowest and highest gold score."""
+    threshold: ClassVar[float] = 3.0
+    """From this score on two sentences count as paraphrases in error analysis."""
     metric = "spearman"
     measures: ClassVar[Measures] = {"spearman": spearman, "pearson": pearson}
     prediction_type = pa.float64()
+    target_type = pa.float64()
 
     def gold_score(self, text: str, *, line: Line) -> float:
         """The score that an official file writes. Raises ValueError where it is no number on the scale."""
@@ -119,6 +136,10 @@ class SequenceRegression(SequenceTask):
     def prediction(self, record: Record, example: Example) -> float:
         """The number in ``label``; it may lie beyond the scale."""
         return record.number("label")
+
+    def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
+        """``1`` from the threshold on, ``0`` below, as KLUE-STS's binary label."""
+        return [str(int(example.target >= self.threshold))], [str(int(predicted >= self.threshold))]
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One output whose bias starts at the mean training score; correlations do not see it, the first epoch does."""

@@ -1,40 +1,66 @@
-"""What one fine-tuning cell is made of."""
+"""What a fine-tuning cell is made of: the examples and how they enter the encoder, then the settings it is trained with."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Spec
 from korealbert.finetune import tasks
 from korealbert.finetune.init import Init
 
+Precision = Literal["float32", "bfloat16"]
+"""``bfloat16``: the encoder computes in bfloat16 under autocast; weights, heads, losses and the optimiser stay float32."""
 
-class FinetuneSpec(Spec):
-    """One cell of the evaluation: task, init and seed, with the same budget for every init.
 
-    ``epochs``, ``batch_size``, ``learning_rate`` and ``max_length`` default to the task's own values.
-    """
+class RemoteFile(Spec):
+    """A benchmark file that is fetched once, under the checksum that it must have."""
+
+    url: str = Field(pattern=r"^https?://.+$")
+    """Where it is fetched from."""
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """The checksum of the file as it comes, in lower-case hex digits."""
+    name: str = Field(default="", pattern=r"^[^/\x00]*$")
+    """Name of the file; its ending says how it is read. By default the last part of the URL."""
+    private_hosts: tuple[str, ...] = ()
+    """Hosts that may lie at a private address; all others must lie at public ones."""
+
+    @field_validator("private_hosts", mode="before")
+    @classmethod
+    def _list_is_a_tuple(cls, value: Any) -> Any:
+        # FeaturesSpec has looked at the table before pydantic does, who then no longer takes a list of JSON for a tuple.
+        return tuple(value) if isinstance(value, list) else value
+
+
+LOCAL, REMOTE = "local file", "remote file"
+"""How pydantic tells the two kinds of ``DataFile`` apart in the places that its errors name."""
+
+
+def _kind_of_file(value: Any) -> str:
+    return REMOTE if isinstance(value, Mapping | RemoteFile) else LOCAL
+
+
+DataFile = Annotated[Annotated[InputPath, Tag(LOCAL)] | Annotated[RemoteFile, Tag(REMOTE)], Discriminator(_kind_of_file)]
+"""A path, or a table of URL and checksum."""
+
+
+class FeaturesSpec(Spec):
+    """The examples of a benchmark as piece ids: what all inits, seeds and settings of it share."""
 
     task: str
     """Name of a module in ``korealbert/finetune/tasks``: nsmc, klue_ner, glue_cola, …"""
-    init: Init = "pretrained"
-    """The weights of the model, or ``random``: the same architecture with fresh ones, which shows what pretraining adds."""
-    seed: int = Field(default=1, ge=0, lt=2**63)
-    """Seeds head, fresh weights, dropout and the order of the examples. The examples themselves do not depend on it."""
-
-    train: InputPath
+    train: DataFile
     """Official training file, in any form that ``benchmark_files`` reads: compressed or not, in a tar archive or not."""
     train_member: str = ""
     """Name of the file within ``train``, when that is an archive."""
-    dev: InputPath | None = None
+    dev: DataFile | None = None
     """Official dev file. Without one, 5 % of train are held out, where the benchmark has no dev set."""
     dev_member: str = ""
     """Name of the file within ``dev``, when that is an archive."""
-    test: InputPath
-    """Official test file."""
+    test: DataFile | None = None
+    """Official test file. None: only dev is scored, as in a search, so that nothing can be selected on test."""
     test_member: str = ""
     """Name of the file within ``test``, when that is an archive."""
     max_train_examples: int | None = Field(default=None, ge=2)
@@ -45,11 +71,48 @@ class FinetuneSpec(Spec):
     """Test on a random part, which makes scores that compare with no published ones. None: on all."""
     split_seed: int = Field(default=0, ge=0, lt=2**63)
     """Seeds the held-out dev part and the random parts: one for all cells, so that they see the same examples."""
+    max_length: int = Field(default=128, ge=8)
+    """Longest input in pieces with special pieces; longer ones are cut."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _task_defaults(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and values.get("task") in tasks.names():
+            defaults = tasks.load(values["task"]).defaults
+            return {**{name: value for name, value in defaults.items() if name in cls.model_fields}, **values}
+        return values
+
+    @model_validator(mode="after")
+    def _task_is_known_and_has_a_dev_set(self) -> Self:
+        if tasks.load(self.task).has_official_dev and self.dev is None:
+            raise ValueError(f"{self.task} has an official dev set: name its file as dev")
+        return self
+
+    def features(self) -> FeaturesSpec:
+        """The part of a cell's spec that its features depend on."""
+        return FeaturesSpec(**{name: getattr(self, name) for name in FeaturesSpec.model_fields})
+
+
+class FinetuneSpec(FeaturesSpec):
+    """One cell of the evaluation: task, init, seed and settings, the same budget for every init.
+
+    ``epochs``, ``batch_size``, ``learning_rate``, ``warmup_ratio``, ``weight_decay``, ``dropout`` and ``max_length`` default to
+    the task's own values where it has some.
+    """
+
+    init: Init = "pretrained"
+    """The weights of the model, or ``random``: the same architecture with fresh ones, which shows what pretraining adds."""
+    seed: int = Field(default=1, ge=0, lt=2**63)
+    """Seeds head, fresh weights, dropout and the order of the examples. The examples themselves do not depend on it."""
 
     epochs: int = Field(default=3, ge=1, le=1000)
     """Passes over the training examples; after each the model is scored on dev, and the best one is tested."""
+    patience: int | None = Field(default=None, ge=1)
+    """Stop after so many epochs in a row that were not better on dev. None: never. The schedule is that of ``epochs``."""
     batch_size: int = Field(default=64, ge=1)
     """Examples of one optimiser step."""
+    micro_batch_size: int | None = Field(default=None, ge=1)
+    """Examples that pass the encoder at once; gradients add up to a step's. None: all of a batch."""
     learning_rate: float = Field(default=5e-5, gt=0, le=1)
     """Peak of AdamW's learning rate; from there it falls linearly to 0."""
     warmup_ratio: float = Field(default=0.1, ge=0, lt=1)
@@ -58,20 +121,11 @@ class FinetuneSpec(Spec):
     """Decoupled weight decay of matrices; biases and layer norms are spared."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Largest norm of the gradient over all parameters."""
-    max_length: int = Field(default=128, ge=8)
-    """Longest input in pieces with special pieces; longer ones are cut."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
     """Dropout before the head; the encoder keeps that of its own config.json."""
+    precision: Precision = "float32"
+    """``bfloat16`` is for GPUs; a CPU without bfloat16 units emulates it slowly."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _task_defaults(cls, values: Any) -> Any:
-        if isinstance(values, Mapping) and values.get("task") in tasks.names():
-            return {**tasks.load(values["task"]).defaults, **values}
-        return values
-
-    @model_validator(mode="after")
-    def _task_is_known_and_has_a_dev_set(self) -> Self:
-        if tasks.load(self.task).has_official_dev and self.dev is None:
-            raise ValueError(f"{self.task} has an official dev set: name its file as dev")
-        return self
+    def with_settings(self, settings: Mapping[str, Any]) -> FinetuneSpec:
+        """The same cell with other settings. Raises ValueError where one is out of its range."""
+        return FinetuneSpec(**{name: getattr(self, name) for name in FinetuneSpec.model_fields} | dict(settings))

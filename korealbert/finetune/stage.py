@@ -1,10 +1,16 @@
 """Stage `finetune` (labels ``finetune/BENCHMARK/INIT/SEED``): an encoder → its scores on dev and test of one benchmark.
 
-Input role ``model``: a directory in Hugging Face format (the export artifact, or any encoder). Output: ``metrics.json`` (the
-whole result: dev scores of every epoch, dev and test scores of the best, sizes, warnings; scores are official ones, for test
-also the corrected and the best reachable), ``predictions.arrow`` (id, gold, pred of every test example) and ``curve.jsonl``
-(training loss). The stage's statistics are the headline of ``metrics.json``; whoever needs a score reads the file. Killed, it
-starts over: a cell takes minutes.
+Input roles: ``model``, a directory in Hugging Face format (the export artifact, or any encoder); ``features``, the benchmark
+as piece ids (stage ``features``; without it they are made on the spot); ``settings``, whose ``settings.json`` replaces fields
+of the spec (stages ``proposal`` and ``selection``); ``train``, ``dev`` and ``test``, fetched files, for those that the spec
+names by URL.
+
+Output: ``metrics.json`` (the whole result: settings, dev scores of every epoch, dev and test scores of the best, sizes and
+warnings; scores are official ones, for test also the corrected and the best reachable), ``dev_predictions.arrow`` and
+``predictions.arrow`` (id, gold, pred and loss of every dev and test example), ``analysis.json`` (what is confused with what,
+and the hardest test examples; see ``analysis``) and ``curve.jsonl`` (training loss). A spec without ``test`` gives dev alone.
+The statistics are the headline of ``metrics.json``; whoever needs a score reads the file. Killed, it starts over: a cell
+takes minutes.
 """
 
 from __future__ import annotations
@@ -14,135 +20,164 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from korealbert.arrow_tables import TableWriter
-from korealbert.artifact import InputPath, Inputs, Progress, Runtime, Stage, Stats
-from korealbert.benchmark_files import BenchmarkFile
+from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
 from korealbert.files import atomic_write, write_json
 from korealbert.finetune import tasks
-from korealbert.finetune.encoder import load_encoder, load_tokenizer
-from korealbert.finetune.loop import FinetunedModel, repeatable, train
-from korealbert.finetune.spec import FinetuneSpec
-from korealbert.finetune.task import Encoded, Example, Task
+from korealbert.finetune.analysis import analysis
+from korealbert.finetune.encode import lengths_of
+from korealbert.finetune.encoder import Encoder, load_encoder
+from korealbert.finetune.feature_table import FeatureTable, write_features
+from korealbert.finetune.features import task_tokenizer
+from korealbert.finetune.loop import Answers, Diverged, FinetunedModel, repeatable, train
+from korealbert.finetune.search import AXES
+from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
+from korealbert.finetune.splits import SPLITS, read_examples
+from korealbert.finetune.task import Encoded, Example, Feature, Task
 from korealbert.model.device import pick_device
 from korealbert.model.parameters import count_parameters
-
-DEV_SHARE = 0.05
-"""Share of train held out where a benchmark has no dev set."""
-
-PART_STREAM = 1 << 32
-"""Second word of the generator's key, beyond any epoch's: choosing examples and ordering them draw from different streams."""
 
 HEADLINE = ("metric", "dev", "test", "best_epoch", "warnings")
 """What of ``metrics.json`` the stage's statistics repeat, for whoever looks at a store or a running flow."""
 
 
 def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
-    """Fine-tune, select, test; see the module's docstring."""
+    """Fine-tune, select, test; see the module's docstring.
+
+    A cell of a search whose loss is not finite any more has no dev scores, and says so; any other raises Diverged.
+    """
+    spec = _settled(spec, inputs)
+    try:
+        return _run(spec, inputs, out_dir, runtime)
+    except Diverged as error:
+        if spec.test is not None:
+            raise
+        task = tasks.load(spec.task)
+        result = {**_told(task, spec), "dev": {}, "epochs": [], "best_epoch": 0, "warnings": [f"dev: {error}"]}
+        write_json(out_dir / "metrics.json", result)
+        return {name: result[name] for name in HEADLINE if name in result}
+
+
+def _settled(spec: FinetuneSpec, inputs: Inputs) -> FinetuneSpec:
+    """The spec with the settings that a search chose or tries."""
+    if "settings" not in inputs:
+        return spec
+    return spec.with_settings(json.loads((inputs["settings"].path / "settings.json").read_text("utf-8")))
+
+
+def needs_alike(spec: FinetuneSpec, inputs: Inputs) -> str:
+    """What the memory of a cell depends on: the encoder, the examples, and how many pieces pass it at once."""
+    at_once = spec.micro_batch_size or _settled(spec, inputs).batch_size
+    size = f"{spec.max_train_examples} {spec.max_dev_examples} {spec.max_test_examples if spec.test else 0}"
+    return f"{inputs['model'].name} {spec.task} {size} {spec.max_length} {at_once} {spec.precision}"
+
+
+def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     task = tasks.load(spec.task)
-    examples = read_examples(task, spec)
     device = pick_device(runtime.device)
     directory = inputs["model"].path
-    tokenizer = load_tokenizer(directory)
+    tokenizer = task_tokenizer(task, directory)
+    examples = read_examples(task, spec, inputs, splits=SPLITS if "features" not in inputs else SPLITS[1:])
 
     def report(step: int, total: int, metrics: Mapping[str, float]) -> None:
         runtime.report(Progress(step, total, "steps", metrics))
 
     with repeatable(seed=spec.seed, threads=runtime.threads, device=device):
         encoder = load_encoder(directory, init=spec.init)
-        if spec.max_length > encoder.max_length:
-            raise ValueError(
-                f"max_length is {spec.max_length}, but {directory}/config.json has positions for {encoder.max_length} pieces"
-            )
+        check_length(spec, encoder, directory)
         if task.markers:
-            tokenizer.add_tokens(list(task.markers), special_tokens=True)
             encoder.make_room(len(tokenizer))
-        features = {split: task.encode(part, tokenizer, max_length=spec.max_length) for split, part in examples.items()}
+        features = _features(task, spec, inputs, out_dir, examples, tokenizer)
         head = task.head(hidden_size=encoder.hidden_size, dropout=spec.dropout, train=features["train"])
-        model = FinetunedModel(task, encoder.to(device), head.to(device), tokenizer.pad_token_id, device)
+        model = FinetunedModel(task, encoder.to(device), head.to(device), tokenizer.pad_token_id, device, spec.precision)
         history = train(model, features["train"], Encoded(examples["dev"], features["dev"]), spec, report)
-        encoded_test = Encoded(examples["test"], features["test"])
-        predicted = model.predict(encoded_test)
-    test = task.score(examples["test"], predicted, "official")
-    corrected = task.score(examples["test"], predicted, "corrected")
-    oracle = task.oracle(encoded_test)
-    warnings = [f"dev: {text}" for text in history.dev.warnings] + [f"test: {text}" for text in test.warnings]
+        encoded = {split: Encoded(examples[split], features[split]) for split in SPLITS[1:] if split in examples}
+        answers = {split: model.answer(part, with_losses=True) for split, part in encoded.items()}
+
+    tested, warnings = _tested(task, encoded["test"], answers["test"].predicted) if "test" in encoded else ({}, [])
+    warnings = [*(f"dev: {text}" for text in history.dev.warnings), *warnings]
     if spec.init == "pretrained" and spec.max_length > tokenizer.model_max_length:
         warnings.append(f"max_length is {spec.max_length}, pretraining saw {tokenizer.model_max_length} pieces at most")
-
     result = {
-        "task": spec.task,
-        "title": task.title,
-        "init": spec.init,
-        "seed": spec.seed,
-        "metric": task.metric,
+        **_told(task, spec),
         "dev": dict(history.dev.values),
-        "test": dict(test.values),
-        "test_corrected": dict(corrected.values),
-        "test_oracle": None if oracle is None else dict(task.score(examples["test"], oracle, "official").values),
+        **tested,
         "epochs": history.epochs,
         "best_epoch": history.best_epoch,
-        **{f"examples_{split}": len(part) for split, part in examples.items()},
-        "examples_test_official": task.official_test_examples,
-        "examples_at_max_length": sum(len(f.input_ids) == spec.max_length for part in features.values() for f in part),
+        **_sizes(task, spec, features, encoded),
         "parameters": count_parameters(model.modules),
         "warnings": warnings,
     }
     write_json(out_dir / "metrics.json", result)
-    _write_predictions(out_dir / "predictions.arrow", task, examples["test"], predicted)
+    for split, name in (("dev", "dev_predictions.arrow"), ("test", "predictions.arrow")):
+        if split in answers:
+            _write_predictions(out_dir / name, task, examples[split], answers[split])
+    if "test" in answers:
+        write_json(out_dir / "analysis.json", analysis(task, examples["test"], *answers["test"]))
     atomic_write(out_dir / "curve.jsonl", "".join(json.dumps(point) + "\n" for point in history.curve).encode())
-    return {name: result[name] for name in HEADLINE}
+    return {name: result[name] for name in HEADLINE if name in result}
 
 
-def read_examples(task: Task, spec: FinetuneSpec) -> dict[str, list[Example]]:
-    """The examples of ``train``, ``dev`` and ``test`` that the spec asks for, each in the order of its file."""
-    train_examples = _read(task, spec.train, spec.train_member)
-    if spec.dev is not None:
-        dev = _read(task, spec.dev, spec.dev_member)
-    else:
-        dev, train_examples = _held_out(task, train_examples, spec.split_seed)
+def check_length(spec: FeaturesSpec, encoder: Encoder, directory: Path) -> None:
+    """Raise ValueError where inputs may be longer than the encoder has positions."""
+    if spec.max_length > encoder.max_length:
+        raise ValueError(
+            f"max_length is {spec.max_length}, but {directory}/config.json has positions for {encoder.max_length} pieces"
+        )
+
+
+def _features(
+    task: Task, spec: FinetuneSpec, inputs: Inputs, out_dir: Path, examples: Mapping[str, list[Example]], tokenizer: Any
+) -> dict[str, FeatureTable]:
+    """The features of the cached artifact; without one they are written to a hidden directory that goes with the build."""
+    directory = inputs["features"].path if "features" in inputs else out_dir / ".features"
+    if "features" not in inputs:
+        directory.mkdir(exist_ok=True)
+        for split, part in examples.items():
+            write_features(directory / f"{split}.arrow", task, part, tokenizer, max_length=spec.max_length)
+    splits = SPLITS if spec.test is not None else SPLITS[:2]
+    return {split: FeatureTable(directory / f"{split}.arrow", task) for split in splits}
+
+
+def _told(task: Task, spec: FinetuneSpec) -> dict[str, Any]:
+    """What is known of a cell before it runs."""
+    settings = {name: getattr(spec, name) for name in AXES}
+    known = {"task": spec.task, "title": task.title, "init": spec.init, "seed": spec.seed}
+    return {**known, "settings": settings, "metric": task.metric, "selected_by": task.selects_by}
+
+
+def _tested(task: Task, test: Encoded, predicted: Sequence[Any]) -> tuple[dict[str, Any], list[str]]:
+    """Scores of the test predictions in both modes and of the best reachable ones, and warnings."""
+    official = task.score(test.examples, predicted, "official")
+    oracle = task.oracle(test)
+    scores = {
+        "test": dict(official.values),
+        "test_corrected": dict(task.score(test.examples, predicted, "corrected").values),
+        "test_oracle": None if oracle is None else dict(task.score(test.examples, oracle, "official").values),
+    }
+    return scores, [f"test: {text}" for text in official.warnings]
+
+
+def _sizes(
+    task: Task, spec: FinetuneSpec, features: Mapping[str, Sequence[Feature]], encoded: Mapping[str, Encoded]
+) -> dict[str, int]:
+    train = features["train"]
     return {
-        "train": _part(train_examples, spec.max_train_examples, spec.split_seed),
-        "dev": _part(dev, spec.max_dev_examples, spec.split_seed),
-        "test": _part(_read(task, spec.test, spec.test_member), spec.max_test_examples, spec.split_seed),
+        "examples_train": train[len(train) - 1].example + 1,
+        **{f"examples_{split}": len(part.examples) for split, part in encoded.items()},
+        "examples_test_official": task.official_test_examples,
+        "examples_at_max_length": sum(int((lengths_of(part) == spec.max_length).sum()) for part in features.values()),
     }
 
 
-def _held_out(task: Task, examples: list[Example], seed: int) -> tuple[list[Example], list[Example]]:
-    """A share of the documents of ``examples``, and the rest."""
-    number = {name: index for index, name in enumerate(dict.fromkeys(task.document(example) for example in examples))}
-    held_out = set(random_part(len(number), round(len(number) * DEV_SHARE) or 1, seed))
-    dev = [example for example in examples if number[task.document(example)] in held_out]
-    return dev, [example for example in examples if number[task.document(example)] not in held_out]
-
-
-def _read(task: Task, path: InputPath, member: str) -> list[Example]:
-    file = BenchmarkFile(path.path, member)
-    examples = task.read(file)
-    if len(examples) < 2:
-        raise ValueError(f"{file}: holds {len(examples)} examples; scores need at least 2")
-    return examples
-
-
-def _part(examples: list[Example], limit: int | None, seed: int) -> list[Example]:
-    if limit is None or limit >= len(examples):
-        return examples
-    return [examples[index] for index in random_part(len(examples), limit, seed)]
-
-
-def random_part(count: int, size: int, seed: int) -> list[int]:
-    """``size`` different numbers below ``count``, ascending: the same for the same arguments."""
-    generator = np.random.Generator(np.random.Philox(key=[seed, PART_STREAM]))
-    return sorted(generator.permutation(count)[:size].tolist())
-
-
-def _write_predictions(path: Path, task: Task, examples: Sequence[Example], predicted: Sequence[Any]) -> None:
-    schema = pa.schema([("id", pa.string()), ("gold", task.prediction_type), ("pred", task.prediction_type)])
+def _write_predictions(path: Path, task: Task, examples: Sequence[Example], answers: Answers) -> None:
+    kind = task.prediction_type
+    schema = pa.schema([("id", pa.string()), ("gold", kind), ("pred", kind), ("loss", pa.float32())])
     with TableWriter(path, schema) as table:
-        for example, prediction in zip(examples, predicted, strict=True):
-            table.append((example.id, task.kept(example.target), task.kept(prediction)))
+        for example, prediction, loss in zip(examples, *answers, strict=True):
+            table.append((example.id, task.kept(example.target), task.kept(prediction), loss))
 
 
-STAGE = Stage("finetune", version=3, spec=FinetuneSpec, run=run)
+STAGE = Stage("finetune", version=4, spec=FinetuneSpec, run=run, needs_alike=needs_alike)

@@ -66,6 +66,8 @@ class Tagging(Task):
     needs_every_unit: ClassVar[bool]
     """A unit of which the tokenizer makes no piece becomes an unknown one."""
     prediction_type = pa.list_(pa.string())
+    target_type = pa.list_(pa.int32())
+    layout_type = pa.list_(pa.list_(pa.int32()))
 
     def check_tag(self, tag: str, *, line: Line, field: str) -> str:
         """The tag itself. Raises ValueError naming the known ones when it is none of them."""
@@ -82,6 +84,12 @@ class Tagging(Task):
         for index, tag in enumerate(tags):
             self.check_tag(tag, line=record.line, field=f"tags[{index}]")
         return tags
+
+    def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
+        """The types of all units that are no spaces, ``B`` and ``I`` merged."""
+        rows = zip(_tagged(example).units, example.target, predicted, strict=True)
+        kinds = [(gold.rpartition("-")[2], tag.rpartition("-")[2]) for unit, gold, tag in rows if unit.strip()]
+        return [gold for gold, _ in kinds], [tag for _, tag in kinds]
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
         """``[CLS] text [SEP]``, cut at the end. ``layout`` holds the units whose first piece each is."""

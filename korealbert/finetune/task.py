@@ -17,6 +17,7 @@ from torch import nn
 from korealbert.benchmark_files import BenchmarkFile
 from korealbert.finetune.json_records import Record
 from korealbert.finetune.metrics import Mode
+from korealbert.finetune.statistics import Additive
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,9 @@ class Task(ABC):
     official_test_examples: ClassVar[int]
     """Size of the official test set: a score over fewer compares with no published one."""
     metric: ClassVar[str]
-    """Name of the score that selects the epoch on dev and is the task's own; higher is better."""
+    """Name of the score that is the task's own; higher is better."""
+    dev_metric: ClassVar[str] = ""
+    """Name of the score that selects on dev, where the benchmark's baselines select by another one than ``metric``."""
     origin: ClassVar[str]
     """Where its official files come from, and under which licence."""
     has_official_dev: ClassVar[bool]
@@ -90,8 +93,24 @@ class Task(ABC):
     """Arrow type of gold and predicted values."""
     markers: ClassVar[tuple[str, ...]] = ()
     """Special pieces that the task puts into its texts; the tokenizer given to ``encode`` knows them."""
+    target_type: ClassVar[pa.DataType | None] = None
+    """Arrow type of a feature's target in the feature cache; None: what Arrow infers."""
+    layout_type: ClassVar[pa.DataType | None] = None
+    """Arrow type of what ``stored_layout`` gives; None: what Arrow infers."""
     matches_by_id: ClassVar[bool] = False
     """Records of a prediction file carry the ``id`` of their example, and may stand in any order."""
+    scores_missing: ClassVar[bool] = False
+    """The official script gives an example without a prediction, ``None``, a score of 0 and counts it."""
+
+    counted: ClassVar[str] = "examples"
+    """What ``labelled`` gives labels of, in the plural."""
+    listed: ClassVar[int | None] = None
+    """So many predictions of each gold label are worth a line in a table. None: all."""
+
+    @property
+    def selects_by(self) -> str:
+        """Name of the score that selects epochs and settings on dev."""
+        return self.dev_metric or self.metric
 
     @abstractmethod
     def read(self, file: BenchmarkFile) -> list[Example]:
@@ -109,16 +128,39 @@ class Task(ABC):
         """
 
     @abstractmethod
+    def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
+        """Gold and predicted labels that error analysis counts, one of each for every counted unit of the example."""
+
+    @abstractmethod
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """All metrics of the benchmark; ``metric`` is among them."""
+
+    def additive(self, examples: Sequence[Example], predicted: Sequence[Any]) -> Additive | None:
+        """``metric`` as a function of sums over examples, official mode; None where it is none.
+
+        Intervals and tests come from thousands of scores: this makes them cheap.
+        """
+        return None
 
     @abstractmethod
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
         """The examples as piece ids, each at most ``max_length`` long with special pieces, in order."""
 
+    def stored_layout(self, layout: Any) -> Any:
+        """A feature's layout as plain lists, mappings and numbers, which Arrow stores."""
+        return layout
+
+    def restored_layout(self, stored: Any) -> Any:
+        """The layout that ``stored_layout`` was given."""
+        return stored
+
     def kept(self, value: Any) -> Any:
         """A gold or predicted value as ``prediction_type`` stores it."""
         return value
+
+    def restored(self, kept: Any) -> Any:
+        """The predicted value that ``kept`` was given."""
+        return kept
 
     @abstractmethod
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:

@@ -45,7 +45,7 @@ LAYER = {
 
 
 def layers(config: ModelConfig, prefix: str) -> Iterator[tuple[str, str]]:
-    """The tensors of all layers, ours → theirs."""
+    """Every tensor of unshared layers; a block that only our model shares occurs several times."""
     for layer in range(config.num_layers):
         for ours, theirs in LAYER.items():
             block = config.blocks_of(layer)[0 if ours.startswith("attention") else 1]

@@ -1,4 +1,4 @@
-"""ELECTRA's discriminator: layers as BERT's, embeddings that are projected where they are narrower, no pooler."""
+"""ELECTRA: BERT's layers with factorised embeddings and no pooler; as a model of masked tokens, or as a discriminator."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ DEFAULTS = {
 
 
 class Electra:
-    """``model_type`` "electra"."""
+    """``model_type`` "electra": a discriminator is read without its head, which says of words whether they were replaced."""
 
     model_type = "electra"
     title = "ELECTRA"
-    architecture = "ElectraForPreTraining"
+    architecture = "ElectraForMaskedLM"
     prefix = "electra."
 
     def expresses(self, config: ModelConfig) -> bool:
-        """Trained beside a generator; no pooler, positions from 0. Blocks that layers share are written several times."""
-        return bool(config.generator_hidden_size) and config.ffn_dropout and not config.pooler and not config.position_offset
+        """No pooler, positions from 0; the masked-token head has the exact GELU whatever the layers have."""
+        return config.activation == "gelu" and config.ffn_dropout and not config.pooler and not config.position_offset
 
     def settings(self, config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
         """``config.json``."""
@@ -48,17 +48,41 @@ class Electra:
         """Unshared layers, no pooler."""
         settings = {**DEFAULTS, **settings}
         fields = common_fields(settings, DEFAULTS)
+        if fields["activation"] != "gelu" and self.architecture in settings.get("architectures", ()):
+            raise ValueError(
+                f"hidden_act = {settings['hidden_act']!r}: an ELECTRA with a masked-token head can be read with 'gelu' only"
+            )
         return ModelConfig(**fields, embedding_size=settings["embedding_size"], share="none", pooler=False)
 
     def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:
-        """All tensors of ``ElectraForPreTraining``."""
+        """All tensors of ``architecture``."""
         yield from embeddings(self.prefix)
         if config.embedding_size != config.hidden_size:
             yield from linear("encoder.projection", f"{self.prefix}embeddings_project")
         yield from layers(config, self.prefix)
-        yield from linear("rtd.dense", "discriminator_predictions.dense")
-        yield from linear("rtd.output", "discriminator_predictions.dense_prediction")
+        yield from self.head()
+
+    def head(self) -> Iterator[tuple[str, str]]:
+        """The tensors beside those of the encoder."""
+        yield from linear("mlm.dense", "generator_predictions.dense")
+        yield from linear("mlm.norm", "generator_predictions.LayerNorm")
+        yield "mlm.bias", "generator_lm_head.bias"
 
     def constants(self, config: ModelConfig) -> dict[str, Array]:
         """None."""
         return {}
+
+
+class Discriminator(Electra):
+    """What was trained beside a generator, with the head that tells which tokens are not the original."""
+
+    architecture = "ElectraForPreTraining"
+
+    def expresses(self, config: ModelConfig) -> bool:
+        """No pooler, positions from 0. Blocks that layers share are written several times."""
+        return config.ffn_dropout and not config.pooler and not config.position_offset
+
+    def head(self) -> Iterator[tuple[str, str]]:
+        """The tensors beside those of the encoder."""
+        yield from linear("rtd.dense", "discriminator_predictions.dense")
+        yield from linear("rtd.output", "discriminator_predictions.dense_prediction")

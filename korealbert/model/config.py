@@ -34,6 +34,8 @@ class ModelSpec(Spec):
     their LayerNorm}, or nothing (ALBERT, table 4)."""
     num_groups: int = Field(default=1, ge=1)
     """Sharing happens within groups of consecutive layers: layer l belongs to group ⌊l · groups / layers⌋."""
+    edge_layers: int = Field(default=0, ge=0)
+    """Layers at either end that share with no other: the implicit translation layers of cross-lingual post-training."""
     max_positions: int = Field(default=512, ge=4)
     """Rows of the position table. Pretraining at length n leaves the rows from n on untrained."""
     position_offset: int = Field(default=0, ge=0)
@@ -82,8 +84,13 @@ class ModelSpec(Spec):
                 f"position_offset = {self.position_offset} leaves no row of max_positions = {self.max_positions}; "
                 "raise max_positions"
             )
-        if self.num_groups > self.num_layers:
-            raise ValueError(f"num_groups = {self.num_groups} exceeds num_layers = {self.num_layers}; lower num_groups")
+        if self.inner_layers < 1:
+            raise ValueError(
+                f"edge_layers = {self.edge_layers} at either end leave none of num_layers = {self.num_layers} between them; "
+                "lower edge_layers"
+            )
+        if self.num_groups > self.inner_layers:
+            raise ValueError(f"num_groups = {self.num_groups} exceeds num_layers = {self.inner_layers}; lower num_groups")
         if self.share == "none" and self.num_groups > 1:
             raise ValueError(
                 f"num_groups = {self.num_groups} has no meaning where share = 'none'; set num_groups = 1 or share = 'all'"
@@ -100,9 +107,19 @@ class ModelSpec(Spec):
         """Positions that tokens can take."""
         return self.max_positions - self.position_offset
 
+    @property
+    def inner_layers(self) -> int:
+        """Layers that are no edge layers."""
+        return self.num_layers - 2 * self.edge_layers
+
     def group_of(self, layer: int) -> int:
-        """Which group a layer belongs to."""
-        return layer * self.num_groups // self.num_layers
+        """Which group a layer belongs to; each edge layer is one of its own, numbered in the order of the layers."""
+        edge, inner = self.edge_layers, self.inner_layers
+        if layer < edge:
+            return layer
+        if layer >= edge + inner:
+            return layer - inner + self.num_groups
+        return edge + (layer - edge) * self.num_groups // inner
 
     def blocks_of(self, layer: int) -> tuple[int, int]:
         """Numbers of the attention block and the feed-forward block that a layer uses."""
@@ -112,12 +129,12 @@ class ModelSpec(Spec):
     @property
     def attention_blocks(self) -> int:
         """Distinct attention blocks."""
-        return self.num_groups if self.share in {"all", "attention"} else self.num_layers
+        return 2 * self.edge_layers + (self.num_groups if self.share in {"all", "attention"} else self.inner_layers)
 
     @property
     def ffn_blocks(self) -> int:
         """Distinct feed-forward blocks."""
-        return self.num_groups if self.share in {"all", "ffn"} else self.num_layers
+        return 2 * self.edge_layers + (self.num_groups if self.share in {"all", "ffn"} else self.inner_layers)
 
 
 class ModelConfig(ModelSpec):

@@ -20,5 +20,5 @@ def parameter_groups(model: nn.Module, *, weight_decay: float) -> list[dict[str,
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Trainable numbers; a shared tensor counts once."""
+    """Numbers of the model, frozen ones included; a shared tensor counts once."""
     return sum(parameter.numel() for parameter in model.parameters())

@@ -25,6 +25,8 @@ class Job(BaseModel):
     config: ModelConfig
     examples: Path
     views: Path
+    initial: Path | None = None
+    """Directory of the weights that training starts from; None: fresh ones."""
     examples_long: Path | None = None
     """Rows of the phase of long sequences, where there is one."""
     views_long: Path | None = None

@@ -30,6 +30,7 @@ from korealbert.pretrain.engine import AUTOCAST, make_engine
 from korealbert.pretrain.fit import BatchSource, Rows, check_rows
 from korealbert.pretrain.guard import Guard
 from korealbert.pretrain.heldout import evaluate
+from korealbert.pretrain.initial import digest_of, freeze, load_initial
 from korealbert.pretrain.lamb import Lamb
 from korealbert.pretrain.loader import Loaded, Loader, operations
 from korealbert.pretrain.metrics import Metrics, MetricsFile, TaskTotals, rounded
@@ -74,6 +75,7 @@ class Trainer:
         heldout: BatchSource,
         ranks: Ranks,
         out_dir: Path,
+        initial: Path | None = None,
         long: Rows | None = None,
         report: Report = lambda step, metrics: None,
         stop_requested: Callable[[], bool] = lambda: False,
@@ -83,6 +85,10 @@ class Trainer:
         check_rows(spec, config, self.short, long)
         self.objective = make_objective(config, seed=spec.seed)
         self.model = self.objective.model
+        if initial is not None:
+            load_initial(self.model, initial)
+        self.frozen = freeze(self.model, spec.frozen)
+        self.frozen_digest = digest_of(self.frozen)
         self.objective.to(ranks.device)
         self.optimizer = make_optimizer(self.model, spec.optimizer, scaled=spec.precision == "fp16")
         self.state = TrainingState()
@@ -142,9 +148,13 @@ class Trainer:
             if fault is not None:
                 self._roll_back(fault)
                 continue
+            if self.state.step in spec.snapshots and self.ranks.rank == 0:
+                self._write_snapshot()
             if self.state.step % spec.checkpoint_every == 0 or self.state.step == spec.steps:
                 self.state.returns_to = self.state.step
                 self._save()
+        if digest_of(self.frozen) != self.frozen_digest:
+            raise RuntimeError("training has changed tensors that are declared frozen; this model must not be used")
         if self.ranks.rank == 0:
             self._write_model()
         return self._stats()
@@ -304,6 +314,11 @@ class Trainer:
         if self.scaler is not None:
             self.scaler.load_state_dict(saved.state["scaler"])
 
+    def _write_snapshot(self) -> None:
+        (self.out_dir / "snapshots").mkdir(exist_ok=True)
+        path = self.out_dir / "snapshots" / f"step-{self.state.step:08d}.safetensors"
+        save_file(checkpoint.detached(self.model), path, metadata={"format": "pt"})
+
     def _write_model(self) -> None:
         save_file(checkpoint.detached(self.model), self.out_dir / "model.safetensors", metadata={"format": "pt"})
         write_json(self.out_dir / "config.json", self.config.model_dump(mode="json"), sort_keys=True)
@@ -318,6 +333,9 @@ class Trainer:
             "epochs": round((state.sequences - self._long_sequences()) / self.short.train.num_rows, 3),
             "rollbacks": state.guard.rollbacks,
             "parameters": count_parameters(self.model),
+            "trainable_parameters": count_parameters(self.model) - sum(tensor.numel() for tensor in self.frozen.values()),
+            "frozen_tensors": len(self.frozen),
+            "frozen_sha256": self.frozen_digest,
             "sequence_length": (self.long or self.short).train.sequence_length,
             "heldout": state.heldout,
             "processes": self.ranks.world_size,

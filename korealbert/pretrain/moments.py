@@ -5,7 +5,7 @@ So a checkpoint fits any number of ranks and any ZeRO stage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -46,7 +46,7 @@ def gather_moments(model: nn.Module, zero: Any) -> dict[str, Tensor]:
     _link(zero)
     (step,) = {float(state["step"]) for state in zero.optimizer.state.values()}
     gathered: dict[str, Tensor] = {}
-    for name, parameter in _trained(model):
+    for name, parameter in _trained(model).items():
         gathered |= {f"{name}/{field}": safe_get_full_optimizer_state(parameter, field).cpu() for field in ADAM}
         gathered[f"{name}/step"] = torch.tensor(step)
     return gathered
@@ -65,13 +65,13 @@ def scatter_moments(model: nn.Module, zero: Any, moments: Mapping[str, Tensor]) 
         empty = {field: torch.zeros_like(partition) for field in ADAM}
         zero.optimizer.state[partition] = {"step": step.clone(), **empty}
     _link(zero)
-    for name, parameter in _trained(model):
+    for name, parameter in _trained(model).items():
         for field in ADAM:
             safe_set_full_optimizer_state(parameter, moments[f"{name}/{field}"].to(parameter.device), field)
 
 
-def _trained(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    return ((name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad)
+def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 def _link(zero: Any) -> None:

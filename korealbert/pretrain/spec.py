@@ -145,6 +145,11 @@ TASKS: dict[str, tuple[Task, ...]] = {"mlm": ("mlm", "sop", "wop"), "rtd": ("mlm
 """The tasks of an objective: the order of every vector of counts, losses and weights."""
 
 
+def _order_weight(given: dict[str, Any]) -> float:
+    """Detection knows no order losses."""
+    return 0.0 if given.get("objective") == "rtd" else 1.0
+
+
 class PretrainSpec(Spec):
     """One pretraining run. Vocabulary size and sequence length come with the examples."""
 
@@ -155,7 +160,10 @@ class PretrainSpec(Spec):
     """The generator and its weight, under ``objective = "rtd"``."""
 
     model: ModelSpec = ModelSpec()
-    """The architecture."""
+    """The architecture. Left out where the run starts from weights of another stage, which bring their own."""
+    frozen: tuple[str, ...] = ()
+    """Tensors that stay as they are: patterns (``encoder.ffn.0.*``) of their names in ``model.safetensors``. They get no
+    gradient, no decay and no moments."""
     steps: int = Field(ge=1)
     """Parameter updates (KoreALBERT: presumably 250,000, its ablations 125,000)."""
     global_batch_size: int = Field(default=2048, ge=1)
@@ -176,9 +184,9 @@ class PretrainSpec(Spec):
     """What DeepSpeed's ZeRO divides among ranks: nothing, the moments, the gradients too. LAMB needs whole tensors."""
     compile: Literal["no", "kernels", "graphs"] = "no"
     """torch.compile: fused kernels, or besides captured in CUDA graphs. It pays on GPUs, and takes a C++ compiler on CPUs."""
-    sop_weight: float = Field(default=1.0, ge=0)
+    sop_weight: float = Field(default_factory=_order_weight, ge=0)
     """Factor of the sentence-order loss; there is none under ``objective = "rtd"``."""
-    wop_weight: float = Field(default=1.0, ge=0)
+    wop_weight: float = Field(default_factory=_order_weight, ge=0)
     """Factor of the word-order loss; 0 leaves its head out of the model. There is none under ``objective = "rtd"``."""
     order_from_step: int = Field(default=0, ge=0)
     """Step from which on the sentence-order and word-order losses count. From 0 they come in at once (KoreALBERT); in a narrow
@@ -193,19 +201,15 @@ class PretrainSpec(Spec):
     """Steps between two scorings of the held-out rows; they are also scored before the first and after the last step."""
     checkpoint_every: int = Field(default=1000, ge=1)
     """Steps between two checkpoints, which are what a killed run loses at most."""
+    snapshots: tuple[int, ...] = ()
+    """Steps after which the weights are kept as ``snapshots/step-….safetensors``, to see later what a model knew when."""
     tensorboard: bool = False
     """Write the metrics as TensorBoard's event files too; needs the extra ``tensorboard``."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _leave_out_order(cls, data: Any) -> Any:
-        """Detection knows no order losses: their weights default to 0."""
-        if isinstance(data, dict) and data.get("objective") == "rtd":
-            return {"sop_weight": 0.0, "wop_weight": 0.0, **data}
-        return data
-
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if list(self.snapshots) != sorted({step for step in self.snapshots if 0 < step <= self.steps}):
+            raise ValueError(f"snapshots = {list(self.snapshots)}: they must grow, and lie in 1 to steps = {self.steps}")
         for batch, micro_batch in self.batches:
             if batch % micro_batch:
                 raise ValueError(
@@ -319,16 +323,35 @@ class PretrainSpec(Spec):
             )
         return batch // per_pass
 
-    def config_for(self, *, vocab_size: int, sequence_length: int) -> ModelConfig:
-        """The complete model for this data. Raises ValueError where sequences are longer than the position table."""
-        if sequence_length > self.model.longest_sequence:
+    def config_for(self, *, vocab_size: int, sequence_length: int, initial: ModelConfig | None = None) -> ModelConfig:
+        """The complete model for this data; ``initial``: the shape of the weights that the run starts from.
+
+        Raises ValueError where sequences are longer than the position table, or spec and weights contradict each other.
+        """
+        if initial is not None:
+            self._check_initial(initial, vocab_size)
+        model = self.model if initial is None else ModelSpec(**initial.model_dump(include=set(ModelSpec.model_fields)))
+        if sequence_length > model.longest_sequence:
             raise ValueError(
-                f"the examples are {sequence_length} tokens long, but max_positions = {self.model.max_positions}; "
+                f"the examples are {sequence_length} tokens long, but max_positions = {model.max_positions}; "
                 "raise max_positions in [pretrain.model] or pack shorter examples"
             )
         return ModelConfig(
-            **self.model.model_dump(),
+            **model.model_dump(),
             vocab_size=vocab_size,
             word_order_classes=sequence_length if self.wop_weight else 0,
             generator_hidden_size=self.rtd.generator_size(self.model) if self.objective == "rtd" else 0,
         )
+
+    def _check_initial(self, initial: ModelConfig, vocab_size: int) -> None:
+        if self.model != ModelSpec():
+            raise ValueError("the initial weights bring their own architecture; remove [model]")
+        if initial.vocab_size != vocab_size:
+            raise ValueError(
+                f"the initial weights have {initial.vocab_size:,} word embeddings, but the examples were packed with "
+                f"{vocab_size:,} pieces; transfer to the vocabulary of the examples"
+            )
+        if self.sop_weight and not initial.pooler:
+            raise ValueError(
+                f"sop_weight = {self.sop_weight} needs a pooler, which the initial weights do not have; set sop_weight = 0"
+            )

@@ -1,7 +1,8 @@
 """Stage `pretrain`: vocabulary, examples and views → ``model.safetensors``, ``config.json`` and ``metrics.jsonl``.
 
-A run whose spec ends on longer sequences (``long``) has these in the roles ``examples_long`` and ``views_long``. With
-``tensorboard`` it writes an event file too.
+With the optional input role ``initial`` (``model.safetensors`` and ``config.json`` as this stage writes them) training starts
+from those weights, its schedule and its moments from nothing. A run whose spec ends on longer sequences (``long``) has these in
+the roles ``examples_long`` and ``views_long``. With ``tensorboard`` it writes an event file too.
 
 This module imports neither torch nor DeepSpeed; they are loaded by the processes that it starts.
 """
@@ -21,6 +22,7 @@ from korealbert.files import atomic_write
 from korealbert.model.config import ModelConfig
 from korealbert.pretrain.compile_locks import clear_stale_locks, extension_directories
 from korealbert.pretrain.fit import Rows, check_rows
+from korealbert.pretrain.hosts import crew_of, ranks_of
 from korealbert.pretrain.job import Job, parse_event
 from korealbert.pretrain.launch import RankFailed, run_ranks
 from korealbert.pretrain.spec import PretrainSpec
@@ -40,10 +42,10 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     failing process's own traceback, or ``PretrainingStopped``.
     """
     examples, views = inputs["examples"].path, inputs["views"].path
-    long = {role: inputs[role].path for role in ("examples_long", "views_long") if role in inputs}
-    data = {"vocab": inputs["vocab"].path, "examples": examples, "views": views, **long}
-    config = check(spec, **data, processes=runtime.processes)
-    job = Job(spec=spec, config=config, examples=examples, views=views, **long, out_dir=out_dir, device=runtime.device)
+    processes, world_size = ranks_of(runtime)
+    optional = {role: inputs[role].path for role in ("initial", "examples_long", "views_long") if role in inputs}
+    config = check(spec, vocab=inputs["vocab"].path, examples=examples, views=views, **optional, processes=world_size)
+    job = Job(spec=spec, config=config, examples=examples, views=views, **optional, out_dir=out_dir, device=runtime.device)
     clear_stale_locks(extension_directories(os.environ))
     job_file = out_dir / ".job.json"
     atomic_write(job_file, job.model_dump_json(indent=1).encode())
@@ -60,13 +62,15 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
             seen[event["kind"]] = event
 
     try:
-        run_ranks(
-            "korealbert.pretrain.worker",
-            [str(job_file)],
-            processes=runtime.processes,
-            threads=runtime.threads,
-            on_line=on_line,
-        )
+        with crew_of(runtime) as crew:
+            run_ranks(
+                "korealbert.pretrain.worker",
+                [str(job_file)],
+                processes=processes,
+                threads=runtime.threads,
+                on_line=on_line,
+                crew=crew,
+            )
     except RankFailed as failure:
         if "stopped" not in seen:
             raise
@@ -86,9 +90,10 @@ def check(
     views: Path,
     examples_long: Path | None = None,
     views_long: Path | None = None,
+    initial: Path | None = None,
     processes: int,
 ) -> ModelConfig:
-    """The model that spec and data make together. Raises ValueError naming both sides of any contradiction."""
+    """The model that spec, data and initial weights make together. Raises ValueError naming both sides of a contradiction."""
     for batch, micro_batch in spec.batches:
         spec.accumulation(processes, batch, micro_batch)
     if spec.tensorboard and find_spec("tensorboard") is None:
@@ -99,7 +104,8 @@ def check(
     if examples_long is not None and views_long is not None:
         long = Rows(*_open(spec, vocab, examples_long, views_long))
     longest = (long or short).train.sequence_length
-    config = spec.config_for(vocab_size=short.train.vocab_size, sequence_length=longest)
+    shape = None if initial is None else ModelConfig.model_validate_json((initial / "config.json").read_bytes())
+    config = spec.config_for(vocab_size=short.train.vocab_size, sequence_length=longest, initial=shape)
     check_rows(spec, config, short, long)
     return config
 

@@ -79,6 +79,7 @@ def run(job: Job, init_method: str) -> int:
             job.config,
             train=ExampleBatches(job.examples, job.views, "train"),
             heldout=ExampleBatches(job.examples, job.views, "heldout"),
+            initial=job.initial,
             long=long,
             ranks=ranks,
             out_dir=job.out_dir,

@@ -1,7 +1,25 @@
-"""A recipe: one TOML file that holds the specs of all stages, the graph they form, and the plan of what would run and why."""
+"""A recipe: one TOML file that holds the specs of all stages, the graph they form, and the plan of what would run and why.
 
+An ablation is a grid of recipes over one corpus, in a TOML file of its own.
+"""
+
+from korealbert.recipe.ablation import Ablation, load_ablation
 from korealbert.recipe.dag import Node, graph, until
+from korealbert.recipe.grid import grid
 from korealbert.recipe.planning import Planned, plan, prepare
-from korealbert.recipe.reading import RecipeError, load
+from korealbert.recipe.reading import Recipe, RecipeError, load
 
-__all__ = ["Node", "Planned", "RecipeError", "graph", "load", "plan", "prepare", "until"]
+__all__ = [
+    "Ablation",
+    "Node",
+    "Planned",
+    "Recipe",
+    "RecipeError",
+    "graph",
+    "grid",
+    "load",
+    "load_ablation",
+    "plan",
+    "prepare",
+    "until",
+]

@@ -21,11 +21,16 @@ STAGE_ORDER = (
     "views",
     "pretrain",
     "export",
+    "benchmark",
+    "features",
+    "search",
     "finetune",
+    "summary",
+    "speed",
 )
 """Order of stages in tables; others follow."""
 
-OPTIONAL_STAGES = frozenset({"crawl", "fetch", "vocab_sizes"})
+OPTIONAL_STAGES = frozenset({"crawl", "fetch", "vocab_sizes", "benchmark", "features", "search", "summary", "speed"})
 """Stages that a whole run need not have."""
 
 DATA_STAGES = ("crawl", "extract", "clean", "dedup", "balance", "examples")

@@ -16,6 +16,7 @@ from korealbert.artifact import Artifact, Runtime
 from korealbert.finetune import stage, tasks
 from korealbert.finetune.biaffine import BiaffineParser, Words
 from korealbert.finetune.spec import FinetuneSpec
+from korealbert.finetune.splits import read_examples
 from korealbert.finetune.task import EncoderOutput, Feature
 from korealbert.finetune.tasks.klue_dp import KlueDp
 
@@ -174,7 +175,7 @@ def test_dev_is_held_out_by_article(spec: Callable[..., FinetuneSpec], tmp_path:
         qas.append({**qas[0], "id": f"{qas[0]['id']}-again"})
     (tmp_path / "twice").write_text(json.dumps(document, ensure_ascii=False), "utf-8")
     made = FinetuneSpec.model_validate({"task": "korquad", "train": tmp_path / "twice", "test": made.test.path})
-    examples = stage.read_examples(task, made)
+    examples = read_examples(task, made)
     articles = [{task.document(example) for example in examples[part]} for part in ("train", "dev")]
     assert not articles[0] & articles[1]
     assert [len(articles[0]), len(articles[1])] == [152, 8]

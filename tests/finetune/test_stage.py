@@ -20,7 +20,8 @@ from korealbert.finetune import tasks
 from korealbert.finetune.init import Init
 from korealbert.finetune.loop import linear_schedule
 from korealbert.finetune.spec import FinetuneSpec
-from korealbert.finetune.stage import HEADLINE, STAGE, random_part, read_examples, run
+from korealbert.finetune.splits import random_part, read_examples
+from korealbert.finetune.stage import HEADLINE, STAGE, run
 
 QUICK = {"epochs": 2, "batch_size": 32, "learning_rate": 5e-3, "warmup_ratio": 0.1}
 

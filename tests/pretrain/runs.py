@@ -40,7 +40,15 @@ def no_dropout(**fields: Any) -> dict[str, Any]:
     return {**TINY_MODEL, "hidden_dropout": 0.0, "attention_dropout": 0.0, **fields}
 
 
-def trainer(run_spec: PretrainSpec, out_dir: Path, ranks: Ranks, *, stop_after: int | None = None, **data: Any) -> Trainer:
+def trainer(
+    run_spec: PretrainSpec,
+    out_dir: Path,
+    ranks: Ranks,
+    *,
+    stop_after: int | None = None,
+    initial: Path | None = None,
+    **data: Any,
+) -> Trainer:
     """A trainer on synthetic rows; ``stop_after`` makes it ask itself to stop before the step after that one.
 
     Where the spec has a phase of long sequences, these are twice as long.
@@ -59,7 +67,7 @@ def trainer(run_spec: PretrainSpec, out_dir: Path, ranks: Ranks, *, stop_after: 
     def stop() -> bool:
         return stop_after is not None and made[0].state.step >= stop_after
 
-    rows = {"train": train, "heldout": heldout, "long": long}
+    rows = {"train": train, "heldout": heldout, "long": long, "initial": initial}
     made.append(Trainer(run_spec, config, **rows, ranks=ranks, out_dir=out_dir, stop_requested=stop))
     return made[0]
 

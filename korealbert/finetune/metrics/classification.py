@@ -27,6 +27,11 @@ class ClassCounts(NamedTuple):
         safe_C = np.where(occurrences_C == 0, 1.0, occurrences_C)
         return np.where(occurrences_C == 0, zero_division, 2 * self.right_C / safe_C)
 
+    def macro_f1(self) -> float:
+        """Mean F1 over the classes that are gold or predicted, from 0 to 1; 0 where there are none."""
+        occurs_C = self.gold_C + self.predicted_C > 0
+        return float(np.mean(self.f1()[occurs_C])) if occurs_C.any() else 0.0
+
     def micro_f1(self) -> float:
         """F1 over the pooled counts, from 0 to 1; 0 where there is nothing to find and nothing was found."""
         occurrences = float(self.gold_C.sum() + self.predicted_C.sum())

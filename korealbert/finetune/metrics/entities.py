@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.metrics.classification import class_counts
+from korealbert.finetune.metrics.classification import Counts, class_counts
 
 OUTSIDE = "O"
 
@@ -63,6 +63,22 @@ def char_f1(gold: Iterable[str], predicted: Iterable[str], labels: Sequence[str]
         return float(np.mean(counts.f1(zero_division=1.0)) * 100)
     occurs = counts.gold_C + counts.predicted_C > 0
     return float(np.mean(counts.f1()[occurs]) * 100) if occurs.any() else 0.0
+
+
+def strict_counts(gold: Tags, predicted: Tags, types: Sequence[str]) -> Counts:
+    """Right, gold and predicted strict entities of one sentence for each type, [3 * types]."""
+    return _counts(set(strict_entities(gold)), set(strict_entities(predicted)), types)
+
+
+def lenient_counts(gold: Tags, predicted: Tags) -> Counts:
+    """Right, gold and predicted lenient entities of one sentence, [3]."""
+    wanted, given = set(lenient_entities(gold)), set(lenient_entities(predicted))
+    return np.array([len(wanted & given), len(wanted), len(given)], dtype=np.float64)
+
+
+def _counts(gold: set[Entity], predicted: set[Entity], types: Sequence[str]) -> Counts:
+    found = (gold & predicted, gold, predicted)
+    return np.array([sum(entity[0] == kind for entity in part) for part in found for kind in types], dtype=np.float64)
 
 
 Located = set[tuple[int, str, int, int]]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.metrics.classification import accuracy, class_counts, macro_f1
+from korealbert.finetune.metrics.classification import Counts, accuracy, class_counts, macro_f1
 
 WRONG_HEAD = -2
 """The relation predicted for a word whose head is wrong: no word's relation, so never right."""
@@ -48,6 +48,23 @@ def las(
     classes = sorted({*gold, *predicted} - (set() if mode == "official" else {WRONG_HEAD}))
     macro = float(np.mean(class_counts(gold, predicted, classes).f1()) * 100)
     return {"las_macro": macro, "las_micro": accuracy(gold, predicted)}
+
+
+LAS_CLASSES = (WRONG_HEAD, RARE, *range(FIRST_RARE))
+"""All classes of words that LAS knows."""
+
+
+def las_counts(
+    gold_heads: Sequence[int],
+    gold_relations: Sequence[int],
+    predicted_heads: Sequence[int],
+    predicted_relations: Sequence[int],
+) -> Counts:
+    """Right, gold and predicted words of one sentence for each of ``LAS_CLASSES``, [3 * classes], as ``las`` counts them."""
+    gold = [_class(relation) for relation in gold_relations]
+    heads = zip(predicted_relations, predicted_heads, gold_heads, strict=True)
+    predicted = [_class(relation) if head == gold_head else WRONG_HEAD for relation, head, gold_head in heads]
+    return np.concatenate(class_counts(gold, predicted, LAS_CLASSES))
 
 
 def _class(relation: int) -> int:

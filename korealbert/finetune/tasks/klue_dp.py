@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import torch
 from torch import nn
@@ -23,7 +24,9 @@ from korealbert.finetune.alignment import Pieces, Span, frame, pieces, with_ever
 from korealbert.finetune.biaffine import BiaffineParser, Parse, Words
 from korealbert.finetune.json_records import Record
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.metrics.parsing import las, uas
+from korealbert.finetune.metrics.classification import ClassCounts
+from korealbert.finetune.metrics.parsing import las, las_counts, uas
+from korealbert.finetune.statistics import Additive
 from korealbert.finetune.tagged import IGNORED
 from korealbert.finetune.task import Encoded, Example, Feature, Scores, Task
 
@@ -83,6 +86,8 @@ class KlueDp(Task):
     has_official_dev = False
     metric = "las_macro"
     prediction_type = pa.struct([("heads", pa.list_(pa.int64())), ("relations", pa.list_(pa.int64()))])
+    counted = "words"
+    target_type = layout_type = pa.list_(pa.list_(pa.int32()))
     defaults = klue.defaults(epochs=10, max_length=256)
     uses_pos: ClassVar[bool] = True
     """The parser sees the gold part of speech of each word's last morpheme, as KLUE-baseline does unless told ``--no_pos``."""
@@ -125,6 +130,10 @@ class KlueDp(Task):
             relations = [r if head != IGNORED else IGNORED for r, head in zip(tree.relations, heads, strict=False)]
             features.append(Feature(input_ids, segments, (heads, relations), index, words))
         return features
+
+    def restored_layout(self, stored: Any) -> Words:
+        """Where the words are."""
+        return Words(*stored)
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """The biaffine parser; its dropout is that of KLUE-baseline, not ``dropout``."""
@@ -170,6 +179,10 @@ class KlueDp(Task):
         """Heads and numbers of relations."""
         return dict(value._asdict())
 
+    def restored(self, kept: Any) -> Tree:
+        """The tree."""
+        return Tree(tuple(kept["heads"]), tuple(kept["relations"]))
+
     def prediction(self, record: Record, example: Example) -> Tree:
         """``heads`` (numbers of words from 1, 0 for the root) and ``deprels`` (names), one of each per word."""
         heads, names = record.integers("heads"), record.texts("deprels")
@@ -183,12 +196,22 @@ class KlueDp(Task):
             tuple(_relation(name, record.line, f"deprels[{n}]") for n, name in enumerate(names)),
         )
 
+    def labelled(self, example: Example, predicted: Tree) -> tuple[list[str], list[str]]:
+        """The names of the relations of all words, whatever their heads."""
+        gold, given = ([RELATIONS[number] for number in tree.relations] for tree in (example.target, predicted))
+        return gold, given
+
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """``uas_macro``, ``uas_micro``, ``las_macro`` and ``las_micro`` over the words of all sentences."""
         gold = [example.target for example in examples]
         gold_heads, gold_relations = ([value for tree in gold for value in tree[part]] for part in (0, 1))
         heads, relations = ([value for tree in predicted for value in tree[part]] for part in (0, 1))
         return Scores({**uas(gold_heads, heads), **las(gold_heads, gold_relations, heads, relations, mode)})
+
+    def additive(self, examples: Sequence[Example], predicted: Sequence[Any]) -> Additive:
+        """LAS macro from counts of each class."""
+        rows = [las_counts(*e.target, *tree) for e, tree in zip(examples, predicted, strict=True)]
+        return Additive(np.array(rows), lambda sums_K: 100 * ClassCounts(*np.split(sums_K, 3)).macro_f1())
 
 
 def word_spans(words: Sequence[str]) -> list[Span]:

@@ -13,14 +13,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from korealbert.benchmark_files import BenchmarkFile
 from korealbert.finetune import klue
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.metrics.entities import OUTSIDE, char_f1, entity_macro_f1
+from korealbert.finetune.metrics.classification import ClassCounts
+from korealbert.finetune.metrics.entities import OUTSIDE, char_f1, entity_macro_f1, strict_counts
+from korealbert.finetune.statistics import Additive
 from korealbert.finetune.tagged import Tagged, Tagging, entity_tags
 from korealbert.finetune.task import Example, Scores
 
 COMMENT = "##"
+
+KINDS = ("PS", "LC", "OG", "DT", "TI", "QT")
 
 
 class KlueNer(Tagging):
@@ -31,8 +37,9 @@ class KlueNer(Tagging):
     origin = klue.ORIGIN
     has_official_dev = False
     metric = "entity_macro_f1"
-    tags = entity_tags(("PS", "LC", "OG", "DT", "TI", "QT"))
-    unit = "characters"
+    dev_metric = "char_f1_all13"
+    tags = entity_tags(KINDS)
+    unit = counted = "characters"
     hint = ", spaces too"
     labels_every_piece = True
     needs_every_unit = False
@@ -83,6 +90,14 @@ class KlueNer(Tagging):
             "char_f1_no_O": char_f1(gold, given, self.tags[:-1], mode),
         }
         return Scores(values, () if set(given) != {OUTSIDE} else ("no entity is predicted",))
+
+    def additive(self, examples: Sequence[Example], predicted: Sequence[Any]) -> Additive:
+        """Entity macro F1 from the counts of each type."""
+        rows = [
+            strict_counts(_visible(e.text, e.target), _visible(e.text, tags), KINDS)
+            for e, tags in zip(examples, predicted, strict=True)
+        ]
+        return Additive(np.array(rows), lambda sums_K: 100 * ClassCounts(*np.split(sums_K, 3)).macro_f1())
 
 
 def _visible(text: str, tags: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import torch
 from torch import nn
@@ -21,9 +22,10 @@ from korealbert.finetune import klue
 from korealbert.finetune.alignment import frame
 from korealbert.finetune.json_records import Record, json_list
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.metrics.classification import check_lengths
+from korealbert.finetune.metrics.classification import ClassCounts, check_lengths
 from korealbert.finetune.metrics.relations import absent_classes, auprc, average_precision, micro_f1
 from korealbert.finetune.sequence import PooledHead
+from korealbert.finetune.statistics import Additive
 from korealbert.finetune.task import Example, Feature, Scores, Task
 
 RELATIONS = (
@@ -87,6 +89,8 @@ class KlueRe(Task):
     has_official_dev = False
     metric = "micro_f1"
     prediction_type = pa.struct([("label", pa.int64()), ("probs", pa.list_(pa.float64()))])
+    target_type = pa.int64()
+    listed = 4
     markers = ("<subj>", "</subj>", "<obj>", "</obj>")
     defaults = klue.defaults(epochs=3, max_length=256)
 
@@ -132,6 +136,10 @@ class KlueRe(Task):
         """A relation with its probabilities; gold ones have none."""
         return value._asdict() if isinstance(value, Relation) else {"label": value, "probs": None}
 
+    def restored(self, kept: Any) -> Relation:
+        """The relation with its probabilities."""
+        return Relation(kept["label"], kept["probs"])
+
     def prediction(self, record: Record, example: Example) -> Relation:
         """The relation's name in ``label``, and in ``probs`` 30 numbers from 0 to 1 in the official order, or nothing."""
         if "probs" not in record:
@@ -142,6 +150,10 @@ class KlueRe(Task):
         if not all(0 <= value <= 1 for value in probs):
             raise record.error("probs", f"lie between {min(probs):g} and {max(probs):g}", "give probabilities from 0 to 1")
         return Relation(_relation(record), probs)
+
+    def labelled(self, example: Example, predicted: Relation) -> tuple[list[str], list[str]]:
+        """The names of both relations."""
+        return [RELATIONS[example.target]], [RELATIONS[predicted.label]]
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """``micro_f1``, and with probabilities ``auprc`` and ``average_precision``."""
@@ -160,6 +172,12 @@ class KlueRe(Task):
             counted = "each counts 50 in auprc" if mode == "official" else "auprc leaves them out"
             warnings.append(f"{len(absent)} of {len(RELATIONS)} relations do not occur in gold: {counted}")
         return Scores(values, tuple(warnings))
+
+    def additive(self, examples: Sequence[Example], predicted: Sequence[Any]) -> Additive:
+        """Micro F1 from counts of relations that are none of ``no_relation``."""
+        rows = [(e.target, p.label) for e, p in zip(examples, predicted, strict=True)]
+        counts = [(g == p != NO_RELATION, g != NO_RELATION, p != NO_RELATION) for g, p in rows]
+        return Additive(np.array(counts, dtype=np.float64), lambda sums_K: 100 * ClassCounts(*np.split(sums_K, 3)).micro_f1())
 
 
 def marked_ids(example: Related, tokenizer: Any) -> list[int]:

@@ -12,12 +12,15 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from korealbert.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune.json_records import Record
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.metrics.classification import accuracy
-from korealbert.finetune.metrics.entities import OUTSIDE, entity_micro_f1
+from korealbert.finetune.metrics.classification import ClassCounts, accuracy
+from korealbert.finetune.metrics.entities import OUTSIDE, entity_micro_f1, lenient_counts
 from korealbert.finetune.metrics.naver_challenge import challenge_f1
+from korealbert.finetune.statistics import Additive
 from korealbert.finetune.tagged import Tagged, Tagging, entity_tags
 from korealbert.finetune.task import Example, Scores
 
@@ -35,7 +38,7 @@ class NaverNer(Tagging):
     has_official_dev = False
     metric = "entity_micro_f1"
     tags = entity_tags(KINDS)
-    unit = "eojeols"
+    unit = counted = "eojeols"
     labels_every_piece = False
     needs_every_unit = True
     # KoreALBERT, section IV: batch 64 or 128, up to 7 epochs for this task, 2e-5 to 5e-5.
@@ -103,6 +106,11 @@ class NaverNer(Tagging):
             values["accuracy_entities"] = accuracy(*zip(*named, strict=True))
         found = any(tag != OUTSIDE for tags in predicted for tag in tags)
         return Scores(values, () if found else ("no entity is predicted",))
+
+    def additive(self, examples: Sequence[Example], predicted: Sequence[Any]) -> Additive:
+        """Entity micro F1 from counts."""
+        rows = [lenient_counts(e.target, tags) for e, tags in zip(examples, predicted, strict=True)]
+        return Additive(np.array(rows), lambda sums_K: 100 * ClassCounts(*np.split(sums_K, 3)).micro_f1())
 
 
 def _sentence(line_number: int, words: Sequence[str], tags: Sequence[str]) -> Tagged:

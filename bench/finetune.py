@@ -1,0 +1,240 @@
+"""Examples a second of fine-tuning beside Hugging Face `Trainer`: same features, model, batch size, length limit and threads.
+
+python -m bench.finetune DATA --peers PYTHON [--model DIR] [--threads 1] [--rounds 2]. DATA is the folder of benchmarks (NSMC,
+and KorQuAD's dev file, parted by article). Without --model: a BERT of 4 layers, 256 wide, with fresh weights and 8,000 word
+pieces of NSMC's reviews. Both sides read features that were made beforehand and train one epoch with
+AdamW, linear warm-up and decay; the wall time is that of the epoch, then both score the same held-out part. Trainer runs
+
+- with its defaults: random batches padded to their longest, which is what it does with a tokenizer and without a collator;
+- as its example scripts run it by default: every input padded to the length limit;
+- with group_by_length.
+
+Rounds alternate. Exits with 1 where a ratio is below its goal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import torch
+from tokenizers import BertWordPieceTokenizer
+from tokenizers.processors import BertProcessing
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from korealbert.artifact import InputPath
+from korealbert.finetune import tasks
+from korealbert.finetune.encode import lengths_of
+from korealbert.finetune.encoder import load_encoder
+from korealbert.finetune.feature_table import FeatureTable, write_features
+from korealbert.finetune.features import task_tokenizer
+from korealbert.finetune.loop import FinetunedModel, repeatable, train
+from korealbert.finetune.spec import FinetuneSpec
+from korealbert.finetune.splits import read_examples
+from korealbert.finetune.task import Encoded
+
+GOALS = {
+    ("nsmc", "default"): 2.0,
+    ("nsmc", "grouped"): 1.1,
+    ("korquad", "default"): 1.2,
+}
+"""The other pairs are printed without a goal."""
+
+WAYS = {"default": "its defaults", "padded": "padded to the limit", "grouped": "group_by_length"}
+CPU = torch.device("cpu")
+
+PEER = """
+import json, sys, time
+import numpy as np, torch
+from transformers import (AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoTokenizer, Trainer,
+    TrainingArguments, set_seed)
+
+job = json.load(open(sys.argv[1]))
+torch.set_num_threads(job["threads"])
+set_seed(job["seed"])
+tokenizer = AutoTokenizer.from_pretrained(job["model"])
+if job["task"] == "nsmc":
+    model = AutoModelForSequenceClassification.from_pretrained(job["model"], num_labels=2)
+else:
+    model = AutoModelForQuestionAnswering.from_pretrained(job["model"])
+
+def rows(part):
+    made = []
+    for ids, segments, target in part:
+        row = {"input_ids": ids, "token_type_ids": segments, "attention_mask": [1] * len(ids)}
+        row |= {"labels": target} if job["task"] == "nsmc" else {"start_positions": target[0], "end_positions": target[1]}
+        if job["way"] == "padded":
+            padded = tokenizer.pad({k: row[k] for k in ("input_ids", "token_type_ids", "attention_mask")},
+                padding="max_length", max_length=job["max_length"])
+            row |= dict(padded)
+        made.append(row)
+    return made
+
+arguments = TrainingArguments(
+    output_dir=job["out"], per_device_train_batch_size=job["batch_size"], per_device_eval_batch_size=128, num_train_epochs=1,
+    learning_rate=job["learning_rate"], warmup_ratio=0.1, weight_decay=0.01, lr_scheduler_type="linear", save_strategy="no",
+    report_to=[], use_cpu=True, disable_tqdm=True, seed=job["seed"], group_by_length=job["way"] == "grouped",
+    logging_strategy="no")
+trainer = Trainer(model=model, args=arguments, train_dataset=rows(job["train"]), processing_class=tokenizer)
+start = time.perf_counter()
+trainer.train()
+seconds = time.perf_counter() - start
+found = trainer.predict(rows(job["dev"]))
+if job["task"] == "nsmc":
+    right = np.argmax(found.predictions, axis=-1) == np.array([target for *_, target in job["dev"]])
+else:
+    starts, ends = (np.argmax(found.predictions[n], axis=-1) for n in (0, 1))
+    right = [(s, e) == tuple(t) for s, e, (*_, t) in zip(starts, ends, job["dev"])]
+print(json.dumps({"seconds": seconds, "accuracy": 100 * float(np.mean(right))}))
+"""
+
+
+def fresh_model(reviews: Sequence[str], directory: Path) -> Path:
+    """A small BERT with fresh weights and a vocabulary of the reviews' own."""
+    trained = BertWordPieceTokenizer(lowercase=False, strip_accents=False)
+    trained.train_from_iterator(reviews, vocab_size=8000, show_progress=False)
+    names = dict(zip(("pad", "unk", "cls", "sep", "mask"), ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), strict=True))
+    ends = [(piece, trained.token_to_id(piece)) for piece in ("[SEP]", "[CLS]")]
+    trained._tokenizer.post_processor = BertProcessing(*ends)
+    special = {f"{name}_token": piece for name, piece in names.items()}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, model_max_length=512, **special)
+    tokenizer.save_pretrained(directory)
+    torch.manual_seed(0)
+    shape = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024}
+    BertModel(BertConfig(vocab_size=len(tokenizer), **shape)).save_pretrained(directory)
+    return directory
+
+
+def specs(data: Path, small: bool) -> dict[str, FinetuneSpec]:
+    """What is trained: as many examples as fit into about ten seconds a round."""
+    nsmc = {"train": data / "nsmc_train.txt.zst", "test": data / "nsmc_test.txt.zst", "max_train_examples": 4000}
+    korquad = data / "korquad_v1.0_dev.tar.zst"
+    member = "korquad/KorQuAD_v1.0_dev.json"
+    articles = {"train": korquad, "train_member": member, "max_train_examples": 96, "max_dev_examples": 40}
+    divide = 10 if small else 1
+    common = {"epochs": 1, "learning_rate": 5e-4, "dropout": 0.1}
+    return {
+        "nsmc": FinetuneSpec(
+            task="nsmc",
+            **{**nsmc, "max_train_examples": 4000 // divide},
+            max_dev_examples=1000,
+            batch_size=32,
+            max_length=128,
+            **common,
+        ),
+        "korquad": FinetuneSpec(task="korquad", **articles, batch_size=8, max_length=384, **common),
+    }
+
+
+class Bench:
+    """One task: its features, and an epoch of either side."""
+
+    def __init__(self, spec: FinetuneSpec, model: Path, work: Path, threads: int) -> None:
+        self.spec, self.model, self.work, self.threads = spec, model, work, threads
+        self.task = tasks.load(spec.task)
+        self.tokenizer = task_tokenizer(self.task, model)
+        self.examples = read_examples(self.task, spec, splits=("train", "dev"))
+        self.features = {}
+        for split, part in self.examples.items():
+            path = work / f"{spec.task}-{split}.arrow"
+            write_features(path, self.task, part, self.tokenizer, max_length=spec.max_length)
+            self.features[split] = FeatureTable(path, self.task)
+
+    def ours(self, seed: int) -> dict[str, float]:
+        """Seconds of the epoch, and the share of dev features whose targets are hit."""
+        with repeatable(seed=seed, threads=self.threads, device=CPU):
+            encoder = load_encoder(self.model, init="pretrained")
+            head = self.task.head(hidden_size=encoder.hidden_size, dropout=0.1, train=self.features["train"])
+            tuned = FinetunedModel(self.task, encoder, head, self.tokenizer.pad_token_id, CPU)
+            ends = []
+            start = time.perf_counter()
+            dev = Encoded(self.examples["dev"], self.features["dev"])
+            spec = self.spec.with_settings({"seed": seed})
+            train(tuned, self.features["train"], dev, spec, lambda step, total, _: ends.append(time.perf_counter()))
+            return {"seconds": ends[-1] - start, "accuracy": self._hits(tuned)}
+
+    def _hits(self, tuned: FinetunedModel) -> float:
+        tuned.modules.eval()
+        right = []
+        features = self.features["dev"]
+        with torch.inference_mode():
+            for start in range(0, len(features), 64):
+                logits, targets = tuned.logits(features[start : start + 64])
+                guessed = logits.argmax(1 if self.spec.task == "korquad" else -1).tolist()
+                right += [guess == target for guess, target in zip(guessed, targets, strict=True)]
+        return 100 * sum(right) / len(right)
+
+    def trainer(self, python: str, way: str, seed: int) -> dict[str, float]:
+        """The same of ``Trainer``."""
+        spec = self.spec
+        parts = {
+            split: [[list(map(int, f.input_ids)), list(map(int, f.token_type_ids)), f.target] for f in table]
+            for split, table in self.features.items()
+        }
+        job = {"task": spec.task, "model": str(self.model), "way": way, "seed": seed, "threads": self.threads, **parts}
+        job |= {"batch_size": spec.batch_size, "learning_rate": spec.learning_rate, "max_length": spec.max_length}
+        path = self.work / "job.json"
+        path.write_text(json.dumps({**job, "out": str(self.work / "trainer")}))
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+        environment.pop("PYTHONPATH", None)
+        answer = subprocess.run(
+            [python, "-W", "ignore", "-c", PEER, str(path)], capture_output=True, text=True, check=False, env=environment
+        )
+        if answer.returncode:
+            raise SystemExit(f"Trainer failed:\n{answer.stderr[-3000:]}")
+        found: dict[str, float] = json.loads(answer.stdout.splitlines()[-1])
+        return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--peers", required=True, help="interpreter of an environment with transformers and accelerate")
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--tasks", nargs="+", default=["nsmc", "korquad"])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--small", action="store_true", help="a tenth of the NSMC examples")
+    given = parser.parse_args()
+    rows, missed = [], 0
+    with tempfile.TemporaryDirectory() as directory:
+        work = Path(directory)
+        made = specs(given.data, given.small)
+        train_file = made["nsmc"].train
+        assert isinstance(train_file, InputPath)
+        model = given.model or fresh_model(
+            [e.text for e in read_examples(tasks.load("nsmc"), made["nsmc"], splits=("train",))["train"]], work / "model"
+        )
+        for name in given.tasks:
+            bench = Bench(made[name], model, work, given.threads)
+            count, lengths = len(bench.features["train"]), lengths_of(bench.features["train"])
+            size = f"{count:,} inputs of {lengths.mean():.0f} pieces, at most {lengths.max()}"
+            print(f"{name}: {size}; {given.threads} thread(s)")
+            found: dict[str, list[dict[str, float]]] = {"ours": [], **{way: [] for way in WAYS}}
+            for seed in range(1, given.rounds + 1):
+                found["ours"].append(bench.ours(seed))
+                for way in WAYS:
+                    found[way].append(bench.trainer(given.peers, way, seed))
+            for way, title in WAYS.items():
+                ours, theirs = (median(count / run["seconds"] for run in found[side]) for side in ("ours", way))
+                hits = [median(run["accuracy"] for run in found[side]) for side in ("ours", way)]
+                goal = GOALS.get((name, way))
+                rows.append((f"{name}, Trainer with {title}", ours, theirs, ours / theirs, goal, *hits))
+                missed += goal is not None and ours / theirs < goal
+    print(f"{'examples/s of one epoch':46} {'ours':>8} {'Trainer':>8} {'ratio':>6} {'goal':>5} {'ours %':>7} {'Trainer %':>9}")
+    for what, ours, theirs, ratio, goal, *hits in rows:
+        wanted = f"{goal:.1f}" if goal else ""
+        print(f"{what:46} {ours:8.1f} {theirs:8.1f} {ratio:6.2f} {wanted:>5} {hits[0]:7.1f} {hits[1]:9.1f}")
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

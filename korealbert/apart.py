@@ -1,0 +1,167 @@
+"""Build a stage in a process of its own: several can run at once, each measured and held to a memory limit."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import re
+import resource
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from korealbert.artifact import Artifact, Built, Runtime, Spec, Stage, build
+from korealbert.files import write_json
+from korealbert.shards import die_with_parent
+
+SECONDS_BETWEEN_LOOKS = 0.2
+"""So often the memory of a process is looked at."""
+
+SPARE = 1.1
+"""A process is given a tenth more memory than one like it was seen to need."""
+
+
+class DoesNotFit(MemoryError):
+    """A stage that needs more memory than it may take, even alone."""
+
+
+class Killed(ConnectionError):
+    """A process that ended without a word: most often the system's memory ran out."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What ``build`` is to be called with."""
+
+    stage: Stage[Any]
+    spec: Spec
+    inputs: Mapping[str, Artifact]
+    label: str
+    rerun: bool
+
+
+def build_apart(job: Job, runtime: Runtime) -> Built:
+    """Build in a new process that dies with this one, and remember the most memory that it took.
+
+    Raises what the stage raises, ``DoesNotFit`` when the process takes more than ``runtime.memory_gib``, and ``Killed`` when it
+    is killed from outside.
+    """
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    plain = Runtime(**runtime.model_dump())
+    process = context.Process(target=_child, args=(theirs, os.getpid(), job, plain), name=job.label)
+    process.start()
+    theirs.close()
+    try:
+        return _watched(process, ours, job, runtime)
+    finally:
+        process.kill()
+        process.join()
+        ours.close()
+
+
+def _watched(process: Any, pipe: Connection, job: Job, runtime: Runtime) -> Built:
+    needs = Needs(runtime.store)
+    while True:
+        if pipe.poll(SECONDS_BETWEEN_LOOKS):
+            try:
+                kind, value = pipe.recv()
+            except EOFError:
+                process.join()
+                problem = f"its process ended with exit code {process.exitcode}"
+                remedy = "most often memory ran out: set memory_gib, run fewer cells at once, or lower micro_batch_size"
+                raise Killed(f"{job.label}: {problem}; {remedy}") from None
+            if kind == "progress":
+                runtime.report(value)
+            elif kind == "error":
+                raise value
+            else:
+                built: Built = value[0]
+                peak: int = value[1]
+                if not built.cached:
+                    needs.remember(job, peak)
+                return built
+        taken = _memory(process.pid)
+        if runtime.memory_bytes is not None and taken > runtime.memory_bytes:
+            needs.remember(job, taken)
+            raise DoesNotFit(_too_large(job.label, "took", taken, runtime.memory_bytes))
+
+
+def _memory(pid: int) -> int:
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def _too_large(label: str, verb: str, needed: int, given: int) -> str:
+    gib = 1 << 30
+    remedy = "raise memory_gib, or lower micro_batch_size (the score stays the same but for rounding) or max_length"
+    return f"{label}: {verb} {needed / gib:.2f} GiB, but memory_gib allows {given / gib:.2f}; {remedy}"
+
+
+def _child(pipe: Connection, parent: int, job: Job, runtime: Runtime) -> None:
+    die_with_parent(parent)
+    watched = runtime.reporting_to(lambda progress: pipe.send(("progress", progress)))
+    try:
+        built = build(job.stage, job.spec, job.inputs, watched, label=job.label, rerun=job.rerun)
+    except Exception as error:
+        error.add_note("".join(traceback.format_exception(error)))
+        pipe.send(("error", _sendable(error)))
+        return
+    pipe.send(("built", (built, _own_peak())))
+
+
+def _own_peak() -> int:
+    """Most bytes that this process held. Linux's ru_maxrss would count what its parent held when it was forked."""
+    if sys.platform != "linux":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    found = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text("ascii"))
+    return int(found[1]) * 1024 if found else 0
+
+
+def _sendable(error: Exception) -> Exception:
+    """The error, or one that says the same where it cannot pass between processes."""
+    try:
+        multiprocessing.reduction.ForkingPickler.dumps(error)
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+class Needs:
+    """The most memory that stages of one kind were seen to take, remembered in the store beside its digests."""
+
+    def __init__(self, store: Path) -> None:
+        self.directory = Path(store) / ".needs"
+
+    def of(self, job: Job, limit: int | None) -> int | None:
+        """Bytes that a job like this needs with some to spare, or None while none has run.
+
+        Raises DoesNotFit when that is more than ``limit``.
+        """
+        try:
+            peak = int(json.loads(self._file(job).read_text("utf-8"))["bytes"])
+        except (FileNotFoundError, ValueError, KeyError):
+            return None
+        if limit is not None and peak > limit:
+            raise DoesNotFit(_too_large(job.label, "needs", peak, limit))
+        return int(peak * SPARE)
+
+    def remember(self, job: Job, peak: int) -> None:
+        """Keep a measured peak; the largest of a kind counts."""
+        if int(peak * SPARE) > (self.of(job, None) or 0):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            write_json(self._file(job), {"label": job.label, "bytes": peak})
+
+    def _file(self, job: Job) -> Path:
+        kind = job.stage.kind(job.spec, job.inputs)
+        return self.directory / f"{sha256(kind.encode()).hexdigest()[:16]}.json"

@@ -1,0 +1,259 @@
+"""An artifact and everything that it was built from as one archive, and back.
+
+The archive is a plain tar of regular files (shards are compressed already): first ``korealbert.json``, which lists the
+artifacts, then of each its manifest and its files in the manifest's order. Equal artifacts give equal archives. An archive is
+somebody else's file, so reading one trusts nothing in it: what is not exactly as announced ends the import, and nothing of it
+is in the store before all of it was read and every digest was right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Self
+
+from korealbert.artifact import locks
+from korealbert.artifact.space import room, telling_of_a_full_disk
+from korealbert.artifact.spec import ARTIFACT_NAME
+from korealbert.artifact.store import Artifact, ArtifactError, Store, ancestors, identity_of
+from korealbert.files import digest_of_listing, replace_directory
+
+INDEX = "korealbert.json"
+FORMAT = 1
+MANIFEST_BYTES = 256 << 20
+"""The largest manifest or index that is read whole into memory."""
+HEADER_BYTES = 1 << 16
+"""The largest extended tar header that is read."""
+BLOCK = 1 << 20
+
+Told = Callable[[str, int], None]
+"""Receives the name of each artifact with the bytes of it that have been copied."""
+
+
+def export(artifact: Artifact, stream: IO[bytes], told: Told = lambda name, size: None) -> list[str]:
+    """Write an artifact and its lineage to a stream and return their names, inputs first.
+
+    Raises ArtifactError when a part of the lineage is missing from the store, or a file is not what its manifest says.
+    """
+    try:
+        lineage = list(ancestors({"": artifact}).values())
+    except FileNotFoundError as error:
+        raise ArtifactError(f"{error.filename} is missing, and the lineage of an export must be whole") from None
+    index = {"format": FORMAT, "artifacts": {each.name: each.output_digest for each in lineage}}
+    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+        content = (json.dumps(index, indent=1) + "\n").encode()
+        tar.addfile(_member(INDEX, len(content)), io.BytesIO(content))
+        for each in lineage:
+            manifest = (each.path / "manifest.json").read_bytes()
+            tar.addfile(_member(f"{each.name}/manifest.json", len(manifest)), io.BytesIO(manifest))
+            for name, entry in each.manifest["files"].items():
+                with (each.path / name).open("rb") as source:
+                    reader = _Hashing(source)
+                    try:
+                        tar.addfile(_member(f"{each.name}/{name}", entry["size"]), reader)
+                    except OSError as error:
+                        if "end of data" not in str(error):
+                            raise
+                    if reader.digest != entry["sha256"] or source.read(1):
+                        raise ArtifactError(
+                            f"{each.path / name} is not the file that its manifest tells of; rebuild {each.name}"
+                        )
+                told(each.name, entry["size"])
+    return [each.name for each in lineage]
+
+
+def bring(store: Store, stream: IO[bytes], told: Told = lambda name, size: None) -> dict[str, bool]:
+    """Read an archive into the store; returns its artifacts by name, inputs first, and whether each is new there.
+
+    All or nothing: until the archive's last byte was checked, the store shows none of it. Raises ArtifactError naming what is
+    wrong, DiskFull and ReadOnlyStore.
+    """
+    store.root.mkdir(parents=True, exist_ok=True)
+    staging = store.root / f".import-{os.getpid()}-{os.urandom(4).hex()}"
+    with locks.exclusive(staging.with_name(f"{staging.name}.lock")), telling_of_a_full_disk("import", store.root):
+        try:
+            with _readable(stream) as tar:
+                names = _Reader(tar, store, staging, told).read()
+            brought = [Artifact(name, staging / name) for name in names]
+            for each in brought:
+                _is_there(store, each)  # All or nothing: whatever would be refused is, before the first is moved.
+            return {each.name: _settle(store, each) for each in brought}
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+            staging.with_name(f"{staging.name}.lock").unlink(missing_ok=True)
+
+
+class _Hashing(io.RawIOBase):
+    """Passes a file's bytes on and keeps their sha256."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source = source
+        self._hash = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._source.read(size)
+        self._hash.update(content)
+        return content
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+class _ShortHeaders(tarfile.TarInfo):
+    """Refuses extended headers beyond what a name needs: they are read whole into memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """One header block."""
+        found = super().frombuf(buf, encoding, errors)
+        if not found.isreg() and found.size > HEADER_BYTES:
+            raise ArtifactError(f"{found.name!r}: a header of {found.size:,} bytes; no archive of `korealbert export` has such")
+        return found
+
+
+def _member(name: str, size: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o644
+    return member
+
+
+@contextlib.contextmanager
+def _readable(stream: IO[bytes]) -> Iterator[tarfile.TarFile]:
+    try:
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=BLOCK, tarinfo=_ShortHeaders) as tar:
+            yield tar
+    except (tarfile.TarError, EOFError) as error:
+        raise ArtifactError(f"not a whole archive of `korealbert export` (a plain tar): {error}") from None
+    except (RecursionError, UnicodeError, OverflowError) as error:
+        raise ArtifactError(f"the archive's names or facts cannot be read: {error}") from None
+
+
+class _Reader:
+    """Reads an archive member by member into a staging directory, each checked against what was announced."""
+
+    def __init__(self, tar: tarfile.TarFile, store: Store, staging: Path, told: Told) -> None:
+        self._tar, self._store, self._staging, self._told = tar, store, staging, told
+
+    def read(self) -> list[str]:
+        """The names of the archive's artifacts, all of them whole under the staging directory."""
+        index = self._json(INDEX)
+        announced = index.get("artifacts")
+        if index.get("format") != FORMAT or not isinstance(announced, dict) or not announced:
+            raise ArtifactError(f"{INDEX}: no list of artifacts in format {FORMAT}; is the archive of another korealbert?")
+        for name, output_digest in announced.items():
+            if not ARTIFACT_NAME.fullmatch(name):
+                raise ArtifactError(f"{INDEX}: {name!r} is no artifact's name")
+            self._artifact(name, output_digest, set(announced))
+        if (member := self._tar.next()) is not None:
+            raise ArtifactError(f"{member.name!r} follows where the archive should end")
+        return list(announced)
+
+    def _artifact(self, name: str, output_digest: Any, announced: set[str]) -> None:
+        out = self._staging / name
+        out.mkdir(parents=True)
+        content = self._content(f"{name}/manifest.json")
+        (out / "manifest.json").write_bytes(content)
+        artifact = Artifact(name, out)
+        files = _checked_files(artifact)
+        if absent := {str(each) for each in artifact.manifest["inputs"].values()} - announced:
+            raise ArtifactError(f"{name}: built from {', '.join(sorted(absent))}, which the archive does not hold")
+        room(self._store.root, sum(entry["size"] for entry in files.values()), f"import of {name}")
+        digests = {}
+        for relative, entry in files.items():
+            digests[relative] = self._copy(f"{name}/{relative}", entry["size"], out / relative)
+            if digests[relative] != entry["sha256"]:
+                raise ArtifactError(f"{name}/{relative}: another sha256 than its manifest says")
+            self._told(name, entry["size"])
+        if not digest_of_listing(digests) == artifact.output_digest == output_digest:
+            raise ArtifactError(f"{name}: its files, manifest and {INDEX} tell of three different outputs")
+
+    def _next(self, wanted: str) -> tarfile.TarInfo:
+        member = self._tar.next()
+        if member is None:
+            raise ArtifactError(f"the archive ends before {wanted!r}")
+        if member.name != wanted:
+            raise ArtifactError(f"{member.name!r} lies in the archive where {wanted!r} should")
+        if not member.isreg() or member.issparse():
+            raise ArtifactError(f"{member.name!r} is no regular file; links, devices and sparse files are not imported")
+        return member
+
+    def _content(self, wanted: str) -> bytes:
+        member = self._next(wanted)
+        if member.size > MANIFEST_BYTES:
+            raise ArtifactError(f"{wanted!r} has {member.size:,} bytes, more than any manifest")
+        source = self._tar.extractfile(member)
+        assert source is not None
+        return source.read()
+
+    def _json(self, wanted: str) -> dict[str, Any]:
+        try:
+            found = json.loads(self._content(wanted))
+        except (ValueError, RecursionError) as error:
+            raise ArtifactError(f"{wanted}: not JSON: {error}") from None
+        return found if isinstance(found, dict) else {}
+
+    def _copy(self, wanted: str, size: int, target: Path) -> str:
+        member = self._next(wanted)
+        if member.size != size:
+            raise ArtifactError(f"{wanted!r} has {member.size:,} bytes, its manifest says {size:,}")
+        source = self._tar.extractfile(member)
+        assert source is not None
+        reader = _Hashing(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as handle:
+            shutil.copyfileobj(reader, handle, BLOCK)
+            os.fsync(handle.fileno())
+        return reader.digest
+
+
+def _checked_files(artifact: Artifact) -> Mapping[str, Mapping[str, Any]]:
+    """The files that a stranger's manifest lists. Raises ArtifactError where it is not one, or a file would lie elsewhere."""
+    try:
+        named = identity_of(artifact.manifest).name
+    except (TypeError, RecursionError) as error:
+        raise ArtifactError(f"{artifact.name}/manifest.json: its recipe has no canonical form ({error})") from None
+    if named != artifact.name or artifact.manifest["name"] != artifact.name:
+        raise ArtifactError(f"{artifact.name}/manifest.json: its recipe is that of {named}")
+    files, inputs = artifact.manifest["files"], artifact.manifest["inputs"]
+    if inputs != artifact.manifest["recipe"]["inputs"]:
+        raise ArtifactError(f"{artifact.name}/manifest.json: inputs and recipe differ")
+    for name, entry in files.items() if isinstance(files, dict) else [("files", None)]:
+        path = PurePosixPath(name)
+        odd = path.is_absolute() or str(path) != name or any(part.startswith(".") for part in path.parts) or not path.parts
+        if odd or name == "manifest.json" or not name.isprintable() or "\\" in name:
+            raise ArtifactError(f"{artifact.name}/manifest.json: {name!r} is no name of a file within the artifact")
+        fact = entry if isinstance(entry, dict) else {}
+        if type(fact.get("size")) is not int or fact["size"] < 0 or not isinstance(fact.get("sha256"), str):
+            raise ArtifactError(f"{artifact.name}/manifest.json: {name!r} lacks a size or a sha256")
+    return dict(files)
+
+
+def _settle(store: Store, brought: Artifact) -> bool:
+    """Move an imported artifact into its place; False where it is already. Raises ArtifactError where other bytes are."""
+    with store.lock(brought.name):
+        if _is_there(store, brought):
+            return False
+        files, target = brought.manifest["files"], store.root / brought.name
+        replace_directory(brought.path, target)
+        store.digests.remember({target / name: entry["sha256"] for name, entry in files.items()})
+        return True
+
+
+def _is_there(store: Store, brought: Artifact) -> bool:
+    present = store.find(brought.name)
+    if present is None or store.damage(present) is not None:
+        return False
+    if present.output_digest != brought.output_digest:
+        raise ArtifactError(
+            f"{brought.name} is in the store with other bytes (a training run is not repeatable on every machine); "
+            f"remove {present.path} first if the archive's is wanted"
+        )
+    return True

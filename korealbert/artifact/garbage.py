@@ -1,0 +1,158 @@
+"""What of a store nothing refers to any more: found with its size and the reason, removed only where no builder holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISDIR
+
+from korealbert.artifact import locks, runs
+from korealbert.artifact.spec import ARTIFACT_NAME
+from korealbert.artifact.store import OPENING, Artifact, Store
+
+REMOVED = ".removed"
+"""Where what is being removed is moved first: a removal that is killed leaves no half artifact under its name."""
+
+
+ENDINGS = {"": "no recipe or run refers to it", "partial": "unfinished, and no recipe or run refers to it", "replaced": ""}
+"""What may follow an artifact's name, and why such a directory can go when nothing refers to the name."""
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """One directory that can go."""
+
+    path: Path
+    why: str
+    size: int
+    """Bytes that its removal frees: files that kept artifacts share with it do not count."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a store holds, seen from the recipes and runs that refer to it."""
+
+    garbage: list[Garbage]
+    kept: dict[str, str]
+    """Why each artifact stays, by name."""
+    foreign: list[Path]
+    """What is no artifact and nothing that a build leaves: never touched."""
+
+
+def survey(store: Store, wanted: Mapping[str, str]) -> Survey:
+    """Sort everything in the store's directory.
+
+    ``wanted`` are names of artifacts that someone wants, each with who. Recorded runs and living builders are added here, and
+    so is the lineage of all of them.
+    """
+    builders, recorded = _of_builders(store), runs.runs(store.root)
+    kept = _with_lineage(store, {**builders, **_of_runs(recorded), **wanted})
+    live = {*builders, *(name for run in recorded if run.live for name in run.artifacts.values())}
+    found: list[tuple[Path, str]] = [(path, "left by a clean-up") for path in _inside(store.root / REMOVED)]
+    foreign = []
+    for path in _inside(store.root):
+        name, _, ending = path.name.partition(".")
+        if path.is_symlink() or not path.is_dir() or not ARTIFACT_NAME.fullmatch(name) or ending not in ENDINGS:
+            if not path.name.startswith("."):
+                foreign.append(path)
+        elif ending == "replaced":
+            found.append((path, "left by a build that was killed while it replaced an artifact"))
+        elif name not in kept:
+            found.append((path, ENDINGS[ending]))
+        elif ending == "partial" and (store.root / name).exists() and name not in live:
+            found.append((path, "left by a second build of a finished artifact"))
+    for path in store.root.glob(".import-*"):
+        if path.is_dir() and not locks.is_held(path.with_name(f"{path.name}.lock")):
+            found.append((path, "left by an import that was killed"))
+    sizes = _freed([path for path, _ in found])
+    garbage = [Garbage(path, why, sizes[path]) for path, why in found]
+    return Survey(sorted(garbage, key=lambda each: -each.size), kept, sorted(foreign))
+
+
+def remove(store: Store, wanted: Mapping[str, str]) -> Iterator[tuple[Garbage, str | None]]:
+    """Remove what ``survey`` finds; yields each with None, or why it was left after all.
+
+    No run begins meanwhile, and what a builder holds at that moment stays. Raises ReadOnlyStore.
+    """
+    with runs.exclusively(store.root):
+        for each in survey(store, wanted).garbage:
+            name = each.path.name.partition(".")[0]
+            if not ARTIFACT_NAME.fullmatch(name):
+                shutil.rmtree(each.path)
+                each.path.with_name(f"{each.path.name}.lock").unlink(missing_ok=True)
+                yield each, None
+                continue
+            with locks.if_free(store.lock_file(name)) as free:
+                if not free or name in _of_builders(store, but=name):
+                    yield each, "a build holds it"
+                    continue
+                aside = store.root / REMOVED / each.path.name
+                aside.parent.mkdir(exist_ok=True)
+                shutil.rmtree(aside, ignore_errors=True)
+                each.path.rename(aside)
+                if not any((store.root / f"{name}{ending}").exists() for ending in ("", ".partial", ".replaced")):
+                    store.lock_file(name).unlink(missing_ok=True)
+            shutil.rmtree(aside)
+            yield each, None
+        store.digests.forget_missing()
+
+
+def _inside(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir()) if directory.is_dir() else []
+
+
+def _of_builders(store: Store, but: str = "") -> dict[str, str]:
+    """What living builders (but the holder of one name) hold: the artifact that each builds, and those that it reads."""
+    held: dict[str, str] = {}
+    for lock in (store.root / ".locks").glob("*.lock"):
+        if lock.stem != but and locks.is_held(lock):
+            why = f"{locks.holder(lock)} builds {lock.stem}"
+            held[lock.stem] = why
+            with contextlib.suppress(OSError, ValueError, KeyError):  # It has not begun to write.
+                opening = json.loads((store.root / f"{lock.stem}.partial" / OPENING).read_text("utf-8"))
+                held |= {str(name): why for name in opening["recipe"]["inputs"].values()}
+    return held
+
+
+def _of_runs(recorded: Iterable[runs.Run]) -> dict[str, str]:
+    wanted: dict[str, str] = {}
+    for run in recorded:
+        part = f" up to {run.until}" if run.until else ""
+        wanted |= dict.fromkeys(run.artifacts.values(), f"{'running' if run.live else 'run'} {run.began}: {run.recipe}{part}")
+    return wanted
+
+
+def _with_lineage(store: Store, wanted: Mapping[str, str]) -> dict[str, str]:
+    kept: dict[str, str] = {}
+    frontier = dict(wanted)
+    while frontier:
+        name, why = frontier.popitem()
+        if name not in kept:
+            kept[name] = why
+            artifact = Artifact(name, store.root / name)
+            if artifact.path.is_dir() and store.unreadable(artifact) is None:
+                frontier |= {each: why for each in artifact.manifest["inputs"].values() if each not in kept}
+    return kept
+
+
+def _freed(paths: Iterable[Path]) -> dict[Path, int]:
+    """Bytes by directory; a file counts where its last link is among them, once."""
+    links: Counter[tuple[int, int]] = Counter()
+    files = {path: [status for file in path.rglob("*") if not S_ISDIR((status := file.lstat()).st_mode)] for path in paths}
+    for statuses in files.values():
+        links.update((status.st_dev, status.st_ino) for status in statuses)
+    counted: set[tuple[int, int]] = set()
+    sizes = {}
+    for path, statuses in files.items():
+        sizes[path] = 0
+        for status in statuses:
+            inode = (status.st_dev, status.st_ino)
+            if inode not in counted and links[inode] >= status.st_nlink:
+                counted.add(inode)
+                sizes[path] += status.st_size
+    return sizes

@@ -1,0 +1,62 @@
+"""Stage ``intrinsic``: a pretrained model → its held-out scores under another noise than that of its own views.
+
+Input roles ``pretrain``, ``examples`` and ``views``. So models that were trained on different noise, or for different tasks,
+are scored on the same targets (ALBERT, table 5). A head that was not trained scores as it was drawn: by guessing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
+from korealbert.examples.batches import ExampleBatches
+from korealbert.files import write_json
+from korealbert.model.config import ModelConfig
+from korealbert.pretrain.spec import TASKS
+
+
+class IntrinsicSpec(Spec):
+    """How held-out rows are scored."""
+
+    batch_size: int = Field(default=32, ge=1)
+    """Rows of one forward pass."""
+
+
+def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Score the held-out rows. Raises ValueError where there are none, or vocabulary or length are not those of the model."""
+    import torch  # noqa: PLC0415 (the graph of a recipe is made without it)
+    from safetensors.torch import load_file  # noqa: PLC0415
+
+    from korealbert.model.device import pick_device  # noqa: PLC0415
+    from korealbert.pretrain.heldout import evaluate  # noqa: PLC0415
+    from korealbert.pretrain.objective import make_objective  # noqa: PLC0415
+    from korealbert.pretrain.ranks import Ranks  # noqa: PLC0415
+
+    weights = inputs["pretrain"].path
+    config = ModelConfig.model_validate_json((weights / "config.json").read_text("utf-8"))
+    heldout = ExampleBatches(inputs["examples"].path, inputs["views"].path, "heldout")
+    if not heldout.num_rows:
+        raise ValueError(f"{inputs['examples'].name} has no held-out rows to score; raise heldout_share in [examples]")
+    if heldout.vocab_size != config.vocab_size:
+        raise ValueError(
+            f"{inputs['examples'].name} has {heldout.vocab_size:,} pieces, but {weights.name} was trained with "
+            f'{config.vocab_size:,}; let all share one vocabulary (shared = ["vocab"])'
+        )
+    device = pick_device(runtime.device)
+    objective = make_objective(config, seed=0)
+    objective.model.load_state_dict(load_file(weights / "model.safetensors"))
+    tasks = TASKS["rtd" if config.generator_hidden_size else "mlm"]
+    ranks = Ranks(0, 1, device)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(runtime.threads)
+    try:
+        scores = evaluate(objective.to(device), heldout, ranks, tasks=tasks, batch_size=spec.batch_size, autocast=None)
+    finally:
+        torch.set_num_threads(threads)
+    write_json(out_dir / "metrics.json", scores, sort_keys=True)
+    return {"rows": heldout.num_rows, "heldout": scores}
+
+
+STAGE = Stage("intrinsic", version=1, spec=IntrinsicSpec, run=run)

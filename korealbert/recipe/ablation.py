@@ -1,0 +1,279 @@
+"""An ablation: one TOML file that names a recipe, the cells of a grid over it, and the table of the paper that they refill.
+
+A cell is a row of the table: the recipe with some fields set otherwise, by dotted name. Cells are listed (``[[cells]]``), or
+are all combinations of ``[[axes]]``. Each is pretrained once per seed and fine-tuned on every benchmark of the recipe.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from korealbert.artifact import Spec, refuse_repeats
+from korealbert.recipe.reading import Recipe, RecipeError, explain, load, nearest, read_toml
+from korealbert.report.ablation.spec import AblationReportSpec, Column, Printed, Row
+
+Overrides = dict[str, Any]
+"""Fields by dotted name (quoted, or as TOML nests them), with their values."""
+
+RESERVED = {
+    "pretrain.seed": "seeds are the ablation's own field",
+    "report": "an ablation has a report of its own",
+    "data": "it is set in the recipe, or by --data",
+    "name": "it is set in the ablation",
+    "description": "it is set in the ablation",
+}
+"""What no cell may set, and why."""
+
+
+class Level(Spec):
+    """One value of an axis."""
+
+    label: str = Field(min_length=1)
+    """As printed; a cell's label is those of its levels, joined by a space."""
+    set: Overrides = Field(default_factory=dict)
+    """Fields that it sets otherwise than the recipe."""
+
+
+class Axis(Spec):
+    """One dimension of a grid."""
+
+    levels: tuple[Level, ...] = Field(min_length=1)
+    """In the order of the paper; those of the last axis change fastest."""
+
+
+class Cell(Spec):
+    """One row of the table."""
+
+    label: str = Field(min_length=1)
+    """As printed."""
+    set: Overrides = Field(default_factory=dict)
+    """Fields that it sets otherwise than the recipe."""
+    without: tuple[str, ...] = ()
+    """Fields or tables of the recipe that it takes out: ``["extract.news", "clean.news"]``."""
+    printed: str | None = None
+    """Its name in the published table, where the template of [printed] does not give it; empty: not in the paper."""
+
+
+class AblationSpec(Spec):
+    """The whole file."""
+
+    name: str = ""
+    """Short name; the file's by default."""
+    title: str = Field(default="", max_length=200)
+    """Title of the report; the name by default."""
+    description: str = ""
+    """What is compared, in a sentence."""
+    recipe: str
+    """The recipe that all cells start from, seen from this file. Paths that cells set start at the recipe, as all in it do."""
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(min_length=1)
+    """One pretraining per cell and seed."""
+    set: Overrides = Field(default_factory=dict)
+    """Fields that all cells set otherwise than the recipe."""
+    shared: tuple[Literal["dedup", "balance", "vocab", "examples", "views"], ...] = ()
+    """Stages that all cells take from the first one although what they read may differ: ``["vocab"]``."""
+    cells: tuple[Cell, ...] = ()
+    """Rows one by one, in the order of the paper."""
+    axes: tuple[Axis, ...] = ()
+    """Or as a grid: every combination of levels."""
+    noise: Mapping[Annotated[str, Field(pattern=r"^[\w-]+$")], Overrides] = Field(default_factory=dict)
+    """Noises by name under which held-out rows are scored, as fields of ``views`` set otherwise than the recipe."""
+    columns: tuple[Column, ...] = ()
+    """Columns in the order of the paper. By default the held-out accuracies and each benchmark with its own metric."""
+    baseline: str = ""
+    """Label of the cell that differences are from; the first by default."""
+    printed: Printed | None = None
+    """Where the paper's numbers are."""
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    """Of the intervals."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the reader of the report."""
+
+    @field_validator("seeds")
+    @classmethod
+    def _each_once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        refuse_repeats("seeds", seeds)
+        return seeds
+
+    @model_validator(mode="after")
+    def _one_kind_of_grid(self) -> Self:
+        if bool(self.cells) == bool(self.axes):
+            raise ValueError("give either [[cells]] or [[axes]]" + (", not both" if self.cells else ""))
+        labels = [cell.label for cell in self.grid]
+        refuse_repeats("cells", labels)
+        refuse_repeats("names of cells", [key_of(label) for label in labels])
+        if self.baseline and self.baseline not in labels:
+            raise ValueError(f"baseline = {self.baseline!r} is no cell{nearest(self.baseline, labels)}")
+        return self
+
+    @property
+    def grid(self) -> tuple[Cell, ...]:
+        """All cells, listed or combined."""
+        if self.cells:
+            return self.cells
+        combined = []
+        for levels in itertools.product(*(axis.levels for axis in self.axes)):
+            fields: Overrides = {}
+            for level in levels:
+                fields |= flattened(level.set)
+            combined.append(Cell(label=" ".join(level.label for level in levels), set=fields))
+        return tuple(combined)
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A file read, with the recipe of every cell."""
+
+    spec: AblationSpec
+    name: str
+    description: str
+    cells: Mapping[str, Recipe]
+    """Recipes by the key of their row, in the order of the table."""
+    noise: Mapping[str, Recipe]
+    """The first cell's recipe under each noise of ``spec.noise``."""
+    report: AblationReportSpec
+    """Layout of the table."""
+
+
+def is_ablation(path: Path) -> bool:
+    """Whether a TOML file is an ablation: it names the recipe that it starts from."""
+    return "recipe" in read_toml(path)
+
+
+def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Ablation:
+    """Read and validate an ablation with the recipes of all its cells.
+
+    ``overrides`` are fields by dotted name that take the place of those of every recipe and cell. Raises RecipeError for
+    anything that could not run.
+    """
+    spec = _validated(path, AblationSpec, read_toml(path))
+    base = path.parent / spec.recipe
+    if base.is_file() and is_ablation(base):
+        raise RecipeError(f"{path}, field 'recipe': {base} is an ablation itself; name a recipe")
+
+    def recipe_of(where: str, cell: Cell, *more: Overrides) -> Recipe:
+        try:
+            fields = {
+                name: value for part in (spec.set, cell.set, *more, overrides or {}) for name, value in flattened(part).items()
+            }
+            _refuse_reserved(fields)
+            return load(base, data=data, overrides=fields, without=cell.without)
+        except ValueError as error:
+            raise RecipeError(f"{path}, {where}: {error}") from None
+
+    recipes: dict[str, Recipe] = {}
+    rows = []
+    for cell in spec.grid:
+        recipes[key_of(cell.label)] = recipe_of(f"cell {cell.label!r}", cell)
+        own = tuple(f"without {name}" for name in cell.without)
+        own += tuple(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in flattened(cell.set).items())
+        rows.append(Row(key=key_of(cell.label), label=cell.label, model=_printed_name(path, spec, cell), settings=own))
+    noise = {name: recipe_of(f"[noise.{name}]", spec.grid[0], {"views": fields}) for name, fields in spec.noise.items()}
+    name = spec.name or path.stem
+    layout = {
+        "title": spec.title or name,
+        "description": spec.description,
+        "rows": [row.model_dump() for row in rows],
+        "columns": [column.model_dump() for column in _columns(path, spec, recipes)],
+        "baseline": spec.baseline or rows[0].label,
+        "printed": spec.printed and spec.printed.model_dump(),
+        "confidence": spec.confidence,
+        "notes": spec.notes,
+    }
+    return Ablation(spec, name, spec.description, recipes, noise, _validated(path, AblationReportSpec, layout))
+
+
+def key_of(label: str) -> str:
+    """A label as part of a stage's label: ``MLM+SOP`` as ``mlm-sop``."""
+    return re.sub(r"\W+", "-", label.lower()).strip("-") or "cell"
+
+
+def flattened(fields: Mapping[str, Any]) -> Overrides:
+    """Nested and dotted names as dotted ones alike. Raises ValueError where one is given twice."""
+    found: Overrides = {}
+    for name, value in fields.items():
+        inner = {f"{name}.{key}": v for key, v in flattened(value).items()} if isinstance(value, dict) else {name: value}
+        for key, leaf in inner.items():
+            if key in found:
+                raise ValueError(f"set: {key!r} is given twice; give it once")
+            found[key] = leaf
+    return found
+
+
+def _refuse_reserved(fields: Overrides) -> None:
+    for name in fields:
+        for reserved, reason in RESERVED.items():
+            if name == reserved or name.startswith(f"{reserved}."):
+                raise ValueError(f"set: {name!r} cannot be set here: {reason}")
+
+
+def _printed_name(path: Path, spec: AblationSpec, cell: Cell) -> str:
+    """The published name of a cell, or nothing where the paper has none."""
+    if spec.printed is None:
+        if cell.printed:
+            raise RecipeError(f"{path}, cell {cell.label!r}: printed = {cell.printed!r} wants a table; add [printed]")
+        return ""
+    if cell.printed == "":
+        return ""
+    printed = spec.printed if cell.printed is None else spec.printed.model_copy(update={"model": cell.printed})
+    try:
+        return printed.model_of(cell.label)
+    except ValueError as error:
+        raise RecipeError(f"{path}, cell {cell.label!r}: {error}") from None
+
+
+def _columns(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> tuple[Column, ...]:
+    """The columns of the file, checked against recipes and published table, or those that the recipes give."""
+    benchmarks = [_benchmarks(recipe) for recipe in recipes.values()]
+    common = [name for name in benchmarks[0] if all(name in each for each in benchmarks)]
+    for name in common:
+        if not all(f"{name}/pretrained/{seed}" in r.finetune for r in recipes.values() for seed in _benchmarks(r)[name]):
+            raise RecipeError(
+                f"{path}: [finetune.{name}] of the recipe has no init 'pretrained', which is what an ablation compares"
+            )
+    if not spec.columns:
+        heldout = [Column(title=f"{task.upper()} held out", heldout=task) for task in ("mlm", "sop", "wop")]
+        return (*heldout, *(Column(title=name, benchmark=name) for name in common))
+    table = spec.printed.pairs() if spec.printed is not None else set()
+    for column in spec.columns:
+        where = f"{path}, column {column.title!r}"
+        if column.benchmark and column.benchmark not in common:
+            known = ", ".join(common) or "none"
+            raise RecipeError(
+                f"{where}: no benchmark {column.benchmark!r} in all cells{nearest(column.benchmark, common)}; they have {known}"
+            )
+        if column.noise and column.noise not in spec.noise:
+            raise RecipeError(f"{where}: no table [noise.{column.noise}]{nearest(column.noise, spec.noise)}")
+        if column.printed is not None and column.printed not in table:
+            known = ", ".join(f"{task} {metric}" for task, metric in sorted(table)) or "nothing: there is no [printed]"
+            raise RecipeError(f"{where}: printed = {list(column.printed)} is not in the published table; it has {known}")
+    for name in spec.noise:
+        if not any(column.noise == name for column in spec.columns):
+            raise RecipeError(f"{path}, [noise.{name}]: no column is scored under it; name it in one, or remove it")
+    return spec.columns
+
+
+def _benchmarks(recipe: Recipe) -> dict[str, list[int]]:
+    """Seeds by benchmark."""
+    found: dict[str, list[int]] = {}
+    for cell, spec in recipe.finetune.items():
+        found.setdefault(cell.rsplit("/", 2)[0], []).append(spec.seed)
+    return found
+
+
+S = TypeVar("S", bound=Spec)
+
+
+def _validated(path: Path, kind: type[S], tables: Mapping[str, Any]) -> S:
+    """A spec from TOML's values, strictly: no "3" for 3."""
+    try:
+        return kind.model_validate_json(json.dumps(tables, default=str), strict=True)
+    except ValidationError as error:
+        raise RecipeError("\n".join(explain(path, kind, "", problem) for problem in error.errors())) from None

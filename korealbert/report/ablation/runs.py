@@ -1,0 +1,92 @@
+"""The values of an ablation: per row and column one for every pretraining run, or for every fine-tuning run of it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from korealbert.artifact import Artifact
+from korealbert.report.ablation.spec import Column, Row
+
+Runs = Mapping[int, Mapping[int, float]]
+"""Values × 100 by pretraining seed and, below that, fine-tuning seed (0 for what is not fine-tuned)."""
+
+
+@dataclass(frozen=True)
+class Values:
+    """Everything that the artifacts of an ablation say, by row and column."""
+
+    columns: Mapping[str, Column]
+    runs: Mapping[tuple[str, str], Runs]
+    """By key of the row and title of the column."""
+
+    @classmethod
+    def read(cls, rows: tuple[Row, ...], columns: tuple[Column, ...], artifacts: Mapping[str, Artifact]) -> Values:
+        """Read ``pretrain/ROW/SEED``, ``intrinsic/ROW/SEED/NOISE`` and ``finetune/ROW/SEED/BENCHMARK/INIT/SEED``."""
+        runs: dict[tuple[str, str], dict[int, dict[int, float]]] = {(r.key, c.title): {} for r in rows for c in columns}
+        for label, artifact in artifacts.items():
+            stage, *rest = label.split("/")
+            if stage not in ("pretrain", "intrinsic", "finetune"):
+                continue
+            row, seed, *what = rest
+            for column in columns:
+                value = _value(column, stage, what, artifact)
+                if value is not None:
+                    runs[row, column.title].setdefault(int(seed), {})[int(what[-1]) if stage == "finetune" else 0] = value
+        found = cls({column.title: column for column in columns}, runs)
+        for row_ in rows:
+            for column in columns:
+                if column.average:
+                    runs[row_.key, column.title] = found._averaged(row_.key, column)
+        return found
+
+    def _averaged(self, row: str, column: Column) -> dict[int, dict[int, float]]:
+        """Means of columns per pretraining seed, where all of them have that seed; fine-tuning seeds are averaged first."""
+        parts = [[self.per_pretraining(row, title) for title in group] for group in column.average]
+        seeds = set.intersection(*(set(part) for group in parts for part in group))
+        return {
+            seed: {0: statistics.fmean(statistics.fmean(part[seed] for part in group) for group in parts)}
+            for seed in sorted(seeds)
+        }
+
+    def per_pretraining(self, row: str, title: str) -> dict[int, float]:
+        """One value per pretraining seed: the mean of its fine-tuning runs."""
+        return {seed: statistics.fmean(values.values()) for seed, values in sorted(self.runs[row, title].items())}
+
+    def independent(self, row: str, title: str) -> dict[int, float]:
+        """The values that an interval may take for independent: one per pretraining seed.
+
+        Where there is only one such seed: one per fine-tuning seed, and the interval then tells nothing of other pretrainings.
+        """
+        runs = self.runs[row, title]
+        if len(runs) == 1:
+            return dict(sorted(next(iter(runs.values())).items()))
+        return self.per_pretraining(row, title)
+
+    def counts(self, row: str, title: str) -> tuple[int, int]:
+        """Pretraining runs, and fine-tuning runs of each at most."""
+        runs = self.runs[row, title]
+        return len(runs), max((len(values) for values in runs.values()), default=0)
+
+
+def _value(column: Column, stage: str, what: list[str], artifact: Artifact) -> float | None:
+    """What one artifact says of a column, or None: the score on test, or on dev where the recipe names no test file."""
+    if stage == "finetune":
+        if column.benchmark != "/".join(what[:-2]):
+            return None
+        metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
+        scores = metrics.get("test") or metrics["dev"]
+        metric = column.metric or metrics["metric"]
+        if metric not in scores:
+            raise ValueError(
+                f"column {column.title!r}: {column.benchmark} has no metric {metric!r}; it has {', '.join(scores)}"
+            )
+        return float(scores[metric])
+    if column.heldout is None or (column.noise != what[0] if what else column.noise):
+        return None
+    heldout: Mapping[str, Any] = artifact.stats.get("heldout") or {}
+    accuracy = heldout.get(f"{column.heldout}_accuracy")
+    return None if accuracy is None else 100 * float(accuracy)

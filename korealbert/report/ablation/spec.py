@@ -1,0 +1,146 @@
+"""What the report of an ablation shows: rows and columns as a paper prints them, and where the printed numbers are."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from korealbert.artifact import Spec, refuse_repeats
+from korealbert.report import published
+
+Task = Literal["mlm", "sop", "wop"]
+
+
+class Printed(Spec):
+    """The published table that the rows belong to."""
+
+    table: str
+    """Published scores: albert, klue_readme, koelectra_readme, korealbert, xpt."""
+    source: str
+    """The table's own name there: ``ALBERT Table 4``."""
+    model: str = "{label}"
+    """How it names the model of a row: ``{label}`` stands for the row's label, ``*`` for anything."""
+
+    @field_validator("table")
+    @classmethod
+    def _known_table(cls, name: str) -> str:
+        published.load(name)
+        return name
+
+    @model_validator(mode="after")
+    def _known_source(self) -> Self:
+        known = published.load(self.table)["source"].unique(maintain_order=True).to_list()
+        if self.source not in known:
+            raise ValueError(f"source = {self.source!r} is not in published/{self.table}.csv; known are {', '.join(known)}")
+        return self
+
+    def model_of(self, label: str) -> str:
+        """The published name of a row. Raises ValueError where the template fits no model of the table, or several."""
+        wanted = self.model.replace("{label}", label)
+        pattern = re.compile(".*".join(map(re.escape, wanted.split("*"))))
+        rows = published.load(self.table)
+        models: list[str] = rows.filter(source=self.source)["model"].unique(maintain_order=True).to_list()
+        found = [model for model in models if pattern.fullmatch(model)]
+        if len(found) != 1:
+            raise ValueError(
+                f"{wanted!r} names {len(found)} models of {self.source}, not one; it has {', '.join(models)}. "
+                'Mend the label or the template, or write printed = "" for a row that is not in the paper'
+            )
+        return found[0]
+
+    def pairs(self) -> set[tuple[str, str]]:
+        """Every task and metric that the table prints."""
+        rows = published.load(self.table).select("task", "metric", "source").iter_rows()
+        return {(task, metric) for task, metric, source in rows if source == self.source}
+
+    def values(self, model: str) -> dict[tuple[str, str], tuple[str, float | None]]:
+        """Value as printed, and as a number, by task and metric."""
+        rows = published.load(self.table)
+        columns = rows.select("model", "source", "task", "metric", "value", "number").iter_rows()
+        return {
+            (task, metric): (value, number) for m, s, task, metric, value, number in columns if (m, s) == (model, self.source)
+        }
+
+
+class Column(Spec):
+    """One column: a benchmark's metric, a held-out accuracy, a mean of other columns, or only the printed numbers."""
+
+    title: str = Field(min_length=1)
+    """As printed."""
+    benchmark: str = ""
+    """A benchmark of the recipe: a table [finetune.NAME] of it."""
+    metric: str = ""
+    """Which metric of it; the task's own by default."""
+    heldout: Task | None = None
+    """Accuracy on the held-out rows: of masked pieces, sentence order (or next sentence, by the noise), word order."""
+    noise: str = ""
+    """Under which noise; by default that of the row's own views."""
+    average: tuple[tuple[str, ...], ...] = ()
+    """Titles of the columns that it is the mean of; those of one inner list are averaged first (F1 and EM of one benchmark)."""
+    printed: tuple[str, str] | None = None
+    """Task and metric of the printed number."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        kinds = [name for name in ("benchmark", "heldout", "average") if getattr(self, name)]
+        if len(kinds) > 1 or not (kinds or self.printed):
+            raise ValueError(
+                f"column {self.title!r} has {' and '.join(kinds) or 'no content'}; give one of benchmark, heldout and average"
+            )
+        if self.metric and not self.benchmark:
+            raise ValueError(f"column {self.title!r}: metric = {self.metric!r} belongs to a benchmark")
+        if self.noise and not self.heldout:
+            raise ValueError(f"column {self.title!r}: noise = {self.noise!r} belongs to heldout")
+        return self
+
+
+class Row(Spec):
+    """One model of the ablation."""
+
+    key: str
+    """Its part of the labels of its artifacts: ``pretrain/KEY/SEED``."""
+    label: str
+    """As printed."""
+    model: str = ""
+    """Its name in the published table; empty where the paper has no such row."""
+    settings: tuple[str, ...] = ()
+    """What it sets otherwise than the recipe: ``views.word_order.portion = 1.0``."""
+
+
+class AblationReportSpec(Spec):
+    """Layout of an ablation's report; all numbers of ours come from its inputs."""
+
+    title: str = Field(min_length=1, max_length=200)
+    """Title of the report."""
+    description: str = ""
+    """What is compared, in a sentence."""
+    rows: tuple[Row, ...] = Field(min_length=1)
+    """In the order of the paper."""
+    columns: tuple[Column, ...] = Field(min_length=1)
+    """In the order of the paper."""
+    baseline: str
+    """Label of the row that the differences are from."""
+    printed: Printed | None = None
+    """Where the printed numbers are."""
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    """Of the intervals."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the reader."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        refuse_repeats("columns", [column.title for column in self.columns])
+        titles = {column.title for column in self.columns if column.benchmark or column.heldout}
+        for column in self.columns:
+            for title in (title for group in column.average for title in group):
+                if title not in titles:
+                    raise ValueError(
+                        f"column {column.title!r} averages {title!r}; columns with content are {', '.join(titles)}"
+                    )
+            if any(not group for group in column.average):
+                raise ValueError(f"column {column.title!r} averages an empty list; name columns in it")
+        if self.baseline not in {row.label for row in self.rows}:
+            raise ValueError(f"baseline = {self.baseline!r} is no row; rows are {', '.join(row.label for row in self.rows)}")
+        return self

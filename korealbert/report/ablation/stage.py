@@ -1,0 +1,116 @@
+"""Stage `ablation`: all artifacts of a grid → the table of its paper, as HTML, Markdown, CSV and SVG.
+
+Input roles are labels of the grid: ``pretrain/ROW/SEED``, ``intrinsic/ROW/SEED/NOISE``,
+``finetune/ROW/SEED/BENCHMARK/INIT/SEED`` and those of what they were built from. Output: ``report.html``, ``report.md``,
+``table.csv`` (means and intervals beside the printed numbers), ``runs.csv`` (every value) and ``figures/*.svg``.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import polars as pl
+
+from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Stage, Stats
+from korealbert.files import atomic_write
+from korealbert.numbers import MISSING, compact, count, percent
+from korealbert.report import lineage, published
+from korealbert.report.ablation import table
+from korealbert.report.ablation.runs import Values
+from korealbert.report.ablation.spec import AblationReportSpec
+from korealbert.report.artifacts import Artifacts
+from korealbert.report.blocks import Block, Section, Table, Text, figures_of
+from korealbert.report.markdown import markdown
+from korealbert.report.page import page
+
+
+def run(spec: AblationReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Write the report; see the module's docstring."""
+    artifacts = Artifacts(inputs)
+    values = Values.read(spec.rows, spec.columns, artifacts.by_label)
+    chapters = [
+        table.section(spec, values),
+        table.differences_section(spec, values),
+        table.figures(spec, values),
+        _models(spec, artifacts),
+        _known_problems(spec),
+        lineage.section(artifacts),
+    ]
+    sections = [chapter for chapter in chapters if chapter is not None]
+    lede = _lede(spec, artifacts)
+    drawn = [figure for section in sections for figure in figures_of(section.blocks)]
+    (out_dir / "figures").mkdir(exist_ok=True)
+    for figure in drawn:
+        atomic_write(out_dir / "figures" / f"{figure.name}.svg", figure.svg.standalone().encode())
+    summary = table.summary(spec, values)
+    _write_csv(out_dir / "table.csv", pl.DataFrame(summary, infer_schema_length=None))
+    _write_csv(out_dir / "runs.csv", _runs(spec, values))
+    atomic_write(out_dir / "report.md", markdown(spec.title, lede, sections).encode())
+    atomic_write(out_dir / "report.html", page(spec.title, lede, sections).encode())
+    runtime.report(Progress(len(sections), len(sections), "sections"))
+    means = {row.label: {title: found.text for title, found in table.estimates(spec, values, row).items()} for row in spec.rows}
+    return {"rows": len(spec.rows), "columns": len(spec.columns), "means": means}
+
+
+def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
+    """What was compared and how large, in figures: so that nobody takes a small run for the paper's."""
+    pretrained = list(artifacts.of("pretrain").values())
+    stats = pretrained[0].stats
+    sizes = sorted({artifact.stats["parameters"] for artifact in pretrained})
+    parameters = " to ".join(compact(size) for size in dict.fromkeys((sizes[0], sizes[-1])))
+    return (
+        f"{spec.description} {len(pretrained)} pretraining runs of {parameters} parameters, {count(stats['steps'])} steps and "
+        f"{compact(stats['tokens'])} tokens each; {len(artifacts.of('finetune'))} fine-tuning runs."
+    ).strip()
+
+
+def _models(spec: AblationReportSpec, artifacts: Artifacts) -> Section:
+    """Settings, size and data of every row."""
+    by_row: dict[str, list[Artifact]] = {}
+    for label, artifact in artifacts.of("pretrain").items():
+        by_row.setdefault(label.split("/")[1], []).append(artifact)
+    body = []
+    for row in spec.rows:
+        stats = by_row[row.key][0].stats
+        rollbacks = sum(artifact.stats.get("rollbacks", 0) for artifact in by_row[row.key])
+        figures = (stats["parameters"], stats["steps"], stats["tokens"])
+        body.append(
+            [row.label, "; ".join(row.settings) or MISSING, *map(count, figures), f"{stats['epochs']:g}", count(rollbacks)]
+        )
+    header = ["", "Settings other than the recipe's", "Parameters", "Steps", "Tokens", "Epochs", "Returns after a collapse"]
+    blocks: list[Block] = [Table("Models", header, body, frozenset(range(2, 7)), prose=frozenset({1}))]
+    if heldout := artifacts.stats("examples").get("rows_heldout"):
+        rows = artifacts.stats("examples")
+        share = percent(heldout / (heldout + rows["rows_train"]))
+        blocks.append(Text(f"Held out of training: {count(heldout)} rows, {share} of the corpus.", quiet=True))
+    return Section("models", "Models", blocks)
+
+
+def _known_problems(spec: AblationReportSpec) -> Section | None:
+    """What is known to be wrong with the printed numbers."""
+    found = published.notes(spec.printed.table) if spec.printed is not None else []
+    return Section("problems", "Known problems of the printed numbers", [Text(note) for note in found]) if found else None
+
+
+def _runs(spec: AblationReportSpec, values: Values) -> pl.DataFrame:
+    """Every value: row, column, seeds."""
+    records = [
+        (row.label, column.title, pretraining, finetuning if column.benchmark else None, value)
+        for row in spec.rows
+        for column in spec.columns
+        for pretraining, own in sorted(values.runs[row.key, column.title].items())
+        for finetuning, value in sorted(own.items())
+    ]
+    names = ("row", "column", "pretraining_seed", "finetuning_seed", "value")
+    kinds = (pl.String(), pl.String(), pl.Int64(), pl.Int64(), pl.Float64())
+    return pl.DataFrame(records, schema=dict(zip(names, kinds, strict=True)), orient="row")
+
+
+def _write_csv(path: Path, frame: pl.DataFrame) -> None:
+    content = io.BytesIO()
+    frame.write_csv(content)
+    atomic_write(path, content.getvalue())
+
+
+STAGE = Stage("ablation", version=1, spec=AblationReportSpec, run=run)

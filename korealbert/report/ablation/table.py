@@ -1,0 +1,217 @@
+"""The table of a paper with our numbers above the printed ones, and the differences from its baseline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from korealbert.numbers import MISSING, fixed, percent, signed
+from korealbert.report import charts
+from korealbert.report.ablation.interval import Estimate, estimate
+from korealbert.report.ablation.runs import Values
+from korealbert.report.ablation.spec import AblationReportSpec, Column, Row
+from korealbert.report.blocks import Block, Figure, Figures, Section, Table, Text
+
+OURS, PRINTED = "ours", "printed"
+
+ONE_PRETRAINING = "†"
+"""Marks an interval over fine-tuning runs of a single pretraining run."""
+
+
+def estimates(spec: AblationReportSpec, values: Values, row: Row) -> dict[str, Estimate]:
+    """The mean of a row by column title, where there are values."""
+    found = {column.title: values.independent(row.key, column.title) for column in spec.columns}
+    return {title: estimate(list(own.values()), spec.confidence) for title, own in found.items() if own}
+
+
+def differences(spec: AblationReportSpec, values: Values, row: Row) -> dict[str, Estimate]:
+    """Mean of the differences from the baseline, paired by seed, by column title; without seeds in common nothing."""
+    baseline = next(each for each in spec.rows if each.label == spec.baseline)
+    found = {}
+    for column in spec.columns:
+        own, other = (values.independent(each.key, column.title) for each in (row, baseline))
+        pairs = [own[seed] - other[seed] for seed in sorted(own.keys() & other.keys())]
+        if pairs:
+            found[column.title] = estimate(pairs, spec.confidence)
+    return found
+
+
+def printed(spec: AblationReportSpec, row: Row) -> dict[str, tuple[str, float | None]]:
+    """The published values of a row by column title."""
+    if spec.printed is None or not row.model:
+        return {}
+    values = spec.printed.values(row.model)
+    return {c.title: values[c.printed] for c in spec.columns if c.printed in values}
+
+
+def section(spec: AblationReportSpec, values: Values) -> Section:
+    """The paper's table, and how to read it."""
+    ours = {row.key: estimates(spec, values, row) for row in spec.rows}
+    single = any(len(values.runs[row.key, c.title]) == 1 for row in spec.rows for c in spec.columns)
+    body: list[list[str]] = []
+    marked = set()
+    for row in spec.rows:
+        marked.add(len(body))
+        cells = (_with_mark(ours[row.key].get(c.title), len(values.runs[row.key, c.title]) == 1) for c in spec.columns)
+        body.append([row.label, OURS, _runs(spec, values, row), *cells])
+        if theirs := printed(spec, row):
+            body.append(["", PRINTED, "", *(theirs.get(c.title, (MISSING, None))[0] for c in spec.columns)])
+    header = ["", "From", "Runs", *(column.title for column in spec.columns)]
+    title = f"{spec.title}, × 100" if spec.printed is None else f"{spec.title}, × 100, beside {spec.printed.source}"
+    blocks: list[Block] = [
+        Table(title, header, body, frozenset(range(2, len(header))), frozenset(marked)),
+        Text(_how_to_read(spec, single=single), quiet=True),
+        *(Text(note, quiet=True) for note in spec.notes),
+    ]
+    return Section("table", "The table", blocks)
+
+
+def _runs(spec: AblationReportSpec, values: Values, row: Row) -> str:
+    """``2 × 3``: pretraining runs, and fine-tuning runs of each."""
+    counts = [values.counts(row.key, column.title) for column in spec.columns]
+    pretrained, finetuned = (max(numbers, default=0) for numbers in zip(*counts, strict=True))
+    return f"{pretrained} × {finetuned}"
+
+
+def _with_mark(found: Estimate | None, single: bool) -> str:
+    if found is None:
+        return MISSING
+    return f"{found.text}{ONE_PRETRAINING}" if single and found.half_width is not None else found.text
+
+
+def _how_to_read(spec: AblationReportSpec, *, single: bool) -> str:
+    kind = f"± is half the width of the {percent(spec.confidence, 0)} Student t interval of the mean"
+    over = (
+        "over pretraining runs, each the mean of its fine-tuning runs; Runs: pretraining runs × fine-tuning runs of each. "
+        "A number without ± comes from one run, which says nothing of its own spread."
+    )
+    mark = (
+        f" {ONE_PRETRAINING}: over the fine-tuning runs of a single pretraining run, so it holds for that run alone."
+        if single
+        else ""
+    )
+    return f"{kind} {over}{mark}"
+
+
+def differences_section(spec: AblationReportSpec, values: Values) -> Section | None:
+    """Differences from the baseline, ours above the printed ones, and how many of them chance alone would give."""
+    baseline = next(row for row in spec.rows if row.label == spec.baseline)
+    body: list[list[str]] = []
+    marked = set()
+    judged = outside = 0
+    for row in spec.rows:
+        if row is baseline:
+            continue
+        found = differences(spec, values, row)
+        judged += sum(bool(each.half_width) for each in found.values())
+        outside += sum(each.leaves_out_zero for each in found.values())
+        marked.add(len(body))
+        shown = (_difference(found.get(c.title)) for c in spec.columns)
+        body.append([row.label, OURS, *shown])
+        if spec.printed is not None and row.model and baseline.model:
+            body.append(["", PRINTED, *_printed_differences(spec, row, baseline)])
+    if not body:
+        return None
+    header = ["", "From", *(column.title for column in spec.columns)]
+    sentence = "No difference has an interval: that takes two runs or more with seeds in common, and values that differ."
+    if judged:
+        expected = judged * (1 - spec.confidence)
+        sentence = (
+            f"{outside} of {judged} intervals leave out 0 (set with *). Were there no differences at all, about "
+            f"{fixed(expected, 1)} would, by chance alone."
+        )
+    blocks: list[Block] = [
+        Table(
+            f"Mean of ours, and of the paper, less that of {spec.baseline}; × 100",
+            header,
+            body,
+            frozenset(range(2, len(header))),
+            frozenset(marked),
+        ),
+        Text(
+            f"Differences are paired: the same seeds on both sides, and the interval is that of their mean. {sentence}",
+            quiet=True,
+        ),
+    ]
+    return Section("differences", f"Differences from {spec.baseline}", blocks)
+
+
+def _difference(found: Estimate | None) -> str:
+    if found is None:
+        return MISSING
+    return f"{found.signed_text} *" if found.leaves_out_zero else found.signed_text
+
+
+def _printed_differences(spec: AblationReportSpec, row: Row, baseline: Row) -> list[str]:
+    own, other = (printed(spec, each) for each in (row, baseline))
+
+    def shown(column: Column) -> str:
+        a, b = (side.get(column.title, ("", None))[1] for side in (own, other))
+        return MISSING if a is None or b is None else signed(a - b, 1)
+
+    return [shown(column) for column in spec.columns]
+
+
+def figures(spec: AblationReportSpec, values: Values) -> Section | None:
+    """Every value as a dot, one drawing per column."""
+    drawn = []
+    for number, column in enumerate(spec.columns):
+        strips = [_strip(spec, values, row, column) for row in spec.rows if values.independent(row.key, column.title)]
+        if not strips:
+            continue
+        label = f"{column.title}: " + "; ".join(f"{strip.label} {strip.text}" for strip in strips)
+        drawn.append(Figure(f"column-{number + 1}", column.title, charts.strips(strips, label=label, x_unit="× 100")))
+    text = Text(
+        "A dot is one value under a mean: a pretraining run, or a fine-tuning run where there is one pretraining.", quiet=True
+    )
+    return Section("runs", "Every run", [Figures(drawn), text]) if drawn else None
+
+
+def _strip(spec: AblationReportSpec, values: Values, row: Row, column: Column) -> charts.Strip:
+    own = values.independent(row.key, column.title)
+    dots = [(value, f"seed {seed}: {fixed(value)}") for seed, value in own.items()]
+    text = estimate(list(own.values()), spec.confidence).text
+    return charts.Strip(row.label, dots, text, 2 if row.label == spec.baseline else 1)
+
+
+SUMMARY = (
+    "row",
+    "column",
+    "mean",
+    "low",
+    "high",
+    "confidence",
+    "values",
+    "pretraining_runs",
+    "finetuning_runs",
+    "printed",
+    "source",
+)
+
+
+def summary(spec: AblationReportSpec, values: Values) -> list[Mapping[str, object]]:
+    """One record per row and column, with the fields ``SUMMARY``; limits are None where there is no interval."""
+    records: list[Mapping[str, object]] = []
+    for row in spec.rows:
+        ours, theirs = estimates(spec, values, row), printed(spec, row)
+        for column in spec.columns:
+            found, half = ours.get(column.title), None
+            if found is not None and found.half_width is not None:
+                half = found.half_width
+            mean = None if found is None else found.mean
+            source = spec.printed.source if spec.printed is not None and column.title in theirs else None
+            limits = (None, None) if mean is None or half is None else (mean - half, mean + half)
+            fields: Sequence[object] = (
+                row.label,
+                column.title,
+                mean,
+                *limits,
+                spec.confidence if half is not None else None,
+                0 if found is None else found.values,
+                *values.counts(row.key, column.title),
+                theirs.get(column.title, (None, None))[0],
+                source,
+            )
+            records.append(dict(zip(SUMMARY, fields, strict=True)))
+    assert all(not isinstance(v, float) or math.isfinite(v) for record in records for v in record.values())
+    return records

@@ -1,0 +1,145 @@
+"""The commands that keep a store in order: gc, verify, export, import."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import IO, Annotated
+
+import typer
+from rich.table import Table
+
+from korealbert.artifact import Artifact, ArtifactError, Store, archive, garbage
+from korealbert.files import atomic_path
+from korealbert.terminal import DataDir, StoreDir, clear_errors, console, existing, find, warn
+
+app = typer.Typer()
+
+STANDARD = "-"
+
+
+@app.command()
+def gc(
+    recipe: Annotated[list[Path] | None, typer.Option("--recipe", help="keep what this recipe names; repeatable")] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="remove what is listed; without it nothing is touched")] = False,
+    store: StoreDir = Path("store"),
+    data: DataDir = None,
+) -> None:
+    """List what no recipe and no run refers to, with sizes; remove it with --delete.
+
+    Kept are the artifacts of the recipes named, those of each recipe's newest run and of all that are running, what living
+    builders hold, and the lineage of all of these.
+    """
+    from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
+
+    with clear_errors():
+        here = existing(store)
+        wanted: dict[str, str] = {}
+        for path in recipe or ():
+            wanted |= {stage.name: str(path) for stage in recipes.prepare(path, here, data=data).planned}
+        found = garbage.survey(here, wanted)
+        if not found.kept and found.garbage:
+            raise ValueError(
+                f"{store}: no run is recorded here, so everything would go; name the recipes to keep with --recipe"
+            )
+        if delete:
+            _remove(here, wanted)
+        else:
+            _show(found.garbage)
+        if found.foreign:
+            warn(f"left alone, for no build made them: {', '.join(path.name for path in found.foreign)}")
+
+
+def _show(found: list[garbage.Garbage]) -> None:
+    table = Table("directory", "size", "why it can go", box=None, pad_edge=False)
+    for each in found:
+        table.add_row(each.path.name, _megabytes(each.size), each.why)
+    if found:
+        console.print(table)
+    total = sum(each.size for each in found)
+    console.print(f"{len(found)} directories, {_megabytes(total)}; nothing was removed" + (", --delete does" if found else ""))
+
+
+def _remove(store: Store, wanted: dict[str, str]) -> None:
+    freed = 0
+    for each, left in garbage.remove(store, wanted):
+        console.print(f"{each.path.name}  {_megabytes(each.size)}  {f'left: {left}' if left else 'removed'}")
+        freed += 0 if left else each.size
+    console.print(f"{_megabytes(freed)} freed")
+
+
+@app.command()
+def verify(
+    artifact: Annotated[list[str] | None, typer.Argument(help="names, beginnings or labels; all artifacts if omitted")] = None,
+    store: StoreDir = Path("store"),
+) -> None:
+    """Read every file of the artifacts anew and hold it against its manifest. Exit status 1 when anything is wrong."""
+    with clear_errors():
+        here = existing(store)
+        named = [find(store, name) for name in artifact or ()]
+        checked = named or [Artifact(path.name, path) for path in here.directories()]
+        faults = sum(_verify(here, each) for each in checked)
+    console.print(
+        f"{len(checked)} artifacts, {faults} damaged" + ("; the next run that needs them builds them anew" if faults else "")
+    )
+    if faults:
+        raise typer.Exit(1)
+
+
+def _verify(store: Store, artifact: Artifact) -> bool:
+    """Print what is wrong with an artifact; returns whether anything is."""
+    unreadable = store.unreadable(artifact)
+    try:
+        faults = [unreadable] if unreadable else store.rot(artifact)
+    except (ArtifactError, AttributeError, KeyError, TypeError) as error:
+        faults = [f"manifest.json is not one ({error!r})"]
+    for fault in faults:
+        warn(f"{artifact.name}: {fault}", style="red")
+    if not faults:
+        size = sum(entry["size"] for entry in artifact.manifest["files"].values())
+        console.print(f"{artifact.name}  {len(artifact.manifest['files'])} files  {_megabytes(size)}  ok")
+        inputs = artifact.inputs()
+        if stale := store.outdated(artifact, {role: store.find(each.name) for role, each in inputs.items()}):
+            warn(f"{artifact.name}: {stale}")
+    return bool(faults)
+
+
+@app.command()
+def export(
+    artifact: Annotated[str, typer.Argument(help="its name, its beginning, or its label")],
+    output: Annotated[Path, typer.Argument(help="the archive to write, a plain tar; - is standard output", allow_dash=True)],
+    store: StoreDir = Path("store"),
+) -> None:
+    """Write an artifact and all it was built from as one archive."""
+    with clear_errors():
+        found = find(existing(store).root, artifact)
+        if str(output) == STANDARD:
+            archive.export(found, sys.stdout.buffer)
+            return
+        if output.exists():
+            raise ValueError(f"{output} exists; name another file")
+        with atomic_path(output) as temporary, temporary.open("wb") as stream:
+            names = archive.export(found, stream)
+        console.print(f"{len(names)} artifacts, {_megabytes(output.stat().st_size)}: {output}", soft_wrap=True)
+
+
+@app.command("import")
+def import_(
+    source: Annotated[Path, typer.Argument(help="an archive of `korealbert export`; - is standard input", allow_dash=True)],
+    store: StoreDir = Path("store"),
+) -> None:
+    """Bring an archive's artifacts into the store, all or none."""
+    with clear_errors():
+        stream: IO[bytes]
+        with nullcontext(sys.stdin.buffer) if str(source) == STANDARD else source.open("rb") as stream:
+            try:
+                brought = archive.bring(Store(store), stream)
+            except ArtifactError as error:
+                raise ArtifactError(f"{source}: {error}") from None
+        for name, new in brought.items():
+            console.print(f"{name}  {'imported' if new else 'was here'}")
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.2f} MB"

@@ -1,0 +1,67 @@
+"""What every command shares: the terminal it prints to, and errors without tracebacks."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from korealbert.artifact import Artifact, ArtifactError, Store
+
+PIPED_WIDTH = 240
+"""Columns of output that goes to a file or a program, so that no table cell is cut."""
+
+console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
+
+StoreDir = Annotated[Path, typer.Option("--store", help="directory of the artifacts", file_okay=False)]
+DataDir = Annotated[Path | None, typer.Option("--data", help="what ${data} in the recipe stands for")]
+
+
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """Errors that a user can mend are printed as they are, without a traceback; a reader that leaves (``| head``) is none."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes there
+        raise typer.Exit(0) from None
+    except (ValueError, OSError, RuntimeError, ArtifactError) as error:
+        warn(error, style="red")
+        raise typer.Exit(2) from None
+
+
+def warn(told: object, *, style: str = "yellow") -> None:
+    """Print to standard error."""
+    Console(stderr=True, highlight=False, markup=False, emoji=False).print(str(told), style=style, soft_wrap=True)
+
+
+def find(store: Path, name: str) -> Artifact:
+    """The artifact of this name, else the newest whose name begins so or whose label this is.
+
+    Raises ValueError when there is none.
+    """
+    path = Path(name)
+    if (path / "manifest.json").is_file():
+        return Artifact(path.resolve().name, path.resolve())
+    known = Store(store).artifacts()
+    found = [a for a in known if a.name == name] or [a for a in known if a.name.startswith(name) or a.manifest["label"] == name]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ValueError(f"{store}: no artifact {name!r}; `korealbert show` lists them")
+    newest = found[-1]
+    warn(f"{len(found)} artifacts match {name!r}; taking the newest, {newest.name}", style="dim")
+    return newest
+
+
+def existing(store: Path) -> Store:
+    """The store in a directory. Raises ValueError where there is none."""
+    if not store.is_dir():
+        raise ValueError(f"{store}: no store here; `korealbert run RECIPE --store {store}` makes one")
+    return Store(store)

@@ -1,0 +1,37 @@
+"""A store of three small artifacts, ``words`` → ``lines`` → ``book``, each built by a real stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, build
+
+
+class Text(Spec):
+    text: str = "가나다"
+
+
+def write(spec: Text, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+    before = "".join((each.path / "part" / "out.txt").read_text("utf-8") for each in inputs.values())
+    (out_dir / "part").mkdir(exist_ok=True)
+    (out_dir / "part" / "out.txt").write_text(before + spec.text, "utf-8")
+    (out_dir / "한글 이름.txt").write_text(spec.text, "utf-8")
+    return {}
+
+
+WORDS, LINES, BOOK = (Stage(name, 1, Text, write) for name in ("words", "lines", "book"))
+
+
+def three(store: Path, text: str = "가나다") -> dict[str, Artifact]:
+    runtime = Runtime(store=store, workers=1)
+    words = build(WORDS, Text(text=text), {}, runtime).artifact
+    lines = build(LINES, Text(), {"words": words}, runtime).artifact
+    return {"words": words, "lines": lines, "book": build(BOOK, Text(), {"lines": lines, "words": words}, runtime).artifact}
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> dict[str, Artifact]:
+    return three(tmp_path / "store")

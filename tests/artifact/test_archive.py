@@ -1,0 +1,231 @@
+"""Export and import: the same digests elsewhere; and what a hostile archive cannot do."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from korealbert.artifact import Artifact, ArtifactError, Store, archive
+from korealbert.cli import app
+from tests.artifact.conftest import three
+
+EVIL = str(Path(tempfile.gettempdir()) / "evil.txt")
+Members = list[tuple[tarfile.TarInfo, bytes]]
+
+
+@pytest.fixture
+def packed(built: dict[str, Artifact], tmp_path: Path) -> bytes:
+    stream = io.BytesIO()
+    archive.export(built["book"], stream)
+    return stream.getvalue()
+
+
+def bring(content: bytes, store: Path) -> dict[str, bool]:
+    return archive.bring(Store(store), io.BytesIO(content))
+
+
+def test_an_artifact_travels_with_its_lineage_and_keeps_its_digests(
+    built: dict[str, Artifact], packed: bytes, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    assert bring(packed, elsewhere) == {each.name: True for each in built.values()}
+    assert bring(packed, elsewhere) == {each.name: False for each in built.values()}
+    store = Store(elsewhere)
+    for each in built.values():
+        found = store.find(each.name)
+        assert found is not None and found.output_digest == each.output_digest and store.rot(found) == []
+        assert (found.path / "한글 이름.txt").read_bytes() == (each.path / "한글 이름.txt").read_bytes()
+    assert {a.name for a in three(elsewhere).values()} == {a.name for a in built.values()}
+    assert sorted(path.name for path in elsewhere.glob(".import*")) == []
+    again = io.BytesIO()
+    archive.export(Artifact(built["book"].name, elsewhere / built["book"].name), again)
+    assert again.getvalue() == packed, "equal artifacts, equal archives"
+
+
+def test_nothing_is_shown_before_all_of_it_was_right(built: dict[str, Artifact], packed: bytes, tmp_path: Path) -> None:
+    for cut in (0, 100, 512, 3000, len(packed) // 2, len(packed) - 20000 if len(packed) > 30000 else len(packed) * 3 // 4):
+        with pytest.raises(ArtifactError):
+            bring(packed[:cut], tmp_path / "elsewhere")
+        assert [p.name for p in (tmp_path / "elsewhere").iterdir() if not p.name.startswith(".")] == []
+
+
+def repacked(content: bytes, change: Callable[[Members], Members | None]) -> bytes:
+    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        members = [(member, (f.read() if (f := tar.extractfile(member)) else b"")) for member in tar]
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+        for member, data in change(members) or members:
+            tar.addfile(member, io.BytesIO(data))
+    return stream.getvalue()
+
+
+def first_file(members: Members) -> tarfile.TarInfo:
+    return next(member for member, _ in members if member.name.endswith("out.txt"))
+
+
+def named(name: str) -> Callable[[Members], None]:
+    def change(members: Members) -> None:
+        first_file(members).name = name
+
+    return change
+
+
+def of_type(kind: bytes, link: str = "") -> Callable[[Members], None]:
+    def change(members: Members) -> None:
+        member = first_file(members)
+        member.type, member.linkname = kind, link
+
+    return change
+
+
+def in_manifest(key: str, value: object) -> Callable[[Members], None]:
+    def change(members: Members) -> None:
+        at = next(n for n, (member, _) in enumerate(members) if member.name.endswith("/manifest.json"))
+        manifest = json.loads(members[at][1])
+        if key == "files":
+            manifest["files"] = {value: next(iter(manifest["files"].values()))}
+        else:
+            manifest[key] = value
+        data = json.dumps(manifest).encode()
+        members[at][0].size = len(data)
+        members[at] = (members[at][0], data)
+
+    return change
+
+
+def index(content: bytes) -> Callable[[Members], None]:
+    def change(members: Members) -> None:
+        members[0][0].size = len(content)
+        members[0] = (members[0][0], content)
+
+    return change
+
+
+HOSTILE = {
+    "climbs out": named("../../evil.txt"),
+    "is absolute": named(EVIL),
+    "symbolic link": of_type(tarfile.SYMTYPE, "/etc/passwd"),
+    "hard link": of_type(tarfile.LNKTYPE, "../../evil.txt"),
+    "device": of_type(tarfile.CHRTYPE),
+    "fifo": of_type(tarfile.FIFOTYPE),
+    "directory": of_type(tarfile.DIRTYPE),
+    "manifest names a path above": in_manifest("files", "../../evil.txt"),
+    "manifest names an absolute path": in_manifest("files", EVIL),
+    "manifest names itself": in_manifest("files", "manifest.json"),
+    "manifest names a hidden file": in_manifest("files", ".opening.json"),
+    "manifest names nothing": in_manifest("files", ""),
+    "manifest names a new line": in_manifest("files", "a\nb"),
+    "manifest of another recipe": in_manifest("recipe", {"stage": "x", "version": 1, "spec": {}, "inputs": {}}),
+    "manifest without recipe": in_manifest("recipe", 3),
+    "manifest of another name": in_manifest("name", "words-0123456789abcdef"),
+    "manifest with inputs from elsewhere": in_manifest("inputs", {"x": "words-0123456789abcdef"}),
+    "manifest of another digest": in_manifest("output_digest", "0" * 64),
+    "index no JSON": index(b"{"),
+    "index nested": index(b"[" * 100000),
+    "index of another format": index(b'{"format": 2, "artifacts": {}}'),
+    "index names a path": index(b'{"format": 1, "artifacts": {"../x": "0"}}'),
+    "index lists too little": index(b'{"format": 1, "artifacts": {"words-0123456789abcdef": "0"}}'),
+    "a file too many": lambda members: [*members, (tarfile.TarInfo("book-0123456789abcdef/more.txt"), b"")],
+    "a file too few": lambda members: members[:-1],
+    "files in another order": lambda members: [*members[:2], *members[3:1:-1], *members[4:]],
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_archive_leaves_nothing_anywhere(what: str, packed: bytes, tmp_path: Path) -> None:
+    before = set(tmp_path.rglob("*"))
+    store = tmp_path / "deep" / "er" / "elsewhere"
+    with pytest.raises(ArtifactError):
+        bring(repacked(packed, HOSTILE[what]), store)
+    left = {path for path in set(tmp_path.rglob("*")) - before if path.is_file() or path.is_symlink()}
+    assert left == set(), left
+    assert not Path(EVIL).exists()
+
+
+def test_a_flipped_byte_is_named(packed: bytes, tmp_path: Path) -> None:
+    at = packed.rindex("가나다".encode())
+    broken = packed[:at] + "나나다".encode() + packed[at + 9 :]
+    with pytest.raises(ArtifactError, match="another sha256"):
+        bring(broken, tmp_path / "elsewhere")
+
+
+def test_a_promise_of_more_than_the_disk_holds_is_refused_before_it_is_read(packed: bytes, tmp_path: Path) -> None:
+    def huge(members: Members) -> None:
+        at = next(n for n, (member, _) in enumerate(members) if member.name.endswith("/manifest.json"))
+        manifest = json.loads(members[at][1])
+        next(iter(manifest["files"].values()))["size"] = 1 << 60
+        data = json.dumps(manifest).encode()
+        members[at][0].size = len(data)
+        members[at] = (members[at][0], data)
+
+    with pytest.raises(OSError, match="MB free"):
+        bring(repacked(packed, huge), tmp_path / "elsewhere")
+    header = tarfile.TarInfo("././@PaxHeader")
+    header.type, header.size = tarfile.XHDTYPE, 1 << 30
+    with pytest.raises(ArtifactError, match="header of"):
+        bring(header.tobuf() + b"\0" * 1024, tmp_path / "elsewhere")
+    sparse = tarfile.TarInfo("korealbert.json")
+    sparse.type = tarfile.GNUTYPE_SPARSE
+    with pytest.raises(ArtifactError):
+        bring(sparse.tobuf() + b"\0" * 1024, tmp_path / "elsewhere")
+
+
+def test_other_bytes_under_one_name_are_neither_overwritten_nor_mixed(
+    built: dict[str, Artifact], packed: bytes, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    bring(packed, elsewhere)
+    words = elsewhere / built["words"].name
+    manifest = json.loads((words / "manifest.json").read_text("utf-8"))
+    (words / "part" / "out.txt").write_text("다른 기계", "utf-8")
+    from korealbert.files import digest_of_listing, sha256_of_file, write_json
+
+    for name, entry in manifest["files"].items():
+        entry |= {"sha256": sha256_of_file(words / name), "size": (words / name).stat().st_size}
+    manifest["output_digest"] = digest_of_listing({name: entry["sha256"] for name, entry in manifest["files"].items()})
+    write_json(words / "manifest.json", manifest)
+    with pytest.raises(ArtifactError, match="with other bytes"):
+        bring(packed, elsewhere)
+    (words / "part" / "out.txt").write_text("부서졌다", "utf-8")
+    assert bring(packed, elsewhere)[built["words"].name], "a damaged one is replaced"
+
+
+def test_an_export_of_a_damaged_or_broken_lineage_fails(built: dict[str, Artifact]) -> None:
+    victim = built["lines"].path / "part" / "out.txt"
+    whole = victim.read_bytes()
+    for damage in (whole[:-1], whole + b"x", whole.replace("가".encode(), "나".encode())):
+        victim.write_bytes(damage)
+        with pytest.raises(ArtifactError, match="rebuild"):
+            archive.export(built["book"], io.BytesIO())
+    victim.write_bytes(whole)
+    shutil.rmtree(built["words"].path)
+    with pytest.raises(ArtifactError, match="lineage"):
+        archive.export(built["book"], io.BytesIO())
+
+
+def test_the_commands(built: dict[str, Artifact], tmp_path: Path) -> None:
+    store, other, file = str(tmp_path / "store"), str(tmp_path / "other"), str(tmp_path / "book.tar")
+    run = CliRunner().invoke
+    exported = run(app, ["export", "book", file, "--store", store])
+    assert exported.exit_code == 0, exported.output
+    assert run(app, ["export", "book", file, "--store", store]).exit_code == 2, "never overwrites"
+    brought = run(app, ["import", file, "--store", other])
+    assert brought.exit_code == 0 and brought.output.count("imported") == 3
+    assert run(app, ["verify", "--store", other]).exit_code == 0
+    wrong = run(app, ["import", __file__, "--store", other])
+    assert wrong.exit_code == 2 and __file__ in wrong.output and "plain tar" in wrong.output
+    assert run(app, ["import", str(tmp_path / "none.tar"), "--store", other]).exit_code == 2
+    piped = [sys.executable, "-m", "korealbert"]
+    packed = subprocess.run([*piped, "export", "book", "-", "--store", store], capture_output=True, check=True).stdout
+    assert packed == Path(file).read_bytes()
+    subprocess.run([*piped, "import", "-", "--store", str(tmp_path / "third")], input=packed, check=True)

@@ -1,0 +1,154 @@
+"""Tiny encoders of every family, randomly initialised, each with a tokenizer of its own kind trained on sentences of ours."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+import torch
+from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
+from transformers import (
+    AlbertConfig,
+    AlbertModel,
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    BigBirdConfig,
+    BigBirdModel,
+    DistilBertConfig,
+    DistilBertModel,
+    ElectraConfig,
+    ElectraForPreTraining,
+    RobertaConfig,
+    RobertaModel,
+    XLMRobertaConfig,
+    XLMRobertaModel,
+)
+
+from tests.vocab.korean import sentences
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+BERT_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+TEXT = [*sentences(400), "The café at Naïve Street sells 3kg of rice.", "Zürich and Seoul are far apart."]
+
+
+def wordpiece(directory: Path, *, special: list[str] = BERT_SPECIAL, lowercase: bool = False, **config: Any) -> int:
+    """``vocab.txt``; lower-casing takes accents off and Hangul apart, so that its vocabulary is one of jamo."""
+    tokenizer = BertWordPieceTokenizer(lowercase=lowercase, strip_accents=lowercase)
+    tokenizer.train_from_iterator(TEXT, vocab_size=700, min_frequency=1, special_tokens=special, show_progress=False)
+    tokenizer.save_model(str(directory))
+    settings = {"do_lower_case": lowercase, "tokenizer_class": "BertTokenizer", **config}
+    (directory / "tokenizer_config.json").write_text(json.dumps(settings))
+    return int(tokenizer.get_vocab_size())
+
+
+def unigram(path: Path, **options: Any) -> int:
+    """A SentencePiece model, as files of the first years have nothing beside."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT), model_writer=model, model_type="unigram", vocab_size=400, hard_vocab_limit=False,
+        minloglevel=2, num_threads=1, **options,
+    )  # fmt: skip
+    path.write_bytes(model.getvalue())
+    return int(sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()).get_piece_size())
+
+
+def albert(directory: Path) -> Any:
+    pieces = unigram(
+        directory / "spiece.model", pad_id=0, unk_id=1, bos_id=-1, eos_id=-1, control_symbols=["[CLS]", "[SEP]", "[MASK]"]
+    )
+    (directory / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False, "keep_accents": True}))
+    return AlbertModel(AlbertConfig(vocab_size=pieces, embedding_size=8, **SIZES))
+
+
+def bert(directory: Path) -> Any:
+    return BertModel(BertConfig(vocab_size=wordpiece(directory), **SIZES))
+
+
+def bert_uncased(directory: Path) -> Any:
+    """With the prefix and the head of masked words, and no pooler."""
+    return BertForMaskedLM(BertConfig(vocab_size=wordpiece(directory, lowercase=True), **SIZES))
+
+
+def roberta(directory: Path) -> Any:
+    tokenizer = ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer.train_from_iterator(TEXT, vocab_size=500, special_tokens=special, show_progress=False)
+    tokenizer.save_model(str(directory))
+    config = RobertaConfig(vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=130, type_vocab_size=1, **SIZES)
+    return RobertaModel(config)
+
+
+def klue_roberta(directory: Path) -> Any:
+    """RoBERTa with BERT's word pieces, whose special ones stand in RoBERTa's order; saved without a pooler."""
+    pieces = wordpiece(directory, special=["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"])
+    config = RobertaConfig(vocab_size=pieces, max_position_embeddings=130, type_vocab_size=1, **SIZES)
+    return RobertaModel(config, add_pooling_layer=False)
+
+
+def xlm_roberta(directory: Path) -> Any:
+    pieces = unigram(directory / "sentencepiece.bpe.model")
+    # XLM-R puts <pad> before and <mask> behind the pieces of its SentencePiece model.
+    config = XLMRobertaConfig(vocab_size=pieces + 2, max_position_embeddings=130, type_vocab_size=1, **SIZES)
+    return XLMRobertaModel(config)
+
+
+def electra(directory: Path) -> Any:
+    """The discriminator, with its prefix and its head."""
+    return ElectraForPreTraining(ElectraConfig(vocab_size=wordpiece(directory), embedding_size=8, **SIZES))
+
+
+def distilbert(directory: Path) -> Any:
+    sizes = {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32}
+    return DistilBertModel(DistilBertConfig(vocab_size=wordpiece(directory), **sizes))
+
+
+def big_bird(directory: Path) -> Any:
+    special = {"pad_id": 0, "eos_id": 1, "bos_id": 2, "unk_id": 3, "user_defined_symbols": ["[SEP]", "[MASK]", "[CLS]"]}
+    pieces = unigram(directory / "spiece.model", **special)
+    return BigBirdModel(BigBirdConfig(vocab_size=pieces, max_position_embeddings=512, block_size=8, **SIZES))
+
+
+def kobert(directory: Path, *, tokenizer_class: str = "KoBertTokenizer", numbered: bool = True) -> Any:
+    """BERT over SentencePiece, with a tokenizer class that no library has, and a ``vocab.txt`` of other numbers."""
+    special = {"unk_id": 0, "unk_piece": "[UNK]", "pad_id": 1, "pad_piece": "[PAD]", "bos_id": -1, "eos_id": -1}
+    path = directory / "tokenizer_78b3.model"
+    pieces = unigram(path, **special, control_symbols=["[CLS]", "[SEP]", "[MASK]"])
+    if numbered:
+        model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        order = [*range(5), *range(pieces - 1, 4, -1)]
+        (directory / "vocab.txt").write_text("".join(f"{model.id_to_piece(number)}\n" for number in order), "utf-8")
+    (directory / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": tokenizer_class}))
+    return BertModel(BertConfig(vocab_size=pieces, pad_token_id=1, **SIZES))
+
+
+def kobert_xlnet(directory: Path) -> Any:
+    """The same under XLNet's tokenizer, which would put ``[CLS]`` last."""
+    return kobert(directory, tokenizer_class="XLNetTokenizer", numbered=False)
+
+
+FAMILIES: dict[str, Callable[[Path], Any]] = {
+    "albert": albert,
+    "bert": bert,
+    "bert-uncased": bert_uncased,
+    "big-bird": big_bird,
+    "distilbert": distilbert,
+    "electra": electra,
+    "klue-roberta": klue_roberta,
+    "kobert": kobert,
+    "kobert-xlnet": kobert_xlnet,
+    "roberta": roberta,
+    "xlm-roberta": xlm_roberta,
+}
+
+
+def write_family(name: str, directory: Path) -> Path:
+    """The directory with ``config.json``, ``model.safetensors`` and the files of the family's tokenizer."""
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        FAMILIES[name](directory).save_pretrained(directory)
+    return directory

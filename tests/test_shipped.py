@@ -1,0 +1,79 @@
+"""Every shipped recipe and ablation can be read and planned; the models of the papers have exactly their parameters."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from korealbert import recipe as recipes
+from korealbert.artifact import Store
+from korealbert.model.config import ModelConfig
+from korealbert.model.encoder import TransformerEncoder
+from korealbert.model.heads import PretrainingModel
+from korealbert.model.parameters import count_parameters
+
+SPECS = Path(__file__).parents[1] / "data_specs"
+RECIPES = sorted((SPECS / "recipes").glob("*.toml"))
+ABLATIONS = sorted((SPECS / "ablations").rglob("*.toml"))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A file of a few bytes for every ``${data}/…`` that a shipped recipe names."""
+    for path in (*RECIPES, *ABLATIONS):
+        for name in re.findall(r"\$\{data\}/([^\"]+)", path.read_text("utf-8")):
+            fake = tmp_path / "data" / name
+            if not fake.exists():
+                fake.parent.mkdir(parents=True, exist_ok=True)
+                fake.write_text("한 줄\n")
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize("path", [*RECIPES, *ABLATIONS], ids=lambda path: str(path.relative_to(SPECS)))
+def test_every_shipped_file_can_be_planned(path: Path, data: Path, tmp_path: Path) -> None:
+    uses_data = "${data}" in path.read_text("utf-8") or path in ABLATIONS
+    prepared = recipes.prepare(path, Store(tmp_path / "store"), data=data if uses_data else None)
+    assert prepared.planned[-1].label == ("ablation" if path in ABLATIONS else "report")
+    assert all(stage.status == "new" for stage in prepared.planned)
+
+
+# V = 32,000: core, with MLM and SOP, and with WOP over 128 positions; V = 30,000: core (specification of the model, 1.2).
+KOREALBERT = {"base": (11_939_584, 12_071_810, 12_170_242), "large": (17_939_968, 18_105_474, 18_236_674)}
+ALBERT = {"base": 11_683_584, "large": 17_683_968, "xlarge": 58_724_864, "xxlarge": 222_595_584}
+
+
+def config_of(recipe: recipes.Recipe) -> ModelConfig:
+    return recipe.pretrain.config_for(vocab_size=recipe.vocab.size, sequence_length=recipe.examples.sequence_length)
+
+
+def sizes(config: ModelConfig) -> tuple[int, int]:
+    """Parameters of the encoder, and with the heads."""
+    with torch.device("meta"):
+        return count_parameters(TransformerEncoder(config)), count_parameters(PretrainingModel(config))
+
+
+@pytest.mark.parametrize("size", KOREALBERT)
+def test_korealbert_is_the_papers(size: str, data: Path) -> None:
+    recipe = recipes.load(SPECS / "recipes" / f"korealbert-{size}.toml", data=data)
+    core, with_sop, with_wop = KOREALBERT[size]
+    assert sizes(config_of(recipe)) == (core, with_wop)
+    assert sizes(config_of(recipe).model_copy(update={"word_order_classes": 0})) == (core, with_sop)
+    pretrain = recipe.pretrain
+    assert (pretrain.steps, pretrain.global_batch_size, recipe.examples.sequence_length) == (250_000, 2048, 128)
+    assert (pretrain.optimizer.name, pretrain.optimizer.lr, pretrain.schedule.warmup(pretrain.steps)) == ("lamb", 1.25e-3, 3125)
+    assert (recipe.views.word_order.portion, recipe.views.views) == (0.3, 40)
+    assert (pretrain.model.hidden_dropout, pretrain.model.attention_dropout) == (0.1, 0.1)
+
+
+@pytest.mark.parametrize("size", ALBERT)
+def test_albert_is_the_papers(size: str, data: Path) -> None:
+    recipe = recipes.load(SPECS / "recipes" / f"albert-{size}.toml", data=data)
+    assert sizes(config_of(recipe))[0] == ALBERT[size]
+    pretrain = recipe.pretrain
+    assert (pretrain.steps, pretrain.global_batch_size, recipe.examples.sequence_length) == (125_000, 4096, 512)
+    assert (pretrain.optimizer.lr, pretrain.schedule.warmup(pretrain.steps), recipe.vocab.size) == (1.76e-3, 3125, 30_000)
+    assert recipe.views.masking.ngram_max == 3
+    assert config_of(recipe).word_order_classes == 0
