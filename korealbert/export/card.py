@@ -197,9 +197,12 @@ def _noise(ancestors: Mapping[str, list[Artifact]]) -> str:
 
 def _training(facts: ModelFacts, pretrain: Artifact) -> str:
     stats, spec = pretrain.stats, pretrain.manifest["spec"]
+    long, length = spec.get("long"), f"of {facts.sequence_length} tokens"
+    if long:
+        length = f"(shorter ones first, those {length} from update {_number(long['from_step'])} on)"
     told = (
-        f"{_number(stats['steps'])} updates of {_number(spec['global_batch_size'])} sequences of {facts.sequence_length} "
-        f"tokens: {_number(stats['tokens'])} tokens, {stats['epochs']} epochs."
+        f"{_number(stats['steps'])} updates of {_number(spec['global_batch_size'])} sequences {length}: "
+        f"{_number(stats['tokens'])} tokens, {stats['epochs']} epochs."
     )
     return f"## Pretraining\n\n{told}\n\n" + _settings(spec)
 
