@@ -55,10 +55,10 @@ def model_card(facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[Fin
     ``pretrain`` is the pretraining artifact, whose ancestors tell the rest; a section whose stage is not among them is left
     out. ``finetuned`` holds one entry per seed.
     """
-    found = _by_stage(ancestors({"pretrain": pretrain}).values())
+    found = _by_stage(_made_of(pretrain))
     sections = [
         _header(facts),
-        _summary(facts, pretrain),
+        _summary(facts, pretrain, found),
         _usage(facts),
         _corpus(found),
         _drops(found),
@@ -71,6 +71,15 @@ def model_card(facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[Fin
         _origin(found),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _made_of(pretrain: Artifact) -> list[Artifact]:
+    """All ancestors of a model and itself, but not what the source of a transfer was made of: that is another model."""
+    behind = [
+        artifact for artifact in ancestors({"": pretrain}).values() if artifact.manifest["recipe"]["stage"] == "xpt_source"
+    ]
+    hidden = {name for source in behind for name in ancestors(source.inputs())}
+    return [artifact for name, artifact in ancestors({"": pretrain}).items() if name not in hidden]
 
 
 def _by_stage(artifacts: Iterable[Artifact]) -> dict[str, list[Artifact]]:
@@ -88,13 +97,23 @@ def _header(facts: ModelFacts) -> str:
     )
 
 
-def _summary(facts: ModelFacts, pretrain: Artifact) -> str:
+def _summary(facts: ModelFacts, pretrain: Artifact, ancestors: Mapping[str, list[Artifact]]) -> str:
     config = facts.config
-    tasks = ["masked tokens (MLM)", "sentence order (SOP)"] + ["word order (WOP)"] * bool(config.word_order_classes)
+    spec = pretrain.manifest["spec"]
+    order = {"sop_weight": "sentence order (SOP)", "wop_weight": "word order (WOP)"}
+    tasks = ["masked tokens (MLM)", *(task for field, task in order.items() if spec.get(field))]
+    if spec.get("objective") == "rtd":
+        tasks = ["replaced tokens (RTD)"]
+    origin = "after the KoreALBERT and ALBERT papers"
+    for source in ancestors.get("xpt_source", []):
+        origin = (
+            f"by cross-lingual post-training (Lee et al. 2021; Son et al. 2022) of an English encoder of "
+            f"{source.stats['layers']} layers, the artifact `{source.name}`"
+        )
     return (
         f"# {facts.title}\n\nA Korean {family_of(config).title}: {config.num_layers} layers of width {config.hidden_size}, "
         f"{pretrain.stats['parameters']:,} parameters with its pretraining heads, pretrained on {' and '.join(tasks)} "
-        "after the KoreALBERT and ALBERT papers. It encodes Korean text; fine-tune it to classify, tag or compare texts."
+        f"{origin}. It encodes Korean text; fine-tune it to classify, tag or compare texts."
     )
 
 
