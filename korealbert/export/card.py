@@ -123,10 +123,15 @@ def _usage(facts: ModelFacts) -> str:
         'tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")\n'
         'model = AutoModel.from_pretrained("path/to/this/directory")\n'
         'hidden = model(**tokenizer("한국어 문장을 벡터로 바꿉니다.", return_tensors="pt")).last_hidden_state\n```\n\n'
-        f"`AutoModelForMaskedLM` and `{family_of(facts.config).architecture}` load the same files. "
+        f"{_loaders(facts.config)} the same files. "
         "All weights that these classes want are here; "
         "transformers lists the heads that a class has no use for as unexpected, which is harmless."
     )
+
+
+def _loaders(config: ModelConfig) -> str:
+    architecture = family_of(config).architecture
+    return f"`{architecture}` loads" if config.generator_hidden_size else f"`AutoModelForMaskedLM` and `{architecture}` load"
 
 
 def _corpus(ancestors: Mapping[str, list[Artifact]]) -> str:

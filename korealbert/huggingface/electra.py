@@ -27,6 +27,17 @@ DEFAULTS = {
 """Of ``transformers.ElectraConfig``; a ``config.json`` lists only what differs."""
 
 
+def _has_its_shape(config: ModelConfig) -> bool:
+    return config.activation == "gelu" and config.ffn_dropout and not config.pooler and not config.position_offset
+
+
+def _encoder(config: ModelConfig, prefix: str) -> Iterator[tuple[str, str]]:
+    yield from embeddings(prefix)
+    if config.embedding_size != config.hidden_size:
+        yield from linear("encoder.projection", f"{prefix}embeddings_project")
+    yield from layers(config, prefix)
+
+
 class Electra:
     """``model_type`` "electra": a discriminator is read without its head, which says of words whether they were replaced."""
 
@@ -37,7 +48,7 @@ class Electra:
 
     def expresses(self, config: ModelConfig) -> bool:
         """No pooler, positions from 0; the masked-token head has the exact GELU whatever the layers have."""
-        return config.activation == "gelu" and config.ffn_dropout and not config.pooler and not config.position_offset
+        return _has_its_shape(config) and not config.generator_hidden_size
 
     def settings(self, config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
         """``config.json``."""
@@ -53,10 +64,7 @@ class Electra:
 
     def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:
         """All tensors of ``ElectraForMaskedLM``."""
-        yield from embeddings(self.prefix)
-        if config.embedding_size != config.hidden_size:
-            yield from linear("encoder.projection", f"{self.prefix}embeddings_project")
-        yield from layers(config, self.prefix)
+        yield from _encoder(config, self.prefix)
         yield from linear("mlm.dense", "generator_predictions.dense")
         yield from linear("mlm.norm", "generator_predictions.LayerNorm")
         yield "mlm.bias", "generator_lm_head.bias"
@@ -64,3 +72,19 @@ class Electra:
     def constants(self, config: ModelConfig) -> dict[str, Array]:
         """None."""
         return {}
+
+
+class ElectraDiscriminator(Electra):
+    """What replaced-token detection trains; its generator has done its work and is left out."""
+
+    architecture = "ElectraForPreTraining"
+
+    def expresses(self, config: ModelConfig) -> bool:
+        """As ELECTRA, trained beside a generator."""
+        return _has_its_shape(config) and bool(config.generator_hidden_size)
+
+    def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:
+        """All tensors of ``ElectraForPreTraining``."""
+        yield from _encoder(config, self.prefix)
+        yield from linear("rtd.dense", "discriminator_predictions.dense")
+        yield from linear("rtd.output", "discriminator_predictions.dense_prediction")
