@@ -45,6 +45,14 @@ def confusion(distribution: Distribution) -> dict[str, Any]:
     return {"labels": labels, "counts": rows}
 
 
+def f1_of(distribution: Distribution, label: str) -> float:
+    """F1 of one label, times 100; 0 where it is neither gold nor predicted."""
+    right = distribution.get(label, {}).get(label, 0)
+    gold = sum(distribution.get(label, {}).values())
+    predicted = sum(row.get(label, 0) for row in distribution.values())
+    return 200.0 * right / (gold + predicted) if gold + predicted else 0.0
+
+
 def analysis(task: Task, examples: Sequence[Example], predicted: Sequence[Any], losses: Sequence[float]) -> Mapping[str, Any]:
     """What ``analysis.json`` holds.
 

@@ -7,7 +7,8 @@ from korealbert.recipe.ablation import Ablation, load_ablation
 from korealbert.recipe.dag import Node, graph, until
 from korealbert.recipe.grid import grid
 from korealbert.recipe.planning import Planned, plan, prepare
-from korealbert.recipe.reading import Recipe, RecipeError, load
+from korealbert.recipe.reading import Recipe, load
+from korealbert.recipe.tables import RecipeError
 
 __all__ = [
     "Ablation",

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from korealbert.artifact import Spec
 from korealbert.recipe.ablation_spec import AblationSpec, Cell, Overrides, flattened, key_of
-from korealbert.recipe.reading import Recipe, RecipeError, explain, load, nearest, read_toml
+from korealbert.recipe.reading import Recipe, load
+from korealbert.recipe.tables import RecipeError, explain, nearest, read_toml
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Row
 
 RESERVED = {
@@ -112,10 +113,10 @@ def _printed_name(path: Path, spec: AblationSpec, cell: Cell) -> str:
 
 def _columns(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> tuple[Column, ...]:
     """The columns of the file, checked against recipes and published table, or those that the recipes give."""
-    benchmarks = [_benchmarks(recipe) for recipe in recipes.values()]
+    benchmarks = [recipe.finetune for recipe in recipes.values()]
     common = [name for name in benchmarks[0] if all(name in each for each in benchmarks)]
     for name in common:
-        if not all(f"{name}/pretrained/{seed}" in r.finetune for r in recipes.values() for seed in _benchmarks(r)[name]):
+        if not all("pretrained" in each[name].grid.inits for each in benchmarks):
             raise RecipeError(
                 f"{path}: [finetune.{name}] of the recipe has no init 'pretrained', which is what an ablation compares"
             )
@@ -139,14 +140,6 @@ def _columns(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> t
         if not any(column.noise == name for column in spec.columns):
             raise RecipeError(f"{path}, [noise.{name}]: no column is scored under it; name it in one, or remove it")
     return spec.columns
-
-
-def _benchmarks(recipe: Recipe) -> dict[str, list[int]]:
-    """Seeds by benchmark."""
-    found: dict[str, list[int]] = {}
-    for cell, spec in recipe.finetune.items():
-        found.setdefault(cell.rsplit("/", 2)[0], []).append(spec.seed)
-    return found
 
 
 S = TypeVar("S", bound=Spec)

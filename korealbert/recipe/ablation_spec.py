@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import Spec, refuse_repeats
-from korealbert.recipe.reading import nearest
+from korealbert.recipe.tables import nearest
 from korealbert.report.ablation.spec import Column, Printed
 
 Overrides = dict[str, Any]

@@ -8,32 +8,29 @@ benchmarks.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from korealbert.artifact import Spec, refuse_repeats
 from korealbert.corpus import balance, dedup
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
-from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain.spec import PretrainSpec
-from korealbert.recipe.reading import CorpusRecipe, Reader, Recipe, RecipeError, load, nearest, read_toml
+from korealbert.recipe.benchmarks import Benchmark, FinetuneGrid, Seed, read_benchmarks
+from korealbert.recipe.reading import CorpusRecipe, Reader, Recipe, load
+from korealbert.recipe.tables import RecipeError, nearest, read_toml
 from korealbert.report.cross_lingual.spec import CrossLingualReportSpec
 from korealbert.vocab import stage as vocab
-from korealbert.xpt.phases import PhaseSpec
+from korealbert.xpt.phases import PHASES, Phase, PhaseSpec
 from korealbert.xpt.source import SourceSpec
 from korealbert.xpt.split import SplitSpec
 from korealbert.xpt.transfer import TransferSpec
 
-Phase = Literal["phase1", "phase2"]
-PHASES: tuple[Phase, ...] = get_args(Phase)
-
 Vocabulary = Literal["ko", "en"]
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class SplitTable(Spec):
@@ -97,35 +94,30 @@ class LanguageLossTable(Spec):
 
     @field_validator("variants", "phases", "vocabularies", "curve_seeds")
     @classmethod
-    def _each_once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        refuse_repeats("language_loss", values)
+    def _each_once(cls, values: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
+        refuse_repeats(str(info.field_name), values)
         return values
 
 
-class CellAxes(Spec):
-    """What a table of a benchmark says beside the fields of its cells."""
+class EnglishGrid(FinetuneGrid):
+    """The cells of one English benchmark, for each model that ``[language_loss]`` names."""
 
-    seeds: tuple[Seed, ...] = Field(default=(1, 2, 3), min_length=1)
-    """One fine-tuning run per seed."""
+    inits: tuple[Literal["pretrained"], ...] = Field(default=("pretrained",), min_length=1)
+    """The models as they were trained; random weights of the source are a variant's ``encoder = "random"``."""
+
+
+class KoreanGrid(EnglishGrid):
+    """The cells of one Korean benchmark, for each of its models."""
+
     models: tuple[str, ...] = ()
     """Models that are fine-tuned: ``itl/phase2``, ``control/mlm``, ``source``; empty: every variant after each phase, and every
     control."""
 
-    @field_validator("seeds", "models")
+    @field_validator("models")
     @classmethod
-    def _each_once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        refuse_repeats("seeds and models", values)
+    def _models_once(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        refuse_repeats("models", values)
         return values
-
-
-@dataclass(frozen=True)
-class Cells:
-    """All fine-tuning runs of one benchmark."""
-
-    specs: Sequence[FinetuneSpec]
-    """One per seed."""
-    models: tuple[str, ...]
-    """Names of the models."""
 
 
 @dataclass(frozen=True)
@@ -145,9 +137,9 @@ class CrossLingualRecipe(CorpusRecipe):
     control: Mapping[str, PretrainSpec]
     """Models of the same text from scratch, by name."""
     export: export.ExportSpec
-    finetune: Mapping[str, Cells]
+    finetune: Mapping[str, Benchmark[KoreanGrid]]
     """Korean benchmarks by name."""
-    english: Mapping[str, Cells]
+    english: Mapping[str, Benchmark[EnglishGrid]]
     """English benchmarks by name."""
     language_loss: LanguageLossTable
     report: CrossLingualReportSpec
@@ -166,6 +158,10 @@ MASKED_WORDS_ONLY: Mapping[str, Any] = {
     "word_order": {"portion": 0.0},
 }
 """RoBERTa's noise: single pieces, no sentence task, nothing moved. A recipe's [views] goes before it."""
+
+
+RESERVED = ("source", "control", "language_loss")
+"""What labels of models begin with that are no variant."""
 
 
 def is_cross_lingual(path: Path) -> bool:
@@ -203,8 +199,8 @@ def load_cross_lingual(
         source_recipe=_source_recipe(path, source, data),
         variants=variants,
         control=control,
-        finetune={name: _cells(reader, f"finetune.{name}", name) for name in reader.names("finetune")},
-        english={name: _cells(reader, f"english.{name}", name) for name in reader.names("english")},
+        finetune=read_benchmarks(reader, "finetune", KoreanGrid),
+        english=read_benchmarks(reader, "english", EnglishGrid),
     )
     _check_names(path, recipe)
     return recipe
@@ -219,9 +215,10 @@ def _variants(reader: Reader) -> dict[str, TransferSpec]:
     common = reader.table("transfer")
     names = reader.names("variants") or ["xpt"]
     for name in names:
-        if not re.fullmatch(r"[a-z][a-z0-9_-]*", name) or name in ("source", "control"):
+        if not re.fullmatch(r"[a-z][a-z0-9_-]*", name) or name in RESERVED:
+            reserved = ", ".join(map(repr, RESERVED))
             raise RecipeError(
-                f"{reader.path}, [variants.{name}]: use lower-case letters, digits, - and _, and not 'source' or 'control'"
+                f"{reader.path}, [variants.{name}]: use lower-case letters, digits, - and _, and none of {reserved}"
             )
     return {
         name: reader.validate(TransferSpec, f"variants.{name}", {**common, **reader.table(f"variants.{name}")})
@@ -241,37 +238,39 @@ def _source_recipe(path: Path, source: SourceTable, data: Path | None) -> Recipe
         raise RecipeError(f"{path}, [source], field 'recipe': {error}") from None
 
 
-def _cells(reader: Reader, where: str, name: str) -> Cells:
-    table = reader.table(where)
-    for reserved in ("seed", "init"):
-        if reserved in table:
-            raise RecipeError(f"{reader.path}, [{where}]: field {reserved!r} is set by the recipe itself; remove it")
-    axes = reader.validate(CellAxes, where, {axis: table.pop(axis) for axis in CellAxes.model_fields if axis in table})
-    table.setdefault("task", name)
-    specs = [reader.validate(FinetuneSpec, where, {**table, "seed": seed}) for seed in axes.seeds]
-    return Cells(specs, axes.models)
-
-
 def _check_names(path: Path, recipe: CrossLingualRecipe) -> None:
     """Names of models and variants that tables speak of."""
     known = [*recipe.models, "source"]
-    tables = {"finetune": recipe.finetune, "english": recipe.english}
-    for table, benchmarks in tables.items():
-        for benchmark, cells in benchmarks.items():
-            if table == "english" and cells.models:
-                raise RecipeError(f"{path}, [english.{benchmark}]: [language_loss] says which models; remove 'models'")
-            for model in cells.models:
-                if model not in known:
-                    raise RecipeError(
-                        f"{path}, [{table}.{benchmark}], field 'models': no model {model!r}{nearest(model, known)}; "
-                        f"there are {', '.join(known)}"
-                    )
+    for name, benchmark in recipe.finetune.items():
+        for model in benchmark.grid.models:
+            if model not in known:
+                raise RecipeError(
+                    f"{path}, [finetune.{name}], field 'models': no model {model!r}{nearest(model, known)}; "
+                    f"there are {', '.join(known)}"
+                )
     for variant in recipe.language_loss.variants:
         if variant not in recipe.variants:
             raise RecipeError(
                 f"{path}, [language_loss], field 'variants': no variant {variant!r}{nearest(variant, recipe.variants)}"
             )
-    if recipe.language_loss.curve_seeds and not (recipe.phase1.snapshots or recipe.phase2.snapshots):
+    _check_english(path, recipe)
+
+
+def _check_english(path: Path, recipe: CrossLingualRecipe) -> None:
+    """What the curve over snapshots and the English benchmarks ask of each other and of the rest."""
+    curve = recipe.language_loss.curve_seeds
+    for name, benchmark in recipe.english.items():
+        if name in recipe.finetune:
+            raise RecipeError(
+                f"{path}, [english.{name}]: [finetune.{name}] has this name too; give one of them another, and name its task"
+            )
+        for seed in curve:
+            if seed not in benchmark.grid.seeds:
+                raise RecipeError(
+                    f"{path}, [language_loss], field 'curve_seeds': [english.{name}] has no seed {seed}; "
+                    f"it has {', '.join(map(str, benchmark.grid.seeds))}"
+                )
+    if curve and not (recipe.phase1.snapshots or recipe.phase2.snapshots):
         raise RecipeError(
             f"{path}, [language_loss]: curve_seeds want snapshots; name steps in snapshots of [phase1] or [phase2]"
         )

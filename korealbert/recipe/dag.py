@@ -14,7 +14,8 @@ from korealbert.export import stage as export
 from korealbert.finetune import encoder_files, speed_column
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import finetuning
-from korealbert.recipe.reading import CorpusRecipe, Recipe, RecipeError, nearest
+from korealbert.recipe.reading import CorpusRecipe, Recipe
+from korealbert.recipe.tables import RecipeError, nearest
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
@@ -50,11 +51,10 @@ def graph(recipe: Recipe) -> dict[str, Node]:
     weights = add("pretrain", pretrain.STAGE, recipe.pretrain, **training)
     model = add("export", export.STAGE, recipe.export, pretrain=weights, vocab=vocabulary)
     others = {name: add(f"encoder/{name}", encoder_files.STAGE, spec) for name, spec in recipe.encoder.items()}
-    for benchmark, grid in recipe.grids.items():
-        cells = recipe.cells(benchmark)
-        finished = finetuning.add_benchmark(add, benchmark, cells, grid, model=model)
-        finished |= finetuning.add_encoders(add, benchmark, cells, grid, others)
-        finetuning.add_summary(add, benchmark, next(iter(cells.values())), grid, finished)
+    for name, benchmark in recipe.finetune.items():
+        finished = finetuning.add_benchmark(add, name, benchmark, model=model)
+        finished |= finetuning.add_encoders(add, name, benchmark, others)
+        finetuning.add_summary(add, name, benchmark, finished)
     if recipe.speed.architectures:
         add("speed", speed_column.STAGE, recipe.speed)
     add("report", report.STAGE, recipe.report, **{label: label for label in nodes.by_label})

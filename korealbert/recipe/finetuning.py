@@ -11,7 +11,7 @@ from korealbert.finetune import features, stage, summary, trials
 from korealbert.finetune.search import SearchSpec, trial_cell
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec, RemoteFile
 from korealbert.finetune.splits import SPLITS
-from korealbert.recipe.reading import FinetuneGrid
+from korealbert.recipe.benchmarks import Benchmark, FinetuneGrid
 
 
 class Add(Protocol):
@@ -21,49 +21,45 @@ class Add(Protocol):
         """Add a stage under a label, with the labels of its inputs by role; returns the label."""
 
 
-def add_benchmark(
-    add: Add, name: str, cells: Mapping[str, FinetuneSpec], grid: FinetuneGrid, *, model: str, root: str = ""
-) -> dict[str, str]:
+def add_benchmark(add: Add, name: str, benchmark: Benchmark[FinetuneGrid], *, model: str, root: str = "") -> dict[str, str]:
     """Add all stages of a benchmark but its summary; the labels of its cells by ``INIT/SEED``.
 
-    ``cells`` are given by ``BENCHMARK/INIT/SEED``, ``model`` is the label of the encoder, ``root`` begins the names of all
-    stages after their kind, where there are several encoders.
+    ``model`` is the label of the encoder, ``root`` begins the names of all stages after their kind, where there are several
+    encoders.
     """
-    first = next(iter(cells.values()))
-    inputs = {"model": model, **_files(add, name, first)}
-    inputs["features"] = add(f"features/{root}{name}", features.STAGE, first.features(), **inputs)
+    inputs = {"model": model, **_files(add, name, benchmark.first)}
+    inputs["features"] = add(f"features/{root}{name}", features.STAGE, benchmark.first.features(), **inputs)
     chosen = {}
-    if grid.search is not None:
-        for init in dict.fromkeys(spec.init for spec in cells.values()):
-            some = next(spec for spec in cells.values() if spec.init == init)
-            chosen[init] = _add_search(add, f"search/{root}{name}/{init}", some, grid.search, inputs)
+    if benchmark.grid.search is not None:
+        one_of_each = {spec.init: spec for spec in benchmark.cells.values()}
+        for init, spec in one_of_each.items():
+            chosen[init] = _add_search(add, f"search/{root}{name}/{init}", spec, benchmark.grid.search, inputs)
     finished = {}
-    for label, spec in cells.items():
+    for cell, spec in benchmark.cells.items():
         settings = {"settings": chosen[spec.init]} if chosen else {}
-        finished[f"{spec.init}/{spec.seed}"] = add(f"finetune/{root}{label}", stage.STAGE, spec, **inputs, **settings)
+        finished[cell] = add(f"finetune/{root}{name}/{cell}", stage.STAGE, spec, **inputs, **settings)
     return finished
 
 
-def add_encoders(
-    add: Add, name: str, cells: Mapping[str, FinetuneSpec], grid: FinetuneGrid, encoders: Mapping[str, str]
-) -> dict[str, str]:
-    """Add the cells of others' encoders, given by name with their labels; the labels of the cells by ``ENCODER/INIT/SEED``.
+def add_encoders(add: Add, name: str, benchmark: Benchmark[FinetuneGrid], encoders: Mapping[str, str]) -> dict[str, str]:
+    """Add the cells of several encoders, given by name with their labels; the labels of the cells by ``ENCODER/INIT/SEED``.
 
-    From their weights alone: what the same shape learns from random ones is a question about our own model.
+    From their weights alone: what the same shape learns from random ones is a question about a recipe's own model.
     """
-    pretrained = {label: spec for label, spec in cells.items() if spec.init == "pretrained"}
+    pretrained = benchmark.only(init="pretrained")
     finished: dict[str, str] = {}
-    for encoder, model in encoders.items() if pretrained else ():
-        found = add_benchmark(add, name, pretrained, grid, model=model, root=f"{encoder}/")
-        finished |= {f"{encoder}/{cell}": label for cell, label in found.items()}
+    if pretrained is not None:
+        for encoder, model in encoders.items():
+            found = add_benchmark(add, name, pretrained, model=model, root=f"{encoder}/")
+            finished |= {f"{encoder}/{cell}": label for cell, label in found.items()}
     return finished
 
 
-def add_summary(add: Add, name: str, cell: FinetuneSpec, grid: FinetuneGrid, finished: Mapping[str, str]) -> None:
+def add_summary(add: Add, name: str, benchmark: Benchmark[FinetuneGrid], finished: Mapping[str, str]) -> None:
     """Add the summary of a benchmark's cells, given by ``SYSTEM/SEED``, unless the recipe wants none."""
-    if grid.resamples:
-        spec = summary.SummarySpec(**dict(cell.features()), resamples=grid.resamples)
-        add(f"summary/{name}", summary.STAGE, spec, **_files(add, name, cell), **finished)
+    if finished and benchmark.grid.resamples:
+        spec = summary.SummarySpec(**dict(benchmark.first.features()), resamples=benchmark.grid.resamples)
+        add(f"summary/{name}", summary.STAGE, spec, **_files(add, name, benchmark.first), **finished)
 
 
 def _files(add: Add, name: str, spec: FeaturesSpec) -> dict[str, str]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from korealbert.artifact import Spec, Stage
 from korealbert.examples import views
 from korealbert.export import stage as export
-from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain import intrinsic
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import dag, finetuning
@@ -48,22 +46,17 @@ def grid(ablation: Ablation) -> dict[str, Node]:
                 inputs = {"pretrain": weights, "examples": first["examples"], "views": noised}
                 label = f"intrinsic/{own}/{name}"
                 runs[label] = nodes.add(label, Node("", intrinsic.STAGE, intrinsic.IntrinsicSpec(), inputs))
-            tuned = {name: c for name in recipe.grids if name in benchmarks and (c := _pretrained(recipe.cells(name)))}
+            chosen = {name: benchmark for name, benchmark in recipe.finetune.items() if name in benchmarks}
+            # Pretrained weights are what an ablation compares.
+            tuned = {name: some for name, benchmark in chosen.items() if (some := benchmark.only(init="pretrained"))}
             if tuned:
                 inputs = {"pretrain": weights, "vocab": data[cell]["vocab"]}
                 model = nodes.add(f"export/{own}", Node("", export.STAGE, recipe.export, inputs))
-                for name, cells in tuned.items():
-                    made = finetuning.add_benchmark(
-                        nodes.add_stage, name, cells, recipe.grids[name], model=model, root=f"{own}/"
-                    )
+                for name, benchmark in tuned.items():
+                    made = finetuning.add_benchmark(nodes.add_stage, name, benchmark, model=model, root=f"{own}/")
                     runs |= {f"finetune/{own}/{name}/{each}": label for each, label in made.items()}
     nodes.add("ablation", Node("", report.STAGE, ablation.report, {**corpus, **runs}))
     return nodes.by_label
-
-
-def _pretrained(cells: Mapping[str, FinetuneSpec]) -> dict[str, FinetuneSpec]:
-    """The cells that start from pretrained weights, which is what an ablation compares."""
-    return {name: spec for name, spec in cells.items() if spec.init == "pretrained"}
 
 
 def _data_stages(ablation: Ablation, nodes: _Nodes) -> dict[str, dict[str, str]]:

@@ -14,7 +14,8 @@ from korealbert.recipe.ablation import Ablation, is_ablation, load_ablation
 from korealbert.recipe.cross_lingual import CrossLingualRecipe, is_cross_lingual, load_cross_lingual
 from korealbert.recipe.dag import Node
 from korealbert.recipe.grid import grid
-from korealbert.recipe.reading import Recipe, RecipeError, load
+from korealbert.recipe.reading import Recipe, load
+from korealbert.recipe.tables import RecipeError
 from korealbert.recipe.transfer_graph import transfer_graph
 
 

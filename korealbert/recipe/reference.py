@@ -24,7 +24,8 @@ from korealbert.corpus.fetch import FetchSpec
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.finetune.encoder_files import EncoderSpec
 from korealbert.finetune.spec import FinetuneSpec
-from korealbert.recipe.reading import SINGLE_TABLES, FinetuneGrid
+from korealbert.recipe.benchmarks import FinetuneGrid
+from korealbert.recipe.reading import SINGLE_TABLES
 
 PER_NAME: dict[str, tuple[type[BaseModel], ...]] = {
     "crawl": (CrawlSpec,),

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
-from korealbert.finetune import distribution
-from korealbert.finetune import stage as finetune
 from korealbert.pretrain import intrinsic
 from korealbert.pretrain import stage as pretrain
-from korealbert.recipe import dag
-from korealbert.recipe.cross_lingual import PHASES, Cells, CrossLingualRecipe
+from korealbert.recipe import dag, finetuning
+from korealbert.recipe.cross_lingual import CrossLingualRecipe
 from korealbert.recipe.dag import Node, Nodes, add_corpus
 from korealbert.report.cross_lingual import stage as report
 from korealbert.vocab import stage as vocab
 from korealbert.xpt import phases, source, split, transfer, vocabulary_swap
+from korealbert.xpt.phases import PHASES, Phase, PhaseSpec
 
 
 def transfer_graph(recipe: CrossLingualRecipe) -> dict[str, Node]:
@@ -24,9 +23,10 @@ def transfer_graph(recipe: CrossLingualRecipe) -> dict[str, Node]:
 
     ``source`` (below it ``source/…``, where it is another recipe's model), ``split/PART``, ``transfer/VARIANT``,
     ``phase1/VARIANT``, ``phase2/VARIANT``, ``control/NAME``; of every model ``intrinsic/MODEL``, ``export/MODEL``,
-    ``finetune/MODEL/BENCHMARK/SEED``, ``english/MODEL`` (its source's vocabulary put back) and
-    ``language_loss/{ko,en}/MODEL/BENCHMARK/SEED``. A MODEL is ``VARIANT/PHASE``, ``control/NAME`` or ``source``; a snapshot is
-    ``VARIANT/PHASE/STEP``.
+    ``english/MODEL`` (its source's vocabulary put back), ``features/MODEL/BENCHMARK`` and
+    ``finetune/MODEL/BENCHMARK/pretrained/SEED``; of every benchmark ``summary/BENCHMARK``. A MODEL is ``VARIANT/PHASE``,
+    ``control/NAME`` or ``source``; a snapshot is ``VARIANT/PHASE/STEP``. On English benchmarks it is named
+    ``language_loss/{ko,en}/MODEL``, by whose vocabulary it has.
     """
     return _Graph(recipe).nodes.by_label
 
@@ -46,10 +46,10 @@ class _Graph:
             self.models[model] = self.nodes.add(
                 f"export/{model}", export.STAGE, recipe.export, pretrain=weights, vocab=self.data["vocab"]
             )
-        for benchmark, cells in recipe.finetune.items():
-            for model in cells.models or recipe.models:
-                self._finetune(f"finetune/{model}/{benchmark}", cells, self.models[model])
-                self._distribution(f"{model}/{benchmark}", cells)
+        add = self.nodes.add
+        for name, benchmark in recipe.finetune.items():
+            models = {model: self.models[model] for model in benchmark.grid.models or recipe.models}
+            finetuning.add_summary(add, name, benchmark, finetuning.add_encoders(add, name, benchmark, models))
         self._language_loss()
         self.nodes.add("report", report.STAGE, recipe.report, **{label: label for label in self.nodes.by_label})
 
@@ -86,43 +86,41 @@ class _Graph:
         recipe, add = self.recipe, self.nodes.add
         for name, spec in recipe.variants.items():
             weights = add(f"transfer/{name}", transfer.STAGE, spec, source=self.source, vocab=self.data["vocab"])
-            for phase, phase_spec in zip(PHASES, (recipe.phase1, recipe.phase2), strict=True):
+            for phase, phase_spec in self._phases():
                 weights = add(f"{phase}/{name}", phases.STAGE, phase_spec, initial=weights, **self.data)
                 self.weights[f"{name}/{phase}"] = weights
         for name, control in recipe.control.items():
             self.weights[f"control/{name}"] = add(f"control/{name}", pretrain.STAGE, control, **self.data)
 
-    def _finetune(self, label: str, cells: Cells, model: str, seeds: Sequence[int] = ()) -> None:
-        for spec in cells.specs:
-            if not seeds or spec.seed in seeds:
-                self.nodes.add(f"{label}/{spec.seed}", finetune.STAGE, spec, model=model)
-
-    def _distribution(self, cell: str, cells: Cells) -> None:
-        """What was predicted for each gold label, of the tasks that have a table for it."""
-        for spec in cells.specs:
-            if spec.task in distribution.TASKS:
-                where = f"{cell}/{spec.seed}"
-                self.nodes.add(f"distribution/{where}", distribution.STAGE, spec, cell=f"finetune/{where}")
-
     def _language_loss(self) -> None:
-        """The matrix {source, vocab-ko, vocab-en} × variants × phases, and the curve over snapshots."""
-        recipe, table = self.recipe, self.recipe.language_loss
-        if not recipe.english:
-            return
-        variants = table.variants or tuple(recipe.variants)
-        for benchmark, cells in recipe.english.items():
-            if table.source:
-                self._finetune(f"language_loss/en/source/{benchmark}", cells, self.source)
-            for variant, phase, words in product(variants, table.phases, table.vocabularies):
-                model = f"{variant}/{phase}"
-                directory = self.models[model] if words == "ko" else self._english(model, None)
-                self._finetune(f"language_loss/{words}/{model}/{benchmark}", cells, directory)
-            if table.curve_seeds:
-                for variant, phase in product(variants, PHASES):
-                    for step in (recipe.phase1 if phase == "phase1" else recipe.phase2).snapshots:
-                        model = f"{variant}/{phase}"
-                        label = f"language_loss/en/{model}/{step}/{benchmark}"
-                        self._finetune(label, cells, self._english(model, step), table.curve_seeds)
+        """The matrix {source, vocab-ko, vocab-en} × variants × phases, compared in summaries, and the curve over snapshots."""
+        add, curve_seeds = self.nodes.add, self.recipe.language_loss.curve_seeds
+        for name, benchmark in self.recipe.english.items():
+            finished = finetuning.add_encoders(add, name, benchmark, dict(self._matrix()))
+            finetuning.add_summary(add, name, benchmark, finished)
+            if curve := benchmark.only(seeds=curve_seeds):
+                finetuning.add_encoders(add, name, curve, dict(self._snapshots()))
+
+    def _matrix(self) -> Iterator[tuple[str, str]]:
+        """Names and labels of the models that read English."""
+        table = self.recipe.language_loss
+        if table.source:
+            yield "language_loss/en/source", self.source
+        for variant, phase, words in product(self._variants(), table.phases, table.vocabularies):
+            model = f"{variant}/{phase}"
+            yield f"language_loss/{words}/{model}", self.models[model] if words == "ko" else self._english(model, None)
+
+    def _snapshots(self) -> Iterator[tuple[str, str]]:
+        """Names and labels of the models along the way, with their source's vocabulary put back."""
+        for variant, (phase, spec) in product(self._variants(), self._phases()):
+            for step in spec.snapshots:
+                yield f"language_loss/en/{variant}/{phase}/{step}", self._english(f"{variant}/{phase}", step)
+
+    def _variants(self) -> Sequence[str]:
+        return self.recipe.language_loss.variants or tuple(self.recipe.variants)
+
+    def _phases(self) -> list[tuple[Phase, PhaseSpec]]:
+        return list(zip(PHASES, (self.recipe.phase1, self.recipe.phase2), strict=True))
 
     def _english(self, model: str, step: int | None) -> str:
         label = f"english/{model}" if step is None else f"english/{model}/{step}"

@@ -52,7 +52,7 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
     artifact = artifacts.one("pretrain")
     if artifact is None or not artifact.files("metrics.jsonl"):
         return []
-    records = _records(artifact)
+    records = training_lines(artifact)
     targets = artifacts.stats("views").get("heldout") or {}
     figures = []
     for key, name in OBJECTIVES.items():
@@ -75,8 +75,8 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
     return figures
 
 
-def _records(artifact: Artifact | None) -> list[dict[str, Any]]:
-    """The lines of a pretraining's metrics file."""
+def training_lines(artifact: Artifact | None) -> list[dict[str, Any]]:
+    """The parsed lines of a training's ``metrics.jsonl``; none without one."""
     if artifact is None or not artifact.files("metrics.jsonl"):
         return []
     lines = (artifact.path / "metrics.jsonl").read_text("utf-8").splitlines()
@@ -85,7 +85,7 @@ def _records(artifact: Artifact | None) -> list[dict[str, Any]]:
 
 def _rollbacks(artifacts: Artifacts) -> list[Block]:
     """Every return of training to a checkpoint, or nothing."""
-    events = [record for record in _records(artifacts.one("pretrain")) if record.get("split") == "guard"]
+    events = [record for record in training_lines(artifacts.one("pretrain")) if record.get("split") == "guard"]
     if not events:
         return []
     rows = [

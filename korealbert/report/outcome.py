@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from korealbert.finetune.init import INITS
 from korealbert.numbers import MISSING, count, fixed, mean_and_sd, percent, signed, spread
-from korealbert.report import charts, entities, published
+from korealbert.report import charts, differences, entities, published
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.blocks import Block, Card, Cards, Figure, Figures, Fold, Section, Table, Text
 from korealbert.report.learning import OBJECTIVES, TARGETS
@@ -61,7 +61,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
                 quiet=True,
             ),
             _scores_table(benchmarks),
-            *_differences(benchmarks),
+            *differences.blocks(benchmarks),
             *_caveats(benchmarks),
             *entities.blocks(benchmarks),
             Fold("Fine-tuning settings", [_settings_table(benchmarks)]),
@@ -125,44 +125,6 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
     header = ["Benchmark", "Weights", "Mean ± sd", "Median", "Best", "Seeds", "Corrected", "Oracle"]
     title = "Test scores over seeds, times 100: official ones, corrected ones, and the best reachable"
     return Table(title, header, rows, frozenset(range(2, 8)), frozenset(marked))
-
-
-def _differences(benchmarks: Sequence[Benchmark]) -> list[Block]:
-    """How surely one system is better than another, where summaries say so."""
-    rows = []
-    for benchmark in benchmarks:
-        for pair in benchmark.summary.get("comparisons", []):
-            low, high = pair["interval"]
-            mcnemar = pair.get("mcnemar") or {}
-            rows.append(
-                [
-                    f"{benchmark.title}, {benchmark.metric_title}",
-                    f"{pair['first']} less {pair['second']}",
-                    signed(pair["difference"]),
-                    f"{signed(low)} to {signed(high)}",
-                    _p_value(pair.get("p_value")),
-                    _p_value(mcnemar.get("p_value")),
-                ]
-            )
-    if not rows:
-        return []
-    header = ["Benchmark", "Systems", "Difference", "Interval", "p", "p, McNemar"]
-    text = (
-        "Intervals are of the difference of the means over seeds, by bootstrap over test examples; p by approximate "
-        "randomisation, McNemar's between the seeds that are best on dev."
-    )
-    table = Table("Differences between systems, test", header, rows, frozenset({2, 3, 4, 5}))
-    return [table, Text(text, quiet=True)]
-
-
-def _p_value(value: float | None) -> str:
-    if value is None:
-        return MISSING
-    return "<0.001" if value < SMALLEST_P else fixed(value, 3)
-
-
-SMALLEST_P = 0.0005
-"""What would be written 0.000."""
 
 
 def _caveats(benchmarks: Sequence[Benchmark]) -> list[Block]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -19,6 +19,10 @@ from korealbert.pretrain import stage as pretrain
 from korealbert.pretrain.spec import OptimizerSpec, PretrainSpec, ScheduleSpec
 from korealbert.vocab.tokenizer import Vocabulary
 from korealbert.xpt.layout import Freeze, unreached_names
+
+Phase = Literal["phase1", "phase2"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+"""One after the other, each from the weights of the one before."""
 
 
 class PhaseSpec(PretrainSpec):

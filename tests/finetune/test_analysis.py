@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from korealbert.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
-from korealbert.finetune.analysis import analysis, confusion, dist
+from korealbert.finetune.analysis import analysis, confusion, dist, f1_of
 from korealbert.finetune.metrics.classification import binary_f1
 from korealbert.finetune.tagged import Tagged
 from korealbert.finetune.task import Example
@@ -48,9 +48,12 @@ def test_f1_of_klue_sts_follows_from_a_distribution(hits: int, false_alarms: int
     found = analysis(task, examples, [3.0 if label else 2.99 for label in pred], [0.0] * 519)["dist"]
     assert found == dist([str(label) for label in gold], [str(label) for label in pred])
     assert {label: sum(row.values()) for label, row in found.items()} == {"0": 299, "1": 220}
-    counted = 200 * found["1"]["1"] / (2 * found["1"]["1"] + found["0"]["1"] + found["1"]["0"])
-    assert counted == pytest.approx(binary_f1(gold, pred))
-    assert round(counted, 2) == f1
+    assert f1_of(found, "1") == pytest.approx(binary_f1(gold, pred))
+    assert round(f1_of(found, "1"), 2) == f1
+
+
+def test_a_label_that_nobody_predicts_has_no_f1() -> None:
+    assert f1_of(dist(["a"], ["b"]), "a") == f1_of(dist(["a"], ["b"]), "b") == f1_of({}, "a") == 0
 
 
 def test_ner_counts_characters_without_spaces_and_merges_b_and_i() -> None:

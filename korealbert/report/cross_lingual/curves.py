@@ -9,7 +9,9 @@ from korealbert.artifact import Artifact
 from korealbert.numbers import fixed
 from korealbert.report import charts
 from korealbert.report.blocks import Figure, Figures, Section, Text
-from korealbert.report.cross_lingual.models import PHASES, Results, mean, metrics_lines
+from korealbert.report.cross_lingual.models import Results, mean
+from korealbert.report.learning import training_lines
+from korealbert.xpt.phases import PHASES
 
 Points = list[tuple[float, float]]
 
@@ -38,7 +40,7 @@ def _panels(name: str, parts: list[Artifact]) -> list[Figure]:
     for number, artifact in enumerate(parts, start=1):
         loss: Points = []
         heldout: Points = []
-        for line in metrics_lines(artifact):
+        for line in training_lines(artifact):
             step = offset + line["step"]
             if line["split"] == "train" and line.get("mlm_loss") is not None:
                 loss.append((step, line["mlm_loss"]))

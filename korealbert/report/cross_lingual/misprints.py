@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from korealbert.finetune.distribution import f1_of
+from korealbert.finetune.analysis import f1_of
 from korealbert.numbers import fixed
 from korealbert.report import published
 from korealbert.report.blocks import Block, Section, Text

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from korealbert.artifact import Artifact
+from korealbert.finetune.analysis import Distribution
 from korealbert.numbers import MISSING, mean_and_sd, spread
+from korealbert.report import scores
+from korealbert.report.scores import Benchmark, Cell
 
-PHASES = ("phase1", "phase2")
 PHASE_TITLES = {"phase1": "Phase 1", "phase2": "Phase 2"}
+ENGLISH = "language_loss/"
+"""What the names of systems begin with that read English, before the vocabulary that they read it with."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +43,22 @@ class Results:
     """All scores of a run."""
 
     def __init__(self, artifacts: Mapping[str, Artifact]) -> None:
-        self.scores = [score for label, artifact in artifacts.items() for score in _scores(label, artifact)]
         self.artifacts = artifacts
+        self.benchmarks = scores.read(self._of("finetune"), self._of("summary"))
+        self.scores = [score for benchmark in self.benchmarks for cell in benchmark.cells for score in _scores(benchmark, cell)]
+
+    def _of(self, stage: str) -> dict[str, Artifact]:
+        """All artifacts of a stage, in the order of the graph."""
+        return {label: artifact for label, artifact in self.artifacts.items() if label.startswith(f"{stage}/")}
 
     @property
     def models(self) -> list[str]:
         """Models with a Korean score, in the order of the graph."""
         return list(dict.fromkeys(score.model for score in self.scores if not score.english))
+
+    def of_language(self, *, english: bool) -> list[Benchmark]:
+        """The English benchmarks, or the Korean ones."""
+        return [b for b in self.benchmarks if b.cells[0].system.startswith(ENGLISH) == english]
 
     @property
     def variants(self) -> list[str]:
@@ -86,6 +100,12 @@ class Results:
             return f"{rest}, from scratch"
         return f"{name}, {PHASE_TITLES[rest]}" if rest in PHASE_TITLES else model
 
+    def system_title(self, system: str) -> str:
+        """The name of a benchmark's system as people write it: ``itl, Phase 1, Vocab-En``."""
+        model, vocabulary, english = _parts(system)
+        title = self.title(model)
+        return f"{title}, Vocab-{vocabulary.title()}" if english and model != "source" else title
+
 
 def shown(values: Sequence[float]) -> str:
     """Mean and deviation over seeds, or a dash."""
@@ -97,39 +117,30 @@ def mean(values: Sequence[float]) -> float | None:
     return mean_and_sd(values)[0] if values else None
 
 
-def metrics_lines(artifact: Artifact) -> list[dict[str, Any]]:
-    """The parsed lines of a training run's ``metrics.jsonl``."""
-    lines = (artifact.path / "metrics.jsonl").read_text("utf-8").splitlines()
-    return [json.loads(line) for line in lines if line.strip()]
+def distributions(results: Results, task: str) -> dict[str, Distribution]:
+    """Predictions by gold label, summed over the seeds of Korean cells as their ``analysis.json`` has them, by model."""
+    summed: dict[str, dict[str, Counter[str]]] = {}
+    for benchmark in results.benchmarks:
+        for cell in benchmark.cells if benchmark.task == task else ():
+            model, _, english = _parts(cell.system)
+            if not english:
+                found = json.loads((cell.artifact.path / "analysis.json").read_text("utf-8"))
+                for gold, row in found["dist"].items():
+                    summed.setdefault(model, {}).setdefault(gold, Counter()).update(row)
+    return {model: {gold: dict(row) for gold, row in rows.items()} for model, rows in summed.items()}
 
 
-def distributions(artifacts: Mapping[str, Artifact], task: str) -> dict[str, dict[str, dict[str, int]]]:
-    """Predictions by gold label, summed over seeds, by model."""
-    found: dict[str, dict[str, dict[str, int]]] = {}
-    for label, artifact in artifacts.items():
-        stage, *rest = label.split("/")
-        if stage == "distribution" and artifact.stats["task"] == task:
-            rows = found.setdefault("/".join(rest[:-2]), {})
-            for row in json.loads((artifact.path / "distribution.json").read_text("utf-8")):
-                counts = rows.setdefault(row["gold"], {})
-                for predicted, number in row["predicted"]:
-                    counts[predicted] = counts.get(predicted, 0) + number
-    return found
+def _parts(system: str) -> tuple[str, str, bool]:
+    """Model, whose vocabulary it has, and whether it reads English."""
+    name = system.removesuffix("/pretrained")
+    if name.startswith(ENGLISH):
+        vocabulary, _, model = name.removeprefix(ENGLISH).partition("/")
+        return model, vocabulary, True
+    return name, "en" if name == "source" else "ko", False
 
 
-def _scores(label: str, artifact: Artifact) -> Iterator[Score]:
-    stage, *rest = label.split("/")
-    if stage == "finetune":
-        english, vocabulary = False, "en" if rest[0] == "source" else "ko"
-    elif stage == "language_loss":
-        english, vocabulary, rest = True, rest[0], rest[1:]
-    else:
-        return
-    *model, benchmark, seed = rest
-    metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
-    first = metrics["metric"]
-    for name in sorted(metrics["test"], key=lambda name: (name != first, name)):
-        value = metrics["test"][name]
-        yield Score(
-            "/".join(model), vocabulary, english, benchmark, metrics["task"], name, int(seed), float(value), artifact.name
-        )
+def _scores(benchmark: Benchmark, cell: Cell) -> Iterator[Score]:
+    model, vocabulary, english = _parts(cell.system)
+    for metric in benchmark.metrics:
+        value = float(cell.metrics["test"][metric])
+        yield Score(model, vocabulary, english, benchmark.name, benchmark.task, metric, cell.seed, value, cell.artifact.name)

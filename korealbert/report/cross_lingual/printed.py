@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from korealbert.finetune.analysis import Distribution
 from korealbert.report import published
 
 TABLE = "xpt"
@@ -77,10 +78,10 @@ def value(table: int, model: str, task: str, metric: str) -> float:
     return float(frame["number"][0])
 
 
-def distribution(table: int) -> dict[str, dict[str, dict[str, int]]]:
+def distribution(table: int) -> dict[str, Distribution]:
     """Predictions by model and gold label of table 8, 9 or 10, as printed."""
     frame = _table(table)
-    found: dict[str, dict[str, dict[str, int]]] = {}
+    found: dict[str, Distribution] = {}
     named = frame.with_columns(pl.col("metric").str.extract_groups(r"^n\[gold=(?<gold>.+),pred=(?<pred>.+)\]$")).unnest(
         "metric"
     )

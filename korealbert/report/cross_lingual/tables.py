@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import product
 
-from korealbert.finetune.distribution import TASKS
-from korealbert.numbers import MISSING, fixed, percent
+from korealbert.finetune import tasks
+from korealbert.finetune.analysis import Distribution
+from korealbert.numbers import MISSING, by_number, count, fixed, percent
+from korealbert.report import differences
 from korealbert.report.blocks import Block, Section, Table, Text
 from korealbert.report.cross_lingual import printed
-from korealbert.report.cross_lingual.models import PHASE_TITLES, PHASES, Results, distributions, shown
+from korealbert.report.cross_lingual.models import PHASE_TITLES, Results, distributions, shown
 from korealbert.report.cross_lingual.printed import GLUE, KLUE, Column
+from korealbert.xpt.phases import PHASES
 
 COMPARED = (
     "Printed rows are as in the paper; rows of this run are marked, each a mean over seeds with its standard deviation. They "
@@ -22,7 +25,6 @@ DISTRIBUTIONS = {
     "klue_ner": (9, "NER predictions by gold label, in characters without spaces"),
     "klue_re": (10, "RE predictions by gold label"),
 }
-MOST_PREDICTIONS = 7
 MOST_LABELS = 8
 
 
@@ -42,6 +44,7 @@ def korean(results: Results) -> Section | None:
     scored = [(model, shown(results.values(model, "klue_re", "micro_f1"))) for model in results.models]
     rows = [*printed.klue_re(), *((results.title(model), value) for model, value in scored if value != MISSING)]
     blocks.append(_marked("KLUE-RE of the Korean XPT paper, micro F1", ["Model", "F1"], rows, len(printed.klue_re())))
+    blocks += _compared(results, english=False)
     return Section("korean", "Korean benchmarks", blocks)
 
 
@@ -94,6 +97,7 @@ def language_loss(results: Results) -> Section | None:
     ]
     if kept := _kept(results, head):
         blocks.append(kept)
+    blocks += _compared(results, english=True)
     return Section("language-loss", "What is left of English", blocks)
 
 
@@ -113,6 +117,26 @@ def _kept(results: Results, columns: Sequence[Column]) -> Table | None:
             rows.append([f"{variant}: Vocab-{words.title()}, {PHASE_TITLES[phase]}", *cells])
     header = ["Model", *(column.title for column in columns)]
     return Table("Shares of the source's scores", header, rows, frozenset(range(1, len(header))))
+
+
+def _compared(results: Results, *, english: bool) -> list[Block]:
+    """What the summaries say: intervals of every model, and how surely one is better than another."""
+    benchmarks = results.of_language(english=english)
+    rows = [
+        [
+            f"{benchmark.title}, {benchmark.metric_title}",
+            results.system_title(system),
+            shown(benchmark.values(system)),
+            f"{fixed(low)} to {fixed(high)}",
+        ]
+        for benchmark in benchmarks
+        for system, (low, high) in benchmark.intervals.items()
+    ]
+    if not rows:
+        return []
+    header = ["Benchmark", "Model", "Mean ± sd", next(b.interval_title for b in benchmarks if b.intervals)]
+    table = Table("Means over seeds, and their intervals over test examples", header, rows, frozenset({2, 3}))
+    return [table, *differences.blocks(benchmarks, results.system_title)]
 
 
 def intrinsic(results: Results) -> Section | None:
@@ -140,24 +164,24 @@ def intrinsic(results: Results) -> Section | None:
 def errors(results: Results) -> Section:
     """Tables 8 to 10: prediction distribution by gold label."""
     blocks: list[Block] = []
-    for task in TASKS:
-        number, title = DISTRIBUTIONS[task]
-        theirs, ours = printed.distribution(number), distributions(results.artifacts, task)
-        rows = [row for model, gold in theirs.items() for row in _distribution_rows(model, gold)]
-        own = [row for model, gold in ours.items() for row in _distribution_rows(results.title(model), gold)]
+    for task, (number, title) in DISTRIBUTIONS.items():
+        theirs, ours = printed.distribution(number), distributions(results, task)
+        listed = tasks.load(task).listed
+        rows = [row for model, found in theirs.items() for row in _distribution_rows(model, found, listed)]
+        own = [row for model, found in ours.items() for row in _distribution_rows(results.title(model), found, listed)]
         header = ["Model", "Gold", "Number", "Predicted"]
         blocks.append(_marked(f"Table {number}: {title}", header, [*rows, *own], len(rows), numeric=frozenset({2})))
     note = "Of the classes of Table 10 the paper lists the most frequent predictions only, so its numbers may fall short."
     return Section("errors", "Predictions by gold label", [*blocks, Text(note, quiet=True)])
 
 
-def _distribution_rows(model: str, rows: dict[str, dict[str, int]]) -> list[list[str]]:
-    shown_rows = []
-    for gold, counts in list(rows.items())[:MOST_LABELS]:
-        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MOST_PREDICTIONS]
-        told = ", ".join(f"{label}: {number:,}" for label, number in ordered)
-        shown_rows.append([model, gold, f"{sum(counts.values()):,}", told])
-    return shown_rows
+def _distribution_rows(model: str, distribution: Distribution, listed: int | None) -> list[list[str]]:
+    """The commonest gold labels with their number and what was predicted for them most often."""
+    commonest = by_number({gold: sum(row.values()) for gold, row in distribution.items()})[:MOST_LABELS]
+    return [
+        [model, gold, count(number), ", ".join(f"{label}: {count(n)}" for label, n in by_number(distribution[gold])[:listed])]
+        for gold, number in commonest
+    ]
 
 
 def _marked(

@@ -1,0 +1,212 @@
+"""The tables of a TOML file, read into specs with errors that name file, table, field and remedy."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from korealbert.artifact import InputPath, Spec
+from korealbert.finetune import tasks
+from korealbert.finetune.search import LIST, RANGE
+from korealbert.finetune.spec import LOCAL, REMOTE, FinetuneSpec
+
+TOP = ("name", "description", "data")
+"""Fields of no table."""
+
+VARIANTS = (LOCAL, REMOTE, LIST, RANGE)
+"""What pydantic names in a place besides fields: which of several forms a value has."""
+
+B = TypeVar("B", bound=Spec)
+
+
+class RecipeError(ValueError):
+    """A recipe that cannot be run; the message names file, table, field and remedy."""
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file. Raises RecipeError naming the file, and the nearest one where it does not exist."""
+    try:
+        return tomllib.loads(path.read_text("utf-8-sig"))  # Some editors begin a file with a byte order mark.
+    except FileNotFoundError:
+        raise RecipeError(f"{path}: no such recipe{nearest(path.name, _neighbours(path))}") from None
+    except IsADirectoryError:
+        raise RecipeError(f"{path}: is a directory; name a recipe's TOML file") from None
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{path}: byte {error.start} is not UTF-8; save the recipe as UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise RecipeError(f"{path}: not valid TOML: {error}") from None
+
+
+def override(tables: dict[str, Any], name: str, value: Any) -> None:
+    """Put a value in place of the field or table of this dotted name. Raises ValueError where the way there is no table."""
+    *parents, last = name.split(".")
+    if not all((*parents, last)):
+        raise ValueError(f"{name!r} is no dotted name of a field")
+    table = tables
+    for depth, parent in enumerate(parents, start=1):
+        inner = table.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise ValueError(f"{name!r} goes through {'.'.join(parents[:depth])!r}, which is {inner!r} and no table")
+        table = inner
+    table[last] = value
+
+
+def take_out(tables: dict[str, Any], name: str) -> None:
+    """Remove the field or table of this dotted name. Raises ValueError where there is none."""
+    *parents, last = name.split(".")
+    table: Any = tables
+    for parent in parents:
+        table = table.get(parent) if isinstance(table, dict) else None
+    if not isinstance(table, dict) or last not in table:
+        raise ValueError(f"there is no {name!r} to take out")
+    del table[last]
+
+
+class Tables:
+    """Turns the tables of one TOML file into specs; knows file and table for every error."""
+
+    def __init__(
+        self, path: Path, data: Path | None, overrides: Mapping[str, Any] | None = None, without: Iterable[str] = ()
+    ) -> None:
+        self.path = path
+        self.tables = read_toml(path)
+        try:
+            for name in without:
+                take_out(self.tables, name)
+            for name, value in (overrides or {}).items():
+                override(self.tables, name, value)
+        except ValueError as error:
+            raise RecipeError(f"{path}: {error}") from None
+        for name in TOP:
+            if not isinstance(self.tables.get(name, ""), str):
+                raise RecipeError(f"{path}: field {name!r} must be a string, it is {self.tables[name]!r}")
+        self.root = path.resolve().parent
+        self.data = data.resolve() if data else Path(os.path.normpath(self.root / str(self.tables.get("data", "."))))
+
+    def names(self, table: str) -> list[str]:
+        """The names of ``[table.NAME]``, in the order of the file."""
+        section = self.tables.get(table, {})
+        if not isinstance(section, dict) or not all(isinstance(value, dict) for value in section.values()):
+            raise RecipeError(f"{self.path}: write [{table}.NAME], one table per {table}")
+        return list(section)
+
+    def table(self, name: str) -> dict[str, Any]:
+        """A copy of the table of this dotted name; an empty one where the file has none."""
+        table: Any = self.tables
+        for part in name.split("."):
+            table = table.get(part, {})
+        if not isinstance(table, dict):
+            raise RecipeError(f"{self.path}: [{name}] must be a table, it is a {type(table).__name__}")
+        return dict(table)
+
+    def spec(self, kind: type[B], name: str, **extra: Any) -> B:
+        """The spec of a table; ``extra`` are fields that the recipe sets and the table must not."""
+        table = self.table(name)
+        self.refuse_reserved(name, table, extra)
+        return self.validate(kind, name, {**table, **extra})
+
+    def refuse_reserved(self, name: str, table: Mapping[str, Any], reserved: Iterable[str]) -> None:
+        """Raises RecipeError where a table sets a field that the recipe sets itself."""
+        for field_name in reserved:
+            if field_name in table:
+                raise RecipeError(f"{self.path}, [{name}]: field {field_name!r} is set by the recipe itself; remove it")
+
+    def validate(self, kind: type[B], name: str, table: dict[str, Any]) -> B:
+        """A spec from the fields of the table of this name. Raises RecipeError naming file, table, field and remedy."""
+        try:
+            # By way of JSON, because pydantic's strict mode takes JSON's arrays for tuples, but no "60" for 60.
+            text = json.dumps(self._with_data(table), default=str)
+            spec = kind.model_validate_json(text, strict=True, context={"root": self.root})
+        except ValidationError as error:
+            raise RecipeError("\n".join(explain(self.path, kind, name, problem) for problem in error.errors())) from None
+        self._check_files(spec, name)
+        return spec
+
+    def _with_data(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return value.replace("${data}", str(self.data))
+        if isinstance(value, dict):
+            return {key: self._with_data(item) for key, item in value.items()}
+        return [self._with_data(item) for item in value] if isinstance(value, list) else value
+
+    def _check_files(self, spec: Spec, table: str) -> None:
+        for name, path in _paths_of(spec):
+            if not path.exists():
+                origin = ""
+                if isinstance(spec, FinetuneSpec):
+                    task = tasks.load(spec.task)
+                    origin = f"; {task.title} comes from {task.origin}; name a URL with its sha256 to have it fetched"
+                raise RecipeError(f"{self.path}, [{table}], field {name!r}: no such file or directory: {path}{origin}")
+
+
+def explain(path: Path, kind: type[BaseModel], table: str, problem: Any) -> str:
+    """One validation error of pydantic as file, table, field and remedy."""
+    location = [str(part) for part in problem["loc"] if part not in VARIANTS]
+    where = f"{path}, [{table}]" if table else str(path)
+    if problem["type"] == "extra_forbidden":
+        *parents, name = location
+        valid = _fields_at(kind, parents)
+        return f"{where}: unknown field {'.'.join(location)!r}{nearest(name, valid)}; valid: {', '.join(valid)}"
+    message = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "missing":
+        return f"{where}: field {'.'.join(location)!r} is missing"
+    if not location:
+        return f"{where}: {message}"
+    got = "" if isinstance(problem["input"], dict) else f" (it is {problem['input']!r})"
+    return f"{where}, field {'.'.join(location)!r}: {message}{got}"
+
+
+def _paths_of(value: Any, name: str = "") -> Iterable[tuple[str, Path]]:
+    if isinstance(value, InputPath):
+        yield name, value.path
+    elif isinstance(value, BaseModel):
+        for child in type(value).model_fields:
+            yield from _paths_of(getattr(value, child), f"{name}.{child}".lstrip("."))
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _paths_of(item, f"{name}.{key}")
+    elif isinstance(value, tuple | list):
+        for index, item in enumerate(value):
+            yield from _paths_of(item, f"{name}.{index}")
+
+
+def _fields_at(kind: Any, parents: list[str]) -> list[str]:
+    """Field names of the model found by following ``parents`` from ``kind`` through nested annotations."""
+    for parent in parents:
+        if isinstance(kind, type) and issubclass(kind, BaseModel) and parent in kind.model_fields:
+            kind = kind.model_fields[parent].annotation
+        kind = next((part for part in _inside(kind) if isinstance(part, type) and issubclass(part, BaseModel)), kind)
+    return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
+
+
+def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A table with some fields changed, those of tables within it one by one."""
+    both = {
+        name: merged(table[name], value) if isinstance(value, dict) and isinstance(table.get(name), dict) else value
+        for name, value in changes.items()
+    }
+    return {**table, **both}
+
+
+def _inside(kind: Any) -> Iterable[Any]:
+    """An annotation and all that it is made of."""
+    yield kind
+    for part in get_args(kind):
+        yield from _inside(part)
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """`` (did you mean …?)``, or nothing where no valid name is near."""
+    close = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _neighbours(path: Path) -> list[str]:
+    return [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []

@@ -1,0 +1,46 @@
+"""How surely one system scores better than another on a benchmark: the paired tests of its summary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from korealbert.numbers import MISSING, fixed, signed
+from korealbert.report.blocks import Block, Table, Text
+from korealbert.report.scores import Benchmark
+
+SMALLEST_P = 0.0005
+"""What would be written 0.000."""
+
+
+def blocks(benchmarks: Sequence[Benchmark], name: Callable[[str], str] = str) -> list[Block]:
+    """A table of all pairs of systems, written as ``name`` says, or nothing where no summary compares any."""
+    rows = []
+    for benchmark in benchmarks:
+        for pair in benchmark.summary.get("comparisons", []):
+            low, high = pair["interval"]
+            mcnemar = pair.get("mcnemar") or {}
+            rows.append(
+                [
+                    f"{benchmark.title}, {benchmark.metric_title}",
+                    f"{name(pair['first'])} less {name(pair['second'])}",
+                    signed(pair["difference"]),
+                    f"{signed(low)} to {signed(high)}",
+                    _p_value(pair.get("p_value")),
+                    _p_value(mcnemar.get("p_value")),
+                ]
+            )
+    if not rows:
+        return []
+    header = ["Benchmark", "Systems", "Difference", "Interval", "p", "p, McNemar"]
+    text = (
+        "Intervals are of the difference of the means over seeds, by bootstrap over test examples; p by approximate "
+        "randomisation, McNemar's between the seeds that are best on dev."
+    )
+    table = Table("Differences between systems, test", header, rows, frozenset({2, 3, 4, 5}))
+    return [table, Text(text, quiet=True)]
+
+
+def _p_value(value: float | None) -> str:
+    if value is None:
+        return MISSING
+    return "<0.001" if value < SMALLEST_P else fixed(value, 3)
