@@ -8,9 +8,11 @@ STORE ?= store
 DATA ?= ../shared/data
 ALBERT ?= ../albert
 PEERS := $(VENV)-peers
+SERVICE ?= .service
+PORT ?= 4200
 
-.PHONY: help run test lint check ui clean soak-crawl soak-mutations
-.PHONY: bench-corpus bench-news bench-examples bench-memorise bench-same-curve bench-finetune soak-finetune
+.PHONY: help run test lint check ui up down audit clean soak soak-crawl soak-finetune soak-mutations soak-pretrain
+.PHONY: bench-corpus bench-news bench-examples bench-finetune bench-memorise bench-overhead bench-pretrain bench-same-curve
 .DEFAULT_GOAL := run
 
 help:  ## this list
@@ -30,14 +32,32 @@ lint: $(VENV)/installed  ## formatting, style, types, the import contract
 
 check: lint test
 
-ui: $(VENV)/installed  ## Prefect server, work pool, deployments and a worker on loopback
+ui: $(VENV)/installed  ## Prefect server, deployments and a worker on loopback, in the foreground
 	$(BIN)/python -m flows.local_server
+
+up: $(VENV)/installed  ## PostgreSQL, server with a password, data and training worker on loopback; returns when they answer
+	$(BIN)/python -m flows.topology up --home $(SERVICE) --port $(PORT) --store $(STORE)
+
+down: $(VENV)/installed  ## end what `make up` started
+	$(BIN)/python -m flows.topology down --home $(SERVICE)
+
+audit: $(VENV)/installed  ## known vulnerabilities of the installed packages; needs the network
+	$(BIN)/pip-audit --strict --skip-editable --local
+
+soak: $(VENV)/installed  ## twenty faults at random moments over the sample pipeline, each recovered from, about an hour; all of them as root
+	$(BIN)/python -m bench.soak $(RECIPE)
+
+bench-overhead: $(VENV)/installed  ## what scheduling costs when every stage is cached
+	$(BIN)/python -m bench.overhead
 
 soak-crawl: $(VENV)/installed  ## a crawl killed twenty times at random moments must lose nothing, some five minutes
 	$(BIN)/python -m bench.soak_crawl
 
 soak-finetune: $(VENV)/installed  ## six tasks × 5 seeds killed again and again must repeat no finished cell, some ten minutes
 	$(BIN)/python -m bench.soak_finetune
+
+soak-pretrain: $(VENV)/installed  ## a pretraining run killed a hundred times ends in the bytes of one that is not, some twenty minutes
+	$(BIN)/python -m bench.soak_pretrain
 
 soak-mutations: $(VENV)/installed  ## ten thousand damaged documents for every parser; real ones from DATA, some ten minutes
 	$(BIN)/python -m bench.mutations wikipedia $(DATA)/corpus/wikipedia_xml.tar.zst
@@ -64,6 +84,9 @@ bench-examples: $(VENV)/installed $(PEERS)/installed  ## packing, noise and load
 
 bench-finetune: $(VENV)/installed $(PEERS)/installed  ## examples a second of fine-tuning beside Hugging Face Trainer
 	$(BIN)/python -m bench.finetune $(DATA)/benchmarks --peers $(PEERS)/bin/python
+
+bench-pretrain: $(VENV)/installed  ## our loop beside transformers' Trainer: tokens/s, memory, MFU; on a GPU in bf16, base and large
+	$(BIN)/python -m bench.pretrain
 
 bench-memorise: $(VENV)/installed  ## every loss and label is right: 128 examples learnt by heart, some ten minutes
 	$(BIN)/python -m bench.memorise "$$($(BIN)/korealbert run $(RECIPE) --store $(STORE) --until views | tail -n 1)"

@@ -6,6 +6,8 @@ official; what it wraps, the client's ``read_deployment_by_name``, is not, so a 
 
 from __future__ import annotations
 
+import difflib
+import sys
 from functools import wraps
 from typing import Any
 
@@ -16,8 +18,8 @@ from prefect.plugins import HookContext, SetupResult, register_hook
 WRAPPED = "read_deployment_by_name"
 
 
-class AmbiguousName(ValueError):
-    """A bare name that several deployments bear."""
+class UnclearName(ValueError):
+    """A bare name that no deployment or several deployments bear."""
 
 
 @register_hook
@@ -30,7 +32,11 @@ def setup_environment(*, ctx: HookContext) -> SetupResult | None:
 
     @wraps(original)
     async def read_deployment_by_name(self: PrefectClient, name: str, *args: Any, **kwargs: Any) -> DeploymentResponse:
-        full = name if "/" in name else await resolve(self, name)
+        try:
+            full = name if "/" in name else await resolve(self, name)
+        except UnclearName as error:
+            print(error, file=sys.stderr)  # The command would show a traceback.
+            raise SystemExit(1) from None
         found: DeploymentResponse = await original(self, full, *args, **kwargs)
         return found
 
@@ -41,7 +47,7 @@ def setup_environment(*, ctx: HookContext) -> SetupResult | None:
 async def resolve(client: PrefectClient, name: str) -> str:
     """The ``<flow>/<deployment>`` that a bare name means: the one deployment of this name, else the one of this flow.
 
-    Returns the name itself when nothing bears it (Prefect's own error follows). Raises AmbiguousName when several do.
+    Raises UnclearName when none or several do.
     """
     flows = {flow.id: flow.name for flow in await client.read_flows()}
     full = [(flows.get(d.flow_id, ""), d.name) for d in await client.read_deployments()]
@@ -50,5 +56,11 @@ async def resolve(client: PrefectClient, name: str) -> str:
         if len(matches) == 1:
             return matches[0]
         if matches:
-            raise AmbiguousName(f"{name!r} could be any of {', '.join(sorted(matches))}; name one in full")
-    return name
+            raise UnclearName(f"{name!r} could be any of {', '.join(sorted(matches))}; name one in full")
+    known = sorted({each for pair in full for each in pair})
+    close = difflib.get_close_matches(name, known, n=1)
+    meant = f" (did you mean {close[0]!r}?)" if close else ""
+    told = (
+        f"deployments: {', '.join(sorted('/'.join(pair) for pair in full))}" if full else "none is registered; `make up` does"
+    )
+    raise UnclearName(f"no deployment {name!r}{meant}; {told}")

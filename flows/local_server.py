@@ -20,11 +20,11 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
+from flows import installation
 from korealbert.shards import die_with_parent
 
 SECONDS_TO_START = 600
 SECONDS_TO_STOP = 15
-POOL = "local"
 
 
 def main() -> None:
@@ -32,17 +32,15 @@ def main() -> None:
     root = Path(__file__).parents[1]
     url = str(get_current_settings().api.url)
     address = urlsplit(url)
-    os.environ["PWD"] = str(root)  # Where the deployments of prefect.yaml work; `cwd` below does not set it.
     running: list[subprocess.Popen[bytes]] = []
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     try:
-        running.append(_prefect("server", "start", "--host", str(address.hostname), "--port", str(address.port), cwd=root))
+        running.append(
+            _python("-m", "prefect", "server", "start", "--host", str(address.hostname), "--port", str(address.port), cwd=root)
+        )
         wait_until_healthy(f"{url}/health", running[0])
-        _finish("work-pool", "create", POOL, "--type", "process", "--overwrite", cwd=root)
-        _finish("--no-prompt", "deploy", "--all", cwd=root)
-        # Prefect loads its plugins once more, inside a running event loop, when it cancels a run, and shows a traceback for it.
-        os.environ["PREFECT_PLUGINS_ENABLED"] = "false"  # A worker needs none of them: bare names are for the command line.
-        running.append(_prefect("worker", "start", "--pool", POOL, cwd=root))
+        installation.main()
+        running.append(_python("-m", "flows.worker", "data", cwd=root))
         print(f"\nthe UI is at {url.removesuffix('/api')}; in another terminal: prefect deployment run corpus-to-model\n")
         running[-1].wait()
     except KeyboardInterrupt:
@@ -96,7 +94,7 @@ def temporary_server(home: Path) -> Iterator[str]:
     with (home / "server.log").open("wb") as log:
         # A session of its own, since Ctrl-C is for the run: the server must outlive it to hear how it ended.
         options = {"env": os.environ | own, "stdout": log, "stderr": log, "start_new_session": True}
-        server = _prefect("server", "start", "--host", "127.0.0.1", "--port", str(port), cwd=home, **options)
+        server = _python("-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port), cwd=home, **options)
         try:
             wait_until_healthy(f"{url}/health", server)
             yield url
@@ -104,15 +102,8 @@ def temporary_server(home: Path) -> Iterator[str]:
             stop(server)
 
 
-def _prefect(*arguments: str, cwd: Path, **options: Any) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "prefect", *arguments]
-    return subprocess.Popen(command, cwd=cwd, preexec_fn=die_with_parent, **options)  # noqa: PLW1509
-
-
-def _finish(*arguments: str, cwd: Path) -> None:
-    status = _prefect(*arguments, cwd=cwd).wait()
-    if status:
-        raise SystemExit(f"`prefect {' '.join(arguments)}` ended with exit status {status}: see its message above")
+def _python(*arguments: str, cwd: Path, **options: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, *arguments], cwd=cwd, preexec_fn=die_with_parent, **options)  # noqa: PLW1509
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
@@ -125,11 +116,11 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def wait_until_healthy(url: str, server: subprocess.Popen[bytes]) -> None:
+def wait_until_healthy(url: str, server: subprocess.Popen[bytes] | None) -> None:
     """Return once the server answers. Raises RuntimeError when it died or stays silent."""
     deadline = time.monotonic() + SECONDS_TO_START
     while time.monotonic() < deadline:
-        if server.poll() is not None:
+        if server is not None and server.poll() is not None:
             raise RuntimeError(f"the Prefect server ended with exit status {server.returncode}; is its port taken?")
         if answers(url):
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from prefect import flow
 
@@ -15,6 +16,7 @@ def one_stage(
     stage: str,
     recipe: Path = SAMPLE,
     rerun: bool = True,
+    overrides: dict[str, Any] | None = None,
     runtime: Runtime = Runtime(),  # noqa: B008 (frozen)
     data: Path | None = None,
 ) -> str:
@@ -22,12 +24,14 @@ def one_stage(
 
     Args:
         stage: The stage's label (``vocab``, ``clean/news``) or the name of several (``clean``).
-        recipe: The recipe's TOML file.
+        recipe: The recipe's TOML file, from the project's root.
         rerun: Build it although it is cached; what it reads is built only where missing or stale.
-        runtime: Store, workers, training processes.
+        overrides: Fields of the recipe to change, by dotted name.
+        runtime: Store, workers, training processes; not part of any identity.
         data: Directory that ``${data}`` in the recipe stands for.
 
     Returns:
         The path of the stage's artifact.
     """
-    return corpus_to_model(recipe, until=stage, rerun=[stage] if rerun else None, runtime=runtime, data=data)
+    again = [stage] if rerun else None
+    return corpus_to_model(recipe, until=stage, rerun=again, overrides=overrides, runtime=runtime, data=data)

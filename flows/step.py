@@ -19,6 +19,7 @@ from prefect.logging import get_run_logger
 from prefect.states import Completed
 
 from flows import publish
+from flows.delegation import build_on_gpu
 from flows.gate import Gate
 from korealbert.apart import Job, Needs, build_apart
 from korealbert.artifact import Artifact, Built, Progress, Runtime, build, cached
@@ -51,15 +52,27 @@ def worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bo
     retry_delay_seconds=[5, 30],
     retry_condition_fn=worth_retrying,
 )
-def step(label: str, node: Node, inputs: Mapping[str, str], runtime: Runtime, gate: Gate, *, rerun: bool) -> State[str]:
+def step(
+    label: str,
+    node: Node,
+    inputs: Mapping[str, str],
+    runtime: Runtime,
+    gate: Gate,
+    *,
+    rerun: bool,
+    on_gpu: Mapping[str, Any] | None = None,
+) -> State[str]:
     """Build one stage and return its artifact's name. ``inputs`` are the names that earlier steps returned, by role.
 
-    ``gate`` says when: a stage that takes the whole machine runs alone, cells beside each other.
+    ``gate`` says when: a stage that takes the whole machine runs alone, cells beside each other. With ``on_gpu``, the
+    parameters of the run, a worker of that pool builds it, and here it is found in the store.
     """
     artifacts = {role: Artifact(name, runtime.store.resolve() / name) for role, name in inputs.items()}
     logger = get_run_logger()
     watched = runtime.reporting_to(_reporter(label, logger))
-    built = _built(Job(node.stage, node.spec, artifacts, label, rerun), watched, gate)
+    if on_gpu is not None:
+        build_on_gpu(label, on_gpu, runtime, rerun=rerun)
+    built = _built(Job(node.stage, node.spec, artifacts, label, rerun and on_gpu is None), watched, gate)
     publish.outcome(label, built)
     watched.report(Progress(1, 1, "stages", message="cached" if built.cached else _took(built)))
     name = built.artifact.name

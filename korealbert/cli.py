@@ -6,8 +6,9 @@ import json
 import os
 import signal
 import sys
+import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -34,6 +35,10 @@ app.add_typer(store_commands.app)
 RecipeFile = Annotated[Path, typer.Argument(help="the recipe, or the ablation over one: a TOML file")]
 Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
 Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
+From = Annotated[str | None, typer.Option("--from", help="stage to build with all that stand on it, although they are cached")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="a field of the recipe by dotted name; repeatable")
+]
 ExtractorKind = Literal["wikipedia", "namuwiki", "html", "news"]
 ScoringMode = Literal["official", "corrected"]
 STATUS_STYLE = {"cached": "green", "stale": "yellow", "new": "cyan"}
@@ -45,15 +50,32 @@ def _leave_at_once(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
+def _save_and_leave(number: int, frame: FrameType | None) -> None:
+    """SIGTERM: training saves a checkpoint and ends, and the run with it; without training there is nothing to save."""
+    from korealbert.pretrain.launch import stop_all  # noqa: PLC0415
+
+    if not stop_all():
+        _leave_at_once(number, frame)
+
+
 @app.command()
 def plan(
-    recipe: RecipeFile, store: StoreDir = Path("store"), until: Until = None, rerun: Rerun = None, data: DataDir = None
+    recipe: RecipeFile,
+    store: StoreDir = Path("store"),
+    until: Until = None,
+    from_stage: From = None,
+    rerun: Rerun = None,
+    overrides: Overrides = None,
+    data: DataDir = None,
 ) -> None:
     """Print per stage whether it is cached, stale or new, and why."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
     with clear_errors():
-        prepared = recipes.prepare(recipe, Store(store), until=until, rerun=rerun, data=data)
+        changed = _fields(overrides)
+        prepared = recipes.prepare(
+            recipe, Store(store), until=until, from_stage=from_stage, rerun=rerun, overrides=changed, data=data
+        )
     console.print(f"{prepared.name}: {prepared.description}".removesuffix(": "), style="bold")
     table = Table("stage", "status", "artifact", "why", "last took", box=None, pad_edge=False)
     for stage in prepared.planned:
@@ -70,7 +92,9 @@ def run(
     recipe: RecipeFile,
     store: StoreDir = Path("store"),
     until: Until = None,
+    from_stage: From = None,
     rerun: Rerun = None,
+    overrides: Overrides = None,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="processes of the data stages")] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, help="training processes")] = 1,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads of training")] = None,
@@ -78,31 +102,74 @@ def run(
     cells: Annotated[int | None, typer.Option("--cells", min=1, help="fine-tuning cells at once")] = None,
     memory_gib: Annotated[float | None, typer.Option("--memory-gib", help="memory that cells may take together")] = None,
     data: DataDir = None,
+    hosts: Annotated[Path | None, typer.Option("--hosts", help="train on these machines: DeepSpeed's hostfile")] = None,
+    remote_shell: Annotated[str, typer.Option("--remote-shell", help="what reaches them")] = "ssh",
+    nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="machines that run this same command")] = None,
+    node: Annotated[int, typer.Option("--node", min=0, help="which of them this is; 0 leads")] = 0,
+    meeting: Annotated[str, typer.Option("--meeting", help="name of what they run together")] = "run",
+    address: Annotated[str | None, typer.Option("--address", help="how the others reach this one")] = None,
 ) -> None:
-    """Build every stage that is missing or stale and print the path of the report."""
-    from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
+    """Build every stage that is missing or stale and print the path of the report.
 
-    numbers = {"workers": workers, "threads": threads, "processes": processes, "cells": cells, "memory_gib": memory_gib}
-    chosen: dict[str, Any] = {"store": store.resolve(), "device": device, **numbers}
+    Under srun or torchrun, --nodes and --node are theirs; docs/several-machines.md tells more.
+    """
+    from korealbert.pretrain import hosts as machines  # noqa: PLC0415
+    from korealbert.pretrain import member, together  # noqa: PLC0415
+
+    chosen: dict[str, Any] = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes}
+    chosen |= {"device": device, "hostfile": hosts and hosts.resolve(), "remote_shell": remote_shell}
+    chosen |= {"cells": cells, "memory_gib": memory_gib}
     with clear_errors():
+        if nodes is not None:
+            chosen |= {"nodes": nodes, "node": node, "meeting": meeting}
+        elif hosts is None:
+            chosen |= together.found_in(os.environ)
+        chosen |= {} if address is None else {"address": address}
         runtime = Runtime.model_validate({name: value for name, value in chosen.items() if value is not None})
+        if runtime.node:
+            own = {"node": runtime.node, "processes": runtime.processes, "threads": runtime.threads}
+            member.serve(runtime.store, runtime.meeting, **own)
+            return
         runtime.store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
-        planned = recipes.prepare(recipe, Store(store), until=until, rerun=rerun, data=data).planned
-    if all(stage.status == "cached" for stage in planned):
-        console.print(f"all {len(planned)} stages are cached", style="green")
-        with runs.recorded(runtime.store, recipe, until, {stage.label: stage.name for stage in planned}):
-            last = runtime.store / planned[-1].name
-    else:
-        # Prefect logs every error with its traceback; the API keeps those, the terminal gets what the error says.
-        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-        signal.signal(signal.SIGINT, _leave_at_once)
-        from flows.corpus_to_model import corpus_to_model  # noqa: PLC0415 (after the environment is set)
-        from flows.local_server import api_for_one_run  # noqa: PLC0415
-
-        with clear_errors(), api_for_one_run(runtime.store), _bars():
-            last = Path(corpus_to_model(recipe, until=until, rerun=rerun, runtime=runtime, data=data))
+        with machines.leading(runtime):
+            asked = {"until": until, "from_stage": from_stage, "rerun": rerun, "overrides": _fields(overrides), "data": data}
+            last = _build(recipe, runtime, asked)
     report = last / "report.html"
     console.print(str(report if report.exists() else last), soft_wrap=True)
+
+
+def _fields(given: list[str] | None) -> dict[str, Any]:
+    """``--set`` options by dotted name; a value is what TOML reads it as, else text. Raises ValueError without ``=``."""
+    fields: dict[str, Any] = {}
+    for each in given or ():
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise ValueError(f"--set {each}: write FIELD=VALUE, as in --set pretrain.steps=200")
+        try:
+            fields[name] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            fields[name] = value
+    return fields
+
+
+def _build(recipe: Path, runtime: Runtime, asked: Mapping[str, Any]) -> Path:
+    """Build what is missing or stale of what was asked for; the directory of the last artifact."""
+    from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
+
+    planned = recipes.prepare(recipe, Store(runtime.store), **asked).planned
+    if all(stage.status == "cached" for stage in planned):
+        console.print(f"all {len(planned)} stages are cached", style="green")
+        with runs.recorded(runtime.store, recipe, asked["until"], {stage.label: stage.name for stage in planned}):
+            return runtime.store / planned[-1].name
+    # Prefect logs every error with its traceback; the API keeps those, the terminal gets what the error says.
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    signal.signal(signal.SIGINT, _leave_at_once)
+    signal.signal(signal.SIGTERM, _save_and_leave)
+    from flows.corpus_to_model import corpus_to_model  # noqa: PLC0415 (after the environment is set)
+    from flows.local_server import api_for_one_run  # noqa: PLC0415
+
+    with api_for_one_run(runtime.store), _bars():
+        return Path(corpus_to_model(recipe, runtime=runtime, **asked))
 
 
 @contextmanager

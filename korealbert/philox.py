@@ -9,6 +9,8 @@ Philox: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011); 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -23,6 +25,8 @@ _HALF = np.uint64(32)
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
+_COUNTERS_AT_ONCE = 8_192
+"""Counters computed together: few enough that their words stay in the processor's cache over all rounds."""
 MAX_INDEX = 1 << 14
 """Indices of one draw lie below this (12 bits of blocks of four words)."""
 MAX_ATTEMPT = 1 << 12
@@ -43,12 +47,27 @@ class Stream(IntEnum):
     MOVE_CHOICE = 10
     MOVE_ORDER = 11
     MOVE_BATCH = 12
+    MASK_PIECE = 13
+    MOVE_PARTNER = 14
 
 
 def philox4x32(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> tuple[Words, Words, Words, Words]:
     """Four random words for each counter of four words. The arrays broadcast; every value is below 2**32."""
     shape = np.broadcast_shapes(*(word.shape for word in counter))
-    c0, c1, c2, c3 = (np.broadcast_to(word, shape) for word in counter)
+    lanes = np.broadcast_arrays(*counter)
+    rows = max(1, _COUNTERS_AT_ONCE // max(1, math.prod(shape[1:])))
+    if not shape or shape[0] <= rows:
+        return _rounds(lanes, key)
+    words = np.empty((4, *shape), dtype=np.uint64)
+    for start in range(0, shape[0], rows):
+        stretch = slice(start, start + rows)
+        for lane, drawn in enumerate(_rounds([word[stretch] for word in lanes], key)):
+            words[lane, stretch] = drawn
+    return words[0], words[1], words[2], words[3]
+
+
+def _rounds(counter: Sequence[Words], key: tuple[int, int]) -> tuple[Words, Words, Words, Words]:
+    c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(_ROUNDS):
         p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
@@ -95,6 +114,10 @@ class RowDraws:
     ids: Words
     """Example ids [R]."""
 
+    def take(self, rows: npt.NDArray[np.int64]) -> RowDraws:
+        """The draws for some of the examples."""
+        return RowDraws(self.seed, self.view, self.ids[rows])
+
     def block(
         self, stream: Stream, rows: npt.NDArray[np.int64] | None = None, *, block: npt.ArrayLike = 0, attempt: int = 0
     ) -> tuple[Words, Words, Words, Words]:
@@ -102,13 +125,12 @@ class RowDraws:
         ids = self.ids if rows is None else self.ids[rows]
         return draw_block(self.seed, stream, ids, minor=self.view, block=block, attempt=attempt)
 
-    def matrix(self, stream: Stream, columns: int, rows: npt.NDArray[np.int64] | None = None) -> Words:
+    def matrix(self, stream: Stream, columns: int) -> Words:
         """``columns`` words for each row: uint64 [R, columns]. Column j is the same whatever ``columns`` is."""
         assert columns <= MAX_INDEX
-        ids = self.ids if rows is None else self.ids[rows]
         blocks = np.arange(-(-columns // 4), dtype=np.uint64)
-        lanes = draw_block(self.seed, stream, ids[:, None], minor=self.view, block=blocks)
-        return np.stack(lanes, axis=-1).reshape(len(ids), 4 * len(blocks))[:, :columns]
+        lanes = draw_block(self.seed, stream, self.ids[:, None], minor=self.view, block=blocks)
+        return np.stack(lanes, axis=-1).reshape(len(self.ids), 4 * len(blocks))[:, :columns]
 
 
 def below(words: Words, bound: npt.ArrayLike) -> npt.NDArray[np.int64]:

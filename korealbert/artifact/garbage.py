@@ -79,7 +79,7 @@ def remove(store: Store, wanted: Mapping[str, str]) -> Iterator[tuple[Garbage, s
 
     No run begins meanwhile, and what a builder holds at that moment stays. Raises ReadOnlyStore.
     """
-    with locks.exclusive(store.root / runs.DIRECTORY / runs.CLEANING):
+    with runs.exclusively(store.root):
         for each in survey(store, wanted).garbage:
             name = each.path.name.partition(".")[0]
             if not ARTIFACT_NAME.fullmatch(name):

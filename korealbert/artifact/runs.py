@@ -10,14 +10,16 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from korealbert.artifact import locks
 
 DIRECTORY = ".runs"
 CLEANING = "cleaning.lock"
-"""Held while a clean-up removes, so that no run begins between its look at the records and its last removal."""
+"""Held while a clean-up looks at the records and removes, so that no run begins meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,10 @@ def recorded(store: Path, recipe: Path, until: str | None, artifacts: Mapping[st
     directory = store / DIRECTORY
     began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     resolved = str(recipe.resolve())
-    fact = {"recipe": resolved, "until": until, "began": began, "artifacts": dict(artifacts)}
+    fact: dict[str, Any] = {"recipe": resolved, "until": until, "began": began, "artifacts": dict(artifacts)}
     path = directory / f"{_key(resolved)}-{time.time_ns()}-{socket.gethostname()}-{os.getpid()}.json"
     try:
-        with locks.exclusive(directory / CLEANING):
+        with exclusively(store):
             handle = path.open("xb")
             fcntl.flock(handle, fcntl.LOCK_EX)
             handle.write(json.dumps(fact, ensure_ascii=False, indent=1).encode())
@@ -59,13 +61,17 @@ def recorded(store: Path, recipe: Path, until: str | None, artifacts: Mapping[st
         yield
 
 
+def exclusively(store: Path) -> AbstractContextManager[None]:
+    """Keep runs from beginning, and others from doing what needs that, meanwhile. Raises ReadOnlyStore."""
+    return locks.exclusive(store / DIRECTORY / CLEANING)
+
+
 def runs(store: Path) -> list[Run]:
     """Every recorded run, oldest first."""
     found = []
     for path in sorted((store / DIRECTORY).glob("*.json")):
-        with contextlib.suppress(
-            OSError, ValueError, TypeError, KeyError, AttributeError
-        ):  # One that was killed before it was written.
+        # One that was killed before it was written is none.
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             fact = json.loads(path.read_text("utf-8"))
             names = {str(label): str(name) for label, name in fact["artifacts"].items()}
             found.append(Run(str(fact["recipe"]), fact["until"], str(fact["began"]), names, locks.is_held(path)))

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from korealbert.artifact.locks import ReadOnlyStore
 from korealbert.artifact.space import telling_of_a_full_disk
@@ -77,6 +77,31 @@ class Runtime(BaseModel):
     ``memory_gib`` as many as fit, at most one for each thread."""
     memory_gib: float | None = Field(default=None, gt=0)
     """Main memory, in GiB, that cells may take together. What one needs is measured when the first of its kind runs, alone."""
+    hostfile: Path | None = None
+    """Train on several machines, started from this one over ssh: DeepSpeed's hostfile, a line ``NAME slots=N`` for each, this
+    machine first. Its slots take the place of ``processes``. All machines see the store under the same path."""
+    remote_shell: str = Field(default="ssh", min_length=1)
+    """What is called with a machine's name and a command, for the machines of a hostfile."""
+    nodes: int = Field(default=1, ge=1)
+    """Or: machines on which the same command was started (srun, torchrun, by hand); each has ``processes`` ranks."""
+    node: int = Field(default=0, ge=0)
+    """Which of them this is; 0 builds everything, the others only run ranks for it."""
+    meeting: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    """What these machines call their run: the number of a job. Two runs in one store need two names."""
+    address: str = ""
+    """Name or IPv4 address under which the other machines reach this one, where it leads; by default its own name."""
+
+    @model_validator(mode="after")
+    def _one_way_of_meeting(self) -> Self:
+        if self.hostfile is not None and self.nodes > 1:
+            raise ValueError(f"hostfile = {self.hostfile} and nodes = {self.nodes} exclude each other; give one")
+        if self.node >= self.nodes:
+            raise ValueError(f"node = {self.node} is not below nodes = {self.nodes}; machines count from 0")
+        return self
+
+    engine: str = Field(default="local", pattern=r"^(local|auto|ray://[\w.:\[\]-]+)$")
+    """Where data stages map over shards: this machine's processes, or a Ray cluster whose nodes all see the store (``auto`` is
+    the one that runs on this machine; ``ray://HOST:10001`` another)."""
 
     _report: Callable[[Progress], None] | None = PrivateAttr(default=None)
 

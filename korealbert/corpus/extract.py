@@ -216,4 +216,4 @@ def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
         )
 
 
-STAGE = Stage("extract", version=4, spec=ExtractSpec, run=run)
+STAGE = Stage("extract", version=5, spec=ExtractSpec, run=run)

@@ -83,6 +83,8 @@ class FetchSpec(Spec):
     def _one_place(self) -> FetchSpec:
         if bool(self.url) == (self.path is not None):
             raise ValueError("set url or path, one of the two")
+        if "@" in urlsplit(self.url).netloc:
+            raise ValueError("a password in a URL would stand in every manifest; fetch the file by hand, and name it as path")
         if self.file_name.startswith(".") or not self.file_name.isprintable() or not self.file_name:
             raise ValueError("the address has no usable file name: set name")
         return self

@@ -18,6 +18,11 @@ END_CHARACTERS = 300
 """Characters at the end of the text in which ``end`` rules look."""
 
 
+PROSE_SENTENCES = 5
+"""Sentences in the plain style of news that make a running text; captions have fewer, notices are polite (``…니다.``)."""
+_PLAIN_SENTENCE = re.compile(r"[가-힣](?<!니)다[.!?](?![0-9A-Za-z가-힣])")
+
+
 class TitleRule(Spec):
     """One kind of article that is no text to learn from."""
 
@@ -26,6 +31,8 @@ class TitleRule(Spec):
     """Where the pattern is searched: the title, or the last characters of the text."""
     pattern: str
     """A regular expression for ``matching_view`` text, found anywhere unless it says otherwise."""
+    without_prose: bool = False
+    """Only where the text is not running text either (see ``PROSE_SENTENCES``): a label that articles carry, too."""
     positive: tuple[str, ...] = ()
     negative: tuple[str, ...] = ()
 
@@ -52,9 +59,13 @@ class TitleRules:
         """``title_rule`` with the id of the first rule that matches, or None."""
         fields = {"title": matching_view(title), "end": matching_view(text[-END_CHARACTERS:])}
         for rule, pattern in self._compiled:
-            if pattern.search(fields[rule.field]):
+            if pattern.search(fields[rule.field]) and not (rule.without_prose and _is_prose(text)):
                 return Drop("title_rule", rule.id)
         return None
+
+
+def _is_prose(text: str) -> bool:
+    return len(_PLAIN_SENTENCE.findall(text)) >= PROSE_SENTENCES
 
 
 def load_title_rules(path: Path) -> TitleRules:

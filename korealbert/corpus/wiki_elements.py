@@ -42,12 +42,12 @@ _TAG = re.compile(rf"</?({'|'.join(sorted(_TAGS, key=len, reverse=True))})(?=[\s
 _CLOSERS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in ("nowiki", *_CONSTRUCT)}
 _PLAIN = {
     "comment": re.compile(r"<!--(?:[^<-]++|-(?!->)|<(?!!--))*+-->"),
-    "footnote": re.compile(r"<ref(?=[\s/>])[^<>\n]*+>(?:(?<=/>)|[^<]*+</ref>)"),
+    "footnote": re.compile(r"<ref(?=[\s/>])[^<>\n]*+>(?:(?<=/>)|(?<=/ >)|[^<]*+</ref>)"),
 }
 """Elements with nothing in them to be looked at, in the order in which they go."""
 _SHIELD = re.compile("<(?:nowiki|pre|source|syntaxhighlight)", re.IGNORECASE)
 """Begins an element in which comments and footnotes mean nothing."""
-_REF_TAG = re.compile(r"</ref\s*>|<ref(?=[\s>])[^<>]*+(?<!/)>", re.IGNORECASE)
+_REF_TAG = re.compile(r"</ref\s*>|<ref(?=[\s>])[^<>]*+(?<!/)(?<!/ )>", re.IGNORECASE)
 
 
 @lru_cache(maxsize=4)
@@ -102,7 +102,7 @@ def _extent(text: str, found: re.Match[str], name: str, never_closed: set[str]) 
     """Where the content of an element ends, and where the text goes on behind it."""
     opened = found.end()
     tag_whole = found[0].endswith(">")
-    if found[0].endswith("/>"):
+    if found[0].endswith(("/>", "/ >")):
         return opened, opened
     if name == "ref" and tag_whole:
         following = _REF_TAG.search(text, opened)  # an opening tag first means that this one was never closed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 
 from korealbert.corpus.wiki_literals import literal
@@ -17,9 +17,24 @@ SECOND_ARGUMENT = ("llang", "lang", "언어고리", "언어", "색", "color", "�
 DEFAULT_ARGUMENTS = dict.fromkeys(FIRST_ARGUMENT, 1) | dict.fromkeys(SECOND_ARGUMENT, 2)
 """Template name (lower case) → the argument that it shows."""
 
+UNITS = frozenset({"단위"})
+"""Templates of a number and its power: `1 = m`, `2 = 2`."""
+
 MEASURES = frozenset({"convert", "cvt", "변환", "단위 변환", "단위변환"})
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 RANGES = {"to": "–", "-": "–", "–": "–", "and": ", ", "by": " × ", "x": " × ", "×": " × ", "~": "~", "에서": "~"}
+
+DATES = frozenset(
+    {
+        *("date", "날짜", "시작일", "종료일", "시작일과 경과", "시작일과 나이", "발행일", "개봉일"),
+        *("출생일", "출생일과 나이", "출생일과나이", "사망일", "사망일과 나이", "사망일과나이"),
+        *("start date", "end date", "start date and age", "film date", "birth date", "birth date and age"),
+        *("birth-date and age", "death date", "death date and age", "dob", "bda"),
+    }
+)
+"""They show year, month and day, their first three arguments; ages, which change, are left out."""
+MONEY = frozenset({"화폐", "통화", "currency"})
+"""They show an amount and its currency, in either order."""
 
 CHARACTERS = {
     "=": literal("="),
@@ -61,7 +76,9 @@ def is_inline(key: str, extra: Mapping[str, int]) -> bool:
         or key in extra
         or key in MEASURES
         or key in CHARACTERS
-        or key == "단위"
+        or key in DATES
+        or key in MONEY
+        or key in UNITS
         or key.startswith(INLINE_PREFIXES)
     )
 
@@ -81,13 +98,33 @@ def inline_text(key: str, arguments: list[str], extra: Mapping[str, int]) -> str
             numbered[unnamed] = argument.strip()
         elif name.strip() in ("1", "2", "3", "4"):
             numbered[int(name)] = value.strip()
-    if key == "단위":
-        return numbered.get(1, "") + numbered.get(2, "").translate(_SUPERSCRIPTS)
-    if key in MEASURES:
-        return _measure(numbered)
-    if key in ("date", "날짜") and numbered.get(1, "").isdecimal() and numbered.get(2, "").isdecimal():
-        return "".join(f"{numbered[n]}{unit} " for n, unit in enumerate("년월일", 1) if numbered.get(n)).strip()
+    if key not in extra:
+        for keys, shown in _SHOWN:
+            if key in keys:
+                return shown(numbered)
     return numbered.get(extra.get(key) or DEFAULT_ARGUMENTS.get(key, 1), "")
+
+
+def _unit(numbered: Mapping[int, str]) -> str:
+    return numbered.get(1, "") + numbered.get(2, "").translate(_SUPERSCRIPTS)
+
+
+def _date(numbered: Mapping[int, str]) -> str:
+    """2014년 5월 1일, as precise as it is given; what is no number is shown as it is."""
+    if not numbered.get(1, "").isdecimal():
+        return numbered.get(1, "")
+    parts = []
+    for number, unit in enumerate("년월일", 1):
+        if not (value := numbered.get(number, "")).isdecimal():
+            break
+        parts.append(f"{value if unit == '년' else value.lstrip('0')}{unit}")
+    return " ".join(parts) if len(parts) > 1 or len(numbered) > 1 else numbered[1]
+
+
+def _money(numbered: Mapping[int, str]) -> str:
+    one, other = numbered.get(1, ""), numbered.get(2, "")
+    amount, currency = (one, other) if any(map(str.isdecimal, one)) else (other, one)
+    return f"{amount}{'' if '가' <= currency[:1] <= '힣' else ' '}{currency}".strip()
 
 
 def _measure(numbered: Mapping[int, str]) -> str:
@@ -95,3 +132,11 @@ def _measure(numbered: Mapping[int, str]) -> str:
     if following in RANGES and third:
         return f"{value}{RANGES[following]}{third} {fourth}".strip()
     return f"{value} {following}".strip() if value else ""
+
+
+_SHOWN: tuple[tuple[Collection[str], Callable[[Mapping[int, str]], str]], ...] = (
+    (UNITS, _unit),
+    (MEASURES, _measure),
+    (DATES, _date),
+    (MONEY, _money),
+)

@@ -2,6 +2,7 @@
 
 Words (or n-grams of words, or single pieces) are visited in random order and taken while they fit the budget of
 round(rate · n) pieces; what does not fit or overlaps is skipped. All rows of a batch take their t-th visit together.
+Legend: R rows, N pieces a row, U units of all rows, K pieces to predict.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from korealbert.artifact import Spec
+from korealbert.examples.deck import Deck, Turns
 from korealbert.examples.schema import pieces_per_row
-from korealbert.examples.segments import Bools, Ints, Layout, flatten
-from korealbert.philox import RowDraws, Stream, below, happens
+from korealbert.examples.segments import Bools, Ints, Layout, before, flatten, ranges
+from korealbert.philox import RowDraws, Stream, Words, below, happens
 from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, SPECIAL, WordTable
 
 
@@ -57,49 +58,71 @@ class Masked:
     """The pieces to predict, flat and in order of row and place."""
 
     rows: Ints
+    """[K]"""
     places: Ints
+    """[K]"""
     replacement: Ints
-    """What the input holds there."""
+    """[K]: what the input holds there."""
+    selected: Bools
+    """[R, N]: the piece is predicted, masked or not."""
+    ngrams: Ints
+    """[ngram_max + 1]: n-grams chosen, by n; at 0 the rows in which no unit fits and a part of one is predicted."""
 
-    def visible_mask(self, shape: tuple[int, ...]) -> Bools:
+    def visible_mask(self) -> Bools:
         """bool [R, N]: it is ``[MASK]`` here."""
-        marks = np.zeros(shape, dtype=np.bool_)
-        marks[self.rows, self.places] = self.replacement == SPECIAL.mask
-        return marks
-
-    def selected(self, shape: tuple[int, ...]) -> Bools:
-        """bool [R, N]: the piece is predicted, masked or not."""
-        marks = np.zeros(shape, dtype=np.bool_)
-        marks[self.rows, self.places] = True
+        marks = np.zeros(self.selected.shape, dtype=np.bool_)
+        masked = self.replacement == SPECIAL.mask
+        marks[self.rows[masked], self.places[masked]] = True
         return marks
 
 
 @dataclass(frozen=True)
 class Units:
-    """What is chosen as a whole: words, or single pieces."""
+    """What is chosen as a whole: words, or single pieces. Those of all rows are numbered through.
+
+    Places are flat too: row · N + place.
+    """
 
     begins: Ints
-    """[R, U + 1]: first place of each unit; the row's length from the last one's end on."""
+    """[U]: place of the first piece."""
+    ends: Ints
+    """[U]: place after the last one."""
+    first: Ints
+    """[R]: number of the row's first unit."""
     count: Ints
     """[R]: units in the row."""
-    first_segment: Ints
-    """[R]: units in the first segment."""
+    middle: Ints
+    """[R]: number of the second segment's first unit."""
 
-    def pieces(self, rows: Ints, unit: Ints, end: Ints) -> Ints:
-        """Pieces of the units ``unit`` to ``end`` (exclusive) of some rows."""
-        return self.begins[rows, end] - self.begins[rows, unit]
+
+@dataclass(frozen=True)
+class Stretches:
+    """Disjoint stretches of flat places, in no order."""
+
+    begins: Ints
+    ends: Ints
+
+    def mark(self, marks: Bools) -> None:
+        """Mark all places in them; ``marks`` [R, N]."""
+        marks.reshape(-1)[ranges(self.begins, self.ends - self.begins)] = True
 
 
 def mask(layout: Layout, words: WordTable, spec: MaskingSpec, draws: RowDraws, *, vocab_size: int, slots: int) -> Masked:
     """Choose the pieces to predict and what replaces them, for R rows."""
     units = find_units(layout, words, spec)
     budget = np.minimum(spec.budget(layout.length), slots)
-    rows, places = flatten(_choose(units, budget, spec, draws, layout.ids.shape[1]))
-    # One block of four words per place: what replaces a piece does not depend on which others were chosen.
-    kind, piece, *_ = draws.block(Stream.MASK_REPLACEMENT, rows, block=places)
-    random = FIRST_ORDINARY_ID + below(piece, vocab_size - FIRST_ORDINARY_ID)
-    kept = np.where(happens(kind, spec.mask_portion + spec.random_portion), random, layout.ids[rows, places])
-    return Masked(rows, places, np.where(happens(kind, spec.mask_portion), SPECIAL.mask, kept))
+    selected = np.zeros(layout.ids.shape, dtype=np.bool_)
+    chosen, ngrams = _choose(units, budget, spec, draws)
+    chosen.mark(selected)
+    rows, places = flatten(selected)
+    count = np.bincount(rows, minlength=len(budget))
+    kind = draws.matrix(Stream.MASK_REPLACEMENT, slots)[before(count, slots)]
+    masked = happens(kind, spec.mask_portion)
+    replacement = np.where(masked, SPECIAL.mask, layout.ids[selected].astype(np.int64))
+    random = np.flatnonzero(happens(kind, spec.mask_portion + spec.random_portion) & ~masked)
+    piece = draws.block(Stream.MASK_PIECE, rows[random], block=places[random])[0]
+    replacement[random] = FIRST_ORDINARY_ID + below(piece, vocab_size - FIRST_ORDINARY_ID)
+    return Masked(rows, places, replacement, selected, ngrams)
 
 
 def word_starts(layout: Layout, words: WordTable) -> Bools:
@@ -110,70 +133,67 @@ def word_starts(layout: Layout, words: WordTable) -> Bools:
 def find_units(layout: Layout, words: WordTable, spec: MaskingSpec) -> Units:
     """The units of every row."""
     starts = layout.inside if spec.unit == "token" else word_starts(layout, words)
-    rows, places = flatten(starts)
-    count = starts.sum(axis=1)
-    begins = np.repeat(layout.length[:, None], int(count.max(initial=0)) + 1, axis=1)
-    begins[rows, np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)] = places
-    in_first = starts & (np.arange(starts.shape[1]) < layout.first[:, None])
-    return Units(begins, count, in_first.sum(axis=1))
+    begins = np.flatnonzero(starts)
+    row_begins = np.arange(len(layout.length)) * layout.ids.shape[1]
+    first = np.searchsorted(begins, row_begins)
+    count = np.diff(first, append=len(begins))
+    ends = np.append(begins[1:], 0)
+    ends[(first + count - 1)[count > 0]] = (row_begins + layout.length)[count > 0]
+    return Units(begins, ends, first, count, np.searchsorted(begins, row_begins + layout.first))
 
 
-def _choose(units: Units, budget: Ints, spec: MaskingSpec, draws: RowDraws, width: int) -> Bools:
-    """bool [R, N]: the pieces of the chosen units."""
-    most = units.begins.shape[1] - 1
-    order, sizes = _visiting_order(units, draws), _ngram_sizes(spec.ngram_max, most, draws)
-    # Differences: +1 where a chosen stretch begins and -1 where it ends; the running sum marks its pieces.
-    edges = np.zeros((len(budget), width + 1), dtype=np.int8)
-    taken = np.zeros((len(budget), most + spec.ngram_max), dtype=np.bool_)
+def _choose(units: Units, budget: Ints, spec: MaskingSpec, draws: RowDraws) -> tuple[Stretches, Ints]:
+    """What is predicted, and how many n-grams of each n that took."""
+    deck = Deck(units.first, units.count, Turns(draws, Stream.MASK_ORDER))
+    sizes = Turns(draws, Stream.MASK_NGRAM)
+    overlaps = range(spec.ngram_max if spec.ngram_max > 1 else 0)  # Single units are visited once and never overlap.
+    taken = np.zeros(len(units.begins), dtype=np.bool_)
     left = budget.copy()
-    active = np.flatnonzero(units.count > 0)
-    for visit in range(most):
-        unit = order[active, visit]
-        end = _ngram_ends(units, active, unit, unit + sizes[active, visit], left[active], spec.ngram_max)
-        fits = units.pieces(active, unit, end) <= left[active]
-        for ahead in range(spec.ngram_max):
-            fits &= ~(taken[active, unit + ahead] & (unit + ahead < end))
-        rows, unit, end = active[fits], unit[fits], end[fits]
-        for ahead in range(spec.ngram_max):
-            inside = unit + ahead < end
-            taken[rows[inside], unit[inside] + ahead] = True
-        edges[rows, units.begins[rows, unit]] += 1
-        edges[rows, units.begins[rows, end]] -= 1
-        left[rows] -= units.pieces(rows, unit, end)
-        active = active[(left[active] > 0) & (units.count[active] > visit + 1)]
+    active = np.flatnonzero(units.count)
+    visited = [active[:0]], [active[:0]]  # First and last units of what was chosen, a visit each.
+    for visit in range(int(units.count.max(initial=0))):
+        unit, room = deck.draw(active, visit), left[active]
+        last = unit
+        if overlaps:
+            wanted = unit + _ngram_sizes(spec.ngram_max, sizes.words(active, visit))
+            last = _last_units(units, active, unit, wanted, room, spec.ngram_max)
+        size = units.ends[last] - units.begins[unit]
+        fits = size <= room
+        for ahead in overlaps:
+            fits &= ~(taken[np.minimum(unit + ahead, last)])
+        room = room - size * fits
+        left[active] = room
+        unit, last = unit[fits], last[fits]
+        for ahead in overlaps:
+            taken[np.minimum(unit + ahead, last)] = True
+        visited[0].append(unit)
+        visited[1].append(last)
+        active = active[(room > 0) & (units.count[active] > visit + 1)]
         if not active.size:
             break
     # A row in which no word fits the budget (a few pieces of one long word) predicts the beginning of the first one visited.
     none = np.flatnonzero((left == budget) & (units.count > 0))
-    begin_place = units.begins[none, order[none, 0]]
-    edges[none, begin_place] += 1
-    edges[none, begin_place + budget[none]] -= 1
-    chosen: Bools = np.cumsum(edges[:, :width], axis=1, dtype=np.int8) > 0
-    return chosen
+    cut = units.begins[deck.numbers[units.first[none]]]
+    firsts, lasts = (np.concatenate(side) for side in visited)
+    ngrams = np.bincount(lasts - firsts + 1, minlength=spec.ngram_max + 1)
+    ngrams[0] = len(none)
+    begins, ends = np.append(units.begins[firsts], cut), np.append(units.ends[lasts], cut + budget[none])
+    return Stretches(begins, ends), ngrams
 
 
-def _visiting_order(units: Units, draws: RowDraws) -> Ints:
-    """[R, U]: the units of each row in random order, then what is none."""
-    most = units.begins.shape[1] - 1
-    keys = draws.matrix(Stream.MASK_ORDER, most)
-    keys[np.arange(most) >= units.count[:, None]] = np.uint64(1 << 32)
-    return np.argsort(keys, axis=1, kind="stable")
-
-
-def _ngram_ends(units: Units, rows: Ints, unit: Ints, wanted: Ints, left: Ints, ngram_max: int) -> Ints:
-    """Where n-grams end: within the segment of their first unit, and earlier if they exceed the budget that is left."""
-    end = np.minimum(wanted, np.where(unit < units.first_segment[rows], units.first_segment[rows], units.count[rows]))
+def _last_units(units: Units, rows: Ints, unit: Ints, wanted: Ints, room: Ints, ngram_max: int) -> Ints:
+    """The last units of n-grams that would end before ``wanted``: they stay within the segment of their first unit, and end
+    earlier if they exceed the budget that is left."""
+    last = np.minimum(wanted, np.where(unit < units.middle[rows], units.middle[rows], (units.first + units.count)[rows])) - 1
     for _ in range(ngram_max - 1):
-        too_long = units.pieces(rows, unit, end) > left
-        end = np.where(too_long & (end > unit + 1), end - 1, end)
-    return end
+        too_long = units.ends[last] - units.begins[unit] > room
+        last = np.where(too_long & (last > unit), last - 1, last)
+    return last
 
 
-def _ngram_sizes(ngram_max: int, columns: int, draws: RowDraws) -> npt.NDArray[np.int64]:
-    """[R, columns] n-gram sizes with p(n) = (1/n) / Σ 1/k; ones where n-grams are off, which draws nothing."""
-    if ngram_max == 1:
-        return np.broadcast_to(np.int64(1), (len(draws.ids), columns))
+def _ngram_sizes(ngram_max: int, words: Words) -> Ints:
+    """Sizes of n-grams with p(n) = (1/n) / Σ 1/k."""
     weights = 1.0 / np.arange(1, ngram_max + 1)
     limits = (np.cumsum(weights) / weights.sum() * 2.0**32).astype(np.uint64)
-    words = draws.matrix(Stream.MASK_NGRAM, columns)
-    return 1 + np.searchsorted(limits[:-1], words, side="right").astype(np.int64)
+    sizes: Ints = 1 + np.searchsorted(limits[:-1], words, side="right").astype(np.int64)
+    return sizes

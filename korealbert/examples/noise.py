@@ -7,7 +7,6 @@ row does not depend on what else is in the batch, and rows without word order no
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -49,11 +48,12 @@ class Drawn:
         """Counts of what was drawn, summable; ``noise_rates`` makes shares of them.
 
         A random replacement that happens to be the piece itself counts as kept. ``wop_rows`` counts rows drawn to carry word
-        order noise, also the few in which no token could move.
+        order noise, also the few in which no token could move. ``ngrams_3`` counts the n-grams of three words chosen for
+        prediction, as they were after shortening; ``cut_words`` rows in which no word fits and a part of one is predicted.
         """
         masked, lengths = self.masked, self.layout.length
         is_mask = masked.replacement == SPECIAL.mask
-        kept = masked.replacement == self.layout.ids[masked.rows, masked.places]
+        kept = masked.replacement == self.layout.ids[masked.selected]
         return {
             "rows": len(lengths),
             "pieces": int(lengths.sum()),
@@ -67,6 +67,8 @@ class Drawn:
             "sop_rows": int((self.view.sop >= 0).sum()),
             "sop_swapped": int((self.view.sop == 1).sum()),
             "single_segment": int((self.layout.first == lengths).sum()),
+            "cut_words": int(masked.ngrams[0]),
+            **{f"ngrams_{n}": int(count) for n, count in enumerate(masked.ngrams[1:], start=1)},
         }
 
 
@@ -123,21 +125,20 @@ def draw(rows: Rows, words: WordTable, settings: NoiseSettings, view: int, pool:
     position = position_type(settings.sequence_length).to_pandas_dtype()
     piece = id_type(settings.vocab_size).to_pandas_dtype()
 
-    def in_slots(of: Any, values: Ints, width: int, dtype: Any) -> Array:
-        return slots(of.rows, values, len(rows), width, dtype)
+    mlm_count, wop_count = (np.bincount(of.rows, minlength=len(rows)) for of in (masked, moved))
 
-    def count(of: Any) -> Array:
-        return np.bincount(of.rows, minlength=len(rows)).astype(position)
+    def positions(of: Masked | Moved, places: Ints, counts: Ints, width: int) -> Array:
+        return slots(counts, layout.positions(of.rows, places), width, position)
 
     noise = View(
         a_len=layout.first.astype(position),
         sop=label.astype(np.int8),
-        mlm_pos=in_slots(masked, layout.positions(masked.rows, masked.places), prediction_slots, position),
-        mlm_id=in_slots(masked, masked.replacement, prediction_slots, piece),
-        mlm_count=count(masked),
-        wop_pos=in_slots(moved, layout.positions(moved.rows, moved.places), order_slots, position),
-        wop_src=in_slots(moved, layout.positions(moved.rows, moved.origins), order_slots, position),
-        wop_count=count(moved),
+        mlm_pos=positions(masked, masked.places, mlm_count, prediction_slots),
+        mlm_id=slots(mlm_count, masked.replacement, prediction_slots, piece),
+        mlm_count=mlm_count.astype(position),
+        wop_pos=positions(moved, moved.places, wop_count, order_slots),
+        wop_src=positions(moved, moved.origins, wop_count, order_slots),
+        wop_count=wop_count.astype(position),
         **extra,
     )
     return Drawn(noise, layout, masked, moved)
@@ -179,7 +180,7 @@ def with_continuations(layout: Layout, other: Continuation, pool: RowTable) -> L
     length, ids, starts = layout.length.copy(), layout.ids.copy(), layout.sentence_first.copy()
     length[other.rows] = first + other.b_len
     ids[other.rows] = continue_with(ids[other.rows], first, taken.ids, other.b_start)
-    foreign_starts = sentence_starts(taken, ids.shape[1])
+    foreign_starts = sentence_starts(taken, ids.shape[1], np.zeros(len(taken), dtype=np.int64))
     starts[other.rows] = continue_with(starts[other.rows], first, foreign_starts, other.b_start)
     result = replace(layout, ids=ids, length=length)
     return replace(

@@ -1,6 +1,7 @@
 """Stage ``examples``: documents -> clean token rows, training and held-out apart.
 
-Input: roles ``documents`` (one sentence a line, a blank line between paragraphs, hard borders between documents) and ``vocab``.
+Input: roles ``documents`` (one sentence a line, a blank line between paragraphs, hard borders between documents) and ``vocab``;
+optionally ``heldout``, documents that all become held-out rows (then ``heldout_share`` is 0).
 Output: ``train-*.arrow``, ``heldout-*.arrow`` (``schema.Rows``), ``dropped-*.arrow`` (documents that gave no row).
 """
 
@@ -18,12 +19,13 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from korealbert.arrow_tables import TableWriter
-from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
+from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Spec, Stage, Stats
 from korealbert.document_shards import DROPPED_SCHEMA, document_row, read_documents, sum_stats
 from korealbert.documents import Document
 from korealbert.examples.chunks import Chunk, Chunks, ChunkTargets, cut_document
 from korealbert.examples.encoding import DocumentEncoder, EncodedDocuments
 from korealbert.examples.schema import MOST_SOURCES, Rows, RowsHeader, id_type, join_rows, pieces_per_row, write_rows
+from korealbert.examples.segments import before, windows
 from korealbert.philox import Stream, draw_block, happens
 from korealbert.shards import map_shards
 from korealbert.vocab.tokenizer import Vocabulary
@@ -78,6 +80,8 @@ class PackJob:
     spec: ExamplesSpec
     heldout_quota: int
     """Held-out rows that this job may give."""
+    all_heldout: bool = False
+    """These documents are held out, every one."""
 
 
 @dataclass
@@ -99,28 +103,27 @@ class RowCollector:
         """Rows so far."""
         return sum(len(batch) for batch in self._batches) + len(self.begins)
 
-    def add(self, example_id: int, doc_id: int, source: int, begin: int, sentence_lengths: tuple[int, ...]) -> None:
-        """Add one row of the batch of documents at hand."""
-        self.example_ids.append(example_id)
-        self.doc_ids.append(doc_id)
-        self.sources.append(source)
-        self.begins.append(begin)
-        self.sentences.append(sentence_lengths)
+    def add(self, first_id: int, doc_id: int, source: int, begin: int, chunks: list[Chunk]) -> None:
+        """Add the rows of a document; ``begin`` is its first piece in the batch of documents at hand."""
+        self.example_ids.extend(range(first_id, first_id + len(chunks)))
+        self.doc_ids.extend([doc_id] * len(chunks))
+        self.sources.extend([source] * len(chunks))
+        self.begins.extend([begin + chunk.begin for chunk in chunks])
+        self.sentences.extend([chunk.sentence_lengths for chunk in chunks])
 
     def end_batch(self, pieces: npt.NDArray[np.int32]) -> None:
         """Make padded columns of the rows added since the last call; ``pieces`` are those of the batch of documents."""
         if not self.begins:
             return
         lengths = np.array([sum(sentences) for sentences in self.sentences])
-        place = np.arange(self.width)
-        source = np.minimum(np.array(self.begins)[:, None] + place, len(pieces) - 1)
-        ids = np.where(place < lengths[:, None], pieces[source], 0)
+        padded = np.concatenate([pieces, np.zeros(self.width, dtype=pieces.dtype)]).astype(self.dtype)
+        ids = windows(padded, self.width)[self.begins] * before(lengths, self.width)
         self._batches.append(
             Rows(
                 example_id=np.array(self.example_ids, dtype=np.uint64),
                 doc_id=np.array(self.doc_ids, dtype=np.uint64),
                 source=np.array(self.sources, dtype=np.uint8),
-                ids=ids.astype(self.dtype),
+                ids=ids,
                 length=lengths.astype(np.uint16),
                 sentence_lengths=np.array([n for row in self.sentences for n in row], dtype=np.uint16),
                 sentence_offsets=np.cumsum([0, *map(len, self.sentences)], dtype=np.int64),
@@ -136,12 +139,19 @@ class RowCollector:
 
 def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Pack all documents. Raises ValueError when no row comes out, or no held-out row although some were asked for."""
-    shards = inputs["documents"].files("documents-*.arrow")
-    together = -(-len(shards) // SHARDS_AT_MOST)
-    groups = [tuple(shards[i : i + together]) for i in range(0, len(shards), together or 1)]
+    groups = _groups(inputs["documents"])
     quota = -(-spec.heldout_max_rows // max(1, len(groups)))
     jobs = [PackJob(group, inputs["vocab"].path, spec, quota) for group in groups]
-    parts = map_shards(pack_shards, jobs, out_dir=out_dir, runtime=runtime, step="pack", total=len(jobs))
+    if "heldout" in inputs:
+        if spec.heldout_share:
+            raise ValueError(
+                f"examples: heldout_share = {spec.heldout_share}, but the held-out documents are given; set it to 0"
+            )
+        jobs += [PackJob(group, inputs["vocab"].path, spec, 0, all_heldout=True) for group in _groups(inputs["heldout"])]
+    parts = list(map_shards(pack_shards, jobs, out_dir=out_dir, runtime=runtime, step="pack", total=len(jobs)))
+    morphemes = sum_stats([{"seconds": 0.0, "megabytes": 0.0}, *(part.pop("morphemes") for part in parts)])
+    if morphemes["seconds"]:  # Most of the stage's time.
+        runtime.report(Progress(len(jobs), len(jobs), "shards", message=_rate(**morphemes)))
     stats = sum_stats([{"documents_in": 0, "documents_out": 0, "dropped": {}, "rows_train": 0, "rows_heldout": 0}, *parts])
     if not stats["rows_train"]:
         raise ValueError(f"examples: no training row from {stats['documents_in']:,} documents; look at what was dropped")
@@ -154,14 +164,28 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     return {**stats, "fill": round(stats["pieces"] / capacity, 4)}
 
 
+def _groups(documents: Artifact) -> list[tuple[Path, ...]]:
+    """Shards of documents that become one shard of rows each."""
+    shards = documents.files("documents-*.arrow")
+    together = -(-len(shards) // SHARDS_AT_MOST)
+    return [tuple(shards[i : i + together]) for i in range(0, len(shards), together or 1)]
+
+
+def _rate(seconds: float, megabytes: float) -> str:
+    rate = f"{megabytes:,.1f} MB in {seconds:,.0f} s of processor time, {megabytes / seconds:,.2f} MB/s a core"
+    return f"cut text into morphemes and pieces: {rate}"
+
+
 def pack_shards(job: PackJob, index: int, out_dir: Path) -> dict[str, Any]:
     """Pack some shards of documents into one of rows, the same whichever process packs them."""
     packer = ShardPacker(job, index)
+    morphemes = encoder_of(job.vocabulary)[1].morphemes
+    before_it = dict(morphemes)
     with TableWriter(out_dir / f"dropped-{index:05d}.arrow", DROPPED_SCHEMA) as dropped:
         for path in job.documents:
             for documents in batches_of(read_documents(path)):
                 packer.add(documents, dropped)
-    return packer.write(out_dir)
+    return {**packer.write(out_dir), "morphemes": {name: morphemes[name] - before_it[name] for name in morphemes}}
 
 
 def batches_of(documents: Iterable[Document]) -> Iterator[list[Document]]:
@@ -190,6 +214,7 @@ class ShardPacker:
 
     def __init__(self, job: PackJob, index: int) -> None:
         self._spec, self._heldout_quota, self._index = job.spec, job.heldout_quota, index
+        self._all_heldout = job.all_heldout
         self._vocabulary, self._encoder = encoder_of(job.vocabulary)
         self._width = pieces_per_row(job.spec.sequence_length)
         dtype = id_type(self._vocabulary.size).to_pandas_dtype()
@@ -258,6 +283,8 @@ class ShardPacker:
 
     def _collector(self, rows: int, *, heldout: bool) -> RowCollector:
         """Where a document's rows go; all of them to one split."""
+        if self._all_heldout:
+            return self._splits["heldout"]
         fits = self._splits["heldout"].count + rows <= self._heldout_quota
         return self._splits["heldout" if heldout and fits else "train"]
 
@@ -266,12 +293,10 @@ class ShardPacker:
         number = self._sources.setdefault(source, len(self._sources))
         if number > MOST_SOURCES:
             raise ValueError(f"examples: more than {MOST_SOURCES + 1} sources in one shard, {source!r} is the next; merge some")
-        first = self._index << 32 | self._counts["rows"]
-        for ordinal, chunk in enumerate(chunks):
-            collector.add(first + ordinal, doc_id, number, begin + chunk.begin, chunk.sentence_lengths)
+        collector.add(self._index << 32 | self._counts["rows"], doc_id, number, begin, chunks)
         self._counts["rows"] += len(chunks)
-        self._counts["pieces"] += sum(chunk.length for chunk in chunks)
-        self._counts["single_sentence_rows"] += sum(len(chunk.sentence_lengths) == 1 for chunk in chunks)
+        self._counts["pieces"] += sum([chunk.length for chunk in chunks])
+        self._counts["single_sentence_rows"] += sum([len(chunk.sentence_lengths) == 1 for chunk in chunks])
 
     def write(self, out_dir: Path) -> dict[str, Any]:
         """Write the shards of rows; the statistics of this job, summable."""
@@ -294,4 +319,4 @@ def length_histogram(lengths: npt.NDArray[Any], width: int) -> dict[str, int]:
     return {f"{i * step + 1}-{min((i + 1) * step, width)}": int(count) for i, count in enumerate(counts)}
 
 
-STAGE = Stage("examples", version=3, spec=ExamplesSpec, run=run)
+STAGE = Stage("examples", version=4, spec=ExamplesSpec, run=run)

@@ -38,8 +38,8 @@ class Split:
 class Layout:
     """R pairs of segments without special pieces, in final order."""
 
-    ids: Ints
-    """[R, N], 0 after ``length``."""
+    ids: Array
+    """uint16 or uint32 [R, N], 0 after ``length``."""
     first: Ints
     """[R]: pieces of the first segment."""
     length: Ints
@@ -50,18 +50,32 @@ class Layout:
     @property
     def inside(self) -> Bools:
         """[R, N]: there is a piece."""
-        inside: Bools = np.arange(self.ids.shape[1]) < self.length[:, None]
-        return inside
+        return before(self.length, self.ids.shape[1])
+
+    def take(self, rows: Ints) -> Layout:
+        """Some of the rows."""
+        return Layout(self.ids[rows], self.first[rows], self.length[rows], self.sentence_first[rows])
 
     def segment_first(self) -> Bools:
         """[R, N]: the piece is the first of its segment."""
-        place = np.arange(self.ids.shape[1])
-        marks: Bools = (place == 0) | (place == self.first[:, None])
+        marks = np.zeros(self.ids.shape, dtype=np.bool_)
+        marks[:, 0] = True
+        paired = np.flatnonzero(self.first < self.length)
+        marks[paired, self.first[paired]] = True
         return marks
 
     def positions(self, rows: Ints, places: Ints) -> Ints:
         """Positions in the final layout, with specials, of the pieces at ``places`` of ``rows``."""
         return places + 1 + (places >= self.first[rows])
+
+
+def before(ends: Ints, width: int) -> Bools:
+    """bool [R, width]: the place comes before the row's end."""
+    places, limits = np.arange(width), ends[:, None]
+    if width < 1 << 15:  # A quarter of the memory, which is what this waits for.
+        places, limits = places.astype(np.int16), limits.astype(np.int16)
+    marks: Bools = places < limits
+    return marks
 
 
 def split_rows(rows: Rows, draws: RowDraws, task: SentenceTask) -> Split:
@@ -83,13 +97,15 @@ def split_rows(rows: Rows, draws: RowDraws, task: SentenceTask) -> Split:
     return Split(np.where(swapped, length - ends, ends), length, rotation, label.astype(np.int64))
 
 
-def sentence_starts(rows: Rows, width: int) -> Bools:
-    """bool [R, N]: the piece is the first of a sentence, in the order of the chunk."""
+def sentence_starts(rows: Rows, width: int, rotation: Ints) -> Bools:
+    """bool [R, N]: the piece is the first of a sentence, when each chunk begins at its ``rotation`` and wraps at its end."""
     marks = np.zeros((len(rows), width), dtype=np.bool_)
     counts = np.diff(rows.sentence_offsets)
-    row = np.repeat(np.arange(len(rows)), counts)
     sums = np.concatenate([[0], np.cumsum(rows.sentence_lengths, dtype=np.int64)])
-    marks[row, sums[:-1] - np.repeat(sums[rows.sentence_offsets[:-1]], counts)] = True
+    begins = sums[rows.sentence_offsets[:-1]]
+    place = sums[:-1] - np.repeat(begins + rotation, counts)
+    place += np.where(place < 0, np.repeat(rows.length.astype(np.int64), counts), 0)
+    marks[np.repeat(np.arange(len(rows)), counts), place] = True
     return marks
 
 
@@ -98,21 +114,30 @@ def rotate(values: Array, rotation: Ints, length: Ints) -> Array:
     turned = np.flatnonzero(rotation)
     if not turned.size:
         return values
-    length = length[turned, None]
-    places = np.arange(values.shape[1])
-    source = places + rotation[turned, None]
-    source -= np.where(source >= length, length, 0)
+    width = values.shape[1]
+    # Both parts of a turned row are stretches of memory, N long: they are copied as such, which beats N single places.
+    stretches = windows(np.concatenate([values[:1], values[turned], values[:1]]).reshape(-1), width)
+    first, whole = (length - rotation)[turned], length[turned]
+    begin = (1 + np.arange(len(turned))) * width
+    ahead, wrapped = stretches[begin + rotation[turned]], stretches[begin - first]
     result = values.copy()
-    result[turned] = np.take_along_axis(values[turned], np.where(places < length, source, places), axis=1)
+    result[turned] = np.where(before(first, width), ahead, np.where(before(whole, width), wrapped, values[turned]))
     return result
+
+
+def windows(values: Array, width: int) -> Array:
+    """Every ``width`` consecutive values, without a copy: [len(values) - width + 1, width]."""
+    return np.lib.stride_tricks.sliding_window_view(values, width)
 
 
 def lay_out(rows: Rows, split: Split) -> Layout:
     """The pieces of each pair in final order."""
-    ids = rotate(rows.ids, split.rotation, split.length).astype(np.int64)
-    starts = rotate(sentence_starts(rows, ids.shape[1]), split.rotation, split.length)
-    layout = Layout(ids, split.first, split.length, starts)
-    return Layout(ids, split.first, split.length, (starts | layout.segment_first()) & layout.inside)
+    ids = rotate(rows.ids, split.rotation, split.length)
+    starts = sentence_starts(rows, ids.shape[1], split.rotation)
+    paired = np.flatnonzero(split.first < split.length)
+    starts[:, 0] = True
+    starts[paired, split.first[paired]] = True
+    return Layout(ids, split.first, split.length, starts)
 
 
 def continue_with(ids: Array, first: Ints, foreign: Array, start: Array) -> Array:
@@ -128,36 +153,41 @@ def with_specials(ids: Array, first: Ints, length: Ints, sequence_length: int) -
     Returns ``input_ids`` [R, L], ``token_type_ids`` [R, L] (0 up to the first ``[SEP]``, then 1, 0 on padding) and ``lengths``
     [R] (specials included).
     """
-    position = np.arange(sequence_length)
-    first_end, end = first[:, None] + 1, length[:, None] + 2
-    paired = (first < length)[:, None]
-    lengths = length + 2 + paired[:, 0]
-    place = np.minimum(np.maximum(position - 1 - (position > first_end), 0), ids.shape[1] - 1)
-    input_ids = np.take_along_axis(ids, place, axis=1).astype(np.int64)
+    first_end, lengths = first + 1, length + 2 + (first < length)
+    # Pieces of the first segment stand one place further than in ``ids``, those of the second one two.
+    by_one, by_two = (np.zeros((len(ids), sequence_length), dtype=ids.dtype) for _ in range(2))
+    by_one[:, 1:-2] = by_two[:, 2:-1] = ids
+    input_ids = np.where(before(first_end, sequence_length), by_one, by_two)
     input_ids[:, 0] = SPECIAL.cls
-    input_ids[position == first_end] = SPECIAL.sep
-    input_ids[paired & (position == end)] = SPECIAL.sep
-    real = position < lengths[:, None]
-    input_ids[~real] = SPECIAL.pad
-    token_types = ((position > first_end) & real).astype(np.int64)
-    return input_ids, token_types, lengths
+    input_ids[np.arange(len(ids)), first_end] = SPECIAL.sep
+    paired = np.flatnonzero(first < length)
+    input_ids[paired, length[paired] + 2] = SPECIAL.sep
+    real = before(lengths, sequence_length)
+    input_ids *= real  # The padding has the id 0.
+    token_types = real & ~before(first_end + 1, sequence_length)
+    return input_ids.astype(np.int64), token_types.astype(np.int64), lengths
 
 
 def flatten(mask: Bools) -> tuple[Ints, Ints]:
     """Rows and places of the true cells, row by row."""
-    rows, places = np.nonzero(mask)
-    return rows, places
+    cells = np.flatnonzero(mask)
+    rows = cells // mask.shape[1]
+    return rows, cells - rows * mask.shape[1]
+
+
+def ranges(begins: Ints, sizes: Ints) -> Ints:
+    """``begins[0]``, ``begins[0] + 1``, … for ``sizes[0]`` numbers, then those of the next range."""
+    numbers: Ints = np.arange(int(sizes.sum())) + np.repeat(begins - np.cumsum(sizes) + sizes, sizes)
+    return numbers
 
 
 def ranks_in_row(rows: Ints, count: int) -> Ints:
     """For ascending row numbers of flat items: each item's rank within its row."""
-    starts = np.searchsorted(rows, np.arange(count))
-    ranks: Ints = np.arange(len(rows)) - starts[rows]
-    return ranks
+    return ranges(np.zeros(count, dtype=np.int64), np.bincount(rows, minlength=count))
 
 
-def slots(rows: Ints, values: Ints, count: int, width: int, dtype: Any) -> Array:
-    """Flat values of ascending rows as fixed-width slots [count, width], 0 where unused."""
-    filled = np.zeros((count, width), dtype=dtype)
-    filled[rows, ranks_in_row(rows, count)] = values
+def slots(counts: Ints, values: Ints, width: int, dtype: Any) -> Array:
+    """Flat values of ascending rows, so many in each, as fixed-width slots [R, width], 0 where unused."""
+    filled = np.zeros((len(counts), width), dtype=dtype)
+    filled[before(counts, width)] = values
     return filled

@@ -182,4 +182,4 @@ def _check_documents(table: RowTable, split: str) -> None:
         raise ValueError(f"views.sentence_task = 'nsp' needs two documents to draw from, the {split} rows come from one")
 
 
-STAGE = Stage("views", version=2, spec=ViewsSpec, run=run)
+STAGE = Stage("views", version=3, spec=ViewsSpec, run=run)

@@ -15,10 +15,11 @@ import numpy.typing as npt
 from pydantic import Field
 
 from korealbert.artifact import Spec
+from korealbert.examples.deck import Deck, Turns
 from korealbert.examples.masking import Masked, word_starts
-from korealbert.examples.schema import pieces_per_row
-from korealbert.examples.segments import Bools, Ints, Layout, flatten, ranks_in_row
-from korealbert.philox import MAX_ATTEMPT, RowDraws, Stream, happens
+from korealbert.examples.schema import Array, pieces_per_row
+from korealbert.examples.segments import Bools, Ints, Layout, flatten, ranges, ranks_in_row
+from korealbert.philox import RowDraws, Stream, below, happens
 from korealbert.vocab.tokenizer import WordTable
 
 
@@ -82,18 +83,18 @@ class Moved:
 
 @dataclass(frozen=True)
 class MoveInputs:
-    """R rows as word order noise sees them."""
+    """B rows that carry word order noise, as it sees them."""
 
     layout: Layout
     draws: RowDraws
     selected: Bools
-    """[R, N]: the piece is predicted; it never moves."""
+    """[B, N]: the piece is predicted; it never moves."""
     starts: Bools
-    """[R, N]: the piece begins a word; anything where tokens move."""
+    """[B, N]: the piece begins a word; anything where tokens move."""
     runs: Ints
-    """[R, N]: number of the run that a piece is in, ascending along the row."""
+    """[B, N]: number of the run that a piece is in, ascending over all rows."""
     budget: Ints
-    """[R]: pieces that may move."""
+    """[B]: pieces that may move."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ class Items:
     """Tokens or words that change places within their group, sorted by group, then place."""
 
     group: Ints
+    """0, 0, …, 1, 1, …; at least two items each."""
     rows: Ints
     begin: Ints
     """First place of the item."""
@@ -124,34 +126,33 @@ def move(layout: Layout, masked: Masked, words: WordTable, spec: WordOrderSpec, 
     with_noise = happens(lot, 1.0 if spec.scope == "batch" and spec.portion else spec.portion_in(draws.view))
     most = spec.rate_in(draws.view)
     rates = rate * 2.0**-32 * most if spec.amount == "dynamic" else np.full(len(rate), most)
+    budget = np.where(with_noise, spec.budget(layout.length, rates), 0)
+    busy = np.flatnonzero(budget)  # Three rows of ten, where the portion is 0.3; the others are left alone from here on.
+    some, selected = layout.take(busy), masked.selected[busy]
     # Only words need to know where words begin.
-    starts = word_starts(layout, words) if spec.unit == "word" else layout.sentence_first
-    selected = masked.selected(layout.ids.shape)
-    barrier = masked.visible_mask(layout.ids.shape) if spec.barrier == "mask" else selected
+    starts = word_starts(some, words) if spec.unit == "word" else some.sentence_first
+    barrier = masked.visible_mask()[busy] if spec.barrier == "mask" else selected
     if spec.unit == "word":
         barrier = barrier | _touched(selected, starts)
-    budget = np.where(with_noise, spec.budget(layout.length, rates), 0)
-    busy = np.flatnonzero(budget)  # Three rows of ten, where the portion is 0.3.
-    runs = np.zeros(layout.ids.shape, dtype=np.int64)
-    begins = layout.sentence_first if spec.within == "sentence" else layout.segment_first()
-    runs[busy] = _runs(barrier[busy], begins[busy])
-    inputs = MoveInputs(layout, draws, selected, starts, runs, budget)
+    runs = _runs(barrier, some.sentence_first if spec.within == "sentence" else some.segment_first())
+    inputs = MoveInputs(some, draws.take(busy), selected, starts, runs, budget[busy])
     items = _choose_tokens(inputs, top_up=spec.top_up) if spec.unit == "token" else _choose_windows(inputs, spec.window_words)
-    return _canonical(layout.ids, _permute_pieces(items, _derange(items, draws)), with_noise)
+    permuted = _canonical(some.ids, _permute_pieces(items, _derange(items, inputs.draws)))
+    return Moved(busy[permuted.rows], permuted.places, permuted.origins, with_noise)
 
 
 def _runs(barrier: Bools, begins: Bools) -> Ints:
-    """[R, N]: run numbers; a new run begins where ``begins`` says so, at a barrier, and after one."""
-    after = np.zeros_like(barrier)
-    after[:, 1:] = barrier[:, :-1]
-    runs: Ints = np.cumsum(begins | barrier | after, axis=1)
-    return runs
+    """[B, N]: run numbers; a new run begins where ``begins`` says so (every row's first place), at a barrier, and after one."""
+    borders = (begins | barrier).reshape(-1)
+    borders[1:] |= barrier.reshape(-1)[:-1]
+    runs: Ints = np.cumsum(borders, dtype=np.int64)
+    return runs.reshape(barrier.shape)
 
 
 def _touched(selected: Bools, starts: Bools) -> Bools:
-    """[R, N]: the piece belongs to a word with a predicted piece."""
-    word = np.cumsum(starts, axis=1) + np.arange(len(starts))[:, None] * (starts.shape[1] + 1)
-    hit = np.zeros(starts.size + len(starts) + 1, dtype=np.bool_)
+    """[B, N]: the piece belongs to a word with a predicted piece."""
+    word = np.cumsum(starts).reshape(starts.shape)
+    hit = np.zeros(starts.size + 1, dtype=np.bool_)
     hit[word[selected]] = True
     touched: Bools = hit[word]
     return touched
@@ -159,59 +160,61 @@ def _touched(selected: Bools, starts: Bools) -> Bools:
 
 def _choose_tokens(inputs: MoveInputs, *, top_up: bool) -> Items:
     """A uniformly random set of ``budget`` movable tokens per row, less those that are alone in their run."""
-    busy = np.flatnonzero(inputs.budget)
-    movable = (inputs.layout.inside & ~inputs.selected)[busy]
-    keys = inputs.draws.matrix(Stream.MOVE_CHOICE, movable.shape[1], busy)
-    keys[~movable] = np.uint64(1 << 32)
-    order = np.argsort(keys, axis=1, kind="stable")
-    rank = np.empty_like(order)
-    np.put_along_axis(rank, order, np.broadcast_to(np.arange(order.shape[1]), order.shape), axis=1)
-    rows, places = flatten(movable)
-    run = inputs.runs[busy][rows, places] + rows * (movable.shape[1] + 1)
-    candidates = Candidates(rows, run, rank[rows, places], inputs.budget[busy])
-    keep = candidates.chosen & (candidates.crowd[run] > 1)
+    width = inputs.selected.shape[1]
+    movable = np.flatnonzero(inputs.layout.inside & ~inputs.selected)
+    begins = np.searchsorted(movable, np.arange(len(inputs.budget) + 1) * width)
+    counts = np.diff(begins)
+    deck = Deck(begins[:-1], counts, Turns(inputs.draws, Stream.MOVE_CHOICE))
+    wanted = np.minimum(inputs.budget, counts)
+    turn_drawn = np.full(len(movable), -1)
+    for turn in range(int(wanted.max(initial=0))):
+        turn_drawn[deck.draw(np.flatnonzero(wanted > turn), turn)] = turn
+    chosen = np.flatnonzero(turn_drawn >= 0)
+    run = inputs.runs.reshape(-1)[movable]
+    follows = np.diff(run[chosen], prepend=-1) == 0
+    lone = ~(follows | np.append(follows[1:], False)[: len(follows)])
+    kept = chosen[~lone]
     if top_up:
-        keep |= _partners(candidates)
-    return Items(run[keep], busy[rows[keep]], places[keep], np.ones(int(keep.sum()), dtype=np.int64))
+        candidates = Candidates(movable // width, movable % width, run, turn_drawn)
+        room = inputs.budget - np.bincount(candidates.rows[kept], minlength=len(counts))
+        kept = np.sort(np.concatenate([kept, *_pairs(candidates, chosen[lone], room, inputs.draws)]))
+    rows = movable[kept] // width
+    group = np.cumsum(np.diff(run[kept], prepend=-1) > 0) - 1
+    return Items(group, rows, movable[kept] - rows * width, np.ones(len(kept), dtype=np.int64))
 
 
+@dataclass(frozen=True)
 class Candidates:
     """Movable tokens, flat and in order of row and place."""
 
-    def __init__(self, rows: Ints, run: Ints, rank: Ints, budget: Ints) -> None:
-        self.rows, self.run, self.rank, self.budget = rows, run, rank, budget
-        self.chosen: Bools = rank < budget[rows]
-        self.crowd: Ints = np.bincount(run[self.chosen], minlength=int(run.max(initial=0)) + 1)
-        """Chosen tokens of each run."""
+    rows: Ints
+    places: Ints
+    run: Ints
+    turn: Ints
+    """In which it was chosen, -1 for those that were not."""
 
 
-def _partners(candidates: Candidates) -> Bools:
-    """Lone chosen tokens with a partner each, as many as the budget of the row has room for, first drawn first."""
-    rows, run, rank, chosen, crowd = candidates.rows, candidates.run, candidates.rank, candidates.chosen, candidates.crowd
-    room = candidates.budget - np.bincount(rows[chosen & (crowd[run] > 1)], minlength=len(candidates.budget))
-    free = np.flatnonzero(~chosen)
-    free = free[np.lexsort((rank[free], run[free]))]
-    free = free[np.diff(run[free], prepend=-1) > 0]
-    partner = np.full(len(crowd), -1)
-    partner[run[free]] = free
-    lone = np.flatnonzero(chosen & (crowd[run] == 1) & (partner[run] >= 0))
-    lone = lone[np.lexsort((rank[lone], rows[lone]))]
-    lone = lone[ranks_in_row(rows[lone], len(room)) < (room // 2)[rows[lone]]]
-    result = np.zeros(len(rows), dtype=np.bool_)
-    result[lone] = True
-    result[partner[run[lone]]] = True
-    return result
+def _pairs(candidates: Candidates, lone: Ints, room: Ints, draws: RowDraws) -> tuple[Ints, Ints]:
+    """Lone chosen tokens and a partner of each, as many as the budget of the row has room for, first drawn first."""
+    begin, end = (np.searchsorted(candidates.run, candidates.run[lone], side=side) for side in ("left", "right"))
+    company = end - begin > 1
+    lone, begin, free = lone[company], begin[company], (end - begin - 1)[company]
+    rows = candidates.rows[lone]
+    partner = begin + below(draws.block(Stream.MOVE_PARTNER, rows, block=candidates.places[lone])[0], free)
+    partner += partner >= lone  # All of the run but the lone token itself.
+    order = np.lexsort((candidates.turn[lone], rows))
+    order = order[ranks_in_row(rows[order], len(room)) < (room // 2)[rows[order]]]
+    return lone[order], partner[order]
 
 
 def _choose_windows(inputs: MoveInputs, window_words: int) -> Items:
     """Words of randomly chosen windows, as many windows as fit the budget of pieces; a window has two words at least."""
-    starts = inputs.starts & (inputs.budget > 0)[:, None]
-    rows, begin = flatten(starts)
+    rows, begin = flatten(inputs.starts)
     last = np.diff(rows, append=-1) != 0
     end = np.where(last, inputs.layout.length[rows], np.roll(begin, -1))
-    free = ~_touched(inputs.selected, starts)[rows, begin]
+    free = ~_touched(inputs.selected, inputs.starts)[rows, begin]
     rows, begin, size = rows[free], begin[free], (end - begin)[free]
-    run = inputs.runs[rows, begin] + rows * (starts.shape[1] + 1)
+    run = inputs.runs[rows, begin]
     in_run = np.arange(len(run)) - np.searchsorted(run, run)
     window = np.cumsum(in_run % window_words == 0) - 1
     count = int(window.max(initial=-1)) + 1
@@ -221,7 +224,7 @@ def _choose_windows(inputs: MoveInputs, window_words: int) -> Items:
     taken = np.zeros(count, dtype=np.bool_)
     taken[several] = _fill(inputs, rows[first_word[several]], begin[first_word[several]], pieces[several])
     keep = taken[window]
-    return Items(window[keep], rows[keep], begin[keep], size[keep])
+    return Items((np.cumsum(taken) - 1)[window[keep]], rows[keep], begin[keep], size[keep])
 
 
 def _fill(inputs: MoveInputs, rows: Ints, begin: Ints, pieces: Ints) -> Bools:
@@ -242,42 +245,66 @@ def _fill(inputs: MoveInputs, rows: Ints, begin: Ints, pieces: Ints) -> Bools:
 def _derange(items: Items, draws: RowDraws) -> Ints:
     """For each item the one that takes its place: within groups, uniform among permutations without a fixed point.
 
-    By rejection: groups with a fixed point are permuted anew, 2.7 times on average.
+    Built up the way that D(u) = (u - 1) · (D(u - 1) + D(u - 2)) counts them: an item joins the cycle of one of the others, or
+    makes a cycle of two with it. Martínez, Panholzer, Prodinger, "Generating random derangements" (ANALCO 2008).
     """
     order = np.arange(len(items.group))
-    groups = int(items.group.max(initial=-1)) + 1
-    pending = order
-    for attempt in range(MAX_ATTEMPT):
-        if not pending.size:
-            return order
-        key, tie, *_ = draws.block(Stream.MOVE_ORDER, items.rows[pending], block=items.begin[pending], attempt=attempt)
-        order[pending] = pending[np.lexsort((tie, key, items.group[pending]))]
-        again = np.zeros(groups, dtype=np.bool_)
-        again[items.group[pending[order[pending] == pending]]] = True
-        pending = pending[again[items.group[pending]]]
-    raise AssertionError("a group was never deranged: it has one item only")
+    first = np.flatnonzero(np.diff(items.group, prepend=-1))
+    left = np.diff(first, append=len(order))
+    """[G]: items whose place is open; those of a group come first in its stretch of ``unsettled``."""
+    unsettled = order.copy()
+    closing = _closing(int(left.max(initial=0)))
+    with_whom, whether, *_ = draws.block(Stream.MOVE_ORDER, items.rows, block=items.begin)
+    groups = np.arange(len(first))
+    while groups.size:
+        begin, open_items = first[groups], left[groups]
+        end = begin + open_items - 1
+        item = unsettled[end]
+        there = begin + below(with_whom[item], open_items - 1)
+        other = unsettled[there]
+        order[item], order[other] = order[other], order[item]
+        closes = happens(whether[item], closing[open_items])
+        unsettled[there] = np.where(closes, unsettled[end - 1], other)
+        left[groups] = open_items = open_items - 1 - closes
+        groups = groups[open_items > 0]
+    return order
+
+
+def _closing(largest: int) -> npt.NDArray[np.float64]:
+    """[largest + 1]: the share (u - 1) · D(u - 2) / D(u) of the derangements of u items in which a given one is in a cycle of
+    two; 0 below two."""
+    derangements = [1, 0]
+    for size in range(2, largest + 1):
+        derangements.append((size - 1) * (derangements[-1] + derangements[-2]))
+    shares = [(size - 1) * derangements[size - 2] / derangements[size] for size in range(2, largest + 1)]
+    return np.array([0.0, 0.0, *shares])
 
 
 def _permute_pieces(items: Items, order: Ints) -> Permuted:
     """The pieces of each group, after its items have been laid out in the new order from the group's begin on."""
-    places = _ranges(items.begin, items.size)
-    origins = _ranges(items.begin[order], items.size[order])
+    places = ranges(items.begin, items.size)
+    origins = ranges(items.begin[order], items.size[order])
     return Permuted(np.repeat(items.group, items.size), np.repeat(items.rows, items.size), places, origins)
 
 
-def _ranges(begin: Ints, size: Ints) -> Ints:
-    """``begin[0]``, ``begin[0] + 1``, … for ``size[0]`` numbers, then those of the next range."""
-    ranges: Ints = np.arange(int(size.sum())) + np.repeat(begin - np.cumsum(size) + size, size)
-    return ranges
-
-
-def _canonical(ids: Ints, permuted: Permuted, with_noise: Bools) -> Moved:
+def _canonical(ids: Array, permuted: Permuted) -> Permuted:
     """Drop places whose piece is what it was; give equal pieces of a group the remaining origins in ascending order."""
-    moved = ids[permuted.rows, permuted.origins] != ids[permuted.rows, permuted.places]
-    rows, places, group = permuted.rows[moved], permuted.places[moved], permuted.group[moved]
-    by_new = np.lexsort((places, ids[rows, permuted.origins[moved]], group))
-    by_old = np.lexsort((places, ids[rows, places], group))
-    origins = np.empty_like(places)
+    old, new = ids[permuted.rows, permuted.places], ids[permuted.rows, permuted.origins]
+    # Where all pieces of a group differ, each comes from its only possible origin already.
+    ambiguous = _of_groups_with_equal(permuted.group, old)
+    moved = old != new
+    group, rows, places, origins = (of[moved] for of in (permuted.group, permuted.rows, permuted.places, permuted.origins))
+    again = np.flatnonzero(ambiguous[moved])
+    by_new = again[np.lexsort((places[again], new[moved][again], group[again]))]
+    by_old = again[np.lexsort((places[again], old[moved][again], group[again]))]
     origins[by_new] = places[by_old]
-    order = np.lexsort((places, rows))
-    return Moved(rows[order], places[order], origins[order], with_noise)
+    return Permuted(group, rows, places, origins)
+
+
+def _of_groups_with_equal(group: Ints, ids: Array) -> Bools:
+    """Which items are of groups that have an id twice."""
+    keys = np.sort((group << 32) | ids)
+    twice = np.zeros(int(group.max(initial=0)) + 1, dtype=np.bool_)
+    twice[keys[1:][np.diff(keys) == 0] >> 32] = True
+    flags: Bools = twice[group]
+    return flags

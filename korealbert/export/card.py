@@ -82,15 +82,18 @@ def _by_stage(artifacts: Iterable[Artifact]) -> dict[str, list[Artifact]]:
 
 def _header(facts: ModelFacts) -> str:
     other = "license_name: corpora\nlicense_link: README.md#corpus\n" if facts.license == "other" else ""
+    fills = 'pipeline_tag: fill-mask\nmask_token: "[MASK]"\n' if not facts.config.generator_hidden_size else ""
     return (
-        f"---\nlanguage: ko\nlicense: {facts.license}\n{other}library_name: transformers\npipeline_tag: fill-mask\n"
-        f'mask_token: "[MASK]"\ntags:\n- {family_of(facts.config).model_type}\n- korean\n- pretraining\n---'
+        f"---\nlanguage: ko\nlicense: {facts.license}\n{other}library_name: transformers\n"
+        f"{fills}tags:\n- {family_of(facts.config).model_type}\n- korean\n- pretraining\n---"
     )
 
 
 def _summary(facts: ModelFacts, pretrain: Artifact) -> str:
     config = facts.config
     tasks = ["masked tokens (MLM)", "sentence order (SOP)"] + ["word order (WOP)"] * bool(config.word_order_classes)
+    if config.generator_hidden_size:
+        tasks = [f"tokens replaced by a generator of width {config.generator_hidden_size} (RTD)"]
     return (
         f"# {facts.title}\n\nA Korean {family_of(config).title}: {config.num_layers} layers of width {config.hidden_size}, "
         f"{pretrain.stats['parameters']:,} parameters with its pretraining heads, pretrained on {' and '.join(tasks)} "
@@ -99,12 +102,13 @@ def _summary(facts: ModelFacts, pretrain: Artifact) -> str:
 
 
 def _usage(facts: ModelFacts) -> str:
+    masked = "" if facts.config.generator_hidden_size else "`AutoModelForMaskedLM` or "
     return (
         "## Use\n\n```python\nfrom transformers import AutoModel, AutoTokenizer\n\n"
         'tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")\n'
         'model = AutoModel.from_pretrained("path/to/this/directory")\n'
         'hidden = model(**tokenizer("한국어 문장을 벡터로 바꿉니다.", return_tensors="pt")).last_hidden_state\n```\n\n'
-        f"`AutoModelForMaskedLM` and `{family_of(facts.config).architecture}` load the same files. "
+        f"{masked}`{family_of(facts.config).architecture}` loads the same files. "
         "All weights that these classes want are here; "
         "transformers lists the heads that a class has no use for as unexpected, which is harmless."
     )
@@ -193,9 +197,12 @@ def _noise(ancestors: Mapping[str, list[Artifact]]) -> str:
 
 def _training(facts: ModelFacts, pretrain: Artifact) -> str:
     stats, spec = pretrain.stats, pretrain.manifest["spec"]
+    long, length = spec.get("long"), f"of {facts.sequence_length} tokens"
+    if long:
+        length = f"(shorter ones first, those {length} from update {_number(long['from_step'])} on)"
     told = (
-        f"{_number(stats['steps'])} updates of {_number(spec['global_batch_size'])} sequences of {facts.sequence_length} "
-        f"tokens: {_number(stats['tokens'])} tokens, {stats['epochs']} epochs."
+        f"{_number(stats['steps'])} updates of {_number(spec['global_batch_size'])} sequences {length}: "
+        f"{_number(stats['tokens'])} tokens, {stats['epochs']} epochs."
     )
     return f"## Pretraining\n\n{told}\n\n" + _settings(spec)
 
@@ -207,6 +214,8 @@ def _scores(pretrain: Artifact) -> str:
         "mlm_perplexity": "masked tokens: perplexity",
         "sop_accuracy": "sentence order: accuracy",
         "wop_accuracy": "word order: accuracy on moved tokens",
+        "rtd_accuracy": "replaced tokens: accuracy on all tokens",
+        "replaced_accuracy": "replaced tokens: share found",
     }
     rows = [(told, f"{heldout[name]:.4g}") for name, told in names.items() if heldout.get(name) is not None]
     if not rows:

@@ -38,7 +38,7 @@ class GlueClassification(SequenceClassification):
         """All examples; an id is the line number."""
         return [
             self.example(str(line.number), row, self.label(row[self.label_column], line=line, field=self.label_column))
-            for line, fields in tsv_rows(file, self.header)
+            for line, fields in tsv_rows(file, self.header, number="index" if "index" in self.header else None)
             for row in [dict(zip(self.header, fields, strict=True))]
         ]
 

@@ -20,7 +20,16 @@ def _not_json(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
 
-DECODER = json.JSONDecoder(parse_constant=_not_json)
+def _each_field_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        twice = next(name for number, (name, _) in enumerate(pairs) if name in dict(pairs[:number]))
+        raise ValueError(f"field {twice!r} stands there twice")
+    return fields
+
+
+DECODER = json.JSONDecoder(parse_constant=_not_json, object_pairs_hook=_each_field_once)
+"""JSON leaves open which of two values of one field counts, and Python takes the last in silence."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ class Record:
 
     def number(self, field: str) -> float:
         """A finite number."""
-        value = float(self._typed(field, float))
+        value = _float(self._typed(field, float))
         if not math.isfinite(value):
             raise self.error(field, f"found {value}", "give a finite number")
         return value
@@ -64,7 +73,7 @@ class Record:
 
     def numbers(self, field: str) -> list[float]:
         """A list of finite numbers."""
-        values = [float(value) for value in self._all(field, float)]
+        values = [_float(value) for value in self._all(field, float)]
         if not all(map(math.isfinite, values)):
             raise self.error(field, "holds a number that is not finite", "give finite numbers")
         return values
@@ -102,7 +111,7 @@ def json_lines(file: BenchmarkFile) -> Iterator[Record]:
     for line in file.lines():
         try:
             value = DECODER.decode(line.text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise line.error("record", f"{line.text[:40]!r} is no JSON ({error})", "give one JSON object per line") from error
         yield _object(value, line)
 
@@ -125,7 +134,7 @@ def json_list(file: BenchmarkFile, *, key: str | None = None) -> Iterator[Record
         line = lines[number - 1]
         try:
             value, position = DECODER.raw_decode(text, position)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise line.error("record", f"no JSON ({error})", "is the download complete?") from error
         yield _object(value, line)
         position = _skip_space(text, position)
@@ -144,6 +153,14 @@ def _object(value: Any, line: Line) -> Record:
 def _skip_space(text: str, position: int) -> int:
     found = SPACE.match(text, position)
     return found.end() if found else position
+
+
+def _float(value: int | float) -> float:
+    """A number as JSON writes it; infinity for a whole one beyond the largest."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _short(value: Any) -> str:

@@ -205,8 +205,7 @@ class QuestionAnswering(Task):
         """The mean of ``measures`` over all questions, times 100."""
         rows = self.rows(examples, predicted, mode)
         total = len(rows)
-        empty = sum(not text for text in predicted)
-        warnings = ("every prediction is empty",) if empty == total else ()
+        warnings = () if any(predicted) else ("every prediction is empty",)
         return Scores({name: 100.0 * sum(row[name] for row in rows) / total for name in rows[0]}, warnings)
 
     def additive(self, examples: Sequence[Example], predicted: Sequence[Any]) -> Additive:
@@ -215,10 +214,15 @@ class QuestionAnswering(Task):
         return Additive(values_N[:, None], lambda sums_K: float(100 * sums_K[0] / len(values_N)))
 
     def rows(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> list[Mapping[str, float]]:
-        """``measures`` of each question. Raises ValueError when there are none, or another number of predictions."""
+        """``measures`` of each question, 0 without a prediction.
+
+        Raises ValueError when there are none, or another number of predictions.
+        """
         if len(examples) != len(predicted) or not examples:
             raise ValueError(f"scores of {len(predicted):,} answers to {len(examples):,} questions are undefined")
-        return [self.measures(_question(e), p, mode) for e, p in zip(examples, predicted, strict=True)]
+        nothing = dict.fromkeys(self.measures(_question(examples[0]), "", mode), 0.0)
+        pairs = zip(examples, predicted, strict=True)
+        return [nothing if answer is None else self.measures(_question(e), answer, mode) for e, answer in pairs]
 
 
 def _first_answer(example: Example) -> Span | None:

@@ -8,12 +8,17 @@ from korealbert.benchmark_files import BenchmarkFile, Line
 
 
 def tsv_rows(
-    file: BenchmarkFile, header: tuple[str, ...], *, leave_out: Callable[[Line, list[str]], bool] | None = None
+    file: BenchmarkFile,
+    header: tuple[str, ...],
+    *,
+    leave_out: Callable[[Line, list[str]], bool] | None = None,
+    number: str | None = None,
 ) -> Iterator[tuple[Line, list[str]]]:
     """Rows of a tab-separated file whose first line must be ``header``; each row has exactly as many fields.
 
     Quotes are ordinary characters and no field is ever read as missing: ``null`` and ``NA`` are words people write.
-    ``leave_out(line, fields)`` picks rows that a benchmark is known to be broken at; they are skipped.
+    ``leave_out(line, fields)`` picks rows that a benchmark is known to be broken at; they are skipped. The column ``number``
+    holds whole numbers: where it does not, the columns of a row have moved.
     """
     lines = file.lines()
     first = next(lines, None)
@@ -28,4 +33,7 @@ def tsv_rows(
         if len(fields) != len(header):
             problem = f"{len(fields)} fields instead of {len(header)}"
             raise line.error(header[min(len(fields), len(header)) - 1], problem, "restore the line from the official file")
+        if number is not None and not (fields[header.index(number)].isascii() and fields[header.index(number)].isdecimal()):
+            problem = f"found {fields[header.index(number)][:40]!r} where a whole number stands"
+            raise line.error(number, problem, "the columns have moved; restore the line from the official file")
         yield line, fields

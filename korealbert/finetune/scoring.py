@@ -35,26 +35,36 @@ def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scores:
     examples = benchmark.read(gold_file)
     if not examples:
         raise ValueError(f"{gold_file}: holds no example; give the official file of {benchmark.title}")
-    return benchmark.score(examples, read_predictions(predictions_file, benchmark, examples), mode)
+    predicted = read_predictions(predictions_file, benchmark, examples, mode)
+    scores = benchmark.score(examples, predicted, mode)
+    missing = [example.id for example, value in zip(examples, predicted, strict=True) if value is None]
+    if not missing:
+        return scores
+    named = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
+    told = f"{predictions_file}: no prediction for {len(missing):,} of {len(examples):,} questions ({named}), which score 0"
+    return Scores(scores.values, (*scores.warnings, told))
 
 
-def read_predictions(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example]) -> list[Any]:
-    """One predicted value per example, in the order of the examples.
+def read_predictions(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example], mode: Mode) -> list[Any]:
+    """One predicted value per example, in the order of the examples; None where the official script counts a missing one as 0.
 
     Raises ValueError where a record is wrong, and when there are not as many records as examples.
     """
     records = list(json_lines(file))
-    if len(records) != len(examples):
-        raise ValueError(
-            f"{file}, line {len(records)}, field 'record': the file ends after {len(records):,} predictions for"
-            f" {len(examples):,} examples of {benchmark.title}; give one line per example"
-        )
     if benchmark.matches_by_id:
-        records = _in_order(records, examples)
+        by_id = _by_id(records, examples)
+        if len(by_id) < len(examples) and not (benchmark.scores_missing and mode == "official"):
+            absent = next(example.id for example in examples if example.id not in by_id)
+            problem = f"the file ends after {len(records):,} predictions for {len(examples):,} questions, without {absent!r}"
+            raise file.error(max(len(records), 1), "id", problem, "give an answer to each, an empty one where there is none")
+        return [benchmark.prediction(by_id[e.id], e) if e.id in by_id else None for e in examples]
+    if len(records) != len(examples):
+        problem = f"the file ends after {len(records):,} predictions for {len(examples):,} examples of {benchmark.title}"
+        raise file.error(max(len(records), 1), "record", problem, "give one line per example")
     return [benchmark.prediction(record, example) for record, example in zip(records, examples, strict=True)]
 
 
-def _in_order(records: Sequence[Record], examples: Sequence[Example]) -> list[Record]:
+def _by_id(records: Sequence[Record], examples: Sequence[Example]) -> dict[str, Record]:
     known = {example.id for example in examples}
     by_id: dict[str, Record] = {}
     for record in records:
@@ -66,7 +76,7 @@ def _in_order(records: Sequence[Record], examples: Sequence[Example]) -> list[Re
                 "id", f"{example_id!r} stands in line {by_id[example_id].line.number} too", "keep one of the two"
             )
         by_id[example_id] = record
-    return [by_id[example.id] for example in examples]
+    return by_id
 
 
 def _file(written: str) -> BenchmarkFile:

@@ -99,6 +99,8 @@ class Task(ABC):
     """Arrow type of what ``stored_layout`` gives; None: what Arrow infers."""
     matches_by_id: ClassVar[bool] = False
     """Records of a prediction file carry the ``id`` of their example, and may stand in any order."""
+    scores_missing: ClassVar[bool] = False
+    """The official script gives an example without a prediction, ``None``, a score of 0 and counts it."""
 
     counted: ClassVar[str] = "examples"
     """What ``labelled`` gives labels of, in the plural."""

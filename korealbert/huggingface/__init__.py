@@ -1,1 +1,1 @@
-"""The checkpoint formats of Hugging Face's ALBERT, BERT and RoBERTa, read and written without ``transformers``."""
+"""The checkpoint formats of Hugging Face's ALBERT, BERT, ELECTRA and RoBERTa, read and written without ``transformers``."""

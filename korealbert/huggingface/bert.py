@@ -44,7 +44,8 @@ LAYER = {
 """Modules of a layer."""
 
 
-def _layers(config: ModelConfig, prefix: str) -> Iterator[tuple[str, str]]:
+def layers(config: ModelConfig, prefix: str) -> Iterator[tuple[str, str]]:
+    """Every tensor of unshared layers; a block that only our model shares occurs several times."""
     for layer in range(config.num_layers):
         for ours, theirs in LAYER.items():
             block = config.blocks_of(layer)[0 if ours.startswith("attention") else 1]
@@ -79,7 +80,7 @@ class Bert:
     def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:
         """All tensors of ``BertForPreTraining``; class 1 of its sentence head is "not the next", ours "swapped"."""
         yield from embeddings(self.prefix)
-        yield from _layers(config, self.prefix)
+        yield from layers(config, self.prefix)
         yield from linear("encoder.pooler", f"{self.prefix}pooler.dense")
         yield from linear("mlm.dense", "cls.predictions.transform.dense")
         yield from linear("mlm.norm", "cls.predictions.transform.LayerNorm")
@@ -123,7 +124,7 @@ class Roberta:
     def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:
         """All tensors of ``RobertaForMaskedLM``."""
         yield from embeddings(self.prefix)
-        yield from _layers(config, self.prefix)
+        yield from layers(config, self.prefix)
         yield from linear("mlm.dense", "lm_head.dense")
         yield from linear("mlm.norm", "lm_head.layer_norm")
         yield "mlm.bias", "lm_head.bias"

@@ -13,32 +13,36 @@ from safetensors import SafetensorError
 
 from korealbert.huggingface.albert import Albert
 from korealbert.huggingface.bert import Bert, Roberta
+from korealbert.huggingface.electra import Discriminator, Electra
 from korealbert.huggingface.family import HEADS, Array, Family, SpecialIds
 from korealbert.model.config import ModelConfig
 
-FAMILIES: tuple[Family, ...] = (Albert(), Bert(), Roberta())
+FAMILIES: tuple[Family, ...] = (Albert(), Bert(), Roberta(), Electra())
 """In the order in which they are tried for a model of ours."""
 
 
 def family_of(config: ModelConfig) -> Family:
     """The family that a model belongs to. Raises ValueError when no class of ``transformers`` computes what it does."""
-    for family in FAMILIES:
+    for family in (Discriminator(),) if config.generator_hidden_size else FAMILIES:
         if family.expresses(config):
             return family
     told = {
         name: getattr(config, name) for name in ("activation", "pooler", "position_offset", "embedding_size", "ffn_dropout")
     }
-    raise ValueError(f"neither ALBERT, BERT nor RoBERTa of transformers has this shape: {told}")
+    raise ValueError(f"neither ALBERT, BERT, ELECTRA nor RoBERTa of transformers has this shape: {told}")
 
 
 def to_huggingface(config: ModelConfig, weights: Mapping[str, Array]) -> dict[str, Array]:
-    """Tensors of the family's ``architecture`` from those of our pretraining model; the word-order head is left out.
+    """Tensors of the family's ``architecture`` from those of our pretraining model.
+
+    The word-order head is left out, and so is the generator that a discriminator was trained beside.
 
     Raises ValueError for a tensor that has no place there.
     """
     family = family_of(config)
     pairs = list(family.names(config))
-    unknown = sorted(weights.keys() - {ours for ours, _ in pairs} - {"wop.weight", "wop.bias"})
+    named = {ours for ours, _ in pairs}
+    unknown = sorted(name for name in weights if name not in named and not name.startswith(("wop.", "generator.")))
     if unknown:
         raise ValueError(f"model.safetensors: tensor {unknown[0]!r} has no name in the formats of Hugging Face")
     return {theirs: weights[ours] for ours, theirs in pairs} | family.constants(config)
@@ -69,7 +73,7 @@ class Checkpoint:
 
 
 def read(directory: Path) -> Checkpoint:
-    """Read a checkpoint of ALBERT, BERT or RoBERTa, with all heads, some or none.
+    """Read a checkpoint of ALBERT, BERT, ELECTRA or RoBERTa, with all heads, some or none.
 
     Raises ValueError naming the directory and what is wrong: no safetensors, an unknown model type, a setting that cannot be
     read, tensors of the encoder that are missing or have another shape than ``config.json`` says.
@@ -164,5 +168,5 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 def _repeated(tensors: Mapping[str, Array]) -> set[str]:
     """Tensors that files repeat or can do without: the tied output matrix, and counters of positions."""
-    suffixes = (".decoder.weight", ".decoder.bias", ".position_ids", ".token_type_ids")
+    suffixes = (".decoder.weight", "generator_lm_head.weight", ".decoder.bias", ".position_ids", ".token_type_ids")
     return {name for name in tensors if name.endswith(suffixes)}

@@ -34,6 +34,8 @@ class ModelSpec(Spec):
     their LayerNorm}, or nothing (ALBERT, table 4)."""
     num_groups: int = Field(default=1, ge=1)
     """Sharing happens within groups of consecutive layers: layer l belongs to group ⌊l · groups / layers⌋."""
+    edge_layers: int = Field(default=0, ge=0)
+    """Layers at either end that share with no other: the implicit translation layers of cross-lingual post-training."""
     max_positions: int = Field(default=512, ge=4)
     """Rows of the position table. Pretraining at length n leaves the rows from n on untrained."""
     position_offset: int = Field(default=0, ge=0)
@@ -82,8 +84,13 @@ class ModelSpec(Spec):
                 f"position_offset = {self.position_offset} leaves no row of max_positions = {self.max_positions}; "
                 "raise max_positions"
             )
-        if self.num_groups > self.num_layers:
-            raise ValueError(f"num_groups = {self.num_groups} exceeds num_layers = {self.num_layers}; lower num_groups")
+        if self.inner_layers < 1:
+            raise ValueError(
+                f"edge_layers = {self.edge_layers} at either end leave none of num_layers = {self.num_layers} between them; "
+                "lower edge_layers"
+            )
+        if self.num_groups > self.inner_layers:
+            raise ValueError(f"num_groups = {self.num_groups} exceeds num_layers = {self.inner_layers}; lower num_groups")
         if self.share == "none" and self.num_groups > 1:
             raise ValueError(
                 f"num_groups = {self.num_groups} has no meaning where share = 'none'; set num_groups = 1 or share = 'all'"
@@ -91,13 +98,28 @@ class ModelSpec(Spec):
         return self
 
     @property
+    def head_width(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_heads
+
+    @property
     def longest_sequence(self) -> int:
         """Positions that tokens can take."""
         return self.max_positions - self.position_offset
 
+    @property
+    def inner_layers(self) -> int:
+        """Layers that are no edge layers."""
+        return self.num_layers - 2 * self.edge_layers
+
     def group_of(self, layer: int) -> int:
-        """Which group a layer belongs to."""
-        return layer * self.num_groups // self.num_layers
+        """Which group a layer belongs to; each edge layer is one of its own, numbered in the order of the layers."""
+        edge, inner = self.edge_layers, self.inner_layers
+        if layer < edge:
+            return layer
+        if layer >= edge + inner:
+            return layer - inner + self.num_groups
+        return edge + (layer - edge) * self.num_groups // inner
 
     def blocks_of(self, layer: int) -> tuple[int, int]:
         """Numbers of the attention block and the feed-forward block that a layer uses."""
@@ -107,12 +129,12 @@ class ModelSpec(Spec):
     @property
     def attention_blocks(self) -> int:
         """Distinct attention blocks."""
-        return self.num_groups if self.share in {"all", "attention"} else self.num_layers
+        return 2 * self.edge_layers + (self.num_groups if self.share in {"all", "attention"} else self.inner_layers)
 
     @property
     def ffn_blocks(self) -> int:
         """Distinct feed-forward blocks."""
-        return self.num_groups if self.share in {"all", "ffn"} else self.num_layers
+        return 2 * self.edge_layers + (self.num_groups if self.share in {"all", "ffn"} else self.inner_layers)
 
 
 class ModelConfig(ModelSpec):
@@ -122,6 +144,8 @@ class ModelConfig(ModelSpec):
     """V: rows of the word table, special pieces included."""
     word_order_classes: int = Field(default=0, ge=0)
     """C: classes of the word-order head, one per position of a training sequence; 0 leaves the head out."""
+    generator_hidden_size: int = Field(default=0, ge=0)
+    """Width of the generator that this model, as a discriminator, was trained beside (ELECTRA); 0 means none."""
 
     @model_validator(mode="after")
     def _check_positions(self) -> Self:
@@ -131,3 +155,23 @@ class ModelConfig(ModelSpec):
                 f"max_positions = {self.max_positions} gives; train on shorter sequences or raise max_positions"
             )
         return self
+
+    @model_validator(mode="after")
+    def _check_generator(self) -> Self:
+        if self.generator_hidden_size % self.head_width:
+            raise ValueError(
+                f"generator_hidden_size = {self.generator_hidden_size} is not a multiple of the {self.head_width} that "
+                f"hidden_size = {self.hidden_size} gives each of num_heads = {self.num_heads}; choose one that is"
+            )
+        return self
+
+    def generator(self) -> ModelConfig:
+        """The generator: narrower, with heads of the same width, and the embeddings of the discriminator."""
+        size = self.generator_hidden_size
+        narrower = {
+            "hidden_size": size,
+            "num_heads": size // self.head_width,
+            "intermediate_size": 4 * size,
+            "generator_hidden_size": 0,
+        }
+        return ModelConfig(**{**self.model_dump(), **narrower})

@@ -8,6 +8,8 @@ The letters of shapes are explained in ``korealbert.model``.
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -40,7 +42,7 @@ class Embeddings(nn.Module):
 class SelfAttention(nn.Module):
     """Multi-head self-attention with output projection, residual and LayerNorm.
 
-    Query, key and value stay three parameters: LAMB's trust ratio is per tensor, and a fused one would change it.
+    Query, key and value stay three parameters, because LAMB's trust ratio is per tensor; they are multiplied as one.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -55,16 +57,28 @@ class SelfAttention(nn.Module):
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout)
 
-    def forward(self, hidden_BLH: Tensor, visible_B11L: Tensor | None) -> Tensor:
-        """Attend to the visible keys (bool, None means all) and return [B, L, H]."""
+    def joined(self) -> tuple[Tensor, Tensor]:
+        """Weight [3H, H] and bias [3H] of query, key and value together; layers that share them join them once.
 
-        def split(x_BLH: Tensor) -> Tensor:
-            return x_BLH.view(*x_BLH.shape[:2], self.num_heads, -1).transpose(1, 2)
+        Under autocast they are cast here: it caches the casts of parameters only, and every layer would cast anew.
+        """
+        maps = (self.query, self.key, self.value)
+        weight, bias = torch.cat([linear.weight for linear in maps]), torch.cat([linear.bias for linear in maps])
+        device = weight.device.type
+        if torch.is_autocast_enabled(device):
+            weight, bias = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (weight, bias))
+        return weight, bias
 
+    def forward(self, hidden_BLH: Tensor, visible_B11L: Tensor | None, joined: tuple[Tensor, Tensor]) -> Tensor:
+        """Attend to the visible keys (bool, None means all) and return [B, L, H]; ``joined`` as the method gives it."""
+        mapped_BLH3 = F.linear(hidden_BLH, *joined)
+        query_BNLD, key_BNLD, value_BNLD = (
+            x_BLH.view(*x_BLH.shape[:2], self.num_heads, -1).transpose(1, 2) for x_BLH in mapped_BLH3.chunk(3, dim=2)
+        )
         mixed_BNLD = F.scaled_dot_product_attention(
-            split(self.query(hidden_BLH)),
-            split(self.key(hidden_BLH)),
-            split(self.value(hidden_BLH)),
+            query_BNLD,
+            key_BNLD,
+            value_BNLD,
             attn_mask=visible_B11L,
             dropout_p=self.attention_dropout if self.training else 0.0,
         )
@@ -96,13 +110,19 @@ def gelu_approximation(config: ModelConfig) -> str:
     return "tanh" if config.activation == "gelu_tanh" else "none"
 
 
-class TransformerEncoder(nn.Module):
-    """Embeddings, layers and pooler, without any head."""
+class Layers(nn.Module):
+    """What turns embeddings into hidden states: the map E → H, where they differ, and the layers."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self) -> None:
         super().__init__()
+        self.config: ModelConfig
+        self.projection: nn.Module
+        self.attention: nn.ModuleList
+        self.ffn: nn.ModuleList
+
+    def add_layers(self, config: ModelConfig) -> None:
+        """Construct them; apart, because the order in which modules are registered is the order of initial draws."""
         self.config = config
-        self.embeddings = Embeddings(config)
         self.projection = (
             nn.Identity()
             if config.embedding_size == config.hidden_size
@@ -110,12 +130,34 @@ class TransformerEncoder(nn.Module):
         )
         self.attention = nn.ModuleList(SelfAttention(config) for _ in range(config.attention_blocks))
         self.ffn = nn.ModuleList(FeedForward(config) for _ in range(config.ffn_blocks))
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if config.pooler else None
 
     def layer(self, index: int) -> tuple[nn.Module, nn.Module]:
         """The attention and feed-forward blocks that layer ``index`` uses."""
         attention, ffn = self.config.blocks_of(index)
         return self.attention[attention], self.ffn[ffn]
+
+    def contextualise(self, embedded_BLE: Tensor, lengths_B: Tensor | None) -> Tensor:
+        """Hidden states [B, L, H] of embedded tokens; ``lengths_B`` as in ``TransformerEncoder.forward``."""
+        visible_B11L = None
+        if lengths_B is not None:
+            positions_L = torch.arange(embedded_BLE.shape[1], device=embedded_BLE.device)
+            visible_B11L = (positions_L < lengths_B[:, None])[:, None, None, :]
+        hidden_BLH: Tensor = self.projection(embedded_BLE)
+        joined = [cast(SelfAttention, attention).joined() for attention in self.attention]
+        for index in range(self.config.num_layers):
+            attention, ffn = self.layer(index)
+            hidden_BLH = ffn(attention(hidden_BLH, visible_B11L, joined[self.config.blocks_of(index)[0]]))
+        return hidden_BLH
+
+
+class TransformerEncoder(Layers):
+    """Embeddings, layers and pooler, without any head."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.embeddings = Embeddings(config)
+        self.add_layers(config)
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if config.pooler else None
 
     def forward(self, ids_BL: Tensor, token_types_BL: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
         """Encode int64 ids [B, L].
@@ -124,13 +166,6 @@ class TransformerEncoder(nn.Module):
         None says that no row has padding. Returns the hidden states [B, L, H] and the first token [B, H], pooled where there is
         a pooler.
         """
-        visible_B11L = None
-        if lengths_B is not None:
-            positions_L = torch.arange(ids_BL.shape[1], device=ids_BL.device)
-            visible_B11L = (positions_L < lengths_B[:, None])[:, None, None, :]
-        hidden_BLH = self.projection(self.embeddings(ids_BL, token_types_BL))
-        for index in range(self.config.num_layers):
-            attention, ffn = self.layer(index)
-            hidden_BLH = ffn(attention(hidden_BLH, visible_B11L))
+        hidden_BLH = self.contextualise(self.embeddings(ids_BL, token_types_BL), lengths_B)
         first_BH = hidden_BLH[:, 0]
         return hidden_BLH, first_BH if self.pooler is None else torch.tanh(self.pooler(first_BH))

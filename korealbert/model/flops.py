@@ -11,15 +11,26 @@ BACKWARD = 2
 def training_flops(config: ModelConfig, *, length: int, mlm_slots: int, wop_slots: int) -> int:
     """Operations of one sequence of ``length`` positions, forward and backward; a multiplication and an addition are two.
 
-    Padding counts, as it is computed; table look-ups, LayerNorms and activations do not (below 1 % of the whole).
+    Padding counts, as it is computed; table look-ups, LayerNorms and activations do not (below 1 % of the whole). A
+    discriminator's are those of its generator too.
     """
+    if config.generator_hidden_size:
+        generator = config.generator()
+        products = _layers(config, length) + length * (config.hidden_size**2 + config.hidden_size)
+        products += _layers(generator, length) + mlm_slots * _masked_token(generator)
+        return 2 * (1 + BACKWARD) * products
+    products = _layers(config, length) + mlm_slots * _masked_token(config)
+    products += wop_slots * config.hidden_size * config.word_order_classes
+    if config.pooler:
+        products += config.hidden_size**2 + 2 * config.hidden_size
+    return 2 * (1 + BACKWARD) * products
+
+
+def _layers(config: ModelConfig, length: int) -> int:
     hidden, embedding = config.hidden_size, config.embedding_size
     layer = length * (4 * hidden**2 + 2 * hidden * config.intermediate_size) + 2 * length**2 * hidden
-    products = config.num_layers * layer
-    if embedding != hidden:
-        products += length * embedding * hidden
-    products += mlm_slots * (hidden * embedding + embedding * config.vocab_size)
-    products += wop_slots * hidden * config.word_order_classes
-    if config.pooler:
-        products += hidden**2 + 2 * hidden
-    return 2 * (1 + BACKWARD) * products
+    return config.num_layers * layer + (length * embedding * hidden if embedding != hidden else 0)
+
+
+def _masked_token(config: ModelConfig) -> int:
+    return config.hidden_size * config.embedding_size + config.embedding_size * config.vocab_size

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from korealbert.examples.batches import IGNORED, Batch
+from korealbert.examples.batches import Batch
+from korealbert.pretrain.fit import BatchSource
 from korealbert.pretrain.order import rows_at
 from korealbert.pretrain.spec import PretrainSpec
-
-TASKS = ("mlm", "sop", "wop")
-"""The order of tasks in every vector of counts, losses and weights."""
-
-
-class BatchSource(Protocol):
-    """What pretraining needs of the example rows; ``korealbert.examples.batches.ExampleBatches`` has it."""
-
-    num_rows: int
-    num_views: int
-    sequence_length: int
-    vocab_size: int
-
-    def gather(self, view: int, rows: NDArray[np.int64]) -> Batch:
-        """The noised sequences of these rows in one view."""
-        ...
 
 
 class TensorBatch(NamedTuple):
@@ -43,11 +27,6 @@ class TensorBatch(NamedTuple):
     sop_labels: Tensor
     wop_positions: Tensor
     wop_labels: Tensor
-
-    @property
-    def inputs(self) -> tuple[Tensor, ...]:
-        """Arguments of the model, in its order."""
-        return self.input_ids, self.token_type_ids, self.lengths, self.mlm_positions, self.wop_positions
 
 
 def to_tensors(batch: Batch, device: torch.device) -> TensorBatch:
@@ -67,15 +46,17 @@ def to_device(batch: TensorBatch, device: torch.device) -> TensorBatch:
 
 
 def micro_batches(
-    source: BatchSource, spec: PretrainSpec, *, start: int, count: int, rank: int, world_size: int
+    source: BatchSource, spec: PretrainSpec, *, start: int, count: int, rank: int, world_size: int, size: int | None = None
 ) -> list[Batch]:
     """What one rank computes of the ``count`` sequences from position ``start`` of the order, one Batch per accumulation step.
 
     Accumulation step m of rank r takes micro-batch m · world_size + r, so every number of ranks sees the same global batches.
+    ``size`` counts the sequences of a micro-batch; by default those of the spec.
     """
+    size = size or spec.micro_batch_size
     return [
-        gather_at(source, start + (m * world_size + rank) * spec.micro_batch_size, spec.micro_batch_size, spec.seed)
-        for m in range(spec.accumulation(world_size, count))
+        gather_at(source, start + (m * world_size + rank) * size, size, spec.seed)
+        for m in range(spec.accumulation(world_size, count, size))
     ]
 
 
@@ -90,13 +71,8 @@ def gather_at(source: BatchSource, start: int, count: int, seed: int) -> Batch:
     return Batch(**{f.name: np.concatenate([getattr(part, f.name) for part in parts])[back] for f in fields(Batch)})
 
 
-def in_row_order(source: BatchSource, size: int, *, rank: int, world_size: int) -> Iterator[Batch]:
-    """All rows of view 0 in batches of ``size``; rank r of n takes every n-th batch."""
-    for start in range(rank * size, source.num_rows, world_size * size):
-        yield source.gather(0, np.arange(start, min(start + size, source.num_rows), dtype=np.int64))
-
-
-def count_targets(batch: Batch, heads: Collection[str]) -> NDArray[np.int64]:
-    """Targets per task, in the order of ``TASKS``; none of a task that is not among the model's ``heads``."""
-    labels = {"mlm": batch.mlm_labels, "sop": batch.sop_labels, "wop": batch.wop_labels}
-    return np.array([np.count_nonzero(labels[task] != IGNORED) if task in heads else 0 for task in TASKS], dtype=np.int64)
+def in_row_order(source: BatchSource, size: int, *, rank: int, world_size: int) -> Iterator[tuple[int, Batch]]:
+    """All rows of view 0 in batches of ``size``, each with its number; rank r of n takes every n-th batch."""
+    for number in range(rank, -(-source.num_rows // size), world_size):
+        start = number * size
+        yield number, source.gather(0, np.arange(start, min(start + size, source.num_rows), dtype=np.int64))

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from korealbert.files import replace_directory, sha256_of_file
 
@@ -41,7 +39,14 @@ class Checkpoint:
 
 
 def save(
-    root: Path, *, step: int, model: nn.Module, optimizer: Optimizer, state: Mapping[str, Any], metrics: bytes, keep: int
+    root: Path,
+    *,
+    step: int,
+    model: nn.Module,
+    moments: dict[str, Tensor],
+    state: Mapping[str, Any],
+    metrics: bytes,
+    keep: int,
 ) -> None:
     """Write the checkpoint of ``step``; of older ones stay that of step ``keep`` and the newest, ``KEPT`` in all.
 
@@ -55,7 +60,7 @@ def save(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     save_file(detached(model), partial / "model.safetensors")
-    save_file(optimizer_tensors(model, optimizer), partial / "optimizer.safetensors")
+    save_file(moments, partial / "optimizer.safetensors")
     (partial / "state.json").write_text(json.dumps(state, sort_keys=True), "utf-8")
     (partial / "metrics.jsonl").write_bytes(metrics)
     digests = {path.name: sha256_of_file(path) for path in sorted(partial.iterdir())}
@@ -82,33 +87,19 @@ def latest(root: Path, *, until: int | None = None) -> Checkpoint | None:
     return None
 
 
-def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: Optimizer) -> None:
-    """Put the tensors of a checkpoint into model and optimiser; both must be shaped as when it was saved."""
+def restore_weights(checkpoint: Checkpoint, model: nn.Module) -> None:
+    """Put the weights of a checkpoint into a model, which must be shaped as when it was saved."""
     model.load_state_dict(load_file(checkpoint.path / "model.safetensors"))
-    optimizer.state.clear()  # The checkpoint of step 0 holds no moments, and a return to it must keep none.
-    parameters = dict(model.named_parameters())
-    states: dict[str, dict[str, Tensor]] = {}
-    for key, tensor in load_file(checkpoint.path / "optimizer.safetensors").items():
-        name, _, field = key.rpartition("/")
-        parameter = parameters[name]
-        # Optimisers keep their step counters on the CPU.
-        states.setdefault(name, {})[field] = tensor if field == "step" else tensor.to(parameter.device)
-    for name, fields in states.items():
-        optimizer.state[parameters[name]] = fields
+
+
+def load_moments(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The optimiser's state, as it was given to ``save``."""
+    return dict(load_file(checkpoint.path / "optimizer.safetensors"))
 
 
 def detached(model: nn.Module) -> dict[str, Tensor]:
     """All tensors of a model on the CPU, by name, ready for safetensors."""
     return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-
-
-def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
-    """All optimiser state as ``<parameter>/<field>`` on the CPU."""
-    return {
-        f"{name}/{field}": torch.as_tensor(value).detach().cpu().contiguous()
-        for name, parameter in model.named_parameters()
-        for field, value in optimizer.state.get(parameter, {}).items()
-    }
 
 
 def _newest_first(root: Path) -> list[Path]:

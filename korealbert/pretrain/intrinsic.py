@@ -14,6 +14,7 @@ from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
 from korealbert.examples.batches import ExampleBatches
 from korealbert.files import write_json
 from korealbert.model.config import ModelConfig
+from korealbert.pretrain.spec import TASKS
 
 
 class IntrinsicSpec(Spec):
@@ -29,8 +30,8 @@ def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     from safetensors.torch import load_file  # noqa: PLC0415
 
     from korealbert.model.device import pick_device  # noqa: PLC0415
-    from korealbert.model.heads import PretrainingModel  # noqa: PLC0415
     from korealbert.pretrain.heldout import evaluate  # noqa: PLC0415
+    from korealbert.pretrain.objective import make_objective  # noqa: PLC0415
     from korealbert.pretrain.ranks import Ranks  # noqa: PLC0415
 
     weights = inputs["pretrain"].path
@@ -44,12 +45,14 @@ def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
             f'{config.vocab_size:,}; let all share one vocabulary (shared = ["vocab"])'
         )
     device = pick_device(runtime.device)
-    model = PretrainingModel(config)
-    model.load_state_dict(load_file(weights / "model.safetensors"))
+    objective = make_objective(config, seed=0)
+    objective.model.load_state_dict(load_file(weights / "model.safetensors"))
+    tasks = TASKS["rtd" if config.generator_hidden_size else "mlm"]
+    ranks = Ranks(0, 1, device)
     threads = torch.get_num_threads()
     torch.set_num_threads(runtime.threads)
     try:
-        scores = evaluate(model.to(device), heldout, Ranks(0, 1, device), batch_size=spec.batch_size, autocast=None)
+        scores = evaluate(objective.to(device), heldout, ranks, tasks=tasks, batch_size=spec.batch_size, autocast=None)
     finally:
         torch.set_num_threads(threads)
     write_json(out_dir / "metrics.json", scores, sort_keys=True)

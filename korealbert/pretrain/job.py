@@ -27,6 +27,10 @@ class Job(BaseModel):
     views: Path
     initial: Path | None = None
     """Directory of the weights that training starts from; None: fresh ones."""
+    examples_long: Path | None = None
+    """Rows of the phase of long sequences, where there is one."""
+    views_long: Path | None = None
+    """Their noise."""
     out_dir: Path
     device: Device
 

@@ -1,19 +1,14 @@
-"""Start training processes on this machine, follow their output, and leave none behind.
+"""Start training processes on this machine and others, follow their output, and leave none behind.
 
-The processes are direct children in the parent's own process group (a new session would survive the cancellation of a Prefect
-run), and the kernel kills them when the parent dies. Their rendezvous is a file rather than torchrun's TCP server, which
-listens on all addresses.
+On one machine the rendezvous of the ranks is a file rather than torch's TCP server, which listens on all addresses.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import queue
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -21,6 +16,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
+
+from korealbert.pretrain.crew import LOST, Crew
+from korealbert.pretrain.processes import LocalRanks
 
 GRACE_SECONDS = 30.0
 """How long processes that were asked to stop may take to save a checkpoint."""
@@ -31,8 +29,20 @@ TAIL_LINES = 60
 SETTLE_SECONDS = 2.0
 """How long the other ranks may take to fail after the first."""
 
-Lines = queue.SimpleQueue[tuple[int, str | None]]
-"""Lines by rank; None ends a rank's output."""
+KILL_SECONDS = 10.0
+"""How long the news of a killed process may take from another machine."""
+
+LOST_A_PEER = (
+    "onnection closed by peer",
+    "onnection reset by peer",
+    "Broken pipe",
+    "remote process exited",
+    "ncclRemoteError",
+    "Socket closed",
+    "recvValue failed",
+    "sendBytes failed",
+)
+"""What gloo, NCCL and torch's store say in a process that ends because another has."""
 
 log = logging.getLogger(__name__)
 
@@ -53,111 +63,148 @@ def run_ranks(
     threads: int,
     on_line: Callable[[str], None],
     environment: Mapping[str, str] | None = None,
+    crew: Crew | None = None,
 ) -> None:
-    """Run ``python -m module *arguments --parent PID --init-method URL`` once per rank until all have ended.
+    """Run ``python -m module *arguments --init-method URL --parent PID`` once per rank until all have ended.
 
-    ``threads`` CPU threads are divided among the processes. ``on_line`` receives the lines of rank 0; those of the others go
-    to the log. Whenever this function is left early (an exception of ``on_line``, a cancelled run), the processes are asked
-    to stop, and killed after ``GRACE_SECONDS``. Raises ``RankFailed`` when one fails, with the output of the first that did.
+    ``processes`` ranks run here, with ``threads`` CPU threads among them; those of other machines are the ``crew``'s.
+    ``on_line`` receives the lines of rank 0; those of the others go to the log. Whenever this function is left early (an
+    exception of ``on_line``, a cancelled run), the processes are asked to stop, and killed after ``GRACE_SECONDS``. Raises
+    ``RankFailed`` when one fails, with the output of the first that did.
     """
-    lines: Lines = queue.SimpleQueue()
-    tails: list[deque[str]] = [deque(maxlen=TAIL_LINES) for _ in range(processes)]
-    ranks: list[subprocess.Popen[str]] = []
-    readers: list[threading.Thread] = []
     with tempfile.TemporaryDirectory(prefix="korealbert-ranks-") as directory, _terminated_like_an_error():
-        command = [sys.executable, "-m", module, *arguments, "--parent", str(os.getpid())]
-        command += ["--init-method", (Path(directory) / "rendezvous").as_uri()]
-        try:
-            for rank in range(processes):
-                ranks.append(_start(command, rank, processes, threads, environment or {}))
-                readers.append(threading.Thread(target=_read, args=(ranks[rank], rank, lines), daemon=True))
-                readers[rank].start()
-            _follow(ranks, lines, tails, on_line)
-        finally:
-            _end(ranks)
-            for reader in readers:
-                reader.join()
+        world_size = processes + (crew.processes if crew else 0)
+        run = _Run(world_size, crew.names if crew else {}, on_line)
+        meeting = crew.meeting_point() if crew else (Path(directory) / "rendezvous").as_uri()
+        command = [*arguments, "--init-method", meeting]
+        own = {**(crew.environment if crew else {}), **(environment or {})}
+        with _stoppable(run):
+            try:
+                here = LocalRanks(
+                    module,
+                    command,
+                    ranks=range(processes),
+                    world_size=world_size,
+                    threads=threads,
+                    environment=own,
+                    tell=run.tell,
+                )
+                run.machines.append(here)
+                if crew:
+                    crew.start(module, command, world_size=world_size, environment=environment or {}, tell=run.tell)
+                    run.machines.append(crew)
+                run.follow()
+            finally:
+                run.end()
 
 
-def _start(
-    command: list[str], rank: int, processes: int, threads: int, environment: Mapping[str, str]
-) -> subprocess.Popen[str]:
-    own = {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(processes),
-        "LOCAL_WORLD_SIZE": str(processes),
-        "OMP_NUM_THREADS": str(max(1, threads // processes)),
-    }
-    return subprocess.Popen(
-        command,
-        env={**os.environ, **own, **environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-    )
+def stop_all() -> bool:
+    """Ask all ranks that this process follows to save and end; whether there are any. For handlers of signals."""
+    for run in list(_followed):
+        run.ask_to_stop()
+    return bool(_followed)
 
 
-def _read(process: subprocess.Popen[str], rank: int, lines: Lines) -> None:
-    assert process.stdout is not None
-    with process.stdout as stream:
-        for line in stream:
-            lines.put((rank, line.rstrip("\n")))
-    lines.put((rank, None))
+_followed: list[_Run] = []
+"""The runs of this process, for ``stop_all``."""
 
 
-def _follow(ranks: list[subprocess.Popen[str]], lines: Lines, tails: list[deque[str]], on_line: Callable[[str], None]) -> None:
-    running = set(range(len(ranks)))
-    while running:
-        rank, line = lines.get()
-        if line is None:
-            running.discard(rank)
-            if ranks[rank].wait() != 0:
-                _settle(ranks, lines, tails)
-                raise _first_failure(ranks, tails)
-            continue
-        tails[rank].append(line)
-        if rank == 0:
-            on_line(line)
-        else:
-            log.info("rank %d: %s", rank, line)
+class _Run:
+    """What is known of all ranks of one run."""
+
+    def __init__(self, world_size: int, names: Mapping[int, str], on_line: Callable[[str], None]) -> None:
+        self.machines: list[LocalRanks | Crew] = []
+        self._names = names
+        self._on_line = on_line
+        self._told: queue.SimpleQueue[tuple[int, str | int]] = queue.SimpleQueue()
+        self._tails: list[deque[str]] = [deque(maxlen=TAIL_LINES) for _ in range(world_size)]
+        self._running = set(range(world_size))
+        self._failed: dict[int, int] = {}
+        """Exit statuses other than 0 by rank, in the order in which they became known."""
+
+    def tell(self, rank: int, what: str | int) -> None:
+        """A line or the exit status of a rank, from any thread."""
+        self._told.put((rank, what))
+
+    def follow(self) -> None:
+        """Pass lines on until all have ended. Raises ``RankFailed`` soon after the first failure."""
+        while self._running:
+            self._take(*self._told.get())
+            if self._failed:
+                self._settle()
+                raise self._first_failure()
+
+    def ask_to_stop(self) -> None:
+        """Ask all ranks to save and end."""
+        for machine in self.machines:
+            machine.terminate()
+
+    def end(self) -> None:
+        """Ask what still runs to save and stop, then kill it."""
+        if self._running:
+            self.ask_to_stop()
+            self._wait(GRACE_SECONDS, heard=False)
+        self._kill()
+        for machine in self.machines:
+            machine.join()
+
+    def _take(self, rank: int, what: str | int, *, heard: bool = True) -> None:
+        if isinstance(what, int):
+            self._running.discard(rank)
+            if what:
+                self._failed.setdefault(rank, what)
+            return
+        self._tails[rank].append(what)
+        if rank:
+            log.info("rank %d: %s", rank, what)
+        elif heard:
+            self._on_line(what)
+
+    def _wait(self, seconds: float, *, heard: bool) -> None:
+        """Wait for the ranks to end; whether rank 0 is ``heard`` meanwhile."""
+        deadline = time.monotonic() + seconds
+        with contextlib.suppress(queue.Empty):
+            while self._running:
+                self._take(*self._told.get(timeout=max(0.0, deadline - time.monotonic())), heard=heard)
+
+    def _settle(self) -> None:
+        """After one failure: let the others fail too, then kill those that wait for a rank that is gone."""
+        self._wait(SETTLE_SECONDS, heard=True)
+        failed = dict(self._failed)
+        self._kill()
+        self._failed = failed  # Those that we ended did not fail.
+        self._running.clear()  # Who does not even tell of its end by now is beyond reach.
+
+    def _kill(self) -> None:
+        if self._running:
+            for machine in self.machines:
+                machine.kill()
+            self._wait(KILL_SECONDS, heard=False)
+
+    def _first_failure(self) -> RankFailed:
+        """What the process that failed by itself said; a rank that lost its peer fails too, inside a collective operation."""
+        first = min(self._failed, key=self._lost_a_peer)  # Of equals the one that was known first.
+        status, name = self._failed[first], self._names.get(first, "")
+        which = f"training process {first} of {len(self._tails)}" + (f" on {name}" if name else "")
+        kind, ended = RankFailed, f"ended with status {status}"
+        if status == LOST:
+            kind, ended = RankKilled, f"was lost with its machine: the connection to {name} has closed"
+        elif status < 0:
+            kind, ended = RankKilled, f"was killed by {_signal_name(-status)}"
+            if -status == signal.SIGKILL:
+                ended += " (out of memory?)"
+        told = "\n".join(_traceback_first(list(self._tails[first])))
+        return kind(f"{which} {ended}; its own words:\n{told}")
+
+    def _lost_a_peer(self, rank: int) -> bool:
+        return any(words in line for line in self._tails[rank] for words in LOST_A_PEER)
 
 
-def _settle(ranks: list[subprocess.Popen[str]], lines: Lines, tails: list[deque[str]]) -> None:
-    """After one failure: let the others fail too, then kill those that wait for a rank that is gone, and read to the end."""
-    deadline = time.monotonic() + SETTLE_SECONDS
-    for process in ranks:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(max(0.0, deadline - time.monotonic()))
-    survivors = [process for process in ranks if process.poll() is None]
-    for process in survivors:
-        process.kill()
-        process.wait()
-        process.returncode = 0  # It did not fail: we ended it.
-    with contextlib.suppress(queue.Empty):
-        while True:
-            rank, line = lines.get(timeout=0.1)
-            if line is not None:
-                tails[rank].append(line)
-
-
-def _first_failure(ranks: list[subprocess.Popen[str]], tails: list[deque[str]]) -> RankFailed:
-    """What the process that failed by itself said; a rank that lost its peer fails too, inside a collective operation."""
-    failed = [rank for rank, process in enumerate(ranks) if process.returncode != 0]
-    failed.sort(key=lambda rank: any("onnection closed by peer" in line for line in tails[rank]))
-    first = failed[0]
-    status = ranks[first].returncode
-    kind, ended = RankFailed, f"ended with status {status}"
-    if status < 0:
-        kind = RankKilled
-        ended = f"was killed by {signal.Signals(-status).name}"
-        if -status == signal.SIGKILL:
-            ended += " (out of memory?)"
-    told = "\n".join(_traceback_first(list(tails[first])))
-    return kind(f"training process {first} of {len(ranks)} {ended}; its own words:\n{told}")
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _traceback_first(lines: list[str]) -> list[str]:
@@ -165,18 +212,14 @@ def _traceback_first(lines: list[str]) -> list[str]:
     return lines[starts[0] :] if starts else lines
 
 
-def _end(ranks: list[subprocess.Popen[str]]) -> None:
-    """Ask what still runs to save and stop, then kill it."""
-    for process in ranks:
-        if process.poll() is None:
-            process.terminate()
-    deadline = time.monotonic() + GRACE_SECONDS
-    for process in ranks:
-        try:
-            process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+@contextlib.contextmanager
+def _stoppable(run: _Run) -> Iterator[None]:
+    """Let ``stop_all`` know of a run."""
+    _followed.append(run)
+    try:
+        yield
+    finally:
+        _followed.remove(run)
 
 
 @contextlib.contextmanager

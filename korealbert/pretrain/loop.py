@@ -2,7 +2,8 @@
 
 One step is one update from ``global_batch_size`` sequences. The targets of the whole global batch are counted before its first
 forward pass, so each micro-batch can be weighted such that DeepSpeed's averaging over ranks gives exactly
-``mlm + sop_weight · sop + wop_weight · wop`` with each loss a mean over its targets of the global batch.
+``mlm + sop_weight · sop + wop_weight · wop`` (or ``mlm + rtd.weight · rtd``) with each loss a mean over its targets of the
+global batch.
 """
 
 from __future__ import annotations
@@ -10,31 +11,33 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import asdict
-from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
 from korealbert.artifact import Stats
-from korealbert.examples.batches import Batch
 from korealbert.files import write_json
 from korealbert.model.config import ModelConfig
-from korealbert.model.flops import training_flops
-from korealbert.model.heads import PretrainingModel, initialise
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain import checkpoint
-from korealbert.pretrain.batches import BatchSource, TensorBatch, count_targets, micro_batches, on_host, to_device
+from korealbert.pretrain.batches import to_device
+from korealbert.pretrain.dropout import dropout_seed
+from korealbert.pretrain.engine import AUTOCAST, make_engine
+from korealbert.pretrain.fit import BatchSource, Rows, check_rows
 from korealbert.pretrain.guard import Guard
 from korealbert.pretrain.heldout import evaluate
 from korealbert.pretrain.initial import digest_of, freeze, load_initial
 from korealbert.pretrain.lamb import Lamb
+from korealbert.pretrain.loader import Loaded, Loader, operations
 from korealbert.pretrain.metrics import Metrics, MetricsFile, TaskTotals, rounded
-from korealbert.pretrain.objective import task_sums
-from korealbert.pretrain.optimizer import Clipping, make_optimizer
-from korealbert.pretrain.ranks import AUTOCAST, Ranks, make_engine
-from korealbert.pretrain.read_ahead import ReadAhead
+from korealbert.pretrain.moments import gather_moments, moments_of, scatter_moments, set_moments
+from korealbert.pretrain.objective import make_objective
+from korealbert.pretrain.optimizer import Clipping, ZeroClipping, make_optimizer
+from korealbert.pretrain.ranks import Ranks
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.speed import Speed, matrix_rate
 from korealbert.pretrain.state import TrainingState
@@ -60,7 +63,7 @@ class Stopped(Exception):
 class Trainer:
     """One rank's part of a pretraining run. Every rank constructs the same and calls ``run``; rank 0 writes the files.
 
-    Where ``heldout`` has no rows there are no held-out scores.
+    ``long`` holds the rows of ``spec.long``. Raises ValueError where spec, model and rows do not fit together.
     """
 
     def __init__(
@@ -73,34 +76,38 @@ class Trainer:
         ranks: Ranks,
         out_dir: Path,
         initial: Path | None = None,
+        long: Rows | None = None,
         report: Report = lambda step, metrics: None,
         stop_requested: Callable[[], bool] = lambda: False,
     ) -> None:
         self.spec, self.config, self.ranks, self.out_dir = spec, config, ranks, out_dir
-        self.train, self.heldout, self.report, self.stop_requested = train, heldout, report, stop_requested
-        self.model = PretrainingModel(config)
-        initialise(self.model, config.initializer_range, spec.seed)
+        self.short, self.long, self.report, self.stop_requested = Rows(train, heldout), long, report, stop_requested
+        check_rows(spec, config, self.short, long)
+        self.objective = make_objective(config, seed=spec.seed)
+        self.model = self.objective.model
         if initial is not None:
             load_initial(self.model, initial)
         self.frozen = freeze(self.model, spec.frozen)
         self.frozen_digest = digest_of(self.frozen)
-        self.model.to(ranks.device)
+        self.objective.to(ranks.device)
         self.optimizer = make_optimizer(self.model, spec.optimizer, scaled=spec.precision == "fp16")
-        self.clipping = Clipping(self.optimizer, spec.optimizer.max_grad_norm)
         self.state = TrainingState()
         self.identity = {"spec": spec.model_dump(mode="json"), "config": config.model_dump(mode="json")}
         saved = checkpoint.latest(self.checkpoints)
+        if saved is not None and saved.state["identity"] != self.identity:
+            raise ValueError(f"{saved.path} belongs to another spec; remove {self.checkpoints} to start over")
+        self.engine = make_engine(self.objective, self.optimizer, spec, ranks)
+        self.scaler = getattr(self.engine, "torch_autocast_z0_gradscaler", None)
+        clipping = ZeroClipping(self.engine) if spec.zero_stage else Clipping(self.optimizer, spec.optimizer.max_grad_norm)
+        self.clipping: Clipping | ZeroClipping = clipping
         if saved is not None:
             self._resume(saved)
         self.resumed_from = self.state.step
-        self.engine = make_engine(self.model, self.optimizer, spec, ranks)
-        self.scaler = getattr(self.engine, "torch_autocast_z0_gradscaler", None)
-        if saved is not None and self.scaler is not None:
-            self.scaler.load_state_dict(saved.state["scaler"])
-        self.metrics_file = MetricsFile(out_dir / "metrics.jsonl", saved.metrics if saved else b"") if ranks.rank == 0 else None
+        self.metrics_file = self._metrics_file(saved.metrics if saved else b"") if ranks.rank == 0 else None
         self.fresh = saved is None
-        self.reader = ReadAhead(self._load)
-        self.speed = Speed(self._flops_per_sequence(), self._peak())
+        self.loader = Loader(spec, self.short, long, ranks)
+        self.operations = tuple(operations(rows, config) for rows in (self.short, long) if rows is not None)
+        self.speed = Speed(self._peak())
 
     @property
     def guard(self) -> Guard:
@@ -112,10 +119,8 @@ class Trainer:
         """Where checkpoints live; hidden, so that they leave with the stage's completion."""
         return self.out_dir / ".checkpoints"
 
-    def _flops_per_sequence(self) -> int:
-        example = self.train.gather(0, np.zeros(1, dtype=np.int64))
-        slots = {"mlm_slots": example.mlm_positions.shape[1], "wop_slots": example.wop_positions.shape[1]}
-        return training_flops(self.config, length=self.train.sequence_length, **slots)
+    def _metrics_file(self, content: bytes) -> MetricsFile:
+        return MetricsFile(self.out_dir / "metrics.jsonl", content, events=self.spec.tensorboard)
 
     def _peak(self) -> float:
         return self.ranks.sum([matrix_rate(self.ranks.device, AUTOCAST[self.spec.precision] or torch.float32)])[0]
@@ -138,7 +143,7 @@ class Trainer:
                 continue
             if self.state.step % spec.log_every == 0 or self.state.step == spec.steps:
                 self._log()
-            if self.state.step % spec.heldout_every == 0 or self.state.step == spec.steps:
+            if self._is_scored(self.state.step):
                 fault = self._score_heldout()
             if fault is not None:
                 self._roll_back(fault)
@@ -154,67 +159,79 @@ class Trainer:
             self._write_model()
         return self._stats()
 
-    def _load(self, start: int, count: int) -> list[tuple[Batch, TensorBatch]]:
-        """This rank's micro-batches of a global batch, ready to be copied to the device."""
-        whose = {"rank": self.ranks.rank, "world_size": self.ranks.world_size}
-        batches = micro_batches(self.train, self.spec, start=start, count=count, **whose)
-        return [(batch, on_host(batch, pinned=self.ranks.device.type == "cuda")) for batch in batches]
+    def _is_scored(self, step: int) -> bool:
+        """Whether the held-out rows are scored after this many steps; also where long sequences begin."""
+        return step % self.spec.heldout_every == 0 or step == self.spec.steps or self._turns_long(step)
+
+    def _turns_long(self, step: int) -> bool:
+        return self.spec.long is not None and step == self.spec.long.from_step
 
     def _train_step(self) -> str | None:
         """One update; returns what the guard has against it."""
         spec, ranks, state = self.spec, self.ranks, self.state
-        size = spec.batch_at(state.step)
+        long, size = spec.is_long(state.step), spec.batch_at(state.step)
         if state.step and self._changes_at(state.step):
             self.guard.forget()
         with self.speed.waiting():
-            loaded = self.reader.take(state.position, size)
-        batches = [batch for batch, _ in loaded]
-        counts = np.sum([count_targets(batch, self.model.heads) for batch in batches], axis=0)
-        tokens = sum(int(batch.lengths.sum()) for batch in batches)
+            loaded = self.loader.take(state.step, state.long_position if long else state.position)
+        counts = np.sum([self.objective.count_targets(batch) for batch, _ in loaded], axis=0)
+        tokens = sum(int(batch.lengths.sum()) for batch, _ in loaded)
         *targets, all_tokens, stop = ranks.sum([*map(float, counts), float(tokens), float(self.stop_requested())])
         if stop:
             self._save()
             raise Stopped(state.step)
-        scale = torch.tensor(
-            [w * ranks.world_size / max(n, 1.0) for w, n in zip(spec.task_weights(state.step), targets, strict=True)],
-            device=ranks.device,
-        )
         rate = spec.schedule.learning_rate(state.updates, peak=spec.optimizer.lr, steps=spec.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * state.rate_factor
-        sums = torch.zeros(2, len(counts), dtype=torch.float64, device=ranks.device)
         updates_before = self.clipping.updates
-        for index, (_, tensors_on_host) in enumerate(loaded):
-            torch.manual_seed(dropout_seed(spec.seed, state.step, index * ranks.world_size + ranks.rank))
-            tensors = to_device(tensors_on_host, ranks.device)
-            # DeepSpeed itself would count micro-batches since its start, which is another step in a resumed run.
-            self.engine.set_gradient_accumulation_boundary(index == len(loaded) - 1)
-            losses, correct = task_sums(self.engine(*tensors.inputs), tensors)
-            self.engine.backward((losses * scale).sum(), scale_wrt_gas=False)
-            self.engine.step()
-            sums += torch.stack([losses.detach().double(), correct.double()])
-        summed = ranks.sum(sums.flatten().tolist())
+        summed = TaskTotals.of(ranks.sum(self._accumulate(loaded, targets)))
         state.step += 1
-        state.position += size
+        state.position += 0 if long else size
+        state.long_position += size if long else 0
         state.sequences += size
+        state.slots += size * self._rows(long).train.sequence_length
         state.tokens += int(all_tokens)
         self.speed.tokens += int(all_tokens)
-        self.speed.sequences += size
+        self.speed.operations += size * self.operations[long]
         updated = self.clipping.updates - updates_before
         state.updates += updated
         if not updated:  # An overflown fp16 step has no losses worth averaging.
             return None
-        state.window.add(losses=summed[:3], correct=summed[3:], targets=targets)
-        return self.guard.after_step(summed[0] / targets[0] if targets[0] else None, float(self.clipping.norm))
+        state.window.add(summed)
+        return self.guard.after_step(summed.losses[0] / targets[0] if targets[0] else None, float(self.clipping.norm))
+
+    def _accumulate(self, loaded: Loaded, targets: list[float]) -> list[float]:
+        """Forward and backward passes over this rank's micro-batches, and the update; their sums one after the other."""
+        spec, ranks, step = self.spec, self.ranks, self.state.step
+        weights = [w * ranks.world_size / max(n, 1.0) for w, n in zip(spec.task_weights(step), targets, strict=True)]
+        scale = torch.tensor(weights, device=ranks.device)
+        sums = torch.zeros(3, len(targets), dtype=torch.float64, device=ranks.device)
+        for index, (_, on_host) in enumerate(loaded):
+            torch.manual_seed(dropout_seed(spec.seed, step, index * ranks.world_size + ranks.rank))
+            if spec.compile == "graphs":  # The outputs of the pass before are read: their memory may be used again.
+                torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+            # DeepSpeed itself would count micro-batches since its start, which is another step in a resumed run.
+            self.engine.set_gradient_accumulation_boundary(index == len(loaded) - 1)
+            result = self.engine(*to_device(on_host, ranks.device))
+            self.engine.backward((result.losses * scale).sum(), scale_wrt_gas=False)
+            self.engine.step()
+            sums += torch.stack([part.detach().double() for part in result])
+        flat: list[float] = sums.flatten().tolist()
+        return flat
+
+    def _rows(self, long: bool) -> Rows:
+        return self.long if long and self.long is not None else self.short
 
     def _changes_at(self, step: int) -> bool:
-        """Whether the batch size or the tasks that count differ from those of the step before."""
-        now, before = ((self.spec.batch_at(s), self.spec.task_weights(s)) for s in (step, step - 1))
+        """Whether the batch size, the length or the tasks that count differ from those of the step before."""
+        spec = self.spec
+        now, before = ((spec.batch_at(s), spec.is_long(s), spec.task_weights(s)) for s in (step, step - 1))
         return now != before
 
     def _roll_back(self, fault: str) -> None:
         """Return to the last checkpoint, leave out the data since, lower the rate; ``Collapsed`` where that was in vain."""
-        guard, step, position = self.spec.guard, self.state.step, self.state.position
+        guard, failed = self.spec.guard, self.state
+        step = failed.step
         saved = checkpoint.latest(self.checkpoints, until=self.state.returns_to)
         if saved is None or saved.state["training"]["guard"]["rollbacks"] >= guard.max_rollbacks:
             raise Collapsed(
@@ -223,15 +240,14 @@ class Trainer:
             )
         self._resume(saved)
         state = self.state
-        state.position = position
+        skipped = failed.position + failed.long_position - state.position - state.long_position
+        state.position, state.long_position = failed.position, failed.long_position
         state.rate_factor *= guard.rate_factor
         state.guard.rollbacks += 1
         state.guard.bad_steps = 0
-        if self.scaler is not None:
-            self.scaler.load_state_dict(saved.state["scaler"])
-        event = {"fault": fault, "at_step": step, "skipped_sequences": position - saved.state["training"]["position"]}
+        event = {"fault": fault, "at_step": step, "skipped_sequences": skipped}
         if self.metrics_file:
-            self.metrics_file = MetricsFile(self.metrics_file.path, saved.metrics)
+            self.metrics_file = self._metrics_file(saved.metrics)
             self.metrics_file.append("guard", state.step, {**event, "rate_factor": state.rate_factor})
         self.ranks.sum([0.0])  # Nobody writes what others still read.
         log.warning("collapse at step %d: %s; back to step %d, rate × %g", step, fault, state.step, state.rate_factor)
@@ -239,7 +255,7 @@ class Trainer:
 
     def _log(self) -> None:
         state = self.state
-        metrics = state.window.metrics(self.spec.task_weights(state.step - 1))
+        metrics = state.window.metrics(self.spec.tasks, self.spec.task_weights(state.step - 1))
         state.window = TaskTotals()
         metrics["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         metrics["gradient_norm"] = float(self.clipping.norm)
@@ -250,25 +266,37 @@ class Trainer:
         self.report(state.step, {**metrics, **self.speed.metrics(self.spec.steps - state.step)})
 
     def _score_heldout(self) -> str | None:
-        """Score the held-out rows; returns what the guard has against the scores."""
-        if not self.heldout.num_rows:
-            return None
-        batch_size, autocast = self.spec.micro_batch_size, AUTOCAST[self.spec.precision]
-        metrics = evaluate(self.model, self.heldout, self.ranks, batch_size=batch_size, autocast=autocast)
-        self.state.heldout = metrics
+        """Score the held-out rows, from where they are trained on the long ones too; returns what the guard has against it."""
+        self.state.heldout = self._scores("heldout", self.short, self.spec.micro_batch_at(0))
+        if self.long is not None and (self._turns_long(self.state.step) or self.spec.is_long(self.state.step)):
+            scores = self._scores("heldout_long", self.long, self.spec.micro_batch_at(self.spec.steps))
+            self.state.heldout_long = scores
+        return self.guard.after_scoring(self.state.heldout.get("sop_accuracy"))
+
+    def _scores(self, split: str, rows: Rows, batch_size: int) -> Metrics:
+        if not rows.heldout.num_rows:
+            return {}
+        tasks, autocast = self.spec.tasks, AUTOCAST[self.spec.precision]
+        metrics = evaluate(self.objective, rows.heldout, self.ranks, tasks=tasks, batch_size=batch_size, autocast=autocast)
         if self.metrics_file:
-            self.metrics_file.append("heldout", self.state.step, {"tokens": self.state.tokens, **metrics})
-        self.report(self.state.step, {f"heldout_{name}": value for name, value in metrics.items()})
-        return self.guard.after_scoring(metrics["sop_accuracy"])
+            self.metrics_file.append(split, self.state.step, {"tokens": self.state.tokens, **metrics})
+        self.report(self.state.step, {f"{split}_{name}": value for name, value in metrics.items()})
+        return metrics
+
+    def _moments(self) -> dict[str, Tensor]:
+        if self.spec.zero_stage:
+            return gather_moments(self.model, self.engine.optimizer)
+        return moments_of(self.model, self.optimizer) if self.ranks.rank == 0 else {}
 
     def _save(self) -> None:
+        moments = self._moments()
         if self.metrics_file is not None:
             scaler = self.scaler.state_dict() if self.scaler is not None else None
             checkpoint.save(
                 self.checkpoints,
                 step=self.state.step,
                 model=self.model,
-                optimizer=self.optimizer,
+                moments=moments,
                 state={"identity": self.identity, "training": asdict(self.state), "scaler": scaler},
                 metrics=self.metrics_file.content(),
                 keep=self.state.returns_to,
@@ -276,10 +304,15 @@ class Trainer:
         self.ranks.sum([0.0])  # Nobody leaves before rank 0 has written.
 
     def _resume(self, saved: checkpoint.Checkpoint) -> None:
-        if saved.state["identity"] != self.identity:
-            raise ValueError(f"{saved.path} belongs to another spec; remove {self.checkpoints} to start over")
         self.state = TrainingState.of(saved.state["training"])
-        checkpoint.restore(saved, self.model, self.optimizer)
+        checkpoint.restore_weights(saved, self.model)
+        moments = checkpoint.load_moments(saved)
+        if self.spec.zero_stage:
+            scatter_moments(self.model, self.engine.optimizer, moments)
+        else:
+            set_moments(self.model, self.optimizer, moments)
+        if self.scaler is not None:
+            self.scaler.load_state_dict(saved.state["scaler"])
 
     def _write_snapshot(self) -> None:
         (self.out_dir / "snapshots").mkdir(exist_ok=True)
@@ -291,29 +324,31 @@ class Trainer:
         write_json(self.out_dir / "config.json", self.config.model_dump(mode="json"), sort_keys=True)
 
     def _stats(self) -> Stats:
-        state, positions = self.state, self.state.sequences * self.train.sequence_length
-        speed = self.speed.metrics(0)
-        return {
+        state, speed = self.state, self.speed.metrics(0)
+        stats: dict[str, Any] = {
             "steps": state.step,
             "skipped_steps": state.step - state.updates,
             "tokens": state.tokens,
             "sequences": state.sequences,
-            "epochs": round(state.sequences / self.train.num_rows, 3),
+            "epochs": round((state.sequences - self._long_sequences()) / self.short.train.num_rows, 3),
             "rollbacks": state.guard.rollbacks,
             "parameters": count_parameters(self.model),
             "trainable_parameters": count_parameters(self.model) - sum(tensor.numel() for tensor in self.frozen.values()),
             "frozen_tensors": len(self.frozen),
             "frozen_sha256": self.frozen_digest,
-            "sequence_length": self.train.sequence_length,
+            "sequence_length": (self.long or self.short).train.sequence_length,
             "heldout": state.heldout,
             "processes": self.ranks.world_size,
             "resumed_from_step": self.resumed_from,
-            "padding_share": round(1 - state.tokens / positions, 4),
+            "padding_share": round(1 - state.tokens / state.slots, 4),
             **rounded({name: speed.get(name) for name in ("tokens_per_second", "loading_share", "model_flops_utilization")}),
         }
+        if self.long is not None:
+            long_epochs = self._long_sequences() / self.long.train.num_rows
+            stats |= {"heldout_long": state.heldout_long, "long_epochs": round(long_epochs, 3)}
+        return stats
 
-
-def dropout_seed(seed: int, step: int, micro_batch: int) -> int:
-    """Seed of torch's generator for one micro-batch of the global batch: the same whichever rank computes it."""
-    digest = blake2b(f"dropout/{seed}/{step}/{micro_batch}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
+    def _long_sequences(self) -> int:
+        """Sequences trained on after the short ones."""
+        long = self.spec.long
+        return 0 if long is None else max(0, self.state.step - long.from_step) * self.spec.batch_at(self.spec.steps)

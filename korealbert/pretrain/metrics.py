@@ -7,36 +7,39 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from korealbert.pretrain.batches import TASKS
+from korealbert.pretrain.events import EventFile
 
 Metrics = dict[str, float | None]
 
 
-def _zeros() -> list[float]:
-    return [0.0] * len(TASKS)
-
-
 @dataclass
 class TaskTotals:
-    """Sums over targets per task, in the order of ``TASKS``; they are global: added up over ranks."""
+    """Sums over targets, one entry per task; they are global: added up over ranks. Empty before the first batch."""
 
-    losses: list[float] = field(default_factory=_zeros)
-    correct: list[float] = field(default_factory=_zeros)
-    targets: list[float] = field(default_factory=_zeros)
+    losses: list[float] = field(default_factory=list)
+    correct: list[float] = field(default_factory=list)
+    targets: list[float] = field(default_factory=list)
 
-    def add(self, *, losses: Sequence[float], correct: Sequence[float], targets: Sequence[float]) -> None:
+    @classmethod
+    def of(cls, sums: Sequence[float]) -> Self:
+        """From losses, hits and targets one after the other."""
+        tasks = len(sums) // 3
+        return cls(*(list(sums[i * tasks : (i + 1) * tasks]) for i in range(3)))
+
+    def add(self, other: TaskTotals) -> None:
         """Add the sums of one more batch."""
-        self.losses = [a + b for a, b in zip(self.losses, losses, strict=True)]
-        self.correct = [a + b for a, b in zip(self.correct, correct, strict=True)]
-        self.targets = [a + b for a, b in zip(self.targets, targets, strict=True)]
+        for name in ("losses", "correct", "targets"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            setattr(self, name, [a + b for a, b in zip(mine, theirs, strict=True)] if mine else list(theirs))
 
-    def metrics(self, weights: Sequence[float]) -> Metrics:
+    def metrics(self, tasks: Sequence[str], weights: Sequence[float]) -> Metrics:
         """``loss`` (weighted sum of the means), and loss and accuracy per task; None for a task without targets."""
         means: Metrics = {}
         total = 0.0
-        for task, weight, loss, hits, count in zip(TASKS, weights, self.losses, self.correct, self.targets, strict=True):
+        sums = zip(self.losses, self.correct, self.targets, strict=True) if self.losses else [(0.0, 0.0, 0.0)] * len(tasks)
+        for task, weight, (loss, hits, count) in zip(tasks, weights, sums, strict=True):
             means[f"{task}_loss"] = loss / count if count else None
             means[f"{task}_accuracy"] = hits / count if count else None
             total += weight * loss / count if count else 0.0
@@ -49,17 +52,26 @@ def rounded(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class MetricsFile:
-    """``metrics.jsonl``: a line per log interval (``split`` "train"), scoring ("heldout") and rollback ("guard")."""
+    """``metrics.jsonl``: a line per log interval (``split`` "train"), scoring ("heldout") and rollback ("guard").
 
-    def __init__(self, path: Path, content: bytes = b"") -> None:
+    ``events`` writes the same to an event file of TensorBoard beside it, which always says what the lines say.
+    """
+
+    def __init__(self, path: Path, content: bytes = b"", *, events: bool = False) -> None:
         self.path = path
         path.write_bytes(content)
+        self._events = EventFile(path.parent) if events else None
+        if self._events:
+            for line in content.splitlines():
+                self._events.append(json.loads(line))
 
     def append(self, split: str, step: int, metrics: Mapping[str, Any]) -> None:
         """Add one line."""
-        line = json.dumps({"split": split, "step": step, **rounded(metrics)})
+        line = {"split": split, "step": step, **rounded(metrics)}
         with self.path.open("a", encoding="utf-8") as handle:
-            handle.write(line + "\n")
+            handle.write(json.dumps(line) + "\n")
+        if self._events:
+            self._events.append(line)
 
     def content(self) -> bytes:
         """Everything written so far, forced to disk."""

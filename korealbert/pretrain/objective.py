@@ -1,39 +1,127 @@
-"""Losses and accuracies of the three tasks as sums over targets, so that they can be added up before they are divided."""
+"""What a batch costs: the losses and hits of every task as sums over targets, so that they can be added up before division.
+
+An objective is the module that DeepSpeed wraps and torch compiles: tensors of a micro-batch in, sums out.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from korealbert.examples.batches import IGNORED
-from korealbert.model.heads import Logits
+from korealbert.examples.batches import IGNORED, Batch
+from korealbert.model.config import ModelConfig
+from korealbert.model.heads import PretrainingModel, initialise
+from korealbert.model.replaced import ReplacedTokenModel, restore, sample
 from korealbert.pretrain.batches import TensorBatch
 
 
 class TaskSums(NamedTuple):
-    """Sums over the targets of a batch, one entry per task in the order of ``TASKS``."""
+    """Sums over the targets of a batch, one entry per task in the order of ``PretrainSpec.tasks``."""
 
     losses: Tensor
-    """Cross-entropy in nats, fp32 [3]; 0 for a task without targets."""
+    """Cross-entropy in nats, fp32 [T]; 0 for a task without targets."""
     correct: Tensor
-    """Targets whose label has the highest logit, int64 [3]."""
+    """Targets that were predicted, int64 [T]."""
+    targets: Tensor
+    """Targets, int64 [T]."""
 
 
-def task_sums(logits: Logits, batch: TensorBatch) -> TaskSums:
-    """Sum up cross-entropy and hits of every task."""
-    no_loss = logits.mlm_BPV.new_zeros((), dtype=torch.float32)
-    pairs = ((logits.mlm_BPV, batch.mlm_labels), (logits.sop_B2, batch.sop_labels), (logits.wop_BWC, batch.wop_labels))
-    losses, correct = [], []
-    for task_logits, labels in pairs:
-        if task_logits is None:
-            losses.append(no_loss)
-            correct.append(labels.new_zeros(()))
-            continue
-        flat = task_logits.flatten(0, -2).float()
-        losses.append(F.cross_entropy(flat, labels.flatten(), ignore_index=IGNORED, reduction="sum"))
-        with torch.no_grad():
-            correct.append((flat.argmax(-1) == labels.flatten()).sum())
-    return TaskSums(torch.stack(losses), torch.stack(correct))
+class Objective(Protocol):
+    """A model with the losses that it is trained on."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The model."""
+        ...
+
+    def forward(self, *tensors: Tensor) -> TaskSums:
+        """The sums of a micro-batch, given as the fields of a ``TensorBatch``."""
+        ...
+
+    def count_targets(self, batch: Batch) -> NDArray[np.int64]:
+        """Targets [T] by which the losses are divided, known before the model has seen them; 0 for a task that has no loss."""
+        ...
+
+
+class OrderObjective(nn.Module):
+    """Masked tokens, sentence order and word order."""
+
+    def __init__(self, model: PretrainingModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *tensors: Tensor) -> TaskSums:
+        """As ``Objective``."""
+        batch = TensorBatch(*tensors)
+        logits = self.model(batch.input_ids, batch.token_type_ids, batch.lengths, batch.mlm_positions, batch.wop_positions)
+        pairs = ((logits.mlm_BPV, batch.mlm_labels), (logits.sop_B2, batch.sop_labels), (logits.wop_BWC, batch.wop_labels))
+        return _joined([_cross_entropy(task_logits, labels) for task_logits, labels in pairs])
+
+    def count_targets(self, batch: Batch) -> NDArray[np.int64]:
+        """As ``Objective``; none of a task that the model has no head for."""
+        labels = {"mlm": batch.mlm_labels, "sop": batch.sop_labels, "wop": batch.wop_labels}
+        heads = self.model.heads
+        counts = [np.count_nonzero(of_task != IGNORED) if task in heads else 0 for task, of_task in labels.items()]
+        return np.array(counts, dtype=np.int64)
+
+
+class ReplacedTokenObjective(nn.Module):
+    """A generator's masked tokens; then, for every real token of the text with its guesses in it, whether it was replaced.
+
+    A guess that hits the original is no replacement. The third task is a part of the second, told for its hits alone: the
+    replaced tokens, of which a discriminator that says "original" to all finds none.
+    """
+
+    def __init__(self, model: ReplacedTokenModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *tensors: Tensor) -> TaskSums:
+        """As ``Objective``; guesses are drawn with torch's random generator."""
+        batch = TensorBatch(*tensors)
+        types, lengths, positions, labels = batch.token_type_ids, batch.lengths, batch.mlm_positions, batch.mlm_labels
+        guesses = self.model.guess(batch.input_ids, types, lengths, positions)
+        original = restore(batch.input_ids, positions, labels)
+        shown = restore(original, positions, torch.where(labels == IGNORED, labels, sample(guesses)))
+        replaced = shown != original
+        verdicts = self.model.judge(shown, types, lengths).float()
+        real = torch.arange(shown.shape[1], device=shown.device) < lengths[:, None]
+        losses = F.binary_cross_entropy_with_logits(verdicts, replaced.float(), reduction="none") * real
+        hits = ((verdicts > 0) == replaced) & real
+        detection = TaskSums(losses.sum(), hits.sum(), real.sum())
+        found = TaskSums((losses.detach() * replaced).sum(), (hits & replaced).sum(), replaced.sum())
+        return _joined([_cross_entropy(guesses, labels), detection, found])
+
+    def count_targets(self, batch: Batch) -> NDArray[np.int64]:
+        """As ``Objective``: specials count, padding does not."""
+        return np.array([np.count_nonzero(batch.mlm_labels != IGNORED), batch.lengths.sum(), 0], dtype=np.int64)
+
+
+def make_objective(config: ModelConfig, *, seed: int) -> OrderObjective | ReplacedTokenObjective:
+    """A fresh model, initialised as ``seed`` decides, with the losses that belong to it."""
+    objective = (
+        ReplacedTokenObjective(ReplacedTokenModel(config))
+        if config.generator_hidden_size
+        else OrderObjective(PretrainingModel(config))
+    )
+    initialise(objective.model, config.initializer_range, seed)
+    return objective
+
+
+def _cross_entropy(logits: Tensor | None, labels: Tensor) -> TaskSums:
+    if logits is None:
+        nothing = labels.new_zeros(())
+        return TaskSums(nothing.float(), nothing, nothing)
+    flat, targets = logits.flatten(0, -2).float(), labels.flatten()
+    loss = F.cross_entropy(flat, targets, ignore_index=IGNORED, reduction="sum")
+    with torch.no_grad():
+        return TaskSums(loss, (flat.argmax(-1) == targets).sum(), (targets != IGNORED).sum())
+
+
+def _joined(tasks: list[TaskSums]) -> TaskSums:
+    return TaskSums(*(torch.stack(column) for column in zip(*tasks, strict=True)))

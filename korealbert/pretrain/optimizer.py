@@ -49,3 +49,20 @@ class Clipping:
     def _before_update(self, *_: Any) -> None:
         self.norm = nn.utils.clip_grad_norm_(self._parameters, self._bound, foreach=True)
         self.updates += 1
+
+
+class ZeroClipping:
+    """The same of an engine that divides gradients among ranks, and so clips them itself."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    @property
+    def norm(self) -> Tensor:
+        """As ``Clipping.norm``."""
+        return torch.as_tensor(self._engine.get_global_grad_norm() or 0.0)
+
+    @property
+    def updates(self) -> int:
+        """As ``Clipping.updates``."""
+        return int(self._engine.global_steps)

@@ -1,26 +1,16 @@
-"""This process among the training processes, and the DeepSpeed engine that joins them."""
+"""This process among the training processes."""
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import distributed, nn
-from torch.optim import Optimizer
-
-from korealbert.pretrain.spec import PretrainSpec
-
-AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
-"""Arithmetic of forward and backward pass by ``PretrainSpec.precision``."""
-
-log = logging.getLogger(__name__)
+from torch import distributed
 
 
 @dataclass(frozen=True)
@@ -60,44 +50,3 @@ def join(*, rank: int, world_size: int, device: torch.device, init_method: str |
             world_size=world_size,
         )
     return Ranks(rank, world_size, device)
-
-
-def make_engine(model: nn.Module, optimizer: Optimizer, spec: PretrainSpec, ranks: Ranks) -> Any:
-    """A DeepSpeed engine around ``model``, which it broadcasts from rank 0; gradients are averaged over ranks.
-
-    Clipping and the learning rate stay with the caller. Low precision is autocast: parameters, gradients and moments are fp32.
-    """
-    deepspeed = quiet_deepspeed(ranks.device)
-    dtype = AUTOCAST[spec.precision]
-    config = {
-        "train_micro_batch_size_per_gpu": spec.micro_batch_size,
-        "gradient_accumulation_steps": spec.accumulation(ranks.world_size, spec.batch_at(0)),
-        "gradient_clipping": 0.0,
-        "zero_optimization": {"stage": 0},
-        "torch_autocast": {"enabled": dtype is not None, "dtype": str(dtype or torch.bfloat16).removeprefix("torch.")},
-        "steps_per_print": 2**31,
-        "timers": {"throughput": {"enabled": False}},
-    }
-    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
-    # A lone rank has nobody to average with, but DeepSpeed would still flatten all gradients and copy them back.
-    engine.enable_backward_allreduce = ranks.world_size > 1
-    return engine
-
-
-def quiet_deepspeed(device: torch.device) -> Any:
-    """Import DeepSpeed for this device, without its chatter and without compiling anything.
-
-    On CPUs the first ``initialize`` would compile ``deepspeed_shm_comm``: 53 s, a C++ compiler, and a lock file that hangs the
-    next run when killed halfway. DeepSpeed looks each operator up in a private table; an empty one means "not compatible", and
-    communication falls back to gloo.
-    """
-    os.environ.setdefault("DS_ACCELERATOR", device.type)
-    import deepspeed  # noqa: PLC0415 - slow to import, and it reads DS_ACCELERATOR when it is
-    import deepspeed.ops  # noqa: PLC0415
-
-    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
-    if device.type == "cpu":
-        if not callable(getattr(deepspeed.ops, "__getattr__", None)) and not hasattr(deepspeed.ops, "__compatible_ops__"):
-            log.warning("this DeepSpeed has no operator table; it may compile deepspeed_shm_comm, about a minute, once")
-        deepspeed.ops.__compatible_ops__ = {}
-    return deepspeed

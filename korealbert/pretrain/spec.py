@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -112,8 +112,52 @@ class BatchPhase(Spec):
     """Sequences per update until then."""
 
 
+class LongPhase(Spec):
+    """The end of a run on longer sequences, without which positions beyond the short ones stay untrained."""
+
+    from_step: int = Field(ge=1)
+    """Steps on the short sequences; those after them take the long ones (BERT: the last 10 %)."""
+    global_batch_size: int | None = Field(default=None, ge=1)
+    """Sequences per update; by default as many as of the short ones."""
+    micro_batch_size: int | None = Field(default=None, ge=1)
+    """Sequences per forward pass of one rank, which a longer sequence's memory may bound; by default as many as of the short
+    ones."""
+
+
+class ReplacedTokensSpec(Spec):
+    """Replaced-token detection (ELECTRA)."""
+
+    generator_hidden_size: int = Field(default=0, ge=0)
+    """Width of the generator, a multiple of the width of the model's attention heads; 0 stands for the largest one within a
+    third of hidden_size (ELECTRA-base: 256 of 768)."""
+    weight: float = Field(default=50.0, ge=0)
+    """Factor of the detection loss, beside 1 for the generator's."""
+
+    def generator_size(self, model: ModelSpec) -> int:
+        """Width of the generator beside this discriminator."""
+        return self.generator_hidden_size or max(1, model.hidden_size // 3 // model.head_width) * model.head_width
+
+
+Task = Literal["mlm", "sop", "wop", "rtd", "replaced"]
+"""What is predicted: masked pieces, sentence order, word order, which tokens are replaced, and of the last those that are."""
+
+TASKS: dict[str, tuple[Task, ...]] = {"mlm": ("mlm", "sop", "wop"), "rtd": ("mlm", "rtd", "replaced")}
+"""The tasks of an objective: the order of every vector of counts, losses and weights."""
+
+
+def _order_weight(given: dict[str, Any]) -> float:
+    """Detection knows no order losses."""
+    return 0.0 if given.get("objective") == "rtd" else 1.0
+
+
 class PretrainSpec(Spec):
     """One pretraining run. Vocabulary size and sequence length come with the examples."""
+
+    objective: Literal["mlm", "rtd"] = "mlm"
+    """``mlm``: masked pieces, with sentence and word order (ALBERT, KoreALBERT). ``rtd``: a generator fills in the masked
+    pieces, and the model tells which tokens are not the original (ELECTRA)."""
+    rtd: ReplacedTokensSpec = ReplacedTokensSpec()
+    """The generator and its weight, under ``objective = "rtd"``."""
 
     model: ModelSpec = ModelSpec()
     """The architecture. Left out where the run starts from weights of another stage, which bring their own."""
@@ -128,16 +172,22 @@ class PretrainSpec(Spec):
     """Sequences per forward pass of one rank; the rest of the global batch is accumulated."""
     batch_warmup: tuple[BatchPhase, ...] = ()
     """Smaller batches first, in order of their ends; afterwards ``global_batch_size``."""
+    long: LongPhase | None = None
+    """The last steps on longer sequences, from examples and views of their own."""
     optimizer: OptimizerSpec = OptimizerSpec()
     """The optimiser and its settings."""
     schedule: ScheduleSpec = ScheduleSpec()
     """The learning rate over the steps."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Arithmetic of the forward and backward pass; parameters, gradients and moments stay fp32. fp16 scales the loss."""
-    sop_weight: float = Field(default=1.0, ge=0)
-    """Factor of the sentence-order loss."""
-    wop_weight: float = Field(default=1.0, ge=0)
-    """Factor of the word-order loss; 0 leaves its head out of the model."""
+    zero_stage: Literal[0, 1, 2] = 0
+    """What DeepSpeed's ZeRO divides among ranks: nothing, the moments, the gradients too. LAMB needs whole tensors."""
+    compile: Literal["no", "kernels", "graphs"] = "no"
+    """torch.compile: fused kernels, or besides captured in CUDA graphs. It pays on GPUs, and takes a C++ compiler on CPUs."""
+    sop_weight: float = Field(default_factory=_order_weight, ge=0)
+    """Factor of the sentence-order loss; there is none under ``objective = "rtd"``."""
+    wop_weight: float = Field(default_factory=_order_weight, ge=0)
+    """Factor of the word-order loss; 0 leaves its head out of the model. There is none under ``objective = "rtd"``."""
     order_from_step: int = Field(default=0, ge=0)
     """Step from which on the sentence-order and word-order losses count. From 0 they come in at once (KoreALBERT); in a narrow
     model their gradients then crowd out those of the masked words before these are learnt (docs/results.md)."""
@@ -151,20 +201,23 @@ class PretrainSpec(Spec):
     """Steps between two scorings of the held-out rows; they are also scored before the first and after the last step."""
     checkpoint_every: int = Field(default=1000, ge=1)
     """Steps between two checkpoints, which are what a killed run loses at most."""
-
     snapshots: tuple[int, ...] = ()
     """Steps after which the weights are kept as ``snapshots/step-….safetensors``, to see later what a model knew when."""
+    tensorboard: bool = False
+    """Write the metrics as TensorBoard's event files too; needs the extra ``tensorboard``."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if list(self.snapshots) != sorted({step for step in self.snapshots if 0 < step <= self.steps}):
             raise ValueError(f"snapshots = {list(self.snapshots)}: they must grow, and lie in 1 to steps = {self.steps}")
-        for batch in self.batch_sizes:
-            if batch % self.micro_batch_size:
+        for batch, micro_batch in self.batches:
+            if batch % micro_batch:
                 raise ValueError(
-                    f"micro_batch_size = {self.micro_batch_size} does not divide global_batch_size = {batch}; "
-                    "change one of them"
+                    f"micro_batch_size = {micro_batch} does not divide global_batch_size = {batch}; change one of them"
                 )
+        self._check_long()
+        self._check_objective()
+        self._check_zero()
         ends = [phase.until_step for phase in self.batch_warmup]
         if ends != sorted(set(ends)) or (ends and ends[-1] >= self.steps):
             raise ValueError(f"batch_warmup ends at steps {ends}: they must grow, and end before steps = {self.steps}")
@@ -182,26 +235,91 @@ class PretrainSpec(Spec):
             )
         return self
 
-    def task_weights(self, step: int) -> tuple[float, float, float]:
-        """Factors of the MLM, SOP and WOP losses at a step (from 0)."""
+    def _check_long(self) -> None:
+        if self.long is None:
+            return
+        if self.long.from_step >= self.steps:
+            raise ValueError(f"long.from_step = {self.long.from_step} is not below steps = {self.steps}; lower it")
+        if self.batch_warmup and self.batch_warmup[-1].until_step > self.long.from_step:
+            raise ValueError(
+                f"batch_warmup ends at step {self.batch_warmup[-1].until_step}, after long.from_step = {self.long.from_step}; "
+                "end it before"
+            )
+
+    def _check_objective(self) -> None:
+        if self.objective != "rtd":
+            if self.rtd != ReplacedTokensSpec():
+                raise ValueError(f"[rtd] belongs to objective = 'rtd', but objective = {self.objective!r}; remove it")
+            return
+        for name in ("sop_weight", "wop_weight"):
+            if weight := getattr(self, name):
+                raise ValueError(f"{name} = {weight}, but objective = 'rtd' has no order losses; remove it")
+        if self.model.pooler:
+            raise ValueError("model.pooler = true, but objective = 'rtd' trains none; set model.pooler = false")
+        if (size := self.rtd.generator_size(self.model)) % self.model.head_width:
+            raise ValueError(
+                f"rtd.generator_hidden_size = {size} is not a multiple of hidden_size / num_heads = {self.model.head_width}; "
+                "choose one that is"
+            )
+
+    def _check_zero(self) -> None:
+        if not self.zero_stage:
+            return
+        if self.optimizer.name != "adamw":
+            raise ValueError(
+                f"zero_stage = {self.zero_stage} with optimizer.name = {self.optimizer.name!r}: ZeRO cuts all parameters into "
+                "flat parts, over which trust ratios are not per tensor; set zero_stage = 0 or optimizer.name = 'adamw'"
+            )
+        if self.precision == "fp16":
+            raise ValueError(
+                f"zero_stage = {self.zero_stage} with precision = 'fp16': skipped updates are not counted there; set "
+                "precision = 'bf16' or zero_stage = 0"
+            )
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """What the objective predicts."""
+        return TASKS[self.objective]
+
+    def task_weights(self, step: int) -> tuple[float, ...]:
+        """Factors of the tasks' losses at a step (from 0), in the order of ``tasks``."""
+        if self.objective == "rtd":
+            return 1.0, self.rtd.weight, 0.0
         return (1.0, self.sop_weight, self.wop_weight) if step >= self.order_from_step else (1.0, 0.0, 0.0)
 
     @property
-    def batch_sizes(self) -> tuple[int, ...]:
-        """Every global batch size that occurs, in order."""
-        return (*(phase.global_batch_size for phase in self.batch_warmup), self.global_batch_size)
+    def batches(self) -> tuple[tuple[int, int], ...]:
+        """Every pair of global batch size and micro-batch size that occurs, in order."""
+        ends = [0, *(phase.until_step for phase in self.batch_warmup), *([self.long.from_step] if self.long else [])]
+        return tuple((self.batch_at(step), self.micro_batch_at(step)) for step in ends)
+
+    def is_long(self, step: int) -> bool:
+        """Whether the update at a step (from 0) takes long sequences."""
+        return self.long is not None and step >= self.long.from_step
 
     def batch_at(self, step: int) -> int:
         """Sequences of the update at a step (from 0)."""
+        if self.long is not None and self.is_long(step):
+            return self.long.global_batch_size or self.global_batch_size
         return next((p.global_batch_size for p in self.batch_warmup if step < p.until_step), self.global_batch_size)
 
-    def accumulation(self, processes: int, batch: int) -> int:
-        """Micro-batches per update and rank. Raises ValueError where a global batch cannot be cut that way."""
-        per_pass = self.micro_batch_size * processes
+    def micro_batch_at(self, step: int) -> int:
+        """Sequences per forward pass of one rank at a step (from 0)."""
+        if self.long is not None and self.is_long(step):
+            return self.long.micro_batch_size or self.micro_batch_size
+        return self.micro_batch_size
+
+    def accumulation(self, processes: int, batch: int, micro_batch: int | None = None) -> int:
+        """Micro-batches (of ``micro_batch_size``, unless given) per update and rank.
+
+        Raises ValueError where a global batch cannot be cut that way.
+        """
+        micro_batch = micro_batch or self.micro_batch_size
+        per_pass = micro_batch * processes
         if batch % per_pass:
             raise ValueError(
                 f"global_batch_size = {batch} is not divisible by processes × micro_batch_size = "
-                f"{processes} × {self.micro_batch_size} = {per_pass}; change one of them"
+                f"{processes} × {micro_batch} = {per_pass}; change one of them"
             )
         return batch // per_pass
 
@@ -222,6 +340,7 @@ class PretrainSpec(Spec):
             **model.model_dump(),
             vocab_size=vocab_size,
             word_order_classes=sequence_length if self.wop_weight else 0,
+            generator_hidden_size=self.rtd.generator_size(self.model) if self.objective == "rtd" else 0,
         )
 
     def _check_initial(self, initial: ModelConfig, vocab_size: int) -> None:

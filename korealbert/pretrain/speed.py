@@ -41,7 +41,6 @@ def _finish(device: torch.device) -> None:
 class Speed:
     """One rank's clock over the steps that it made since it started; scoring and checkpoints stand outside."""
 
-    flops_per_sequence: int
     peak: float
     """Operations per second that all ranks together could reach."""
     steps: int = 0
@@ -50,8 +49,8 @@ class Speed:
     """Seconds of them spent waiting for batches."""
     tokens: int = 0
     """Of all ranks, padding left out."""
-    sequences: int = 0
-    """Of all ranks."""
+    operations: int = 0
+    """Floating-point operations of all ranks that the model asks for."""
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -75,6 +74,6 @@ class Speed:
         return {
             "tokens_per_second": self.tokens / self.seconds,
             "loading_share": self.loading / self.seconds,
-            "model_flops_utilization": self.sequences * self.flops_per_sequence / self.seconds / self.peak,
+            "model_flops_utilization": self.operations / self.seconds / self.peak,
             "minutes_left": steps_left * self.seconds / self.steps / 60,
         }

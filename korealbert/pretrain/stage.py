@@ -1,7 +1,8 @@
 """Stage `pretrain`: vocabulary, examples and views → ``model.safetensors``, ``config.json`` and ``metrics.jsonl``.
 
 With the optional input role ``initial`` (``model.safetensors`` and ``config.json`` as this stage writes them) training starts
-from those weights, its schedule and its moments from nothing.
+from those weights, its schedule and its moments from nothing. A run whose spec ends on longer sequences (``long``) has these in
+the roles ``examples_long`` and ``views_long``. With ``tensorboard`` it writes an event file too.
 
 This module imports neither torch nor DeepSpeed; they are loaded by the processes that it starts.
 """
@@ -9,6 +10,8 @@ This module imports neither torch nor DeepSpeed; they are loaded by the processe
 from __future__ import annotations
 
 import logging
+import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,9 @@ from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
 from korealbert.files import atomic_write
 from korealbert.model.config import ModelConfig
+from korealbert.pretrain.compile_locks import clear_stale_locks, extension_directories
+from korealbert.pretrain.fit import Rows, check_rows
+from korealbert.pretrain.hosts import crew_of, ranks_of
 from korealbert.pretrain.job import Job, parse_event
 from korealbert.pretrain.launch import RankFailed, run_ranks
 from korealbert.pretrain.spec import PretrainSpec
@@ -36,10 +42,11 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     failing process's own traceback, or ``PretrainingStopped``.
     """
     examples, views = inputs["examples"].path, inputs["views"].path
-    initial = inputs["initial"].path if "initial" in inputs else None
-    data = {"vocab": inputs["vocab"].path, "examples": examples, "views": views}
-    config = check(spec, **data, initial=initial, processes=runtime.processes)
-    job = Job(spec=spec, config=config, examples=examples, views=views, initial=initial, out_dir=out_dir, device=runtime.device)
+    processes, world_size = ranks_of(runtime)
+    optional = {role: inputs[role].path for role in ("initial", "examples_long", "views_long") if role in inputs}
+    config = check(spec, vocab=inputs["vocab"].path, examples=examples, views=views, **optional, processes=world_size)
+    job = Job(spec=spec, config=config, examples=examples, views=views, **optional, out_dir=out_dir, device=runtime.device)
+    clear_stale_locks(extension_directories(os.environ))
     job_file = out_dir / ".job.json"
     atomic_write(job_file, job.model_dump_json(indent=1).encode())
     seen: dict[str, Any] = {}
@@ -55,13 +62,15 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
             seen[event["kind"]] = event
 
     try:
-        run_ranks(
-            "korealbert.pretrain.worker",
-            [str(job_file)],
-            processes=runtime.processes,
-            threads=runtime.threads,
-            on_line=on_line,
-        )
+        with crew_of(runtime) as crew:
+            run_ranks(
+                "korealbert.pretrain.worker",
+                [str(job_file)],
+                processes=processes,
+                threads=runtime.threads,
+                on_line=on_line,
+                crew=crew,
+            )
     except RankFailed as failure:
         if "stopped" not in seen:
             raise
@@ -74,11 +83,35 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 
 
 def check(
-    spec: PretrainSpec, *, vocab: Path, examples: Path, views: Path, processes: int, initial: Path | None = None
+    spec: PretrainSpec,
+    *,
+    vocab: Path,
+    examples: Path,
+    views: Path,
+    examples_long: Path | None = None,
+    views_long: Path | None = None,
+    initial: Path | None = None,
+    processes: int,
 ) -> ModelConfig:
     """The model that spec, data and initial weights make together. Raises ValueError naming both sides of a contradiction."""
-    for batch in spec.batch_sizes:
-        spec.accumulation(processes, batch)
+    for batch, micro_batch in spec.batches:
+        spec.accumulation(processes, batch, micro_batch)
+    if spec.tensorboard and find_spec("tensorboard") is None:
+        raise ValueError(
+            "tensorboard = true, but the package tensorboard is not installed; install korealbert[tensorboard] or leave it out"
+        )
+    short, long = Rows(*_open(spec, vocab, examples, views)), None
+    if examples_long is not None and views_long is not None:
+        long = Rows(*_open(spec, vocab, examples_long, views_long))
+    longest = (long or short).train.sequence_length
+    shape = None if initial is None else ModelConfig.model_validate_json((initial / "config.json").read_bytes())
+    config = spec.config_for(vocab_size=short.train.vocab_size, sequence_length=longest, initial=shape)
+    check_rows(spec, config, short, long)
+    return config
+
+
+def _open(spec: PretrainSpec, vocab: Path, examples: Path, views: Path) -> tuple[ExampleBatches, ExampleBatches]:
+    """Training and held-out rows, which must be of this vocabulary and under noise that the objective can use."""
     train = ExampleBatches(examples, views, "train")
     vocabulary, header = Vocabulary.load(vocab), open_rows(min(examples.glob("train-*.arrow")))[1]
     if (header.vocab_size, header.vocab_sha256) != (vocabulary.size, vocabulary.sha256):
@@ -90,8 +123,13 @@ def check(
             f"{examples.name} was packed with another vocabulary ({packed_with}) than {vocab.name} ({given}); "
             "rebuild the examples with this vocabulary"
         )
-    shape = None if initial is None else ModelConfig.model_validate_json((initial / "config.json").read_bytes())
-    return spec.config_for(vocab_size=train.vocab_size, sequence_length=train.sequence_length, initial=shape)
+    slots = train.header(0).word_order_slots
+    if spec.objective == "rtd" and slots:
+        raise ValueError(
+            f"{views.name} moves tokens ({slots} word-order slots), but objective = 'rtd' restores masked ones only; "
+            "set views.word_order.portion = 0"
+        )
+    return train, ExampleBatches(examples, views, "heldout")
 
 
-STAGE = Stage("pretrain", version=6, spec=PretrainSpec, run=run)
+STAGE = Stage("pretrain", version=7, spec=PretrainSpec, run=run)

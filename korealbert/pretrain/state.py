@@ -20,8 +20,12 @@ class TrainingState:
     """Updates made: steps less those that fp16 overflow skipped. The learning rate follows it."""
     position: int = 0
     """Where in the training order the next batch begins."""
+    long_position: int = 0
+    """The same of the long sequences."""
     sequences: int = 0
-    """Sequences trained on; ``position`` less those that were left out after a collapse."""
+    """Sequences trained on; the positions less those that were left out after a collapse."""
+    slots: int = 0
+    """Places of their tokens, padding included."""
     returns_to: int = 0
     """Step of the checkpoint that a collapse returns to: the last that was due, as one saved on request changes nothing."""
     rate_factor: float = 1.0
@@ -32,6 +36,8 @@ class TrainingState:
     """Sums since the last log line."""
     heldout: Metrics = field(default_factory=dict)
     """The newest held-out scores."""
+    heldout_long: Metrics = field(default_factory=dict)
+    """The same of the long held-out rows."""
     guard: GuardState = field(default_factory=GuardState)
 
     @classmethod

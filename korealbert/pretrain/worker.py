@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -20,6 +21,7 @@ from torch import distributed
 
 from korealbert.examples.batches import ExampleBatches
 from korealbert.model.device import pick_device
+from korealbert.pretrain.fit import Rows
 from korealbert.pretrain.job import Job, event_line
 from korealbert.pretrain.loop import Stopped, Trainer
 from korealbert.pretrain.metrics import Metrics
@@ -66,6 +68,10 @@ def run(job: Job, init_method: str) -> int:
     device = pick_device(job.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    long = None
+    if job.examples_long is not None and job.views_long is not None:
+        source = partial(ExampleBatches, job.examples_long, job.views_long)
+        long = Rows(source("train"), source("heldout"))
     ranks = join(rank=rank, world_size=world_size, device=device, init_method=init_method)
     try:
         trainer = Trainer(
@@ -74,6 +80,7 @@ def run(job: Job, init_method: str) -> int:
             train=ExampleBatches(job.examples, job.views, "train"),
             heldout=ExampleBatches(job.examples, job.views, "heldout"),
             initial=job.initial,
+            long=long,
             ranks=ranks,
             out_dir=job.out_dir,
             report=report,

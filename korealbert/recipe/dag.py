@@ -11,9 +11,10 @@ from korealbert.corpus import balance, clean, dedup, extract, fetch
 from korealbert.corpus.crawl import stage as crawl
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
+from korealbert.finetune import encoder_files, speed_column
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import finetuning
-from korealbert.recipe.reading import Recipe, RecipeError, nearest
+from korealbert.recipe.reading import CorpusRecipe, Recipe, RecipeError, nearest
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
@@ -33,36 +34,58 @@ class Node:
 
 def graph(recipe: Recipe) -> dict[str, Node]:
     """The DAG of a recipe by label, every stage after those it reads."""
-    nodes: dict[str, Node] = {}
-
-    def add(label: str, stage: Stage[Any], spec: Spec, **inputs: str) -> str:
-        nodes[label] = Node(label, stage, spec, inputs)
-        return label
-
-    cleaned = {}
-    for source, spec in recipe.extract.items():
-        brought = {}
-        if source in recipe.crawl:
-            brought["crawl"] = add(f"crawl/{source}", crawl.STAGE, recipe.crawl[source])
-        if source in recipe.fetch:
-            brought["fetch"] = add(f"fetch/{source}", fetch.STAGE, recipe.fetch[source])
-        documents = add(f"extract/{source}", extract.STAGE, spec, **brought)
-        cleaned[source] = add(f"clean/{source}", clean.STAGE, recipe.clean[source], documents=documents)
-    unique = add("dedup", dedup.STAGE, recipe.dedup, **cleaned)
-    corpus = add("balance", balance.STAGE, recipe.balance, documents=unique)
+    nodes = Nodes()
+    add = nodes.add
+    corpus = add_corpus(nodes, recipe)
     vocabulary = add("vocab", vocab.STAGE, recipe.vocab, documents=corpus)
     if recipe.vocab_sizes.sizes:
         add("vocab_sizes", sizes.STAGE, recipe.vocab_sizes, documents=corpus, vocab=vocabulary)
     rows = add("examples", packing.STAGE, recipe.examples, documents=corpus, vocab=vocabulary)
     noise = add("views", views.STAGE, recipe.views, examples=rows, vocab=vocabulary)
-    weights = add("pretrain", pretrain.STAGE, recipe.pretrain, vocab=vocabulary, examples=rows, views=noise)
+    training = {"vocab": vocabulary, "examples": rows, "views": noise}
+    if recipe.examples_long is not None and recipe.views_long is not None:
+        rows = add("examples/long", packing.STAGE, recipe.examples_long, documents=corpus, vocab=vocabulary)
+        noise = add("views/long", views.STAGE, recipe.views_long, examples=rows, vocab=vocabulary)
+        training |= {"examples_long": rows, "views_long": noise}
+    weights = add("pretrain", pretrain.STAGE, recipe.pretrain, **training)
     model = add("export", export.STAGE, recipe.export, pretrain=weights, vocab=vocabulary)
+    others = {name: add(f"encoder/{name}", encoder_files.STAGE, spec) for name, spec in recipe.encoder.items()}
     for benchmark, grid in recipe.grids.items():
         cells = recipe.cells(benchmark)
         finished = finetuning.add_benchmark(add, benchmark, cells, grid, model=model)
+        finished |= finetuning.add_encoders(add, benchmark, cells, grid, others)
         finetuning.add_summary(add, benchmark, next(iter(cells.values())), grid, finished)
-    add("report", report.STAGE, recipe.report, **{label: label for label in nodes})
-    return nodes
+    if recipe.speed.architectures:
+        add("speed", speed_column.STAGE, recipe.speed)
+    add("report", report.STAGE, recipe.report, **{label: label for label in nodes.by_label})
+    return nodes.by_label
+
+
+class Nodes:
+    """A graph that is being made, every stage after those it reads."""
+
+    def __init__(self) -> None:
+        self.by_label: dict[str, Node] = {}
+
+    def add(self, label: str, stage: Stage[Any], spec: Spec, **inputs: str) -> str:
+        """Add one stage with the labels of what it reads, by role; returns its label."""
+        self.by_label[label] = Node(label, stage, spec, inputs)
+        return label
+
+
+def add_corpus(nodes: Nodes, recipe: CorpusRecipe) -> str:
+    """Add the stages from raw text to one balanced corpus; returns the label of the last."""
+    cleaned = {}
+    for source, spec in recipe.extract.items():
+        brought = {}
+        if source in recipe.crawl:
+            brought["crawl"] = nodes.add(f"crawl/{source}", crawl.STAGE, recipe.crawl[source])
+        if source in recipe.fetch:
+            brought["fetch"] = nodes.add(f"fetch/{source}", fetch.STAGE, recipe.fetch[source])
+        documents = nodes.add(f"extract/{source}", extract.STAGE, spec, **brought)
+        cleaned[source] = nodes.add(f"clean/{source}", clean.STAGE, recipe.clean[source], documents=documents)
+    unique = nodes.add("dedup", dedup.STAGE, recipe.dedup, **cleaned)
+    return nodes.add("balance", balance.STAGE, recipe.balance, documents=unique)
 
 
 def select(nodes: Mapping[str, Node], name: str, *, option: str) -> list[str]:
@@ -75,6 +98,15 @@ def select(nodes: Mapping[str, Node], name: str, *, option: str) -> list[str]:
         known = sorted({*nodes, *(label.split("/")[0] for label in nodes)})
         raise RecipeError(f"{option}: the recipe has no stage {name!r}{nearest(name, known)}; stages: {', '.join(known)}")
     return labels
+
+
+def onward(nodes: Mapping[str, Node], name: str) -> set[str]:
+    """The labels that a name means, and those of all stages that stand on them. Raises RecipeError where it means nothing."""
+    found = set(select(nodes, name, option="from"))
+    for label, node in nodes.items():  # Inputs come before what reads them.
+        if found & set(node.inputs.values()):
+            found.add(label)
+    return found
 
 
 def until(nodes: Mapping[str, Node], target: str | None) -> dict[str, Node]:

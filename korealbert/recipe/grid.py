@@ -17,23 +17,22 @@ from korealbert.recipe.ablation import Ablation
 from korealbert.recipe.dag import Node
 from korealbert.report.ablation import stage as report
 
-DATA = ("vocab", "examples", "views")
-"""What pretraining reads."""
-
 
 def grid(ablation: Ablation) -> dict[str, Node]:
     """The DAG of an ablation by label, every stage after those it reads.
 
     Stages before pretraining keep their labels where all cells agree on them (``vocab``); else they get the name of the first
-    cell that needs them (``views/wop30``). Each cell adds ``pretrain/CELL/SEED``, ``intrinsic/CELL/SEED/NOISE``,
-    ``export/CELL/SEED``, ``features/CELL/SEED/BENCHMARK`` and ``finetune/CELL/SEED/BENCHMARK/pretrained/SEED``; the last
-    stage is ``ablation``.
+    cell that needs them (``views/wop30``). What each cell adds is named by it and by the seed: ``pretrain/CELL/SEED``,
+    ``intrinsic/CELL/SEED/NOISE``, ``export/CELL/SEED``, ``features/CELL/SEED/BENCHMARK`` and
+    ``finetune/CELL/SEED/BENCHMARK/pretrained/SEED``. The last stage is ``ablation``.
     """
     nodes = _Nodes()
     data = _data_stages(ablation, nodes)
     first = data[next(iter(ablation.cells))]
     noise = {
-        name: nodes.add(f"views/noise-{name}", Node("", views.STAGE, recipe.views, {role: first[role] for role in DATA[:2]}))
+        name: nodes.add(
+            f"views/noise-{name}", Node("", views.STAGE, recipe.views, {role: first[role] for role in ("examples", "vocab")})
+        )
         for name, recipe in ablation.noise.items()
     }
     corpus = {label: label for label in nodes.by_label}
@@ -68,7 +67,7 @@ def _pretrained(cells: Mapping[str, FinetuneSpec]) -> dict[str, FinetuneSpec]:
 
 
 def _data_stages(ablation: Ablation, nodes: _Nodes) -> dict[str, dict[str, str]]:
-    """Add all stages up to ``DATA`` of every cell; their labels by cell and role."""
+    """Add all stages that pretraining reads of every cell; their labels by cell and role."""
     graphs = {cell: dag.graph(recipe) for cell, recipe in ablation.cells.items()}
     first = next(iter(graphs))
 
@@ -89,7 +88,9 @@ def _data_stages(ablation: Ablation, nodes: _Nodes) -> dict[str, dict[str, str]]
         alike = all(label in graph and content(each, label) == content(first, label) for each, graph in graphs.items())
         return nodes.add(label if alike else f"{label}/{owner}", Node("", node.stage, node.spec, inputs))
 
-    return {cell: {role: place(cell, role) for role in DATA} for cell in graphs}
+    return {
+        cell: {role: place(cell, label) for role, label in graph["pretrain"].inputs.items()} for cell, graph in graphs.items()
+    }
 
 
 class _Nodes:

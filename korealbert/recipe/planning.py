@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from korealbert.artifact import Artifact, Identity, Spec, Store
 from korealbert.nested import flat
 from korealbert.recipe import dag
 from korealbert.recipe.ablation import Ablation, is_ablation, load_ablation
+from korealbert.recipe.cross_lingual import CrossLingualRecipe, is_cross_lingual, load_cross_lingual
 from korealbert.recipe.dag import Node
 from korealbert.recipe.grid import grid
 from korealbert.recipe.reading import Recipe, RecipeError, load
+from korealbert.recipe.transfer_graph import transfer_graph
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The part of a recipe, or of an ablation, that a run is to build."""
+    """The part of a recipe of any kind that a run is to build."""
 
     name: str
     description: str
@@ -48,24 +50,39 @@ class Prepared:
     planned: list[Planned]
     """What would happen to each, in the order of ``nodes``."""
 
+    def named(self, names: Iterable[str], *, option: str) -> set[str]:
+        """The labels that names mean among ``nodes``. Raises RecipeError where one means nothing."""
+        return {label for name in names for label in dag.select(self.nodes, name, option=option)}
+
 
 def prepare(
-    path: Path, store: Store, *, until: str | None = None, rerun: Iterable[str] | None = None, data: Path | None = None
+    path: Path,
+    store: Store,
+    *,
+    until: str | None = None,
+    rerun: Iterable[str] | None = None,
+    from_stage: str | None = None,
+    data: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> Prepared:
-    """Read a recipe or an ablation, take the part that ``until`` needs, and plan it.
+    """Read a recipe of any kind, take the part that ``until`` needs, and plan it.
 
-    ``rerun`` names stages to build although they are cached. Raises RecipeError for a recipe that could not run and for names
-    that mean nothing in it.
+    ``rerun`` names stages to build although they are cached, ``from_stage`` one that is so built with all that stand on it;
+    ``overrides`` are fields by dotted name. Raises RecipeError for a recipe that could not run and for names that mean nothing
+    in it.
     """
-    source: Recipe | Ablation
+    source: Recipe | Ablation | CrossLingualRecipe
     if is_ablation(path):
-        source = load_ablation(path, data=data)
+        source = load_ablation(path, data=data, overrides=overrides)
         whole = grid(source)
+    elif is_cross_lingual(path):
+        source = load_cross_lingual(path, data=data, overrides=overrides)
+        whole = transfer_graph(source)
     else:
-        source = load(path, data=data)
+        source = load(path, data=data, overrides=overrides)
         whole = dag.graph(source)
     nodes = dag.until(whole, until)
-    labels: set[str] = set()
+    labels = dag.onward(nodes, from_stage) if from_stage else set()
     for name in rerun or ():
         inside = nodes.keys() & dag.select(whole, name, option="rerun")
         if not inside:

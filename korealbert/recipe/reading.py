@@ -19,12 +19,15 @@ from korealbert.corpus.crawl.source import load_source
 from korealbert.corpus.crawl.spec import CrawlSpec
 from korealbert.corpus.fetch import FetchSpec
 from korealbert.corpus.sources import ExtractSpec
-from korealbert.examples import packing, views
+from korealbert.examples import packing
+from korealbert.examples.views import ViewsSpec
 from korealbert.export import stage as export
 from korealbert.finetune import tasks
+from korealbert.finetune.encoder_files import EncoderSpec
 from korealbert.finetune.init import INITS, Init
 from korealbert.finetune.search import LIST, RANGE, SearchSpec
 from korealbert.finetune.spec import LOCAL, REMOTE, FinetuneSpec
+from korealbert.finetune.speed_column import SpeedSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
@@ -55,8 +58,8 @@ class FinetuneGrid(Spec):
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """The validated specs of every stage, ready to form a graph."""
+class CorpusRecipe:
+    """The validated specs from raw text to one balanced corpus, which recipes of all kinds begin with."""
 
     name: str
     description: str
@@ -68,16 +71,29 @@ class Recipe:
     clean: Mapping[str, clean.CleanSpec]
     dedup: dedup.DedupSpec
     balance: balance.BalanceSpec
+
+
+@dataclass(frozen=True)
+class Recipe(CorpusRecipe):
+    """The validated specs of every stage, ready to form a graph."""
+
     vocab: vocab.VocabSpec
     vocab_sizes: sizes.VocabSizesSpec
     examples: packing.ExamplesSpec
-    views: views.ViewsSpec
+    views: ViewsSpec
+    examples_long: packing.ExamplesSpec | None
+    """Rows of pretraining's phase of long sequences, where it has one."""
+    views_long: ViewsSpec | None
+    """Their noise."""
     pretrain: PretrainSpec
     export: export.ExportSpec
     finetune: Mapping[str, FinetuneSpec]
     """By ``BENCHMARK/INIT/SEED``."""
     grids: Mapping[str, FinetuneGrid]
     """By ``BENCHMARK``: what makes cells of a table."""
+    encoder: Mapping[str, EncoderSpec]
+    """By name: others' encoders that every benchmark measures too."""
+    speed: SpeedSpec
     report: report.ReportSpec
 
     def cells(self, benchmark: str) -> dict[str, FinetuneSpec]:
@@ -89,18 +105,20 @@ VARIANTS = (LOCAL, REMOTE, LIST, RANGE)
 """What pydantic names in a place besides fields: which of several forms a value has."""
 
 B = TypeVar("B", bound=Spec)
-_SINGLE: dict[str, type[Spec]] = {
+SINGLE_TABLES: dict[str, type[Spec]] = {
     "dedup": dedup.DedupSpec,
     "balance": balance.BalanceSpec,
     "vocab": vocab.VocabSpec,
     "vocab_sizes": sizes.VocabSizesSpec,
     "examples": packing.ExamplesSpec,
-    "views": views.ViewsSpec,
+    "views": ViewsSpec,
     "pretrain": PretrainSpec,
     "export": export.ExportSpec,
+    "speed": SpeedSpec,
     "report": report.ReportSpec,
 }
-_PER_NAME = ("crawl", "fetch", "extract", "clean", "finetune")
+_LONG: dict[str, type[Spec]] = {"examples_long": packing.ExamplesSpec, "views_long": ViewsSpec}
+PER_SOURCE = ("crawl", "fetch", "extract", "clean")
 _TOP = ("name", "description", "data")
 
 
@@ -114,7 +132,7 @@ def load(
     (``pretrain.model.share``) that take the place of the recipe's, ``without`` names some that are taken out before. Raises
     RecipeError for anything that could not run.
     """
-    return _Reader(Path(path), data, overrides or {}, without).recipe()
+    return Reader(Path(path), data, overrides, without).recipe()
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -156,16 +174,18 @@ def take_out(tables: dict[str, Any], name: str) -> None:
     del table[last]
 
 
-class _Reader:
+class Reader:
     """Turns one TOML file into specs; knows file and table for every error."""
 
-    def __init__(self, path: Path, data: Path | None, overrides: Mapping[str, Any], without: Iterable[str]) -> None:
+    def __init__(
+        self, path: Path, data: Path | None, overrides: Mapping[str, Any] | None = None, without: Iterable[str] = ()
+    ) -> None:
         self.path = path
         self.tables = read_toml(path)
         try:
             for name in without:
                 take_out(self.tables, name)
-            for name, value in overrides.items():
+            for name, value in (overrides or {}).items():
                 override(self.tables, name, value)
         except ValueError as error:
             raise RecipeError(f"{path}: {error}") from None
@@ -176,40 +196,82 @@ class _Reader:
         self.data = data.resolve() if data else Path(os.path.normpath(self.root / str(self.tables.get("data", "."))))
 
     def recipe(self) -> Recipe:
+        """A recipe of a model from raw text."""
+        sources = self.sources([*SINGLE_TABLES, *_LONG, "encoder", "finetune"])
+        single: dict[str, Any] = {name: self.spec(kind, name) for name, kind in SINGLE_TABLES.items()}
+        self.check_sources(sources, **single)
+        length, positions = single["examples"].sequence_length, single["pretrain"].model.max_positions
+        if length > positions:
+            raise RecipeError(
+                f"{self.path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = {positions}; "
+                "shorten the examples or raise max_positions"
+            )
+        return Recipe(
+            **self.brought(sources),
+            finetune=self._cells(),
+            grids={name: self._grid(name) for name in self.names("finetune")},
+            encoder=self._encoders(),
+            **single,
+            **self._long(**single),
+        )
+
+    def sources(self, tables: Iterable[str]) -> dict[str, ExtractSpec]:
+        """The sources by name, once it is clear that the file has no table but those of sources and ``tables``."""
+        known = [*_TOP, *PER_SOURCE, *tables]
         for name in self.tables:
-            known = [*_TOP, *_PER_NAME, *_SINGLE]
             if name not in known:
                 raise RecipeError(f"{self.path}: unknown table or field [{name}]{nearest(name, known)}")
-        sources = {name: self._spec(ExtractSpec, f"extract.{name}", source=name) for name in self._names("extract")}
+        sources = {name: self.spec(ExtractSpec, f"extract.{name}", source=name) for name in self.names("extract")}
         if not sources:
             raise RecipeError(f"{self.path}: no [extract.NAME] table; a recipe needs at least one source")
         for table in ("crawl", "fetch", "clean"):
-            for name in self._names(table):
+            for name in self.names(table):
                 if name not in sources:
                     remedy = f"a source begins with [extract.{name}]"
                     raise RecipeError(
                         f"{self.path}, [{table}.{name}]: no source of this name{nearest(name, sources)}; {remedy}"
                     )
         for name, source in sources.items():
-            if not source.paths and name not in self._names("crawl") + self._names("fetch"):
+            if not source.paths and name not in self.names("crawl") + self.names("fetch"):
                 remedy = f"name files in paths, or add [crawl.{name}] or [fetch.{name}]"
                 raise RecipeError(f"{self.path}, [extract.{name}]: nothing to extract; {remedy}")
-        single: dict[str, Any] = {name: self._spec(kind, name) for name, kind in _SINGLE.items()}
-        self._check_across(sources, **single)
-        return Recipe(
-            name=str(self.tables.get("name", self.path.stem)),
-            description=str(self.tables.get("description", "")),
-            crawl={name: self._crawl(name, sources[name]) for name in self._names("crawl")},
-            fetch={name: self._spec(FetchSpec, f"fetch.{name}") for name in self._names("fetch")},
-            extract=sources,
-            clean={name: self._spec(clean.CleanSpec, f"clean.{name}") for name in sources},
-            finetune=self._cells(),
-            grids={name: self._grid(name) for name in self._names("finetune")},
-            **single,
-        )
+        return sources
+
+    def brought(self, sources: Mapping[str, ExtractSpec]) -> dict[str, Any]:
+        """Name and description of the recipe, and what its sources are made of."""
+        return {
+            "name": str(self.tables.get("name", self.path.stem)),
+            "description": str(self.tables.get("description", "")),
+            "crawl": {name: self._crawl(name, sources[name]) for name in self.names("crawl")},
+            "fetch": {name: self.spec(FetchSpec, f"fetch.{name}") for name in self.names("fetch")},
+            "extract": sources,
+            "clean": {name: self.spec(clean.CleanSpec, f"clean.{name}") for name in sources},
+        }
+
+    def _long(self, *, examples: packing.ExamplesSpec, pretrain: PretrainSpec, **_: Any) -> dict[str, Any]:
+        """The specs of the long rows and their views: as those of the short ones, where they do not say otherwise."""
+        given = [name for name in _LONG if name in self.tables]
+        if pretrain.long is None:
+            if given:
+                remedy = "say from which step on in [pretrain.long], or remove the table"
+                raise RecipeError(f"{self.path}, [{given[0]}]: [pretrain] has no phase of long sequences; {remedy}")
+            return dict.fromkeys(_LONG)
+        length, short = pretrain.model.longest_sequence, examples.sequence_length
+        # A document gives up to 2 + length / short times as many short rows as long ones: so the documents that are held out
+        # of the long rows have been held out of the short ones.
+        held_out = max(1, examples.heldout_max_rows * short // (length + 2 * short))
+        inherited = {**self.table("examples"), "sequence_length": length, "heldout_max_rows": held_out}
+        rows = self.validate(packing.ExamplesSpec, "examples_long", {**inherited, **self.table("examples_long")})
+        if not short < rows.sequence_length <= length:
+            raise RecipeError(
+                f"{self.path}, [examples_long]: sequence_length = {rows.sequence_length} must lie above {short} of [examples] "
+                f"and not above {length} positions of [pretrain.model]"
+            )
+        noise = merged(self.table("views"), self.table("views_long"))
+        return {"examples_long": rows, "views_long": self.validate(ViewsSpec, "views_long", noise)}
 
     def _crawl(self, name: str, extract: ExtractSpec) -> CrawlSpec:
-        spec = self._spec(CrawlSpec, f"crawl.{name}")
+        spec = self.spec(CrawlSpec, f"crawl.{name}")
         if extract.format != "warc":
             raise RecipeError(f'{self.path}, [extract.{name}]: a crawl stores WARC files; set format = "warc"')
         try:
@@ -218,8 +280,8 @@ class _Reader:
             raise RecipeError(f"{self.path}, [crawl.{name}], field 'source': {error}") from None
         return spec
 
-    def _check_across(self, sources: Iterable[str], **specs: Any) -> None:
-        """What no table can know alone: names of sources, and lengths that must fit each other."""
+    def check_sources(self, sources: Iterable[str], **specs: Any) -> None:
+        """What no table can know alone: the names of sources that ``balance``, ``dedup`` and ``vocab`` speak of."""
         named = {
             "[balance], field 'sources'": specs["balance"].sources if "balance" in self.tables else (),
             "[dedup], field 'priority'": specs["dedup"].priority,
@@ -229,20 +291,16 @@ class _Reader:
             for name in names:
                 if name not in sources:
                     raise RecipeError(f"{self.path}, {where}: no source {name!r}{nearest(name, sources)}")
-        length, positions = specs["examples"].sequence_length, specs["pretrain"].model.max_positions
-        if length > positions:
-            raise RecipeError(
-                f"{self.path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = {positions}; "
-                "shorten the examples or raise max_positions"
-            )
 
-    def _names(self, table: str) -> list[str]:
+    def names(self, table: str) -> list[str]:
+        """The names of ``[table.NAME]``, in the order of the file."""
         section = self.tables.get(table, {})
         if not isinstance(section, dict) or not all(isinstance(value, dict) for value in section.values()):
             raise RecipeError(f"{self.path}: write [{table}.NAME], one table per {table}")
         return list(section)
 
-    def _table(self, name: str) -> dict[str, Any]:
+    def table(self, name: str) -> dict[str, Any]:
+        """A copy of the table of this dotted name; an empty one where the file has none."""
         table: Any = self.tables
         for part in name.split("."):
             table = table.get(part, {})
@@ -250,11 +308,17 @@ class _Reader:
             raise RecipeError(f"{self.path}: [{name}] must be a table, it is a {type(table).__name__}")
         return dict(table)
 
+    def _encoders(self) -> dict[str, EncoderSpec]:
+        for name in self.names("encoder"):
+            if name in INITS:
+                raise RecipeError(f"{self.path}, [encoder.{name}]: this name says what fine-tuning starts from; choose another")
+        return {name: self.spec(EncoderSpec, f"encoder.{name}") for name in self.names("encoder")}
+
     def _cells(self) -> dict[str, FinetuneSpec]:
         cells = {}
-        for name in self._names("finetune"):
+        for name in self.names("finetune"):
             where, grid = f"finetune.{name}", self._grid(name)
-            table = self._table(where)
+            table = self.table(where)
             self._refuse_reserved(where, table, ("seed", "init"))
             settings = {field: value for field, value in table.items() if field not in FinetuneGrid.model_fields}
             settings.setdefault("task", name)
@@ -262,16 +326,16 @@ class _Reader:
                 raise RecipeError(f"{self.path}, [{where}]: field 'test' is missing")
             for init in grid.inits:
                 for seed in grid.seeds:
-                    cell = self._validate(FinetuneSpec, where, {**settings, "init": init, "seed": seed})
+                    cell = self.validate(FinetuneSpec, where, {**settings, "init": init, "seed": seed})
                     cells[f"{name}/{init}/{seed}"] = cell
             if grid.search is not None:
                 self._check_search(where, grid.search, settings, cell)
         return cells
 
     def _grid(self, name: str) -> FinetuneGrid:
-        table = self._table(f"finetune.{name}")
+        table = self.table(f"finetune.{name}")
         axes = {axis: table[axis] for axis in FinetuneGrid.model_fields if axis in table}
-        return self._validate(FinetuneGrid, f"finetune.{name}", axes)
+        return self.validate(FinetuneGrid, f"finetune.{name}", axes)
 
     def _check_search(self, where: str, search: SearchSpec, settings: Mapping[str, Any], cell: FinetuneSpec) -> None:
         for name in search.axes:
@@ -282,17 +346,19 @@ class _Reader:
         except ValueError as error:
             raise RecipeError(f"{self.path}, [{where}], field 'search': {error}") from None
 
-    def _spec(self, kind: type[B], name: str, **extra: Any) -> B:
-        table = self._table(name)
+    def spec(self, kind: type[B], name: str, **extra: Any) -> B:
+        """The spec of a table; ``extra`` are fields that the recipe sets and the table must not."""
+        table = self.table(name)
         self._refuse_reserved(name, table, extra)
-        return self._validate(kind, name, {**table, **extra})
+        return self.validate(kind, name, {**table, **extra})
 
     def _refuse_reserved(self, name: str, table: Mapping[str, Any], reserved: Iterable[str]) -> None:
         for field_name in reserved:
             if field_name in table:
                 raise RecipeError(f"{self.path}, [{name}]: field {field_name!r} is set by the recipe itself; remove it")
 
-    def _validate(self, kind: type[B], name: str, table: dict[str, Any]) -> B:
+    def validate(self, kind: type[B], name: str, table: dict[str, Any]) -> B:
+        """A spec from the fields of the table of this name. Raises RecipeError naming file, table, field and remedy."""
         try:
             # By way of JSON, because pydantic's strict mode takes JSON's arrays for tuples, but no "60" for 60.
             text = json.dumps(self._with_data(table), default=str)
@@ -357,6 +423,15 @@ def _fields_at(kind: Any, parents: list[str]) -> list[str]:
             kind = kind.model_fields[parent].annotation
         kind = next((part for part in _inside(kind) if isinstance(part, type) and issubclass(part, BaseModel)), kind)
     return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
+
+
+def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A table with some fields changed, those of tables within it one by one."""
+    both = {
+        name: merged(table[name], value) if isinstance(value, dict) and isinstance(table.get(name), dict) else value
+        for name, value in changes.items()
+    }
+    return {**table, **both}
 
 
 def _inside(kind: Any) -> Iterable[Any]:

@@ -129,9 +129,12 @@ class Strip:
     mean_mark: bool = True
 
 
-def strips(rows: Sequence[Strip], *, label: str, x_unit: str) -> Svg:
-    """One row of dots per strip over a common axis that need not begin at 0; a tall mark is at a row's mean."""
-    values = [value for row in rows for value, _ in row.values]
+def strips(rows: Sequence[Strip], *, label: str, x_unit: str, levels: Sequence[tuple[float, str]] = ()) -> Svg:
+    """One row of dots per strip over a common axis that need not begin at 0; a tall mark is at a row's mean.
+
+    ``levels`` are thin lines across the rows that have a mean, each with a tooltip.
+    """
+    values = [value for row in rows for value, _ in row.values] + [value for value, _ in levels]
     x_ticks = ticks(min(values, default=0.0), max(values, default=1.0), 5)
     scale = _Scale(x_ticks[0], x_ticks[-1], 6.0, WIDTH - 6.0)
     pitch = 46
@@ -142,6 +145,11 @@ def strips(rows: Sequence[Strip], *, label: str, x_unit: str) -> Svg:
         body.append(text(0, y - 14, row.label, width=WIDTH - text_width(row.text) - 12))
         body.append(text(WIDTH, y - 14, row.text, kind="value", anchor="end"))
         body.append(tag("line", class_="track-line", x1=0, x2=WIDTH, y1=y, y2=y))
+        if row.mean_mark:
+            body += [
+                tag("line", tag("title", tip), class_="level-3", x1=scale(value), x2=scale(value), y1=y - 7, y2=y + 7)
+                for value, tip in levels
+            ]
         body += [
             tag("circle", tag("title", tip), class_=f"dot-{row.style}", cx=scale(value), cy=y, r=4.5)
             for value, tip in row.values
@@ -155,6 +163,40 @@ def strips(rows: Sequence[Strip], *, label: str, x_unit: str) -> Svg:
         body.append(text(x, floor + 15, f"{tick:g}", kind="tick", anchor=anchor))
     body.append(text(WIDTH, floor + 31, x_unit, kind="axis", anchor="end"))
     return Svg(floor + 34, label, join(*body))
+
+
+def matrix(labels: Sequence[str], counts: Sequence[Sequence[int]], *, label: str) -> Svg:
+    """A confusion matrix: a row for each gold label, a column for each predicted one, shaded by the share of its row."""
+    left = min(120.0, max(text_width(name) for name in labels) + 8)
+    side = (WIDTH - left) / len(labels)
+    height = min(side, 26.0)
+    numbered = side >= text_width("100")
+    body = []
+    for row, (name, values) in enumerate(zip(labels, counts, strict=True)):
+        y, total = row * height, sum(values)
+        body.append(text(left - 6, y + height / 2 + 4, name, anchor="end", width=left - 6))
+        for column, value in enumerate(values):
+            share = value / total if total else 0.0
+            tip = tag("title", f"{name} → {labels[column]}: {numbers.count(value)} ({numbers.percent(share)})")
+            x = left + column * side
+            body.append(tag("rect", class_="track", x=x, y=y, width=side - 1, height=height - 1))
+            # Square roots, so that the rare confusions that the drawing is for can be seen.
+            shade = tag(
+                "rect", tip, class_="mark-1", x=x, y=y, width=side - 1, height=height - 1, fill_opacity=round(share**0.5, 3)
+            )
+            body.append(shade)
+            if numbered and value:
+                kind = "over" if share**0.5 > OPAQUE else "tick"
+                body.append(text(x + side / 2, y + height / 2 + 4, f"{share * 100:.0f}", kind=kind, anchor="middle"))
+    floor = len(labels) * height
+    if numbered:
+        middles = (left + column * side + side / 2 for column in range(len(labels)))
+        body += [text(x, floor + 13, n, kind="tick", anchor="middle", width=side) for x, n in zip(middles, labels, strict=True)]
+    return Svg(floor + 20, label, join(*body))
+
+
+OPAQUE = 0.6
+"""Opacity from which a number on a mark is written in the colour of the ground."""
 
 
 @dataclass(frozen=True)

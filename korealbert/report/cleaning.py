@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from korealbert.numbers import by_number, count
+from korealbert.numbers import by_number, count, fixed
 from korealbert.report import charts
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.blocks import Block, Figure, Figures, Fold, Section, Table, Text
@@ -33,12 +33,29 @@ def section(artifacts: Artifacts) -> Section | None:
         blocks.append(Fold("Normalized characters", [_table("Characters normalized before any rule", "Kind", kinds)]))
     if masked := _per_source(artifacts, "masked"):
         blocks.append(_table("Personal data masked, in spans", "Kind", masked))
+    if agreement := _agreement(artifacts):
+        blocks.append(agreement)
     if sections := _per_source(artifacts, "unmapped_sections"):
         table = _table("Sections that the category map does not know, in documents", "Section", sections)
         blocks.append(Fold("Unknown sections", [table]))
     if not blocks:
         return None
     return Section("removed", "What cleaning removed", [*blocks, Text(artifacts.origin("clean"), quiet=True)])
+
+
+def _agreement(artifacts: Artifacts) -> Table | None:
+    """How far the sentence rules and Kiwi agree on a sample of each source."""
+    found = {
+        label.split("/", 1)[-1]: artifact.stats.get("sentence_agreement") for label, artifact in artifacts.of("clean").items()
+    }
+    rows = [
+        [source, fixed(stats["f1"], 3), *(count(stats[name]) for name in ("both", "rules_only", "kiwi_only", "documents"))]
+        for source, stats in found.items()
+        if stats
+    ]
+    header = ["Source", "F1", "Both", "Rules alone", "Kiwi alone", "Documents"]
+    title = "Sentence boundaries: rules against Kiwi on a sample"
+    return Table(title, header, rows, frozenset(range(1, len(header)))) if rows else None
 
 
 Counts = Mapping[str, Mapping[str, int]]

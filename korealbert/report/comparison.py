@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
-from korealbert.finetune.init import INITS
-from korealbert.numbers import mean_and_sd, spread
+import polars as pl
+
+from korealbert.numbers import fixed, spread
 from korealbert.report import published
 from korealbert.report.blocks import Block, Fold, Section, Table, Text
-from korealbert.report.scores import Benchmark, published_beside, seeds
+from korealbert.report.scores import Benchmark, metric_title
 
 
 def section(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section | None:
-    """Published scores of the same task and metric with ours among them, then the tables as printed, with their misprints."""
+    """A leaderboard per task and metric, ours among published scores, then the tables as printed, with their misprints."""
     if not tables:
         return None
-    blocks: list[Block] = [
-        Text(
-            "Only scores of the same task and the same metric share a table. They come from models of other sizes, "
-            "corpora and budgets, and from other numbers of seeds; each source is named."
-        )
-    ]
-    blocks += [table for benchmark in benchmarks if len((table := _beside(benchmark, tables)).rows)]
+    blocks: list[Block] = [Text(EXPLANATION)] if benchmarks else []
+    blocks += [table for benchmark in benchmarks for table in _leaderboards(benchmark, tables)]
+    reasons = dict.fromkeys(why for benchmark in benchmarks for why in published.apart(benchmark.task, tables))
+    blocks += [Text(f"Not set beside ours: {why}", quiet=True) for why in reasons]
     for name in tables:
         printed = [_as_printed(source, rows) for source, rows in _by_source(name).items()]
         known = [Text(f"Known problems: {note}", quiet=True) for note in published.notes(name)]
@@ -29,33 +28,92 @@ def section(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section |
     return Section("published", "Beside published scores", blocks)
 
 
-def _beside(benchmark: Benchmark, tables: Sequence[str]) -> Table:
-    entries = list(published_beside(benchmark, tables).select("number", "model", "value", "source").iter_rows())
-    published_rows = len(entries)
-    for init in INITS:
-        if values := benchmark.values(init):
-            whole = "" if benchmark.on_whole_test_set else ", part of the test set"
-            entries.append((mean_and_sd(values)[0], f"this run, {init}", spread(values), f"{seeds(len(values))}{whole}"))
+EXPLANATION = (
+    "Score is what the benchmark's official script prints: of ours the mean ± sd over seeds. Corrected is the same predictions "
+    "scored as the benchmark's text defines, oracle the best that the pieces' boundaries and the length limit leave reachable. "
+    "Only scores of the same task, split and metric share a table. Published ones come from models of other sizes, corpora and "
+    "budgets; each source is named, and what is known to be wrong with a row stands in it."
+)
+
+HEADER = ("Model", "Score", "Interval", "Median", "Best", "Seeds", "Corrected", "Oracle", "Source", "Note")
+
+ALWAYS = 2
+"""So many columns stand there although they may be empty."""
+
+
+def _leaderboards(benchmark: Benchmark, tables: Sequence[str]) -> list[Table]:
+    """The table of the task's own metric, and of every other one that somebody published."""
+    found = {metric: published.comparable(benchmark.task, metric, tables) for metric in benchmark.metrics}
+    return [_leaderboard(benchmark, m, beside) for m, beside in found.items() if m == benchmark.metric or beside.height]
+
+
+def _leaderboard(benchmark: Benchmark, metric: str, beside: pl.DataFrame) -> Table:
+    entries = [
+        (number, [model, value, "", "", "", "", "", "", source, note], False)
+        for number, model, value, source, note in beside.select("number", "model", "value", "source", "note").iter_rows()
+    ]
+    part = "" if benchmark.on_whole_test_set else "part of the test set"
+    for system in benchmark.systems:
+        if values := benchmark.values(system, metric):
+            entries.append((statistics.fmean(values), [*_own(benchmark, system, metric), "this run", part], True))
     entries.sort(key=lambda entry: -entry[0])
-    rows = [[model, value, source] for _, model, value, source in entries] if published_rows else []
-    marked = frozenset(index for index, row in enumerate(rows) if row[0].startswith("this run, "))
-    return Table(f"{benchmark.title}, {benchmark.metric_title}", ["Model", "Score", "Source"], rows, frozenset({1}), marked)
+    kept = [n for n in range(len(HEADER)) if n < ALWAYS or any(row[n] for _, row, _ in entries)]
+    rows = [[row[n] for n in kept] for _, row, _ in entries]
+    header = [benchmark.interval_title if HEADER[n] == "Interval" else HEADER[n] for n in kept]
+    numeric = frozenset(n for n, name in enumerate(header) if name not in ("Model", "Source", "Note"))
+    marked = frozenset(n for n, (_, _, ours) in enumerate(entries) if ours)
+    prose = frozenset(n for n, name in enumerate(header) if name == "Note")
+    return Table(f"{benchmark.title}, {metric_title(metric)}", header, rows, numeric, marked, prose)
 
 
-def _by_source(name: str) -> dict[str, list[tuple[str, str, str, str]]]:
-    sources: dict[str, list[tuple[str, str, str, str]]] = {}
-    for model, task, metric, value, source in published.load(name).select(published.COLUMNS).iter_rows():
-        sources.setdefault(source, []).append((model, task, metric, value))
+def _own(benchmark: Benchmark, system: str, metric: str) -> list[str]:
+    values = benchmark.values(system, metric)
+    corrected, oracle = (benchmark.values(system, metric, kind=kind) for kind in ("test_corrected", "test_oracle"))
+    interval = benchmark.intervals.get(system) if metric == benchmark.metric else None
+    several = len(values) > 1
+    return [
+        system,
+        spread(values),
+        f"{fixed(interval[0])} to {fixed(interval[1])}" if interval else "",
+        fixed(statistics.median(values)) if several else "",
+        fixed(max(values)) if several else "",
+        str(len(values)),
+        fixed(statistics.fmean(corrected)) if corrected else "",
+        fixed(statistics.fmean(oracle)) if oracle else "",
+    ]
+
+
+Printed = tuple[str, str, str, str, str]
+"""Model, task, metric, value and note."""
+
+
+def _by_source(name: str) -> dict[str, list[Printed]]:
+    sources: dict[str, list[Printed]] = {}
+    for model, task, metric, value, note, source in published.load(name).select(*PRINTED, "source").iter_rows():
+        sources.setdefault(source, []).append((model, task, metric, value, note))
     return sources
 
 
-def _as_printed(source: str, rows: Sequence[tuple[str, str, str, str]]) -> Table:
-    """Models by columns of task and metric; a value that a source prints twice is shown twice."""
-    columns = list(dict.fromkeys((task, metric) for _, task, metric, _ in rows))
+PRINTED = ("model", "task", "metric", "value", "note")
+
+
+def _as_printed(source: str, rows: Sequence[Printed]) -> Table:
+    """Models by columns of task and metric, with the notes on each; a value that a source prints twice is shown twice."""
+    columns = list(dict.fromkeys((task, metric) for _, task, metric, *_ in rows))
     cells: dict[tuple[str, str, str], list[str]] = {}
-    for model, task, metric, value in rows:
+    notes: dict[str, dict[str, None]] = {}
+    everywhere = set.intersection(*({row[-1]} for row in rows))
+    for model, task, metric, value, note in rows:
         cells.setdefault((model, task, metric), []).append(value)
+        if note and note not in everywhere:
+            notes.setdefault(model, {})[note] = None
     models = list(dict.fromkeys(model for model, *_ in rows))
-    header = ["Model", *(f"{task} {metric}" for task, metric in columns)]
-    body = [[model, *(" / ".join(cells.get((model, *column), [""])) for column in columns)] for model in models]
-    return Table(source, header, body, frozenset(range(1, len(header))))
+    header = ["Model", *(f"{task} {metric}" for task, metric in columns), *(["Note"] if notes else [])]
+    body = [
+        [model, *(" / ".join(cells.get((model, *column), [""])) for column in columns)]
+        + ([" ".join(notes.get(model, {}))] if notes else [])
+        for model in models
+    ]
+    title = " ".join([source, *(f"({note.rstrip('.')})" for note in everywhere if note)])
+    prose = frozenset({len(header) - 1}) if notes else frozenset()
+    return Table(title, header, body, frozenset(range(1, len(columns) + 1)), prose=prose)

@@ -6,15 +6,22 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from korealbert.artifact import Artifact
 from korealbert.finetune.init import INITS
-from korealbert.numbers import compact, count, fixed, percent
+from korealbert.numbers import MISSING, compact, count, fixed, percent
 from korealbert.report import charts
 from korealbert.report.artifacts import Artifacts
-from korealbert.report.blocks import Block, Figure, Figures, Section, Text
+from korealbert.report.blocks import Block, Figure, Figures, Section, Table, Text
 from korealbert.report.scores import Benchmark
 from korealbert.report.style import COLOUR_OF_INIT
 
-OBJECTIVES = {"mlm": "Masked pieces (MLM)", "sop": "Sentence order (SOP)", "wop": "Word order (WOP)"}
+OBJECTIVES = {
+    "mlm": "Masked pieces (MLM)",
+    "sop": "Sentence order (SOP)",
+    "wop": "Word order (WOP)",
+    "rtd": "Replaced tokens (RTD)",
+    "replaced": "Those that were replaced",
+}
 """What pretraining predicts, by the key that its metrics begin with."""
 
 TARGETS = {"mlm": "mlm_targets", "sop": "sop_rows", "wop": "wop_targets"}
@@ -30,7 +37,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> Section | 
     """Curves of whatever was trained."""
     blocks: list[Block] = []
     if figures := _pretraining(artifacts):
-        blocks += [Text(_size(artifacts)), Figures(figures)]
+        blocks += [Text(_size(artifacts)), *_rollbacks(artifacts), Figures(figures)]
     if benchmarks:
         blocks += [
             Text("Fine-tuning: score on dev after each epoch, mean over seeds. The best epoch of each seed is the one tested."),
@@ -45,8 +52,7 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
     artifact = artifacts.one("pretrain")
     if artifact is None or not artifact.files("metrics.jsonl"):
         return []
-    lines = (artifact.path / "metrics.jsonl").read_text("utf-8").splitlines()
-    records = [json.loads(line) for line in lines if line.strip()]
+    records = _records(artifact)
     targets = artifacts.stats("views").get("heldout") or {}
     figures = []
     for key, name in OBJECTIVES.items():
@@ -56,7 +62,7 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
                 continue
             end = (heldout or seen)[-1][1]
             shown = percent(end) if kind == "accuracy" else fixed(end, 3)
-            if heldout and kind == "accuracy" and TARGETS[key] in targets:
+            if heldout and kind == "accuracy" and TARGETS.get(key) in targets:
                 shown += f" of {count(targets[TARGETS[key]])}"
             svg = charts.lines(
                 [charts.Line("training", seen, 2), charts.Line("held out", heldout, 1)],
@@ -67,6 +73,33 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
             )
             figures.append(Figure(f"pretrain-{key}-{kind}", f"{name}: {kind}, {shown} at the end", svg))
     return figures
+
+
+def _records(artifact: Artifact | None) -> list[dict[str, Any]]:
+    """The lines of a pretraining's metrics file."""
+    if artifact is None or not artifact.files("metrics.jsonl"):
+        return []
+    lines = (artifact.path / "metrics.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines if line.strip()]
+
+
+def _rollbacks(artifacts: Artifacts) -> list[Block]:
+    """Every return of training to a checkpoint, or nothing."""
+    events = [record for record in _records(artifacts.one("pretrain")) if record.get("split") == "guard"]
+    if not events:
+        return []
+    rows = [
+        [
+            count(event.get("at_step")),
+            count(event["step"]),
+            str(event.get("fault", MISSING)),
+            count(event.get("skipped_sequences")),
+            f"{event['rate_factor']:g}" if "rate_factor" in event else MISSING,
+        ]
+        for event in events
+    ]
+    header = ["At step", "Back to step", "What was wrong", "Sequences left out", "Rate factor"]
+    return [Table("Training returned to a checkpoint", header, rows, frozenset({0, 1, 3, 4}), prose=frozenset({2}))]
 
 
 def _points(records: Sequence[dict[str, Any]], split: str, key: str) -> list[Point]:
@@ -96,4 +129,8 @@ def _size(artifacts: Artifacts) -> str:
     parts = [f"{compact(stats['parameters'])} parameters" if "parameters" in stats else ""]
     parts += [f"{count(stats['steps'])} steps" if "steps" in stats else ""]
     parts += [f"{compact(stats['tokens'])} tokens" if "tokens" in stats else ""]
-    return f"Pretrained: {', '.join(part for part in parts if part)}."
+    told = f"Pretrained: {', '.join(part for part in parts if part)}."
+    if rollbacks := stats.get("rollbacks"):
+        times = "once" if rollbacks == 1 else f"{count(rollbacks)} times"
+        told += f" The guard went back to a checkpoint {times}, left out the data since and lowered the rate."
+    return told

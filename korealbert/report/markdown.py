@@ -32,14 +32,15 @@ def _block(block: Block) -> str:
         case Cards(cards):
             return "\n".join(f"- {plain(card.title)}: **{plain(card.value)}** ({plain(card.detail)})" for card in cards)
         case Table():
-            return _table(block)
+            return table(block)
         case Figures(figures):
             return "\n".join(f"![{plain(figure.caption)}](figures/{figure.name}.svg)" for figure in figures)
         case Fold(summary, blocks):
             return "\n\n".join([f"### {plain(summary)}", *(_block(inner) for inner in blocks)])
 
 
-def _table(table: Table) -> str:
+def table(table: Table) -> str:
+    """A title and a table; marked rows are bold."""
     rule = ["---:" if index in table.numeric else "---" for index in range(len(table.header))]
     rows = [[plain(cell) for cell in row] for row in table.rows]
     for index in table.marked:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 
 from korealbert.finetune.init import INITS
 from korealbert.numbers import MISSING, count, fixed, mean_and_sd, percent, signed, spread
-from korealbert.report import charts
+from korealbert.report import charts, entities, published
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.blocks import Block, Card, Cards, Figure, Figures, Fold, Section, Table, Text
 from korealbert.report.learning import OBJECTIVES, TARGETS
-from korealbert.report.scores import Benchmark, metric_title, published_beside, seeds
+from korealbert.report.scores import Benchmark, metric_title, seeds
 from korealbert.report.style import COLOUR_OF_INIT
 
 REFERENCE = "KoreALBERT-Base"
@@ -54,12 +55,15 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
         blocks += [
             Figures([_strip(benchmark, tables) for benchmark in benchmarks]),
             Text(
-                "Dots are seeds or models, a tall mark is the mean over seeds. Random means: the same architecture with "
-                "fresh weights, fine-tuned on the same examples with the same settings; the gap is what pretraining adds.",
+                "Dots are seeds or models, a tall mark is the mean over seeds, thin lines are published scores of the same "
+                "task and metric. Random means: the same architecture with fresh weights, fine-tuned on the same examples with "
+                "the same settings; the gap is what pretraining adds.",
                 quiet=True,
             ),
             _scores_table(benchmarks),
+            *_differences(benchmarks),
             *_caveats(benchmarks),
+            *entities.blocks(benchmarks),
             Fold("Fine-tuning settings", [_settings_table(benchmarks)]),
         ]
     if heldout:
@@ -79,13 +83,12 @@ def _card(benchmark: Benchmark) -> Card:
 
 def _strip(benchmark: Benchmark, tables: Sequence[str]) -> Figure:
     rows = []
-    for init in INITS:
-        values = [(cell.test, f"seed {cell.seed}: {fixed(cell.test)}") for cell in benchmark.of(init)]
-        if values:
-            rows.append(
-                charts.Strip(f"{init}, {seeds(len(values))}", values, spread(benchmark.values(init)), COLOUR_OF_INIT[init])
-            )
-    beside = published_beside(benchmark, tables)
+    for system in benchmark.systems:
+        cells = benchmark.of(system)
+        values = [(cell.test, f"seed {cell.seed}: {fixed(cell.test)}") for cell in cells]
+        style = COLOUR_OF_INIT[cells[0].init]
+        rows.append(charts.Strip(f"{system}, {seeds(len(values))}", values, spread(benchmark.values(system)), style))
+    beside = published.comparable(benchmark.task, benchmark.metric, tables)
     entries = list(beside.select("model", "number", "value", "source").iter_rows())
     for model, number, value, source in entries:
         if model == REFERENCE:
@@ -94,10 +97,13 @@ def _strip(benchmark: Benchmark, tables: Sequence[str]) -> Figure:
         models = [(number, f"{model}: {value}, {source}") for model, number, value, source in entries]
         low, high = beside["value"][-1], beside["value"][0]
         rows.append(charts.Strip(f"all published, {len(models)} scores", models, f"{low} to {high}", 3, mean_mark=False))
+    levels = [(number, f"{model}: {value}, {source}") for model, number, value, source in entries]
     label = f"{benchmark.title}: {'; '.join(f'{row.label} {row.text}' for row in rows)}"
     caption = f"{benchmark.title}, {benchmark.metric_title} on test"
     return Figure(
-        f"scores-{benchmark.name}", caption, charts.strips(rows, label=label, x_unit=f"{benchmark.metric_title} × 100")
+        f"scores-{benchmark.name}",
+        caption,
+        charts.strips(rows, label=label, x_unit=f"{benchmark.metric_title} × 100", levels=levels),
     )
 
 
@@ -106,16 +112,57 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
     marked = set()
     for benchmark in benchmarks:
         for metric in benchmark.metrics:
-            for init in INITS:
-                values = benchmark.values(init, metric)
+            for system in benchmark.systems:
+                values = benchmark.values(system, metric)
                 if not values:
                     continue
-                if init == "pretrained" and metric == benchmark.metric:
+                if system == "pretrained" and metric == benchmark.metric:
                     marked.add(len(rows))
-                figures = (spread(values), fixed(max(values)), str(len(values)))
-                rows.append([f"{benchmark.title}, {metric_title(metric)}", init, *figures])
-    header = ["Benchmark", "Weights", "Mean ± sd", "Best", "Seeds"]
-    return Table("Test scores over seeds, times 100", header, rows, frozenset({2, 3, 4}), frozenset(marked))
+                corrected, oracle = (benchmark.values(system, metric, kind=kind) for kind in ("test_corrected", "test_oracle"))
+                figures = (spread(values), fixed(statistics.median(values)), fixed(max(values)), str(len(values)))
+                others = (spread(found) if found else MISSING for found in (corrected, oracle))
+                rows.append([f"{benchmark.title}, {metric_title(metric)}", system, *figures, *others])
+    header = ["Benchmark", "Weights", "Mean ± sd", "Median", "Best", "Seeds", "Corrected", "Oracle"]
+    title = "Test scores over seeds, times 100: official ones, corrected ones, and the best reachable"
+    return Table(title, header, rows, frozenset(range(2, 8)), frozenset(marked))
+
+
+def _differences(benchmarks: Sequence[Benchmark]) -> list[Block]:
+    """How surely one system is better than another, where summaries say so."""
+    rows = []
+    for benchmark in benchmarks:
+        for pair in benchmark.summary.get("comparisons", []):
+            low, high = pair["interval"]
+            mcnemar = pair.get("mcnemar") or {}
+            rows.append(
+                [
+                    f"{benchmark.title}, {benchmark.metric_title}",
+                    f"{pair['first']} less {pair['second']}",
+                    signed(pair["difference"]),
+                    f"{signed(low)} to {signed(high)}",
+                    _p_value(pair.get("p_value")),
+                    _p_value(mcnemar.get("p_value")),
+                ]
+            )
+    if not rows:
+        return []
+    header = ["Benchmark", "Systems", "Difference", "Interval", "p", "p, McNemar"]
+    text = (
+        "Intervals are of the difference of the means over seeds, by bootstrap over test examples; p by approximate "
+        "randomisation, McNemar's between the seeds that are best on dev."
+    )
+    table = Table("Differences between systems, test", header, rows, frozenset({2, 3, 4, 5}))
+    return [table, Text(text, quiet=True)]
+
+
+def _p_value(value: float | None) -> str:
+    if value is None:
+        return MISSING
+    return "<0.001" if value < SMALLEST_P else fixed(value, 3)
+
+
+SMALLEST_P = 0.0005
+"""What would be written 0.000."""
 
 
 def _caveats(benchmarks: Sequence[Benchmark]) -> list[Block]:
@@ -136,17 +183,18 @@ def _caveats(benchmarks: Sequence[Benchmark]) -> list[Block]:
 def _warnings_table(benchmarks: Sequence[Benchmark]) -> Table:
     """Each warning once, with the seeds of the cells that gave it."""
     rows: list[list[str]] = []
+    systems = list(dict.fromkeys([*INITS, *(system for benchmark in benchmarks for system in benchmark.systems)]))
     for benchmark in benchmarks:
         seeds_of: dict[str, dict[str, list[str]]] = {}
-        for init in INITS:
-            for cell in benchmark.of(init):
+        for system in benchmark.systems:
+            for cell in benchmark.of(system):
                 for warning in cell.metrics.get("warnings", []):
-                    seeds_of.setdefault(warning, {}).setdefault(init, []).append(str(cell.seed))
+                    seeds_of.setdefault(warning, {}).setdefault(system, []).append(str(cell.seed))
         rows += [
-            [benchmark.title, warning, *(", ".join(found.get(init, [])) or MISSING for init in INITS)]
+            [benchmark.title, warning, *(", ".join(found.get(system, [])) or MISSING for system in systems)]
             for warning, found in seeds_of.items()
         ]
-    header = ["Benchmark", "Warning", *(f"Seeds, {init}" for init in INITS)]
+    header = ["Benchmark", "Warning", *(f"Seeds, {system}" for system in systems)]
     return Table("Warnings, and the seeds whose runs gave them", header, rows, prose=frozenset({1}))
 
 
@@ -162,14 +210,15 @@ def _heldout_table(heldout: Mapping[str, float | None], targets: Mapping[str, in
         [
             name,
             percent(heldout[f"{key}_accuracy"], 2),
-            count(targets.get(TARGETS[key])),
+            count(targets.get(TARGETS.get(key, ""))),
             fixed(heldout.get(f"{key}_loss"), 3),
+            fixed(heldout.get(f"{key}_perplexity")),
         ]
         for key, name in OBJECTIVES.items()
         if heldout.get(f"{key}_accuracy") is not None
     ]
-    header = ["Objective", "Accuracy", "of targets", "Loss"]
-    return Table("Held-out scores at the end of pretraining", header, rows, frozenset({1, 2, 3}))
+    header = ["Objective", "Accuracy", "of targets", "Loss", "Perplexity"]
+    return Table("Held-out scores at the end of pretraining", header, rows, frozenset({1, 2, 3, 4}))
 
 
 SETTINGS = ("epochs", "batch_size", "learning_rate", "warmup_ratio", "weight_decay", "max_length", "dropout")

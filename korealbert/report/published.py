@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import io
 import re
+import tomllib
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import Any
 
 import polars as pl
 
@@ -21,14 +24,18 @@ def tables() -> list[str]:
 
 
 def load(name: str) -> pl.DataFrame:
-    """One table: ``COLUMNS`` as text, in the order of its source, and ``number`` (null where a value is no number: 108M).
+    """One table: ``COLUMNS`` as text, in the order of its source, ``number`` (null where a value is no number: 108M), and
+    ``note``: what is known to be wrong with the row, or missing to read it; empty where nothing is.
 
     Raises ValueError naming the known tables, or file and row of a row without model, value or source.
     """
     if name not in tables():
         raise ValueError(f"there is no published table {name!r}; known are {', '.join(tables())}")
     content = _directory().joinpath(f"{name}.csv").read_bytes()
-    return parse(content, f"published/{name}.csv")
+    frame = parse(content, f"published/{name}.csv")
+    known = [row for row in _toml("misprints")["row"] if row["table"] == name]
+    noted = [" ".join(row["note"] for row in known if _meant(row, printed)) for printed in frame.iter_rows(named=True)]
+    return frame.with_columns(note=pl.Series(noted, dtype=pl.String))
 
 
 def parse(content: bytes, file: str) -> pl.DataFrame:
@@ -49,14 +56,33 @@ def notes(name: str) -> list[str]:
     return [line.removeprefix("- ") for line in lines if re.match(rf"- {re.escape(name)}\.csv\b", line)]
 
 
-def comparable(frame: pl.DataFrame, *, task: str, metric: str) -> pl.DataFrame:
-    """The rows of exactly this task and metric that are numbers.
+def comparable(task: str, metric: str, names: Sequence[str]) -> pl.DataFrame:
+    """The printed numbers that measure what this task's metric does, of these tables, best first.
 
-    Tables write accuracy as ``acc``. Other metrics are never equated: an F1 of one table need not be that of another.
+    Which columns do is written down in ``matches.toml``; a metric is never taken for another because of its name.
     """
-    spellings = [metric, "acc"] if metric == "accuracy" else [metric]
-    same_task = pl.col("task").str.to_lowercase() == task
-    return frame.filter(same_task & pl.col("metric").is_in(spellings) & pl.col("number").is_not_null())
+    columns = [column for column in _toml("matches").get(task, {}).get(metric, []) if column[0] in names]
+    frames = [
+        load(name).filter((pl.col("task") == printed_task) & (pl.col("metric") == printed_metric))
+        for name, printed_task, printed_metric in columns
+    ]
+    schema = {**dict.fromkeys(COLUMNS, pl.String()), "number": pl.Float64(), "note": pl.String()}
+    found = pl.concat(frames) if frames else pl.DataFrame(schema=schema)
+    return found.filter(pl.col("number").is_not_null()).sort("number", descending=True, maintain_order=True)
+
+
+def apart(task: str, names: Sequence[str]) -> list[str]:
+    """Why columns of these tables that look like a task's are not set beside it, in full sentences."""
+    return [column["why"] for column in _toml("apart")["column"] if column["task"] == task and column["table"] in names]
+
+
+def _meant(row: Mapping[str, Any], printed: Mapping[str, Any]) -> bool:
+    fields = [(printed[name], row[name]) for name in COLUMNS if name in row]
+    return all(value in wanted if isinstance(wanted, list) else value == wanted for value, wanted in fields)
+
+
+def _toml(name: str) -> dict[str, Any]:
+    return tomllib.loads(_directory().joinpath(f"{name}.toml").read_text("utf-8"))
 
 
 def _directory() -> Traversable:

@@ -11,16 +11,18 @@ import polars as pl
 
 from korealbert.artifact import Artifact
 from korealbert.finetune.init import INITS
-from korealbert.numbers import mean_and_sd
+from korealbert.numbers import mean_and_sd, percent
 from korealbert.report import published
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One fine-tuning cell: a benchmark, an init, a seed."""
+    """One fine-tuning cell: a benchmark, a system, a seed."""
 
     artifact: Artifact
     metrics: Mapping[str, Any]
+    system: str
+    """What was fine-tuned: an init of the run's own model, or another encoder's name and its init."""
 
     @property
     def init(self) -> str:
@@ -51,11 +53,24 @@ class Cell:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """All cells of one benchmark: the same task and settings, several inits and seeds."""
+    """All cells of one benchmark: the same task and settings, several systems and seeds."""
 
     name: str
     """The recipe's name of the benchmark and its settings: ``nsmc``, ``nsmc_small``."""
     cells: Sequence[Cell]
+    summary: Mapping[str, Any]
+    """``summary.json`` of the benchmark, or nothing where no summary was made."""
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """Confidence interval of the mean test score of the task's own metric, by system."""
+        known = {name: found.get("interval") for name, found in self.summary.get("systems", {}).items()}
+        return {name: (float(ends[0]), float(ends[1])) for name, ends in known.items() if ends}
+
+    @property
+    def interval_title(self) -> str:
+        """What the intervals are of: 95 %."""
+        return f"{percent(self.summary.get('confidence', 0.95), 0)} interval"
 
     @property
     def task(self) -> str:
@@ -73,13 +88,20 @@ class Benchmark:
         title = str(self.cells[0].metrics["title"])
         return title if self.name == self.task else f"{title} ({self.name})"
 
-    def of(self, init: str) -> list[Cell]:
-        """The cells of one init, by seed."""
-        return sorted((cell for cell in self.cells if cell.init == init), key=lambda cell: cell.seed)
+    @property
+    def systems(self) -> list[str]:
+        """The systems: the inits of the run's own model first, in their order."""
+        return sorted({cell.system for cell in self.cells}, key=lambda name: (name not in INITS, _place(name), name))
 
-    def values(self, init: str, metric: str | None = None) -> list[float]:
-        """Test scores of one init, by seed."""
-        return [float(cell.metrics["test"][metric or self.metric]) for cell in self.of(init)]
+    def of(self, system: str) -> list[Cell]:
+        """The cells of one system, by seed."""
+        return sorted((cell for cell in self.cells if cell.system == system), key=lambda cell: cell.seed)
+
+    def values(self, system: str, metric: str | None = None, *, kind: str = "test") -> list[float]:
+        """Test scores of one system, by seed: ``test`` official ones, ``test_corrected`` or ``test_oracle``, where cells have
+        them."""
+        found = [(cell.metrics.get(kind) or {}).get(metric or self.metric) for cell in self.of(system)]
+        return [float(value) for value in found if value is not None]
 
     @property
     def metrics(self) -> list[str]:
@@ -104,14 +126,30 @@ class Benchmark:
         return bool(metrics["examples_test"] == metrics["examples_test_official"])
 
 
-def read(artifacts: Mapping[str, Artifact]) -> list[Benchmark]:
-    """The benchmarks of all ``finetune/BENCHMARK/INIT/SEED`` artifacts, in the order of their labels."""
+def read(artifacts: Mapping[str, Artifact], summaries: Mapping[str, Artifact]) -> list[Benchmark]:
+    """The benchmarks of all ``finetune/BENCHMARK/INIT/SEED`` and ``finetune/ENCODER/BENCHMARK/INIT/SEED`` artifacts.
+
+    ``summaries`` are the ``summary/BENCHMARK`` artifacts; a benchmark without one has no intervals.
+    """
     cells: dict[str, list[Cell]] = {}
     for label, artifact in artifacts.items():
-        name = label.split("/")[1] if "/" in label else label
         metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
-        cells.setdefault(name, []).append(Cell(artifact, metrics))
-    return [Benchmark(name, own) for name, own in cells.items()]
+        init = str(metrics["init"])
+        # Where all start from pretrained weights, labels leave the init out.
+        *root, benchmark = [part for part in label.split("/")[1:-1] if part != init]
+        cells.setdefault(benchmark, []).append(Cell(artifact, metrics, "/".join([*root, init])))
+    return [Benchmark(name, own, _summary(summaries.get(f"summary/{name}"))) for name, own in cells.items()]
+
+
+def _summary(artifact: Artifact | None) -> Mapping[str, Any]:
+    if artifact is None:
+        return {}
+    summary: Mapping[str, Any] = json.loads((artifact.path / "summary.json").read_text("utf-8"))
+    return summary
+
+
+def _place(system: str) -> int:
+    return INITS.index(system) if system in INITS else 0
 
 
 def seeds(number: int) -> str:
@@ -124,34 +162,29 @@ def metric_title(name: str) -> str:
     return name.title() if name in ("spearman", "pearson") else name
 
 
-def published_beside(benchmark: Benchmark, tables: Sequence[str]) -> pl.DataFrame:
-    """Published scores of the same task and metric, best first: ``model``, ``number``, ``value``, ``source``."""
-    frames = [published.comparable(published.load(name), task=benchmark.task, metric=benchmark.metric) for name in tables]
-    found = (
-        pl.concat(frames)
-        if frames
-        else pl.DataFrame(schema={**dict.fromkeys(published.COLUMNS, pl.String), "number": pl.Float64})
-    )
-    return found.sort("number", descending=True, maintain_order=True)
-
-
-CSV_COLUMNS = ("model", "benchmark", "task", "init", "seed", "split", "metric", "value", "source")
+CSV_COLUMNS = ("model", "benchmark", "task", "init", "seed", "split", "metric", "value", "source", "note")
 
 
 def table(benchmarks: Sequence[Benchmark], model: str, tables: Sequence[str]) -> pl.DataFrame:
     """Every score as one row: ours per cell, split and metric, then the published ones of the same task and metric.
 
-    ``value`` is times 100 and as exact as ``metrics.json``; ``source`` is our artifact's name or a publication's table.
+    ``value`` is times 100 and as exact as ``metrics.json``; ``source`` is our artifact's name or a publication's table;
+    ``note`` is what is known to be wrong with a printed one. The splits ``test_corrected`` and ``test_oracle`` are the same
+    test examples, scored as the text defines, and with the best reachable predictions.
     """
     rows: list[tuple[Any, ...]] = []
     for benchmark in benchmarks:
-        for init in INITS:
-            for cell in benchmark.of(init):
-                for split in ("dev", "test"):
-                    own = (model, benchmark.name, benchmark.task, init, cell.seed, split)
-                    rows += [(*own, name, value, cell.artifact.name) for name, value in cell.metrics[split].items()]
-        for model_name, value, source in published_beside(benchmark, tables).select("model", "number", "source").iter_rows():
-            rows.append((model_name, benchmark.name, benchmark.task, "", None, "", benchmark.metric, value, source))
+        for system in benchmark.systems:
+            name = model if system in INITS else system
+            for cell in benchmark.of(system):
+                for split in ("dev", "test", "test_corrected", "test_oracle"):
+                    own = (name, benchmark.name, benchmark.task, cell.init, cell.seed, split)
+                    scores = cell.metrics.get(split) or {}
+                    rows += [(*own, metric, value, cell.artifact.name, "") for metric, value in scores.items()]
+        for metric in benchmark.metrics:
+            beside = published.comparable(benchmark.task, metric, tables).select("model", "number", "source", "note")
+            for printed, value, source, note in beside.iter_rows():
+                rows.append((printed, benchmark.name, benchmark.task, "", None, "", metric, value, source, note))
     text, whole, real = pl.String(), pl.Int64(), pl.Float64()
-    kinds = [text, text, text, text, whole, text, text, real, text]
+    kinds = [text, text, text, text, whole, text, text, real, text, text]
     return pl.DataFrame(rows, schema=dict(zip(CSV_COLUMNS, kinds, strict=True)), orient="row")

@@ -1,8 +1,8 @@
 """Stage `report`: every artifact of a run → its scores beside published ones, and how they came about.
 
 Inputs: every artifact of a run by its label; none is required. Output: ``report.html`` (self-contained), ``report.md``,
-``scores.csv``, ``figures/*.svg`` and, where a model was exported, ``model-card.md``. Holds no time, date or host: equal inputs
-give equal bytes.
+``scores.csv``, ``tables/*`` (every table as CSV, Markdown and LaTeX), ``figures/*.svg`` and, where a model was exported,
+``model-card.md``. Holds no time, date or host: equal inputs give equal bytes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from korealbert.report import (
     comparison,
     corpus,
     dropped,
+    errors,
     learning,
     lineage,
     outcome,
     published,
     scores,
+    speed,
     training_data,
     vocabulary,
 )
@@ -35,6 +37,7 @@ from korealbert.report.blocks import Section, Text, figures_of
 from korealbert.report.markdown import markdown
 from korealbert.report.page import page
 from korealbert.report.scores import Benchmark
+from korealbert.report.table_files import table_files
 
 
 class ReportSpec(Spec):
@@ -44,10 +47,13 @@ class ReportSpec(Spec):
     """Title of the report."""
     model_name: str = Field(default="korealbert", min_length=1, max_length=100)
     """What ``scores.csv`` calls this run's model."""
-    published: tuple[str, ...] = ("korealbert", "koelectra_readme", "klue_readme")
+    published: tuple[str, ...] = ("korealbert", "koelectra_readme", "klue_readme", "xpt")
     """Tables of published scores to show beside ours: albert, klue_readme, koelectra_readme, korealbert, xpt."""
     examples_per_reason: int = Field(default=2, ge=0, le=20)
     """Titles of dropped documents quoted per reason; 0 quotes none, where the corpus may not be shown."""
+
+    hardest_examples: int = Field(default=5, ge=0, le=20)
+    """Test examples with the largest loss quoted per benchmark; 0 quotes none, where the benchmark may not be shown."""
 
     @field_validator("published")
     @classmethod
@@ -61,10 +67,12 @@ class ReportSpec(Spec):
 def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Write the report; see the module's docstring."""
     artifacts = Artifacts(inputs)
-    benchmarks = scores.read(artifacts.of("finetune"))
+    benchmarks = scores.read(artifacts.of("finetune"), artifacts.of("summary"))
     chapters = [
         outcome.section(artifacts, benchmarks, spec.published),
         comparison.section(benchmarks, spec.published),
+        errors.section(benchmarks, spec.hardest_examples),
+        speed.section(artifacts),
         learning.section(artifacts, benchmarks),
         corpus.section(artifacts),
         dropped.section(artifacts, spec.examples_per_reason),
@@ -87,6 +95,9 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
     csv = io.BytesIO()
     table.write_csv(csv)
     atomic_write(out_dir / "scores.csv", csv.getvalue())
+    (out_dir / "tables").mkdir(exist_ok=True)
+    for name, content in table_files(sections):
+        atomic_write(out_dir / "tables" / name, content)
     atomic_write(out_dir / "report.md", markdown(spec.title, lede, sections).encode())
     atomic_write(out_dir / "report.html", page(spec.title, lede, sections).encode())
     if (card := _card_with_scores(artifacts, benchmarks)) is not None:
@@ -115,4 +126,4 @@ def _card_with_scores(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> 
     return model_card(ModelFacts.of(pretrain, title=spec["title"], license=spec["license"]), pretrain, finetuned=cells)
 
 
-STAGE = Stage("report", version=3, spec=ReportSpec, run=run)
+STAGE = Stage("report", version=5, spec=ReportSpec, run=run)

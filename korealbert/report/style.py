@@ -19,6 +19,8 @@ CHART = """
 .ground{fill:var(--ground)}
 .track{fill:var(--raised)}.ghost{fill:var(--quiet);opacity:.45}
 .grid{stroke:var(--rule);stroke-width:1}.track-line{stroke:var(--rule);stroke-width:1}
+.level-3{stroke:var(--three);stroke-width:1;stroke-opacity:.45}
+.chart .over{fill:var(--ground);font-size:11px}
 .level{stroke:var(--quiet);stroke-width:1;stroke-dasharray:3 4}
 .mark-1{fill:var(--one)}.mark-2{fill:var(--two)}.mark-3{fill:var(--three)}
 .line-1,.line-2,.line-3{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}

@@ -12,7 +12,8 @@ from korealbert.report.blocks import Block, Figure, Figures, Section, Table, Tex
 
 def section(artifacts: Artifacts) -> Section | None:
     """Rows and views, as far as they exist."""
-    figures = [figure for figure in (_lengths(artifacts), _amounts(artifacts), _replacements(artifacts)) if figure]
+    drawn = (_lengths(artifacts), _amounts(artifacts), _replacements(artifacts), _ngrams(artifacts))
+    figures = [figure for figure in drawn if figure]
     blocks: list[Block] = [Figures(figures)] if figures else []
     blocks += [table for table in (_rows(artifacts), _noise(artifacts)) if table.rows]
     if not blocks:
@@ -66,6 +67,23 @@ def _replacements(artifacts: Artifacts) -> Figure | None:
             ("the piece itself", "kept_share", None if masked is None else 1 - masked - random),
         ],
     )
+
+
+def _ngrams(artifacts: Artifacts) -> Figure | None:
+    """How many words are predicted together, beside p(n) ∝ 1/n; nothing where n-grams are off."""
+    stats, masking = artifacts.stats("views"), _views_spec(artifacts).get("masking", {})
+    most, unit = masking.get("ngram_max", 1), "piece" if masking.get("unit") == "token" else "word"
+    counts = [stats.get(f"ngrams_{n}", 0) for n in range(1, most + 1)]
+    if most == 1 or not sum(counts):
+        return None
+    asked = [1 / n / sum(1 / k for k in range(1, most + 1)) for n in range(1, most + 1)]
+    rows = [
+        charts.Bar(f"{n} {unit}{'s' * (n > 1)}", number / sum(counts), percent(number / sum(counts), 1), share)
+        for n, (number, share) in enumerate(zip(counts, asked, strict=True), start=1)
+    ]
+    label = f"N-grams chosen for prediction, of {count(sum(counts))}: " + "; ".join(f"{row.label} {row.text}" for row in rows)
+    caption = f"N-grams of {unit}s predicted: ∝ 1/n (grey), and as chosen, shortened to the budget and at the end of segments"
+    return Figure("noise-ngrams", caption, charts.bars(rows, label=label))
 
 
 def _views_spec(artifacts: Artifacts) -> dict[str, Any]:

@@ -24,6 +24,30 @@ def test_examples_of_the_titles_file(rule: TitleRule, text: str, wanted: bool) -
     assert (drop is not None and drop.rule == rule.id) if wanted else drop is None
 
 
+REPORT = (
+    "나루교 위에서 버스와 화물차가 부딪쳤다. 다친 사람은 없었다. 다리는 두 시간 막혔다. "
+    "시는 난간을 고치기로 했다. 공사는 내년에 끝난다."
+)
+CAPTION = "두루미가 논 위를 날고 있다. 한빛시가 17일 찍었다."
+NOTICE = (
+    "한빛마라톤 참가자를 모십니다. 신청은 누리집에서 받습니다. 많이 참여하시기 바랍니다. "
+    "상품을 드립니다. 문의는 사무국으로 하시면 됩니다."
+)
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["[영상] 나루교가 막힌 두 시간", "[사고] 나루교 충돌", "<그래픽> 막힌 다리", "[데이터] 다리의 하루", "[포토] 두루미"],
+)
+def test_a_label_drops_no_running_text(title: str) -> None:
+    assert TITLES.judge(title, REPORT) is None
+    assert TITLES.judge(title, CAPTION) is not None and TITLES.judge(title, NOTICE) is not None
+
+
+def test_some_labels_drop_whatever_follows() -> None:
+    assert TITLES.judge("[부고] 홍길동 씨 별세", REPORT) is not None
+
+
 @pytest.mark.parametrize(
     ("section", "category"),
     [

@@ -14,7 +14,7 @@ from korealbert.examples.chunks import cut_document
 from korealbert.examples.masking import MaskingSpec
 from korealbert.examples.noise import draw
 from korealbert.examples.schema import HELDOUT_VIEW
-from korealbert.examples.table import RowTable
+from korealbert.examples.table import Column, RowTable
 from korealbert.examples.views import STAGE, ViewsSpec
 from korealbert.examples.word_order import WordOrderSpec
 from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, SPECIAL, Vocabulary
@@ -60,7 +60,7 @@ def test_d3_a_random_second_segment_never_comes_from_the_same_document(
     owner = np.where(np.arange(len(rows)) < len(rows) - 3, 1, 2 + np.arange(len(rows)))
     for shard, begin in zip(table.shards, table.numbers.offsets, strict=False):
         object.__setattr__(shard, "doc_id", owner[begin : begin + len(shard)].astype(np.uint64))
-    table._columns["doc_id"] = [shard.doc_id for shard in table.shards]
+    table._columns["doc_id"] = Column([shard.doc_id for shard in table.shards])
     mine = table.take(np.arange(len(table)))
     words, size = Vocabulary.load(vocab.path).words(), table.headers[0].vocab_size
     view = draw(mine, words, noise_settings(task="nsp", vocab_size=size), 0, table).view

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from korealbert.examples.batches import IGNORED, ExampleBatches
 from korealbert.examples.masking import MaskingSpec
@@ -225,6 +226,10 @@ def test_ngrams_of_n_words_are_drawn_as_one_over_n(unit: str) -> None:
     counts = np.bincount(lengths, minlength=4)[1:4]
     shares = counts / counts.sum()
     assert shares == pytest.approx([6 / 11, 3 / 11, 2 / 11], abs=0.035)
+    chosen = masked.ngrams[1:] / masked.ngrams.sum()
+    assert chosen == pytest.approx([6 / 11, 3 / 11, 2 / 11], abs=0.02), "as the statistics count them"
+    if unit == "token":
+        assert masked.ngrams @ np.arange(4) == len(masked.rows)
 
 
 def test_the_sentence_task_none_labels_nothing_but_keeps_the_pair() -> None:
@@ -232,6 +237,21 @@ def test_the_sentence_task_none_labels_nothing_but_keeps_the_pair() -> None:
     batch = noised(draw(rows, WORDS, noise_settings(task="none"), 0))
     assert (batch.sop_labels == IGNORED).all()
     assert all(len(read(batch, row).segments) == 2 for row in range(20))
+
+
+def test_words_are_visited_in_every_order_alike() -> None:
+    # Four words of one piece in one sentence; two are predicted, so that each of the six pairs is as frequent.
+    rows = made_rows([[[9, 12, 15, 18]]] * 6_000)
+    drawn = draw(rows, made_words(period=1), noise_settings(masking=MaskingSpec(rate=0.5)), 0)
+    pairs = drawn.masked.places.reshape(-1, 2) @ np.array([4, 1])
+    counts = np.unique(pairs, return_counts=True)[1]
+    assert len(counts) == 6
+    assert stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_a_word_that_no_budget_fits_is_cut_and_counted() -> None:
+    counts = draw(made_rows([[[9, 10, 10, 10]]] * 5), WORDS, noise_settings(), 0).counts()
+    assert (counts["mlm_targets"], counts["cut_words"], counts["ngrams_1"]) == (5, 5, 0)
 
 
 def test_a_row_of_one_piece_is_predicted() -> None:

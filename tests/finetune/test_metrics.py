@@ -35,6 +35,13 @@ def test_correlations_do_not_see_scale_and_shift(columns: tuple[list[float], lis
     assert spearman(gold, [8 * value + 3 for value in predicted]) == pytest.approx(spearman(gold, predicted), abs=1e-9)
 
 
+def test_scores_of_any_size_correlate() -> None:
+    for size in (1e308, 1e-300, 5e-324):
+        assert pearson([1.0, 2.0, 3.0], [0.0, size, size]) == pytest.approx(pearson([1, 2, 3], [0, 1, 1]))
+        assert pearson([1.0, 2.0, 3.0], [-size, 0.0, size]) == pytest.approx(100)
+    assert spearman([1.0, 2.0, 3.0], [1e308, -1e308, 0.0]) == pytest.approx(-50)
+
+
 @given(varied, st.randoms(use_true_random=False))
 def test_scores_do_not_depend_on_the_order_of_examples(columns: tuple[list[float], list[float]], random: object) -> None:
     order = list(range(len(columns[0])))

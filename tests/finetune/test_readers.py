@@ -52,6 +52,8 @@ def test_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -> 
         ("nsmc", NSMC_HEADER + "1\t좋다\t1\n2\t탭이\t둘\t0\n", "line 3, field 'label': 4 fields instead of 3; restore"),
         ("nsmc", NSMC_HEADER + "1\t좋다\n", "line 2, field 'document': 2 fields instead of 3"),
         ("nsmc", NSMC_HEADER + "1\t좋다\t1\n\n2\t별로\t0\n", "line 3, field 'id': 1 fields instead of 3"),
+        ("nsmc", NSMC_HEADER + "좋다\t1\t1\n", "line 2, field 'id': found '좋다' where a whole number stands; the columns"),
+        ("glue_rte", "index\tsentence1\tsentence2\tlabel\n가\t0\t나\tentailment\n", "line 2, field 'index': found '가'"),
         ("nsmc", NSMC_HEADER + "1\t좋다\t긍정\n", "line 2, field 'label': found '긍정'; a label is one of 0 .negative."),
         ("nsmc", (NSMC_HEADER + "1\t좋다\t1\n").encode("cp949"), "line 2, field 'column 2': byte 0xc1 is no UTF-8; .*iconv"),
         ("nsmc", NSMC_HEADER + "1\t좋다\t1\n2\t별\0로\t0\n", "line 3, field 'column 2': holds a NUL byte.*; .*fetch it again"),
@@ -114,12 +116,15 @@ def test_an_unknown_task_is_answered_with_the_known_ones() -> None:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(("part", "rows", "empty"), [("train", 150_000, 5), ("test", 50_000, 3)])
-def test_the_official_nsmc_has_its_rows_and_its_empty_reviews(real_data: Path, part: str, rows: int, empty: int) -> None:
+@pytest.mark.parametrize(("part", "rows", "empty", "positive"), [("train", 150_000, 5, 74_827), ("test", 50_000, 3, 25_173)])
+def test_the_official_nsmc_has_its_rows_and_its_empty_reviews(
+    real_data: Path, part: str, rows: int, empty: int, positive: int
+) -> None:
     examples = tasks.load("nsmc").read(BenchmarkFile(real_data / f"benchmarks/nsmc_{part}.txt.zst"))
     assert len(examples) == rows == len({example.id for example in examples})
     assert sum(not example.text for example in examples) == empty
     assert {example.target for example in examples} == {0, 1}
+    assert sum(example.target for example in examples) == positive
     assert max(len(example.text) for example in examples) < 160
 
 

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from korealbert.cli import app
 from korealbert.finetune import tasks
+from korealbert.finetune.metrics import Mode
 from korealbert.finetune.scoring import score_file
 
 NLI = "sentence1\tsentence2\tgold_label\n비가 온다\t날이 맑다\tcontradiction\n눈이 온다\t춥다\tneutral\n"
@@ -126,6 +129,14 @@ def test_relations_without_probabilities_have_no_area_and_a_warning(files: Calla
             r"line 3, field 'label': found '2'; a label is one of 0 \(",
         ),
         ("nsmc", NSMC, [{"label": "1"}, {"label": True}, {"label": 1}], "line 2, field 'label': found true; give a string"),
+        ("korsts", STS, [{"label": 1}, {"label": 10**400}, {"label": 1}], "line 2, field 'label': found inf; give a finite"),
+        ("squad2", squad(question(1, "한강", 0), version="v2.0"), [], "line 1, field 'id': .* 0 predictions .* without 'q1'"),
+        (
+            "klue_mrc",
+            squad(question(1, "한강", 0), question(2, "서울", 4), version="1.1").replace('"id"', '"guid"'),
+            [{"id": "q2", "answer": ""}],
+            "line 1, field 'id': the file ends after 1 predictions for 2 questions, without 'q1'; give an answer",
+        ),
         ("korsts", STS, [{"label": 1}, {"label": "4"}, {"label": 1}], "line 2, field 'label': found \"4\"; give a number"),
         ("klue_ner", NER, [{"tags": ["O"] * 4}], "4 tags for the 5 characters of example ner-1; give one .* spaces too"),
         ("klue_ner", NER, [{"tags": ["O"] * 4 + ["B-XX"]}], r"field 'tags\[4\]': found 'B-XX'; a tag is one of B-PS"),
@@ -224,6 +235,90 @@ def test_the_command_prints_one_json_object_and_nothing_else(files: Callable[...
         assert result.exit_code == 0, result.output
         assert json.loads(result.stdout) == {"em": 100.0, "f1": f1}
         assert "every prediction is empty" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"label": "1", "label": "0"}\n', "line 1, field 'record': .* is no JSON .*field 'label' stands there twice"),
+        (b"[" * 100_000, "line 1, field 'record': .* is no JSON"),
+        (b'{"label": NaN}\n', "line 1, field 'record': .*NaN is no JSON number"),
+        (b'"1"\n', "line 1, field 'record': found \"1\"; give a JSON object"),
+        (b'{"label": "1"}\n\n{"label": "1"}\n', "line 2, field 'record': '' is no JSON"),
+        ('{"label": "가"}\n'.encode("cp949"), "line 1, field 'column 1': byte 0xb0 is no UTF-8; .* iconv"),
+        ('{"label": "1"}\n'.encode("utf-16"), "line 1, field 'column 1': byte 0xff is no UTF-8"),
+    ],
+)
+def test_files_that_are_no_json_lines_are_refused_by_line(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "gold").write_text(NSMC, "utf-8")
+    (tmp_path / "pred").write_bytes(content)
+    with pytest.raises(ValueError, match=message) as caught:
+        score_file("nsmc", str(tmp_path / "gold"), str(tmp_path / "pred"), "official")
+    assert str(caught.value).startswith(str(tmp_path / "pred"))
+
+
+def test_byte_order_mark_and_windows_line_ends_of_predictions_do_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "gold").write_text(NSMC, "utf-8")
+    (tmp_path / "pred").write_bytes(b"\xef\xbb\xbf" + b'{"label": "1"}\r\n' * 3)
+    assert score_file("nsmc", str(tmp_path / "gold"), str(tmp_path / "pred"), "official").values["accuracy"] == pytest.approx(
+        100 / 3
+    )
+
+
+def test_a_question_without_an_answer_counts_0_as_in_korquads_script_and_is_an_error_where_scores_are_corrected(
+    files: Callable[..., tuple[str, str]],
+) -> None:
+    gold = squad(question(1, "《》", 0), question(2, "서울", 6)).replace("한강은", "《》은")
+    paths = files(gold, [{"id": "q2", "answer": "서울"}])
+    scores = score_file("korquad", *paths, "official")
+    assert scores.values == {"em": 50.0, "f1": 50.0}
+    assert any("no prediction for 1 of 2 questions (q1), which score 0" in warning for warning in scores.warnings)
+    with pytest.raises(ValueError, match=r"pred.jsonl, line 1, field 'id': .* without 'q1'"):
+        score_file("korquad", *paths, "corrected")
+
+
+GOOD: dict[str, tuple[str, list[dict[str, Any]]]] = {
+    "nsmc": (NSMC, [{"label": "1"}, {"label": 0}, {"label": "negative"}]),
+    "korsts": (STS, [{"label": 1}, {"label": 2.5}, {"label": 3}]),
+    "klue_ner": (NER, [{"tags": ["B-PS", "I-PS", "O", "O", "O"]}]),
+    "naver_ner": (EOJEOLS, [{"tags": ["PER_B", "-", "LOC-B"]}]),
+    "klue_dp": (DP, [{"heads": [3, 3, 0], "deprels": ["NP", "NP", "VP"]}]),
+    "klue_re": (RE, [{"label": "no_relation", "probs": probabilities(0)[0]}] * 3),
+    "korquad": (squad(question(1, "한강", 0), question(2, "서울", 4)), [{"id": f"q{n}", "answer": ""} for n in (1, 2)]),
+}
+ODD: st.SearchStrategy[Any] = st.sampled_from(
+    [
+        *(None, True, -1, 0, 1.5, 1e308, -1e308, 5e-324, 10**400, float("nan"), "", "1", "B-PS", "\ud800", {}, {"a": 1}),
+        *([], [1], ["O"], [None], [[]], [0, 0, 0], [4, 4, 4], [10**400] * 30, [1e308] * 30, [0.0] * 30, [float("inf")] * 30),
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), task=st.sampled_from(sorted(GOOD)), mode=st.sampled_from(["official", "corrected"]))
+def test_whatever_a_prediction_file_holds_the_answer_is_finite_scores_or_its_line(
+    data: st.DataObject, task: str, mode: Mode, tmp_path: Path
+) -> None:
+    gold, records = GOOD[task]
+    records = [dict(record) for record in records]
+    for _ in range(data.draw(st.integers(1, 3))):
+        record = data.draw(st.sampled_from(records))
+        name = data.draw(st.sampled_from(sorted(record)))
+        value = data.draw(ODD)
+        if isinstance(record[name], list) and record[name] and data.draw(st.booleans()):
+            value = [value, *record[name][1:]]
+        record[name] = value
+    (tmp_path / "gold").write_text(gold, "utf-8")
+    content = bytearray("".join(f"{json.dumps(record)}\n" for record in records).encode())
+    for _ in range(data.draw(st.integers(0, 2))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.sampled_from(b'"{}[],:\n\r\x00\xff 0'))
+    (tmp_path / "pred").write_bytes(content)
+    try:
+        scores = score_file(task, str(tmp_path / "gold"), str(tmp_path / "pred"), mode)
+    except ValueError as error:
+        assert str(error).startswith(f"{tmp_path / 'pred'}, line ")
+    else:
+        assert all(-100.000001 <= value <= 100.000001 for value in scores.values.values())
 
 
 def test_a_missing_official_file_says_where_it_comes_from_and_its_licence(tmp_path: Path) -> None:

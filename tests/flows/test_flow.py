@@ -11,7 +11,7 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 from prefect.settings import PREFECT_API_URL
 from prefect.testing.utilities import prefect_test_harness
 
-from flows.bare_names import AmbiguousName, resolve
+from flows.bare_names import UnclearName, resolve
 from flows.corpus_to_model import corpus_to_model
 from flows.one_stage import one_stage
 from flows.publish import key
@@ -95,8 +95,11 @@ async def _check_resolution() -> None:
         await _deploy(client, "one-stage", "vocab", "examples")
         assert await resolve(client, "corpus-to-model") == "corpus-to-model/local"
         assert await resolve(client, "vocab") == "one-stage/vocab"
-        assert await resolve(client, "nothing") == "nothing"
-        with pytest.raises(AmbiguousName, match="one-stage/examples, one-stage/vocab"):
+        with pytest.raises(
+            UnclearName, match="no deployment 'vocabs' \\(did you mean 'vocab'\\?\\); deployments: corpus-to-model/local"
+        ):
+            await resolve(client, "vocabs")
+        with pytest.raises(UnclearName, match="one-stage/examples, one-stage/vocab"):
             await resolve(client, "one-stage")
 
 

@@ -13,6 +13,8 @@ from transformers import (
     AutoModel,
     BertConfig,
     BertForPreTraining,
+    ElectraConfig,
+    ElectraForMaskedLM,
     PreTrainedModel,
     RobertaConfig,
     RobertaForMaskedLM,
@@ -42,8 +44,13 @@ THEIRS = {
     "albert": lambda: AlbertForPreTraining(AlbertConfig(**SMALL, embedding_size=16, num_hidden_groups=2)),
     "bert": lambda: BertForPreTraining(BertConfig(**SMALL)),
     "bert, tanh": lambda: BertForPreTraining(BertConfig(**SMALL, hidden_act="gelu_new", layer_norm_eps=1e-5)),
+    "electra": lambda: ElectraForMaskedLM(ElectraConfig(**SMALL, embedding_size=16)),
+    "electra, as wide as its embeddings": lambda: ElectraForMaskedLM(ElectraConfig(**SMALL, embedding_size=32)),
     "roberta": lambda: RobertaForMaskedLM(RobertaConfig(**{**SMALL, "pad_token_id": 1, "type_vocab_size": 1})),
 }
+
+
+WITHOUT_POOLER = ("electra", "electra, as wide as its embeddings", "roberta")
 
 
 def random_model(name: str) -> PreTrainedModel:
@@ -84,13 +91,13 @@ def test_logits_and_gradients_equal_those_of_transformers(name: str, tmp_path: P
     padded = torch.where(mask == 1, ids, theirs.config.pad_token_id)
     kinds = types if theirs.config.type_vocab_size > 1 else torch.zeros_like(types)
     expected = theirs(input_ids=padded, token_type_ids=kinds, attention_mask=mask)
-    their_mlm = expected.logits if name == "roberta" else expected.prediction_logits
+    their_mlm = expected.logits if name in WITHOUT_POOLER else expected.prediction_logits
     their_sop = getattr(expected, "sop_logits", getattr(expected, "seq_relationship_logits", None))
     gathered = their_mlm.gather(1, positions[..., None].expand(-1, -1, 70))
     torch.testing.assert_close(logits.mlm_BPV, gathered, atol=1e-5, rtol=1e-5)
     if logits.sop_B2 is not None:
         torch.testing.assert_close(logits.sop_B2, their_sop, atol=1e-5, rtol=1e-5)
-    assert (logits.sop_B2 is None) == (name == "roberta")
+    assert (logits.sop_B2 is None) == (name in WITHOUT_POOLER)
 
     labels = torch.randint(5, 70, (9,), generator=torch.Generator().manual_seed(3))
     for mlm in (logits.mlm_BPV, gathered):
@@ -107,7 +114,7 @@ def test_logits_and_gradients_equal_those_of_transformers(name: str, tmp_path: P
         )
 
 
-@pytest.mark.parametrize("name", ["albert", "bert", "roberta"])
+@pytest.mark.parametrize("name", ["albert", "bert", "electra", "roberta"])
 def test_what_is_written_is_what_was_read(name: str, tmp_path: Path) -> None:
     theirs = random_model(name)
     theirs.save_pretrained(tmp_path)
@@ -121,7 +128,7 @@ def test_what_is_written_is_what_was_read(name: str, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["albert", "bert", "roberta"])
+@pytest.mark.parametrize("name", ["albert", "bert", "electra", "roberta"])
 def test_the_bare_encoder_is_read_without_its_heads(name: str, tmp_path: Path) -> None:
     random_model(name).base_model.save_pretrained(tmp_path)
     read = checkpoint.read(tmp_path)
@@ -156,8 +163,10 @@ def test_base_shapes_have_the_published_number_of_parameters(fields: dict, param
             **{"share": "none", "embedding_size": 32, "activation": "gelu", "pooler": False},
             **{"position_offset": 1, "type_vocab_size": 1},
         },
+        {"share": "none", "activation": "gelu", "pooler": False},
+        {"share": "all", "num_layers": 4, "edge_layers": 1},
     ],
-    ids=["albert", "bert", "roberta"],
+    ids=["albert", "bert", "roberta", "electra", "albert with layers of its own at either end"],
 )
 def test_transformers_load_what_we_write(fields: dict, tmp_path: Path) -> None:
     from safetensors.numpy import save_file

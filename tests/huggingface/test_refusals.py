@@ -94,7 +94,7 @@ def test_half_precision_is_read_as_fp32(tmp_path: Path) -> None:
 def test_shapes_that_no_class_of_transformers_has() -> None:
     odd = ModelConfig(vocab_size=30, hidden_size=32, embedding_size=16, num_heads=2, activation="gelu")
     with pytest.raises(
-        ValueError, match=r"neither ALBERT, BERT nor RoBERTa of transformers has this shape: .*'activation': 'gelu'"
+        ValueError, match=r"neither ALBERT, BERT, ELECTRA nor RoBERTa of transformers has this shape: .*'activation': 'gelu'"
     ):
         checkpoint.settings(odd, SpecialIds(0, 2, 3))
 

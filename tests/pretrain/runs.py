@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from korealbert.pretrain.fit import Rows
 from korealbert.pretrain.loop import Trainer
 from korealbert.pretrain.ranks import Ranks
 from korealbert.pretrain.spec import PretrainSpec
@@ -48,18 +49,26 @@ def trainer(
     initial: Path | None = None,
     **data: Any,
 ) -> Trainer:
-    """A trainer on synthetic rows; ``stop_after`` makes it ask itself to stop before the step after that one."""
+    """A trainer on synthetic rows; ``stop_after`` makes it ask itself to stop before the step after that one.
+
+    Where the spec has a phase of long sequences, these are twice as long.
+    """
     out_dir.mkdir(exist_ok=True)
     train = data.pop("train", None) or SyntheticBatches(24, **data)
     heldout = SyntheticBatches(10, num_views=1, seed=9)
-    config = run_spec.config_for(vocab_size=train.vocab_size, sequence_length=train.sequence_length)
+    long = None
+    if run_spec.long is not None:
+        wide = {"length": 2 * train.sequence_length, "slots": 5}
+        long = Rows(SyntheticBatches(20, seed=5, **wide), SyntheticBatches(6, num_views=1, seed=7, **wide))
+    longest = (long.train if long else train).sequence_length
+    config = run_spec.config_for(vocab_size=train.vocab_size, sequence_length=longest)
     made: list[Trainer] = []
 
     def stop() -> bool:
         return stop_after is not None and made[0].state.step >= stop_after
 
-    fixed = {"ranks": ranks, "out_dir": out_dir, "stop_requested": stop}
-    made.append(Trainer(run_spec, config, train=train, heldout=heldout, initial=initial, **fixed))
+    rows = {"train": train, "heldout": heldout, "long": long, "initial": initial}
+    made.append(Trainer(run_spec, config, **rows, ranks=ranks, out_dir=out_dir, stop_requested=stop))
     return made[0]
 
 

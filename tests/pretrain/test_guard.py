@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from korealbert.pretrain.guard import Guard, GuardState, Recent
+from korealbert.pretrain.loader import Loaded
 from korealbert.pretrain.loop import Collapsed, Stopped, Trainer
 from korealbert.pretrain.ranks import Ranks
 from korealbert.pretrain.spec import GuardSpec
@@ -151,13 +152,14 @@ def test_batches_grow_and_leave_no_row_out(alone: Ranks, tmp_path: Path) -> None
     phases = [{"until_step": 2, "global_batch_size": 4}, {"until_step": 4, "global_batch_size": 8}]
     run = trainer(spec(batch_warmup=phases, global_batch_size=12, model=no_dropout()), tmp_path, alone)
     taken: list[tuple[int, int]] = []
-    take = run.reader.take
+    take = run.loader.take
 
-    def recorded(start: int, count: int) -> object:
-        taken.append((start, count))
-        return take(start, count)
+    def recorded(step: int, start: int) -> Loaded:
+        loaded = take(step, start)
+        taken.append((start, sum(len(batch.lengths) for batch, _ in loaded)))
+        return loaded
 
-    run.reader.take = recorded  # type: ignore[method-assign, assignment]
+    run.loader.take = recorded  # type: ignore[method-assign]
     run.run()
     assert taken == [(0, 4), (4, 4), (8, 8), (16, 8), (24, 12), (36, 12)]
     assert run.state.sequences == run.state.position == 48

@@ -57,7 +57,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
 
 def test_each_rank_knows_its_place_its_rendezvous_and_its_share_of_threads(launch: Launch) -> None:
     seen = launch(
-        "print(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['OMP_NUM_THREADS'], sys.argv[3:5], sep='|')\n"
+        "print(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['OMP_NUM_THREADS'], sys.argv[1:3], sep='|')\n"
         "print(os.getpgid(0) == os.getpgid(os.getppid()))",
         processes=3,
         threads=8,

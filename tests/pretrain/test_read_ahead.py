@@ -102,5 +102,5 @@ def test_held_out_rows_are_read_once_each_and_the_last_batch_is_what_is_left(wor
     source = SyntheticBatches(22)
     sizes: list[int] = []
     for rank in range(world_size):
-        sizes.extend(len(batch.lengths) for batch in in_row_order(source, 4, rank=rank, world_size=world_size))
+        sizes.extend(len(batch.lengths) for _, batch in in_row_order(source, 4, rank=rank, world_size=world_size))
     assert sorted(sizes) == [2, 4, 4, 4, 4, 4]

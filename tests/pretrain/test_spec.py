@@ -22,7 +22,28 @@ from korealbert.pretrain.spec import PretrainSpec, ScheduleSpec
         ({"optimizer": {"betas": [0.9, 1.0]}}, r"betas = \(0.9, 1.0\) must lie in"),
         ({"optimizer": {"name": "lion"}}, "lamb"),
         ({"precision": "fp8"}, "bf16"),
-        ({"zero_stage": 1}, "zero_stage"),
+        ({"zero_stage": 1}, "zero_stage = 1 with optimizer.name = 'lamb'"),
+        (
+            {"zero_stage": 2, "optimizer": {"name": "adamw", "lr": 1e-4}, "precision": "fp16"},
+            "zero_stage = 2 with precision = 'fp16'",
+        ),
+        ({"zero_stage": 3}, "zero_stage"),
+        ({"long": {"from_step": 10}}, "long.from_step = 10 is not below steps = 10"),
+        (
+            {"long": {"from_step": 5}, "batch_warmup": [{"until_step": 6, "global_batch_size": 32}]},
+            "batch_warmup ends at step 6, after long.from_step = 5",
+        ),
+        (
+            {"long": {"from_step": 5, "global_batch_size": 48, "micro_batch_size": 32}},
+            "micro_batch_size = 32 does not divide global_batch_size = 48",
+        ),
+        ({"rtd": {"weight": 20}}, r"\[rtd\] belongs to objective = 'rtd', but objective = 'mlm'"),
+        ({"objective": "rtd"}, "model.pooler = true, but objective = 'rtd' trains none"),
+        ({"objective": "rtd", "wop_weight": 1.0, "model": {"pooler": False}}, "wop_weight = 1.0, but objective = 'rtd'"),
+        (
+            {"objective": "rtd", "model": {"pooler": False}, "rtd": {"generator_hidden_size": 100}},
+            "generator_hidden_size = 100 is not a multiple of hidden_size / num_heads = 64",
+        ),
     ],
 )
 def test_contradictory_specs(fields: dict, told: str) -> None:

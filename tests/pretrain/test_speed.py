@@ -13,14 +13,14 @@ from tests.pretrain.runs import lines, spec, trainer
 
 
 def test_rates_follow_from_counts_and_seconds() -> None:
-    speed = Speed(flops_per_sequence=50, peak=1_000.0, steps=4, seconds=8.0, loading=2.0, tokens=160, sequences=32)
+    speed = Speed(peak=1_000.0, steps=4, seconds=8.0, loading=2.0, tokens=160, operations=1_600)
     assert speed.metrics(steps_left=30) == {
         "tokens_per_second": 20.0,
         "loading_share": 0.25,
         "model_flops_utilization": 0.2,
         "minutes_left": 1.0,
     }
-    assert Speed(50, 1_000.0).metrics(3) == {}
+    assert Speed(1_000.0).metrics(3) == {}
 
 
 def test_a_matrix_product_takes_time() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import Field
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, build
 from korealbert.document_shards import DocumentShard
@@ -26,6 +27,7 @@ class AnySpec(Spec):
     global_batch_size: int = 64
     epochs: int = 3
     learning_rate: float = 5e-5
+    masking: dict[str, Any] = Field(default_factory=dict)
 
 
 def made(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
+from importlib.resources import files
+
 import polars as pl
 import pytest
 
+from korealbert.finetune import tasks
+from korealbert.finetune.sequence import SequenceClassification, SequenceRegression
 from korealbert.report import published
 
 
@@ -13,7 +18,7 @@ def test_every_published_score_has_a_source() -> None:
     frames = {name: published.load(name) for name in published.tables()}
     assert sum(frame.height for frame in frames.values()) == 1_100
     for frame in frames.values():
-        assert frame.columns == [*published.COLUMNS, "number"]
+        assert frame.columns == [*published.COLUMNS, "number", "note"]
         assert frame["source"].str.strip_chars().str.len_chars().min() > 0  # type: ignore[operator]
         assert frame["number"].null_count() < frame.height / 2
 
@@ -25,13 +30,66 @@ def test_numbers_are_as_printed_and_sizes_are_no_scores() -> None:
     assert frame.filter(pl.col("value") == "12M")["number"].to_list() == [None]
 
 
-def test_only_the_same_task_and_metric_are_comparable() -> None:
-    frame = pl.concat([published.load("korealbert"), published.load("klue_readme")])
-    nsmc = published.comparable(frame, task="nsmc", metric="accuracy")
-    assert set(nsmc["task"]) == {"NSMC"}
-    assert set(nsmc["metric"]) == {"acc"}
-    assert published.comparable(frame, task="korsts", metric="pearson").height == 0
-    assert published.comparable(frame, task="sts", metric="spearman").height == 0
+def test_only_the_same_task_metric_and_definition_are_comparable() -> None:
+    every = published.tables()
+    nsmc = published.comparable("nsmc", "accuracy", every)
+    assert set(nsmc["task"]) == {"NSMC"} and set(nsmc["metric"]) == {"acc"}
+    assert nsmc["number"].to_list() == sorted(nsmc["number"], reverse=True)
+    assert set(published.comparable("nsmc", "accuracy", ["korealbert"])["source"].str.head(10)) == {"KoreALBERT"}
+    # KLUE's script averages over O too, the Language Chameleon paper does not; both print char_f1.
+    for metric, source in (("char_f1_all13", "KLUE README"), ("char_f1_no_O", "LanguageChameleon")):
+        assert all(name.startswith(source) for name in published.comparable("klue_ner", metric, every)["source"])
+    assert set(published.comparable("ynat", "macro_f1", every)["task"]) == {"KLUE-TC", "YNAT"}
+    assert published.comparable("korsts", "pearson", every).height == 0
+    assert published.comparable("naver_ner", "accuracy_entities", every).height == 0
+    assert "acc" not in published.comparable("naver_ner", "entity_micro_f1", every)["metric"].to_list()
+    assert published.comparable("nsmc", "accuracy", []).height == 0
+
+
+def test_every_match_names_a_task_a_metric_and_a_column_that_exist() -> None:
+    directory = files("korealbert.report") / "published"
+    matches = tomllib.loads((directory / "matches.toml").read_text("utf-8"))
+    taken: set[tuple[str, ...]] = set()
+    for task, metrics in matches.items():
+        assert task in tasks.names()
+        for metric, columns in metrics.items():
+            assert metric in SCORED[task], (task, metric)
+            for table, printed_task, printed_metric in columns:
+                frame = published.load(table)
+                assert frame.filter((pl.col("task") == printed_task) & (pl.col("metric") == printed_metric)).height
+                assert (table, printed_task, printed_metric) not in taken
+                taken.add((table, printed_task, printed_metric))
+    for column in tomllib.loads((directory / "apart.toml").read_text("utf-8"))["column"]:
+        assert column["task"] in tasks.names()
+        assert (column["table"], *column["published"]) not in taken
+
+
+SCORED = {
+    **{
+        name: set(task.measures)
+        for name in tasks.names()
+        if isinstance(task := tasks.load(name), SequenceClassification | SequenceRegression)
+    },
+    "naver_ner": {"entity_micro_f1", "challenge_f1", "accuracy", "accuracy_entities"},
+    "klue_ner": {"entity_macro_f1", "char_f1_all13", "char_f1_no_O"},
+    "klue_re": {"micro_f1", "auprc", "average_precision"},
+    "klue_dp": {"uas_macro", "uas_micro", "las_macro", "las_micro"},
+    "klue_mrc": {"em", "rouge_w"},
+    **{name: {"em", "f1"} for name in ("korquad", "squad1", "squad2")},
+}
+"""Metrics by task."""
+
+
+def test_a_misprint_stands_at_its_rows() -> None:
+    sts = published.comparable("klue_sts", "pearson", ["xpt"])
+    notes = dict(zip(sts["model"], sts["note"], strict=True))
+    assert "probably swapped" in notes["XPT-4M"] and "Matches neither" in notes["XPT-400K"]
+    assert "swapped" not in notes["mBERT"]
+    nsmc = published.comparable("nsmc", "accuracy", ["korealbert"])
+    assert {m for m, note in zip(nsmc["model"], nsmc["note"], strict=True) if note} == {"KoreALBERT-base-125K[MLM+SOP+WOP]"}
+    for row in tomllib.loads((files("korealbert.report") / "published" / "misprints.toml").read_text("utf-8"))["row"]:
+        frame = published.load(row["table"])
+        assert frame.filter(pl.col("note").str.contains(row["note"], literal=True)).height, row
 
 
 def test_misprints_are_told_with_their_table() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from korealbert.artifact import Artifact, Runtime, build
+from korealbert.examples import packing
 from korealbert.finetune.alignment import pieces
 from korealbert.finetune.encoder import load_tokenizer
 from korealbert.vocab.morpheme_tokenizer import for_directory
@@ -155,6 +156,15 @@ def test_a_vocabulary_without_its_analyser_or_with_another_is_refused(
     (tmp_path / "spiece.model").write_bytes(vocabulary.path.read_bytes())
     with pytest.raises(ValueError, match=r"text for this vocabulary is not cut into morphemes"):
         Vocabulary.load(tmp_path)
+
+
+def test_packing_tells_how_fast_text_was_cut(morphemic: Artifact, texts: Artifact, tmp_path: Path) -> None:
+    told: list[str] = []
+    runtime = Runtime(store=tmp_path, workers=1).reporting_to(lambda progress: told.append(progress.message))
+    spec = packing.ExamplesSpec(sequence_length=64, heldout_share=0.0)
+    artifact = build(packing.STAGE, spec, {"documents": texts, "vocab": morphemic}, runtime).artifact
+    assert "morphemes" not in artifact.stats
+    assert [message for message in told if "cut text into morphemes" in message and "MB/s a core" in message]
 
 
 def test_morphemes_may_shape_the_vocabulary_alone(texts: Artifact, tmp_path: Path) -> None:

@@ -39,7 +39,9 @@ def _correlation(left_N: Vector, right_N: Vector) -> float:
     # Constancy is asked of the values: after subtracting a rounded mean, a constant may leave a variance of 1e-33.
     if left_N.min() == left_N.max() or right_N.min() == right_N.max():
         return 0.0
-    # Scaled by its largest deviation, a vector neither overflows nor vanishes when squared.
+    # Scaled by a power of two, which is exact, values of any size have a mean; scaled by the largest deviation from it, they
+    # neither overflow nor vanish when squared.
+    left_N, right_N = (np.ldexp(x, -np.frexp(np.abs(x).max())[1]) for x in (left_N, right_N))
     left_N, right_N = (x - x.mean() for x in (left_N, right_N))
     left_N, right_N = (x / np.abs(x).max() for x in (left_N, right_N))
     cosine = left_N @ right_N / np.sqrt((left_N @ left_N) * (right_N @ right_N))

@@ -26,7 +26,7 @@ class Qqp(GlueClassification):
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All pairs that have all six fields; an id is the line number."""
-        rows = tsv_rows(file, self.header, leave_out=lambda line, fields: len(fields) < len(self.header))
+        rows = tsv_rows(file, self.header, leave_out=lambda line, fields: len(fields) < len(self.header), number="id")
         return [
             Example(str(line.number), first, self.label(label, line=line, field=self.label_column), pair=second)
             for line, (_, _, _, first, second, label) in rows

@@ -20,6 +20,7 @@ class KorQuad(QuestionAnswering):
     official_test_examples = 5_774
     origin = "korquad.github.io, CC BY-ND 2.0 KR"
     version = "KorQuAD_v1.0"
+    scores_missing = True
     # KoreALBERT, section IV: batch 64 or 128, 3-5 epochs, 2e-5 to 5e-5, length up to 512. Where 64 inputs of 512 pieces do not
     # fit, micro_batch_size parts the step.
     defaults = {"epochs": 3, "batch_size": 64, "learning_rate": 5e-5, "max_length": 512}  # noqa: RUF012 - read only

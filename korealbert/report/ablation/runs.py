@@ -73,18 +73,20 @@ class Values:
 
 
 def _value(column: Column, stage: str, what: list[str], artifact: Artifact) -> float | None:
-    """What one artifact says of a column, or None."""
+    """What one artifact says of a column, or None: the score on test, or on dev where the recipe names no test file."""
     if stage == "finetune":
-        if column.benchmark != what[0]:
+        if column.benchmark != "/".join(what[:-2]):
             return None
         metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
+        scores = metrics.get("test") or metrics["dev"]
         metric = column.metric or metrics["metric"]
-        if metric not in metrics["test"]:
-            known = ", ".join(metrics["test"])
-            raise ValueError(f"column {column.title!r}: {column.benchmark} has no metric {metric!r}; it has {known}")
-        return float(metrics["test"][metric])
+        if metric not in scores:
+            raise ValueError(
+                f"column {column.title!r}: {column.benchmark} has no metric {metric!r}; it has {', '.join(scores)}"
+            )
+        return float(scores[metric])
     if column.heldout is None or (column.noise != what[0] if what else column.noise):
         return None
-    scores: Mapping[str, Any] = artifact.stats.get("heldout") or {}
-    accuracy = scores.get(f"{column.heldout}_accuracy")
+    heldout: Mapping[str, Any] = artifact.stats.get("heldout") or {}
+    accuracy = heldout.get(f"{column.heldout}_accuracy")
     return None if accuracy is None else 100 * float(accuracy)

@@ -12,6 +12,8 @@ from korealbert.report.ablation.runs import Values
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Row
 from korealbert.report.blocks import Block, Figure, Figures, Section, Table, Text
 
+OURS, PRINTED = "ours", "printed"
+
 ONE_PRETRAINING = "†"
 """Marks an interval over fine-tuning runs of a single pretraining run."""
 
@@ -51,11 +53,9 @@ def section(spec: AblationReportSpec, values: Values) -> Section:
     for row in spec.rows:
         marked.add(len(body))
         cells = (_with_mark(ours[row.key].get(c.title), len(values.runs[row.key, c.title]) == 1) for c in spec.columns)
-        body.append([row.label, "this run", _runs(spec, values, row), *cells])
-        if spec.printed is not None:
-            theirs = printed(spec, row)
-            source = spec.printed.source if row.model else "not in the paper"
-            body.append(["", source, "", *(theirs.get(c.title, (MISSING, None))[0] for c in spec.columns)])
+        body.append([row.label, OURS, _runs(spec, values, row), *cells])
+        if theirs := printed(spec, row):
+            body.append(["", PRINTED, "", *(theirs.get(c.title, (MISSING, None))[0] for c in spec.columns)])
     header = ["", "From", "Runs", *(column.title for column in spec.columns)]
     title = f"{spec.title}, × 100" if spec.printed is None else f"{spec.title}, × 100, beside {spec.printed.source}"
     blocks: list[Block] = [
@@ -107,9 +107,9 @@ def differences_section(spec: AblationReportSpec, values: Values) -> Section | N
         outside += sum(each.leaves_out_zero for each in found.values())
         marked.add(len(body))
         shown = (_difference(found.get(c.title)) for c in spec.columns)
-        body.append([row.label, "this run", *shown])
+        body.append([row.label, OURS, *shown])
         if spec.printed is not None and row.model and baseline.model:
-            body.append(["", spec.printed.source, *_printed_differences(spec, row, baseline)])
+            body.append(["", PRINTED, *_printed_differences(spec, row, baseline)])
     if not body:
         return None
     header = ["", "From", *(column.title for column in spec.columns)]
@@ -121,7 +121,13 @@ def differences_section(spec: AblationReportSpec, values: Values) -> Section | N
             f"{fixed(expected, 1)} would, by chance alone."
         )
     blocks: list[Block] = [
-        Table(f"Differences from {spec.baseline}", header, body, frozenset(range(2, len(header))), frozenset(marked)),
+        Table(
+            f"Mean of ours, and of the paper, less that of {spec.baseline}; × 100",
+            header,
+            body,
+            frozenset(range(2, len(header))),
+            frozenset(marked),
+        ),
         Text(
             f"Differences are paired: the same seeds on both sides, and the interval is that of their mean. {sentence}",
             quiet=True,

@@ -1,0 +1,31 @@
+"""Ablations one after the other: every table of the papers, refilled over one cached corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import flow
+
+from flows.corpus_to_model import corpus_to_model
+from korealbert.artifact import Runtime
+
+SAMPLE = (Path("data_specs/ablations/sample/korealbert-table-2.toml"),)
+
+
+@flow(name="ablations", persist_result=False)
+def ablations(
+    files: list[Path] = list(SAMPLE),  # noqa: B006 (never changed)
+    runtime: Runtime = Runtime(),  # noqa: B008 (frozen)
+    data: Path | None = None,
+) -> list[str]:
+    """Build every stage of some ablations that is missing or stale; what they share is built once.
+
+    Args:
+        files: The ablations' TOML files.
+        runtime: Store, workers, training processes; not part of any identity.
+        data: Directory that ``${data}`` in the recipes stands for.
+
+    Returns:
+        The paths of the reports, in the order of ``files``.
+    """
+    return [corpus_to_model(file, runtime=runtime, data=data) for file in files]

@@ -1,0 +1,49 @@
+"""A stage built by a run of its own on another work pool, followed to its end and cancelled with the run that waits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun
+from prefect.deployments import run_deployment
+from prefect.states import Cancelling
+
+from korealbert.artifact import Runtime
+
+DEPLOYMENT = "one-stage/gpu"
+SECONDS_BETWEEN_LOOKS = 2.0
+
+
+class DelegatedRunFailed(RuntimeError):
+    """The run on the other work pool ended without its artifact; the message is that run's."""
+
+
+def build_on_gpu(label: str, parameters: Mapping[str, Any], runtime: Runtime, *, rerun: bool) -> None:
+    """Have the worker of the pool ``gpu`` build a stage, and return when it has. Raises DelegatedRunFailed.
+
+    Leaving early (a cancelled run) cancels that run too.
+    """
+    wanted = {**parameters, "stage": label, "rerun": rerun, "runtime": runtime.model_dump(mode="json", exclude_unset=True)}
+    wanted["runtime"]["store"] = str(runtime.store.resolve())
+    run: Any = run_deployment(DEPLOYMENT, parameters=wanted, timeout=0, flow_run_name=label.replace("/", " "))
+    with get_client(sync_client=True) as client:
+        try:
+            ended = _wait(client, run.id)
+        except BaseException:
+            client.set_flow_run_state(run.id, Cancelling(message="the run that waits for it was left"))
+            raise
+    if ended.state is None or not ended.state.is_completed():
+        told = ended.state.message if ended.state else ""
+        raise DelegatedRunFailed(f"{label}: its run {ended.name} on the pool gpu ended as {ended.state_name}: {told}")
+
+
+def _wait(client: SyncPrefectClient, run: UUID) -> FlowRun:
+    while True:
+        found = client.read_flow_run(run)
+        if found.state is not None and found.state.is_final():
+            return found
+        time.sleep(SECONDS_BETWEEN_LOOKS)

@@ -1,0 +1,46 @@
+"""How a flow run that a worker started ends: with its worker, and within seconds of being cancelled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from flows.recovery import RUN
+from korealbert.shards import die_with_parent
+
+SECONDS_TO_SAVE = 4.0
+"""How long training may take to write a checkpoint after a cancellation before everything is ended."""
+
+
+@contextmanager
+def of_a_worker() -> Iterator[None]:
+    """Bind this process to the worker that started it; does nothing in any other process.
+
+    When the worker dies, so does this process, and with it (each asks the kernel for that) every process of its stages; a
+    worker that is started again takes the run up anew. SIGTERM, by which Prefect cancels, goes on to Prefect's own handler,
+    and a stage that has not ended after SECONDS_TO_SAVE is left where it stands; what it finished is on the disk.
+    """
+    if RUN not in os.environ or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    die_with_parent()
+    before = signal.getsignal(signal.SIGTERM)
+
+    def cancelled(number: int, frame: FrameType | None) -> None:
+        ending = threading.Timer(SECONDS_TO_SAVE, os._exit, (128 + number,))
+        ending.daemon = True
+        ending.start()
+        if callable(before):
+            before(number, frame)
+        else:
+            raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, cancelled)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

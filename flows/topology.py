@@ -1,0 +1,237 @@
+"""The whole installation as processes on loopback: PostgreSQL, a Prefect server with a password, a data and a training worker.
+
+Usage: python -m flows.topology up | down | status [--home DIR] [--port N] [--store DIR]
+
+``up`` returns when everything answers; a supervisor stays behind that starts again whatever dies. Its home holds the database,
+logs and process ids. Credentials are made once and written to ``.env`` in the working directory, which every ``prefect``
+command there reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flows.local_server import answers, stop, wait_until_healthy
+from flows.postgres import Cluster
+from korealbert.files import atomic_write, write_json
+from korealbert.shards import die_with_parent
+
+SECONDS_TO_COME_UP = 900
+SECONDS_TO_GO_DOWN = 60
+ROOT = Path(__file__).parents[1]
+CREDENTIALS = Path(".env")
+
+
+@dataclass
+class Service:
+    """One process that is started again when it dies."""
+
+    name: str
+    start: Callable[[], subprocess.Popen[bytes]]
+    stop: Callable[[subprocess.Popen[bytes]], None] = stop
+    process: subprocess.Popen[bytes] | None = None
+    deaths: list[float] = field(default_factory=list)
+
+    def tend(self) -> subprocess.Popen[bytes] | None:
+        """Start the process if it does not run, after a wait that grows with its recent deaths; returns it if it was."""
+        if self.process is not None and self.process.poll() is None:
+            return None
+        now = time.monotonic()
+        if self.process is not None:
+            self.deaths = [*(moment for moment in self.deaths if now - moment < 60), now]
+            print(
+                f"{time.strftime('%H:%M:%S')} {self.name} ended with {self.process.returncode}; starting it again", flush=True
+            )
+            time.sleep(min(2.0 ** len(self.deaths) / 4, 15))
+        self.process = self.start()
+        return self.process
+
+
+class Topology:
+    """The processes, their home and their addresses."""
+
+    def __init__(self, home: Path, port: int, store: Path) -> None:
+        self.home, self.port, self.store = home.resolve(), port, store.resolve()
+        self.url = f"http://127.0.0.1:{port}/api"
+        self.logs = self.home / "logs"
+        self.environment = os.environ | {
+            "PREFECT_API_URL": self.url,
+            "PREFECT_HOME": str(self.home / "prefect"),
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "DO_NOT_TRACK": "1",
+        }
+
+    def serve(self) -> None:
+        """Start everything in order, keep it running until SIGTERM, stop everything."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.home.chmod(0o711)  # PostgreSQL may be another user's process; what is secret below has modes of its own.
+        with (self.home / "supervisor.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+            services = self._services()
+            try:
+                self._come_up(services)
+                while True:
+                    time.sleep(0.5)
+                    started = [service.name for service in services if service.tend()]
+                    if started:
+                        self._note(services)
+            finally:
+                for service in reversed(services):
+                    if service.process is not None and service.process.poll() is None:
+                        service.stop(service.process)
+                (self.home / "processes.json").unlink(missing_ok=True)
+
+    def _services(self) -> list[Service]:
+        cluster = Cluster(self.home / "database", _free_port())
+        cluster.create()
+        self.environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = cluster.url
+        log = self.logs / "database.log"
+        server = ("server", "start", "--host", "127.0.0.1", "--port", str(self.port))
+        return [
+            Service("database", lambda: cluster.start(log, preexec_fn=die_with_parent), cluster.stop),
+            Service("server", lambda: self._python("server", "-m", "prefect", *server)),
+            Service("data worker", lambda: self._worker("data")),
+            Service("training worker", lambda: self._worker("gpu")),
+        ]
+
+    def _come_up(self, services: list[Service]) -> None:
+        database, server, *workers = services
+        database.tend()
+        wait_until_healthy(f"{self.url}/health", server.tend())
+        installed = self._python("installation", "-m", "flows.installation").wait()
+        if installed:
+            raise SystemExit(f"the deployments could not be registered; see {self.logs / 'installation.log'}")
+        for worker in workers:
+            worker.tend()
+        self._note(services)
+
+    def _note(self, services: list[Service]) -> None:
+        ids = {service.name: service.process.pid for service in services if service.process is not None}
+        write_json(self.home / "processes.json", {"url": self.url, "supervisor": os.getpid(), **ids})
+
+    def _worker(self, pool: str) -> subprocess.Popen[bytes]:
+        return self._python(f"{pool}-worker", "-m", "flows.worker", pool, "--store", str(self.store))
+
+    def _python(self, log: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with (self.logs / f"{log}.log").open("ab") as stream:
+            return subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=ROOT,
+                env=self.environment,
+                stdout=stream,
+                stderr=stream,
+                preexec_fn=die_with_parent,  # noqa: PLW1509
+            )
+
+
+def up(home: Path, port: int, store: Path) -> None:
+    """Start the supervisor in the background and return when all is up. Raises SystemExit with the end of its log."""
+    if running(home) is not None:
+        raise SystemExit(f"{home}: already up; `make down` ends it")
+    if answers(f"http://127.0.0.1:{port}/api/health"):
+        raise SystemExit(f"port {port} is taken by another server; name another one (--port)")
+    home.mkdir(parents=True, exist_ok=True)
+    log = home / "supervisor.log"
+    environment = os.environ | credentials(CREDENTIALS)
+    command = [sys.executable, "-m", "flows.topology", "serve", "--home", str(home), "--port", str(port), "--store", str(store)]
+    with log.open("wb") as stream:
+        supervisor = subprocess.Popen(command, env=environment, stdout=stream, stderr=stream, start_new_session=True)
+    deadline = time.monotonic() + SECONDS_TO_COME_UP
+    while not (home / "processes.json").exists():
+        if supervisor.poll() is not None or time.monotonic() > deadline:
+            stop(supervisor)
+            raise SystemExit(f"it did not come up:\n{log.read_text('utf-8', 'replace')[-4000:]}\nmore in {home / 'logs'}")
+        time.sleep(0.2)
+    print(f"up: http://127.0.0.1:{port} (user and password in {CREDENTIALS}); logs in {home / 'logs'}")
+    print("prefect deployment run corpus-to-model    # from this directory; make down ends it all")
+
+
+def down(home: Path) -> None:
+    """End the supervisor and with it everything. Raises SystemExit when it does not end."""
+    supervisor = running(home)
+    if supervisor is None:
+        print(f"{home}: nothing is up")
+        return
+    os.kill(supervisor, signal.SIGTERM)
+    deadline = time.monotonic() + SECONDS_TO_GO_DOWN
+    while running(home) is not None:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"the supervisor {supervisor} did not end within {SECONDS_TO_GO_DOWN} s; see {home / 'logs'}")
+        time.sleep(0.2)
+    print("down")
+
+
+def running(home: Path) -> int | None:
+    """The supervisor's process id while it lives."""
+    try:
+        with (home / "supervisor.lock").open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return None
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        return _supervisor(home)
+
+
+def _supervisor(home: Path) -> int | None:
+    for _ in range(SECONDS_TO_COME_UP):  # It holds the lock before it has anything to tell.
+        try:
+            return int(json.loads((home / "processes.json").read_text("utf-8"))["supervisor"])
+        except FileNotFoundError:
+            time.sleep(1)
+    return None
+
+
+def credentials(path: Path) -> dict[str, str]:
+    """The server's user and password: of the environment, else of the file, else made now and written there for its owner."""
+    name, server = "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"
+    if server in os.environ:
+        return {server: os.environ[server], name: os.environ.get(name, os.environ[server])}
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    known = dict(line.split("=", 1) for line in lines if "=" in line and not line.lstrip().startswith("#"))
+    if server not in known:
+        known |= dict.fromkeys((server, name), f"korealbert:{secrets.token_urlsafe(24)}")
+        atomic_write(path, "\n".join([*lines, *(f"{key}={known[key]}" for key in (server, name)), ""]).encode())
+        path.chmod(0o600)
+    return {server: known[server], name: known.get(name, known[server])}
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("command", choices=("up", "down", "status", "serve"))
+    parser.add_argument("--home", type=Path, default=Path(".service"))
+    parser.add_argument("--port", type=int, default=4200)
+    parser.add_argument("--store", type=Path, default=Path("store"))
+    options = parser.parse_args()
+    home = options.home.resolve()
+    if options.command == "up":
+        up(home, options.port, options.store)
+    elif options.command == "down":
+        down(home)
+    elif options.command == "serve":
+        Topology(home, options.port, options.store).serve()
+    else:
+        print((home / "processes.json").read_text("utf-8") if running(home) else "nothing is up")
+
+
+if __name__ == "__main__":
+    main()

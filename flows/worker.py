@@ -1,0 +1,60 @@
+"""A worker of one work pool, which also takes up the runs that another worker's death left behind.
+
+Usage: python -m flows.worker POOL [--store DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+from prefect.client.orchestration import get_client
+from prefect.exceptions import PrefectHTTPStatusError
+
+from flows.recovery import recover
+from korealbert.shards import die_with_parent
+
+SECONDS_BETWEEN_LOOKS = 10.0
+SECONDS_TO_STOP = 15
+
+
+def main() -> None:
+    """Run the worker until it ends or this process is told to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("pool")
+    parser.add_argument("--store", type=Path, default=Path("store"))
+    options = parser.parse_args()
+    # Prefect loads its plugins once more, inside a running event loop, when it cancels a run, and shows a traceback for it.
+    # A worker needs none of them: bare names are for the command line.
+    environment = os.environ | {"PREFECT_PLUGINS_ENABLED": "false"}
+    command = [sys.executable, "-m", "prefect", "worker", "start", "--type", "process", "--pool", options.pool]
+    worker = subprocess.Popen(command, env=environment, preexec_fn=die_with_parent)  # noqa: PLW1509
+    signal.signal(signal.SIGTERM, lambda number, frame: worker.terminate())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C reaches the worker by itself.
+    while worker.poll() is None:
+        look(options.store)
+        try:
+            worker.wait(SECONDS_BETWEEN_LOOKS)
+        except subprocess.TimeoutExpired:
+            continue
+    sys.exit(worker.returncode if worker.returncode >= 0 else 128 - worker.returncode)
+
+
+def look(store: Path) -> None:
+    """Recover what is lost; a server that does not answer now is asked again next time."""
+    try:
+        with get_client(sync_client=True) as client:
+            for name in recover(client, store):
+                print(f"{time.strftime('%H:%M:%S')} run {name} had lost its process and is scheduled again", flush=True)
+    except (httpx.HTTPError, PrefectHTTPStatusError, OSError) as error:
+        print(f"{time.strftime('%H:%M:%S')} lost runs: the server did not answer ({error!r})", flush=True)
+
+
+if __name__ == "__main__":
+    main()

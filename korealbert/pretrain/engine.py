@@ -1,0 +1,73 @@
+"""The DeepSpeed engine of a run: its settings come from the spec, and nothing is stated twice."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from korealbert.pretrain.ranks import Ranks
+from korealbert.pretrain.spec import PretrainSpec
+
+AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+"""Arithmetic of forward and backward pass by ``PretrainSpec.precision``."""
+
+COMPILED = {"kernels": "default", "graphs": "reduce-overhead"}
+"""Modes of torch.compile by ``PretrainSpec.compile``."""
+
+log = logging.getLogger(__name__)
+
+
+def engine_settings(spec: PretrainSpec, world_size: int) -> dict[str, Any]:
+    """DeepSpeed's configuration for a run on this many ranks.
+
+    Low precision is autocast: parameters, gradients and moments are fp32. Gradients are clipped by DeepSpeed where ZeRO divides
+    them among ranks, else by the caller, who also sets the learning rate and says when a batch is complete.
+    """
+    dtype = AUTOCAST[spec.precision]
+    batch, micro_batch = spec.batch_at(0), spec.micro_batch_at(0)
+    return {
+        "train_micro_batch_size_per_gpu": micro_batch,
+        "gradient_accumulation_steps": spec.accumulation(world_size, batch, micro_batch),
+        "gradient_clipping": spec.optimizer.max_grad_norm if spec.zero_stage else 0.0,
+        "zero_optimization": {"stage": spec.zero_stage},
+        "zero_allow_untested_optimizer": bool(spec.zero_stage),
+        "torch_autocast": {"enabled": dtype is not None, "dtype": str(dtype or torch.bfloat16).removeprefix("torch.")},
+        "steps_per_print": 2**31,
+        "timers": {"throughput": {"enabled": False}},
+    }
+
+
+def make_engine(objective: nn.Module, optimizer: Optimizer, spec: PretrainSpec, ranks: Ranks) -> Any:
+    """A DeepSpeed engine around ``objective``, which it broadcasts from rank 0; gradients are averaged over ranks."""
+    deepspeed = quiet_deepspeed(ranks.device)
+    if spec.compile != "no":
+        objective.compile(mode=COMPILED[spec.compile])
+    engine, *_ = deepspeed.initialize(model=objective, optimizer=optimizer, config=engine_settings(spec, ranks.world_size))
+    if not spec.zero_stage:
+        # A lone rank has nobody to average with, but DeepSpeed would still flatten all gradients and copy them back.
+        engine.enable_backward_allreduce = ranks.world_size > 1
+    return engine
+
+
+def quiet_deepspeed(device: torch.device) -> Any:
+    """Import DeepSpeed for this device, without its chatter and without compiling anything.
+
+    On CPUs the first ``initialize`` would compile ``deepspeed_shm_comm``: 53 s, a C++ compiler, and a lock file that hangs the
+    next run when killed halfway. DeepSpeed looks each operator up in a private table; an empty one means "not compatible", and
+    communication falls back to gloo.
+    """
+    os.environ.setdefault("DS_ACCELERATOR", device.type)
+    import deepspeed  # noqa: PLC0415 - slow to import, and it reads DS_ACCELERATOR when it is
+    import deepspeed.ops  # noqa: PLC0415
+
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+    if device.type == "cpu":
+        if not callable(getattr(deepspeed.ops, "__getattr__", None)) and not hasattr(deepspeed.ops, "__compatible_ops__"):
+            log.warning("this DeepSpeed has no operator table; it may compile deepspeed_shm_comm, about a minute, once")
+        deepspeed.ops.__compatible_ops__ = {}
+    return deepspeed

@@ -1,0 +1,277 @@
+"""Reading a cross-lingual recipe: the TOML file of a post-training (XPT), which has a [transfer] table.
+
+From raw text to balanced corpus it is a recipe like any other. Then its corpus is split into three parts, the source encoder is
+transferred in one or more variants, each is trained in two phases, and the models are fine-tuned on Korean and English
+benchmarks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import Field, field_validator, model_validator
+
+from korealbert.artifact import Spec, refuse_repeats
+from korealbert.corpus import balance, dedup
+from korealbert.examples import packing, views
+from korealbert.export import stage as export
+from korealbert.finetune.spec import FinetuneSpec
+from korealbert.pretrain.spec import PretrainSpec
+from korealbert.recipe.reading import CorpusRecipe, Reader, Recipe, RecipeError, load, nearest, read_toml
+from korealbert.report.cross_lingual.spec import CrossLingualReportSpec
+from korealbert.vocab import stage as vocab
+from korealbert.xpt.phases import PhaseSpec
+from korealbert.xpt.source import SourceSpec
+from korealbert.xpt.split import SplitSpec
+from korealbert.xpt.transfer import TransferSpec
+
+Phase = Literal["phase1", "phase2"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+Vocabulary = Literal["ko", "en"]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class SplitTable(Spec):
+    """``[split]``: the three parts of the corpus, and what the vocabulary is learnt from."""
+
+    level: Literal["document", "sentence"] = "document"
+    """See ``SplitSpec``, like all fields but one."""
+    test_sentences: int = Field(default=88_000, ge=1)
+    """Sentences of the test part."""
+    valid_sentences: int = Field(default=100_000, ge=1)
+    """Sentences of the valid part."""
+    train_sentences: int | None = Field(default=None, ge=1)
+    """Sentences that models are trained on; None: all that are left."""
+    vocabulary_sentences: int | None = Field(default=None, ge=1)
+    """Sentences of the train part that the vocabulary is learnt from: 4,000,000 where models of 400,000 are to have the
+    vocabulary of those of 4,000,000. None: ``train_sentences``."""
+    seed: int = Field(default=0, ge=0, lt=1 << 63)
+    """Seed of the order; with another one all three parts are others."""
+
+    @model_validator(mode="after")
+    def _vocabulary_holds_training(self) -> Self:
+        vocabulary, train = self.vocabulary_sentences, self.train_sentences
+        if vocabulary is not None and (train is None or vocabulary < train):
+            raise ValueError(
+                f"vocabulary_sentences = {vocabulary} lies below train_sentences = {train or 'all'}; leave it out, or raise it"
+            )
+        return self
+
+    def part(self, name: Literal["train", "valid", "test"], *, train_sentences: int | None = None) -> SplitSpec:
+        """The spec of one part."""
+        sizes = {"test_sentences": self.test_sentences, "valid_sentences": self.valid_sentences}
+        return SplitSpec(part=name, level=self.level, **sizes, train_sentences=train_sentences, seed=self.seed)
+
+
+class SourceTable(SourceSpec):
+    """``[source]``: the encoder that learns Korean."""
+
+    recipe: str | None = None
+    """Or another recipe, seen from this one: its exported model, built as part of this graph."""
+
+    @model_validator(mode="after")
+    def _one_of_all(self) -> Self:
+        if sum(place is not None for place in (self.path, self.package, self.recipe)) != 1:
+            raise ValueError("give either path (a directory in Hugging Face format), package and folder, or recipe")
+        return self
+
+
+class LanguageLossTable(Spec):
+    """``[language_loss]``: which models are fine-tuned on the English benchmarks of ``[english.NAME]``."""
+
+    variants: tuple[str, ...] = ()
+    """Variants of the matrix; empty: all."""
+    phases: tuple[Phase, ...] = PHASES
+    """Phases of the matrix."""
+    vocabularies: tuple[Vocabulary, ...] = ("ko", "en")
+    """``ko``: the model as it is; ``en``: with its source's vocabulary put back."""
+    source: bool = True
+    """The source itself, as the line to compare with."""
+    curve_seeds: tuple[Seed, ...] = ()
+    """Seeds under which every snapshot of the phases is fine-tuned too, with its source's vocabulary; empty: no curve."""
+
+    @field_validator("variants", "phases", "vocabularies", "curve_seeds")
+    @classmethod
+    def _each_once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        refuse_repeats("language_loss", values)
+        return values
+
+
+class CellAxes(Spec):
+    """What a table of a benchmark says beside the fields of its cells."""
+
+    seeds: tuple[Seed, ...] = Field(default=(1, 2, 3), min_length=1)
+    """One fine-tuning run per seed."""
+    models: tuple[str, ...] = ()
+    """Models that are fine-tuned: ``itl/phase2``, ``control/mlm``, ``source``; empty: every variant after each phase, and every
+    control."""
+
+    @field_validator("seeds", "models")
+    @classmethod
+    def _each_once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        refuse_repeats("seeds and models", values)
+        return values
+
+
+@dataclass(frozen=True)
+class Cells:
+    """All fine-tuning runs of one benchmark."""
+
+    specs: Sequence[FinetuneSpec]
+    """One per seed."""
+    models: tuple[str, ...]
+    """Names of the models."""
+
+
+@dataclass(frozen=True)
+class CrossLingualRecipe(CorpusRecipe):
+    """The validated specs of every stage of a post-training."""
+
+    split: SplitTable
+    vocab: vocab.VocabSpec
+    examples: packing.ExamplesSpec
+    views: views.ViewsSpec
+    source: SourceSpec
+    source_recipe: Recipe | None
+    """The recipe whose model is the source, where it is no directory."""
+    variants: Mapping[str, TransferSpec]
+    phase1: PhaseSpec
+    phase2: PhaseSpec
+    control: Mapping[str, PretrainSpec]
+    """Models of the same text from scratch, by name."""
+    export: export.ExportSpec
+    finetune: Mapping[str, Cells]
+    """Korean benchmarks by name."""
+    english: Mapping[str, Cells]
+    """English benchmarks by name."""
+    language_loss: LanguageLossTable
+    report: CrossLingualReportSpec
+
+    @property
+    def models(self) -> list[str]:
+        """Every model that is fine-tuned unless a benchmark names others."""
+        return [f"{name}/{phase}" for name in self.variants for phase in PHASES] + [f"control/{name}" for name in self.control]
+
+
+SINGLE = ("dedup", "balance", "split", "vocab", "examples", "views", "source", "transfer", *PHASES)
+PER_NAME = ("variants", "control", "finetune", "english")
+MASKED_WORDS_ONLY: Mapping[str, Any] = {
+    "sentence_task": "none",
+    "masking": {"unit": "token"},
+    "word_order": {"portion": 0.0},
+}
+"""RoBERTa's noise: single pieces, no sentence task, nothing moved. A recipe's [views] goes before it."""
+
+
+def is_cross_lingual(path: Path) -> bool:
+    """Whether a TOML file is a cross-lingual recipe: it says how a source is transferred."""
+    return "transfer" in read_toml(path)
+
+
+def load_cross_lingual(
+    path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None
+) -> CrossLingualRecipe:
+    """Read and validate a cross-lingual recipe; see ``reading.load``. Raises RecipeError for anything that could not run."""
+    reader = Reader(path, data, overrides)
+    sources = reader.sources([*SINGLE, *PER_NAME, "export", "language_loss", "report"])
+    single: dict[str, Any] = {
+        "dedup": reader.spec(dedup.DedupSpec, "dedup"),
+        "balance": reader.spec(balance.BalanceSpec, "balance"),
+        "split": reader.spec(SplitTable, "split"),
+        "vocab": reader.spec(vocab.VocabSpec, "vocab"),
+        "examples": reader.spec(packing.ExamplesSpec, "examples", heldout_share=0.0),
+        "views": reader.validate(views.ViewsSpec, "views", {**MASKED_WORDS_ONLY, **reader.table("views")}),
+        "phase1": _phase(reader, "phase1", "chameleon"),
+        "phase2": _phase(reader, "phase2", "none"),
+        "export": reader.spec(export.ExportSpec, "export"),
+        "language_loss": reader.spec(LanguageLossTable, "language_loss"),
+        "report": reader.spec(CrossLingualReportSpec, "report"),
+    }
+    reader.check_sources(sources, **single)
+    variants = _variants(reader)
+    source = reader.spec(SourceTable, "source")
+    control = {name: reader.spec(PretrainSpec, f"control.{name}") for name in reader.names("control")}
+    recipe = CrossLingualRecipe(
+        **reader.brought(sources),
+        **single,
+        source=SourceSpec(path=source.path, package=source.package, folder=source.folder),
+        source_recipe=_source_recipe(path, source, data),
+        variants=variants,
+        control=control,
+        finetune={name: _cells(reader, f"finetune.{name}", name) for name in reader.names("finetune")},
+        english={name: _cells(reader, f"english.{name}", name) for name in reader.names("english")},
+    )
+    _check_names(path, recipe)
+    return recipe
+
+
+def _phase(reader: Reader, name: str, freeze: str) -> PhaseSpec:
+    return reader.validate(PhaseSpec, name, {"freeze": freeze, **reader.table(name)})
+
+
+def _variants(reader: Reader) -> dict[str, TransferSpec]:
+    """Every variant is [transfer] with some fields set otherwise; without any there is one, named ``xpt``."""
+    common = reader.table("transfer")
+    names = reader.names("variants") or ["xpt"]
+    for name in names:
+        if not re.fullmatch(r"[a-z][a-z0-9_-]*", name) or name in ("source", "control"):
+            raise RecipeError(
+                f"{reader.path}, [variants.{name}]: use lower-case letters, digits, - and _, and not 'source' or 'control'"
+            )
+    return {
+        name: reader.validate(TransferSpec, f"variants.{name}", {**common, **reader.table(f"variants.{name}")})
+        for name in names
+    }
+
+
+def _source_recipe(path: Path, source: SourceTable, data: Path | None) -> Recipe | None:
+    if source.recipe is None:
+        return None
+    other = path.parent / source.recipe
+    if other.is_file() and "transfer" in read_toml(other):
+        raise RecipeError(f"{path}, [source], field 'recipe': {other} is a cross-lingual recipe itself; name one of a model")
+    try:
+        return load(other, data=data)
+    except RecipeError as error:
+        raise RecipeError(f"{path}, [source], field 'recipe': {error}") from None
+
+
+def _cells(reader: Reader, where: str, name: str) -> Cells:
+    table = reader.table(where)
+    for reserved in ("seed", "init"):
+        if reserved in table:
+            raise RecipeError(f"{reader.path}, [{where}]: field {reserved!r} is set by the recipe itself; remove it")
+    axes = reader.validate(CellAxes, where, {axis: table.pop(axis) for axis in CellAxes.model_fields if axis in table})
+    table.setdefault("task", name)
+    specs = [reader.validate(FinetuneSpec, where, {**table, "seed": seed}) for seed in axes.seeds]
+    return Cells(specs, axes.models)
+
+
+def _check_names(path: Path, recipe: CrossLingualRecipe) -> None:
+    """Names of models and variants that tables speak of."""
+    known = [*recipe.models, "source"]
+    tables = {"finetune": recipe.finetune, "english": recipe.english}
+    for table, benchmarks in tables.items():
+        for benchmark, cells in benchmarks.items():
+            if table == "english" and cells.models:
+                raise RecipeError(f"{path}, [english.{benchmark}]: [language_loss] says which models; remove 'models'")
+            for model in cells.models:
+                if model not in known:
+                    raise RecipeError(
+                        f"{path}, [{table}.{benchmark}], field 'models': no model {model!r}{nearest(model, known)}; "
+                        f"there are {', '.join(known)}"
+                    )
+    for variant in recipe.language_loss.variants:
+        if variant not in recipe.variants:
+            raise RecipeError(
+                f"{path}, [language_loss], field 'variants': no variant {variant!r}{nearest(variant, recipe.variants)}"
+            )
+    if recipe.language_loss.curve_seeds and not (recipe.phase1.snapshots or recipe.phase2.snapshots):
+        raise RecipeError(
+            f"{path}, [language_loss]: curve_seeds want snapshots; name steps in snapshots of [phase1] or [phase2]"
+        )

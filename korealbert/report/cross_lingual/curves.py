@@ -1,0 +1,97 @@
+"""Figure 3 (training loss over steps, a panel per model) and what it lacks: perplexity, and English over the snapshots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from korealbert.artifact import Artifact
+from korealbert.numbers import fixed
+from korealbert.report import charts
+from korealbert.report.blocks import Figure, Figures, Section, Text
+from korealbert.report.cross_lingual.models import PHASES, Results, mean, metrics_lines
+
+Points = list[tuple[float, float]]
+
+
+def training(results: Results) -> Section | None:
+    """One panel per trained model; phase 2 goes on where phase 1 ends."""
+    runs: dict[str, list[Artifact]] = {}
+    for variant in results.variants:
+        phases = (results.artifacts.get(f"{phase}/{variant}") for phase in PHASES)
+        runs[variant] = [artifact for artifact in phases if artifact is not None]
+    runs |= {label: [artifact] for label, artifact in results.artifacts.items() if label.startswith("control/")}
+    figures = [figure for name, parts in runs.items() if parts for figure in _panels(name, parts)]
+    if not figures:
+        return None
+    text = (
+        "As in Figure 3, training loss by step; beside it perplexity of the held-out valid part, in a logarithm to base 10. "
+        "The second phase begins where the first ends, with a learning rate that rises anew."
+    )
+    return Section("curves", "Figure 3: learning curves", [Text(text), Figures(figures)])
+
+
+def _panels(name: str, parts: list[Artifact]) -> list[Figure]:
+    losses: list[charts.Line] = []
+    perplexities: list[charts.Line] = []
+    offset = 0
+    for number, artifact in enumerate(parts, start=1):
+        loss: Points = []
+        heldout: Points = []
+        for line in metrics_lines(artifact):
+            step = offset + line["step"]
+            if line["split"] == "train" and line.get("mlm_loss") is not None:
+                loss.append((step, line["mlm_loss"]))
+            if line["split"] == "heldout" and line.get("mlm_loss") is not None:
+                heldout.append((step, line["mlm_loss"] / math.log(10)))
+        title = f"phase {number}" if len(parts) > 1 else "training"
+        losses.append(charts.Line(title, loss, number))
+        perplexities.append(charts.Line(title, heldout, number))
+        offset += int(artifact.stats["steps"])
+    key = name.replace("/", "-")
+    figures = []
+    for kind, series in (("loss", losses), ("perplexity", perplexities)):
+        drawn = [line for line in series if line.points]
+        if not drawn:
+            continue
+        end = drawn[-1].points[-1][1]
+        told = fixed(end) if kind == "loss" else fixed(10**end)
+        what = "training loss" if kind == "loss" else "held-out perplexity (log10)"
+        svg = charts.lines(drawn, label=f"{name}: {what} over steps, {told} at the end", x_unit="steps")
+        figures.append(Figure(f"curve-{key}-{kind}", f"{name}: {what}, {told} at the end", svg))
+    return figures
+
+
+def language_loss(results: Results) -> Section | None:
+    """English scores of the snapshots with the source's vocabulary put back, over the steps of both phases."""
+    steps = {phase: _steps(results.artifacts, phase) for phase in PHASES}
+    snapshots = [score for score in results.scores if score.english and score.model.count("/") == 2]
+    if not snapshots:
+        return None
+    columns = list(dict.fromkeys((score.task, score.metric) for score in snapshots))
+    own = dict(reversed(columns))
+    figures = []
+    for task, metric in own.items():
+        curves = []
+        for style, variant in enumerate(results.variants[:3], start=1):
+            points: Points = []
+            for score in snapshots:
+                name, phase, step = score.model.split("/")
+                if (name, score.task, score.metric) == (variant, task, metric):
+                    points.append((int(step) + (steps["phase1"] if phase == "phase2" else 0), score.value))
+            per_step: dict[float, list[float]] = {}
+            for at, value in points:
+                per_step.setdefault(at, []).append(value)
+            curves.append(charts.Line(variant, [(at, sum(v) / len(v)) for at, v in sorted(per_step.items())], style))
+        level = mean(results.values("source", task, metric, english=True))
+        ends = "; ".join(f"{curve.name} {fixed(curve.points[-1][1])} at the end" for curve in curves if curve.points)
+        beside = "" if level is None else f"; the source {fixed(level)}"
+        what = f"{task} {metric}"
+        svg = charts.lines(curves, label=f"{what} over the steps of both phases: {ends}{beside}", x_unit="steps", level=level)
+        figures.append(Figure(f"language-loss-{task}", f"{what}: {ends}{beside}", svg))
+    text = "Each snapshot with its source's vocabulary put back, fine-tuned; the dashed line is the source itself."
+    return Section("language-loss-curve", "English along the way", [Text(text), Figures(figures)])
+
+
+def _steps(artifacts: Mapping[str, Artifact], phase: str) -> int:
+    return max((int(a.stats["steps"]) for label, a in artifacts.items() if label.startswith(f"{phase}/")), default=0)

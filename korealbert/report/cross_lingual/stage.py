@@ -1,0 +1,125 @@
+"""Stage ``xpt_report`` (label ``report``): all artifacts of a post-training → Chameleon's tables and figure, ours beside them.
+
+Input roles are the labels of the graph; none is required. Output: ``report.html``, ``report.md``, ``scores.csv`` (every value)
+and ``figures/*.svg``. Equal inputs give equal bytes.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import polars as pl
+
+from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
+from korealbert.files import atomic_write
+from korealbert.numbers import compact, count
+from korealbert.report import cleaning, corpus, dropped, lineage, vocabulary
+from korealbert.report.artifacts import Artifacts
+from korealbert.report.blocks import Section, Table, Text, figures_of
+from korealbert.report.cross_lingual import curves, misprints, tables
+from korealbert.report.cross_lingual.models import Results
+from korealbert.report.cross_lingual.spec import CrossLingualReportSpec
+from korealbert.report.markdown import markdown
+from korealbert.report.page import page
+
+EXAMPLES_PER_REASON = 0
+"""Titles of dropped documents that are quoted."""
+
+
+def run(spec: CrossLingualReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Write the report; see the module's docstring."""
+    artifacts = Artifacts(inputs)
+    results = Results(inputs)
+    chapters = [
+        tables.korean(results),
+        tables.intrinsic(results),
+        curves.training(results),
+        tables.language_loss(results),
+        curves.language_loss(results),
+        tables.errors(results),
+        misprints.section(),
+        _transfers(results),
+        _split(artifacts),
+        corpus.section(artifacts),
+        dropped.section(artifacts, EXAMPLES_PER_REASON),
+        cleaning.section(artifacts),
+        vocabulary.section(artifacts),
+        lineage.section(artifacts),
+    ]
+    sections = [chapter for chapter in chapters if chapter is not None]
+    lede = _lede(results)
+    drawn = [figure for section in sections for figure in figures_of(section.blocks)]
+    (out_dir / "figures").mkdir(exist_ok=True)
+    for figure in drawn:
+        atomic_write(out_dir / "figures" / f"{figure.name}.svg", figure.svg.standalone().encode())
+    content = io.BytesIO()
+    _scores(results, spec.model_name).write_csv(content)
+    atomic_write(out_dir / "scores.csv", content.getvalue())
+    atomic_write(out_dir / "report.md", markdown(spec.title, lede, sections).encode())
+    atomic_write(out_dir / "report.html", page(spec.title, lede, sections).encode())
+    runtime.report(Progress(len(sections), len(sections), "sections"))
+    return {"sections": [section.anchor for section in sections], "figures": len(drawn), "scores": len(results.scores)}
+
+
+def _lede(results: Results) -> str:
+    """What was trained from what, in figures."""
+    source = results.artifacts.get("source")
+    parts = []
+    if source is not None:
+        stats = source.stats
+        size = compact(stats["parameters"])
+        parts.append(f"A source of {stats['layers']} layers and {size} parameters ({stats['model_type']}) learns Korean")
+    if variants := results.variants:
+        parts.append(f"in {len(variants)} variant{'s' * (len(variants) > 1)}: {', '.join(variants)}")
+    return " ".join(parts) + "." if parts else "A cross-lingual post-training."
+
+
+def _transfers(results: Results) -> Section | None:
+    """Sizes of the transferred models and their parts."""
+    rows = []
+    for label, artifact in results.artifacts.items():
+        if label.startswith("transfer/"):
+            spec, stats = artifact.manifest["spec"], artifact.stats
+            how = ["ITL" if spec["itl"] else "no ITL", f"{spec['encoder']} encoder", f"ITL {spec['itl_init']}"]
+            sizes = [stats[f"parameters_{part}"] for part in ("copied", "fresh", "encoder", "translation")]
+            rows.append([label.split("/")[1], ", ".join(how), str(stats["layers"]), *map(count, [stats["parameters"], *sizes])])
+    if not rows:
+        return None
+    header = ["Variant", "Settings", "Layers", "Parameters", "copied", "drawn", "of the encoder", "of translation layers"]
+    text = (
+        "Translation layers are ordinary layers at either end, so an exported model is a plain encoder of N + 2 layers that "
+        "AutoModel loads. Where the source shares layers (ALBERT), the shared ones are written out as equal copies: the "
+        "same outputs in a larger file, and fine-tuning unties them."
+    )
+    table = Table("", header, rows, frozenset(range(2, 8)))
+    return Section("transfers", "What was transferred", [table, Text(text, quiet=True)])
+
+
+def _split(artifacts: Artifacts) -> Section | None:
+    """The parts of the corpus."""
+    parts = artifacts.of("split")
+    if not parts:
+        return None
+    rows = []
+    for label, artifact in parts.items():
+        stats = artifact.stats
+        figures = [count(stats[name]) for name in ("documents_out", "sentences_out", "characters_out")]
+        rows.append([label.split("/")[1], *figures, str(artifact.manifest["spec"]["level"])])
+    title = "What models read"
+    header = ["Part", "Documents", "Sentences", "Characters", "Drawn by"]
+    return Section("split", title, [Table("", header, rows, frozenset({1, 2, 3}))])
+
+
+def _scores(results: Results, model: str) -> pl.DataFrame:
+    """Every score as one row; ``value`` is times 100."""
+    records = [
+        (f"{model} {s.model}", s.vocabulary, s.benchmark, s.task, s.seed, s.metric, s.value, s.artifact) for s in results.scores
+    ]
+    columns = ("model", "vocabulary", "benchmark", "task", "seed", "metric", "value", "source")
+    text, whole, real = pl.String(), pl.Int64(), pl.Float64()
+    kinds = (text, text, text, text, whole, text, real, text)
+    return pl.DataFrame(records, schema=dict(zip(columns, kinds, strict=True)), orient="row")
+
+
+STAGE = Stage("xpt_report", version=1, spec=CrossLingualReportSpec, run=run)

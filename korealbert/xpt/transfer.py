@@ -1,0 +1,144 @@
+"""Stage ``xpt_transfer`` (labels ``transfer/VARIANT``): a source encoder → a model of the target vocabulary, before training.
+
+Input: roles ``source`` and ``vocab``. Output: ``model.safetensors`` and ``config.json`` as pretraining reads them, and
+``layout.json``: which tensors are copied, fresh, of the encoder, of the translation layers.
+
+Word table and decoder bias are new, as the vocabulary is. All else is copied: positions, segment types and the embeddings'
+LayerNorm, encoder, pooler, and the heads as far as the source has them. The implicit translation layers (ITL) become ordinary
+layers at either end, so the transferred model is a plain encoder of N + 2 layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+from safetensors.numpy import save_file
+
+from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
+from korealbert.files import write_json
+from korealbert.huggingface import checkpoint
+from korealbert.huggingface.family import Array
+from korealbert.model.config import ModelConfig
+from korealbert.vocab.tokenizer import SPECIAL, Vocabulary
+from korealbert.xpt.layout import (
+    DECODER_BIAS,
+    POSITIONS,
+    WORD_TABLE,
+    block_after_transfer,
+    encoder_names,
+    translation_names,
+)
+
+
+class TransferSpec(Spec):
+    """How a source encoder becomes one of another language."""
+
+    itl: bool = True
+    """Whether one translation layer goes before the source's first layer and one behind its last."""
+    itl_init: Literal["random", "identity"] = "random"
+    """``identity`` zeroes the output matrices of both blocks, so that a translation layer begins as its residual path (up to
+    its LayerNorms). The papers draw them like all other matrices."""
+    encoder: Literal["source", "random"] = "source"
+    """``random``: the layers begin anew instead (Chameleon, table 3); everything else stays the same, drawn numbers too."""
+    seed: int = Field(default=1, ge=0, lt=2**32)
+    """Seed of all that is drawn: word table, translation layers, random encoder, heads that the source lacks."""
+
+
+@dataclass(frozen=True)
+class Transferred:
+    """A model that has the target's vocabulary and the source's knowledge."""
+
+    config: ModelConfig
+    weights: dict[str, Array]
+    copied: list[str]
+    """Names of the tensors that are the source's."""
+
+
+def run(spec: TransferSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Transfer; raises ValueError as ``checkpoint.read`` and ``transfer`` do."""
+    vocabulary = Vocabulary.load(inputs["vocab"].path)
+    moved = transfer(checkpoint.read(inputs["source"].path), spec, vocab_size=vocabulary.size)
+    config, names = moved.config, list(moved.weights)
+    save_file(moved.weights, out_dir / "model.safetensors", metadata={"format": "pt"})
+    write_json(out_dir / "config.json", config.model_dump(mode="json"), sort_keys=True)
+    layout = {
+        "copied": moved.copied,
+        "fresh": sorted(set(names) - set(moved.copied)),
+        "encoder": encoder_names(config, names),
+        "translation": translation_names(config, names),
+    }
+    write_json(out_dir / "layout.json", layout, sort_keys=True)
+    sizes = {f"parameters_{part}": _size(moved.weights, part_names) for part, part_names in layout.items()}
+    return {
+        "layers": config.num_layers,
+        "vocab_size": config.vocab_size,
+        "vocab_sha256": vocabulary.sha256,
+        "parameters": _size(moved.weights, names),
+        **sizes,
+    }
+
+
+def transfer(source: checkpoint.Checkpoint, spec: TransferSpec, *, vocab_size: int) -> Transferred:
+    """The transferred model, not trained yet.
+
+    Without translation layers and with the source's own word table and decoder bias put back (``vocabulary_swap``) its outputs
+    are those of the source, bit for bit.
+    """
+    config = target_config(source.config, spec, vocab_size=vocab_size)
+    weights = _drawn(config, spec.seed)
+    encoder = set(encoder_names(config, weights)) - {"encoder.projection.weight", "encoder.projection.bias"}
+    copied = []
+    for source_name, array in source.weights.items():
+        name = block_after_transfer(config, source_name)
+        if name in (WORD_TABLE, DECODER_BIAS) or (spec.encoder == "random" and name in encoder):
+            continue
+        # Rows before the first position are never read; our first position is right behind our padding id.
+        unread = source.config.position_offset - config.position_offset if name == POSITIONS else 0
+        weights[name] = np.ascontiguousarray(array[unread:])
+        copied.append(name)
+    if spec.itl and spec.itl_init == "identity":
+        for name in translation_names(config, weights):
+            if name.endswith((".output.weight", ".output.bias", ".outer.weight", ".outer.bias")):
+                weights[name] = np.zeros_like(weights[name])
+    return Transferred(config, weights, sorted(copied))
+
+
+def target_config(source: ModelConfig, spec: TransferSpec, *, vocab_size: int) -> ModelConfig:
+    """The shape of the transferred model.
+
+    Positions that begin behind the padding id (RoBERTa) begin behind ours, and the table keeps exactly the rows that occur.
+    """
+    edges = 1 if spec.itl else 0
+    offset = SPECIAL.pad + 1 if source.position_offset else 0
+    return ModelConfig.model_validate(
+        {
+            **source.model_dump(),
+            "vocab_size": vocab_size,
+            "num_layers": source.num_layers + 2 * edges,
+            "edge_layers": edges,
+            "position_offset": offset,
+            "max_positions": source.longest_sequence + offset,
+            "word_order_classes": 0,
+        }
+    )
+
+
+def _drawn(config: ModelConfig, seed: int) -> dict[str, Array]:
+    """Fresh weights of a whole model."""
+    from korealbert.model.heads import PretrainingModel, initialise  # noqa: PLC0415 (torch takes seconds to load)
+
+    model = PretrainingModel(config)
+    initialise(model, config.initializer_range, seed)
+    return {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+
+
+def _size(weights: Mapping[str, Array], names: list[str]) -> int:
+    return sum(weights[name].size for name in names)
+
+
+STAGE = Stage("xpt_transfer", version=1, spec=TransferSpec, run=run)

@@ -1,0 +1,99 @@
+"""Stage ``xpt_swap`` (labels ``english/VARIANT/PHASE``): a post-trained model with its source's vocabulary ("Vocab-En").
+
+Input: roles ``source`` and ``model`` (a transfer or phase). Output: a directory in Hugging Face format with the source's
+tokenizer, word table and decoder bias; everything else, positions too, is the model's. What a model has lost of its first
+language shows when it is fine-tuned in it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import Field
+from safetensors.numpy import load_file, save_file
+
+from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
+from korealbert.files import write_json
+from korealbert.huggingface import checkpoint
+from korealbert.huggingface.family import Array
+from korealbert.model.config import ModelConfig
+from korealbert.xpt.layout import DECODER_BIAS, POSITIONS, WORD_TABLE
+from korealbert.xpt.source import TOKENIZER_FILES, special_ids
+
+
+class SwapSpec(Spec):
+    """Which weights of a phase get the other vocabulary."""
+
+    snapshot: int | None = Field(default=None, ge=1)
+    """Step whose snapshot is taken. None: the weights at the end."""
+
+
+class WordPart(NamedTuple):
+    """All of a model that belongs to its vocabulary."""
+
+    table_VE: Array
+    """Word embeddings, which are the decoder's matrix too."""
+    bias_V: Array
+    """The decoder's bias."""
+    position_offset: int
+    """Row of the first position: one more than the padding id where positions count from it, else 0."""
+
+    @classmethod
+    def of(cls, config: ModelConfig, weights: Mapping[str, Array]) -> WordPart:
+        """The part of a model; a source without a masked-token head has a bias of zeros."""
+        bias = weights.get(DECODER_BIAS)
+        no_bias = np.zeros(config.vocab_size, dtype=np.float32)
+        return cls(weights[WORD_TABLE], no_bias if bias is None else bias, config.position_offset)
+
+
+def swap(config: ModelConfig, weights: Mapping[str, Array], words: WordPart) -> tuple[ModelConfig, dict[str, Array]]:
+    """The model with another vocabulary. Swapped back, it is the model that it was, bit for bit.
+
+    Raises ValueError where the embeddings have another width, or only one of both counts positions from the padding id.
+    """
+    if words.table_VE.shape[1] != config.embedding_size:
+        raise ValueError(
+            f"the other vocabulary's embeddings have {words.table_VE.shape[1]} columns, the model's {config.embedding_size}; "
+            "take the vocabulary of the model's own source"
+        )
+    if bool(words.position_offset) != bool(config.position_offset):
+        raise ValueError("one of both vocabularies counts positions from the padding id, the other does not")
+    more = words.position_offset - config.position_offset
+    positions = weights[POSITIONS]
+    unread = np.zeros((max(more, 0), config.embedding_size), dtype=positions.dtype)
+    changed = config.model_copy(
+        update={
+            "vocab_size": len(words.table_VE),
+            "position_offset": words.position_offset,
+            "max_positions": config.max_positions + more,
+        }
+    )
+    moved = np.concatenate([unread, positions[max(-more, 0) :]])
+    return changed, {**weights, WORD_TABLE: words.table_VE, DECODER_BIAS: words.bias_V, POSITIONS: moved}
+
+
+def run(spec: SwapSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Write the directory. Raises ValueError where the model has no snapshot of this step, or another source."""
+    model, source_directory = inputs["model"].path, inputs["source"].path
+    config = ModelConfig.model_validate_json((model / "config.json").read_bytes())
+    file = model / "model.safetensors"
+    if spec.snapshot is not None:
+        file = model / "snapshots" / f"step-{spec.snapshot:08d}.safetensors"
+        if not file.is_file():
+            raise ValueError(f"{model.name} has no snapshot of step {spec.snapshot:,}; name the step in the phase's snapshots")
+    source = checkpoint.read(source_directory)
+    config, weights = swap(config, load_file(file), WordPart.of(source.config, source.weights))
+    special = special_ids(source_directory, vocab_size=config.vocab_size, position_offset=config.position_offset)
+    save_file(checkpoint.to_huggingface(config, weights), out_dir / "model.safetensors", metadata={"format": "pt"})
+    write_json(out_dir / "config.json", checkpoint.settings(config, special), indent=2, sort_keys=True)
+    for name in TOKENIZER_FILES:
+        if (source_directory / name).is_file():
+            shutil.copyfile(source_directory / name, out_dir / name)
+    return {"layers": config.num_layers, "vocab_size": config.vocab_size}
+
+
+STAGE = Stage("xpt_swap", version=1, spec=SwapSpec, run=run)

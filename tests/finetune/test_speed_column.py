@@ -1,0 +1,80 @@
+"""Parameters to the last one, and speeds relative to M-BERT's shape."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from pydantic import ValidationError
+from transformers import AutoModel
+
+from korealbert.artifact import Artifact, Runtime, build
+from korealbert.finetune.architectures import BASELINE, SHAPES, config_of, parameters_of
+from korealbert.finetune.encoder import Encoder
+from korealbert.finetune.speed_column import STAGE, SpeedSpec, run
+from korealbert.model.parameters import count_parameters
+from korealbert.report.stage import ReportSpec
+from korealbert.report.stage import run as report
+
+PUBLISHED = {
+    "M-BERT": 177_853_440,
+    "XLM-R base": 278_043_648,
+    "KoBERT": 92_186_880,
+    "KLUE-BERT base": 110_617_344,
+    "ALBERT base v2": 11_683_584,
+    "KoreALBERT base": 11_939_584,
+    "KoreALBERT large": 17_939_968,
+}
+"""As the checkpoints of that shape have them."""
+
+
+def test_parameters_are_those_of_the_checkpoints() -> None:
+    assert {name: parameters_of(name) for name in PUBLISHED} == PUBLISHED
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_shape_runs_in_small_as_an_encoder(name: str) -> None:
+    config = config_of(name, shrink=32)
+    encoder = AutoModel.from_config(config)
+    assert count_parameters(encoder) < parameters_of(name) / 32
+    ids = torch.randint(5, config.vocab_size, (2, 16))
+    hidden = encoder(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+    assert hidden.shape == (2, 16, config.hidden_size)
+    assert Encoder(encoder).max_length >= 512
+
+
+def measure(tmp_path: Path, *names: str) -> Artifact:
+    spec = SpeedSpec(architectures=names, batch_size=4, sequence_length=32, steps=3, shrink=16)
+    return build(STAGE, spec, {}, Runtime(store=tmp_path, threads=1, device="cpu"), label="speed").artifact
+
+
+def test_shapes_are_measured_beside_m_bert_and_the_report_sets_them_beside_table_iii(tmp_path: Path) -> None:
+    artifact = measure(tmp_path, "M-BERT", "DistilKoBERT", "KoreALBERT large")
+    found = json.loads((artifact.path / "speed.json").read_text("utf-8"))
+    rows = found["rows"]
+    assert list(rows) == ["M-BERT", "DistilKoBERT", "KoreALBERT large"] and found["baseline"] == BASELINE
+    assert rows["M-BERT"]["speedup"] == 1 and rows["M-BERT"]["parameters"] == PUBLISHED["M-BERT"]
+    # A quarter of the layers, and twice as many that are wider.
+    assert rows["DistilKoBERT"]["speedup"] > 1.3
+    assert rows["KoreALBERT large"]["speedup"] < 1
+    for row in rows.values():
+        assert row["lowest"] <= row["speedup"] <= row["highest"] or row is rows["M-BERT"]
+        assert row["pieces_per_second"] > 0
+    out = tmp_path / "report"
+    out.mkdir()
+    report(ReportSpec(), {"speed": artifact}, out, Runtime())
+    text = (out / "report.md").read_text("utf-8")
+    assert "| KoreALBERT large | 17,939,968 |" in text and "| 18M | 1.3x | Disagrees with the text" in text
+    assert "1/16 of the shapes'" in text
+
+
+def test_threads_are_as_before_and_nothing_to_measure_is_an_error(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    with pytest.raises(ValueError, match="name some in architectures"):
+        run(SpeedSpec(), {}, tmp_path, Runtime(threads=before + 1, device="cpu"))
+    measure(tmp_path, "KoBERT")
+    assert torch.get_num_threads() == before
+    with pytest.raises(ValidationError, match="no shape 'GPT'; known are M-BERT"):
+        SpeedSpec(architectures=("GPT",))

@@ -1,0 +1,76 @@
+"""docker-compose.yml and the Dockerfile, read as the specification says; Docker itself is not needed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from compose_spec import PyCompose
+
+from flows.installation import POOLS
+
+ROOT = Path(__file__).parents[2]
+VARIABLES = {"POSTGRES_PASSWORD": "p", "PREFECT_AUTH": "user:password"}
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    text = (ROOT / "docker-compose.yml").read_text("utf-8")
+
+    def value(match: re.Match[str]) -> str:
+        name, operator, rest = match[1], match[2] or "", match[3] or ""
+        assert name in VARIABLES or operator == ":-", f"{name} needs a default"
+        return VARIABLES.get(name, rest)
+
+    merged = yaml.safe_load(re.sub(r"\$\{(\w+)(:[-?])?([^}]*)\}", value, text))
+    parsed = PyCompose.from_yaml(yaml.safe_dump(merged))
+    parsed.validate()
+    return dict(merged)
+
+
+def test_it_asks_for_credentials_instead_of_having_any() -> None:
+    text = (ROOT / "docker-compose.yml").read_text("utf-8")
+    for name in VARIABLES:
+        assert set(re.findall(rf"\${{{name}(:.)", text)) == {":?"}, f"{name} must be asked for"
+
+
+def test_it_is_the_topology_of_make_up(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    assert set(services) == {"database", "server", "installation", "data-worker", "training-worker"}
+    assert services["training-worker"]["profiles"] == ["gpu"]
+    stages = re.findall(r"^FROM .* AS (.*)$", (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    for name, service in services.items():
+        if "build" in service:
+            assert service["build"]["target"] in stages, name
+    commands = re.findall(r'flows\.worker", "(\w+)"', (ROOT / "Dockerfile").read_text("utf-8"))
+    assert commands == list(POOLS)
+
+
+def test_ports_are_published_on_loopback_alone(compose: dict[str, Any]) -> None:
+    published = [port for service in compose["services"].values() for port in service.get("ports", [])]
+    assert published == ["127.0.0.1:4200:4200"]
+
+
+def test_what_runs_is_pinned_confined_and_watched(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        assert re.search(r":\d+\.\d+", service["image"]), f"{name}: {service['image']} is not pinned"
+        assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"], name
+        assert "healthcheck" in service or service["restart"] == "no", name
+        assert not service.get("privileged") and "network_mode" not in service, name
+    assert compose["services"]["database"]["user"] == "postgres"
+    assert set(compose["volumes"]) == {"database", "store"}
+
+
+def test_no_image_runs_as_root_or_floats() -> None:
+    text = (ROOT / "Dockerfile").read_text("utf-8")
+    for stage in re.split(r"^FROM ", text, flags=re.MULTILINE)[1:]:
+        name = stage.split("\n")[0].split(" AS ")[1]
+        if name in ("server", "data-worker", "training-worker"):
+            assert re.findall(r"^USER (\w+)$", stage, re.MULTILINE) == ["korealbert"], name
+    assert re.findall(r"^ARG PYTHON=python:(\S+)$", text, re.MULTILINE) == ["3.11.14-slim-bookworm"]
+    copied = {part for line in re.findall(r"^COPY (?!--from)(.*)$", text, re.MULTILINE) for part in line.split()[:-1]}
+    for path in copied - {"--chown=korealbert"}:
+        assert (ROOT / path).exists(), path

@@ -1,0 +1,45 @@
+"""The deployments of prefect.yaml: each stage has one, with parameters its flow takes, schedules off, a pool that exists."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from flows.installation import POOLS
+from korealbert import recipe as recipes
+from tests.flows.conftest import TINY
+
+ROOT = Path(__file__).parents[2]
+DEPLOYMENTS: list[dict[str, Any]] = yaml.safe_load((ROOT / "prefect.yaml").read_text("utf-8"))["deployments"]
+
+
+def flow_of(deployment: dict[str, Any]) -> Any:
+    file, name = deployment["entrypoint"].split(":")
+    return getattr(importlib.import_module(file.removesuffix(".py").replace("/", ".")), name)
+
+
+@pytest.mark.parametrize("deployment", DEPLOYMENTS, ids=lambda each: str(each["name"]))
+def test_a_deployment_is_described_tagged_typed_and_runs_nothing_by_itself(deployment: dict[str, Any]) -> None:
+    flow = flow_of(deployment)
+    assert deployment["description"] and "korealbert" in deployment["tags"]
+    pool = deployment["work_pool"]
+    assert pool["work_queue_name"] in POOLS[pool["name"]]
+    assert all(schedule["active"] is False for schedule in deployment.get("schedules", []))
+    properties = flow.parameters.properties
+    assert set(deployment.get("parameters", {})) <= set(properties)
+    for name, schema in properties.items():
+        described = schema.get("description") or schema.get("title")
+        assert described, f"{flow.name}: {name} shows nothing in the UI"
+        assert len(str(schema.get("description", ""))) > 20, f"{flow.name}: {name} has no description"
+    flow.validate_parameters({"stage": "vocab", **deployment.get("parameters", {})} if flow.name == "one-stage" else {})
+
+
+def test_every_stage_has_a_deployment_of_its_own() -> None:
+    stages = {label.split("/")[0] for label in recipes.graph(recipes.load(TINY))}
+    names = {each["name"] for each in DEPLOYMENTS if each["entrypoint"].endswith(":one_stage")}
+    assert {*stages, "crawl", "fetch", "vocab_sizes"} <= names
+    assert len({each["name"] for each in DEPLOYMENTS}) == len(DEPLOYMENTS), "bare names must be clear"

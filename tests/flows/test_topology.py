@@ -1,0 +1,198 @@
+"""The whole installation at work: PostgreSQL, a server with a password, two workers; then everything that may die is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.postgres import PostgresMissing, binaries
+from flows.topology import ROOT, _free_port
+from korealbert.artifact import Artifact, Store, runs
+from tests.flows.conftest import TINY
+
+pytestmark = pytest.mark.timeout(900)
+
+AUTH = "tester:nobody-guesses-this"
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A running topology, and what a person at a terminal in the project's root does with it."""
+
+    home: Path
+    store: Path
+    port: int
+    environment: dict[str, str]
+
+    def processes(self) -> dict[str, Any]:
+        return dict(json.loads((self.home / "processes.json").read_text("utf-8")))
+
+    def kill(self, name: str) -> None:
+        os.kill(self.processes()[name], signal.SIGKILL)
+
+    def prefect(self, *arguments: str) -> str:
+        command = [sys.executable, "-m", "prefect", *arguments]
+        done = subprocess.run(command, cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def begin(self, deployment: str, **parameters: Any) -> str:
+        """``prefect deployment run NAME``; returns the run's id."""
+        parameters = {"recipe": str(TINY), "runtime": {"store": str(self.store), "workers": 1, "threads": 1}, **parameters}
+        options = [part for key, value in parameters.items() for part in ("--param", f"{key}={json.dumps(value)}")]
+        told = self.prefect("deployment", "run", deployment, *options)
+        return next(line.split()[-1] for line in told.splitlines() if "UUID:" in line)
+
+    def api(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/api/{path}")
+        import base64
+
+        request.add_header("Authorization", "Basic " + base64.b64encode(AUTH.encode()).decode())
+        request.add_header("Content-Type", "application/json")
+        data = None if body is None else json.dumps(body).encode()
+        with urllib.request.urlopen(request, data, timeout=30) as answer:  # noqa: S310
+            return json.load(answer)
+
+    def state(self, run: str) -> str:
+        try:
+            return str(self.api(f"flow_runs/{run}")["state_name"])
+        except urllib.error.HTTPError as error:  # Its database is being killed.
+            error.close()
+            return "unknown"
+
+    def wait(self, what: Callable[[], bool], seconds: float = 240) -> float:
+        """Seconds until something holds."""
+        began = time.monotonic()
+        while not what():
+            assert time.monotonic() - began < seconds, self.logs()
+            time.sleep(0.1)
+        return time.monotonic() - began
+
+    def finished(self, run: str) -> None:
+        self.wait(lambda: self.state(run) in ("Completed", "Failed", "Crashed", "Cancelled"))
+        assert self.state(run) == "Completed", self.logs()
+
+    def partial(self, label: str) -> bool:
+        """Whether a stage has begun to write."""
+        return any(self.store.glob(f"{label}-*.partial/*"))
+
+    def logs(self) -> str:
+        return "\n".join(
+            f"== {path.name}\n{path.read_text('utf-8', 'replace')[-3000:]}" for path in (self.home / "logs").iterdir()
+        )
+
+
+@pytest.fixture(scope="module")
+def installation() -> Iterator[Installation]:
+    try:
+        binaries()
+    except PostgresMissing as error:
+        pytest.skip(str(error))
+    place = Path(tempfile.mkdtemp(prefix="korealbert-topology-"))
+    place.chmod(0o711)  # Root's PostgreSQL is another user's.
+    home, store, port = place / "service", place / "store", _free_port()
+    own = {"PREFECT_SERVER_API_AUTH_STRING": AUTH, "PREFECT_API_AUTH_STRING": AUTH, "PREFECT_HOME": str(place / "prefect")}
+    own |= {"PREFECT_API_URL": f"http://127.0.0.1:{port}/api", "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "200"}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")} | own
+    options = ["--home", str(home), "--port", str(port), "--store", str(store)]
+    command = [sys.executable, "-m", "flows.topology"]
+    subprocess.run([*command, "up", *options], cwd=ROOT, env=environment, check=True)
+    up = Installation(home, store, port, environment)
+    ids = [value for value in up.processes().values() if isinstance(value, int)]
+    yield up
+    ids += [value for value in up.processes().values() if isinstance(value, int)]
+    subprocess.run([*command, "down", *options], cwd=ROOT, env=environment, check=True)
+    left = alive(lambda of, _: of in ids)
+    shutil.rmtree(place)
+    assert not left, "make down ends everything"
+
+
+def test_nobody_gets_in_without_the_password(installation: Installation) -> None:
+    base = f"http://127.0.0.1:{installation.port}/api"
+    for header in (None, "Basic d3Jvbmc6d3Jvbmc=", "Bearer x"):
+        for path in ("flow_runs/count", "flow_runs/filter", "block_documents/filter", "admin/settings"):
+            request = urllib.request.Request(f"{base}/{path}", method="GET" if "admin" in path else "POST", data=b"{}")  # noqa: S310
+            if header:
+                request.add_header("Authorization", header)
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request, timeout=30)  # noqa: S310
+            assert refused.value.code == 401, path
+            refused.value.close()
+    listening = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=False).stdout
+    ours = {f"pid={value}," for value in installation.processes().values()}
+    for line in listening.splitlines():
+        if any(pid in line for pid in ours):
+            assert line.split()[3].startswith("127.0.0.1:"), line
+    for file in (installation.home / "logs").iterdir():
+        assert AUTH.split(":")[1] not in file.read_text("utf-8", "replace"), f"{file} holds the password"
+
+
+def test_the_literal_command_survives_the_death_of_worker_and_database(
+    installation: Installation, straight: dict[str, Artifact]
+) -> None:
+    run = installation.begin("corpus-to-model", on_gpu=["pretrain"])
+    installation.wait(lambda: installation.partial("vocab"))
+    installation.kill("data worker")
+    assert installation.wait(lambda: not any(r.live for r in runs.runs(installation.store)), 20) < 5, "its stage died with it"
+    installation.wait(lambda: installation.partial("pretrain"))
+    installation.kill("database")
+    installation.finished(run)
+    built = {a.manifest["label"]: a.output_digest for a in Store(installation.store).artifacts()}
+    assert built == {label: a.output_digest for label, a in straight.items()}
+    in_pool = {"work_pools": {"name": {"any_": ["gpu"]}}, "sort": "START_TIME_ASC"}
+    children = installation.api("flow_runs/filter", in_pool)
+    assert children and children[-1]["state_name"] == "Completed" and children[-1]["work_pool_name"] == "gpu"
+    plan = installation.api("artifacts/filter", {"artifacts": {"key": {"any_": ["plan"]}, "flow_run_id": {"any_": [run]}}})
+    assert "| pretrain | new |" in plan[0]["data"]
+
+
+def test_one_stage_again(installation: Installation, straight: dict[str, Artifact]) -> None:
+    vocab = installation.store / straight["vocab"].name
+    before = (vocab / "manifest.json").stat().st_mtime_ns
+    installation.finished(installation.begin("vocab"))
+    assert (vocab / "manifest.json").stat().st_mtime_ns > before
+    assert Artifact(vocab.name, vocab).output_digest == straight["vocab"].output_digest
+
+
+def test_a_cancelled_pretraining_ends_at_once_and_goes_on_later(installation: Installation) -> None:
+    changed = {"pretrain.steps": 300, "pretrain.checkpoint_every": 10, "pretrain.log_every": 10, "pretrain.heldout_every": 300}
+    run = installation.begin("pretrain", rerun=False, overrides=changed)
+    installation.wait(lambda: any(installation.store.glob("pretrain-*.partial/**/*checkpoint*/*")))
+    [partial] = installation.store.glob("pretrain-*.partial")
+    opened = (partial / ".opening.json").stat().st_mtime_ns
+    group = int(installation.api(f"flow_runs/{run}")["infrastructure_pid"])
+    installation.api(f"flow_runs/{run}/set_state", {"state": {"type": "CANCELLING"}})
+    assert installation.wait(lambda: not alive(lambda _, of: of == group), 30) < 5
+    installation.wait(lambda: installation.state(run) == "Cancelled", 30)
+    assert (partial / ".opening.json").stat().st_mtime_ns == opened and not (partial / "manifest.json").exists()
+    again = installation.begin("pretrain", rerun=False, overrides=changed)
+    installation.finished(again)
+    resumed = installation.api("logs/filter", {"logs": {"flow_run_id": {"any_": [again]}}, "limit": 200})
+    print([each["message"] for each in resumed])
+    assert not partial.exists()
+
+
+def alive(wanted: Callable[[int, int], bool]) -> bool:
+    """Whether a process lives whose id and group are wanted."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, group = path.read_text().rpartition(") ")[2].split()[:3]
+        except OSError:
+            continue
+        if wanted(int(path.parent.name), int(group)) and state != "Z":
+            return True
+    return False

