@@ -1,6 +1,6 @@
 """KoreALBERT's six tasks × 5 seeds through the flow, killed with SIGKILL at random moments and resumed until all is done.
 
-python -m bench.soak_finetune [--kills 6] [--cells 2] [--seed 0]. Toy files and a model of two layers.
+python -m bench.soak_finetune [--kills 6] [--cells 2] [--seed 0]. Toy files, a model of two layers: the flow is what is tried.
 After each kill every process must be gone; no cell that was finished may be built again; at the end there are 30 cells and six
 summaries, byte for byte those of a run that nobody killed. Exits with 1 where that fails.
 """
@@ -39,7 +39,7 @@ def main() -> int:
     parser.add_argument("--cells", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    chance = random.Random(given.seed)  # noqa: S311
+    chance = random.Random(given.seed)  # noqa: S311 (no secret)
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as directory, prefect_test_harness(server_startup_timeout=180):
         root = Path(directory)

@@ -52,10 +52,12 @@ def spec_for(kills: int) -> PretrainSpec:
     )
 
 
-def child(store: Path, spec: PretrainSpec, paths: list[str]) -> None:
-    """The stage, as a process of its own; a line of output per report."""
+def train(store: Path, spec: PretrainSpec, paths: list[str], *, tell: bool = False) -> None:
+    """The stage; ``tell``: with a line of output per report."""
     inputs = {role: Artifact(Path(path).name, Path(path)) for role, path in zip(ROLES, paths, strict=True)}
-    runtime = Runtime(store=store, threads=1, device="cpu").reporting_to(lambda progress: print(progress.done, flush=True))
+    runtime = Runtime(store=store, threads=1, device="cpu")
+    if tell:
+        runtime = runtime.reporting_to(lambda progress: print(progress.done, flush=True))
     build(STAGE, spec, inputs, runtime)
 
 
@@ -107,7 +109,7 @@ def writing(store: Path) -> bool:
 def main() -> int:
     if sys.argv[1:2] == ["--child"]:
         store, spec, *paths = sys.argv[2:]
-        child(Path(store), PretrainSpec.model_validate_json(spec), paths)
+        train(Path(store), PretrainSpec.model_validate_json(spec), paths, tell=True)
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
@@ -122,7 +124,7 @@ def main() -> int:
     for store in stores.values():
         shutil.rmtree(store, ignore_errors=True)
     begun = time.monotonic()
-    child(stores["straight"], spec, paths)
+    train(stores["straight"], spec, paths)
     straight = time.monotonic() - begun
     hits: Counter[str] = Counter()
     for number in range(1, arguments.kills + 1):
@@ -130,7 +132,7 @@ def main() -> int:
         if hit is None:
             break
         hits[hit] += 1
-    child(stores["killed"], spec, paths)
+    train(stores["killed"], spec, paths)
     for hit, count in hits.most_common():
         print(f"{count:5} × {hit}")
     directories = [next(store.glob("pretrain-*[0-9a-f]")) for store in stores.values()]

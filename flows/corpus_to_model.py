@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow
+from prefect.exceptions import TerminationSignal
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
@@ -15,6 +16,7 @@ from flows.lifetime import of_a_worker
 from flows.recovery import announce
 from flows.step import step
 from korealbert.artifact import Runtime, Store, runs
+from korealbert.pretrain.launch import stop_all
 from korealbert.recipe import prepare
 
 SAMPLE = Path("data_specs/recipes/sample.toml")
@@ -91,5 +93,9 @@ def build_all(
                 asked = {"label": label, "node": node, "inputs": inputs, "runtime": runtime, "gate": gate}
                 delegated = same if label in elsewhere else None
                 built[label] = runner.submit(step, {**asked, "rerun": label in prepared.rerun, "on_gpu": delegated})
-            *_, last = [future.result() for future in built.values()]
+            try:
+                *_, last = [future.result() for future in built.values()]
+            except TerminationSignal:
+                stop_all()  # The runner waits for the stage that runs; training saves a checkpoint and ends.
+                raise
         return str(store.resolve() / last)

@@ -273,3 +273,31 @@ def test_mistakes_about_crawls_and_fetches_are_named(editable: Path, old: str, n
     editable.write_text(head + tail, "utf-8")
     with pytest.raises(RecipeError, match=re.escape(message)):
         recipes.load(editable)
+
+
+def test_others_encoders_are_measured_on_every_benchmark_beside_the_model(editable: Path, tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "config.json").write_text("{}")
+    editable.write_text(f'{editable.read_text()}\n[encoder.theirs]\npath = "{tmp_path / "theirs"}"\n')
+    nodes = recipes.graph(recipes.load(editable))
+    cell = nodes["finetune/theirs/nsmc/pretrained/1"]
+    assert cell.inputs == {"model": "encoder/theirs", "features": "features/theirs/nsmc"}
+    assert cell.spec == nodes["finetune/nsmc/pretrained/1"].spec
+    assert not any(label.startswith("finetune/theirs/nsmc/random") for label in nodes)
+    assert nodes["summary/nsmc"].inputs["theirs/pretrained/1"] == "finetune/theirs/nsmc/pretrained/1"
+    assert set(recipes.until(nodes, "finetune/theirs/nsmc/pretrained/1")) == {
+        *("encoder/theirs", "features/theirs/nsmc", "finetune/theirs/nsmc/pretrained/1"),
+    }
+    assert list(nodes)[-1] == "report" and "encoder/theirs" in nodes["report"].inputs
+
+
+def test_an_encoder_is_not_named_like_an_init(editable: Path, tmp_path: Path) -> None:
+    editable.write_text(f'{editable.read_text()}\n[encoder.random]\npath = "{tmp_path}"\n')
+    with pytest.raises(RecipeError, match=r"\[encoder\.random\]: this name says what fine-tuning starts from; choose another"):
+        recipes.load(editable)
+
+
+def test_the_speed_column_is_measured_where_shapes_are_named(editable: Path) -> None:
+    assert "speed" not in recipes.graph(recipes.load(editable))
+    editable.write_text(f'{editable.read_text()}\n[speed]\narchitectures = ["KoBERT"]\n')
+    assert "speed" in recipes.graph(recipes.load(editable))

@@ -55,10 +55,10 @@ def model_card(facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[Fin
     ``pretrain`` is the pretraining artifact, whose ancestors tell the rest; a section whose stage is not among them is left
     out. ``finetuned`` holds one entry per seed.
     """
-    found = _by_stage(ancestors({"pretrain": pretrain}).values())
+    found = _by_stage(_made_of(pretrain))
     sections = [
         _header(facts),
-        _summary(facts, pretrain),
+        _summary(facts, pretrain, found),
         _usage(facts),
         _corpus(found),
         _drops(found),
@@ -71,6 +71,15 @@ def model_card(facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[Fin
         _origin(found),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _made_of(pretrain: Artifact) -> list[Artifact]:
+    """All ancestors of a model and itself, but not what the source of a transfer was made of: that is another model."""
+    behind = [
+        artifact for artifact in ancestors({"": pretrain}).values() if artifact.manifest["recipe"]["stage"] == "xpt_source"
+    ]
+    hidden = {name for source in behind for name in ancestors(source.inputs())}
+    return [artifact for name, artifact in ancestors({"": pretrain}).items() if name not in hidden]
 
 
 def _by_stage(artifacts: Iterable[Artifact]) -> dict[str, list[Artifact]]:
@@ -89,29 +98,41 @@ def _header(facts: ModelFacts) -> str:
     )
 
 
-def _summary(facts: ModelFacts, pretrain: Artifact) -> str:
+def _summary(facts: ModelFacts, pretrain: Artifact, ancestors: Mapping[str, list[Artifact]]) -> str:
     config = facts.config
-    tasks = ["masked tokens (MLM)", "sentence order (SOP)"] + ["word order (WOP)"] * bool(config.word_order_classes)
-    if config.generator_hidden_size:
-        tasks = [f"tokens replaced by a generator of width {config.generator_hidden_size} (RTD)"]
+    spec = pretrain.manifest["spec"]
+    order = {"sop_weight": "sentence order (SOP)", "wop_weight": "word order (WOP)"}
+    tasks = ["masked tokens (MLM)", *(task for field, task in order.items() if spec.get(field))]
+    if spec.get("objective") == "rtd":
+        tasks = ["replaced tokens (RTD)"]
+    origin = "after the KoreALBERT and ALBERT papers"
+    for source in ancestors.get("xpt_source", []):
+        origin = (
+            f"by cross-lingual post-training (Lee et al. 2021; Son et al. 2022) of an English encoder of "
+            f"{source.stats['layers']} layers, the artifact `{source.name}`"
+        )
     return (
         f"# {facts.title}\n\nA Korean {family_of(config).title}: {config.num_layers} layers of width {config.hidden_size}, "
         f"{pretrain.stats['parameters']:,} parameters with its pretraining heads, pretrained on {' and '.join(tasks)} "
-        "after the KoreALBERT and ALBERT papers. It encodes Korean text; fine-tune it to classify, tag or compare texts."
+        f"{origin}. It encodes Korean text; fine-tune it to classify, tag or compare texts."
     )
 
 
 def _usage(facts: ModelFacts) -> str:
-    masked = "" if facts.config.generator_hidden_size else "`AutoModelForMaskedLM` or "
     return (
         "## Use\n\n```python\nfrom transformers import AutoModel, AutoTokenizer\n\n"
         'tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")\n'
         'model = AutoModel.from_pretrained("path/to/this/directory")\n'
         'hidden = model(**tokenizer("한국어 문장을 벡터로 바꿉니다.", return_tensors="pt")).last_hidden_state\n```\n\n'
-        f"{masked}`{family_of(facts.config).architecture}` loads the same files. "
+        f"{_loaders(facts.config)} the same files. "
         "All weights that these classes want are here; "
         "transformers lists the heads that a class has no use for as unexpected, which is harmless."
     )
+
+
+def _loaders(config: ModelConfig) -> str:
+    architecture = family_of(config).architecture
+    return f"`{architecture}` loads" if config.generator_hidden_size else f"`AutoModelForMaskedLM` and `{architecture}` load"
 
 
 def _corpus(ancestors: Mapping[str, list[Artifact]]) -> str:
@@ -197,9 +218,12 @@ def _noise(ancestors: Mapping[str, list[Artifact]]) -> str:
 
 def _training(facts: ModelFacts, pretrain: Artifact) -> str:
     stats, spec = pretrain.stats, pretrain.manifest["spec"]
+    long, length = spec.get("long"), f"of {facts.sequence_length} tokens"
+    if long:
+        length = f"(shorter ones first, those {length} from update {_number(long['from_step'])} on)"
     told = (
-        f"{_number(stats['steps'])} updates of {_number(spec['global_batch_size'])} sequences of {facts.sequence_length} "
-        f"tokens: {_number(stats['tokens'])} tokens, {stats['epochs']} epochs."
+        f"{_number(stats['steps'])} updates of {_number(spec['global_batch_size'])} sequences {length}: "
+        f"{_number(stats['tokens'])} tokens, {stats['epochs']} epochs."
     )
     return f"## Pretraining\n\n{told}\n\n" + _settings(spec)
 

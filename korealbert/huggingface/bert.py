@@ -53,7 +53,7 @@ def layers(config: ModelConfig, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def _plain(config: ModelConfig) -> bool:
-    return config.embedding_size == config.hidden_size and config.ffn_dropout
+    return config.embedding_size == config.hidden_size and config.ffn_dropout and not config.generator_hidden_size
 
 
 class Bert:

@@ -13,17 +13,21 @@ from safetensors import SafetensorError
 
 from korealbert.huggingface.albert import Albert
 from korealbert.huggingface.bert import Bert, Roberta
-from korealbert.huggingface.electra import Discriminator, Electra
+from korealbert.huggingface.electra import Electra, ElectraDiscriminator
 from korealbert.huggingface.family import HEADS, Array, Family, SpecialIds
 from korealbert.model.config import ModelConfig
 
 FAMILIES: tuple[Family, ...] = (Albert(), Bert(), Roberta(), Electra())
-"""In the order in which they are tried for a model of ours."""
+"""In the order in which they are tried for a model of ours, and by their model type for one of theirs."""
+
+
+LEFT_OUT = ("wop.", "generator.")
+"""What our tensors begin with that no format has a place for, and no user a use."""
 
 
 def family_of(config: ModelConfig) -> Family:
     """The family that a model belongs to. Raises ValueError when no class of ``transformers`` computes what it does."""
-    for family in (Discriminator(),) if config.generator_hidden_size else FAMILIES:
+    for family in (ElectraDiscriminator(),) if config.generator_hidden_size else FAMILIES:
         if family.expresses(config):
             return family
     told = {
@@ -33,16 +37,14 @@ def family_of(config: ModelConfig) -> Family:
 
 
 def to_huggingface(config: ModelConfig, weights: Mapping[str, Array]) -> dict[str, Array]:
-    """Tensors of the family's ``architecture`` from those of our pretraining model.
-
-    The word-order head is left out, and so is the generator that a discriminator was trained beside.
+    """Tensors of the family's ``architecture`` from those of our pretraining model; word-order head and generator are left out.
 
     Raises ValueError for a tensor that has no place there.
     """
     family = family_of(config)
     pairs = list(family.names(config))
-    named = {ours for ours, _ in pairs}
-    unknown = sorted(name for name in weights if name not in named and not name.startswith(("wop.", "generator.")))
+    known = {ours for ours, _ in pairs}
+    unknown = sorted(name for name in weights.keys() - known if not name.startswith(LEFT_OUT))
     if unknown:
         raise ValueError(f"model.safetensors: tensor {unknown[0]!r} has no name in the formats of Hugging Face")
     return {theirs: weights[ours] for ours, theirs in pairs} | family.constants(config)

@@ -73,8 +73,8 @@ class Electra:
         return {}
 
 
-class Discriminator(Electra):
-    """What was trained beside a generator, with the head that tells which tokens are not the original."""
+class ElectraDiscriminator(Electra):
+    """What replaced-token detection trains; its generator has done its work and is left out."""
 
     architecture = "ElectraForPreTraining"
 

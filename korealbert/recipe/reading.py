@@ -23,6 +23,7 @@ from korealbert.examples import packing
 from korealbert.examples.views import ViewsSpec
 from korealbert.export import stage as export
 from korealbert.finetune import tasks
+from korealbert.finetune.encoder_files import EncoderSpec
 from korealbert.finetune.init import INITS, Init
 from korealbert.finetune.search import LIST, RANGE, SearchSpec
 from korealbert.finetune.spec import LOCAL, REMOTE, FinetuneSpec
@@ -90,6 +91,8 @@ class Recipe(CorpusRecipe):
     """By ``BENCHMARK/INIT/SEED``."""
     grids: Mapping[str, FinetuneGrid]
     """By ``BENCHMARK``: what makes cells of a table."""
+    encoder: Mapping[str, EncoderSpec]
+    """By name: others' encoders that every benchmark measures too."""
     speed: SpeedSpec
     report: report.ReportSpec
 
@@ -194,7 +197,7 @@ class Reader:
 
     def recipe(self) -> Recipe:
         """A recipe of a model from raw text."""
-        sources = self.sources([*SINGLE_TABLES, *_LONG, "finetune"])
+        sources = self.sources([*SINGLE_TABLES, *_LONG, "encoder", "finetune"])
         single: dict[str, Any] = {name: self.spec(kind, name) for name, kind in SINGLE_TABLES.items()}
         self.check_sources(sources, **single)
         length, positions = single["examples"].sequence_length, single["pretrain"].model.max_positions
@@ -207,6 +210,7 @@ class Reader:
             **self.brought(sources),
             finetune=self._cells(),
             grids={name: self._grid(name) for name in self.names("finetune")},
+            encoder=self._encoders(),
             **single,
             **self._long(**single),
         )
@@ -303,6 +307,12 @@ class Reader:
         if not isinstance(table, dict):
             raise RecipeError(f"{self.path}: [{name}] must be a table, it is a {type(table).__name__}")
         return dict(table)
+
+    def _encoders(self) -> dict[str, EncoderSpec]:
+        for name in self.names("encoder"):
+            if name in INITS:
+                raise RecipeError(f"{self.path}, [encoder.{name}]: this name says what fine-tuning starts from; choose another")
+        return {name: self.spec(EncoderSpec, f"encoder.{name}") for name in self.names("encoder")}
 
     def _cells(self) -> dict[str, FinetuneSpec]:
         cells = {}

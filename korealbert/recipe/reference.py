@@ -22,6 +22,7 @@ from korealbert.corpus.clean import CleanSpec
 from korealbert.corpus.crawl.spec import CrawlSpec
 from korealbert.corpus.fetch import FetchSpec
 from korealbert.corpus.sources import ExtractSpec
+from korealbert.finetune.encoder_files import EncoderSpec
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.recipe.reading import SINGLE_TABLES, FinetuneGrid
 
@@ -30,6 +31,7 @@ PER_NAME: dict[str, tuple[type[BaseModel], ...]] = {
     "fetch": (FetchSpec,),
     "extract": (ExtractSpec,),
     "clean": (CleanSpec,),
+    "encoder": (EncoderSpec,),
     "finetune": (FinetuneGrid, FinetuneSpec),
 }
 SET_BY_THE_RECIPE: dict[type[BaseModel], frozenset[str]] = {

@@ -127,16 +127,17 @@ class Benchmark:
 
 
 def read(artifacts: Mapping[str, Artifact], summaries: Mapping[str, Artifact]) -> list[Benchmark]:
-    """The benchmarks of all ``finetune/BENCHMARK/SYSTEM/SEED`` artifacts, in the order of their labels.
+    """The benchmarks of all ``finetune/BENCHMARK/INIT/SEED`` and ``finetune/ENCODER/BENCHMARK/INIT/SEED`` artifacts.
 
     ``summaries`` are the ``summary/BENCHMARK`` artifacts; a benchmark without one has no intervals.
     """
     cells: dict[str, list[Cell]] = {}
     for label, artifact in artifacts.items():
-        parts = label.split("/")
         metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
-        system = "/".join(parts[2:-1]) or str(metrics["init"])
-        cells.setdefault(parts[1] if len(parts) > 1 else label, []).append(Cell(artifact, metrics, system))
+        init = str(metrics["init"])
+        # Where all start from pretrained weights, labels leave the init out.
+        *root, benchmark = [part for part in label.split("/")[1:-1] if part != init]
+        cells.setdefault(benchmark, []).append(Cell(artifact, metrics, "/".join([*root, init])))
     return [Benchmark(name, own, _summary(summaries.get(f"summary/{name}"))) for name, own in cells.items()]
 
 

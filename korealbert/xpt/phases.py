@@ -44,6 +44,8 @@ class PhaseSpec(PretrainSpec):
     def _nothing_of_its_own(self) -> Self:
         if self.model != ModelSpec():
             raise ValueError("[model]: a phase trains the model that was transferred; remove it")
+        if self.objective != "mlm" or self.long is not None:
+            raise ValueError("a phase has masked words as its objective and one length of sequences; remove objective and long")
         if self.frozen:
             raise ValueError(f"frozen = {list(self.frozen)}: a phase freezes by preset; set freeze and remove frozen")
         return self

@@ -26,8 +26,8 @@ GOLD = [["B-PER", "O", "B-NUM", "I-NUM"], ["O", "B-NUM"], ["B-ORG", "I-ORG"]]
 
 
 def ner_cell(store: Path, model: Artifact, system: str, seed: int, **changes: Any) -> tuple[str, Artifact]:
-    label = f"finetune/naver_ner/{system}/{seed}"
-    init = system.rpartition("/")[2]
+    root, _, init = system.rpartition("/")
+    label = "/".join(part for part in ("finetune", root, "naver_ner", init, str(seed)) if part)
     test = {name: value + seed - (9 if init == "random" else 0) for name, value in SCORES.items()}
     metrics = {
         **{"task": "naver_ner", "title": "NaverNER", "init": init, "seed": seed, "metric": "entity_micro_f1"},

@@ -89,7 +89,8 @@ def test_identity_layers_begin_as_their_residual_path(sources: dict[str, Path]) 
     attention, ffn = model.encoder.layer(0)
     normed = torch.nn.functional.layer_norm(hidden, hidden.shape[-1:], eps=result.config.layer_norm_eps)
     with torch.no_grad():
-        torch.testing.assert_close(ffn(attention(hidden, None, attention.joined())), normed, atol=1e-5, rtol=1e-5)
+        mixed = attention(hidden, None, attention.joined())
+        torch.testing.assert_close(ffn(mixed), normed, atol=1e-5, rtol=1e-5)
 
 
 def test_position_rows_are_exactly_those_that_occur(sources: dict[str, Path]) -> None:

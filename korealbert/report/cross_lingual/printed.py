@@ -62,7 +62,7 @@ GLUE = (
 
 def rows(table: int, columns: Sequence[Column]) -> dict[str, list[str]]:
     """The printed values of a table by model, in the order of ``columns``; an empty cell where it has none."""
-    frame = published.load(TABLE).filter(pl.col("source").str.starts_with(f"LanguageChameleon Table {table}"))
+    frame = _table(table)
     values = {(m, t, k): v for m, t, k, v in frame.select("model", "task", "metric", "value").iter_rows()}
     models = list(dict.fromkeys(frame["model"].to_list()))
     return {model: [values.get((model, *column.printed), "") for column in columns] for model in models}
@@ -70,12 +70,8 @@ def rows(table: int, columns: Sequence[Column]) -> dict[str, list[str]]:
 
 def value(table: int, model: str, task: str, metric: str) -> float:
     """One printed number. Raises ValueError where the published file has it not, or more than once."""
-    frame = published.load(TABLE).filter(
-        pl.col("source").str.starts_with(f"LanguageChameleon Table {table}")
-        & (pl.col("model") == model)
-        & (pl.col("task") == task)
-        & (pl.col("metric") == metric)
-    )
+    wanted = (pl.col("model") == model) & (pl.col("task") == task) & (pl.col("metric") == metric)
+    frame = _table(table).filter(wanted)
     if frame.height != 1:
         raise ValueError(f"published/{TABLE}.csv has {frame.height} values of {model}, {task}, {metric} in table {table}")
     return float(frame["number"][0])
@@ -83,7 +79,7 @@ def value(table: int, model: str, task: str, metric: str) -> float:
 
 def distribution(table: int) -> dict[str, dict[str, dict[str, int]]]:
     """Predictions by model and gold label of table 8, 9 or 10, as printed."""
-    frame = published.load(TABLE).filter(pl.col("source").str.starts_with(f"LanguageChameleon Table {table}"))
+    frame = _table(table)
     found: dict[str, dict[str, dict[str, int]]] = {}
     named = frame.with_columns(pl.col("metric").str.extract_groups(r"^n\[gold=(?<gold>.+),pred=(?<pred>.+)\]$")).unnest(
         "metric"
@@ -97,3 +93,7 @@ def klue_re() -> list[tuple[str, str]]:
     """Model and printed micro F1 of the Korean XPT paper's KLUE-RE table."""
     frame = published.load(TABLE).filter(pl.col("source").str.starts_with("XPT-KLUE-RE"))
     return list(frame.select("model", "value").iter_rows())
+
+
+def _table(number: int) -> pl.DataFrame:
+    return published.load(TABLE).filter(pl.col("source").str.contains(rf"^LanguageChameleon Table {number}\b"))

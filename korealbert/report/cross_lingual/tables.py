@@ -84,14 +84,12 @@ def language_loss(results: Results) -> Section | None:
         itl = "w/ ITL" if results.transfer_of(variant)["itl"] else "w/o ITL"
         own.append([f"{variant}: Vocab-{words.title()}, {PHASE_TITLES[phase]}, {itl}", *found])
     own = [row for row in own if set(row[1:]) != {MISSING}]
-    present = [index for index in range(1, len(GLUE) + 1) if any(row[index] != MISSING for row in own)]
-    head = [GLUE[index - 1] for index in present]
+    head = [column for index, column in enumerate(GLUE, start=1) if any(row[index] != MISSING for row in own)]
     blocks: list[Block] = [
         Text(
             "Vocab-Ko reads English with the Korean vocabulary and embeddings. Vocab-En has the source's vocabulary and word "
             "embeddings put back, everything else as post-training left it, positions too."
         ),
-        _marked("This run", ["Model", *(c.title for c in head)], [[row[0], *(row[i] for i in present)] for row in own], 0),
         _marked("Table 4: GLUE dev", ["Model", *(c.title for c in GLUE)], [*rows, *own], len(rows)),
     ]
     if kept := _kept(results, head):
