@@ -11,8 +11,8 @@ PEERS := $(VENV)-peers
 SERVICE ?= .service
 PORT ?= 4200
 
-.PHONY: help run test lint check ui up down audit clean soak-crawl soak-mutations
-.PHONY: bench-corpus bench-news bench-examples bench-memorise bench-same-curve
+.PHONY: help run test lint check ui up down audit clean soak soak-crawl soak-finetune soak-mutations soak-pretrain
+.PHONY: bench-corpus bench-news bench-examples bench-finetune bench-memorise bench-overhead bench-pretrain bench-same-curve
 .DEFAULT_GOAL := run
 
 help:  ## this list
@@ -44,8 +44,20 @@ down: $(VENV)/installed  ## end what `make up` started
 audit: $(VENV)/installed  ## known vulnerabilities of the installed packages; needs the network
 	$(BIN)/pip-audit --strict --skip-editable --local
 
+soak: $(VENV)/installed  ## twenty faults at random moments over the sample pipeline, each recovered from, about an hour; all of them as root
+	$(BIN)/python -m bench.soak $(RECIPE)
+
+bench-overhead: $(VENV)/installed  ## what scheduling costs when every stage is cached
+	$(BIN)/python -m bench.overhead
+
 soak-crawl: $(VENV)/installed  ## a crawl killed twenty times at random moments must lose nothing, some five minutes
 	$(BIN)/python -m bench.soak_crawl
+
+soak-finetune: $(VENV)/installed  ## six tasks × 5 seeds killed again and again must repeat no finished cell, some ten minutes
+	$(BIN)/python -m bench.soak_finetune
+
+soak-pretrain: $(VENV)/installed  ## a pretraining run killed a hundred times ends in the bytes of one that is not, some twenty minutes
+	$(BIN)/python -m bench.soak_pretrain
 
 soak-mutations: $(VENV)/installed  ## ten thousand damaged documents for every parser; real ones from DATA, some ten minutes
 	$(BIN)/python -m bench.mutations wikipedia $(DATA)/corpus/wikipedia_xml.tar.zst
@@ -69,6 +81,12 @@ bench-news: $(VENV)/installed  ## what the news rules take and leave on 1,000 re
 
 bench-examples: $(VENV)/installed $(PEERS)/installed  ## packing, noise and loader beside their peers; ALBERT=checkout of google-research/albert
 	$(BIN)/python -m bench.examples $(DATA)/corpus --peers $(PEERS)/bin/python $(if $(wildcard $(ALBERT)),--albert $(ALBERT))
+
+bench-finetune: $(VENV)/installed $(PEERS)/installed  ## examples a second of fine-tuning beside Hugging Face Trainer
+	$(BIN)/python -m bench.finetune $(DATA)/benchmarks --peers $(PEERS)/bin/python
+
+bench-pretrain: $(VENV)/installed  ## our loop beside transformers' Trainer: tokens/s, memory, MFU; on a GPU in bf16, base and large
+	$(BIN)/python -m bench.pretrain
 
 bench-memorise: $(VENV)/installed  ## every loss and label is right: 128 examples learnt by heart, some ten minutes
 	$(BIN)/python -m bench.memorise "$$($(BIN)/korealbert run $(RECIPE) --store $(STORE) --until views | tail -n 1)"

@@ -32,6 +32,8 @@ SAMPLE = Path("data_specs/recipes/sample.toml")
 TURNS = 2
 COPIES = 20
 """Times that the sample's text is repeated, so that an epoch is some thousand rows."""
+JOINED = 5
+"""Documents of the sample that make one."""
 LARGE = {"hidden_size": 1024, "num_layers": 24}
 
 
@@ -73,25 +75,26 @@ class LongTextSpec(Spec):
 
 
 def long_text(spec: LongTextSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
-    """The whole corpus as one document, some times over: rows are then as full as those of a large corpus."""
-    text = "\n".join(d.text for path in inputs["documents"].files("documents-*.arrow") for d in read_documents(path))
+    """The corpus in documents of five of its own, some times over: rows are then as full as those of a large corpus."""
+    texts = [d.text for path in inputs["documents"].files("documents-*.arrow") for d in read_documents(path)]
+    joined = ["\n".join(texts[first : first + JOINED]) for first in range(0, len(texts), JOINED)]
     with DocumentShard(out_dir, 0) as shard:
-        for number in range(spec.copies):
+        for number, text in enumerate(joined * spec.copies):
             shard.keep(Document(document_id("sample", str(number)), "sample", text))
     return shard.stats
 
 
-def rows(length: int, store: Path) -> tuple[Artifact, Artifact, Artifact]:
+def rows(length: int, store: Path, *, copies: int = COPIES, heldout_share: float = 0.0) -> tuple[Artifact, Artifact, Artifact]:
     """Vocabulary, examples and views of the sample at a length."""
     runtime = Runtime(store=store, workers=1)
     built: dict[str, Artifact] = {}
     for label, node in until(graph(load(SAMPLE)), "vocab").items():
         inputs = {role: built[name] for role, name in node.inputs.items()}
         built[label] = build(node.stage, node.spec, inputs, runtime).artifact
-    spec = LongTextSpec(copies=COPIES)
+    spec = LongTextSpec(copies=copies)
     documents = build(Stage("long_text", 1, LongTextSpec, long_text), spec, {"documents": built["balance"]}, runtime).artifact
     made = {"vocab": built["vocab"]}
-    packed = packing.ExamplesSpec(sequence_length=length, heldout_share=0)
+    packed = packing.ExamplesSpec(sequence_length=length, heldout_share=heldout_share)
     made["examples"] = build(packing.STAGE, packed, {"documents": documents, **made}, runtime).artifact
     noise = views.ViewsSpec(views=1, word_order={"portion": 0.0})
     return *made.values(), build(views.STAGE, noise, made, runtime).artifact  # type: ignore[return-value]

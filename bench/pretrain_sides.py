@@ -100,11 +100,9 @@ def ours(job: dict[str, Any], config: ModelConfig) -> dict[str, float]:
     source = Pieces(ExampleBatches(Path(job["examples"]), Path(job["views"]), "train"), job["pieces"])
     marks: dict[int, tuple[float, float]] = {}
     model = Stopwatch()
-    last: dict[str, float] = {}
 
     def report(step: int, metrics: dict[str, float | None]) -> None:
         marks[step] = (now(), model.seconds)
-        last.update({name: value for name, value in metrics.items() if value is not None})
 
     with tempfile.TemporaryDirectory() as directory:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -117,10 +115,11 @@ def ours(job: dict[str, Any], config: ModelConfig) -> dict[str, float]:
             trainer.optimizer.step = model.around(trainer.optimizer.step)  # type: ignore[method-assign]
         stats: Any = trainer.run()
     (start, inside_at_start), (end, inside_at_end) = marks[job["warm_up"]], marks[spec.steps]
+    trained = job["steps"] * job["batch"] * job["accumulation"]
     return {
         "seconds": end - start,
         "outside": 1 - (inside_at_end - inside_at_start) / (end - start),
-        "mfu": last["model_flops_utilization"],
+        "mfu": trained * trainer.operations[0] / (end - start) / trainer.speed.peak,
         "tokens_per_sequence": stats["tokens"] / stats["sequences"],
     }
 

@@ -6,15 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow
+from prefect.exceptions import TerminationSignal
 from prefect.futures import PrefectFuture
-from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows import publish
 from flows.gate import Gate
 from flows.lifetime import of_a_worker
+from flows.recovery import announce
 from flows.step import step
 from korealbert.artifact import Runtime, Store, runs
+from korealbert.pretrain.launch import stop_all
 from korealbert.recipe import prepare
 
 SAMPLE = Path("data_specs/recipes/sample.toml")
@@ -73,6 +75,7 @@ def build_all(
     with of_a_worker():
         store = runtime.store
         store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
+        announce(store)
         prepared = prepare(
             recipe, Store(store), until=until, rerun=rerun, from_stage=from_stage, data=data, overrides=overrides
         )
@@ -82,7 +85,7 @@ def build_all(
         names = {stage.label: stage.name for stage in prepared.planned}
         gate = Gate(runtime)
         runner: Any = ThreadPoolTaskRunner(max_workers=runtime.cells_at_once)
-        recorded = runs.recorded(store, recipe, until, names, flow_run=flow_run.id or "", attempt=flow_run.run_count or 1)
+        recorded = runs.recorded(store, recipe, until, names)
         built: dict[str, PrefectFuture[Any]] = {}
         with recorded, runner:
             for label, node in prepared.nodes.items():
@@ -90,5 +93,9 @@ def build_all(
                 asked = {"label": label, "node": node, "inputs": inputs, "runtime": runtime, "gate": gate}
                 delegated = same if label in elsewhere else None
                 built[label] = runner.submit(step, {**asked, "rerun": label in prepared.rerun, "on_gpu": delegated})
-            *_, last = [future.result() for future in built.values()]
+            try:
+                *_, last = [future.result() for future in built.values()]
+            except TerminationSignal:
+                stop_all()  # The runner waits for the stage that runs; training saves a checkpoint and ends.
+                raise
         return str(store.resolve() / last)

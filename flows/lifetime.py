@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from flows.recovery import RUN
 from korealbert.shards import die_with_parent
 
 SECONDS_TO_SAVE = 4.0
@@ -23,7 +24,7 @@ def of_a_worker() -> Iterator[None]:
     worker that is started again takes the run up anew. SIGTERM, by which Prefect cancels, goes on to Prefect's own handler,
     and a stage that has not ended after SECONDS_TO_SAVE is left where it stands; what it finished is on the disk.
     """
-    if "PREFECT__FLOW_RUN_ID" not in os.environ or threading.current_thread() is not threading.main_thread():
+    if RUN not in os.environ or threading.current_thread() is not threading.main_thread():
         yield
         return
     die_with_parent()

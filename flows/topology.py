@@ -28,7 +28,7 @@ from flows.postgres import Cluster
 from korealbert.files import atomic_write, write_json
 from korealbert.shards import die_with_parent
 
-SECONDS_TO_COME_UP = 300
+SECONDS_TO_COME_UP = 900
 SECONDS_TO_GO_DOWN = 60
 ROOT = Path(__file__).parents[1]
 CREDENTIALS = Path(".env")

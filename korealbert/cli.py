@@ -6,8 +6,9 @@ import json
 import os
 import signal
 import sys
+import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -34,6 +35,10 @@ app.add_typer(store_commands.app)
 RecipeFile = Annotated[Path, typer.Argument(help="the recipe, or the ablation over one: a TOML file")]
 Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
 Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
+From = Annotated[str | None, typer.Option("--from", help="stage to build with all that stand on it, although they are cached")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="a field of the recipe by dotted name; repeatable")
+]
 ExtractorKind = Literal["wikipedia", "namuwiki", "html", "news"]
 ScoringMode = Literal["official", "corrected"]
 STATUS_STYLE = {"cached": "green", "stale": "yellow", "new": "cyan"}
@@ -55,13 +60,22 @@ def _save_and_leave(number: int, frame: FrameType | None) -> None:
 
 @app.command()
 def plan(
-    recipe: RecipeFile, store: StoreDir = Path("store"), until: Until = None, rerun: Rerun = None, data: DataDir = None
+    recipe: RecipeFile,
+    store: StoreDir = Path("store"),
+    until: Until = None,
+    from_stage: From = None,
+    rerun: Rerun = None,
+    overrides: Overrides = None,
+    data: DataDir = None,
 ) -> None:
     """Print per stage whether it is cached, stale or new, and why."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
     with clear_errors():
-        prepared = recipes.prepare(recipe, Store(store), until=until, rerun=rerun, data=data)
+        changed = _fields(overrides)
+        prepared = recipes.prepare(
+            recipe, Store(store), until=until, from_stage=from_stage, rerun=rerun, overrides=changed, data=data
+        )
     console.print(f"{prepared.name}: {prepared.description}".removesuffix(": "), style="bold")
     table = Table("stage", "status", "artifact", "why", "last took", box=None, pad_edge=False)
     for stage in prepared.planned:
@@ -78,7 +92,9 @@ def run(
     recipe: RecipeFile,
     store: StoreDir = Path("store"),
     until: Until = None,
+    from_stage: From = None,
     rerun: Rerun = None,
+    overrides: Overrides = None,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="processes of the data stages")] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, help="training processes")] = 1,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads of training")] = None,
@@ -116,19 +132,34 @@ def run(
             return
         runtime.store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
         with machines.leading(runtime):
-            last = _build(recipe, runtime, until=until, rerun=rerun, data=data)
+            asked = {"until": until, "from_stage": from_stage, "rerun": rerun, "overrides": _fields(overrides), "data": data}
+            last = _build(recipe, runtime, asked)
     report = last / "report.html"
     console.print(str(report if report.exists() else last), soft_wrap=True)
 
 
-def _build(recipe: Path, runtime: Runtime, *, until: str | None, rerun: list[str] | None, data: Path | None) -> Path:
-    """Build what is missing or stale; the directory of the last artifact."""
+def _fields(given: list[str] | None) -> dict[str, Any]:
+    """``--set`` options by dotted name; a value is what TOML reads it as, else text. Raises ValueError without ``=``."""
+    fields: dict[str, Any] = {}
+    for each in given or ():
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise ValueError(f"--set {each}: write FIELD=VALUE, as in --set pretrain.steps=200")
+        try:
+            fields[name] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            fields[name] = value
+    return fields
+
+
+def _build(recipe: Path, runtime: Runtime, asked: Mapping[str, Any]) -> Path:
+    """Build what is missing or stale of what was asked for; the directory of the last artifact."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
-    planned = recipes.prepare(recipe, Store(runtime.store), until=until, rerun=rerun, data=data).planned
+    planned = recipes.prepare(recipe, Store(runtime.store), **asked).planned
     if all(stage.status == "cached" for stage in planned):
         console.print(f"all {len(planned)} stages are cached", style="green")
-        with runs.recorded(runtime.store, recipe, until, {stage.label: stage.name for stage in planned}):
+        with runs.recorded(runtime.store, recipe, asked["until"], {stage.label: stage.name for stage in planned}):
             return runtime.store / planned[-1].name
     # Prefect logs every error with its traceback; the API keeps those, the terminal gets what the error says.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
@@ -138,7 +169,7 @@ def _build(recipe: Path, runtime: Runtime, *, until: str | None, rerun: list[str
     from flows.local_server import api_for_one_run  # noqa: PLC0415
 
     with api_for_one_run(runtime.store), _bars():
-        return Path(corpus_to_model(recipe, until=until, rerun=rerun, runtime=runtime, data=data))
+        return Path(corpus_to_model(recipe, runtime=runtime, **asked))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from typing import Any
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write; on success it is fsynced and renamed to ``path``, on error it is removed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Two machines may have processes of one number, and write one file in turn where one of them was given up for lost.
+    temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
     try:
         yield temporary
         with temporary.open("rb") as handle:

@@ -1,4 +1,4 @@
-"""Map a function over shards on all cores, resumable shard by shard.
+"""Map a function over shards on all cores, or on a Ray cluster, resumable shard by shard.
 
 The result does not depend on the number of workers: jobs are numbered as they come, each writes files of its own number, and
 statistics return in job order. A finished job leaves ``.done/<step>-<number>.json`` in the output directory; the next try of a
@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from korealbert.artifact import Progress, Runtime
 from korealbert.files import write_json
+from korealbert.ray_engine import map_on_ray
 
 J = TypeVar("J")
 ShardStats = dict[str, Any]
@@ -68,7 +69,9 @@ def map_shards(
 
     remaining = pending()
     head = list(itertools.islice(remaining, 2))
-    if runtime.workers == 1 or len(head) < 2:  # One job is not worth a second process.
+    if len(head) == 2 and runtime.engine != "local":
+        map_on_ray(function, itertools.chain(head, remaining), out_dir.resolve(), runtime.engine, record)
+    elif runtime.workers == 1 or len(head) < 2:  # One job is not worth a second process.
         for index, job in itertools.chain(head, remaining):
             record(index, function(job, index, out_dir), fresh=True)
     else:

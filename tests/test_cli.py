@@ -64,6 +64,14 @@ def test_inspect_shows_documents_drops_with_their_reason_and_removals(store: Pat
     assert "nothing of this kind" in call("inspect", "clean/news", "--quarantine", "--store", store)
 
 
+def test_inspect_refuses_what_it_cannot_show(store: Path) -> None:
+    assert "has the id 'ffff0000ffff0000'" in call(
+        "inspect", "clean/news", "--id", "ffff0000ffff0000", "--store", store, code=2
+    )
+    told = call("inspect", "clean/news", "--diff", "--quarantine", "--store", store, code=2)
+    assert "--quarantine and --diff show different things" in told
+
+
 def test_inspect_writes_a_page_and_turns_it(store: Path, tmp_path: Path) -> None:
     page = tmp_path / "쪽.html"
     assert call("inspect", "clean/news", "--html", page, "--store", store).strip() == str(page)

@@ -182,6 +182,49 @@ def test_a_directory_is_no_recipe(tmp_path: Path) -> None:
         recipes.load(tmp_path)
 
 
+LONG = """
+[pretrain.long]
+from_step = 50
+micro_batch_size = 4
+
+[views_long.masking]
+rate = 0.2
+"""
+
+
+def test_long_sequences_are_rows_and_views_of_their_own_that_pretraining_reads(editable: Path) -> None:
+    plain = recipes.graph(recipes.load(editable))
+    editable.write_text(edit(editable, "views = 4", 'views = 4\n\n[views.masking]\nunit = "token"').read_text() + LONG)
+    recipe = recipes.load(editable)
+    assert recipe.examples_long is not None
+    assert recipe.views_long is not None
+    assert (recipe.examples_long.sequence_length, recipe.examples_long.heldout_share) == (512, recipe.examples.heldout_share)
+    assert recipe.examples_long.heldout_max_rows == 20_000 * 128 // (512 + 256)
+    assert (recipe.views_long.views, recipe.views_long.masking.unit, recipe.views_long.masking.rate) == (4, "token", 0.2)
+    nodes = recipes.graph(recipe)
+    assert set(nodes) - set(plain) == {"examples/long", "views/long"}
+    roles = {"vocab": "vocab", "examples": "examples", "views": "views"}
+    assert plain["pretrain"].inputs == roles
+    assert nodes["pretrain"].inputs == {**roles, "examples_long": "examples/long", "views_long": "views/long"}
+    assert nodes["views/long"].inputs == {"examples": "examples/long", "vocab": "vocab"}
+
+
+@pytest.mark.parametrize(
+    ("added", "message"),
+    [
+        ("[examples_long]\nsequence_length = 256\n", r"\[examples_long\]: \[pretrain\] has no phase of long sequences"),
+        (LONG + "[examples_long]\nsequence_length = 128\n", r"sequence_length = 128 must lie above 128 of \[examples\]"),
+        (LONG + "[examples_long]\nsequence_length = 1024\n", r"sequence_length = 1024 must .* not above 512 positions"),
+        (LONG.replace("from_step = 50", "from_step = 60"), r"long.from_step = 60 is not below steps = 60"),
+        (LONG.replace("size = 4", "size = 5"), r"micro_batch_size = 5 does not divide global_batch_size = 16"),
+    ],
+)
+def test_mistakes_about_long_sequences_are_named(editable: Path, added: str, message: str) -> None:
+    editable.write_text(editable.read_text() + added)
+    with pytest.raises(RecipeError, match=message):
+        recipes.load(editable)
+
+
 DAILY = """
 [crawl.daily]
 source = "../sources/hani.toml"
@@ -230,3 +273,31 @@ def test_mistakes_about_crawls_and_fetches_are_named(editable: Path, old: str, n
     editable.write_text(head + tail, "utf-8")
     with pytest.raises(RecipeError, match=re.escape(message)):
         recipes.load(editable)
+
+
+def test_others_encoders_are_measured_on_every_benchmark_beside_the_model(editable: Path, tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "config.json").write_text("{}")
+    editable.write_text(f'{editable.read_text()}\n[encoder.theirs]\npath = "{tmp_path / "theirs"}"\n')
+    nodes = recipes.graph(recipes.load(editable))
+    cell = nodes["finetune/theirs/nsmc/pretrained/1"]
+    assert cell.inputs == {"model": "encoder/theirs", "features": "features/theirs/nsmc"}
+    assert cell.spec == nodes["finetune/nsmc/pretrained/1"].spec
+    assert not any(label.startswith("finetune/theirs/nsmc/random") for label in nodes)
+    assert nodes["summary/nsmc"].inputs["theirs/pretrained/1"] == "finetune/theirs/nsmc/pretrained/1"
+    assert set(recipes.until(nodes, "finetune/theirs/nsmc/pretrained/1")) == {
+        *("encoder/theirs", "features/theirs/nsmc", "finetune/theirs/nsmc/pretrained/1"),
+    }
+    assert list(nodes)[-1] == "report" and "encoder/theirs" in nodes["report"].inputs
+
+
+def test_an_encoder_is_not_named_like_an_init(editable: Path, tmp_path: Path) -> None:
+    editable.write_text(f'{editable.read_text()}\n[encoder.random]\npath = "{tmp_path}"\n')
+    with pytest.raises(RecipeError, match=r"\[encoder\.random\]: this name says what fine-tuning starts from; choose another"):
+        recipes.load(editable)
+
+
+def test_the_speed_column_is_measured_where_shapes_are_named(editable: Path) -> None:
+    assert "speed" not in recipes.graph(recipes.load(editable))
+    editable.write_text(f'{editable.read_text()}\n[speed]\narchitectures = ["KoBERT"]\n')
+    assert "speed" in recipes.graph(recipes.load(editable))

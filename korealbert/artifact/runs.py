@@ -34,16 +34,10 @@ class Run:
     """Names of the artifacts it needs, by label."""
     live: bool
     """Whether its process lives."""
-    flow_run: str = ""
-    """The id under which a scheduler knows it, if one does."""
-    attempt: int = 1
-    """How often that scheduler has begun it."""
 
 
 @contextlib.contextmanager
-def recorded(
-    store: Path, recipe: Path, until: str | None, artifacts: Mapping[str, str], *, flow_run: str = "", attempt: int = 1
-) -> Iterator[None]:
+def recorded(store: Path, recipe: Path, until: str | None, artifacts: Mapping[str, str]) -> Iterator[None]:
     """Record a run while it lives and after; a run of a whole recipe takes the place of that recipe's earlier records.
 
     In a store that may only be read nothing is recorded, for nothing can be removed from it either.
@@ -52,7 +46,6 @@ def recorded(
     began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     resolved = str(recipe.resolve())
     fact: dict[str, Any] = {"recipe": resolved, "until": until, "began": began, "artifacts": dict(artifacts)}
-    fact |= {"flow_run": flow_run, "attempt": attempt}
     path = directory / f"{_key(resolved)}-{time.time_ns()}-{socket.gethostname()}-{os.getpid()}.json"
     try:
         with exclusively(store):
@@ -77,13 +70,11 @@ def runs(store: Path) -> list[Run]:
     """Every recorded run, oldest first."""
     found = []
     for path in sorted((store / DIRECTORY).glob("*.json")):
-        with contextlib.suppress(
-            OSError, ValueError, TypeError, KeyError, AttributeError
-        ):  # One that was killed before it was written.
+        # One that was killed before it was written is none.
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             fact = json.loads(path.read_text("utf-8"))
             names = {str(label): str(name) for label, name in fact["artifacts"].items()}
-            scheduled = str(fact.get("flow_run", "")), int(fact.get("attempt", 1))
-            found.append(Run(str(fact["recipe"]), fact["until"], str(fact["began"]), names, locks.is_held(path), *scheduled))
+            found.append(Run(str(fact["recipe"]), fact["until"], str(fact["began"]), names, locks.is_held(path)))
     return sorted(found, key=lambda run: run.began)
 
 

@@ -99,6 +99,10 @@ class Runtime(BaseModel):
             raise ValueError(f"node = {self.node} is not below nodes = {self.nodes}; machines count from 0")
         return self
 
+    engine: str = Field(default="local", pattern=r"^(local|auto|ray://[\w.:\[\]-]+)$")
+    """Where data stages map over shards: this machine's processes, or a Ray cluster whose nodes all see the store (``auto`` is
+    the one that runs on this machine; ``ray://HOST:10001`` another)."""
+
     _report: Callable[[Progress], None] | None = PrivateAttr(default=None)
 
     @property

@@ -1,13 +1,19 @@
 """Removing evaluation texts from the corpus: whole paragraphs and lines that equal one, and what holds a long stretch of one.
 
-Texts are compared as letters and digits only: spacing, punctuation, line breaks and sentence splitting do not hide a copy. A
-long stretch is ``PASSAGE_LETTERS`` letters in a row: 13 words, the n-gram of GPT-3's decontamination (Brown et al. 2020,
+Texts are compared as letters and digits only, after NFKC and in lower case. Guaranteed is: no paragraph of the corpus equals an
+evaluation text, no line one of ``min_letters`` or more, and no document (or paragraph, as the benchmark says) shares a long
+stretch with one, wherever it begins. Spacing, punctuation, line breaks, paragraphs, zero-width and full-width characters, jamo
+and sentence splitting do not hide a copy. Not found are shorter copies within other text, translations and paraphrases, and
+copies in which letters were changed or put in at least every 40 letters. A long stretch is ``PASSAGE_LETTERS`` letters in
+a row, ``MIN_DISTINCT_LETTERS`` of them different: 13 words, the n-gram of GPT-3's decontamination (Brown et al. 2020,
 appendix C), at 3.1 letters per Korean word (4.1 characters with the space).
 """
 
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,6 +33,8 @@ PASSAGE_LETTERS = 40
 MIN_DISTINCT_LETTERS = 10
 """Stretches of fewer different letters (ㅋㅋㅋㅋ…) prove nothing and are not looked for."""
 _TABLE_BITS = 24
+_FILLERS = re.compile("[\u115f\u1160\u3164\uffa0]")
+"""Letters by name that are drawn as blanks."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ class EvaluationTexts:
 
     def _paragraph(self, paragraph: str, paragraphs: Counter[str], lines: Counter[str]) -> tuple[str, str] | None:
         """What stays of a paragraph, and its letters; None if nothing does. Counts what goes."""
-        parts = [(line, squeeze(line)) for line in paragraph.split("\n")]
+        parts = [(line, letters_of(line)) for line in paragraph.split("\n")]
         while parts:
             squeezed, left = "".join(letters for _, letters in parts), "\n".join(line for line, _ in parts)
             owner = self._owner_of_text(squeezed, left, 0)
@@ -106,6 +114,13 @@ class EvaluationTexts:
         return min((int(owner) for owner in owners if self.actions[int(owner)] == action), default=None)
 
 
+def letters_of(text: str) -> str:
+    """What texts are compared by: letters and digits, in lower case and one spelling."""
+    if not unicodedata.is_normalized("NFKC", text):
+        text = unicodedata.normalize("NFKC", text)
+    return squeeze(_FILLERS.sub("", text))
+
+
 def index_evaluation_texts(files: Sequence[EvaluationFile], min_letters: int, directory: Path) -> None:
     """Hash all benchmark texts into ``directory``; of a text in two benchmarks, the one named first is the owner."""
     texts: dict[int, tuple[int, int]] = {}
@@ -113,7 +128,7 @@ def index_evaluation_texts(files: Sequence[EvaluationFile], min_letters: int, di
     for owner, file in enumerate(files):
         for raw in read_texts(file):
             text = normalise(raw).text
-            squeezed = squeeze(text)
+            squeezed = letters_of(text)
             if text:
                 texts.setdefault(fingerprint(squeezed, text), (owner, len(squeezed)))
             if file.passages != "ignore" and len(squeezed) >= PASSAGE_LETTERS:

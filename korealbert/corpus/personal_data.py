@@ -74,7 +74,13 @@ _ACCOUNT = re.compile(
     rf"([0-9]{{2,6}}(?:-[0-9]{{1,8}}){{2,3}}){_NOT_BEFORE}"
 )
 _ACCOUNT_DIGITS = range(10, 15)
-_DIGITS_OR_AT = re.compile(r"[0-9@]")
+_DIGITS_OR_AT = re.compile("[0-9@０-９＠]")
+_NARROW = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | str.maketrans("\u3000\u2010\u2011\u2212", " ---")
+"""Full-width forms and the other hyphens as the patterns know them; the length stays."""
+
+
+Replace = Callable[[re.Match[str]], str]
+"""A match → what stands in its place: itself, or what of it stays and the placeholder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +97,27 @@ def mask(text: str, kinds: tuple[Kind, ...]) -> Masked:
     if not kinds or not _DIGITS_OR_AT.search(text):
         return Masked(text, {})
     counts: Counter[str] = Counter()
+    view = text.translate(_NARROW)
     for kind, (pattern, replace) in _REPLACEMENTS.items():
-        if kind in kinds:
-
-            def counted(match: re.Match[str], replace: Replace = replace, kind: str = kind) -> str:
-                replaced = replace(match)
-                counts[kind] += replaced != match[0]
-                return replaced
-
-            text = pattern.sub(counted, text)
+        spans = [span for match in pattern.finditer(view) if (span := _span(match, replace, kind))] if kind in kinds else []
+        if spans:
+            text, view = (_without(of, spans, PLACEHOLDERS[kind]) for of in (text, view))
+            counts[kind] += len(spans)
     return Masked(text, dict(sorted((kind, count) for kind, count in counts.items() if count)))
+
+
+def _span(match: re.Match[str], replace: Replace, kind: Kind) -> tuple[int, int] | None:
+    """What of a match the placeholder stands for: not the word before a number, which stays."""
+    replaced = replace(match)
+    if replaced == match[0]:
+        return None
+    return match.start() + len(replaced) - len(PLACEHOLDERS[kind]), match.end()
+
+
+def _without(text: str, spans: list[tuple[int, int]], instead: str) -> str:
+    ends = [0, *(end for _, end in spans)]
+    begins = [*(begin for begin, _ in spans), len(text)]
+    return instead.join(text[end:begin] for end, begin in zip(ends, begins, strict=True))
 
 
 def resident_kind(digits: str, *, separated: bool = True) -> Kind | None:
@@ -130,9 +147,6 @@ def is_card(digits: str) -> bool:
 def _is_bar_code(digits: str) -> bool:
     weighted = sum(int(digit) * (1 + 2 * (position % 2)) for position, digit in enumerate(digits))
     return digits.startswith("880") and weighted % 10 == 0
-
-
-Replace = Callable[[re.Match[str]], str]
 
 
 def _person(wanted: Kind) -> Replace:

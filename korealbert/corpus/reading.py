@@ -1,4 +1,4 @@
-"""Opens any local input as streams of bytes: plain, gz, bz2, xz, zst, tar archives of these, and directories.
+"""Opens any local input as streams of bytes: plain, gz, bz2, xz, zst, tar and zip archives of these, and directories.
 
 Nothing is unpacked to disk and nothing is read whole. A fault of a stream (truncated or corrupt compression, a decompression
 bomb) is raised as ``ReadFault`` only after everything readable before it was handed out.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
 import tarfile
+import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -41,13 +43,16 @@ _MAGIC = (
     (b"\xfd7zXZ\0", "xz", ".xz"),
     (b"\x28\xb5\x2f\xfd", "zstd", ".zst"),
     (b"7z\xbc\xaf\x27\x1c", "7z", ""),
-    (b"PK\x03\x04", "zip", ""),
+    (b"PK\x03\x04", "zip", ".zip"),
 )
 """First bytes of a packed file, its kind, and the ending under which it is read; none for what must be unpacked first."""
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")
 """What follows ``BZh`` and a digit: a block, or the end of an empty file. Text could begin with ``BZh`` alone."""
 
 TAR_SUFFIXES = (".tar", *(f".tar.{kind}" for kind in ("gz", "bz2", "xz", "zst")), ".tgz", ".tbz2", ".txz", ".tzst")
+ZIP_SUFFIX = ".zip"
+_ZIP_UTF8_NAME, _ZIP_ENCRYPTED = 0x800, 0x1
+"""Flags of a member of a zip archive."""
 
 BYTES_PER_READ = 1 << 18
 """Decompressed bytes asked for at once; what a fault can lose beyond the fault itself."""
@@ -120,7 +125,7 @@ class RawFile:
         position = f"byte {self.bytes_read}"
         try:
             part: bytes = self._stream.read1(size) if hasattr(self._stream, "read1") else self._stream.read(size)
-        except (EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, pa.ArrowInvalid) as error:
+        except (EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, pa.ArrowInvalid) as error:
             raise _fault_of(error, position) from error
         except OSError as error:
             if error.errno is not None:
@@ -194,11 +199,14 @@ def _listed(paths: Sequence[Path], members: str) -> Iterator[tuple[Path, str]]:
 
 
 def _is_archive(name: str) -> bool:
-    return name.lower().endswith(TAR_SUFFIXES)
+    return name.lower().endswith((*TAR_SUFFIXES, ZIP_SUFFIX))
 
 
 def _open_file(path: Path, name: str, members: str, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
     with path.open("rb") as handle:
+        if name.lower().endswith(ZIP_SUFFIX):
+            yield from _open_zip(RawFile(name, handle, limits), handle, members, limits)
+            return
         raw = _unfold(RawFile(name, handle, limits), handle.tell)
         if _is_archive(name):
             yield from _open_members(raw, members, limits)
@@ -387,6 +395,57 @@ def _open_members(archive: RawFile, members: str, limits: ReadLimits) -> Iterato
             yield archive.quarantined(error if isinstance(error, ReadFault) else _fault_of_archive(error, archive.bytes_read))
         return
     if not matched:
-        yield Quarantined(
-            archive.name, "byte 0", "", "no_members", f"no member matches {members!r}: correct `members` of the extract spec"
-        )
+        yield _no_members(archive, members)
+
+
+def _no_members(archive: RawFile, members: str) -> Quarantined:
+    remedy = f"no member matches {members!r}: correct `members` of the extract spec"
+    return Quarantined(archive.name, "byte 0", "", "no_members", remedy)
+
+
+def _open_zip(archive: RawFile, handle: IO[bytes], members: str, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
+    """The members in the order of the archive's directory. Each may unfold as far as any stream, and so may all together."""
+    matched = unfolded = 0
+    most = max(limits.ratio_applies_above_bytes, limits.max_decompression_ratio * os.fstat(handle.fileno()).st_size)
+    try:
+        packed = zipfile.ZipFile(handle)
+    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        yield archive.quarantined(ReadFault("corrupt_archive", "byte 0", f"{error}; fetch the archive again"))
+        return
+    with packed:
+        for member in packed.infolist():
+            name = _member_name(member)
+            if member.is_dir() or not fnmatchcase(name, members):
+                continue
+            matched += 1
+            if unfolded > most:
+                remedy = "its members unfold too far together; if that is right, raise limits.max_decompression_ratio"
+                yield archive.quarantined(ReadFault("decompression_bomb", f"member {name}", remedy))
+                return
+            inner = _open_zipped(packed, member, f"{archive.name}::{name}", limits)
+            if isinstance(inner, Quarantined):
+                yield inner
+                continue
+            yield _unfold(inner, lambda inner=inner: inner.bytes_read)  # type: ignore[misc]
+            unfolded += inner.bytes_read
+    if not matched:
+        yield _no_members(archive, members)
+
+
+def _open_zipped(packed: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, limits: ReadLimits) -> RawFile | Quarantined:
+    if member.flag_bits & _ZIP_ENCRYPTED:
+        return Quarantined(name, "byte 0", "", "encrypted_file", "it needs a password: unpack the archive first")
+    try:
+        return RawFile(name, packed.open(member), limits, lambda: member.compress_size)
+    except (zipfile.BadZipFile, NotImplementedError) as error:
+        return Quarantined(name, "byte 0", "", "corrupt_file", f"{error}; fetch the archive again, or pack it as tar")
+
+
+def _member_name(member: zipfile.ZipInfo) -> str:
+    """Archivers of Korean Windows write names in CP949 and do not say so; they are read as CP437 then."""
+    if member.flag_bits & _ZIP_UTF8_NAME:
+        return member.filename
+    try:
+        return member.filename.encode("cp437").decode("cp949")
+    except UnicodeError:
+        return member.filename

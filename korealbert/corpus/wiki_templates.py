@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 
 from korealbert.corpus.wiki_literals import literal
@@ -16,6 +16,9 @@ FIRST_ARGUMENT = (
 SECOND_ARGUMENT = ("llang", "lang", "언어고리", "언어", "색", "color", "글자색", "font color", "transl")
 DEFAULT_ARGUMENTS = dict.fromkeys(FIRST_ARGUMENT, 1) | dict.fromkeys(SECOND_ARGUMENT, 2)
 """Template name (lower case) → the argument that it shows."""
+
+UNITS = frozenset({"단위"})
+"""Templates of a number and its power: `1 = m`, `2 = 2`."""
 
 MEASURES = frozenset({"convert", "cvt", "변환", "단위 변환", "단위변환"})
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -75,7 +78,7 @@ def is_inline(key: str, extra: Mapping[str, int]) -> bool:
         or key in CHARACTERS
         or key in DATES
         or key in MONEY
-        or key == "단위"
+        or key in UNITS
         or key.startswith(INLINE_PREFIXES)
     )
 
@@ -95,15 +98,15 @@ def inline_text(key: str, arguments: list[str], extra: Mapping[str, int]) -> str
             numbered[unnamed] = argument.strip()
         elif name.strip() in ("1", "2", "3", "4"):
             numbered[int(name)] = value.strip()
-    if key == "단위":
-        return numbered.get(1, "") + numbered.get(2, "").translate(_SUPERSCRIPTS)
-    if key in MEASURES:
-        return _measure(numbered)
-    if key in DATES and key not in extra:
-        return _date(numbered)
-    if key in MONEY and key not in extra:
-        return _money(numbered.get(1, ""), numbered.get(2, ""))
+    if key not in extra:
+        for keys, shown in _SHOWN:
+            if key in keys:
+                return shown(numbered)
     return numbered.get(extra.get(key) or DEFAULT_ARGUMENTS.get(key, 1), "")
+
+
+def _unit(numbered: Mapping[int, str]) -> str:
+    return numbered.get(1, "") + numbered.get(2, "").translate(_SUPERSCRIPTS)
 
 
 def _date(numbered: Mapping[int, str]) -> str:
@@ -118,7 +121,8 @@ def _date(numbered: Mapping[int, str]) -> str:
     return " ".join(parts) if len(parts) > 1 or len(numbered) > 1 else numbered[1]
 
 
-def _money(one: str, other: str) -> str:
+def _money(numbered: Mapping[int, str]) -> str:
+    one, other = numbered.get(1, ""), numbered.get(2, "")
     amount, currency = (one, other) if any(map(str.isdecimal, one)) else (other, one)
     return f"{amount}{'' if '가' <= currency[:1] <= '힣' else ' '}{currency}".strip()
 
@@ -128,3 +132,11 @@ def _measure(numbered: Mapping[int, str]) -> str:
     if following in RANGES and third:
         return f"{value}{RANGES[following]}{third} {fourth}".strip()
     return f"{value} {following}".strip() if value else ""
+
+
+_SHOWN: tuple[tuple[Collection[str], Callable[[Mapping[int, str]], str]], ...] = (
+    (UNITS, _unit),
+    (MEASURES, _measure),
+    (DATES, _date),
+    (MONEY, _money),
+)

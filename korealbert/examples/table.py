@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -28,37 +29,61 @@ class ShardedNumbers:
         if numbers.size and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self):
             raise IndexError(f"rows {numbers.min()}..{numbers.max()} of a table of {len(self)}")
         shard = np.searchsorted(self.offsets, numbers, side="right") - 1
-        return Places(shard.tolist() if len(self.offsets) > 2 else None, numbers - self.offsets[shard])
+        return Places(shard, numbers - self.offsets[shard])
 
 
 @dataclass(frozen=True)
 class Places:
     """Some rows of a sharded table, in the order asked for."""
 
-    shards: list[int] | None
-    """None where the table has one."""
+    shard: Ints
     local: Ints
     """Number of each row within its shard."""
+
+    @cached_property
+    def by_shard(self) -> tuple[Ints, list[tuple[int, int, Ints]]]:
+        """Which of the rows comes at each place once they are sorted by shard; and of each shard that occurs its number, its
+        first place then, and its rows."""
+        order = np.argsort(self.shard, kind="stable")
+        shard, local = self.shard[order], self.local[order]
+        begins = np.flatnonzero(np.diff(shard, prepend=-1))
+        return order, list(zip(shard[begins].tolist(), begins.tolist(), np.split(local, begins[1:]), strict=False))
+
+
+_ROWS_PER_SHARD = 4
+"""A batch with fewer rows in each shard, as is usual where shards are many, is gathered row by row."""
 
 
 class Column:
     """One fixed-width column over all shards."""
 
     def __init__(self, shards: Sequence[Array]) -> None:
-        self._first = shards[0]
-        # The rows of a batch lie in about as many shards: slices of bytes cost a tenth of what indexing arrays does.
+        self._shards = shards
         self._bytes = [np.ascontiguousarray(shard).reshape(-1).view(np.uint8).data for shard in shards]
 
     def at(self, places: Places) -> Array:
         """The column at some rows, in the order asked for."""
-        if places.shards is None:
-            found: Array = self._first.take(places.local, axis=0)
+        first, count = self._shards[0], len(places.local)
+        order, groups = places.by_shard
+        if _ROWS_PER_SHARD * len(groups) > count:
+            return self._slices(places)
+        found = np.empty((count, *first.shape[1:]), dtype=first.dtype)
+        for shard, begin, local in groups:
+            self._shards[shard].take(local, axis=0, out=found[begin : begin + len(local)], mode="clip")
+        if len(groups) == 1:
             return found
-        width = self._first.itemsize * math.prod(self._first.shape[1:])
+        result = np.empty_like(found)
+        result[order] = found
+        return result
+
+    def _slices(self, places: Places) -> Array:
+        """Row by row as slices of bytes, which cost a tenth of what indexing arrays does."""
+        first = self._shards[0]
+        width = first.itemsize * math.prod(first.shape[1:])
         begins = (places.local * width).tolist()
-        shards = map(self._bytes.__getitem__, places.shards)
+        shards = map(self._bytes.__getitem__, places.shard.tolist())
         rows = bytearray().join([shard[begin : begin + width] for shard, begin in zip(shards, begins, strict=True)])
-        return np.frombuffer(rows, dtype=self._first.dtype).reshape(len(begins), *self._first.shape[1:])
+        return np.frombuffer(rows, dtype=first.dtype).reshape(len(begins), *first.shape[1:])
 
 
 class RowTable:
@@ -88,7 +113,7 @@ class RowTable:
         """Some rows, in the order asked for, with their sentence lengths."""
         places = self.numbers.locate(numbers)
         sentences = []
-        for shard, row in zip(places.shards or [0] * len(numbers), places.local.tolist(), strict=True):
+        for shard, row in zip(places.shard.tolist(), places.local.tolist(), strict=True):
             offsets, lengths = self.shards[shard].sentence_offsets, self.shards[shard].sentence_lengths
             sentences.append(lengths[offsets[row] : offsets[row + 1]])
         columns = {name: column.at(places) for name, column in self._columns.items()}

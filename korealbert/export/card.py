@@ -91,9 +91,10 @@ def _by_stage(artifacts: Iterable[Artifact]) -> dict[str, list[Artifact]]:
 
 def _header(facts: ModelFacts) -> str:
     other = "license_name: corpora\nlicense_link: README.md#corpus\n" if facts.license == "other" else ""
+    fills = 'pipeline_tag: fill-mask\nmask_token: "[MASK]"\n' if not facts.config.generator_hidden_size else ""
     return (
-        f"---\nlanguage: ko\nlicense: {facts.license}\n{other}library_name: transformers\npipeline_tag: fill-mask\n"
-        f'mask_token: "[MASK]"\ntags:\n- {family_of(facts.config).model_type}\n- korean\n- pretraining\n---'
+        f"---\nlanguage: ko\nlicense: {facts.license}\n{other}library_name: transformers\n"
+        f"{fills}tags:\n- {family_of(facts.config).model_type}\n- korean\n- pretraining\n---"
     )
 
 
@@ -217,9 +218,12 @@ def _noise(ancestors: Mapping[str, list[Artifact]]) -> str:
 
 def _training(facts: ModelFacts, pretrain: Artifact) -> str:
     stats, spec = pretrain.stats, pretrain.manifest["spec"]
+    long, length = spec.get("long"), f"of {facts.sequence_length} tokens"
+    if long:
+        length = f"(shorter ones first, those {length} from update {_number(long['from_step'])} on)"
     told = (
-        f"{_number(stats['steps'])} updates of {_number(spec['global_batch_size'])} sequences of {facts.sequence_length} "
-        f"tokens: {_number(stats['tokens'])} tokens, {stats['epochs']} epochs."
+        f"{_number(stats['steps'])} updates of {_number(spec['global_batch_size'])} sequences {length}: "
+        f"{_number(stats['tokens'])} tokens, {stats['epochs']} epochs."
     )
     return f"## Pretraining\n\n{told}\n\n" + _settings(spec)
 
@@ -231,6 +235,8 @@ def _scores(pretrain: Artifact) -> str:
         "mlm_perplexity": "masked tokens: perplexity",
         "sop_accuracy": "sentence order: accuracy",
         "wop_accuracy": "word order: accuracy on moved tokens",
+        "rtd_accuracy": "replaced tokens: accuracy on all tokens",
+        "replaced_accuracy": "replaced tokens: share found",
     }
     rows = [(told, f"{heldout[name]:.4g}") for name, told in names.items() if heldout.get(name) is not None]
     if not rows:

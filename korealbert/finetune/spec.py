@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Spec
 from korealbert.finetune import tasks
@@ -26,6 +26,12 @@ class RemoteFile(Spec):
     """Name of the file; its ending says how it is read. By default the last part of the URL."""
     private_hosts: tuple[str, ...] = ()
     """Hosts that may lie at a private address; all others must lie at public ones."""
+
+    @field_validator("private_hosts", mode="before")
+    @classmethod
+    def _list_is_a_tuple(cls, value: Any) -> Any:
+        # FeaturesSpec has looked at the table before pydantic does, who then no longer takes a list of JSON for a tuple.
+        return tuple(value) if isinstance(value, list) else value
 
 
 LOCAL, REMOTE = "local file", "remote file"

@@ -17,7 +17,7 @@ from korealbert.huggingface.electra import Electra, ElectraDiscriminator
 from korealbert.huggingface.family import HEADS, Array, Family, SpecialIds
 from korealbert.model.config import ModelConfig
 
-FAMILIES: tuple[Family, ...] = (Albert(), Bert(), Roberta(), Electra(), ElectraDiscriminator())
+FAMILIES: tuple[Family, ...] = (Albert(), Bert(), Roberta(), Electra())
 """In the order in which they are tried for a model of ours, and by their model type for one of theirs."""
 
 
@@ -27,7 +27,7 @@ LEFT_OUT = ("wop.", "generator.")
 
 def family_of(config: ModelConfig) -> Family:
     """The family that a model belongs to. Raises ValueError when no class of ``transformers`` computes what it does."""
-    for family in FAMILIES:
+    for family in (ElectraDiscriminator(),) if config.generator_hidden_size else FAMILIES:
         if family.expresses(config):
             return family
     told = {

@@ -1,4 +1,4 @@
-"""ELECTRA: BERT's layers with factorised embeddings and without a pooler; its generator is the one with a masked-token head."""
+"""ELECTRA: BERT's layers with factorised embeddings and no pooler; as a model of masked tokens, or as a discriminator."""
 
 from __future__ import annotations
 
@@ -23,19 +23,9 @@ DEFAULTS = {
     "type_vocab_size": 2,
     "initializer_range": 0.02,
     "layer_norm_eps": 1e-12,
+    "pad_token_id": 0,
 }
 """Of ``transformers.ElectraConfig``; a ``config.json`` lists only what differs."""
-
-
-def _has_its_shape(config: ModelConfig) -> bool:
-    return config.activation == "gelu" and config.ffn_dropout and not config.pooler and not config.position_offset
-
-
-def _encoder(config: ModelConfig, prefix: str) -> Iterator[tuple[str, str]]:
-    yield from embeddings(prefix)
-    if config.embedding_size != config.hidden_size:
-        yield from linear("encoder.projection", f"{prefix}embeddings_project")
-    yield from layers(config, prefix)
 
 
 class Electra:
@@ -48,7 +38,7 @@ class Electra:
 
     def expresses(self, config: ModelConfig) -> bool:
         """No pooler, positions from 0; the masked-token head has the exact GELU whatever the layers have."""
-        return _has_its_shape(config) and not config.generator_hidden_size
+        return config.activation == "gelu" and config.ffn_dropout and not config.pooler and not config.position_offset
 
     def settings(self, config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
         """``config.json``."""
@@ -58,13 +48,22 @@ class Electra:
         """Unshared layers, no pooler."""
         settings = {**DEFAULTS, **settings}
         fields = common_fields(settings, DEFAULTS)
-        if fields["activation"] != "gelu":
-            raise ValueError(f"hidden_act = {settings['hidden_act']!r}: ELECTRA can be read with 'gelu' only")
+        if fields["activation"] != "gelu" and self.architecture in settings.get("architectures", ()):
+            raise ValueError(
+                f"hidden_act = {settings['hidden_act']!r}: an ELECTRA with a masked-token head can be read with 'gelu' only"
+            )
         return ModelConfig(**fields, embedding_size=settings["embedding_size"], share="none", pooler=False)
 
     def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:
-        """All tensors of ``ElectraForMaskedLM``."""
-        yield from _encoder(config, self.prefix)
+        """All tensors of ``architecture``."""
+        yield from embeddings(self.prefix)
+        if config.embedding_size != config.hidden_size:
+            yield from linear("encoder.projection", f"{self.prefix}embeddings_project")
+        yield from layers(config, self.prefix)
+        yield from self.head()
+
+    def head(self) -> Iterator[tuple[str, str]]:
+        """The tensors beside those of the encoder."""
         yield from linear("mlm.dense", "generator_predictions.dense")
         yield from linear("mlm.norm", "generator_predictions.LayerNorm")
         yield "mlm.bias", "generator_lm_head.bias"
@@ -80,11 +79,10 @@ class ElectraDiscriminator(Electra):
     architecture = "ElectraForPreTraining"
 
     def expresses(self, config: ModelConfig) -> bool:
-        """As ELECTRA, trained beside a generator."""
-        return _has_its_shape(config) and bool(config.generator_hidden_size)
+        """No pooler, positions from 0. Blocks that layers share are written several times."""
+        return config.ffn_dropout and not config.pooler and not config.position_offset
 
-    def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:
-        """All tensors of ``ElectraForPreTraining``."""
-        yield from _encoder(config, self.prefix)
+    def head(self) -> Iterator[tuple[str, str]]:
+        """The tensors beside those of the encoder."""
         yield from linear("rtd.dense", "discriminator_predictions.dense")
         yield from linear("rtd.output", "discriminator_predictions.dense_prediction")

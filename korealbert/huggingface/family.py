@@ -22,7 +22,7 @@ class SpecialIds(NamedTuple):
 
 
 class Family(Protocol):
-    """One model type of Hugging Face. Implemented by the modules ``albert`` and ``bert``."""
+    """One model type of Hugging Face. Implemented by the modules ``albert``, ``bert`` and ``electra``."""
 
     model_type: str
     title: str
@@ -53,7 +53,7 @@ class Family(Protocol):
         ...
 
 
-HEADS = ("mlm.", "sop.", "wop.")
+HEADS = ("mlm.", "sop.", "wop.", "rtd.")
 """What our heads' tensors begin with."""
 
 

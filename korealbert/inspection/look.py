@@ -36,8 +36,10 @@ class What:
 def items(artifact: Artifact, what: What, *, limit: int, offset: int = 0) -> Iterator[Text]:
     """The ``limit`` items behind the first ``offset``, or one that says that there is none.
 
-    Raises ValueError for a reason, a view or a comparison that the artifact does not have.
+    Raises ValueError for a reason, a view, an id or a comparison that the artifact does not have, and for wishes that exclude
+    each other.
     """
+    _check_compatible(what)
     is_views = artifact.manifest["recipe"]["stage"] == "views"
     if is_views and not (what.quarantine or what.diff or what.dropped):
         found = _examples(artifact, what, offset)
@@ -47,8 +49,21 @@ def items(artifact: Artifact, what: What, *, limit: int, offset: int = 0) -> Ite
     shown = 0
     for shown, item in enumerate(islice(found, limit), start=1):  # noqa: B007
         yield item
+    if not shown and what.wanted:
+        behind = f" behind the first {offset:,}" if offset else ""
+        problem = f"nothing of this kind has the id {what.wanted!r}{behind}"
+        raise ValueError(f"{artifact.name}: {problem}; leave out --id to see them all")
     if not shown:
         yield Text("nothing of this kind in the artifact")
+
+
+def _check_compatible(what: What) -> None:
+    kinds = {"--dropped": what.dropped is not None, "--quarantine": what.quarantine, "--diff": what.diff}
+    asked = [option for option, given in kinds.items() if given]
+    if len(asked) > 1:
+        raise ValueError(f"{' and '.join(asked)} show different things; give one of them")
+    if what.quarantine and what.wanted:
+        raise ValueError("--id names a document, and what --quarantine shows could not be read as any; give one of them")
 
 
 def _documents(artifact: Artifact, what: What) -> Iterator[Text]:

@@ -20,8 +20,9 @@ class EventFile:
         from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
         from tensorboard.summary.writer.record_writer import RecordWriter  # noqa: PLC0415
 
-        self._event, self._summary = Event, Summary
-        self._writer = RecordWriter((directory / EVENT_FILE).open("wb"))
+        self._event, self._summary, self._writer = Event, Summary, RecordWriter
+        self._path = directory / EVENT_FILE
+        self._path.write_bytes(b"")
         self._write(Event(wall_time=0.0, file_version="brain.Event:2"))
 
     def append(self, line: Mapping[str, Any]) -> None:
@@ -34,5 +35,5 @@ class EventFile:
         self._write(self._event(wall_time=float(line["step"]), step=line["step"], summary=self._summary(value=values)))
 
     def _write(self, event: Any) -> None:
-        self._writer.write(event.SerializeToString())
-        self._writer.flush()
+        with self._path.open("ab") as handle:
+            self._writer(handle).write(event.SerializeToString())

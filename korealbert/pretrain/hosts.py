@@ -20,7 +20,6 @@ from pathlib import Path
 
 from korealbert.artifact import Runtime
 from korealbert.pretrain.crew import Crew
-from korealbert.shards import die_with_parent
 
 PASSED_ON = ("PYTHONPATH", "PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 """Environment variables that machines started over ssh get from the leader, beside those of ``PASSED_ON_PREFIXES``."""
@@ -132,7 +131,7 @@ def _started_over_ssh(runtime: Runtime, hosts: Sequence[Host]) -> Iterator[Crew 
             settings = [f"{name}={value}" for name, value in own.items()]
             line = f"cd {shlex.quote(os.getcwd())} && exec env {shlex.join([*settings, *member])}"  # noqa: PTH109
             shell = [*shlex.split(runtime.remote_shell), host.name, line]
-            shells.append(subprocess.Popen(shell, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent))  # noqa: PLW1509
+            shells.append(subprocess.Popen(shell, stdin=subprocess.DEVNULL))
         crew.gather(here.slots, shells)
         yield crew
         well = True

@@ -173,6 +173,7 @@ class _Run:
         failed = dict(self._failed)
         self._kill()
         self._failed = failed  # Those that we ended did not fail.
+        self._running.clear()  # Who does not even tell of its end by now is beyond reach.
 
     def _kill(self) -> None:
         if self._running:

@@ -145,12 +145,9 @@ TASKS: dict[str, tuple[Task, ...]] = {"mlm": ("mlm", "sop", "wop"), "rtd": ("mlm
 """The tasks of an objective: the order of every vector of counts, losses and weights."""
 
 
-def _order_weight(fields: dict[str, Any]) -> float:
-    """Detection knows no order losses: their weights default to 0.
-
-    A validator of the whole table would do the same, but takes tuples for lists, which strict reading of a recipe refuses.
-    """
-    return 0.0 if fields.get("objective") == "rtd" else 1.0
+def _order_weight(given: dict[str, Any]) -> float:
+    """Detection knows no order losses."""
+    return 0.0 if given.get("objective") == "rtd" else 1.0
 
 
 class PretrainSpec(Spec):

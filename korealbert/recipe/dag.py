@@ -11,7 +11,7 @@ from korealbert.corpus import balance, clean, dedup, extract, fetch
 from korealbert.corpus.crawl import stage as crawl
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
-from korealbert.finetune import speed_column
+from korealbert.finetune import encoder_files, speed_column
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import finetuning
 from korealbert.recipe.reading import CorpusRecipe, Recipe, RecipeError, nearest
@@ -49,9 +49,11 @@ def graph(recipe: Recipe) -> dict[str, Node]:
         training |= {"examples_long": rows, "views_long": noise}
     weights = add("pretrain", pretrain.STAGE, recipe.pretrain, **training)
     model = add("export", export.STAGE, recipe.export, pretrain=weights, vocab=vocabulary)
+    others = {name: add(f"encoder/{name}", encoder_files.STAGE, spec) for name, spec in recipe.encoder.items()}
     for benchmark, grid in recipe.grids.items():
         cells = recipe.cells(benchmark)
         finished = finetuning.add_benchmark(add, benchmark, cells, grid, model=model)
+        finished |= finetuning.add_encoders(add, benchmark, cells, grid, others)
         finetuning.add_summary(add, benchmark, next(iter(cells.values())), grid, finished)
     if recipe.speed.architectures:
         add("speed", speed_column.STAGE, recipe.speed)

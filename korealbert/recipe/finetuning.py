@@ -44,6 +44,21 @@ def add_benchmark(
     return finished
 
 
+def add_encoders(
+    add: Add, name: str, cells: Mapping[str, FinetuneSpec], grid: FinetuneGrid, encoders: Mapping[str, str]
+) -> dict[str, str]:
+    """Add the cells of others' encoders, given by name with their labels; the labels of the cells by ``ENCODER/INIT/SEED``.
+
+    From their weights alone: what the same shape learns from random ones is a question about our own model.
+    """
+    pretrained = {label: spec for label, spec in cells.items() if spec.init == "pretrained"}
+    finished: dict[str, str] = {}
+    for encoder, model in encoders.items() if pretrained else ():
+        found = add_benchmark(add, name, pretrained, grid, model=model, root=f"{encoder}/")
+        finished |= {f"{encoder}/{cell}": label for cell, label in found.items()}
+    return finished
+
+
 def add_summary(add: Add, name: str, cell: FinetuneSpec, grid: FinetuneGrid, finished: Mapping[str, str]) -> None:
     """Add the summary of a benchmark's cells, given by ``SYSTEM/SEED``, unless the recipe wants none."""
     if grid.resamples:

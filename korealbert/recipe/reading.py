@@ -23,6 +23,7 @@ from korealbert.examples import packing
 from korealbert.examples.views import ViewsSpec
 from korealbert.export import stage as export
 from korealbert.finetune import tasks
+from korealbert.finetune.encoder_files import EncoderSpec
 from korealbert.finetune.init import INITS, Init
 from korealbert.finetune.search import LIST, RANGE, SearchSpec
 from korealbert.finetune.spec import LOCAL, REMOTE, FinetuneSpec
@@ -83,12 +84,15 @@ class Recipe(CorpusRecipe):
     examples_long: packing.ExamplesSpec | None
     """Rows of pretraining's phase of long sequences, where it has one."""
     views_long: ViewsSpec | None
+    """Their noise."""
     pretrain: PretrainSpec
     export: export.ExportSpec
     finetune: Mapping[str, FinetuneSpec]
     """By ``BENCHMARK/INIT/SEED``."""
     grids: Mapping[str, FinetuneGrid]
     """By ``BENCHMARK``: what makes cells of a table."""
+    encoder: Mapping[str, EncoderSpec]
+    """By name: others' encoders that every benchmark measures too."""
     speed: SpeedSpec
     report: report.ReportSpec
 
@@ -101,7 +105,7 @@ VARIANTS = (LOCAL, REMOTE, LIST, RANGE)
 """What pydantic names in a place besides fields: which of several forms a value has."""
 
 B = TypeVar("B", bound=Spec)
-_SINGLE: dict[str, type[Spec]] = {
+SINGLE_TABLES: dict[str, type[Spec]] = {
     "dedup": dedup.DedupSpec,
     "balance": balance.BalanceSpec,
     "vocab": vocab.VocabSpec,
@@ -193,8 +197,8 @@ class Reader:
 
     def recipe(self) -> Recipe:
         """A recipe of a model from raw text."""
-        sources = self.sources([*_SINGLE, *_LONG, "finetune"])
-        single: dict[str, Any] = {name: self.spec(kind, name) for name, kind in _SINGLE.items()}
+        sources = self.sources([*SINGLE_TABLES, *_LONG, "encoder", "finetune"])
+        single: dict[str, Any] = {name: self.spec(kind, name) for name, kind in SINGLE_TABLES.items()}
         self.check_sources(sources, **single)
         length, positions = single["examples"].sequence_length, single["pretrain"].model.max_positions
         if length > positions:
@@ -206,6 +210,7 @@ class Reader:
             **self.brought(sources),
             finetune=self._cells(),
             grids={name: self._grid(name) for name in self.names("finetune")},
+            encoder=self._encoders(),
             **single,
             **self._long(**single),
         )
@@ -302,6 +307,12 @@ class Reader:
         if not isinstance(table, dict):
             raise RecipeError(f"{self.path}: [{name}] must be a table, it is a {type(table).__name__}")
         return dict(table)
+
+    def _encoders(self) -> dict[str, EncoderSpec]:
+        for name in self.names("encoder"):
+            if name in INITS:
+                raise RecipeError(f"{self.path}, [encoder.{name}]: this name says what fine-tuning starts from; choose another")
+        return {name: self.spec(EncoderSpec, f"encoder.{name}") for name in self.names("encoder")}
 
     def _cells(self) -> dict[str, FinetuneSpec]:
         cells = {}
@@ -410,8 +421,7 @@ def _fields_at(kind: Any, parents: list[str]) -> list[str]:
     for parent in parents:
         if isinstance(kind, type) and issubclass(kind, BaseModel) and parent in kind.model_fields:
             kind = kind.model_fields[parent].annotation
-        inner = [kind, *get_args(kind)]
-        kind = next((part for part in inner if isinstance(part, type) and issubclass(part, BaseModel)), kind)
+        kind = next((part for part in _inside(kind) if isinstance(part, type) and issubclass(part, BaseModel)), kind)
     return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
 
 
@@ -422,6 +432,13 @@ def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
         for name, value in changes.items()
     }
     return {**table, **both}
+
+
+def _inside(kind: Any) -> Iterable[Any]:
+    """An annotation and all that it is made of."""
+    yield kind
+    for part in get_args(kind):
+        yield from _inside(part)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

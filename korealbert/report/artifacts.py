@@ -24,13 +24,14 @@ STAGE_ORDER = (
     "benchmark",
     "features",
     "search",
+    "encoder",
     "finetune",
     "summary",
     "speed",
 )
 """Order of stages in tables; others follow."""
 
-OPTIONAL_STAGES = frozenset({"crawl", "fetch", "vocab_sizes", "benchmark", "features", "search", "summary", "speed"})
+OPTIONAL_STAGES = frozenset({"crawl", "fetch", "vocab_sizes", "encoder", "benchmark", "features", "search", "summary", "speed"})
 """Stages that a whole run need not have."""
 
 DATA_STAGES = ("crawl", "extract", "clean", "dedup", "balance", "examples")

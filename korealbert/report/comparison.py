@@ -35,7 +35,7 @@ EXPLANATION = (
     "budgets; each source is named, and what is known to be wrong with a row stands in it."
 )
 
-HEADER = ("Model", "Score", "95 % interval", "Median", "Best", "Seeds", "Corrected", "Oracle", "Source", "Note")
+HEADER = ("Model", "Score", "Interval", "Median", "Best", "Seeds", "Corrected", "Oracle", "Source", "Note")
 
 ALWAYS = 2
 """So many columns stand there although they may be empty."""
@@ -59,7 +59,7 @@ def _leaderboard(benchmark: Benchmark, metric: str, beside: pl.DataFrame) -> Tab
     entries.sort(key=lambda entry: -entry[0])
     kept = [n for n in range(len(HEADER)) if n < ALWAYS or any(row[n] for _, row, _ in entries)]
     rows = [[row[n] for n in kept] for _, row, _ in entries]
-    header = [HEADER[n] for n in kept]
+    header = [benchmark.interval_title if HEADER[n] == "Interval" else HEADER[n] for n in kept]
     numeric = frozenset(n for n, name in enumerate(header) if name not in ("Model", "Source", "Note"))
     marked = frozenset(n for n, (_, _, ours) in enumerate(entries) if ours)
     prose = frozenset(n for n, name in enumerate(header) if name == "Note")

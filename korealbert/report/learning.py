@@ -15,7 +15,13 @@ from korealbert.report.blocks import Block, Figure, Figures, Section, Table, Tex
 from korealbert.report.scores import Benchmark
 from korealbert.report.style import COLOUR_OF_INIT
 
-OBJECTIVES = {"mlm": "Masked pieces (MLM)", "sop": "Sentence order (SOP)", "wop": "Word order (WOP)"}
+OBJECTIVES = {
+    "mlm": "Masked pieces (MLM)",
+    "sop": "Sentence order (SOP)",
+    "wop": "Word order (WOP)",
+    "rtd": "Replaced tokens (RTD)",
+    "replaced": "Those that were replaced",
+}
 """What pretraining predicts, by the key that its metrics begin with."""
 
 TARGETS = {"mlm": "mlm_targets", "sop": "sop_rows", "wop": "wop_targets"}
@@ -56,7 +62,7 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
                 continue
             end = (heldout or seen)[-1][1]
             shown = percent(end) if kind == "accuracy" else fixed(end, 3)
-            if heldout and kind == "accuracy" and TARGETS[key] in targets:
+            if heldout and kind == "accuracy" and TARGETS.get(key) in targets:
                 shown += f" of {count(targets[TARGETS[key]])}"
             svg = charts.lines(
                 [charts.Line("training", seen, 2), charts.Line("held out", heldout, 1)],
@@ -123,4 +129,8 @@ def _size(artifacts: Artifacts) -> str:
     parts = [f"{compact(stats['parameters'])} parameters" if "parameters" in stats else ""]
     parts += [f"{count(stats['steps'])} steps" if "steps" in stats else ""]
     parts += [f"{compact(stats['tokens'])} tokens" if "tokens" in stats else ""]
-    return f"Pretrained: {', '.join(part for part in parts if part)}."
+    told = f"Pretrained: {', '.join(part for part in parts if part)}."
+    if rollbacks := stats.get("rollbacks"):
+        times = "once" if rollbacks == 1 else f"{count(rollbacks)} times"
+        told += f" The guard went back to a checkpoint {times}, left out the data since and lowered the rate."
+    return told

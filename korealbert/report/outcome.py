@@ -61,6 +61,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
                 quiet=True,
             ),
             _scores_table(benchmarks),
+            *_differences(benchmarks),
             *_caveats(benchmarks),
             *entities.blocks(benchmarks),
             Fold("Fine-tuning settings", [_settings_table(benchmarks)]),
@@ -126,6 +127,44 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
     return Table(title, header, rows, frozenset(range(2, 8)), frozenset(marked))
 
 
+def _differences(benchmarks: Sequence[Benchmark]) -> list[Block]:
+    """How surely one system is better than another, where summaries say so."""
+    rows = []
+    for benchmark in benchmarks:
+        for pair in benchmark.summary.get("comparisons", []):
+            low, high = pair["interval"]
+            mcnemar = pair.get("mcnemar") or {}
+            rows.append(
+                [
+                    f"{benchmark.title}, {benchmark.metric_title}",
+                    f"{pair['first']} less {pair['second']}",
+                    signed(pair["difference"]),
+                    f"{signed(low)} to {signed(high)}",
+                    _p_value(pair.get("p_value")),
+                    _p_value(mcnemar.get("p_value")),
+                ]
+            )
+    if not rows:
+        return []
+    header = ["Benchmark", "Systems", "Difference", "Interval", "p", "p, McNemar"]
+    text = (
+        "Intervals are of the difference of the means over seeds, by bootstrap over test examples; p by approximate "
+        "randomisation, McNemar's between the seeds that are best on dev."
+    )
+    table = Table("Differences between systems, test", header, rows, frozenset({2, 3, 4, 5}))
+    return [table, Text(text, quiet=True)]
+
+
+def _p_value(value: float | None) -> str:
+    if value is None:
+        return MISSING
+    return "<0.001" if value < SMALLEST_P else fixed(value, 3)
+
+
+SMALLEST_P = 0.0005
+"""What would be written 0.000."""
+
+
 def _caveats(benchmarks: Sequence[Benchmark]) -> list[Block]:
     partly: list[Block] = [
         Text(
@@ -171,14 +210,15 @@ def _heldout_table(heldout: Mapping[str, float | None], targets: Mapping[str, in
         [
             name,
             percent(heldout[f"{key}_accuracy"], 2),
-            count(targets.get(TARGETS[key])),
+            count(targets.get(TARGETS.get(key, ""))),
             fixed(heldout.get(f"{key}_loss"), 3),
+            fixed(heldout.get(f"{key}_perplexity")),
         ]
         for key, name in OBJECTIVES.items()
         if heldout.get(f"{key}_accuracy") is not None
     ]
-    header = ["Objective", "Accuracy", "of targets", "Loss"]
-    return Table("Held-out scores at the end of pretraining", header, rows, frozenset({1, 2, 3}))
+    header = ["Objective", "Accuracy", "of targets", "Loss", "Perplexity"]
+    return Table("Held-out scores at the end of pretraining", header, rows, frozenset({1, 2, 3, 4}))
 
 
 SETTINGS = ("epochs", "batch_size", "learning_rate", "warmup_ratio", "weight_decay", "max_length", "dropout")

@@ -11,7 +11,7 @@ import polars as pl
 
 from korealbert.artifact import Artifact
 from korealbert.finetune.init import INITS
-from korealbert.numbers import mean_and_sd
+from korealbert.numbers import mean_and_sd, percent
 from korealbert.report import published
 
 
@@ -58,8 +58,19 @@ class Benchmark:
     name: str
     """The recipe's name of the benchmark and its settings: ``nsmc``, ``nsmc_small``."""
     cells: Sequence[Cell]
-    intervals: Mapping[str, tuple[float, float]]
-    """95 % confidence interval of the mean test score of the task's own metric by system, where a summary was made."""
+    summary: Mapping[str, Any]
+    """``summary.json`` of the benchmark, or nothing where no summary was made."""
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """Confidence interval of the mean test score of the task's own metric, by system."""
+        known = {name: found.get("interval") for name, found in self.summary.get("systems", {}).items()}
+        return {name: (float(ends[0]), float(ends[1])) for name, ends in known.items() if ends}
+
+    @property
+    def interval_title(self) -> str:
+        """What the intervals are of: 95 %."""
+        return f"{percent(self.summary.get('confidence', 0.95), 0)} interval"
 
     @property
     def task(self) -> str:
@@ -116,25 +127,25 @@ class Benchmark:
 
 
 def read(artifacts: Mapping[str, Artifact], summaries: Mapping[str, Artifact]) -> list[Benchmark]:
-    """The benchmarks of all ``finetune/BENCHMARK/SYSTEM/SEED`` artifacts, in the order of their labels.
+    """The benchmarks of all ``finetune/BENCHMARK/INIT/SEED`` and ``finetune/ENCODER/BENCHMARK/INIT/SEED`` artifacts.
 
     ``summaries`` are the ``summary/BENCHMARK`` artifacts; a benchmark without one has no intervals.
     """
     cells: dict[str, list[Cell]] = {}
     for label, artifact in artifacts.items():
-        parts = label.split("/")
         metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
-        system = "/".join(parts[2:-1]) or str(metrics["init"])
-        cells.setdefault(parts[1] if len(parts) > 1 else label, []).append(Cell(artifact, metrics, system))
-    return [Benchmark(name, own, _intervals(summaries.get(f"summary/{name}"))) for name, own in cells.items()]
+        init = str(metrics["init"])
+        # Where all start from pretrained weights, labels leave the init out.
+        *root, benchmark = [part for part in label.split("/")[1:-1] if part != init]
+        cells.setdefault(benchmark, []).append(Cell(artifact, metrics, "/".join([*root, init])))
+    return [Benchmark(name, own, _summary(summaries.get(f"summary/{name}"))) for name, own in cells.items()]
 
 
-def _intervals(summary: Artifact | None) -> dict[str, tuple[float, float]]:
-    if summary is None:
+def _summary(artifact: Artifact | None) -> Mapping[str, Any]:
+    if artifact is None:
         return {}
-    systems = json.loads((summary.path / "summary.json").read_text("utf-8")).get("systems", {})
-    known = {name: found["interval"] for name, found in systems.items() if found.get("interval")}
-    return {name: (float(low), float(high)) for name, (low, high) in known.items()}
+    summary: Mapping[str, Any] = json.loads((artifact.path / "summary.json").read_text("utf-8"))
+    return summary
 
 
 def _place(system: str) -> int:

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from korealbert.artifact import InputPath, Inputs, Runtime, Spec, Stage, Stats
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.family import SpecialIds
-from korealbert.xpt.package import model_directory
+from korealbert.huggingface.package import model_directory
 
 TOKENIZER_FILES = (
     "tokenizer.json",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,37 @@ def test_reviews_of_a_test_set_vanish_from_a_film_page(tmp_path: Path, nsmc: Eva
     assert clean.text == "재미있게 봤다.\n\n굿 무비\n\n지루했다."
     assert clean.paragraphs == {"nsmc": 3}
     assert clean.drop is None
+
+
+DISGUISES = {
+    "as it is": lambda text: text,
+    "without spaces": lambda text: text.replace(" ", ""),
+    "spaced out": " ".join,
+    "with other punctuation": lambda text: text.replace(" ", " · ").replace(".", "…"),
+    "over lines": lambda text: text.replace(" ", "\n"),
+    "over paragraphs": lambda text: text.replace(" ", "\n\n"),
+    "zero-width": "\u200b".join,
+    "fillers": "\u3164".join,
+    "jamo": lambda text: unicodedata.normalize("NFD", text),
+    "full width": lambda text: "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in text),
+    "capitals": str.upper,
+    "its middle": lambda text: text[9:-9],
+}
+
+
+@pytest.mark.parametrize("disguise", DISGUISES)
+def test_no_disguise_of_spelling_hides_a_long_copy(tmp_path: Path, disguise: str) -> None:
+    passage = f"{PASSAGE} No. 12 ABC abc"
+    evaluation = texts_of(tmp_path, lines_of(tmp_path / "set.txt", passage))
+    assert evaluation.decontaminate(f"들머리 문장이다. {DISGUISES[disguise](passage)} 끝 문장이다.").drop is not None
+
+
+@pytest.mark.parametrize(
+    "disguise", ["spaced out", "with other punctuation", "zero-width", "fillers", "jamo", "full width", "capitals"]
+)
+def test_no_disguise_of_spelling_hides_a_short_paragraph(tmp_path: Path, disguise: str) -> None:
+    evaluation = texts_of(tmp_path, lines_of(tmp_path / "set.txt", "연기가 정말 Good!"))
+    assert evaluation.decontaminate(f"첫 글이다.\n\n{DISGUISES[disguise]('연기가 정말 Good!')}").text == "첫 글이다."
 
 
 def test_a_long_text_goes_also_as_one_line_of_a_paragraph_a_short_one_does_not(tmp_path: Path, nsmc: EvaluationFile) -> None:

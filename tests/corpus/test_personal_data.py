@@ -208,6 +208,21 @@ def test_repetitive_input_takes_linear_time(unit: str) -> None:
     assert time.process_time() - start < 2
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("연락처 ０１０－１２３４－５６７８이다", "연락처 [전화번호]이다"),
+        ("연락처 010\u20111234\u20115678이다", "연락처 [전화번호]이다"),
+        ("편지는 ｈｏｎｇ＠ｐｒｅｓｓ．ｅｘａｍｐｌｅ로", "편지는 [이메일]로"),
+        ("（０２）１２３－４５６７", "[전화번호]"),
+        ("계좌번호：１２３－４５６－７８９０１２", "계좌번호：[계좌번호]"),
+        ("２０１４년 ５월 １일 （목）", "２０１４년 ５월 １일 （목）"),
+    ],
+)
+def test_full_width_forms_are_read_alike_and_stay_elsewhere(text: str, expected: str) -> None:
+    assert masked(text)[0] == expected
+
+
 def test_masking_is_off_by_default_and_counted_when_asked_for() -> None:
     text = f"{prose(3, 8)}\n연락은 010-1234-5678, hong@press.example로 한다.\n{prose(4, 3)}"
     one = document(1, text, title="전화 010-1234-5678")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -62,10 +63,72 @@ def test_archives_that_are_not_read_are_told_and_text_is_none(tmp_path: Path) ->
     (tmp_path / "b.html").write_bytes(b"PK\x03\x04\x14\0")
     for raw in open_files([tmp_path], "*", LIMITS):
         assert isinstance(raw, RawFile)
-        with pytest.raises(ReadFault, match="unpack it first"):
+        with pytest.raises(ReadFault, match=r"unpack it first|name it ….zip"):
             raw.read()
     (tmp_path / "c.txt").write_bytes(b"BZh9 is how bzip2 begins")
     assert contents([tmp_path / "c.txt"]) == {"c.txt": b"BZh9 is how bzip2 begins"}
+
+
+def zipped(path: Path, members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_zip_archives_are_read_like_tar(tmp_path: Path) -> None:
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    members = {"../가/1.txt": b"one", "가/skip.md": b"no", "2.txt.gz": compressed("gz", b"two")}
+    zipped(folder / "a.ZIP", members)
+    assert contents([folder], "*.txt*") == {"a.ZIP::../가/1.txt": b"one", "a.ZIP::2.txt.gz": b"two"}
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.ZIP", "raw"], "nothing is unpacked"
+    (nothing,) = open_files([folder / "a.ZIP"], "*.json", LIMITS)
+    assert isinstance(nothing, Quarantined) and nothing.reason == "no_members"
+
+
+def test_names_in_cp949_are_read(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "a.zip", {"ABCD/1.txt": b"one"})
+    path.write_bytes(path.read_bytes().replace(b"ABCD", "정치".encode("cp949")))
+    assert contents([path]) == {"a.zip::정치/1.txt": b"one"}
+
+
+def test_bad_zip_archives_are_told_and_good_members_read(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "a.zip", {"1.txt": b"one " * 50, "2.txt": b"two"}, zipfile.ZIP_STORED)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    (fault,) = open_files([path], "*", LIMITS)
+    assert isinstance(fault, Quarantined) and fault.reason == "corrupt_archive"
+    path.write_bytes(whole.replace(b"one ", b"uno ", 1))
+    for raw in open_files([path], "*", LIMITS):
+        assert isinstance(raw, RawFile)
+        if raw.name.endswith("1.txt"):
+            with pytest.raises(ReadFault, match="corrupt_file; Bad CRC-32"):
+                raw.read()
+        else:
+            assert raw.read() == b"two"
+    path.write_bytes(whole.replace(b"PK\x03\x04", b"PK\x03\x09", 1))
+    damaged, good = open_files([path], "*", LIMITS)
+    assert isinstance(damaged, Quarantined) and damaged.reason == "corrupt_file" and isinstance(good, RawFile)
+
+
+def test_a_zip_bomb_is_stopped_in_one_member_and_in_all_together(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "a.zip", {f"{number}.txt": bytes(1 << 20) for number in range(4)})
+    one = ReadLimits(max_decompression_ratio=100, ratio_applies_above_bytes=1 << 19)
+    raws = open_files([path], "*", one)
+    raw = next(raws)
+    assert isinstance(raw, RawFile)
+    with pytest.raises(ReadFault, match="decompression_bomb"):
+        while raw.read():
+            pass
+    together = ReadLimits(max_decompression_ratio=1, ratio_applies_above_bytes=(1 << 20) + 1)
+    reasons = []
+    for raw in open_files([path], "*", together):
+        if isinstance(raw, Quarantined):
+            reasons.append(raw.reason)
+        else:
+            assert len(raw.read(2 << 20)) == 1 << 20
+    assert reasons == ["decompression_bomb"]
 
 
 def test_names_do_not_tell_where_a_source_lay(tmp_path: Path) -> None:

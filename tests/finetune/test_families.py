@@ -15,12 +15,15 @@ import pytest
 import sentencepiece
 import torch
 from hypothesis import given, settings
+from pydantic import ValidationError
 from transformers import AutoModel
 
+from korealbert.artifact import InputPath, Runtime, build
 from korealbert.finetune import tasks
 from korealbert.finetune.alignment import frame, pieces
 from korealbert.finetune.encode import pad
 from korealbert.finetune.encoder import Encoder, load_encoder, load_tokenizer
+from korealbert.finetune.encoder_files import STAGE, EncoderSpec
 from korealbert.finetune.questions import Answer, Question
 from korealbert.finetune.tagged import Tagged
 from korealbert.finetune.task import Encoded, Example
@@ -286,3 +289,23 @@ def test_uncased_wordpiece_covers_accents_and_jamo(directories: dict[str, Path])
     for text in ("Café NAÏVE Zürich", unicodedata.normalize("NFD", "할머니는 Café"), "할머니는 시장에서"):
         (made,) = pieces([text], tokenizer)
         assert "".join(text[begin:end] for begin, end in made.spans) == text.replace(" ", "")
+
+
+def test_an_encoder_becomes_an_artifact_of_what_it_needs_and_nothing_else(
+    copied: Callable[[str], Path], tmp_path: Path
+) -> None:
+    directory = copied("kobert")
+    (directory / "tokenization_theirs.py").write_text("raise SystemExit('executed')")
+    runtime = Runtime(store=tmp_path / "store", device="cpu")
+    built = build(STAGE, EncoderSpec(path=InputPath(directory)), {}, runtime, label="encoder/kobert").artifact
+    kept = {path.name for path in built.path.iterdir()} - {"manifest.json"}
+    assert kept == {"config.json", "model.safetensors", "tokenizer_config.json", "tokenizer_78b3.model", "vocab.txt"}
+    assert built.stats["model_type"] == "bert" and built.stats["longest_input"] == 512
+    assert load_tokenizer(built.path)(SENTENCE).input_ids == load_tokenizer(directory)(SENTENCE).input_ids
+    load_encoder(built.path, init="pretrained")
+
+
+def test_an_encoder_is_named_in_one_place() -> None:
+    for fields in ({}, {"path": "a", "package": "a==1", "folder": "b"}, {"package": "a==1"}, {"path": "a", "folder": "b"}):
+        with pytest.raises(ValidationError, match=r"one of the two|belong together"):
+            EncoderSpec.model_validate(fields)

@@ -8,14 +8,17 @@ from pathlib import Path
 import pytest
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+from prefect.settings import PREFECT_API_URL
 from prefect.testing.utilities import prefect_test_harness
 
 from flows.bare_names import UnclearName, resolve
 from flows.corpus_to_model import corpus_to_model
 from flows.one_stage import one_stage
 from flows.publish import key
-from korealbert.artifact import Artifact, Runtime
+from korealbert.artifact import Artifact, Runtime, ancestors
+from tests.flows import killed_grid
 from tests.flows.conftest import TINY
+from tests.flows.six_tasks import write_recipe
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # Prefect's temporary server warns about itself
@@ -59,6 +62,25 @@ def test_one_stage_is_rebuilt_on_cached_inputs(straight: dict[str, Artifact], ru
     assert path.name == straight["balance"].name
     assert Artifact(path.name, path).output_digest == straight["balance"].output_digest
     assert Artifact(path.name, path).manifest["created"] >= straight["balance"].manifest["created"]
+
+
+def test_a_grid_of_six_tasks_killed_halfway_repeats_no_finished_cell(straight: dict[str, Artifact], tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    for label in ("export", *straight["export"].manifest["inputs"]):
+        needed = straight[label]
+        for artifact in (needed, *ancestors(needed.inputs()).values()):
+            if not (store / artifact.name).exists():
+                shutil.copytree(artifact.path, store / artifact.name)
+    recipe = write_recipe(tmp_path, seeds=(1, 2))
+    api = str(PREFECT_API_URL.value())
+    done = killed_grid.kill_after(killed_grid.start(recipe, store, 2, api), store, 4)
+    assert 4 <= len(done) < 12
+    killed_grid.finish(killed_grid.start(recipe, store, 2, api))
+    after = killed_grid.finished(store)
+    assert len(after) == 12
+    assert {name: after[name] for name in done} == done, "a finished cell was built again"
+    assert len(list(store.glob("summary-*/summary.json"))) == 6
 
 
 async def _deploy(client: PrefectClient, flow_name: str, *names: str) -> None:

@@ -10,8 +10,21 @@ from torch.utils.flop_counter import FlopCounterMode
 from korealbert.model.config import ModelConfig
 from korealbert.model.flops import training_flops
 from korealbert.model.heads import PretrainingModel
+from korealbert.model.replaced import ReplacedTokenModel
 
 SHAPE = {"vocab_size": 300, "hidden_size": 64, "num_layers": 3, "num_heads": 4, "max_positions": 40}
+
+
+def test_operations_of_a_discriminator_are_those_of_both_models() -> None:
+    fields = {"embedding_size": 32, "pooler": False, "generator_hidden_size": 16}
+    config = ModelConfig(**SHAPE, **fields, hidden_dropout=0.0, attention_dropout=0.0)
+    model = ReplacedTokenModel(config)
+    ids, mlm = torch.zeros(2, 40, dtype=torch.long), torch.zeros(2, 6, dtype=torch.long)
+    counter = FlopCounterMode(display=False)
+    with counter, sdpa_kernel(SDPBackend.MATH):
+        (model.guess(ids, ids, None, mlm).sum() + model.judge(ids, ids, None).sum()).backward()
+    expected = training_flops(config, length=40, mlm_slots=6, wop_slots=0)
+    assert counter.get_total_flops() == pytest.approx(2 * expected, rel=0.002)
 
 
 @pytest.mark.parametrize(

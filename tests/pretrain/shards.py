@@ -42,3 +42,15 @@ def build_ancestry(store: Path) -> dict[str, Artifact]:
     rows = build(packing.STAGE, rows_spec, {"documents": documents, "vocab": vocab}, runtime).artifact
     noise = build(views.STAGE, views.ViewsSpec(views=2), {"examples": rows, "vocab": vocab}, runtime).artifact
     return {"vocab": vocab, "examples": rows, "views": noise}
+
+
+def build_long(store: Path, ancestry: dict[str, Artifact]) -> dict[str, Artifact]:
+    """The roles of the long phase, from the same documents: sequences of 64 tokens."""
+    runtime = Runtime(store=store, workers=1)
+    vocab = ancestry["vocab"]
+    rows_spec = packing.ExamplesSpec(sequence_length=64, heldout_share=0.2)
+    rows = build(
+        packing.STAGE, rows_spec, {"documents": ancestry["examples"].inputs()["documents"], "vocab": vocab}, runtime
+    ).artifact
+    noise = build(views.STAGE, views.ViewsSpec(views=2), {"examples": rows, "vocab": vocab}, runtime).artifact
+    return {"examples_long": rows, "views_long": noise}

@@ -17,11 +17,12 @@ from transformers import AlbertForPreTraining
 from korealbert.examples.batches import Batch
 from korealbert.export.stage import SPECIAL_IDS
 from korealbert.huggingface.checkpoint import settings, to_huggingface
-from korealbert.pretrain.batches import micro_batches
+from korealbert.pretrain.batches import micro_batches, to_tensors
 from korealbert.pretrain.dropout import dropout_seed
+from korealbert.pretrain.objective import make_objective
 from korealbert.pretrain.optimizer import Clipping, make_optimizer
 from korealbert.pretrain.ranks import Ranks
-from tests.pretrain.runs import lines, no_dropout, spec, trainer, weights
+from tests.pretrain.runs import CPU, lines, no_dropout, spec, trainer, weights
 from tests.pretrain.synthetic import SyntheticBatches
 
 
@@ -130,6 +131,26 @@ def test_low_precision_keeps_fp32_weights_near_the_fp32_run(alone: Ranks, tmp_pa
     if precision == "bf16":
         assert lines(tmp_path / precision)[-1]["loss"] == pytest.approx(lines(tmp_path / "fp32")[-1]["loss"], rel=0.05)
     assert any(not torch.equal(low[name], full[name]) for name in low)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("fields", [{}, {"objective": "rtd"}])
+def test_a_whole_pass_compiles_into_one_graph_with_the_same_gradients(fields: dict) -> None:
+    """What ``compile`` asks of the objective; without the C++ compiler that kernels take."""
+    run_spec = spec(model=no_dropout(pooler=not fields), **fields)
+    objective = make_objective(run_spec.config_for(vocab_size=40, sequence_length=16), seed=1)
+    tensors = to_tensors(SyntheticBatches(8, wop_every=10**6 if fields else 3).gather(0, np.arange(4)), CPU)
+    found = []
+    for call in (objective.forward, torch.compile(objective, backend="eager", fullgraph=True)):
+        torch.manual_seed(3)
+        objective.zero_grad()
+        sums = call(*tensors)
+        sums.losses.sum().backward()
+        found.append((sums, [parameter.grad.clone() for parameter in objective.parameters() if parameter.grad is not None]))
+    (plain, gradients), (compiled, compiled_gradients) = found
+    torch.testing.assert_close(compiled.losses, plain.losses)
+    assert torch.equal(compiled.targets[:2], plain.targets[:2])
+    torch.testing.assert_close(compiled_gradients, gradients)
 
 
 def test_divergence_is_an_error_and_not_a_checkpoint(alone: Ranks, tmp_path: Path) -> None:

@@ -157,8 +157,8 @@ def test_a_discriminator_learns_to_find_what_a_poor_generator_put_in() -> None:
         (sums.losses[1] / sums.targets[1]).backward()
         optimizer.step()
         found.append((sums.correct / sums.targets).tolist())
-    assert np.mean([accuracy for _, _, accuracy in found[-10:]]) > 0.8
-    assert np.mean([accuracy for _, accuracy, _ in found[-10:]]) > 0.95
+    assert np.mean([accuracy for _, _, accuracy in found[-10:]]) > 0.4  # 0 for one that says "original" to all
+    assert np.mean([accuracy for _, accuracy, _ in found[-10:]]) > 0.92  # 0.88 for that one
 
 
 def test_both_losses_fall_in_the_loop(alone: Ranks, tmp_path: Path) -> None:

@@ -7,10 +7,14 @@ import logging
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from korealbert.pretrain.loop import Stopped
 from korealbert.pretrain.ranks import Ranks
 from tests.pretrain.runs import lines, same_bytes, spec, trainer
+
+CHECKPOINT = Path(".checkpoints") / "step-00000006"
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +41,25 @@ def test_adamw_resumes_to_the_same_bytes(alone: Ranks, tmp_path: Path) -> None:
         trainer(run_spec, tmp_path / "stopped", alone, stop_after=3).run()
     trainer(run_spec, tmp_path / "stopped", alone).run()
     assert same_bytes(tmp_path / "straight", tmp_path / "stopped")
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # DeepSpeed's own use of it
+@pytest.mark.parametrize("zero_stage", [1, 2])
+def test_divided_moments_are_checkpointed_whole(alone: Ranks, tmp_path: Path, zero_stage: int) -> None:
+    """A run under ZeRO resumes to the same bytes, and its checkpoints are those of a run without."""
+    adamw = {"optimizer": {"name": "adamw", "lr": 2e-3}}
+    trainer(spec(**adamw), tmp_path / "whole", alone).run()
+    run_spec = spec(**adamw, zero_stage=zero_stage)
+    with pytest.raises(Stopped):
+        trainer(run_spec, tmp_path / "stopped", alone, stop_after=3).run()
+    trainer(run_spec, tmp_path / "stopped", alone).run()
+    whole, divided = (load_file(tmp_path / name / CHECKPOINT / "optimizer.safetensors") for name in ("whole", "stopped"))
+    assert whole.keys() == divided.keys()
+    for name, tensor in whole.items():
+        torch.testing.assert_close(divided[name], tensor, rtol=1e-3, atol=1e-6)
+    for one, two in zip(lines(tmp_path / "whole"), lines(tmp_path / "stopped"), strict=True):
+        assert two["loss"] == pytest.approx(one["loss"], rel=1e-4)
+        assert two["gradient_norm"] == pytest.approx(one["gradient_norm"], rel=1e-3)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

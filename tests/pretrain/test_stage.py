@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import torch
 
 from korealbert.artifact import Artifact, Progress, Runtime, build
 from korealbert.examples.batches import ExampleBatches
+from korealbert.pretrain.events import EVENT_FILE
+from korealbert.pretrain.fit import Rows
 from korealbert.pretrain.launch import RankFailed
 from korealbert.pretrain.loop import Trainer
 from korealbert.pretrain.ranks import Ranks
@@ -23,7 +26,7 @@ from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE, check
 from korealbert.vocab.stage import VocabSpec, train_model
 from tests.pretrain.runs import lines, same_bytes
-from tests.pretrain.shards import build_ancestry
+from tests.pretrain.shards import build_ancestry, build_long
 
 SPEC: dict[str, Any] = {
     "model": {"hidden_size": 32, "embedding_size": 16, "num_heads": 2, "num_layers": 2, "max_positions": 32},
@@ -45,9 +48,13 @@ def ancestry(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
 def train_here(spec: PretrainSpec, ancestry: dict[str, Artifact], out_dir: Path, ranks: Ranks) -> dict[str, Any]:
     """Train within this process, without launching any."""
     examples, views = ancestry["examples"].path, ancestry["views"].path
-    config = check(spec, vocab=ancestry["vocab"].path, examples=examples, views=views, processes=1)
+    config = check(spec, **{role: artifact.path for role, artifact in ancestry.items()}, processes=1)
     train, heldout = (ExampleBatches(examples, views, split) for split in ("train", "heldout"))
-    return Trainer(spec, config, train=train, heldout=heldout, ranks=ranks, out_dir=out_dir).run()
+    long = None
+    if "examples_long" in ancestry:
+        source = partial(ExampleBatches, ancestry["examples_long"].path, ancestry["views_long"].path)
+        long = Rows(source("train"), source("heldout"))
+    return Trainer(spec, config, train=train, heldout=heldout, long=long, ranks=ranks, out_dir=out_dir).run()
 
 
 DRIVER = """
@@ -57,17 +64,24 @@ from korealbert.artifact import Runtime, build
 from korealbert.artifact import Artifact
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE
-store, spec, *paths = sys.argv[1:]
-inputs = {role: Artifact(Path(path).name, Path(path)) for role, path in zip(("vocab", "examples", "views"), paths)}
-runtime = Runtime(store=Path(store), threads=1, device="cpu")
+store, processes, spec, *paths = sys.argv[1:]
+inputs = {role: Artifact(Path(path).name, Path(path)) for role, path in zip(paths[::2], paths[1::2])}
+runtime = Runtime(store=Path(store), processes=int(processes), threads=1, device="cpu")
 build(STAGE, PretrainSpec.model_validate_json(spec), inputs, runtime.reporting_to(lambda p: print(p.done, flush=True)))
 """
 
 
-def interrupt(spec: PretrainSpec, ancestry: dict[str, Artifact], store: Path, number: int, ready: Callable[[], bool]) -> None:
+def interrupt(
+    spec: PretrainSpec,
+    ancestry: dict[str, Artifact],
+    store: Path,
+    number: int,
+    ready: Callable[[], bool],
+    processes: int = 1,
+) -> None:
     """Build in a process of its own and send it a signal once ``ready``; no process may be left."""
-    paths = [str(ancestry[role].path) for role in ("vocab", "examples", "views")]
-    command = [sys.executable, "-c", DRIVER, str(store), spec.model_dump_json(), *paths]
+    paths = [word for role, artifact in ancestry.items() for word in (role, str(artifact.path))]
+    command = [sys.executable, "-c", DRIVER, str(store), str(processes), spec.model_dump_json(), *paths]
     driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     while not ready():
         assert driver.poll() is None, driver.communicate()[0]
@@ -85,8 +99,14 @@ def interrupt(spec: PretrainSpec, ancestry: dict[str, Artifact], store: Path, nu
 def test_stopped_killed_and_finished_equals_straight(
     ancestry: dict[str, Artifact], alone: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = PretrainSpec(**SPEC)
+    """On short sequences, then on long ones; and a compilation that was killed before holds nobody up."""
+    model = {**SPEC["model"], "max_positions": 64}
+    spec = PretrainSpec(**{**SPEC, "model": model, "long": {"from_step": 100}, "tensorboard": True})
+    ancestry = {**ancestry, **build_long(tmp_path / "rows", ancestry)}
     store, compiled = tmp_path / "store", tmp_path / "compiled"
+    lock = compiled / "deepspeed_shm_comm" / "lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(compiled))
 
     def saved() -> set[str]:
@@ -101,6 +121,7 @@ def test_stopped_killed_and_finished_equals_straight(
     assert stopped > 0, "SIGTERM should have saved a checkpoint"
     after_stop = saved()
     interrupt(spec, ancestry, store, signal.SIGKILL, lambda: bool(saved() - after_stop))
+    interrupt(spec, ancestry, store, signal.SIGKILL, lambda: "step-00000125" in saved())
 
     reports: list[Progress] = []
     runtime = Runtime(store=store, threads=1, device="cpu").reporting_to(reports.append)
@@ -109,13 +130,16 @@ def test_stopped_killed_and_finished_equals_straight(
     straight.mkdir()
     stats = train_here(spec, ancestry, straight, alone)
     assert same_bytes(straight, artifact.path)
-    assert sorted(artifact.manifest["files"]) == ["config.json", "metrics.jsonl", "model.safetensors"]
-    assert artifact.stats["resumed_from_step"] >= stopped
+    files = ["config.json", EVENT_FILE, "metrics.jsonl", "model.safetensors"]
+    assert sorted(artifact.manifest["files"]) == files
+    assert (straight / EVENT_FILE).read_bytes() == (artifact.path / EVENT_FILE).read_bytes()
+    assert artifact.stats["resumed_from_step"] >= 125
     for name in ("steps", "tokens", "parameters", "heldout", "sequence_length", "epochs"):
         assert artifact.stats[name] == stats[name], name
     assert reports[-1].done == 150
     assert {"loss", "mlm_loss", "sop_loss", "wop_loss", "learning_rate", "tokens_per_second"} <= set(reports[0].metrics)
-    assert not compiled.exists(), "DeepSpeed compiled something"
+    assert list(compiled.iterdir()) == [lock.parent], "DeepSpeed compiled something"
+    assert not lock.exists()
 
 
 def test_two_processes_follow_the_curve_of_one(
@@ -135,6 +159,22 @@ def test_two_processes_follow_the_curve_of_one(
     assert not (tmp_path / "compiled").exists()
 
 
+def test_zero_divides_the_moments_and_changes_neither_curve_nor_checkpoint(
+    ancestry: dict[str, Artifact], alone: Ranks, tmp_path: Path
+) -> None:
+    """Stopped on two processes under ZeRO 2, and resumed there: the curve is that of one process without it."""
+    adamw = {"optimizer": {"name": "adamw", "lr": 0.01}, "steps": 60, "log_every": 5, "schedule": {"warmup_steps": 3}}
+    fields = {**SPEC, **adamw}
+    train_here(PretrainSpec(**fields), ancestry, tmp_path, alone)
+    spec, store = PretrainSpec(**fields, zero_stage=2), tmp_path / "store"
+    interrupt(spec, ancestry, store, signal.SIGKILL, lambda: bool(list(store.glob("*/.checkpoints/step-00000025"))), 2)
+    artifact = build(STAGE, spec, ancestry, Runtime(store=store, processes=2, threads=2, device="cpu")).artifact
+    assert artifact.stats["resumed_from_step"] >= 25
+    for one, two in zip(lines(tmp_path), lines(artifact.path), strict=True):
+        for name in ("loss", "gradient_norm", "learning_rate"):
+            assert two[name] == pytest.approx(one[name], rel=2e-3), (one["step"], name)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 def test_a_failing_process_is_quoted(ancestry: dict[str, Artifact], tmp_path: Path) -> None:
     with pytest.raises(RankFailed) as failure:
@@ -152,6 +192,12 @@ def test_contradictions_are_refused_before_launch(ancestry: dict[str, Artifact],
     short = {**SPEC, "model": {**SPEC["model"], "max_positions": 16}}
     with pytest.raises(ValueError, match=r"32 tokens long, but max_positions = 16"):
         build(STAGE, PretrainSpec(**short), ancestry, Runtime(store=tmp_path))
+    rtd = {**SPEC, "objective": "rtd", "model": {**SPEC["model"], "pooler": False}}
+    with pytest.raises(ValueError, match=r"moves tokens \(\d+ word-order slots\), but objective = 'rtd'"):
+        build(STAGE, PretrainSpec(**rtd), ancestry, Runtime(store=tmp_path))
+    long = {**SPEC, "long": {"from_step": 100}}
+    with pytest.raises(ValueError, match=r"LongPhase\(from_step=100, .*\), but there are no long examples"):
+        build(STAGE, PretrainSpec(**long), ancestry, Runtime(store=tmp_path))
     other = tmp_path / "vocab-other"
     other.mkdir()
     model = train_model(VocabSpec(size=17, character_coverage=1.0, training_threads=1), ["가 나 다 라 마 바 사 아 자 차"] * 9)

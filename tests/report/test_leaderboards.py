@@ -26,8 +26,8 @@ GOLD = [["B-PER", "O", "B-NUM", "I-NUM"], ["O", "B-NUM"], ["B-ORG", "I-ORG"]]
 
 
 def ner_cell(store: Path, model: Artifact, system: str, seed: int, **changes: Any) -> tuple[str, Artifact]:
-    label = f"finetune/naver_ner/{system}/{seed}"
-    init = system.rpartition("/")[2]
+    root, _, init = system.rpartition("/")
+    label = "/".join(part for part in ("finetune", root, "naver_ner", init, str(seed)) if part)
     test = {name: value + seed - (9 if init == "random" else 0) for name, value in SCORES.items()}
     metrics = {
         **{"task": "naver_ner", "title": "NaverNER", "init": init, "seed": seed, "metric": "entity_micro_f1"},
@@ -76,7 +76,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for system in ("pretrained", "random", "klue-bert/pretrained")
         for seed in (1, 2, 3)
     )
-    summary = {"systems": {"pretrained": {"interval": [80.5, 83.25]}, "random": {"interval": None}, "klue-bert/pretrained": {}}}
+    pair = {"first": "pretrained", "second": "random", "difference": 9.0, "interval": [7.5, 10.25], "p_value": 0.0001}
+    systems = {"pretrained": {"interval": [80.5, 83.25]}, "random": {"interval": None}, "klue-bert/pretrained": {}}
+    summary = {"systems": systems, "comparisons": [pair], "confidence": 0.9}
 
     def write(path: Path) -> None:
         (path / "summary.json").write_text(json.dumps(summary))
@@ -96,16 +98,24 @@ def test_a_leaderboard_has_ours_among_the_published_with_interval_corrected_and_
     ours = [row for row in board if row["Source"] == "this run"]
     assert [row["Model"] for row in ours] == ["pretrained", "klue-bert/pretrained", "random"]
     assert ours[0] == {
-        **{"Model": "pretrained", "Score": "82.00 ± 1.00", "95 % interval": "80.50 to 83.25", "Median": "82.00"},
+        **{"Model": "pretrained", "Score": "82.00 ± 1.00", "90 % interval": "80.50 to 83.25", "Median": "82.00"},
         **{"Best": "83.00", "Seeds": "3", "Corrected": "83.00", "Oracle": "99.50", "Source": "this run"},
     }
-    assert ours[2]["95 % interval"] == ""
+    assert ours[2]["90 % interval"] == ""
     theirs = [row for row in board if row["Source"] != "this run"]
     assert {row["Source"] for row in theirs} == {"monologg/KoELECTRA README"}
     scores = [float(row["Score"].split(" ")[0]) for row in board]
     assert scores == sorted(scores, reverse=True)
     text = (report / "report.md").read_text("utf-8")
     assert "Not set beside ours: The paper prints “acc”" in text
+
+
+def test_differences_between_systems_are_told_with_interval_and_p(report: Path) -> None:
+    (row,) = rows(report / "tables" / "outcome-differences-between-systems-test.csv")
+    assert row == {
+        **{"Benchmark": "NaverNER, entity_micro_f1", "Systems": "pretrained less random", "Difference": "+9.00"},
+        **{"Interval": "+7.50 to +10.25", "p": "<0.001", "p, McNemar": "–"},
+    }
 
 
 def test_corrected_and_oracle_scores_of_every_cell_stand_in_the_csv(report: Path) -> None:

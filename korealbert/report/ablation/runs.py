@@ -75,7 +75,7 @@ class Values:
 def _value(column: Column, stage: str, what: list[str], artifact: Artifact) -> float | None:
     """What one artifact says of a column, or None: the score on test, or on dev where the recipe names no test file."""
     if stage == "finetune":
-        if column.benchmark != what[0]:
+        if column.benchmark != "/".join(what[:-2]):
             return None
         metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
         scores = metrics.get("test") or metrics["dev"]

@@ -1,0 +1,79 @@
+"""A topology of a bench's own (PostgreSQL, server, two workers), and runs on it through the literal command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+
+from flows.topology import ROOT, _free_port
+
+AUTH = "bench:not-a-secret"
+
+
+class Installation:
+    """A running topology."""
+
+    def __init__(self, place: Path) -> None:
+        self.home, self.store, self.port = place / "service", place / "store", _free_port()
+        own = {"PREFECT_SERVER_API_AUTH_STRING": AUTH, "PREFECT_API_AUTH_STRING": AUTH, "PREFECT_HOME": str(place / "prefect")}
+        own |= {"PREFECT_API_URL": f"http://127.0.0.1:{self.port}/api", "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")} | own
+
+    def topology(self, command: str) -> None:
+        options = ["--home", str(self.home), "--port", str(self.port), "--store", str(self.store)]
+        arguments = [sys.executable, "-m", "flows.topology", command, *options]
+        subprocess.run(arguments, cwd=ROOT, env=self.environment, check=True, stdout=subprocess.DEVNULL)
+
+    def kill(self, name: str) -> None:
+        os.kill(json.loads((self.home / "processes.json").read_text("utf-8"))[name], signal.SIGKILL)
+
+    def begin(self, deployment: str, **parameters: Any) -> UUID:
+        """``prefect deployment run NAME``; the run's id."""
+        options = [part for key, value in parameters.items() for part in ("--param", f"{key}={json.dumps(value)}")]
+        command = [sys.executable, "-m", "prefect", "deployment", "run", deployment, *options]
+        told = subprocess.run(command, cwd=ROOT, env=self.environment, capture_output=True, text=True, check=True).stdout
+        return UUID(next(line.split()[-1] for line in told.splitlines() if "UUID:" in line))
+
+    def ended(self, client: SyncPrefectClient, run: UUID, seconds: float) -> Any:
+        """The run once it has ended; a server that is being killed is asked again."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                found = client.read_flow_run(run)
+                if found.state is not None and found.state.is_final():
+                    return found
+            except httpx.HTTPError:
+                pass
+            time.sleep(0.1)
+        raise TimeoutError(f"run {run} did not end within {seconds} s; logs in {self.home / 'logs'}")
+
+
+@contextmanager
+def installation() -> Iterator[tuple[Installation, SyncPrefectClient]]:
+    """A topology that is up, and a client of its server; all of it is gone afterwards."""
+    place = Path(tempfile.mkdtemp(prefix="korealbert-bench-"))
+    place.chmod(0o711)  # Root's PostgreSQL is another user's.
+    here = Installation(place)
+    settings = {PREFECT_API_URL: here.environment["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: AUTH}
+    here.topology("up")
+    try:
+        with temporary_settings(settings), get_client(sync_client=True) as client:
+            yield here, client
+    finally:
+        here.topology("down")
+        shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,152 @@
+"""A CPU pretraining run that is killed at random moments ends in the bytes of one that is not.
+
+    python -m bench.soak_pretrain [--kills 100] [--seed 1] [--store DIR]
+
+Steps of milliseconds, a checkpoint every four, a scoring every six, and a change to long sequences half-way, so that kills fall
+into loading, steps, scoring and writing alike; every third waits for a checkpoint that is being written. SIGKILL goes to the
+stage or to its training process by turns, and every tenth comes while they start. Exits with 1 unless weights, configuration,
+metrics and events are those of the straight run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from bench.pretrain import rows
+from korealbert.artifact import Artifact, Runtime, build
+from korealbert.pretrain.spec import PretrainSpec
+from korealbert.pretrain.stage import STAGE
+
+STEPS_PER_KILL = 24
+"""Somewhat more than a life lasts at most, so that the run outlives all of them."""
+LIFE_SECONDS = 0.6
+"""Between the first sign of training and the kill, at most."""
+START_SECONDS = 6.0
+"""The same from the start of the processes, for kills that come before they train."""
+ROLES = ("vocab", "examples", "views", "examples_long", "views_long")
+
+
+def spec_for(kills: int) -> PretrainSpec:
+    steps = STEPS_PER_KILL * max(kills, 1)
+    return PretrainSpec(
+        model={"hidden_size": 32, "embedding_size": 16, "num_heads": 2, "num_layers": 2, "max_positions": 64},
+        steps=steps,
+        global_batch_size=8,
+        micro_batch_size=4,
+        long={"from_step": steps // 2, "global_batch_size": 4, "micro_batch_size": 2},
+        optimizer={"lr": 2e-3},
+        log_every=2,
+        heldout_every=6,
+        checkpoint_every=4,
+        tensorboard=True,
+    )
+
+
+def train(store: Path, spec: PretrainSpec, paths: list[str], *, tell: bool = False) -> None:
+    """The stage; ``tell``: with a line of output per report."""
+    inputs = {role: Artifact(Path(path).name, Path(path)) for role, path in zip(ROLES, paths, strict=True)}
+    runtime = Runtime(store=store, threads=1, device="cpu")
+    if tell:
+        runtime = runtime.reporting_to(lambda progress: print(progress.done, flush=True))
+    build(STAGE, spec, inputs, runtime)
+
+
+def start(store: Path, spec: PretrainSpec, paths: list[str]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "bench.soak_pretrain", "--child", str(store), spec.model_dump_json(), *paths]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+
+def training_process(stage: subprocess.Popen[str]) -> int | None:
+    """Process id of the rank, where it has been started."""
+    try:
+        children = Path(f"/proc/{stage.pid}/task/{stage.pid}/children").read_text().split()
+    except FileNotFoundError:
+        return None
+    return int(children[0]) if children else None
+
+
+def live_and_kill(store: Path, spec: PretrainSpec, paths: list[str], number: int, lot: random.Random) -> str | None:
+    """Start, wait and kill once; what the kill fell into, or None where the run had ended before."""
+    stage = start(store, spec, paths)
+    assert stage.stdout is not None
+    starting = number % 10 == 0
+    if starting:
+        time.sleep(lot.uniform(0, START_SECONDS))
+    else:
+        select.select([stage.stdout], [], [], 120)
+        time.sleep(lot.uniform(0, LIFE_SECONDS))
+        deadline = time.monotonic() + LIFE_SECONDS
+        while number % 3 == 0 and not writing(store) and time.monotonic() < deadline and stage.poll() is None:
+            time.sleep(0.0002)
+    rank = training_process(stage)
+    hit = "the start" if starting else "the stage" if number % 2 else "its training process"
+    if stage.poll() is None:
+        os.kill(rank if rank and hit == "its training process" else stage.pid, signal.SIGKILL)
+        hit += ", a checkpoint half written" if writing(store) else ""
+    else:
+        hit = ""
+    stage.stdout.read()
+    finished = stage.wait() == 0
+    while rank and Path(f"/proc/{rank}").exists():
+        time.sleep(0.01)
+    return None if finished or not hit else hit
+
+
+def writing(store: Path) -> bool:
+    return bool(list(store.glob("pretrain-*.partial/.checkpoints/step-*.partial")))
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--child"]:
+        store, spec, *paths = sys.argv[2:]
+        train(Path(store), PretrainSpec.model_validate_json(spec), paths, tell=True)
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--store", type=Path, default=Path("store/soak-pretrain"))
+    arguments = parser.parse_args()
+    vocab, *short = rows(32, arguments.store, copies=1, heldout_share=0.2)
+    _, *long = rows(64, arguments.store, copies=1, heldout_share=0.2)
+    paths = [str(artifact.path.resolve()) for artifact in (vocab, *short, *long)]
+    spec, lot = spec_for(arguments.kills), random.Random(arguments.seed)  # noqa: S311
+    stores = {name: (arguments.store / name).resolve() for name in ("straight", "killed")}
+    for store in stores.values():
+        shutil.rmtree(store, ignore_errors=True)
+    begun = time.monotonic()
+    train(stores["straight"], spec, paths)
+    straight = time.monotonic() - begun
+    hits: Counter[str] = Counter()
+    for number in range(1, arguments.kills + 1):
+        hit = live_and_kill(stores["killed"], spec, paths, number, lot)
+        if hit is None:
+            break
+        hits[hit] += 1
+    train(stores["killed"], spec, paths)
+    for hit, count in hits.most_common():
+        print(f"{count:5} × {hit}")
+    directories = [next(store.glob("pretrain-*[0-9a-f]")) for store in stores.values()]
+    files = [
+        {path.name: path.read_bytes() for path in directory.iterdir() if path.name != "manifest.json"}
+        for directory in directories
+    ]
+    same = files[0] == files[1]
+    print(
+        f"{hits.total()} kills, {spec.steps:,} steps, {time.monotonic() - begun:.0f} s (straight: {straight:.0f} s): "
+        f"{', '.join(sorted(files[0]))} {'equal' if same else 'DIFFER'}"
+    )
+    return 0 if same and hits.total() == arguments.kills else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""Every table and field of a recipe as a Markdown page, from the specs themselves: ``python -m korealbert.recipe.reference``.
+
+A field's meaning is the docstring beneath it, its limits are the specification's own. ``docs/recipes.md`` is what it prints.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from korealbert.artifact import InputPath
+from korealbert.corpus.clean import CleanSpec
+from korealbert.corpus.crawl.spec import CrawlSpec
+from korealbert.corpus.fetch import FetchSpec
+from korealbert.corpus.sources import ExtractSpec
+from korealbert.finetune.encoder_files import EncoderSpec
+from korealbert.finetune.spec import FinetuneSpec
+from korealbert.recipe.reading import SINGLE_TABLES, FinetuneGrid
+
+PER_NAME: dict[str, tuple[type[BaseModel], ...]] = {
+    "crawl": (CrawlSpec,),
+    "fetch": (FetchSpec,),
+    "extract": (ExtractSpec,),
+    "clean": (CleanSpec,),
+    "encoder": (EncoderSpec,),
+    "finetune": (FinetuneGrid, FinetuneSpec),
+}
+SET_BY_THE_RECIPE: dict[type[BaseModel], frozenset[str]] = {
+    ExtractSpec: frozenset({"source"}),
+    CleanSpec: frozenset({"source"}),
+    FinetuneSpec: frozenset({"task", "init", "seed"}),
+}
+"""Fields whose value is the table's name or a cell's place in its grid."""
+
+PLAIN: dict[Any, str] = {str: "text", int: "integer", float: "number", bool: "true or false", InputPath: "path"}
+
+HEAD = """# Recipes
+
+A recipe is one TOML file. Tables of one stage (`[vocab]`) stand once, those of a source or benchmark (`[extract.NAME]`) once a
+name. Every table may be left out or empty unless a field has no default. Unknown fields, and values of another type, are errors
+that name the nearest valid one. Paths start at the recipe's directory; `${data}` in a path stands for the directory that the
+top-level `data`, or `--data`, names. Top-level fields: `name`, `description`, `data`.
+
+`korealbert plan RECIPE` says what a run would build and why; `--set pretrain.steps=200` changes a field for one run.
+
+This page is generated: `python -m korealbert.recipe.reference > docs/recipes.md`.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for table, kinds in {f"{name}.NAME": kinds for name, kinds in PER_NAME.items()}.items():
+        parts.append(_section(table, kinds))
+    parts += [_section(table, (kind,)) for table, kind in SINGLE_TABLES.items()]
+    return "\n".join(parts)
+
+
+def _section(table: str, kinds: tuple[type[BaseModel], ...]) -> str:
+    lines = [f"## [{table}]", ""]
+    for kind in kinds:
+        lines += [_paragraph(inspect.cleandoc(kind.__doc__ or "")), ""]
+    lines += ["| field | type | default | meaning |", "|---|---|---|---|"]
+    for kind in kinds:
+        lines += [f"| {' | '.join(row)} |" for row in _rows(kind, "")]
+    return "\n".join([*lines, ""])
+
+
+def _rows(kind: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:
+    meanings = field_meanings(kind)
+    for name, field in kind.model_fields.items():
+        if name in SET_BY_THE_RECIPE.get(kind, ()):
+            continue
+        default = "**required**" if field.is_required() else _default(field)
+        yield f"`{prefix}{name}`", _type(field.annotation) + _limits(field), default, _cell(meanings.get(name, ""))
+        for inner in _models(field.annotation):
+            yield from _rows(inner, f"{prefix}{name}.")
+
+
+def field_meanings(kind: type[BaseModel]) -> dict[str, str]:
+    """The docstring beneath each field of a model, its parents' included."""
+    found: dict[str, str] = {}
+    for parent in reversed(kind.__mro__):
+        if not issubclass(parent, BaseModel) or parent is BaseModel:
+            continue
+        body = ast.parse(textwrap.dedent(inspect.getsource(parent))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for field, beneath in zip(body.body, body.body[1:]):
+            told = beneath.value if isinstance(beneath, ast.Expr) else None
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(told, ast.Constant):
+                found[field.target.id] = inspect.cleandoc(str(told.value))
+    return found
+
+
+def _paragraph(text: str) -> str:
+    return text.replace("``", "`")
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"\s+", " ", _paragraph(text)).replace("|", "\\|")
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default_factory_takes_validated_data:
+        return "by other fields"
+    value = field.get_default(call_default_factory=True)
+    if value is None or value in ("", ()):
+        return ""
+    if isinstance(value, BaseModel):
+        return "see below"
+    shown = repr(value) if not isinstance(value, tuple | list | dict) else _short(repr(value))
+    return f"`{shown}`".replace("|", "\\|")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _type(kind: Any) -> str:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        shown = _type(inner[0])
+    elif origin is Literal:
+        shown = " ".join(f"`{value}`" for value in inner)
+    elif origin in (Union, UnionType):
+        shown = " or ".join(_type(each) for each in inner if each is not NoneType)
+    elif origin in (tuple, list):
+        shown = f"list of {_type(inner[0])}"
+    elif inner:
+        shown = f"table of {_type(inner[-1])}"
+    else:
+        is_table = isinstance(kind, type) and issubclass(kind, BaseModel)
+        shown = "table" if is_table else PLAIN.get(kind, getattr(kind, "__name__", str(kind)))
+    return shown
+
+
+def _limits(field: FieldInfo) -> str:
+    signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<", "min_length": "at least", "max_length": "at most"}
+    found = [f"{signs[n]} {getattr(m, n):,}" for m in field.metadata for n in signs if getattr(m, n, None) is not None]
+    return f", {', '.join(found)}" if found else ""
+
+
+def _models(kind: Any) -> list[type[BaseModel]]:
+    """Models that a field's value is, or may be."""
+    inner = [kind, *(part for part in get_args(kind) if get_origin(kind) in (Union, UnionType, Annotated))]
+    found = [part for part in inner if isinstance(part, type) and issubclass(part, BaseModel)]
+    return list(dict.fromkeys(found))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

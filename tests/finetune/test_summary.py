@@ -1,0 +1,100 @@
+"""The summary of a benchmark's cells: scores are those of the cells, sums give what scoring gives, systems are compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from korealbert.artifact import Artifact, Runtime
+from korealbert.finetune import stage, summary, tasks
+from korealbert.finetune.spec import FinetuneSpec
+from korealbert.finetune.splits import read_examples
+from korealbert.finetune.task import Example
+from korealbert.finetune.tasks.klue_dp import Tree
+from korealbert.finetune.tasks.klue_re import Relation
+from tests.finetune.test_all_tasks import FILES
+from tests.finetune.test_stage import QUICK
+
+Random = np.random.Generator
+
+
+def some_answer(task_name: str, example: Example, others: list[Example], random: Random) -> Any:
+    """The gold answer, or that of some other example where it fits."""
+    target = example.target if random.random() < 0.6 else others[int(random.integers(len(others)))].target
+    if task_name == "klue_re":
+        return Relation(target, list(random.dirichlet(np.ones(30))))
+    if task_name == "klue_dp":
+        heads, relations = target if len(target[0]) == len(example.target[0]) else example.target
+        return Tree(tuple(heads), tuple(relations))
+    if task_name in ("naver_ner", "klue_ner"):
+        return list(target if len(target) == len(example.target) else ["O"] * len(example.target))
+    return target[0].text if isinstance(target, tuple) and target else "" if isinstance(target, tuple) else target
+
+
+@pytest.mark.parametrize("task_name", FILES)
+def test_sums_over_examples_give_what_the_task_scores(task_name: str, tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    task = tasks.load(task_name)
+    path = tmp_path / "file"
+    path.write_text(FILES[task_name](random, 30), "utf-8")
+    spec = FinetuneSpec(task=task_name, train=path, dev=path, test=path)
+    examples = read_examples(task, spec, splits=("test",))["test"]
+    predicted = [some_answer(task_name, example, examples, random) for example in examples]
+    others = [some_answer(task_name, example, examples, random) for example in examples]
+    ours, theirs = (task.additive(examples, answers) for answers in (predicted, others))
+    assert ours is not None and theirs is not None
+
+    def score(chosen: list[Example], answers: list[Any]) -> float:
+        return task.score(chosen, answers, "official").values[task.metric]
+
+    assert ours.over(np.arange(len(examples))) == pytest.approx(score(examples, predicted))
+    for _ in range(5):
+        rows = random.integers(len(examples), size=len(examples))
+        expected = score([examples[row] for row in rows], [predicted[row] for row in rows])
+        assert ours.over(rows) == pytest.approx(expected)
+        mask = random.random(len(examples)) < 0.5
+        mixed = [b if swap else a for swap, a, b in zip(mask, predicted, others, strict=True)]
+        assert ours.exchanged(theirs, mask) == pytest.approx(score(examples, mixed))
+
+
+@pytest.mark.parametrize("which", ["nsmc", "korsts"])
+def test_cells_are_summed_up_and_compared(
+    which: str, model: Artifact, runtime: Runtime, fresh: Callable[[str], Path], request: pytest.FixtureRequest
+) -> None:
+    files: dict[str, Any] = request.getfixturevalue(which)
+    spec = FinetuneSpec(**{**files, **QUICK, "epochs": 3})
+    cells = {}
+    for system, more in {"pretrained": {}, "short": {"epochs": 1, "learning_rate": 1e-5}}.items():
+        for seed in (1, 2):
+            out = fresh(f"{system}-{seed}")
+            stage.run(spec.with_settings({"seed": seed, **more}), {"model": model}, out, runtime)
+            cells[f"{system}/{seed}"] = Artifact(f"finetune-{system}{seed}", out)
+    out = fresh("summary")
+    made = summary.SummarySpec(**dict(spec.features()), resamples=60)
+    stats = summary.run(made, cells, out, runtime)
+    found = json.loads((out / "summary.json").read_text("utf-8"))
+    metric = tasks.load(which).metric
+    for system in ("pretrained", "short"):
+        scores = [
+            json.loads((cells[f"{system}/{seed}"].path / "metrics.json").read_text("utf-8"))["test"][metric] for seed in (1, 2)
+        ]
+        own = found["systems"][system]
+        assert list(own["scores"].values()) == pytest.approx(scores)
+        assert (own["best"], own["mean"]) == pytest.approx((max(scores), sum(scores) / 2))
+        assert own["interval"][0] <= own["mean"] <= own["interval"][1]
+        assert stats[system]["mean"] == round(own["mean"], 4)
+    (pair,) = found["comparisons"]
+    assert pair["difference"] == pytest.approx(found["systems"]["pretrained"]["mean"] - found["systems"]["short"]["mean"])
+    assert pair["p_value"] <= 0.05 and pair["interval"][0] > 0
+    assert ("mcnemar" in pair) == (which == "nsmc")
+    again = fresh("again")
+    summary.run(made, cells, again, runtime)
+    assert (again / "summary.json").read_bytes() == (out / "summary.json").read_bytes()
+    other = made.model_copy(update={"max_test_examples": 20})
+    with pytest.raises(ValueError, match=r"finetune-pretrained1/predictions\.arrow: of other examples"):
+        summary.run(other, cells, fresh("other"), runtime)

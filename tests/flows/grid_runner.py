@@ -1,0 +1,21 @@
+"""Run a recipe's fine-tuning through the flow in a process of its own: what the tests and the soak of killed grids kill.
+
+Usage: python -m tests.flows.grid_runner RECIPE STORE CELLS, with PREFECT_API_URL set to a server.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from flows.corpus_to_model import corpus_to_model
+from korealbert.artifact import Runtime
+
+
+def main(recipe: str, store: str, cells: str) -> None:
+    runtime = Runtime(store=Path(store), workers=1, threads=int(cells), cells=int(cells), device="cpu")
+    corpus_to_model(Path(recipe), until="summary", runtime=runtime)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,46 @@
+"""A grid of fine-tuning cells, killed and resumed: which cells were finished, and which were built again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+SECONDS_TO_WAIT = 300
+
+
+def finished(store: Path) -> dict[str, int]:
+    """The finished cells of a store, with the time at which their manifests were written."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in store.glob("finetune-*[!d]/manifest.json")}
+
+
+def start(recipe: Path, store: Path, cells: int, api: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-W", "ignore", "-m", "tests.flows.grid_runner", str(recipe), str(store), str(cells)]
+    environment = {**os.environ, "PREFECT_API_URL": api, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=Path(__file__).parents[2]
+    )
+
+
+def kill_after(process: subprocess.Popen[str], store: Path, more: int) -> dict[str, int]:
+    """SIGKILL a run once so many more cells are finished; the cells that are, when all its processes are gone."""
+    before = len(finished(store))
+    deadline = time.monotonic() + SECONDS_TO_WAIT
+    while process.poll() is None and len(finished(store)) < before + more and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert process.poll() is None, f"the run ended before it was killed:\n{process.communicate()[0][-3000:]}"
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.communicate()
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert not alive, f"{len(alive)} processes outlived the run"
+    return finished(store)
+
+
+def finish(process: subprocess.Popen[str]) -> None:
+    output, _ = process.communicate(timeout=900)
+    assert process.returncode == 0, output[-5000:]

@@ -1,0 +1,152 @@
+"""The documentation holds: its commands exist and run, its links lead somewhere, its generated page is current."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import shutil
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from korealbert import recipe as recipes
+from korealbert.artifact import Artifact, runs
+from korealbert.cli import app
+from korealbert.recipe.reference import SINGLE_TABLES, page
+from tests.flows.conftest import TINY
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "README.ko.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+ELSEWHERE = {"docker", "export", "sbatch", "srun", "pre-commit", "unshare", "ray", "ssh", "deepspeed"}
+"""Programs that the documentation names and that are not ours."""
+DEPLOYMENTS = yaml.safe_load((ROOT / "prefect.yaml").read_text("utf-8"))["deployments"]
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    fence = re.compile(rf"^( *)```{language}\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+    return [match[2] for match in fence.finditer(path.read_text("utf-8"))]
+
+
+def commands() -> list[tuple[str, str]]:
+    """Every line of every shell block, with its page; pipes and comments are cut off."""
+    found = []
+    for path in PAGES:
+        for block in blocks(path, "sh"):
+            for line in block.replace("\\\n", " ").splitlines():
+                command = re.split(r" +#|^#| \| ", line.strip())[0].strip()
+                if command:
+                    found.append((path.name, command))
+    return found
+
+
+def is_placeholder(word: str) -> bool:
+    return "…" in word or word in ("RECIPE", "NAME", "FILE")
+
+
+@pytest.mark.parametrize(("page_name", "command"), commands())
+def test_a_command_exists_with_its_options(page_name: str, command: str) -> None:
+    words = [
+        word for word in shlex.split(command) if "=" not in word or word.startswith("-") or not word.split("=")[0].isupper()
+    ]
+    program = Path(words[0]).name if words else "export"
+    if program == "korealbert":
+        group: Any = get_command(app)
+        name, *arguments = words[1:]
+        assert name in group.commands, command
+        if not any(is_placeholder(word) for word in arguments):
+            group.commands[name].make_context(name, arguments).close()
+    elif program == "make":
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+        assert set(words[1:]) <= set(targets), command
+    elif program == "prefect" and words[1:3] == ["deployment", "run"]:
+        matching = [d for d in DEPLOYMENTS if d["name"] == words[3].rpartition("/")[2]]
+        flows = [d for d in DEPLOYMENTS if words[3].replace("-", "_") in d["entrypoint"].split(":")[1:]]
+        assert matching or len(flows) == 1, command
+        file, flow = (matching or flows)[0]["entrypoint"].split(":")
+        parameters = getattr(importlib.import_module(file.removesuffix(".py").replace("/", ".")), flow).parameters.properties
+        given = {value.split("=")[0] for option, value in pairwise(words) if option in ("-p", "--param")}
+        assert given <= set(parameters), command
+    elif program == "prefect":
+        assert words[1] in ("deployment", "automation", "deploy", "server", "worker", "config"), command
+    elif program == "python":
+        assert words[1] == "-m" and importlib.util.find_spec(words[2]) is not None, command
+    elif program == "pip":
+        assert "install" in words, command
+    else:
+        assert program in ELSEWHERE, f"{page_name}: {command}"
+
+
+RUNNABLE = {"plan", "show", "inspect", "gc", "verify", "export", "import"}
+
+
+@pytest.fixture(scope="module")
+def desk(straight: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory like the project's root, whose store holds a finished run."""
+    root = tmp_path_factory.mktemp("desk")
+    shutil.copytree(straight["report"].path.parent, root / "store")
+    (root / "data_specs").symlink_to(ROOT / "data_specs")
+    names = {stage.label: stage.name for stage in recipes.prepare(TINY, recipes_store(root)).planned}
+    with runs.recorded(root / "store", TINY, None, names):
+        pass
+    return root
+
+
+def recipes_store(root: Path) -> Any:
+    from korealbert.artifact import Store
+
+    return Store(root / "store")
+
+
+def test_every_command_that_can_run_here_runs(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(desk)
+    ran = []
+    for name, command in commands():
+        words = shlex.split(command)
+        if words[0] != "korealbert" or words[1] not in RUNNABLE or any(is_placeholder(word) for word in words):
+            continue
+        if any(gone in command for gone in ("my.toml", "blog", "crawl/", "report -")):
+            continue
+        result = CliRunner().invoke(app, words[1:])
+        assert result.exit_code == 0, f"{name}: {command}\n{result.output}"
+        ran.append(words[1])
+    assert set(ran) == RUNNABLE
+    assert len(ran) > 12
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.name))
+def test_links_and_tests_named_on_a_page_exist(path: Path) -> None:
+    text = path.read_text("utf-8")
+    for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text):
+        assert (path.parent / target).exists(), f"{path.name} links to {target}"
+    for file, name in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text):
+        assert (ROOT / file).is_file(), file
+        assert not name or f"def {name}(" in (ROOT / file).read_text("utf-8"), f"{file}::{name}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.name))
+def test_tables_shown_on_a_page_are_toml(path: Path) -> None:
+    for block in blocks(path, "toml"):
+        tomllib.loads(block)
+
+
+def test_the_recipe_reference_is_current_and_whole() -> None:
+    assert (ROOT / "docs" / "recipes.md").read_text("utf-8") == page(), (
+        "python -m korealbert.recipe.reference > docs/recipes.md"
+    )
+    for table, kind in SINGLE_TABLES.items():
+        section = page().split(f"## [{table}]")[1].split("\n## ")[0]
+        assert all(f"| `{field}` |" in section for field in kind.model_fields), table
+
+
+def test_the_automations_are_ones_that_prefect_takes() -> None:
+    from prefect.automations import Automation
+
+    for each in yaml.safe_load((ROOT / "docs" / "automations.yaml").read_text("utf-8"))["automations"]:
+        assert Automation.model_validate(each).description

@@ -1,0 +1,43 @@
+"""TensorBoard reads what metrics.jsonl says, once per step, however often a run was stopped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from korealbert.pretrain.events import EVENT_FILE
+from korealbert.pretrain.loop import Stopped
+from korealbert.pretrain.ranks import Ranks
+from tests.pretrain.runs import lines, spec, trainer
+
+
+def scalars(path: Path) -> dict[str, list[tuple[int, float]]]:
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    seen: dict[str, list[tuple[int, float]]] = {}
+    for event in EventFileLoader(str(path)).Load():
+        for value in event.summary.value:
+            seen.setdefault(value.tag, []).append((event.step, value.tensor.float_val[0]))
+    return seen
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:tensorboard")
+def test_events_say_what_the_lines_say_after_a_resumption_too(alone: Ranks, tmp_path: Path) -> None:
+    run_spec = spec(tensorboard=True)
+    trainer(run_spec, tmp_path / "straight", alone).run()
+    with pytest.raises(Stopped):
+        trainer(run_spec, tmp_path / "stopped", alone, stop_after=3).run()
+    trainer(run_spec, tmp_path / "stopped", alone).run()
+    assert (tmp_path / "straight" / EVENT_FILE).read_bytes() == (tmp_path / "stopped" / EVENT_FILE).read_bytes()
+    seen = scalars(tmp_path / "stopped" / EVENT_FILE)
+    assert [step for step, _ in seen["train/loss"]] == [1, 2, 3, 4, 5, 6]
+    assert [value for _, value in seen["train/loss"]] == pytest.approx([line["loss"] for line in lines(tmp_path / "straight")])
+    assert [step for step, _ in seen["heldout/mlm_perplexity"]] == [0, 3, 6]
+
+
+def test_without_the_wish_there_is_no_event_file(alone: Ranks, tmp_path: Path) -> None:
+    trainer(spec(), tmp_path, alone).run()
+    assert not (tmp_path / EVENT_FILE).exists()
+    assert json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])["split"] == "heldout"

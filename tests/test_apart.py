@@ -1,0 +1,112 @@
+"""Stages in processes of their own: the same artifact, errors that arrive, memory that is measured and held to its limit."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from korealbert.apart import SPARE, DoesNotFit, Job, Killed, Needs, build_apart
+from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats, build, cached
+
+MIB = 1 << 20
+
+
+class ToySpec(Spec):
+    """What the toy stage does."""
+
+    text: str = "a"
+    mebibytes: int = 0
+    fails: str = ""
+
+
+class Odd(Exception):
+    """An error that cannot be pickled."""
+
+    def __init__(self, first: str, second: object) -> None:
+        super().__init__(f"{first} is odd")
+        self.second = second
+
+
+def run(spec: ToySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    if spec.fails == "value":
+        raise ValueError("text: too short; write more")
+    if spec.fails == "odd":
+        raise Odd("this", lambda: None)
+    if spec.fails == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    ballast = bytearray(spec.mebibytes * MIB)
+    for page in range(0, len(ballast), 4096):
+        ballast[page] = 1
+    if spec.fails == "hoards":
+        signal.pause()
+    runtime.report(Progress(1, 1, "toys", {"pid": os.getpid()}))
+    (out_dir / "text").write_text(spec.text)
+    return {"threads": runtime.threads}
+
+
+def needs_alike(spec: ToySpec, inputs: Inputs) -> str:
+    return str(spec.mebibytes)
+
+
+STAGE = Stage("toy", version=1, spec=ToySpec, run=run, needs_alike=needs_alike)
+
+
+def job(**fields: Any) -> Job:
+    return Job(STAGE, ToySpec(**fields), {}, "toy/one", rerun=False)
+
+
+def test_a_stage_apart_gives_the_same_artifact_and_reports(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    runtime = Runtime(store=tmp_path / "store", threads=3, cells=2)
+    assert cached(STAGE, ToySpec(), {}, runtime) is None
+    built = build_apart(job(), runtime.of_a_cell().reporting_to(seen.append))
+    assert not built.cached and built.artifact.stats == {"threads": 1}
+    assert [report.unit for report in seen] == ["toys"] and seen[0].metrics["pid"] != os.getpid()
+    assert cached(STAGE, ToySpec(), {}, runtime) == built.artifact
+    here = build(STAGE, ToySpec(), {}, Runtime(store=tmp_path / "other"))
+    assert here.artifact.output_digest == built.artifact.output_digest
+    assert build_apart(job(), runtime).cached
+
+
+def test_its_errors_are_its_own(tmp_path: Path) -> None:
+    runtime = Runtime(store=tmp_path)
+    with pytest.raises(ValueError, match="text: too short; write more") as caught:
+        build_apart(job(fails="value"), runtime)
+    assert any("in run" in note for note in caught.value.__notes__)
+    with pytest.raises(RuntimeError, match="Odd: this is odd"):
+        build_apart(job(fails="odd"), runtime)
+    with pytest.raises(Killed, match=r"toy/one: its process ended with exit code -9; most often memory ran out"):
+        build_apart(job(fails="killed"), runtime)
+
+
+def test_memory_is_measured_and_what_does_not_fit_is_told(tmp_path: Path) -> None:
+    runtime = Runtime(store=tmp_path)
+    needs = Needs(tmp_path)
+    assert needs.of(job(mebibytes=150), None) is None
+    build_apart(job(), runtime)
+    build_apart(job(mebibytes=150), runtime)
+    bare, more = (needs.of(job(mebibytes=size), None) for size in (0, 150))
+    assert bare is not None and more is not None
+    assert 130 * MIB * SPARE < more - bare < 250 * MIB * SPARE
+    with pytest.raises(DoesNotFit, match=r"toy/one: needs 0\.\d\d GiB, but memory_gib allows 0\.01; .*micro_batch_size"):
+        needs.of(job(mebibytes=150), 10 * MIB)
+
+
+def test_a_process_beyond_the_limit_is_ended(tmp_path: Path) -> None:
+    runtime = Runtime(store=tmp_path, memory_gib=1.0)
+    with pytest.raises(DoesNotFit, match=r"toy/one: took 1\.\d\d GiB, but memory_gib allows 1\.00"):
+        build_apart(job(mebibytes=1100, fails="hoards"), runtime)
+    with pytest.raises(DoesNotFit, match="needs 1"):
+        Needs(tmp_path).of(job(mebibytes=1100), runtime.memory_bytes)
+
+
+def test_cells_share_the_threads() -> None:
+    assert Runtime(threads=8, cells=3).of_a_cell().threads == 2
+    assert Runtime(threads=2, cells=4).of_a_cell().threads == 1
+    assert Runtime(threads=8).cells_at_once == 1
+    assert Runtime(threads=8, memory_gib=4).cells_at_once == 8
+    assert Runtime(threads=8, memory_gib=4, cells=3).cells_at_once == 3

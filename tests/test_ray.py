@@ -1,0 +1,120 @@
+"""Data stages on a Ray cluster of two nodes, one of which dies midway: a local run's bytes, and only the lost shards again.
+
+Ray listens on all addresses whatever it is told, so the cluster lives in a network namespace that has nothing but loopback.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.timeout(600)
+
+NAMESPACE = ["unshare", "--user", "--map-root-user", "--net"]
+
+PROGRAM = """
+import json, os, sys, threading, time
+from pathlib import Path
+from korealbert.artifact import Runtime, Spec, Stage, build
+from korealbert.files import atomic_write
+from korealbert.shards import map_shards
+
+store, log = Path(sys.argv[1]), Path(sys.argv[2])
+
+class S(Spec):
+    jobs: int = 24
+
+def work(job, index, out_dir):
+    with open(log, "a") as stream:
+        stream.write(f"begin {index} {os.getpid()}\\n")
+    time.sleep(0.4)
+    if index == 3 and (store / "fail").exists():
+        raise ValueError("bad record in line 7")
+    atomic_write(out_dir / f"part-{index:05d}.txt", (f"작업 {job}\\n" * 1000).encode())
+    return {"n": job}
+
+def jobs(spec):
+    for job in range(spec.jobs):
+        drawn.append(job)
+        yield job
+
+drawn = []
+
+def run(spec, inputs, out_dir, runtime):
+    results = map_shards(work, jobs(spec), out_dir=out_dir, runtime=runtime, step="work")
+    return {"n": sum(r["n"] for r in results)}
+
+STAGE = Stage("slow", 1, S, run)
+
+def main():
+    local = build(STAGE, S(), {}, Runtime(store=store / "local", workers=2)).artifact
+    begun_locally = len(log.read_text().splitlines())
+    from ray.cluster_utils import Cluster
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000})
+    second = cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
+    drawn.clear()
+    ahead = []
+
+    def kill():
+        while len(log.read_text().splitlines()) < begun_locally + 8:
+            time.sleep(0.05)
+        ahead.append(len(drawn))
+        cluster.remove_node(second, allow_graceful=False)
+
+    import korealbert.ray_engine as engine
+    import ray
+    ray.init(address=cluster.address, log_to_driver=False)
+    killer = threading.Thread(target=kill)
+    killer.start()
+    spread = build(STAGE, S(), {}, Runtime(store=store / "spread", workers=1, engine="auto")).artifact
+    killer.join()
+    begun = log.read_text().splitlines()[begun_locally:]
+    (store / "fail").touch()
+    try:
+        build(STAGE, S(jobs=6), {}, Runtime(store=store / "spread", workers=1, engine="auto"))
+        raised = None
+    except Exception as error:
+        raised = [type(error).__name__, str(error)]
+    (store / "fail").unlink()
+    build(STAGE, S(jobs=6), {}, Runtime(store=store / "spread", workers=1, engine="auto"))
+    Path(sys.argv[2] + ".json").write_text(json.dumps({
+        "same": local.output_digest == spread.output_digest,
+        "begun": len(begun),
+        "processes": len({line.split()[2] for line in begun}),
+        "ahead": ahead[0],
+        "raised": raised,
+    }))
+    ray.shutdown()
+    cluster.shutdown()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_two_nodes_of_which_one_dies_give_the_bytes_of_a_local_run(tmp_path: Path) -> None:
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed: the extra [cluster]")
+    tried = subprocess.run([*NAMESPACE, "ip", "link", "set", "lo", "up"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"this kernel gives nobody a network namespace: {tried.stderr.strip()}")
+    program = tmp_path / "on_a_cluster.py"
+    program.write_text(PROGRAM, "utf-8")
+    (tmp_path / "stores").mkdir()
+    log = tmp_path / "log"
+    log.touch()
+    inside = 'ip link set lo up && exec "$0" "$@"'
+    command = [*NAMESPACE, "sh", "-c", inside, sys.executable, str(program), str(tmp_path / "stores"), str(log)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=540)
+    assert done.returncode == 0, done.stderr[-4000:]
+    told = json.loads(Path(f"{log}.json").read_text("utf-8"))
+    assert told["same"], "the same bytes"
+    assert 24 < told["begun"] <= 24 + 4, "only what the dead node held was begun again"
+    assert told["processes"] >= 2
+    assert told["ahead"] <= 8 + 4 + 1, "jobs are not drawn far ahead of the workers"
+    assert told["raised"] == ["ValueError", "bad record in line 7"]
