@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -24,6 +24,8 @@ from korealbert.xpt.layout import Freeze, unreached_names
 class PhaseSpec(PretrainSpec):
     """One phase. Defaults are those of Chameleon (table 5), and RoBERTa's where it says nothing."""
 
+    objective: Literal["mlm"] = "mlm"
+    """Masked words are the only objective."""
     freeze: Freeze = "none"
     """``chameleon`` freezes the encoder (phase 1), ``l21`` all that was copied from the source (Lee et al. 2021), ``none``
     nothing (phase 2). Pooler and sentence-order head, which masked words never reach, stay as they are in any case."""
@@ -44,8 +46,8 @@ class PhaseSpec(PretrainSpec):
     def _nothing_of_its_own(self) -> Self:
         if self.model != ModelSpec():
             raise ValueError("[model]: a phase trains the model that was transferred; remove it")
-        if self.objective != "mlm" or self.long is not None:
-            raise ValueError("a phase has masked words as its objective and one length of sequences; remove objective and long")
+        if self.long is not None:
+            raise ValueError("[long]: a phase has sequences of one length; remove it")
         if self.frozen:
             raise ValueError(f"frozen = {list(self.frozen)}: a phase freezes by preset; set freeze and remove frozen")
         return self
