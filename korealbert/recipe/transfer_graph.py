@@ -26,7 +26,8 @@ def transfer_graph(recipe: CrossLingualRecipe) -> dict[str, Node]:
     ``source`` (below it ``source/…``, where it is another recipe's model), ``split/PART``, ``transfer/VARIANT``,
     ``phase1/VARIANT``, ``phase2/VARIANT``, ``control/NAME``; of every model ``intrinsic/MODEL``, ``export/MODEL``,
     ``finetune/MODEL/BENCHMARK/SEED`` (and the features that seeds share), ``english/MODEL`` (its source's vocabulary put back)
-    and ``language_loss/{ko,en}/MODEL/BENCHMARK/SEED``. A MODEL is ``VARIANT/PHASE``, ``control/NAME`` or ``source``; a snapshot is
+    and ``language_loss/{ko,en}/MODEL/BENCHMARK/SEED``. A MODEL is ``VARIANT/PHASE``, ``control/NAME`` or
+    ``source``; a snapshot is
     ``VARIANT/PHASE/STEP``.
     """
     return _Graph(recipe).nodes.by_label
