@@ -248,6 +248,8 @@ def _cells(reader: Reader, where: str, name: str) -> Cells:
             raise RecipeError(f"{reader.path}, [{where}]: field {reserved!r} is set by the recipe itself; remove it")
     axes = reader.validate(CellAxes, where, {axis: table.pop(axis) for axis in CellAxes.model_fields if axis in table})
     table.setdefault("task", name)
+    if table.get("test") is None:
+        raise RecipeError(f"{reader.path}, [{where}]: field 'test' is missing; every model is tested")
     specs = [reader.validate(FinetuneSpec, where, {**table, "seed": seed}) for seed in axes.seeds]
     return Cells(specs, axes.models)
 

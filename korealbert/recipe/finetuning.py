@@ -30,7 +30,7 @@ def add_benchmark(
     stages after their kind, where there are several encoders.
     """
     first = next(iter(cells.values()))
-    inputs = {"model": model, **_files(add, name, first)}
+    inputs = {"model": model, **fetched_files(add, name, first)}
     inputs["features"] = add(f"features/{root}{name}", features.STAGE, first.features(), **inputs)
     chosen = {}
     if grid.search is not None:
@@ -63,10 +63,10 @@ def add_summary(add: Add, name: str, cell: FinetuneSpec, grid: FinetuneGrid, fin
     """Add the summary of a benchmark's cells, given by ``SYSTEM/SEED``, unless the recipe wants none."""
     if grid.resamples:
         spec = summary.SummarySpec(**dict(cell.features()), resamples=grid.resamples)
-        add(f"summary/{name}", summary.STAGE, spec, **_files(add, name, cell), **finished)
+        add(f"summary/{name}", summary.STAGE, spec, **fetched_files(add, name, cell), **finished)
 
 
-def _files(add: Add, name: str, spec: FeaturesSpec) -> dict[str, str]:
+def fetched_files(add: Add, name: str, spec: FeaturesSpec) -> dict[str, str]:
     """The stages that fetch files named by URL, by split."""
     places = {split: getattr(spec, split) for split in SPLITS}
     return {

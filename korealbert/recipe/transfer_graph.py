@@ -7,13 +7,14 @@ from itertools import product
 
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
-from korealbert.finetune import distribution
+from korealbert.finetune import distribution, features
 from korealbert.finetune import stage as finetune
 from korealbert.pretrain import intrinsic
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import dag
 from korealbert.recipe.cross_lingual import PHASES, Cells, CrossLingualRecipe
 from korealbert.recipe.dag import Node, Nodes, add_corpus
+from korealbert.recipe.finetuning import fetched_files
 from korealbert.report.cross_lingual import stage as report
 from korealbert.vocab import stage as vocab
 from korealbert.xpt import phases, source, split, transfer, vocabulary_swap
@@ -24,8 +25,9 @@ def transfer_graph(recipe: CrossLingualRecipe) -> dict[str, Node]:
 
     ``source`` (below it ``source/…``, where it is another recipe's model), ``split/PART``, ``transfer/VARIANT``,
     ``phase1/VARIANT``, ``phase2/VARIANT``, ``control/NAME``; of every model ``intrinsic/MODEL``, ``export/MODEL``,
-    ``finetune/MODEL/BENCHMARK/SEED``, ``english/MODEL`` (its source's vocabulary put back) and
-    ``language_loss/{ko,en}/MODEL/BENCHMARK/SEED``. A MODEL is ``VARIANT/PHASE``, ``control/NAME`` or ``source``; a snapshot is
+    ``finetune/MODEL/BENCHMARK/SEED`` (and the features that seeds share), ``english/MODEL`` (its source's vocabulary put back)
+    and ``language_loss/{ko,en}/MODEL/BENCHMARK/SEED``. A MODEL is ``VARIANT/PHASE``, ``control/NAME`` or
+    ``source``; a snapshot is
     ``VARIANT/PHASE/STEP``.
     """
     return _Graph(recipe).nodes.by_label
@@ -48,8 +50,8 @@ class _Graph:
             )
         for benchmark, cells in recipe.finetune.items():
             for model in cells.models or recipe.models:
-                self._finetune(f"finetune/{model}/{benchmark}", cells, self.models[model])
-                self._distribution(f"{model}/{benchmark}", cells)
+                self._finetune(f"finetune/{model}/{benchmark}", benchmark, cells, self.models[model])
+                self._distribution(f"{model}/{benchmark}", benchmark, cells)
         self._language_loss()
         self.nodes.add("report", report.STAGE, recipe.report, **{label: label for label in self.nodes.by_label})
 
@@ -92,17 +94,20 @@ class _Graph:
         for name, control in recipe.control.items():
             self.weights[f"control/{name}"] = add(f"control/{name}", pretrain.STAGE, control, **self.data)
 
-    def _finetune(self, label: str, cells: Cells, model: str, seeds: Sequence[int] = ()) -> None:
+    def _finetune(self, label: str, benchmark: str, cells: Cells, model: str, seeds: Sequence[int] = ()) -> None:
+        first = cells.specs[0]
+        inputs = {"model": model, **fetched_files(self.nodes.add, benchmark, first)}
+        inputs["features"] = self.nodes.add(f"features/{label}", features.STAGE, first.features(), **inputs)
         for spec in cells.specs:
             if not seeds or spec.seed in seeds:
-                self.nodes.add(f"{label}/{spec.seed}", finetune.STAGE, spec, model=model)
+                self.nodes.add(f"{label}/{spec.seed}", finetune.STAGE, spec, **inputs)
 
-    def _distribution(self, cell: str, cells: Cells) -> None:
+    def _distribution(self, cell: str, benchmark: str, cells: Cells) -> None:
         """What was predicted for each gold label, of the tasks that have a table for it."""
         for spec in cells.specs:
-            if spec.task in distribution.TASKS:
-                where = f"{cell}/{spec.seed}"
-                self.nodes.add(f"distribution/{where}", distribution.STAGE, spec, cell=f"finetune/{where}")
+            if spec.task in distribution.TASKS and spec.test is not None:
+                where, files = f"{cell}/{spec.seed}", fetched_files(self.nodes.add, benchmark, spec)
+                self.nodes.add(f"distribution/{where}", distribution.STAGE, spec, cell=f"finetune/{where}", **files)
 
     def _language_loss(self) -> None:
         """The matrix {source, vocab-ko, vocab-en} × variants × phases, and the curve over snapshots."""
@@ -112,17 +117,18 @@ class _Graph:
         variants = table.variants or tuple(recipe.variants)
         for benchmark, cells in recipe.english.items():
             if table.source:
-                self._finetune(f"language_loss/en/source/{benchmark}", cells, self.source)
+                self._finetune(f"language_loss/en/source/{benchmark}", f"english/{benchmark}", cells, self.source)
             for variant, phase, words in product(variants, table.phases, table.vocabularies):
                 model = f"{variant}/{phase}"
                 directory = self.models[model] if words == "ko" else self._english(model, None)
-                self._finetune(f"language_loss/{words}/{model}/{benchmark}", cells, directory)
+                self._finetune(f"language_loss/{words}/{model}/{benchmark}", f"english/{benchmark}", cells, directory)
             if table.curve_seeds:
                 for variant, phase in product(variants, PHASES):
                     for step in (recipe.phase1 if phase == "phase1" else recipe.phase2).snapshots:
                         model = f"{variant}/{phase}"
                         label = f"language_loss/en/{model}/{step}/{benchmark}"
-                        self._finetune(label, cells, self._english(model, step), table.curve_seeds)
+                        directory = self._english(model, step)
+                        self._finetune(label, f"english/{benchmark}", cells, directory, table.curve_seeds)
 
     def _english(self, model: str, step: int | None) -> str:
         label = f"english/{model}" if step is None else f"english/{model}/{step}"

@@ -52,9 +52,12 @@ def test_every_stage_comes_after_those_it_reads(editable: Path) -> None:
     assert nodes["phase2/itl"].inputs["initial"] == "phase1/itl"
     assert nodes["examples"].inputs == {"documents": "split/train", "heldout": "split/valid", "vocab": "vocab"}
     assert nodes["vocab"].inputs == {"documents": "split/train"}, "the vocabulary never sees valid and test"
-    assert nodes["language_loss/en/none/phase1/glue_rte/1"].inputs == {"model": "english/none/phase1"}
-    assert nodes["language_loss/ko/none/phase1/glue_rte/1"].inputs == {"model": "export/none/phase1"}
-    assert nodes["language_loss/en/itl/phase2/20/glue_rte/1"].inputs == {"model": "english/itl/phase2/20"}
+    for cell, model in (
+        ("language_loss/en/none/phase1/glue_rte", "english/none/phase1"),
+        ("language_loss/ko/none/phase1/glue_rte", "export/none/phase1"),
+        ("language_loss/en/itl/phase2/20/glue_rte", "english/itl/phase2/20"),
+    ):
+        assert nodes[f"{cell}/1"].inputs == {"model": model, "features": f"features/{cell}"}
 
 
 def test_a_change_of_the_phase_2_rate_leaves_phase_1_cached(editable: Path, tmp_path: Path) -> None:
