@@ -42,7 +42,8 @@ down: $(VENV)/installed  ## end what `make up` started
 	$(BIN)/python -m flows.topology down --home $(SERVICE)
 
 audit: $(VENV)/installed  ## known vulnerabilities of the installed packages; needs the network
-	$(BIN)/pip-audit --strict --skip-editable --local
+	$(BIN)/pip freeze --exclude-editable | sed -E 's/\+[a-z0-9.]+$$//' > $(VENV)/audited.txt
+	$(BIN)/pip-audit --strict --no-deps --disable-pip --requirement $(VENV)/audited.txt
 
 soak: $(VENV)/installed  ## twenty faults at random moments over the sample pipeline, each recovered from, about an hour; all of them as root
 	$(BIN)/python -m bench.soak $(RECIPE)

@@ -2,7 +2,7 @@
 
 python -m bench.finetune DATA --peers PYTHON [--model DIR] [--threads 1] [--rounds 2]. DATA is the folder of benchmarks (NSMC,
 and KorQuAD's dev file, parted by article). Without --model: a BERT of 4 layers, 256 wide, with fresh weights and 8,000 word
-pieces of NSMC's reviews. Both sides read features that were made beforehand and train one epoch with
+pieces of both. Both sides read features that were made beforehand and train one epoch with
 AdamW, linear warm-up and decay; the wall time is that of the epoch, then both score the same held-out part. Trainer runs
 
 - with its defaults: random batches padded to their longest, which is what it does with a tokenizer and without a collator;
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -30,7 +30,6 @@ from tokenizers import BertWordPieceTokenizer
 from tokenizers.processors import BertProcessing
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from korealbert.artifact import InputPath
 from korealbert.finetune import tasks
 from korealbert.finetune.encode import lengths_of
 from korealbert.finetune.encoder import load_encoder
@@ -48,7 +47,7 @@ GOALS = {
 }
 """The other pairs are printed without a goal."""
 
-WAYS = {"default": "its defaults", "padded": "padded to the limit", "grouped": "group_by_length"}
+WAYS = {"default": "its defaults", "grouped": "group_by_length", "padded": "padded to the limit"}
 CPU = torch.device("cpu")
 
 PEER = """
@@ -97,10 +96,10 @@ print(json.dumps({"seconds": seconds, "accuracy": 100 * float(np.mean(right))}))
 """
 
 
-def fresh_model(reviews: Sequence[str], directory: Path) -> Path:
-    """A small BERT with fresh weights and a vocabulary of the reviews' own."""
+def fresh_model(texts: Sequence[str], directory: Path) -> Path:
+    """A small BERT with fresh weights and a vocabulary of the texts' own."""
     trained = BertWordPieceTokenizer(lowercase=False, strip_accents=False)
-    trained.train_from_iterator(reviews, vocab_size=8000, show_progress=False)
+    trained.train_from_iterator(texts, vocab_size=8000, show_progress=False)
     names = dict(zip(("pad", "unk", "cls", "sep", "mask"), ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), strict=True))
     ends = [(piece, trained.token_to_id(piece)) for piece in ("[SEP]", "[CLS]")]
     trained._tokenizer.post_processor = BertProcessing(*ends)
@@ -118,7 +117,7 @@ def specs(data: Path, small: bool) -> dict[str, FinetuneSpec]:
     nsmc = {"train": data / "nsmc_train.txt.zst", "test": data / "nsmc_test.txt.zst", "max_train_examples": 4000}
     korquad = data / "korquad_v1.0_dev.tar.zst"
     member = "korquad/KorQuAD_v1.0_dev.json"
-    articles = {"train": korquad, "train_member": member, "max_train_examples": 96, "max_dev_examples": 40}
+    articles = {"train": korquad, "train_member": member, "max_train_examples": 48, "max_dev_examples": 24}
     divide = 10 if small else 1
     common = {"epochs": 1, "learning_rate": 5e-4, "dropout": 0.1}
     return {
@@ -132,6 +131,13 @@ def specs(data: Path, small: bool) -> dict[str, FinetuneSpec]:
         ),
         "korquad": FinetuneSpec(task="korquad", **articles, batch_size=8, max_length=384, **common),
     }
+
+
+def texts(made: Mapping[str, FinetuneSpec]) -> Iterator[str]:
+    """The training texts of all tasks."""
+    for name, spec in made.items():
+        for example in read_examples(tasks.load(name), spec, splits=("train",))["train"]:
+            yield from filter(None, (example.text, example.pair))
 
 
 class Bench:
@@ -152,8 +158,8 @@ class Bench:
         """Seconds of the epoch, and the share of dev features whose targets are hit."""
         with repeatable(seed=seed, threads=self.threads, device=CPU):
             encoder = load_encoder(self.model, init="pretrained")
-            head = self.task.head(hidden_size=encoder.hidden_size, dropout=0.1, train=self.features["train"])
-            tuned = FinetunedModel(self.task, encoder, head, self.tokenizer.pad_token_id, CPU)
+            train_features = self.features["train"]
+            tuned = FinetunedModel.of(self.spec, encoder, train_features, pad_id=self.tokenizer.pad_token_id, device=CPU)
             ends = []
             start = time.perf_counter()
             dev = Encoded(self.examples["dev"], self.features["dev"])
@@ -208,11 +214,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         work = Path(directory)
         made = specs(given.data, given.small)
-        train_file = made["nsmc"].train
-        assert isinstance(train_file, InputPath)
-        model = given.model or fresh_model(
-            [e.text for e in read_examples(tasks.load("nsmc"), made["nsmc"], splits=("train",))["train"]], work / "model"
-        )
+        model = given.model or fresh_model(list(texts(made)), work / "model")
         for name in given.tasks:
             bench = Bench(made[name], model, work, given.threads)
             count, lengths = len(bench.features["train"]), lengths_of(bench.features["train"])
@@ -220,9 +222,10 @@ def main() -> int:
             print(f"{name}: {size}; {given.threads} thread(s)")
             found: dict[str, list[dict[str, float]]] = {"ours": [], **{way: [] for way in WAYS}}
             for seed in range(1, given.rounds + 1):
-                found["ours"].append(bench.ours(seed))
-                for way in WAYS:
-                    found[way].append(bench.trainer(given.peers, way, seed))
+                for side, runs in found.items():
+                    run = bench.ours(seed) if side == "ours" else bench.trainer(given.peers, side, seed)
+                    runs.append(run)
+                    print(f"  {side:8} {count / run['seconds']:8.1f} examples/s, {run['accuracy']:.1f} %", flush=True)
             for way, title in WAYS.items():
                 ours, theirs = (median(count / run["seconds"] for run in found[side]) for side in ("ours", way))
                 hits = [median(run["accuracy"] for run in found[side]) for side in ("ours", way)]

@@ -5,6 +5,7 @@ Usage: python -m bench.overhead [RECIPE]
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ GOALS = {"planning": 5.0, "flow in this process": 5.0, "flow through server and 
 
 
 def main(recipe: Path) -> int:
+    logging.disable(logging.INFO)  # The flow in this process would tell of every stage.
     with installation() as (here, client):
         runtime = Runtime(store=here.store, workers=1, threads=1)
         corpus_to_model(recipe, runtime=runtime)

@@ -1,4 +1,4 @@
-"""Prefect servers on loopback: the one of ``make ui`` with work pool, deployments and worker, and a temporary one for a run."""
+"""Prefect servers on loopback: the one of ``make ui`` with deployments and worker, and a temporary one for a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
-from flows import installation
+from flows.credentials import FILE, credentials
 from korealbert.shards import die_with_parent
 
 SECONDS_TO_START = 600
@@ -32,6 +32,7 @@ def main() -> None:
     root = Path(__file__).parents[1]
     url = str(get_current_settings().api.url)
     address = urlsplit(url)
+    os.environ |= credentials(root / FILE)
     running: list[subprocess.Popen[bytes]] = []
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     try:
@@ -39,9 +40,11 @@ def main() -> None:
             _python("-m", "prefect", "server", "start", "--host", str(address.hostname), "--port", str(address.port), cwd=root)
         )
         wait_until_healthy(f"{url}/health", running[0])
-        installation.main()
+        if _python("-m", "flows.installation", cwd=root).wait():
+            raise SystemExit("the deployments could not be registered: see the message above")
         running.append(_python("-m", "flows.worker", "data", cwd=root))
-        print(f"\nthe UI is at {url.removesuffix('/api')}; in another terminal: prefect deployment run corpus-to-model\n")
+        print(f"\nthe UI is at {url.removesuffix('/api')}, user and password are in {FILE}")
+        print("in another terminal: prefect deployment run corpus-to-model\n")
         running[-1].wait()
     except KeyboardInterrupt:
         pass

@@ -13,7 +13,6 @@ import argparse
 import fcntl
 import json
 import os
-import secrets
 import signal
 import socket
 import subprocess
@@ -23,15 +22,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flows.credentials import FILE, credentials
 from flows.local_server import answers, stop, wait_until_healthy
 from flows.postgres import Cluster
-from korealbert.files import atomic_write, write_json
+from korealbert.files import write_json
 from korealbert.shards import die_with_parent
 
 SECONDS_TO_COME_UP = 900
 SECONDS_TO_GO_DOWN = 60
 ROOT = Path(__file__).parents[1]
-CREDENTIALS = Path(".env")
 
 
 @dataclass
@@ -145,7 +144,7 @@ def up(home: Path, port: int, store: Path) -> None:
         raise SystemExit(f"port {port} is taken by another server; name another one (--port)")
     home.mkdir(parents=True, exist_ok=True)
     log = home / "supervisor.log"
-    environment = os.environ | credentials(CREDENTIALS)
+    environment = os.environ | credentials(FILE)
     command = [sys.executable, "-m", "flows.topology", "serve", "--home", str(home), "--port", str(port), "--store", str(store)]
     with log.open("wb") as stream:
         supervisor = subprocess.Popen(command, env=environment, stdout=stream, stderr=stream, start_new_session=True)
@@ -155,7 +154,7 @@ def up(home: Path, port: int, store: Path) -> None:
             stop(supervisor)
             raise SystemExit(f"it did not come up:\n{log.read_text('utf-8', 'replace')[-4000:]}\nmore in {home / 'logs'}")
         time.sleep(0.2)
-    print(f"up: http://127.0.0.1:{port} (user and password in {CREDENTIALS}); logs in {home / 'logs'}")
+    print(f"up: http://127.0.0.1:{port} (user and password in {FILE}); logs in {home / 'logs'}")
     print("prefect deployment run corpus-to-model    # from this directory; make down ends it all")
 
 
@@ -193,20 +192,6 @@ def _supervisor(home: Path) -> int | None:
         except FileNotFoundError:
             time.sleep(1)
     return None
-
-
-def credentials(path: Path) -> dict[str, str]:
-    """The server's user and password: of the environment, else of the file, else made now and written there for its owner."""
-    name, server = "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"
-    if server in os.environ:
-        return {server: os.environ[server], name: os.environ.get(name, os.environ[server])}
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    known = dict(line.split("=", 1) for line in lines if "=" in line and not line.lstrip().startswith("#"))
-    if server not in known:
-        known |= dict.fromkeys((server, name), f"korealbert:{secrets.token_urlsafe(24)}")
-        atomic_write(path, "\n".join([*lines, *(f"{key}={known[key]}" for key in (server, name)), ""]).encode())
-        path.chmod(0o600)
-    return {server: known[server], name: known.get(name, known[server])}
 
 
 def _free_port() -> int:

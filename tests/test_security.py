@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 from typer.testing import CliRunner
 
-from flows.topology import credentials
+from flows.credentials import credentials
 from korealbert.artifact import Runtime, Spec, build
 from korealbert.cli import app
 from korealbert.corpus.fetch import FetchSpec

@@ -101,14 +101,17 @@ def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
+# Not strict: raw tabs and line feeds in strings are common and harmless.
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_unambiguous)
+
+
 def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | Quarantined:
     text = decode_record(records, start, end)
     if isinstance(text, Quarantined):
         return text
     marks = len(text) - len(text.lstrip("\ufeff"))  # joined files have byte order marks between their lines
     try:
-        # Not strict: raw tabs and line feeds in strings are common and harmless.
-        record = json.loads(text[marks:], strict=False, object_pairs_hook=_unambiguous)
+        record = _DECODER.decode(text[marks:])
     except _DuplicateKey as error:
         remedy = "the record gives it twice, and only its owner knows which counts: delete one"
         return bad_record(records, start, end, "duplicate_key", remedy, field=writable(str(error)))

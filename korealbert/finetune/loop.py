@@ -16,8 +16,11 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from korealbert.finetune import tasks
 from korealbert.finetune.encode import evaluation_batches, lengths_of, pad, training_batches
 from korealbert.finetune.encoder import Encoder
+from korealbert.finetune.first_position import keep_first_position
+from korealbert.finetune.sequence import PooledHead
 from korealbert.finetune.spec import FinetuneSpec, Precision
 from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Scores, Task
 from korealbert.model.parameters import parameter_groups
@@ -51,6 +54,17 @@ class FinetunedModel:
     pad_id: int
     device: torch.device
     precision: Precision = "float32"
+
+    @classmethod
+    def of(
+        cls, spec: FinetuneSpec, encoder: Encoder, train: Sequence[Feature], *, pad_id: int, device: torch.device
+    ) -> FinetunedModel:
+        """An encoder with a fresh head. Where the head reads the pooled vector alone, the last layer computes no more."""
+        task = tasks.load(spec.task)
+        head = task.head(hidden_size=encoder.hidden_size, dropout=spec.dropout, train=train)
+        if isinstance(head, PooledHead):
+            keep_first_position(encoder.transformer)
+        return cls(task, encoder.to(device), head.to(device), pad_id, device, spec.precision)
 
     def logits(self, features: Sequence[Feature]) -> tuple[Any, list[Any]]:
         """Logits and targets of a batch."""

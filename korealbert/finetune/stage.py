@@ -90,8 +90,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
         if task.markers:
             encoder.make_room(len(tokenizer))
         features = _features(task, spec, inputs, out_dir, examples, tokenizer)
-        head = task.head(hidden_size=encoder.hidden_size, dropout=spec.dropout, train=features["train"])
-        model = FinetunedModel(task, encoder.to(device), head.to(device), tokenizer.pad_token_id, device, spec.precision)
+        model = FinetunedModel.of(spec, encoder, features["train"], pad_id=tokenizer.pad_token_id, device=device)
         history = train(model, features["train"], Encoded(examples["dev"], features["dev"]), spec, report)
         encoded = {split: Encoded(examples[split], features[split]) for split in SPLITS[1:] if split in examples}
         answers = {split: model.answer(part, with_losses=True) for split, part in encoded.items()}

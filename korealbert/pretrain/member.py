@@ -40,8 +40,8 @@ def serve(store: Path, meeting: str, *, node: int, processes: int, threads: int)
             raise SystemExit(128 + number)
         ranks.terminate()  # They save together with those of the other machines, and the leader lets us go.
 
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, terminate)
+    mine = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, terminate) if mine else None
     try:
         channel.send({"node": node, "processes": processes, "name": socket.gethostname()})
         while True:
@@ -66,6 +66,8 @@ def serve(store: Path, meeting: str, *, node: int, processes: int, threads: int)
             ranks.kill()
             ranks.join()
         channel.close()
+        if mine:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _start(order: dict[str, Any], threads: int, channel: Channel) -> LocalRanks:

@@ -74,8 +74,8 @@ def _read(tables: Tables, table: str, name: str, kind: type[GridT_co]) -> Benchm
     grid = tables.validate(kind, where, {axis: given[axis] for axis in kind.model_fields if axis in given})
     settings = {field: value for field, value in given.items() if field not in kind.model_fields}
     settings.setdefault("task", name)
-    if "test" not in settings:
-        raise RecipeError(f"{tables.path}, [{where}]: field 'test' is missing")
+    if settings.get("test") is None:
+        raise RecipeError(f"{tables.path}, [{where}]: field 'test' is missing; every cell is tested")
     cells = {
         f"{init}/{seed}": tables.validate(FinetuneSpec, where, {**settings, "init": init, "seed": seed})
         for init in grid.inits

@@ -28,6 +28,8 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 class PhaseSpec(PretrainSpec):
     """One phase. Defaults are those of Chameleon (table 5), and RoBERTa's where it says nothing."""
 
+    objective: Literal["mlm"] = "mlm"
+    """Masked words are the only objective."""
     freeze: Freeze = "none"
     """``chameleon`` freezes the encoder (phase 1), ``l21`` all that was copied from the source (Lee et al. 2021), ``none``
     nothing (phase 2). Pooler and sentence-order head, which masked words never reach, stay as they are in any case."""
@@ -48,8 +50,8 @@ class PhaseSpec(PretrainSpec):
     def _nothing_of_its_own(self) -> Self:
         if self.model != ModelSpec():
             raise ValueError("[model]: a phase trains the model that was transferred; remove it")
-        if self.objective != "mlm" or self.long is not None:
-            raise ValueError("a phase has masked words as its objective and one length of sequences; remove objective and long")
+        if self.long is not None:
+            raise ValueError("[long]: a phase has sequences of one length; remove it")
         if self.frozen:
             raise ValueError(f"frozen = {list(self.frozen)}: a phase freezes by preset; set freeze and remove frozen")
         return self

@@ -112,11 +112,9 @@ def installation() -> Iterator[Installation]:
     command = [sys.executable, "-m", "flows.topology"]
     subprocess.run([*command, "up", *options], cwd=ROOT, env=environment, check=True)
     up = Installation(home, store, port, environment)
-    ids = [value for value in up.processes().values() if isinstance(value, int)]
     yield up
-    ids += [value for value in up.processes().values() if isinstance(value, int)]
     subprocess.run([*command, "down", *options], cwd=ROOT, env=environment, check=True)
-    left = alive(lambda of, _: of in ids)
+    left = alive(lambda path, _: any(str(place).encode() in (path / name).read_bytes() for name in ("cmdline", "environ")))
     shutil.rmtree(place)
     assert not left, "make down ends everything"
 
@@ -186,13 +184,13 @@ def test_a_cancelled_pretraining_ends_at_once_and_goes_on_later(installation: In
     assert not partial.exists()
 
 
-def alive(wanted: Callable[[int, int], bool]) -> bool:
-    """Whether a process lives whose id and group are wanted."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
+def alive(wanted: Callable[[Path, int], bool]) -> bool:
+    """Whether a process lives whose directory in /proc and group are wanted."""
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            state, _, group = path.read_text().rpartition(") ")[2].split()[:3]
-        except OSError:
+            state, _, group = (path / "stat").read_text().rpartition(") ")[2].split()[:3]
+            if state != "Z" and wanted(path, int(group)):
+                return True
+        except OSError:  # It has just ended.
             continue
-        if wanted(int(path.parent.name), int(group)) and state != "Z":
-            return True
     return False

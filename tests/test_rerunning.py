@@ -1,0 +1,48 @@
+"""Which stages a run builds: from a stage on, with a changed field; and what is refused before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from korealbert import recipe as recipes
+from korealbert.cli import app
+from korealbert.recipe import dag
+from tests.flows.conftest import TINY
+
+
+def test_from_a_stage_on_means_it_and_all_that_stand_on_it() -> None:
+    nodes = recipes.graph(recipes.load(TINY))
+    onward = dag.onward(nodes, "examples")
+    assert {label.split("/")[0] for label in onward} >= {"examples", "views", "pretrain", "export", "finetune", "report"}
+    assert {label.split("/")[0] for label in set(nodes) - onward} >= {"extract", "clean", "dedup", "balance", "vocab"}
+    assert dag.onward(nodes, "clean/news") >= {"clean/news", "dedup", "report"}
+    assert "clean/books" not in dag.onward(nodes, "clean/news")
+    with pytest.raises(recipes.RecipeError, match="did you mean 'examples'"):
+        dag.onward(nodes, "exampels")
+
+
+def test_set_changes_a_field_for_one_run(tmp_path: Path) -> None:
+    store = ["--store", str(tmp_path / "store")]
+    plain = CliRunner().invoke(app, ["plan", str(TINY), *store, "--until", "vocab"])
+    changed = CliRunner().invoke(app, ["plan", str(TINY), *store, "--until", "vocab", "--set", "vocab.size=1000"])
+    assert plain.exit_code == changed.exit_code == 0
+    differ = [a for a, b in zip(plain.output.splitlines(), changed.output.splitlines(), strict=True) if a != b]
+    assert len(differ) == 1 and differ[0].startswith("vocab")
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        (["--set", "vocab.size"], "write FIELD=VALUE"),
+        (["--set", "vocab.sise=1000"], "did you mean 'size'"),
+        (["--set", "vocab.size=many"], "'size'"),
+        (["--set", ".=1"], "dotted name"),
+        (["--from", "vocub"], "did you mean 'vocab'"),
+    ],
+)
+def test_what_means_nothing_is_refused_by_name(tmp_path: Path, option: list[str], told: str) -> None:
+    refused = CliRunner().invoke(app, ["plan", str(TINY), "--store", str(tmp_path / "store"), *option])
+    assert refused.exit_code == 2 and told in refused.output, refused.output

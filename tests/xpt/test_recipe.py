@@ -1,0 +1,190 @@
+"""Cross-lingual recipes: their graph, what a change makes stale, and errors that name file, table, field and remedy."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from korealbert.artifact import Identity, Store
+from korealbert.recipe import RecipeError, prepare
+from korealbert.recipe.cross_lingual import load_cross_lingual
+from korealbert.recipe.dag import Node
+from korealbert.recipe.transfer_graph import transfer_graph
+from korealbert.xpt.phases import PHASES
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def editable(tmp_path: Path) -> Path:
+    """A copy of the sample recipe, sources and rules that a test may change."""
+    shutil.copytree(ROOT / "data_specs", tmp_path / "data_specs")
+    return tmp_path / "data_specs" / "recipes" / "xpt-sample.toml"
+
+
+def edit(recipe: Path, old: str, new: str) -> Path:
+    text = recipe.read_text("utf-8")
+    assert old in text
+    recipe.write_text(text.replace(old, new, 1), "utf-8")
+    return recipe
+
+
+def identities(recipe: Path, store: Path) -> dict[str, str]:
+    """Names of all artifacts by label."""
+    names: dict[str, str] = {}
+    nodes: dict[str, Node] = transfer_graph(load_cross_lingual(recipe))
+    for label, node in nodes.items():
+        found: Identity = node.stage.identity(node.spec, {r: names[other] for r, other in node.inputs.items()}, Store(store))
+        names[label] = found.name
+    return names
+
+
+def test_every_stage_comes_after_those_it_reads(editable: Path) -> None:
+    nodes = transfer_graph(load_cross_lingual(editable))
+    seen: set[str] = set()
+    for label, node in nodes.items():
+        assert set(node.inputs.values()) <= seen, label
+        seen.add(label)
+    assert list(nodes)[-1] == "report"
+    assert nodes["source"].inputs == {"model": "source/export"}
+    assert nodes["phase2/itl"].inputs["initial"] == "phase1/itl"
+    assert nodes["examples"].inputs == {"documents": "split/train", "heldout": "split/valid", "vocab": "vocab"}
+    assert nodes["vocab"].inputs == {"documents": "split/train"}, "the vocabulary never sees valid and test"
+    for cell, model in (
+        ("itl/phase1/nsmc", "export/itl/phase1"),
+        ("language_loss/en/source/glue_rte", "source"),
+        ("language_loss/en/none/phase1/glue_rte", "english/none/phase1"),
+        ("language_loss/ko/none/phase1/glue_rte", "export/none/phase1"),
+        ("language_loss/en/itl/phase2/20/glue_rte", "english/itl/phase2/20"),
+    ):
+        assert nodes[f"finetune/{cell}/pretrained/1"].inputs == {"model": model, "features": f"features/{cell}"}
+
+
+def test_models_are_compared_benchmark_by_benchmark_and_snapshots_are_not(editable: Path) -> None:
+    edit(editable, "[finetune.nsmc]\n", "[finetune.nsmc]\nresamples = 200\n")
+    edit(editable, "seeds = [1]", "seeds = [1, 2]")
+    nodes = transfer_graph(load_cross_lingual(editable))
+    models = ("itl/phase1", "itl/phase2", "none/phase2", "random/phase2", "control/mlm", "control/electra")
+    cells = [f"{model}/pretrained/{seed}" for model in models for seed in (1, 2)]
+    assert list(nodes["summary/nsmc"].inputs) == cells
+    assert nodes["summary/nsmc"].inputs["none/phase2/pretrained/2"] == "finetune/none/phase2/nsmc/pretrained/2"
+    assert nodes["summary/nsmc"].spec.model_dump()["resamples"] == 200
+    matrix = [f"{words}/{variant}/{phase}" for variant in ("itl", "none") for phase in PHASES for words in ("ko", "en")]
+    assert list(nodes["summary/glue_rte"].inputs) == [f"language_loss/{name}/pretrained/1" for name in ["en/source", *matrix]]
+    edit(editable, "resamples = 200", "resamples = 0")
+    assert "summary/nsmc" not in transfer_graph(load_cross_lingual(editable))
+
+
+def test_settings_are_searched_for_each_model_on_dev(editable: Path) -> None:
+    edit(editable, "learning_rate = 5e-4", 'search = { method = "grid", learning_rate = [1e-4, 5e-4], seeds = [1] }')
+    nodes = transfer_graph(load_cross_lingual(editable))
+    for model in ("itl/phase1", "control/mlm"):
+        found = f"search/{model}/nsmc/pretrained/selection"
+        assert nodes[f"finetune/{model}/nsmc/pretrained/1"].inputs["settings"] == found
+        assert nodes[found].inputs.keys() == {"0/1", "1/1"}
+
+
+def test_a_change_of_the_phase_2_rate_leaves_phase_1_cached(editable: Path, tmp_path: Path) -> None:
+    before = identities(editable, tmp_path / "store")
+    text = editable.read_text("utf-8")
+    at = text.index("[phase2]")
+    editable.write_text(text[:at] + text[at:].replace("lr = 1e-3", "lr = 5e-4", 1), "utf-8")
+    after = identities(editable, tmp_path / "store")
+    changed = {label for label in before if before[label] != after[label]}
+    assert {"phase2/itl", "phase2/none", "export/itl/phase2", "english/none/phase2", "report"} <= changed
+    assert not any(label.startswith(("phase1/", "transfer/", "source", "examples", "vocab", "control/")) for label in changed)
+    assert not any("/phase1" in label for label in changed)
+
+
+def test_the_random_encoder_shares_everything_but_its_transfer(editable: Path) -> None:
+    nodes = transfer_graph(load_cross_lingual(editable))
+    itl, random = nodes["transfer/itl"], nodes["transfer/random"]
+    assert itl.inputs == random.inputs
+    differing = {name for name, value in itl.spec.model_dump().items() if value != random.spec.model_dump()[name]}
+    assert differing == {"encoder"}
+    for phase in ("phase1", "phase2"):
+        assert nodes[f"{phase}/itl"].spec == nodes[f"{phase}/random"].spec
+
+
+def test_a_smaller_corpus_has_the_vocabulary_and_the_valid_part_of_the_larger(editable: Path, tmp_path: Path) -> None:
+    large = identities(editable, tmp_path / "store")
+    edit(editable, "train_sentences = 500", "train_sentences = 100\nvocabulary_sentences = 500")
+    small = identities(editable, tmp_path / "store")
+    assert {label for label in ("vocab", "split/valid", "split/test", "examples/test") if large[label] == small[label]} == {
+        "vocab",
+        "split/valid",
+        "split/test",
+        "examples/test",
+    }
+    assert small["split/vocabulary"] == large["split/train"]
+    assert small["split/train"] != large["split/train"]
+    assert small["phase1/itl"] != large["phase1/itl"]
+
+
+def test_the_sample_is_planned_by_the_same_command(editable: Path, tmp_path: Path) -> None:
+    prepared = prepare(editable, Store(tmp_path / "store"), until="phase1")
+    labels = [stage.label for stage in prepared.planned]
+    assert {"phase1/itl", "phase1/none", "phase1/random"} <= set(labels)
+    assert not any(label.startswith(("phase2", "control", "finetune")) for label in labels)
+
+
+BROKEN = {
+    "unknown field": (
+        "[transfer]\n",
+        "[transfer]\nitll = true\n",
+        r"\[variants\.itl\]: unknown field 'itll' \(did you mean 'itl'",
+    ),
+    "unknown table": ("[split]", "[spilt]", r"unknown table or field \[spilt\] \(did you mean 'split'"),
+    "no source": ('recipe = "english-sample.toml"', "", r"\[source\]: give either path .*, package and folder, or recipe"),
+    "no such recipe": ("english-sample.toml", "english-sampel.toml", r"no such recipe \(did you mean 'english-sample\.toml'"),
+    "no such directory": ('recipe = "english-sample.toml"', 'path = "nowhere"', r"field 'path': no such file or directory"),
+    "itself": ('"english-sample.toml"', '"xpt-sample.toml"', "is a cross-lingual recipe itself"),
+    "no such model": ('models = ["itl/phase1"', 'models = ["itl/phase3"', r"no model 'itl/phase3' \(did you mean 'itl/phase"),
+    "no such variant": (
+        'variants = ["itl", "none"]',
+        'variants = ["itl", "nonne"]',
+        r"no variant 'nonne' \(did you mean 'none'",
+    ),
+    "held-out share": (
+        "sequence_length = 64",
+        "sequence_length = 64\nheldout_share = 0.1",
+        "'heldout_share' is set by the recipe",
+    ),
+    "a phase with a model": (
+        "[phase2]\n",
+        "[phase2]\nmodel = { num_layers = 3 }\n",
+        "a phase trains the model that was transferred",
+    ),
+    "other preset": ("[phase1]\n", '[phase1]\nfreeze = "all"\n', r"\[phase1\], field 'freeze': .*'chameleon', 'l21' or 'none'"),
+    "other objective": ("[phase1]\n", '[phase1]\nobjective = "rtd"\n', r"\[phase1\], field 'objective': Input should be 'mlm'"),
+    "long": ("[phase1]\n", "[phase1]\nlong = { from_step = 30 }\n", "a phase has sequences of one length"),
+    "vocabulary": (
+        "train_sentences = 500",
+        "train_sentences = 500\nvocabulary_sentences = 400",
+        "lies below train_sentences = 500",
+    ),
+    "upper case": ("[variants.itl]", "[variants.ITL]", r"\[variants\.ITL\]: use lower-case letters"),
+    "reserved": ("[variants.itl]", "[variants.language_loss]", r"none of 'source', 'control', 'language_loss'"),
+    "random weights": ("models = [", 'inits = ["random"]\nmodels = [', r"\[finetune\.nsmc\], field 'inits\.0': .*'pretrained'"),
+    "no test": ('test = "../sample/rte_dev.tsv"\n', "", r"\[english\.glue_rte\]: field 'test' is missing"),
+    "one name twice": ("[english.glue_rte]", "[english.nsmc]", r"\[english\.nsmc\]: \[finetune\.nsmc\] has this name too"),
+    "a curve of another seed": ("curve_seeds = [1]", "curve_seeds = [2]", r"\[english\.glue_rte\] has no seed 2; it has 1"),
+    "models of english": ("[english.glue_rte]\n", '[english.glue_rte]\nmodels = ["source"]\n', r"unknown field 'models'"),
+    "curve without snapshots": ("snapshots = [20]\n\n[phase2]", "\n[phase2]", None),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_errors_name_file_table_and_remedy(editable: Path, case: str) -> None:
+    old, new, message = BROKEN[case]
+    edit(editable, old, new)
+    if message is None:  # One phase with snapshots is enough for a curve.
+        assert load_cross_lingual(editable).phase2.snapshots
+        edit(editable, "snapshots = [20]", "")
+        message = "curve_seeds want snapshots"
+    with pytest.raises(RecipeError, match=message) as caught:
+        load_cross_lingual(editable)
+    assert re.search(r"xpt-sample\.toml", str(caught.value))

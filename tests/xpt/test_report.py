@@ -1,0 +1,150 @@
+"""The report of a post-training: printed tables as printed, ours beneath, and what is known to be wrong with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from korealbert.artifact import Artifact, Runtime, build
+from korealbert.finetune.analysis import f1_of
+from korealbert.report.cross_lingual import misprints, printed
+from korealbert.report.cross_lingual.models import Results
+from korealbert.report.cross_lingual.spec import CrossLingualReportSpec
+from korealbert.report.cross_lingual.stage import STAGE
+from tests.report.conftest import made
+
+
+def test_the_counts_of_table_8_give_the_f1_that_table_1_does_not() -> None:
+    rows = printed.distribution(8)
+    assert f1_of(rows["XPT-4M"], "1") == pytest.approx(83.98, abs=0.005)
+    assert f1_of(rows["XPT-400K"], "1") == pytest.approx(80.08, abs=0.005)
+    assert all(sum(rows[model]["0"].values()) == 299 for model in rows)
+    assert all(sum(rows[model]["1"].values()) == 220 for model in rows)
+    notes = " ".join(misprints.notes())
+    assert "83.98" in notes
+    assert "80.08" in notes
+    assert "number 5 of 7" in notes
+
+
+def test_table_9_counts_characters() -> None:
+    counts = {"PS": 13_694, "QT": 10_198, "OG": 9_309, "DT": 8_487, "LC": 6_502, "TI": 2_225}
+    for model, rows in printed.distribution(9).items():
+        assert {label: sum(row.values()) for label, row in rows.items()} == counts, model
+
+
+def test_tables_are_read_by_their_whole_number() -> None:
+    assert list(printed.rows(1, printed.KLUE)) == [
+        *("mBERT", "XLM-R", "KoELECTRA", "KLUE-BERT", "KLUE-RoBERTa", "XPT-400K", "XPT-4M")
+    ]
+    for number, columns, models in ((1, printed.KLUE, 7), (2, printed.KLUE, 2), (3, printed.KLUE, 1), (4, printed.GLUE, 9)):
+        rows = printed.rows(number, columns)
+        assert len(rows) == models
+        assert all(value for values in rows.values() for value in values), "every cell of the layout is printed"
+    assert printed.rows(1, printed.KLUE)["XPT-4M"][1:3] == ["84.23", "90.30"], "as printed, though swapped"
+
+
+def curve(out: Path) -> None:
+    lines = [{"split": "train", "step": s, "mlm_loss": 9 - s / 10} for s in (1, 2, 3)]
+    lines += [{"split": "heldout", "step": s, "mlm_loss": 9 - s / 20} for s in (0, 3)]
+    (out / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def cell(store: Path, system: str, task: str, seed: int, value: float, dist: Any = None) -> tuple[str, Artifact]:
+    """A fine-tuning cell by its label."""
+    label = f"finetune/{system}/{task}/pretrained/{seed}"
+    told = {"task": task, "title": task.upper(), "init": "pretrained", "seed": seed, "metric": "accuracy"}
+
+    def write(out: Path) -> None:
+        (out / "metrics.json").write_text(json.dumps({**told, "dev": {"accuracy": 1.0}, "test": {"accuracy": value}}))
+        (out / "analysis.json").write_text(json.dumps({"dist": dist or {}}))
+
+    return label, made(store, label, {}, write=write)
+
+
+def test_our_rows_stand_beneath_the_printed_ones(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    sizes = {f"parameters_{part}": 10 for part in ("copied", "fresh", "encoder", "translation")}
+    trained = {
+        "steps": 3,
+        "parameters": 40,
+        "trainable_parameters": 30,
+        "heldout": {"mlm_perplexity": 99.5, "mlm_accuracy": 0.2},
+    }
+    inputs: dict[str, Artifact] = {}
+    for variant, spec in (("itl", {}), ("random", {"encoder": "random"})):
+        stats = {"layers": 4, "parameters": 40, **sizes}
+        inputs[f"transfer/{variant}"] = made(store, f"transfer/{variant}", stats, **spec)
+        for phase in ("phase1", "phase2"):
+            trained_model = made(store, f"{phase}/{variant}", trained, write=curve)
+            inputs[f"{phase}/{variant}"] = trained_model
+            tested = {"rows": 5, "heldout": {"mlm_perplexity": 101.25, "mlm_accuracy": 0.19}}
+            label = f"intrinsic/{variant}/{phase}"
+            inputs[label] = made(store, label, tested, {"pretrain": trained_model})
+            for seed in (1, 2):
+                inputs |= [cell(store, f"{variant}/{phase}", "klue_nli", seed, 60 + seed)]
+                inputs |= [cell(store, f"{variant}/{phase}", "nsmc", seed, 70 + seed)]
+    for model, value in (("en/source", 60.0), ("ko/itl/phase1", 50.0), ("en/itl/phase1", 57.0), ("en/itl/phase1/2", 58.0)):
+        inputs |= [cell(store, f"language_loss/{model}", "glue_rte", 1, value)]
+    inputs["control/mlm"] = made(store, "control/mlm", trained, write=curve)
+    first = build(STAGE, CrossLingualReportSpec(), inputs, Runtime(store=store)).artifact
+    text = (first.path / "report.md").read_text("utf-8")
+    assert "| XPT-4M | 86.53 | 84.23 | 90.30 |" in text
+    assert "| **itl, Phase 2** | **–** | **–** | **–** | **61.50 ± 0.71** |" in text
+    assert "| itl, Phase 1 | 40 | 30 | 3 | 99.50 | 101.25 | 20.0 % | 19.0 % |" in text
+    assert "itl: Vocab-En, Phase 1 | 95.0 %" in text
+    assert "swapped" in text
+    table_3 = text[text.index("Table 3") : text.index("KLUE-RE of the Korean")]
+    assert "random, Phase 2" in table_3
+    assert "random" not in text[text.index("Table 1: KLUE dev") : text.index("Table 2: models")]
+    assert {"curve-itl-loss.svg", "curve-control-mlm-perplexity.svg", "language-loss-glue_rte.svg"} <= {
+        path.name for path in first.files("figures/*")
+    }
+    csv = (first.path / "scores.csv").read_text("utf-8").splitlines()
+    assert csv[0] == "model,vocabulary,benchmark,task,seed,metric,value,source"
+    assert len(csv) == 1 + len(Results(inputs).scores)
+    again = build(STAGE, CrossLingualReportSpec(), inputs, Runtime(store=store), rerun=True).artifact
+    assert again.output_digest == first.output_digest
+
+
+def test_a_report_of_nothing_still_has_the_printed_tables(tmp_path: Path) -> None:
+    artifact = build(STAGE, CrossLingualReportSpec(), {}, Runtime(store=tmp_path)).artifact
+    assert "Table 10" in (artifact.path / "report.md").read_text("utf-8")
+
+
+def test_predictions_of_all_seeds_stand_together_and_english_ones_apart(tmp_path: Path) -> None:
+    row = {"no_relation": 5, "per:title": 4, "org:product": 3, "org:members": 2, "per:alias": 1}
+    dist = {"no_relation": {"no_relation": 9}, "per:title": row}
+    inputs = dict(cell(tmp_path, "itl/phase2", "klue_re", seed, 50.0, dist) for seed in (1, 2))
+    inputs |= [cell(tmp_path, "language_loss/en/source", "klue_re", 1, 50.0, {"per:title": {"per:title": 1_000}})]
+    artifact = build(STAGE, CrossLingualReportSpec(), inputs, Runtime(store=tmp_path)).artifact
+    table = (artifact.path / "report.md").read_text("utf-8").split("Table 10: RE predictions")[1]
+    ours = [line.replace("*", "").replace("\\", "") for line in table.splitlines() if "itl, Phase 2" in line]
+    assert ours == [
+        "| itl, Phase 2 | per:title | 30 | no_relation: 10, per:title: 8, org:product: 6, org:members: 4 |",
+        "| itl, Phase 2 | no_relation | 18 | no_relation: 18 |",
+    ]
+
+
+def test_the_report_says_what_summaries_say(tmp_path: Path) -> None:
+    systems = ("itl/phase2", "none/phase2", "language_loss/en/source", "language_loss/ko/itl/phase2")
+    inputs: dict[str, Artifact] = {}
+    for task, (first, second) in (("nsmc", systems[:2]), ("glue_rte", systems[2:])):
+        inputs |= [cell(tmp_path, system, task, 1, 80.0) for system in (first, second)]
+        names = [f"{system}/pretrained" for system in (first, second)]
+        pair = {"first": names[0], "second": names[1], "difference": -1.5, "interval": [-3.0, 0.25], "p_value": 0.042}
+        summary = {"systems": {name: {"interval": [78.5, 81.25]} for name in names}, "comparisons": [pair], "confidence": 0.9}
+
+        def write(out: Path, summary: dict[str, Any] = summary) -> None:
+            (out / "summary.json").write_text(json.dumps(summary))
+
+        inputs[f"summary/{task}"] = made(tmp_path, f"summary/{task}", {}, write=write)
+    artifact = build(STAGE, CrossLingualReportSpec(), inputs, Runtime(store=tmp_path)).artifact
+    text = (artifact.path / "report.md").read_text("utf-8")
+    assert "| Benchmark | Model | Mean ± sd | 90 % interval |" in text
+    assert "| NSMC, accuracy | none, Phase 2 | 80.00 | 78.50 to 81.25 |" in text
+    difference = "−1.50 | −3.00 to +0.25 | 0.042 | – |"
+    assert f"| NSMC, accuracy | itl, Phase 2 less none, Phase 2 | {difference}" in text
+    assert f"accuracy | source less itl, Phase 2, Vocab-Ko | {difference}" in text[text.index("What is left of English") :]
