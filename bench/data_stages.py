@@ -28,7 +28,8 @@ import psutil
 
 from korealbert.artifact import Artifact, InputPath, Runtime, Spec, Stage
 from korealbert.corpus import clean, dedup, extract
-from korealbert.corpus.reading import RawFile, ReadLimits, open_files
+from korealbert.corpus.archives import open_files
+from korealbert.corpus.reading import RawFile, ReadLimits
 from korealbert.corpus.sources import ExtractSpec
 
 FLAT = 1.25

@@ -24,9 +24,10 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from korealbert.corpus.archives import open_files
 from korealbert.corpus.extract import PARSERS, frame
 from korealbert.corpus.framing import RawRecords
-from korealbert.corpus.reading import RawFile, ReadLimits, open_files
+from korealbert.corpus.reading import RawFile, ReadLimits
 from korealbert.corpus.records import Outcome, Tally
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.documents import Document

@@ -24,10 +24,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from korealbert.corpus.archives import open_files
 from korealbert.corpus.extract import PARSERS, frame
 from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.namumark import extract_namumark
-from korealbert.corpus.reading import RawFile, ReadLimits, open_files
+from korealbert.corpus.reading import RawFile, ReadLimits
 from korealbert.corpus.records import Dropped, Tally
 from korealbert.corpus.sources import ExtractSpec, WikiOptions
 from korealbert.documents import Document

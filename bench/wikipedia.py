@@ -24,8 +24,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from korealbert.artifact import Runtime, build
+from korealbert.corpus.archives import open_files
 from korealbert.corpus.extract import STAGE
-from korealbert.corpus.reading import RawFile, ReadLimits, open_files
+from korealbert.corpus.reading import RawFile, ReadLimits
 from korealbert.corpus.sources import ExtractSpec
 
 HEADER = """<mediawiki xml:lang="ko">

@@ -18,13 +18,14 @@ from typing import Any
 
 from korealbert.arrow_tables import read_batches
 from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Stats
+from korealbert.corpus.archives import open_files
 from korealbert.corpus.csv_rows import frame_csv, parse_rows
 from korealbert.corpus.framing import RawRecords, frame_delimited, frame_json, frame_paragraphs, frame_whole
 from korealbert.corpus.html_pages import parse_html, parse_warc
 from korealbert.corpus.jsonl import parse_json, parse_json_file
 from korealbert.corpus.namuwiki import parse_namuwiki
 from korealbert.corpus.plain import parse_text_blocks, parse_text_file, parse_titled_text
-from korealbert.corpus.reading import RawFile, open_files
+from korealbert.corpus.reading import RawFile
 from korealbert.corpus.records import Dropped, Outcome, Parser, Tally
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.corpus.warc_records import frame_warc

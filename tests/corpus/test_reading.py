@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from korealbert.corpus.archives import open_files
 from korealbert.corpus.framing import RawRecords, frame_delimited, frame_json
 from korealbert.corpus.json_values import ValueScanner
-from korealbert.corpus.reading import RawFile, ReadFault, ReadLimits, open_files
+from korealbert.corpus.reading import RawFile, ReadFault, ReadLimits
 from korealbert.documents import Quarantined
 from tests.corpus.extracting import compressed, tar
 
