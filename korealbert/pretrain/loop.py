@@ -195,10 +195,11 @@ class Trainer:
         self.speed.operations += size * self.operations[long]
         updated = self.clipping.updates - updates_before
         state.updates += updated
+        loss = summed.losses[0] / targets[0] if targets[0] else None
         if not updated:  # An overflown fp16 step has no losses worth averaging.
-            return None
+            return self.guard.after_overflow(loss)
         state.window.add(summed)
-        return self.guard.after_step(summed.losses[0] / targets[0] if targets[0] else None, float(self.clipping.norm))
+        return self.guard.after_step(loss, float(self.clipping.norm))
 
     def _accumulate(self, loaded: Loaded, targets: list[float]) -> list[float]:
         """Forward and backward passes over this rank's micro-batches, and the update; their sums one after the other."""
@@ -244,7 +245,7 @@ class Trainer:
         state.position, state.long_position = failed.position, failed.long_position
         state.rate_factor *= guard.rate_factor
         state.guard.rollbacks += 1
-        state.guard.bad_steps = 0
+        state.guard.bad_steps = state.guard.overflows = 0
         event = {"fault": fault, "at_step": step, "skipped_sequences": skipped}
         if self.metrics_file:
             self.metrics_file = self._metrics_file(saved.metrics)

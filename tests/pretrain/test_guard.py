@@ -79,6 +79,22 @@ def test_sentence_order_that_was_learnt_and_is_guessed_again_is_a_collapse() -> 
     assert guard.after_scoring(0.51) == "held-out accuracy of sentence order fell from 0.700 to 0.510, which is guessing"
 
 
+def test_skipped_steps_are_a_collapse_once_no_loss_scale_can_mend_them() -> None:
+    guard = Guard(GuardSpec(patience=3), GuardState())
+    assert [guard.after_overflow(5.0) for _ in range(20)] == [None] * 20
+    assert guard.after_step(5.0, 1.0) is None
+    assert [guard.after_overflow(math.nan) for _ in range(2)] == [None, None]
+    assert guard.after_overflow(math.nan) == "fp16 overflow skipped 3 steps in a row, the last with loss nan"
+    guard = Guard(GuardSpec(patience=3), GuardState())
+    assert [step for step in range(1, 60) if guard.after_overflow(5.0)][0] == 40
+
+
+def test_an_fp16_run_whose_loss_is_no_number_ends_in_an_error_instead_of_skipping_all(alone: Ranks, tmp_path: Path) -> None:
+    run = poisoned_run(alone, tmp_path, spoilt=range(24, 1000), precision="fp16", steps=12, max_rollbacks=1)
+    with pytest.raises(Collapsed, match=r"collapsed at step 11 \(fp16 overflow skipped 5 steps in a row, .* after 1 returns"):
+        run.run()
+
+
 def poisoned_run(
     alone: Ranks,
     out_dir: Path,
@@ -86,10 +102,13 @@ def poisoned_run(
     stop_after: int | None = None,
     spoilt: range = range(24, 32),
     checkpoint_every: int = 2,
+    precision: str = "fp32",
+    steps: int = 8,
     **guard: object,
 ) -> Trainer:
-    """Eight steps of eight sequences, where those at some positions of the order make the loss NaN."""
-    wishes = {"guard": guard, "model": no_dropout(), "steps": 8, "checkpoint_every": checkpoint_every}
+    """Steps of eight sequences, where those at some positions of the order make the loss NaN."""
+    every = {"checkpoint_every": checkpoint_every, "precision": precision}
+    wishes = {"guard": guard, "model": no_dropout(), "steps": steps, **every}
     run = trainer(spec(**wishes), out_dir, alone, stop_after=stop_after)
 
     def spoil(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> Tensor:
