@@ -90,6 +90,11 @@ class Guard:
         state.bad_steps += 1
         return f"{faults[0]}, for {state.bad_steps} steps in a row" if state.bad_steps >= spec.patience else None
 
+    @property
+    def doubts(self) -> bool:
+        """Whether the latest step was bad: a collapse may have begun, and what it left is nothing to return to."""
+        return self.state.bad_steps > 0
+
     def after_overflow(self, loss: float | None) -> str | None:
         """The same of a step that was skipped. A lower loss scale mends gradients that overflow, but no loss that is no number."""
         self.state.overflows += 1

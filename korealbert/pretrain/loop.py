@@ -151,7 +151,8 @@ class Trainer:
             if self.state.step in spec.snapshots and self.ranks.rank == 0:
                 self._write_snapshot()
             if self.state.step % spec.checkpoint_every == 0 or self.state.step == spec.steps:
-                self.state.returns_to = self.state.step
+                if not self.guard.doubts:
+                    self.state.returns_to = self.state.step
                 self._save()
         if digest_of(self.frozen) != self.frozen_digest:
             raise RuntimeError("training has changed tensors that are declared frozen; this model must not be used")

@@ -200,11 +200,12 @@ class Reader:
         sources = self.sources([*SINGLE_TABLES, *_LONG, "encoder", "finetune"])
         single: dict[str, Any] = {name: self.spec(kind, name) for name, kind in SINGLE_TABLES.items()}
         self.check_sources(sources, **single)
-        length, positions = single["examples"].sequence_length, single["pretrain"].model.max_positions
-        if length > positions:
+        length, model = single["examples"].sequence_length, single["pretrain"].model
+        if length > model.longest_sequence:
+            offset = f" less position_offset = {model.position_offset}" if model.position_offset else ""
             raise RecipeError(
-                f"{self.path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = {positions}; "
-                "shorten the examples or raise max_positions"
+                f"{self.path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = "
+                f"{model.max_positions}{offset}; shorten the examples or raise max_positions"
             )
         return Recipe(
             **self.brought(sources),
@@ -364,7 +365,7 @@ class Reader:
             text = json.dumps(self._with_data(table), default=str)
             spec = kind.model_validate_json(text, strict=True, context={"root": self.root})
         except ValidationError as error:
-            raise RecipeError("\n".join(explain(self.path, kind, name, problem) for problem in error.errors())) from None
+            raise RecipeError(explained(self.path, kind, name, error)) from None
         self._check_files(spec, name)
         return spec
 
@@ -383,6 +384,12 @@ class Reader:
                     task = tasks.load(spec.task)
                     origin = f"; {task.title} comes from {task.origin}; name a URL with its sha256 to have it fetched"
                 raise RecipeError(f"{self.path}, [{table}], field {name!r}: no such file or directory: {path}{origin}")
+
+
+def explained(path: Path, kind: type[BaseModel], table: str, error: ValidationError) -> str:
+    """All that pydantic found, a line each; but not that a default could not be derived from what is wrong already."""
+    problems = [problem for problem in error.errors() if problem["type"] != "default_factory_not_called"]
+    return "\n".join(explain(path, kind, table, problem) for problem in problems)
 
 
 def explain(path: Path, kind: type[BaseModel], table: str, problem: Any) -> str:

@@ -162,6 +162,21 @@ def test_a_collapse_before_the_first_checkpoint_returns_to_the_beginning_without
     assert same_bytes(tmp_path / "straight", tmp_path / "killed")
 
 
+def test_a_checkpoint_that_was_due_amid_bad_steps_is_not_returned_to(alone: Ranks, tmp_path: Path) -> None:
+    run = poisoned_run(alone, tmp_path, spoilt=range(0), steps=40, horizon=8, patience=3)
+    judge = Guard.after_step
+
+    def bad_from_21(guard: Guard, loss: float | None, norm: float) -> str | None:
+        bad = run.state.step > 20 and not guard.state.rollbacks
+        return judge(guard, 99.0 if bad else loss, norm)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Guard, "after_step", bad_from_21)
+        run.run()
+    (event,) = lines(tmp_path, "guard")
+    assert (event["at_step"], event["step"]) == (23, 20)
+
+
 def test_a_guard_without_returns_makes_the_first_collapse_an_error(alone: Ranks, tmp_path: Path) -> None:
     with pytest.raises(Collapsed, match=r"collapsed at step 4 .* after 0 returns to a checkpoint; lower optimizer.lr"):
         poisoned_run(alone, tmp_path, max_rollbacks=0).run()
