@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -179,8 +179,7 @@ class Trainer:
         tokens = sum(int(batch.lengths.sum()) for batch, _ in loaded)
         *targets, all_tokens, stop = ranks.sum([*map(float, counts), float(tokens), float(self.stop_requested())])
         if stop:
-            self._save()
-            raise Stopped(state.step)
+            self._stop()
         rate = spec.schedule.learning_rate(state.updates, peak=spec.optimizer.lr, steps=spec.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * state.rate_factor
@@ -209,6 +208,8 @@ class Trainer:
         scale = torch.tensor(weights, device=ranks.device)
         sums = torch.zeros(3, len(targets), dtype=torch.float64, device=ranks.device)
         for index, (_, on_host) in enumerate(loaded):
+            if index and index % self.stop_interval == 0 and any(ranks.sum([float(self.stop_requested())])):
+                self._stop()
             torch.manual_seed(dropout_seed(spec.seed, step, index * ranks.world_size + ranks.rank))
             if spec.compile == "graphs":  # The outputs of the pass before are read: their memory may be used again.
                 torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
@@ -220,6 +221,16 @@ class Trainer:
             sums += torch.stack([part.detach().double() for part in result])
         flat: list[float] = sums.flatten().tolist()
         return flat
+
+    @property
+    def stop_interval(self) -> int:
+        """Micro-batches after which a step that takes long is given up if a stop was asked for; alone it costs nothing."""
+        return 1 if self.ranks.world_size == 1 else 8
+
+    def _stop(self) -> NoReturn:
+        """Save what the last whole step left, and leave."""
+        self._save()
+        raise Stopped(self.state.step)
 
     def _rows(self, long: bool) -> Rows:
         return self.long if long and self.long is not None else self.short
