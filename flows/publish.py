@@ -1,9 +1,13 @@
-"""What a stage shows in the Prefect UI: progress while it runs, then its numbers, its place and its pictures."""
+"""What a run shows in the Prefect UI: its plan, then of each stage that it builds progress, numbers, place and pictures.
+
+Each of these is a request to the server, so that stages found in the store have their places in the plan and nothing more.
+"""
 
 from __future__ import annotations
 
 import base64
 import re
+from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
@@ -19,6 +23,7 @@ from prefect.artifacts import (
 from korealbert.artifact import Built, Progress
 from korealbert.nested import flat
 from korealbert.recipe import Planned
+from korealbert.report.markdown import plain
 
 
 def key(label: str, kind: str) -> str:
@@ -33,7 +38,7 @@ def line(progress: Progress) -> str:
 
 
 class ProgressBar:
-    """A Prefect progress artifact, created at the first report whose total is known."""
+    """A Prefect progress artifact, created at the first report of work that is under way and whose total is known."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -41,7 +46,7 @@ class ProgressBar:
 
     def update(self, progress: Progress) -> None:
         """Show how far the stage has come."""
-        if not progress.total:
+        if not progress.total or (self._id is None and progress.done >= progress.total):
             return
         percent = round(100 * progress.done / progress.total, 1)
         if self._id is None:
@@ -68,9 +73,10 @@ def _shown(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
 
 
-def plan(planned: list[Planned]) -> None:
-    """Publish what a run is about to do, before it does it."""
-    lines = ["| stage | status | why | last took |", "|---|---|---|---|"]
+def plan(planned: list[Planned], store: Path) -> None:
+    """Publish what a run is about to do, before it does it; what is in the store already is linked."""
+    lines = ["| stage | status | artifact | why | last took |", "|---|---|---|---|---|"]
     for stage in planned:
-        lines.append(f"| {stage.label} | {stage.status} | {'; '.join(stage.reasons)} | {stage.took} |")
+        place = f"[{stage.name}]({(store.resolve() / stage.name).as_uri()})" if stage.status == "cached" else stage.name
+        lines.append(f"| {plain(stage.label)} | {stage.status} | {place} | {plain('; '.join(stage.reasons))} | {stage.took} |")
     create_markdown_artifact("\n".join(lines), key="plan", description="What this run builds, and why")

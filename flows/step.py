@@ -73,7 +73,8 @@ def step(
     if on_gpu is not None:
         build_on_gpu(label, on_gpu, runtime, rerun=rerun)
     built = _built(Job(node.stage, node.spec, artifacts, label, rerun and on_gpu is None), watched, gate)
-    publish.outcome(label, built)
+    if not built.cached or on_gpu is not None:
+        publish.outcome(label, built)
     watched.report(Progress(1, 1, "stages", message="cached" if built.cached else _took(built)))
     name = built.artifact.name
     return Completed(name="Cached" if built.cached else "Completed", message=_message(label, built), data=name)

@@ -156,7 +156,9 @@ def _build(recipe: Path, runtime: Runtime, asked: Mapping[str, Any]) -> Path:
     """Build what is missing or stale of what was asked for; the directory of the last artifact."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
-    planned = recipes.prepare(recipe, Store(runtime.store), **asked).planned
+    prepared = recipes.prepare(recipe, Store(runtime.store), **asked)
+    prepared.check(runtime)
+    planned = prepared.planned
     if all(stage.status == "cached" for stage in planned):
         console.print(f"all {len(planned)} stages are cached", style="green")
         with runs.recorded(runtime.store, recipe, asked["until"], {stage.label: stage.name for stage in planned}):

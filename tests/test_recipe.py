@@ -218,6 +218,36 @@ def test_mistakes_about_long_sequences_are_named(editable: Path, added: str, mes
         recipes.load(editable)
 
 
+def test_one_mistake_is_told_once(editable: Path) -> None:
+    """The defaults that depend on other fields could not be made, which is nothing to mend."""
+    with pytest.raises(RecipeError) as refusal:
+        recipes.load(edit(editable, "num_heads = 4", "num_heads = 3"))
+    (told,) = str(refusal.value).splitlines()
+    assert told.endswith("num_heads = 3 does not divide hidden_size = 128; choose a number of heads that does")
+
+
+def test_rows_before_the_first_position_take_no_tokens(editable: Path) -> None:
+    edit(editable, "[pretrain.model]\n", "[pretrain.model]\nmax_positions = 129\nposition_offset = 2\n")
+    with pytest.raises(RecipeError, match=r"sequence_length = 128 exceeds .* max_positions = 129 less position_offset = 2"):
+        recipes.load(editable)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "told"),
+    [
+        ({"processes": 3}, "sample, pretrain: global_batch_size = 16 is not divisible by .* = 3 × 16 = 48"),
+        ({"nodes": 2, "processes": 2}, "not divisible by .* = 4 × 16 = 64"),
+        ({"hostfile": "hosts"}, "hosts: no hostfile that can be read"),
+    ],
+)
+def test_ranks_that_batches_do_not_fit_are_refused_before_any_stage(tmp_path: Path, runtime: dict, told: str) -> None:
+    prepared = recipes.prepare(SAMPLE, Store(tmp_path))
+    with pytest.raises(RecipeError, match=told):
+        prepared.check(Runtime(store=tmp_path, **runtime))
+    prepared.check(Runtime(store=tmp_path))
+    recipes.prepare(SAMPLE, Store(tmp_path), until="vocab").check(Runtime(store=tmp_path, processes=3))
+
+
 DAILY = """
 [crawl.daily]
 source = "../sources/hani.toml"

@@ -142,6 +142,8 @@ class Stage(Generic[S]):
     needs_alike: Callable[[S, Inputs], str] | None = None
     """For cells, of which several may run at once: names what their need for memory depends on. None: a stage that takes the
     whole machine."""
+    check: Callable[[S, Runtime], None] | None = None
+    """Raises ValueError where spec and runtime exclude each other; asked of all stages before the first is built."""
 
     def kind(self, spec: S, inputs: Inputs) -> str:
         """What cells that need the same memory have in common."""

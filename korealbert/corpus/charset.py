@@ -31,6 +31,9 @@ _DECLARED = re.compile(rb"""<meta[^>]{0,400}?charset\s*=\s*["']?\s*([A-Za-z0-9_:
 _XML = re.compile(rb"""^\s*<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9_:.-]+)""")
 _HEADER = re.compile(r"""charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]+)""", re.IGNORECASE)
 _HANGUL = re.compile("[가-힣]")
+_NOT_OF_PAGES = ("utf-16", "utf-32", "utf-7", "idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape")
+"""Codecs of Python that no page is in: those under which its declaration would not be ASCII, and those that are not charsets,
+which raise, take quadratic time, or give lone surrogates."""
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 MAX_BROKEN_SHARE = 0.01
 """Undecodable characters per character up to which a text counts as read."""
@@ -95,8 +98,8 @@ def _codec(label: str) -> str | None:
         info = codecs.lookup(label)
     except LookupError:
         return None
-    if not info._is_text_encoding or info.name.startswith(("utf-16", "utf-32", "utf-7")):
-        return None  # a page whose declaration could be read as ASCII is in none of these
+    if not info._is_text_encoding or info.name.startswith(_NOT_OF_PAGES):
+        return None
     return "utf-8" if info.name in ("utf-8", "utf-8-sig") else info.name
 
 

@@ -23,9 +23,12 @@ LONGEST_QUOTE = 200
 """Characters between two quotation marks up to which a quotation stays whole; beyond, a mark was probably forgotten."""
 
 _CLOSERS = "\"'”’」』》〉)\\]}"
+_LAUGHS = "ㅋㅎㅠㅜ\\^~;♥♡"
 _CANDIDATE = re.compile(
     rf"(?P<mark>[.!?。！？…]+)(?P<close>[{_CLOSERS}]*)(?P<gap>\s*)"
-    r"|(?P<laugh>(?:ㅋ|ㅎ|ㅠ|ㅜ|\^|~|;|♥|♡)(?:ㅋ|ㅎ|ㅠ|ㅜ|\^|~|;|♥|♡|[.!?])+)\s+"
+    rf"|(?P<laugh>[{_LAUGHS}][{_LAUGHS}.!?]+)\s+"
+    # Laughter without a blank behind it ends nothing; it is passed in one step, or each of its letters would be tried.
+    rf"|[{_LAUGHS}](?:[.!?]*[{_LAUGHS}])+"
 )
 _QUOTED = re.compile(
     "|".join(
@@ -60,6 +63,8 @@ def split_line(line: str) -> list[str]:
     starts = [start for start, _ in quoted]
     sentences, begin = [], 0
     for match in _CANDIDATE.finditer(line):
+        if match["mark"] is None and match["laugh"] is None:
+            continue
         cut = match.end("close") if match["laugh"] is None else match.end("laugh")
         if cut == len(line):
             break

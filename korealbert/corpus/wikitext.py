@@ -51,7 +51,7 @@ _REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s*:?\s*\[\[", re.IGNORECA
 _EXTERNAL = re.compile(r"\[(?:https?:|ftp:|mailto:|irc:|//)[^\s\[\]]*+([^\[\]\n]*+)\]", re.IGNORECASE)
 _MAGIC_WORD = re.compile(r"__[A-Z가-힣]{2,24}__")
 _VARIANT = re.compile(r"-\{([^{}]*)\}-")
-_QUOTES = re.compile(r"'{2,}")
+_QUOTES = re.compile("''+")
 
 
 def extract_wikitext(source: str, options: WikiOptions) -> WikiText:
@@ -338,15 +338,18 @@ def _inline(text: str, lost: Counter[str]) -> str:
     if "{" in text:
         text = _VARIANT.sub(lambda variant: variant[1] or GONE, text)
     if "''" in text:
-        if "''''" in text:
-            text = _QUOTES.sub(lambda quotes: "'" if len(quotes[0]) == 4 else "", text)
-        text = text.replace("'''", "").replace("''", "")
+        text = _QUOTES.sub(_apostrophe if "''''" in text else "", text)
     if "{" in text or "}" in text:
         text = text.replace("{|", GONE).replace("|}", GONE)
     decoded = decode_entities(text)
     lost["inline"] += before - len(text)
     lost["entity"] += len(text) - len(decoded)
     return decoded
+
+
+def _apostrophe(quotes: re.Match[str]) -> str:
+    """Of four quotes one is text: two or three, or five for both, begin or end italics and bold."""
+    return "'" if len(quotes[0]) == 4 else ""
 
 
 def _lines(text: str, options: WikiOptions, lost: Counter[str]) -> str:

@@ -33,12 +33,14 @@ class GlueClassification(SequenceClassification):
     sentences: ClassVar[tuple[str, ...]]
     """Columns of the sentence, or of the two."""
     label_column: ClassVar[str] = "label"
+    numbers: ClassVar[tuple[str, ...]] = ("index",)
+    """Columns of whole numbers, as far as the header has them."""
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All examples; an id is the line number."""
         return [
             self.example(str(line.number), row, self.label(row[self.label_column], line=line, field=self.label_column))
-            for line, fields in tsv_rows(file, self.header, number="index" if "index" in self.header else None)
+            for line, fields in tsv_rows(file, self.header, numbers=self.numbers)
             for row in [dict(zip(self.header, fields, strict=True))]
         ]
 

@@ -124,12 +124,12 @@ def json_list(file: BenchmarkFile, *, key: str | None = None) -> Iterator[Record
     lines = list(file.lines())
     text = "\n".join(line.text for line in lines)
     opening = re.compile(r"\s*\[" if key is None else rf'\s*\{{.*?"{key}"\s*:\s*\[', re.DOTALL).match(text)
+    wanted = "a list" if key is None else f"an object with a list {key!r}"
     if opening is None:
-        wanted = "a list" if key is None else f"an object with a list {key!r}"
         raise file.error(1, "record", f"the file is not {wanted}", "give the official file")
     position = _skip_space(text, opening.end())
-    number, counted = 1, 0
-    while text[position : position + 1] != "]":
+    number, counted, more = 1, 0, text[position : position + 1] != "]"
+    while more:
         number, counted = number + text.count("\n", counted, position), position
         line = lines[number - 1]
         try:
@@ -138,10 +138,19 @@ def json_list(file: BenchmarkFile, *, key: str | None = None) -> Iterator[Record
             raise line.error("record", f"no JSON ({error})", "is the download complete?") from error
         yield _object(value, line)
         position = _skip_space(text, position)
-        if text[position : position + 1] == ",":
+        more = text[position : position + 1] == ","
+        if more:
             position = _skip_space(text, position + 1)
         elif text[position : position + 1] != "]":
             raise line.error("record", "neither a comma nor ] after it", "is the download complete?")
+    # What stands around the list: of two files in one, or two lists of one name, the second would be lost.
+    try:
+        around = DECODER.decode(text[: opening.end()] + text[position:])
+    except (ValueError, RecursionError) as error:
+        remedy = "is the download complete, and one file alone?"
+        raise lines[-1].error("record", f"the file is not {wanted} and no more ({error})", remedy) from error
+    if key is not None and around.get(key) != []:
+        raise file.error(1, "record", f"the first {key!r} stands within another field", "give the official file")
 
 
 def _object(value: Any, line: Line) -> Record:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from korealbert.benchmark_files import BenchmarkFile, Line
 
@@ -12,13 +12,13 @@ def tsv_rows(
     header: tuple[str, ...],
     *,
     leave_out: Callable[[Line, list[str]], bool] | None = None,
-    number: str | None = None,
+    numbers: Collection[str] = (),
 ) -> Iterator[tuple[Line, list[str]]]:
     """Rows of a tab-separated file whose first line must be ``header``; each row has exactly as many fields.
 
     Quotes are ordinary characters and no field is ever read as missing: ``null`` and ``NA`` are words people write.
-    ``leave_out(line, fields)`` picks rows that a benchmark is known to be broken at; they are skipped. The column ``number``
-    holds whole numbers: where it does not, the columns of a row have moved.
+    ``leave_out(line, fields)`` picks rows that a benchmark is known to be broken at; they are skipped. The columns
+    ``numbers`` hold whole numbers: where one does not, the columns of a row have moved.
     """
     lines = file.lines()
     first = next(lines, None)
@@ -33,7 +33,8 @@ def tsv_rows(
         if len(fields) != len(header):
             problem = f"{len(fields)} fields instead of {len(header)}"
             raise line.error(header[min(len(fields), len(header)) - 1], problem, "restore the line from the official file")
-        if number is not None and not (fields[header.index(number)].isascii() and fields[header.index(number)].isdecimal()):
-            problem = f"found {fields[header.index(number)][:40]!r} where a whole number stands"
-            raise line.error(number, problem, "the columns have moved; restore the line from the official file")
+        for name, value in zip(header, fields, strict=True):
+            if name in numbers and not (value.isascii() and value.isdecimal()):
+                problem = f"found {value[:40]!r} where a whole number stands"
+                raise line.error(name, problem, "the columns have moved; restore the line from the official file")
         yield line, fields

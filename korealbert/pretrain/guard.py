@@ -1,8 +1,9 @@
 """The collapse guard: sees that training has gone wrong, so that the loop can return to where it had not.
 
 A step is bad when its masked-token loss or its gradient norm stands out from the recent ones by more than the spec allows.
-One bad step is a hard batch; several in a row are a collapse, and so is one value that is no number. All values are global,
-so every rank decides alike, and they travel with the checkpoint, so that a resumed run decides as the straight one.
+One bad step is a hard batch; several in a row are a collapse, and so is one value that is no number. A step that fp16 overflow
+skips is neither, until too many follow each other. All values are global, so every rank decides alike, and they travel with
+the checkpoint, so that a resumed run decides as the straight one.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class GuardState:
     """Of the logarithm of the norm."""
     bad_steps: int = 0
     """Bad steps in a row."""
+    overflows: int = 0
+    """Steps in a row that fp16 overflow skipped."""
     best_order: float = 0.0
     """Highest held-out accuracy of sentence order."""
     rollbacks: int = 0
@@ -53,6 +56,10 @@ LOSS_FLOOR = 0.02
 
 NORM_FLOOR = 0.25
 """Least deviation of the log of the norm: 8 of them are a factor of 7. Norms double where a model leaves its plateau."""
+
+
+MAX_OVERFLOWS = 40
+"""Steps skipped in a row while the loss itself is finite: by then the loss scale has fallen from 2¹⁶ to 2⁻²⁴."""
 
 
 class Guard:
@@ -66,6 +73,7 @@ class Guard:
         if not (math.isfinite(gradient_norm) and (loss is None or math.isfinite(loss))):
             return f"loss {loss}, gradient norm {gradient_norm}: not finite"
         spec, state = self.spec, self.state
+        state.overflows = 0
         seen = [("log of the gradient norm", state.gradient, math.log(max(gradient_norm, 1e-30)), NORM_FLOOR)]
         if loss is not None:
             seen.insert(0, ("masked-token loss", state.loss, loss, LOSS_FLOOR))
@@ -81,6 +89,19 @@ class Guard:
             return None
         state.bad_steps += 1
         return f"{faults[0]}, for {state.bad_steps} steps in a row" if state.bad_steps >= spec.patience else None
+
+    @property
+    def doubts(self) -> bool:
+        """Whether the latest step was bad: a collapse may have begun, and what it left is nothing to return to."""
+        return self.state.bad_steps > 0
+
+    def after_overflow(self, loss: float | None) -> str | None:
+        """The same of a step that was skipped. A lower loss scale mends gradients that overflow, but not a NaN loss."""
+        self.state.overflows += 1
+        finite = loss is None or math.isfinite(loss)
+        if self.state.overflows < (MAX_OVERFLOWS if finite else self.spec.patience):
+            return None
+        return f"fp16 overflow skipped {self.state.overflows} steps in a row, the last with loss {loss}"
 
     def forget(self) -> None:
         """Begin anew: other tasks or another batch size from here on give another loss and another norm."""

@@ -20,8 +20,9 @@ class Lamb(Optimizer):
     ``m ← β₁m + (1−β₁)g``, ``v ← β₂v + (1−β₂)g²``, ``u = m / (√v + ε) + weight_decay · w``,
     ``r = ‖w‖/‖u‖`` where both are positive, else 1, and ``w ← w − lr · r · u``.
 
-    Parameter groups may set ``adapt`` (False: r = 1), ``bias_correction``, and ``max_trust_ratio`` (0: unbounded). Tensors
-    without a gradient are left untouched, and so are adapted tensors that only ever had zeros for one.
+    Parameter groups may set ``adapt`` (False: r = 1), ``bias_correction``, ``max_trust_ratio`` and ``max_weight_norm`` (bounds
+    on r and on ‖w‖ in it; 0: none), and ``gradient_averaging`` (False: ``m ← β₁m + g``). Tensors without a gradient are left
+    untouched, and so are adapted tensors that only ever had zeros for one.
     """
 
     def __init__(
@@ -35,6 +36,8 @@ class Lamb(Optimizer):
         adapt: bool = True,
         bias_correction: bool = False,
         max_trust_ratio: float = 0.0,
+        max_weight_norm: float = 0.0,
+        gradient_averaging: bool = True,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -44,6 +47,8 @@ class Lamb(Optimizer):
             "adapt": adapt,
             "bias_correction": bias_correction,
             "max_trust_ratio": max_trust_ratio,
+            "max_weight_norm": max_weight_norm,
+            "gradient_averaging": gradient_averaging,
         }
         super().__init__(params, defaults)
         self._ratios: list[Tensor] = []
@@ -72,7 +77,7 @@ class Lamb(Optimizer):
             state["step"] += 1
 
         torch._foreach_mul_(means, beta1)
-        torch._foreach_add_(means, gradients, alpha=1 - beta1)
+        torch._foreach_add_(means, gradients, alpha=1 - beta1 if group["gradient_averaging"] else 1.0)
         torch._foreach_mul_(squares, beta2)
         torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
 
@@ -87,7 +92,7 @@ class Lamb(Optimizer):
         if group["weight_decay"]:
             torch._foreach_add_(updates, tensors, alpha=group["weight_decay"])
         if directions is not None:
-            ratios = trust_ratios(tensors, updates, group["max_trust_ratio"])
+            ratios = trust_ratios(tensors, updates, group["max_trust_ratio"], group["max_weight_norm"])
             # DeepSpeed turns missing gradients into zeros. Decay alone, scaled to the norm of the tensor, would then shrink
             # it by the factor 1 - lr a step: a head whose loss has no weight yet would be gone before it is wanted.
             torch._foreach_mul_(updates, list(torch.where(directions > 0, ratios, 0.0).unbind()))
@@ -111,10 +116,11 @@ class Lamb(Optimizer):
         return state
 
 
-def trust_ratios(tensors: list[Tensor], updates: tuple[Tensor, ...], bound: float) -> Tensor:
-    """‖w‖/‖u‖ of every tensor [n], 1 where either norm is 0; at most ``bound`` unless that is 0."""
+def trust_ratios(tensors: list[Tensor], updates: tuple[Tensor, ...], bound: float, weight_bound: float = 0.0) -> Tensor:
+    """‖w‖/‖u‖ of every tensor [n], 1 where either norm is 0; at most ``bound``, with ‖w‖ at most ``weight_bound`` (0: any)."""
     weight_norms = torch.stack(torch._foreach_norm(tensors))
     update_norms = torch.stack(torch._foreach_norm(updates))
     both = (weight_norms > 0) & (update_norms > 0)
-    ratios = torch.where(both, weight_norms / update_norms, 1.0)
+    bounded = weight_norms.clamp(max=weight_bound) if weight_bound else weight_norms
+    ratios = torch.where(both, bounded / update_norms, 1.0)
     return ratios.clamp(max=bound) if bound else ratios

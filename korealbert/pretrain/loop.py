@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -151,7 +151,8 @@ class Trainer:
             if self.state.step in spec.snapshots and self.ranks.rank == 0:
                 self._write_snapshot()
             if self.state.step % spec.checkpoint_every == 0 or self.state.step == spec.steps:
-                self.state.returns_to = self.state.step
+                if not self.guard.doubts:
+                    self.state.returns_to = self.state.step
                 self._save()
         if digest_of(self.frozen) != self.frozen_digest:
             raise RuntimeError("training has changed tensors that are declared frozen; this model must not be used")
@@ -178,8 +179,7 @@ class Trainer:
         tokens = sum(int(batch.lengths.sum()) for batch, _ in loaded)
         *targets, all_tokens, stop = ranks.sum([*map(float, counts), float(tokens), float(self.stop_requested())])
         if stop:
-            self._save()
-            raise Stopped(state.step)
+            self._stop()
         rate = spec.schedule.learning_rate(state.updates, peak=spec.optimizer.lr, steps=spec.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * state.rate_factor
@@ -195,10 +195,11 @@ class Trainer:
         self.speed.operations += size * self.operations[long]
         updated = self.clipping.updates - updates_before
         state.updates += updated
+        loss = summed.losses[0] / targets[0] if targets[0] else None
         if not updated:  # An overflown fp16 step has no losses worth averaging.
-            return None
+            return self.guard.after_overflow(loss)
         state.window.add(summed)
-        return self.guard.after_step(summed.losses[0] / targets[0] if targets[0] else None, float(self.clipping.norm))
+        return self.guard.after_step(loss, float(self.clipping.norm))
 
     def _accumulate(self, loaded: Loaded, targets: list[float]) -> list[float]:
         """Forward and backward passes over this rank's micro-batches, and the update; their sums one after the other."""
@@ -207,6 +208,8 @@ class Trainer:
         scale = torch.tensor(weights, device=ranks.device)
         sums = torch.zeros(3, len(targets), dtype=torch.float64, device=ranks.device)
         for index, (_, on_host) in enumerate(loaded):
+            if index and index % self.stop_interval == 0 and any(ranks.sum([float(self.stop_requested())])):
+                self._stop()
             torch.manual_seed(dropout_seed(spec.seed, step, index * ranks.world_size + ranks.rank))
             if spec.compile == "graphs":  # The outputs of the pass before are read: their memory may be used again.
                 torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
@@ -218,6 +221,16 @@ class Trainer:
             sums += torch.stack([part.detach().double() for part in result])
         flat: list[float] = sums.flatten().tolist()
         return flat
+
+    @property
+    def stop_interval(self) -> int:
+        """Micro-batches after which a step that takes long is given up if a stop was asked for; alone it costs nothing."""
+        return 1 if self.ranks.world_size == 1 else 8
+
+    def _stop(self) -> NoReturn:
+        """Save what the last whole step left, and leave."""
+        self._save()
+        raise Stopped(self.state.step)
 
     def _rows(self, long: bool) -> Rows:
         return self.long if long and self.long is not None else self.short
@@ -244,7 +257,7 @@ class Trainer:
         state.position, state.long_position = failed.position, failed.long_position
         state.rate_factor *= guard.rate_factor
         state.guard.rollbacks += 1
-        state.guard.bad_steps = 0
+        state.guard.bad_steps = state.guard.overflows = 0
         event = {"fault": fault, "at_step": step, "skipped_sequences": skipped}
         if self.metrics_file:
             self.metrics_file = self._metrics_file(saved.metrics)

@@ -35,7 +35,7 @@ class TaskTotals:
             setattr(self, name, [a + b for a, b in zip(mine, theirs, strict=True)] if mine else list(theirs))
 
     def metrics(self, tasks: Sequence[str], weights: Sequence[float]) -> Metrics:
-        """``loss`` (weighted sum of the means), and loss and accuracy per task; None for a task without targets."""
+        """``loss`` (weighted sum of the means), and loss and accuracy per task; None where there were no targets."""
         means: Metrics = {}
         total = 0.0
         sums = zip(self.losses, self.correct, self.targets, strict=True) if self.losses else [(0.0, 0.0, 0.0)] * len(tasks)
@@ -43,7 +43,7 @@ class TaskTotals:
             means[f"{task}_loss"] = loss / count if count else None
             means[f"{task}_accuracy"] = hits / count if count else None
             total += weight * loss / count if count else 0.0
-        return {"loss": total, **means}
+        return {"loss": total if any(self.targets) else None, **means}
 
 
 def rounded(metrics: Mapping[str, Any]) -> dict[str, Any]:

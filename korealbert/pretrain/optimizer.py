@@ -28,6 +28,8 @@ def make_optimizer(model: nn.Module, spec: OptimizerSpec, *, scaled: bool = Fals
         eps=spec.eps,
         bias_correction=spec.bias_correction,
         max_trust_ratio=spec.max_trust_ratio,
+        max_weight_norm=spec.max_weight_norm,
+        gradient_averaging=spec.gradient_averaging,
     )
 
 

@@ -30,8 +30,12 @@ class OptimizerSpec(Spec):
     """LAMB: divide the moments by 1 − βᵗ (LAMB paper v3, apex, timm). AdamW always does."""
     max_trust_ratio: float = Field(default=0.0, ge=0)
     """LAMB: upper bound on ‖w‖/‖u‖; 0 means none, other implementations take 10."""
+    max_weight_norm: float = Field(default=0.0, ge=0)
+    """LAMB: upper bound on ‖w‖ within that ratio (φ of the LAMB paper, whose code takes 10); 0 means none."""
     adapt_excluded: bool = False
     """LAMB: give biases and LayerNorms a trust ratio too (NVIDIA's variant)."""
+    gradient_averaging: bool = True
+    """LAMB: weigh gradients by 1 − β₁ in the first moment; false adds them whole (an option of apex)."""
 
     @field_validator("betas")
     @classmethod
@@ -45,9 +49,9 @@ class OptimizerSpec(Spec):
         if self.name == "adamw":
             if "lr" not in self.model_fields_set:
                 raise ValueError("name = 'adamw' needs an lr of its own; the default is LAMB's")
-            for flag in ("bias_correction", "max_trust_ratio", "adapt_excluded"):
-                if getattr(self, flag):
-                    raise ValueError(f"{flag} = {getattr(self, flag)} belongs to LAMB, but name = 'adamw'; remove it")
+            for flag in ("bias_correction", "max_trust_ratio", "max_weight_norm", "adapt_excluded", "gradient_averaging"):
+                if (value := getattr(self, flag)) != type(self).model_fields[flag].default:
+                    raise ValueError(f"{flag} = {value} belongs to LAMB, but name = 'adamw'; remove it")
         return self
 
 

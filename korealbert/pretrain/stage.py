@@ -42,9 +42,10 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     failing process's own traceback, or ``PretrainingStopped``.
     """
     examples, views = inputs["examples"].path, inputs["views"].path
-    processes, world_size = ranks_of(runtime)
+    check_runtime(spec, runtime)
+    processes, _ = ranks_of(runtime)
     optional = {role: inputs[role].path for role in ("initial", "examples_long", "views_long") if role in inputs}
-    config = check(spec, vocab=inputs["vocab"].path, examples=examples, views=views, **optional, processes=world_size)
+    config = check(spec, vocab=inputs["vocab"].path, examples=examples, views=views, **optional)
     job = Job(spec=spec, config=config, examples=examples, views=views, **optional, out_dir=out_dir, device=runtime.device)
     clear_stale_locks(extension_directories(os.environ))
     job_file = out_dir / ".job.json"
@@ -82,6 +83,17 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     return stats
 
 
+def check_runtime(spec: PretrainSpec, runtime: Runtime) -> None:
+    """Raise ValueError where the global batches cannot be divided among all ranks, or a package is missing."""
+    _, world_size = ranks_of(runtime)
+    for batch, micro_batch in spec.batches:
+        spec.accumulation(world_size, batch, micro_batch)
+    if spec.tensorboard and find_spec("tensorboard") is None:
+        raise ValueError(
+            "tensorboard = true, but the package tensorboard is not installed; install korealbert[tensorboard] or leave it out"
+        )
+
+
 def check(
     spec: PretrainSpec,
     *,
@@ -91,15 +103,8 @@ def check(
     examples_long: Path | None = None,
     views_long: Path | None = None,
     initial: Path | None = None,
-    processes: int,
 ) -> ModelConfig:
     """The model that spec, data and initial weights make together. Raises ValueError naming both sides of a contradiction."""
-    for batch, micro_batch in spec.batches:
-        spec.accumulation(processes, batch, micro_batch)
-    if spec.tensorboard and find_spec("tensorboard") is None:
-        raise ValueError(
-            "tensorboard = true, but the package tensorboard is not installed; install korealbert[tensorboard] or leave it out"
-        )
     short, long = Rows(*_open(spec, vocab, examples, views)), None
     if examples_long is not None and views_long is not None:
         long = Rows(*_open(spec, vocab, examples_long, views_long))
@@ -132,4 +137,4 @@ def _open(spec: PretrainSpec, vocab: Path, examples: Path, views: Path) -> tuple
     return train, ExampleBatches(examples, views, "heldout")
 
 
-STAGE = Stage("pretrain", version=7, spec=PretrainSpec, run=run)
+STAGE = Stage("pretrain", version=7, spec=PretrainSpec, run=run, check=check_runtime)

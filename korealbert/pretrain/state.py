@@ -27,7 +27,8 @@ class TrainingState:
     slots: int = 0
     """Places of their tokens, padding included."""
     returns_to: int = 0
-    """Step of the checkpoint that a collapse returns to: the last that was due, as one saved on request changes nothing."""
+    """Step of the checkpoint that a collapse returns to: the last that was due after a good step. One that was saved on request
+    changes nothing."""
     rate_factor: float = 1.0
     """What collapses have made of the learning rate."""
     tokens: int = 0

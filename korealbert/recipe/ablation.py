@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from korealbert.artifact import Spec
 from korealbert.recipe.ablation_spec import AblationSpec, Cell, Overrides, flattened, key_of
 from korealbert.recipe.reading import Recipe, load
-from korealbert.recipe.tables import RecipeError, explain, nearest, read_toml
+from korealbert.recipe.tables import RecipeError, explained, nearest, read_toml
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Row
 
 RESERVED = {
@@ -150,4 +150,4 @@ def _validated(path: Path, kind: type[S], tables: Mapping[str, Any]) -> S:
     try:
         return kind.model_validate_json(json.dumps(tables, default=str), strict=True)
     except ValidationError as error:
-        raise RecipeError("\n".join(explain(path, kind, "", problem) for problem in error.errors())) from None
+        raise RecipeError(explained(path, kind, "", error)) from None

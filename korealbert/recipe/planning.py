@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from korealbert.artifact import Artifact, Identity, Spec, Store
+from korealbert.artifact import Artifact, Identity, Runtime, Spec, Store
 from korealbert.nested import flat
 from korealbert.recipe import dag
 from korealbert.recipe.ablation import Ablation, is_ablation, load_ablation
@@ -54,6 +54,17 @@ class Prepared:
     def named(self, names: Iterable[str], *, option: str) -> set[str]:
         """The labels that names mean among ``nodes``. Raises RecipeError where one means nothing."""
         return {label for name in names for label in dag.select(self.nodes, name, option=option)}
+
+    def check(self, runtime: Runtime) -> None:
+        """Raise RecipeError naming the stage where one that would be built could not be under this runtime."""
+        for stage in self.planned:
+            node = self.nodes[stage.label]
+            if node.stage.check is None or stage.status == "cached":
+                continue
+            try:
+                node.stage.check(node.spec, runtime)
+            except ValueError as error:
+                raise RecipeError(f"{self.name}, {stage.label}: {error}") from None
 
 
 def prepare(

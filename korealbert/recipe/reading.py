@@ -102,11 +102,12 @@ class Reader(Tables):
         sources = self.sources([*SINGLE_TABLES, *_LONG, "encoder", "finetune"])
         single: dict[str, Any] = {name: self.spec(kind, name) for name, kind in SINGLE_TABLES.items()}
         self.check_sources(sources, **single)
-        length, positions = single["examples"].sequence_length, single["pretrain"].model.max_positions
-        if length > positions:
+        length, model = single["examples"].sequence_length, single["pretrain"].model
+        if length > model.longest_sequence:
+            offset = f" less position_offset = {model.position_offset}" if model.position_offset else ""
             raise RecipeError(
-                f"{self.path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = {positions}; "
-                "shorten the examples or raise max_positions"
+                f"{self.path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = "
+                f"{model.max_positions}{offset}; shorten the examples or raise max_positions"
             )
         return Recipe(
             **self.brought(sources),

@@ -125,7 +125,7 @@ class Tables:
             text = json.dumps(self._with_data(table), default=str)
             spec = kind.model_validate_json(text, strict=True, context={"root": self.root})
         except ValidationError as error:
-            raise RecipeError("\n".join(explain(self.path, kind, name, problem) for problem in error.errors())) from None
+            raise RecipeError(explained(self.path, kind, name, error)) from None
         self._check_files(spec, name)
         return spec
 
@@ -146,7 +146,13 @@ class Tables:
                 raise RecipeError(f"{self.path}, [{table}], field {name!r}: no such file or directory: {path}{origin}")
 
 
-def explain(path: Path, kind: type[BaseModel], table: str, problem: Any) -> str:
+def explained(path: Path, kind: type[BaseModel], table: str, error: ValidationError) -> str:
+    """All that pydantic found, a line each; but not that a default could not be derived from what is wrong already."""
+    problems = [problem for problem in error.errors() if problem["type"] != "default_factory_not_called"]
+    return "\n".join(_explain(path, kind, table, problem) for problem in problems)
+
+
+def _explain(path: Path, kind: type[BaseModel], table: str, problem: Any) -> str:
     """One validation error of pydantic as file, table, field and remedy."""
     location = [str(part) for part in problem["loc"] if part not in VARIANTS]
     where = f"{path}, [{table}]" if table else str(path)

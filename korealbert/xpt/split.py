@@ -25,7 +25,7 @@ from korealbert.documents import Document
 from korealbert.files import atomic_path
 from korealbert.hashing import hash64
 from korealbert.shards import map_shards
-from korealbert.xpt.borders import MEASURED, START, Border, find_border, sentences_behind
+from korealbert.xpt.borders import MEASURED, START, WHOLE, Border, find_border, sentences_behind
 
 Part = Literal["train", "valid", "test"]
 Hashes = NDArray[np.uint64]
@@ -82,7 +82,8 @@ def run(spec: SplitSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
     begin, end = _range(spec, sorted((out_dir / ".work").glob("measure-*.npy")))
     excluded = None
     if spec.level == "document" and spec.part != "test":
-        over_shards("exclude", note_sentences, end=begin)
+        # Of a document that the border cuts all sentences count: which of them its part has depends on what that part excludes.
+        over_shards("exclude", note_sentences, end=begin._replace(sentences=WHOLE))
         excluded = _join_hashes(out_dir / ".work")
     if spec.part == "train" and spec.train_sentences is not None:
         over_shards("remaining", measure_remaining, begin=begin, excluded=excluded)
@@ -148,7 +149,7 @@ def measure(job: SplitJob, index: int, out_dir: Path) -> Stats:
 
 
 def note_sentences(job: SplitJob, index: int, out_dir: Path) -> Stats:
-    """Write the hashes of all sentences before ``job.end``: those of the parts before this one."""
+    """Write the hashes of all sentences before ``job.end``: those of the parts before this one, at least."""
     hashes = [hash64(sentence.strip()) for document in read_documents(job.shard) for sentence in taken(document, job)]
     _save(out_dir / ".work" / f"exclude-{index:05d}.npy", np.unique(np.array(hashes, dtype=np.uint64)))
     return {}
@@ -238,4 +239,4 @@ def _save(path: Path, array: NDArray[np.generic]) -> None:
         np.save(handle, array)
 
 
-STAGE = Stage("xpt_split", version=1, spec=SplitSpec, run=run)
+STAGE = Stage("xpt_split", version=2, spec=SplitSpec, run=run)

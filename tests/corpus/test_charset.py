@@ -55,3 +55,16 @@ def test_western_pages() -> None:
 @given(st.binary(max_size=300), st.sampled_from(DECLARATIONS))
 def test_any_bytes_are_decoded(data: bytes, header: str) -> None:
     assert decode_page(data, header).broken >= 0
+
+
+@pytest.mark.parametrize(
+    "codec", ["idna", "punycode", "undefined", "unicode-escape", "raw_unicode_escape", "utf-7", "rot13", "hex"]
+)
+def test_codecs_that_are_not_charsets_are_not_used(codec: str) -> None:
+    page = f"<p>{SENTENCE} \\ud800 a-b</p>"
+    for charset in ("utf-8", "cp949"):
+        for damage in (b"", b"\xff" * 40):
+            decoded = decode_page(page.encode(charset) + damage, f"text/html; charset={codec}")
+            assert decoded.charset in ("utf-8", "cp949")
+            assert page[:5] in decoded.text
+            decoded.text.encode("utf-8")

@@ -28,6 +28,9 @@ DP = (
     "## dp-1\t나는 집에 간다\n1\t나는\t나 는\tNP+JX\t3\tNP_SBJ\n"
     "2\t집에\t집 에\tNNG+JKB\t3\tNP_AJT\n3\t간다\t가 ㄴ다\tVV+EF\t0\tVP\n"
 )
+MRPC = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+QQP = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+DACON = "index,premise,hypothesis,label\n"
 
 
 def squad(*questions: dict[str, Any], version: str = "KorQuAD_v1.0_dev") -> str:
@@ -182,6 +185,15 @@ def test_wrong_predictions_are_errors_that_name_file_line_field_and_remedy(
             "field 'version': found 'v2.0'; KorQuAD1.0 comes from korquad",
         ),
         ("korquad", squad(question(1, "한강", 0))[:-20], "is the download complete"),
+        (
+            "korquad",
+            squad(question(1, "한강", 0))[:-1],
+            "line 1, .* and no more .*is the download complete, and one file alone",
+        ),
+        ("korquad", squad(question(1, "한강", 0))[:-1] + ', "data": []}', "field 'data' stands there twice"),
+        ("korquad", '{"other": {"data": []}, ' + squad(question(1, "한강", 0))[1:], "the first 'data' stands within another"),
+        ("klue_re", RE + "\n" + RE, "line 2, field 'record': the file is not a list and no more .*one file alone"),
+        ("klue_re", RE[:-1] + ",]", "line 1, field 'record': no JSON"),
         ("korquad", "[]", "the file is not an object with a list 'data'"),
         (
             "klue_re",
@@ -195,11 +207,18 @@ def test_wrong_predictions_are_errors_that_name_file_line_field_and_remedy(
         ("naver_ner", "1\t김구\tPER_B\n3\t선생\t-\n", "line 2, field 'number': found .* as eojeol 2"),
         ("klue_dp", DP.replace("\t3\tNP_AJT", "\t4\tNP_AJT"), "line 3, field 'HEAD': found 4 in a sentence of 3 words"),
         ("klue_dp", DP.replace("\t3\tNP_AJT", "\tNP_AJT\t3"), "line 3, field 'HEAD': found 'NP_AJT'"),
+        ("klue_dp", DP.replace("나 는\tNP+JX", "NP+JX\t나 는"), "line 2, field 'POS': found '나 는'; parts of speech are"),
         ("klue_dp", DP.replace("2\t집에", "3\t집에"), "line 3, field 'INDEX': found '3' for word 2"),
         ("klue_dp", DP.replace("\tNP_SBJ", ""), "line 2, field 'HEAD': 5 fields instead of 6"),
         ("kornli", NLI.replace("contradiction", "contradict"), "line 2, field 'gold_label': found 'contradict'; a label is"),
         ("pd", "question1\tquestion2\tlabel\n", "field 'header'"),
         ("glue_cola", "gj04\t1\t\tA cat sat.\ngj04\tA cat sat.\n", "line 2, field 'label': 2 fields instead of 4"),
+        ("glue_cola", "gj04\t1\tA cat sat.\t\n", "line 1, field 'mark': found 'A cat sat.' where the author's mark stands"),
+        ("glue_mrpc", f"{MRPC}1\tOne cat.\tA cat.\t7\t8\n", "line 2, field '#1 ID': found 'One cat.' where a whole number"),
+        ("glue_qqp", f"{QQP}1\tHow?\tWhy?\t2\t3\t0\n", "line 2, field 'qid1': found 'How.' where a whole number stands"),
+        ("klue_nli", f'{DACON}0,"가, 나,다,neutral\n', "line 2, field 'record': no CSV .*restore the quotation marks"),
+        ("klue_nli", f"{DACON}0,가,나,neutral\n다,1,라,neutral\n", "line 3, field 'index': found '다' for row 1"),
+        ("klue_nli", f"{DACON}0,가,나\n", "line 2, field 'label': 3 fields instead of 4"),
         ("glue_rte", "index\tsentence1\tsentence2\n", "field 'header'"),
         (
             "ynat",

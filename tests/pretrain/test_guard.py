@@ -79,6 +79,22 @@ def test_sentence_order_that_was_learnt_and_is_guessed_again_is_a_collapse() -> 
     assert guard.after_scoring(0.51) == "held-out accuracy of sentence order fell from 0.700 to 0.510, which is guessing"
 
 
+def test_skipped_steps_are_a_collapse_once_no_loss_scale_can_mend_them() -> None:
+    guard = Guard(GuardSpec(patience=3), GuardState())
+    assert [guard.after_overflow(5.0) for _ in range(20)] == [None] * 20
+    assert guard.after_step(5.0, 1.0) is None
+    assert [guard.after_overflow(math.nan) for _ in range(2)] == [None, None]
+    assert guard.after_overflow(math.nan) == "fp16 overflow skipped 3 steps in a row, the last with loss nan"
+    guard = Guard(GuardSpec(patience=3), GuardState())
+    assert next(step for step in range(1, 60) if guard.after_overflow(5.0)) == 40
+
+
+def test_an_fp16_run_whose_loss_is_no_number_ends_in_an_error_instead_of_skipping_all(alone: Ranks, tmp_path: Path) -> None:
+    run = poisoned_run(alone, tmp_path, spoilt=range(24, 1000), precision="fp16", steps=12, max_rollbacks=1)
+    with pytest.raises(Collapsed, match=r"collapsed at step 11 \(fp16 overflow skipped 5 steps in a row, .* after 1 returns"):
+        run.run()
+
+
 def poisoned_run(
     alone: Ranks,
     out_dir: Path,
@@ -86,10 +102,13 @@ def poisoned_run(
     stop_after: int | None = None,
     spoilt: range = range(24, 32),
     checkpoint_every: int = 2,
+    precision: str = "fp32",
+    steps: int = 8,
     **guard: object,
 ) -> Trainer:
-    """Eight steps of eight sequences, where those at some positions of the order make the loss NaN."""
-    wishes = {"guard": guard, "model": no_dropout(), "steps": 8, "checkpoint_every": checkpoint_every}
+    """Steps of eight sequences, where those at some positions of the order make the loss NaN."""
+    every = {"checkpoint_every": checkpoint_every, "precision": precision}
+    wishes = {"guard": guard, "model": no_dropout(), "steps": steps, **every}
     run = trainer(spec(**wishes), out_dir, alone, stop_after=stop_after)
 
     def spoil(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> Tensor:
@@ -141,6 +160,21 @@ def test_a_collapse_before_the_first_checkpoint_returns_to_the_beginning_without
         killed.run()
     poisoned_run(alone, tmp_path / "killed", **early).run()  # type: ignore[arg-type]
     assert same_bytes(tmp_path / "straight", tmp_path / "killed")
+
+
+def test_a_checkpoint_that_was_due_amid_bad_steps_is_not_returned_to(alone: Ranks, tmp_path: Path) -> None:
+    run = poisoned_run(alone, tmp_path, spoilt=range(0), steps=40, horizon=8, patience=3)
+    judge = Guard.after_step
+
+    def bad_from_21(guard: Guard, loss: float | None, norm: float) -> str | None:
+        bad = run.state.step > 20 and not guard.state.rollbacks
+        return judge(guard, 99.0 if bad else loss, norm)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Guard, "after_step", bad_from_21)
+        run.run()
+    (event,) = lines(tmp_path, "guard")
+    assert (event["at_step"], event["step"]) == (23, 20)
 
 
 def test_a_guard_without_returns_makes_the_first_collapse_an_error(alone: Ranks, tmp_path: Path) -> None:

@@ -19,13 +19,13 @@ from korealbert.pretrain.spec import OptimizerSpec
 STEPS = 50
 
 
-def reference_step(w, g, m, v, t, *, lr, wd, adapt, bias_correction, bound):
+def reference_step(w, g, m, v, t, *, lr, wd, adapt, bias_correction, bound, weight_bound, gradient_averaging):
     """One update in float64, straight from the formula."""
-    m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+    m, v = 0.9 * m + (0.1 if gradient_averaging else 1.0) * g, 0.999 * v + 0.001 * g * g
     m_hat, v_hat = (m / (1 - 0.9**t), v / (1 - 0.999**t)) if bias_correction else (m, v)
     u = m_hat / (np.sqrt(v_hat) + 1e-6) + wd * w
     w_norm, u_norm = np.linalg.norm(w), np.linalg.norm(u)
-    r = w_norm / u_norm if adapt and w_norm > 0 and u_norm > 0 else 1.0
+    r = (min(w_norm, weight_bound) if weight_bound else w_norm) / u_norm if adapt and w_norm > 0 and u_norm > 0 else 1.0
     return w - lr * (min(r, bound) if bound and adapt else r) * u, m, v
 
 
@@ -35,19 +35,29 @@ def reference_step(w, g, m, v, t, *, lr, wd, adapt, bias_correction, bound):
     adapt=st.booleans(),
     bias_correction=st.booleans(),
     bound=st.sampled_from([0.0, 0.5, 10.0]),
+    weight_bound=st.sampled_from([0.0, 2.0]),
+    gradient_averaging=st.booleans(),
     wd=st.sampled_from([0.0, 0.01]),
     clip=st.sampled_from([0.0, 1.0]),
     dtype=st.sampled_from([torch.float64, torch.float32]),
 )
 def test_lamb_follows_its_formula_for_50_steps(
-    seed: int, adapt: bool, bias_correction: bool, bound: float, wd: float, clip: float, dtype: torch.dtype
+    seed: int,
+    adapt: bool,
+    bias_correction: bool,
+    bound: float,
+    weight_bound: float,
+    gradient_averaging: bool,
+    wd: float,
+    clip: float,
+    dtype: torch.dtype,
 ) -> None:
     """Every variant; a schedule of rates, and gradients clipped to a global norm before the moments where that is wanted."""
     rng = np.random.default_rng(seed)
     weights = [rng.normal(size=(4, 3)), np.zeros((2, 2)), rng.normal(size=5) * 10]
     tensors = [torch.tensor(w, dtype=dtype, requires_grad=True) for w in weights]
-    flags = {"adapt": adapt, "bias_correction": bias_correction}
-    optimizer = Lamb(tensors, lr=0.01, weight_decay=wd, max_trust_ratio=bound, **flags)
+    flags = {"adapt": adapt, "bias_correction": bias_correction, "gradient_averaging": gradient_averaging}
+    optimizer = Lamb(tensors, lr=0.01, weight_decay=wd, max_trust_ratio=bound, max_weight_norm=weight_bound, **flags)
     Clipping(optimizer, clip)
     moments = [(np.zeros_like(w), np.zeros_like(w)) for w in weights]
     for t in range(1, STEPS + 1):
@@ -60,7 +70,7 @@ def test_lamb_follows_its_formula_for_50_steps(
         scale = min(1.0, clip / (norm + 1e-6)) if clip else 1.0  # torch's clipping adds 1e-6 to the norm
         for index, g in enumerate(gradients):
             weights[index], *moments[index] = reference_step(
-                weights[index], g * scale, *moments[index], t, lr=lr, wd=wd, bound=bound, **flags
+                weights[index], g * scale, *moments[index], t, lr=lr, wd=wd, bound=bound, weight_bound=weight_bound, **flags
             )
         optimizer.step()
     tolerance = {"rtol": 1e-9, "atol": 1e-11} if dtype == torch.float64 else {"rtol": 1e-4, "atol": 1e-5}

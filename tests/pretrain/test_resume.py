@@ -34,6 +34,24 @@ def test_a_stopped_run_resumes_to_the_same_bytes(straight: Path, alone: Ranks, t
     assert stats["resumed_from_step"] == stop_after
 
 
+def test_a_stop_does_not_wait_for_the_end_of_a_long_step(alone: Ranks, tmp_path: Path) -> None:
+    run_spec = spec(global_batch_size=16, micro_batch_size=2)
+    trainer(run_spec, tmp_path / "straight", alone).run()
+    stopped = trainer(run_spec, tmp_path / "stopped", alone)
+    asked: list[int] = []
+
+    def stop() -> bool:
+        asked.append(stopped.state.step)
+        return asked.count(3) == 4
+
+    stopped.stop_requested = stop
+    with pytest.raises(Stopped, match="after step 3"):
+        stopped.run()
+    assert asked == [0] * 8 + [1] * 8 + [2] * 8 + [3] * 4
+    assert trainer(run_spec, tmp_path / "stopped", alone).run()["resumed_from_step"] == 3
+    assert same_bytes(tmp_path / "straight", tmp_path / "stopped")
+
+
 def test_adamw_resumes_to_the_same_bytes(alone: Ranks, tmp_path: Path) -> None:
     run_spec = spec(optimizer={"name": "adamw", "lr": 2e-3})
     trainer(run_spec, tmp_path / "straight", alone).run()

@@ -48,7 +48,7 @@ def ancestry(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
 def train_here(spec: PretrainSpec, ancestry: dict[str, Artifact], out_dir: Path, ranks: Ranks) -> dict[str, Any]:
     """Train within this process, without launching any."""
     examples, views = ancestry["examples"].path, ancestry["views"].path
-    config = check(spec, **{role: artifact.path for role, artifact in ancestry.items()}, processes=1)
+    config = check(spec, **{role: artifact.path for role, artifact in ancestry.items()})
     train, heldout = (ExampleBatches(examples, views, split) for split in ("train", "heldout"))
     long = None
     if "examples_long" in ancestry:
@@ -221,7 +221,7 @@ def test_without_held_out_rows_there_are_no_held_out_scores(
 
     examples, views = ancestry["examples"].path, ancestry["views"].path
     spec = PretrainSpec(**{**SPEC, "steps": 2})
-    config = check(spec, vocab=ancestry["vocab"].path, examples=examples, views=views, processes=1)
+    config = check(spec, vocab=ancestry["vocab"].path, examples=examples, views=views)
     train: Any = ExampleBatches(examples, views, "train")
     nothing: Any = Nothing()
     stats = Trainer(spec, config, train=train, heldout=nothing, ranks=alone, out_dir=tmp_path).run()

@@ -76,7 +76,7 @@ def train(
     out_dir.mkdir(exist_ok=True)
     told = spec.pretraining(phases.frozen_names(initial, spec.freeze))
     shards = {"examples": data["examples"].path, "views": data["views"].path}
-    config = pretrain.check(told, vocab=data["vocab"].path, **shards, initial=initial.path, processes=1)
+    config = pretrain.check(told, vocab=data["vocab"].path, **shards, initial=initial.path)
     trainer = Trainer(
         told,
         config,

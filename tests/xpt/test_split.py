@@ -88,6 +88,29 @@ def test_parts_are_disjoint_and_of_their_sizes(documents: Artifact, store: Path,
         assert kept["train"] | kept["valid"] | kept["test"] == {line for lines in whole.values() for line in lines}
 
 
+class CopiesSpec(Spec):
+    seed: int
+
+
+def write_copies(spec: CopiesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Documents of one to nine sentences, of which there are only 61 in all."""
+    lot = random.Random(spec.seed)  # noqa: S311
+    with DocumentShard(out_dir, 0) as shard:
+        for number in range(80):
+            lines = [f"{lot.randint(0, 60)}번 집." for _ in range(lot.choice([1, 1, 2, 3, 6, 9]))]
+            shard.keep(Document(document_id("copies", str(number)), "copies", "\n".join(lines)))
+    return {}
+
+
+@pytest.mark.parametrize("seed", [4, 9])
+def test_copies_at_a_border_that_cuts_a_document_stay_in_one_part(tmp_path: Path, seed: int) -> None:
+    copies = build(Stage("copies", 1, CopiesSpec, write_copies), CopiesSpec(seed=seed), {}, Runtime(store=tmp_path)).artifact
+    sizes = {"test_sentences": 13, "valid_sentences": 17}
+    train, valid, test = (sentences(part(copies, tmp_path, name, **sizes)) for name in ("train", "valid", "test"))
+    assert not train & valid
+    assert not (train | valid) & test
+
+
 @pytest.mark.parametrize("level", ["document", "sentence"])
 def test_a_smaller_train_part_lies_within_a_larger_one(documents: Artifact, store: Path, level: str) -> None:
     small, large = (part(documents, store, "train", level=level, train_sentences=n) for n in (50, 200))

@@ -11,6 +11,9 @@ from korealbert.finetune.metrics.classification import accuracy, mcc
 from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.task import Example
 
+MARKS = ("", "*", "?", "??", "*?", "?*")
+"""Of the author of the source; empty at what is acceptable."""
+
 COLUMNS = ("source", "label", "mark", "sentence")
 
 
@@ -35,6 +38,9 @@ class Cola(SequenceClassification):
             if len(fields) != len(COLUMNS):
                 problem = f"{len(fields)} fields instead of {len(COLUMNS)}"
                 raise line.error(COLUMNS[min(len(fields), 4) - 1], problem, "give train.tsv or dev.tsv as GLUE has it")
+            if fields[2].strip() not in MARKS:
+                problem = f"found {fields[2][:40]!r} where the author's mark stands"
+                raise line.error("mark", problem, "the columns have moved; restore the line from the official file")
             examples.append(Example(str(line.number), fields[3], self.label(fields[1], line=line)))
         return examples
 

@@ -35,7 +35,7 @@ class Mnli(SequenceClassification):
         is_train = first is not None and first.text.count("\t") + 1 == len(TRAIN_HEADER)
         return [
             Example(fields[2], fields[8], self.label(fields[-1], line=line, field="gold_label"), pair=fields[9])
-            for line, fields in tsv_rows(file, TRAIN_HEADER if is_train else DEV_HEADER, number="index")
+            for line, fields in tsv_rows(file, TRAIN_HEADER if is_train else DEV_HEADER, numbers=("index",))
         ]
 
 

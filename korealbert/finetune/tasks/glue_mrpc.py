@@ -21,6 +21,7 @@ class Mrpc(GlueClassification):
     header = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
     sentences = ("#1 String", "#2 String")
     label_column = "Quality"
+    numbers = ("#1 ID", "#2 ID")
 
 
 TASK = Mrpc()

@@ -23,10 +23,11 @@ class Qqp(GlueClassification):
     header = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
     sentences = ("question1", "question2")
     label_column = "is_duplicate"
+    numbers = ("id", "qid1", "qid2")
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All pairs that have all six fields; an id is the line number."""
-        rows = tsv_rows(file, self.header, leave_out=lambda line, fields: len(fields) < len(self.header), number="id")
+        rows = tsv_rows(file, self.header, leave_out=lambda line, fields: len(fields) < len(self.header), numbers=self.numbers)
         return [
             Example(str(line.number), first, self.label(label, line=line, field=self.label_column), pair=second)
             for line, (_, _, _, first, second, label) in rows

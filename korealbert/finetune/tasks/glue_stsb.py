@@ -33,7 +33,7 @@ class StsB(SequenceRegression):
         """All pairs; an id is the line number."""
         return [
             Example(str(line.number), first, self.gold_score(score, line=line), pair=second)
-            for line, (*_, first, second, score) in tsv_rows(file, HEADER, number="index")
+            for line, (*_, first, second, score) in tsv_rows(file, HEADER, numbers=("index",))
         ]
 
 

@@ -99,7 +99,7 @@ class KlueDp(Task):
         for line in file.lines():
             if line.text.startswith("##") or not line.text.strip():
                 if rows:
-                    examples.append(_sentence(guid or str(len(examples)), rows))
+                    examples.append(self._sentence(guid or str(len(examples)), rows))
                 guid, rows = line.text.removeprefix("##").split("\t")[0].strip(), []
                 continue
             fields = line.text.split("\t")
@@ -110,8 +110,15 @@ class KlueDp(Task):
                 )
             rows.append((line, fields))
         if rows:
-            examples.append(_sentence(guid or str(len(examples)), rows))
+            examples.append(self._sentence(guid or str(len(examples)), rows))
         return examples
+
+    def _sentence(self, guid: str, rows: Sequence[tuple[Line, list[str]]]) -> Parsed:
+        for line, fields in rows if self.uses_pos else ():
+            if fields[3].split("+")[-1] not in PARTS_OF_SPEECH:
+                remedy = "parts of speech are those of the Sejong corpus, joined by +; restore the line from the official file"
+                raise line.error("POS", f"found {fields[3][:40]!r}", remedy)
+        return _sentence(guid, rows)
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
         """``[CLS] words [SEP]``, cut after the last word that fits. ``layout`` says where the words are."""

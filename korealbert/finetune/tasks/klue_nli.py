@@ -51,11 +51,16 @@ class KlueNli(SequenceClassification):
         lines = list(file.lines())
         rows = csv.reader((f"{line.text}\n" for line in lines), strict=True)
         next(rows)
-        for row in itertools.islice(rows, CSV_TRAIN_ROWS):
-            line = lines[rows.line_num - 1]
-            if len(row) != len(CSV_HEADER):
-                raise line.error("label", f"{len(row)} fields instead of {len(CSV_HEADER)}", "restore the line")
-            yield Example(row[0], row[1], self.label(row[3], line=line), pair=row[2])
+        try:
+            for number, row in enumerate(itertools.islice(rows, CSV_TRAIN_ROWS)):
+                line = lines[rows.line_num - 1]
+                if len(row) != len(CSV_HEADER):
+                    raise line.error("label", f"{len(row)} fields instead of {len(CSV_HEADER)}", "restore the line")
+                if row[0] != str(number):
+                    raise line.error("index", f"found {row[0][:40]!r} for row {number}", "restore the line")
+                yield Example(row[0], row[1], self.label(row[3], line=line), pair=row[2])
+        except csv.Error as error:
+            raise lines[rows.line_num - 1].error("record", f"no CSV ({error})", "restore the quotation marks") from error
 
 
 TASK = KlueNli()

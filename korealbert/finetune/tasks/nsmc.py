@@ -30,7 +30,7 @@ class Nsmc(SequenceClassification):
         """All reviews, the empty ones too."""
         return [
             Example(review_id, document, self.label(label, line=line))
-            for line, (review_id, document, label) in tsv_rows(file, HEADER, number="id")
+            for line, (review_id, document, label) in tsv_rows(file, HEADER, numbers=("id",))
         ]
 
 
