@@ -26,7 +26,7 @@ class ModelPlace(Spec):
     @model_validator(mode="after")
     def _package_has_a_folder(self) -> Self:
         if self.path is not None and self.package is not None:
-            raise ValueError("give path or package, not both")
+            raise ValueError("give path or package, one of the two")
         if bool(self.folder) != (self.package is not None):
             raise ValueError("package and folder belong together; give both or none")
         return self
