@@ -28,7 +28,7 @@ def cross_lingual(
 
     Args:
         recipe: The recipe's TOML file, one with a [transfer] table.
-        until: Build only what this stage needs, and it (``phase1``, ``phase2/itl``, ``language_loss``).
+        until: Build only what this stage needs, and it (``phase1``, ``phase2/itl``, ``finetune/language_loss``).
         from_stage: Build this stage and all that stand on it, although they are cached.
         rerun: Stages to build although they are cached.
         overrides: Fields of the recipe to change, by dotted name: ``{"phase2.steps": 200}``.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,12 @@ ROOT = Path(__file__).parents[1]
 def sample_dir() -> Path:
     """The sample corpus that the project ships."""
     return ROOT / "data_specs" / "sample"
+
+
+@pytest.fixture
+def specs(tmp_path: Path) -> Path:
+    """A copy of the shipped recipes, ablations, sources and rules that a test may change."""
+    return Path(shutil.copytree(ROOT / "data_specs", tmp_path / "data_specs"))
 
 
 @pytest.fixture(scope="session")

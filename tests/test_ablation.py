@@ -10,23 +10,16 @@ import pytest
 from korealbert import recipe as recipes
 from korealbert.artifact import Store
 from korealbert.recipe import RecipeError
+from tests.editing import edit
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "data_specs" / "ablations" / "sample"
 
 
 @pytest.fixture
-def editable(tmp_path: Path) -> Path:
-    """A copy of the sample's table II, with recipes and sources, that a test may change."""
-    shutil.copytree(ROOT / "data_specs", tmp_path / "data_specs")
-    return tmp_path / "data_specs" / "ablations" / "sample" / "korealbert-table-2.toml"
-
-
-def edit(path: Path, old: str, new: str) -> Path:
-    text = path.read_text("utf-8")
-    assert old in text
-    path.write_text(text.replace(old, new, 1), "utf-8")
-    return path
+def editable(specs: Path) -> Path:
+    """The sample's table II, as a test may change it."""
+    return specs / "ablations" / "sample" / "korealbert-table-2.toml"
 
 
 def graph_of(path: Path) -> dict[str, recipes.Node]:

@@ -11,23 +11,16 @@ import pytest
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, Store, build
 from korealbert.recipe import RecipeError
+from tests.editing import edit
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "data_specs" / "recipes" / "sample.toml"
 
 
 @pytest.fixture
-def editable(tmp_path: Path) -> Path:
-    """A copy of the sample recipe, sources and rules that a test may change."""
-    shutil.copytree(ROOT / "data_specs", tmp_path / "data_specs")
-    return tmp_path / "data_specs" / "recipes" / "sample.toml"
-
-
-def edit(recipe: Path, old: str, new: str) -> Path:
-    text = recipe.read_text("utf-8")
-    assert old in text
-    recipe.write_text(text.replace(old, new, 1), "utf-8")
-    return recipe
+def editable(specs: Path) -> Path:
+    """The sample recipe, as a test may change it."""
+    return specs / "recipes" / "sample.toml"
 
 
 def test_all_shipped_recipes_that_find_their_data_form_a_graph_whose_inputs_come_first() -> None:

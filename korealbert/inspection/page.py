@@ -9,22 +9,14 @@ from rich.text import Text
 
 from korealbert.inspection.looks import CSS, STYLES
 from korealbert.report.markup import Markup, escape, join, tag
+from korealbert.report.page import document
 from korealbert.report.style import PAGE, PALETTE
 
 
 def page(title: str, items: Iterable[Text]) -> str:
     """The complete document."""
-    head = join(
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        # Nothing in here may load or run anything, whatever a document holds.
-        tag("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
-        tag("title", title),
-        tag("style", Markup(PALETTE + PAGE + CSS)),
-    )
-    body = tag("main", *(tag("p", markup(item), class_="item", lang="ko") for item in items))
-    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', tag('header', tag('h1', title)), body), lang='en')}\n"
+    main = tag("main", *(tag("p", markup(item), class_="item", lang="ko") for item in items))
+    return document(title, PALETTE + PAGE + CSS, tag("header", tag("h1", title)), main)
 
 
 def markup(text: Text) -> Markup:

