@@ -48,7 +48,7 @@ _BLANKS = re.compile("   *")
 # these begin with their last character and look back. A substring test takes two to four times as long.
 _EMPTY_START = re.compile(r"\([ ,;:()]")
 _TRAILING = re.compile(r"\)(?<=[ ,;]\))")
-_LATE_SEPARATORS = (re.compile(",(?<= ,)"), re.compile(";(?<= ;)"))
+_DOUBLE_SEPARATORS = (re.compile(",(?<=[,;] ,)"), re.compile(";(?<=[,;] ;)"))
 _LATE_STOPS = (re.compile(r",(?<= ,)(?=[ \n]|\Z)"), re.compile(r"\.(?<= \.)(?=[ \n]|\Z)"))
 _EDGE = re.compile(r"\n(?:(?<= \n)|(?= ))")
 _EMPTY = re.compile(r"\([ ,;()]+")
@@ -202,7 +202,7 @@ def repair(text: str) -> str:
         text = _EMPTY.sub(_without_empty, text).replace(f" {GONE}", "").replace(GONE, "")
         text = _LEADING.sub("(", text)
     text = _cut_before(text, _TRAILING, _without_trailing)
-    if any(separator.search(text) for separator in _LATE_SEPARATORS):
+    if any(separator.search(text) for separator in _DOUBLE_SEPARATORS):
         text = _DOUBLED.sub(r"\1", text)
     for stop in _LATE_STOPS:
         text = _cut_before(text, stop, _without_blank)
