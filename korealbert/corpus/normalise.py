@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import html.entities
+import itertools
 import re
 import unicodedata
 from collections import Counter
@@ -24,6 +25,8 @@ _SUSPICIOUS = re.compile(
     "[&\t\r\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ud800-\udfff"
     "\ufdd0-\ufdef\ufeff\uffa0\ufffe\uffff]"
 )
+MAX_NESTED_ENTITIES = 64
+"""``&amp;amp;lt;`` has three; each takes a pass over the text, and pages of nothing else would take quadratic time."""
 _SPACES = re.compile(" {2,}")
 _AROUND_BREAK = re.compile(" *\n *")
 _BLANK_LINES = re.compile("\n{3,}")
@@ -43,7 +46,8 @@ def normalise(text: str, *, entities: bool = True) -> Normalised:
 
     Runs of spaces become one, lines lose outer spaces, runs of blank lines become one, the text loses outer whitespace.
     Idempotent: entities are decoded to a fixpoint (``&amp;quot;`` is ``"``), and only those that HTML 5 names and that end
-    in ``;``, so that ``R&D`` and ``&lt=`` stay as they are. ``entities=False`` leaves them all: for text that is about markup.
+    in ``;``, so that ``R&D`` and ``&lt=`` stay as they are; a text with more than ``MAX_NESTED_ENTITIES`` of them within each
+    other loses its ampersands. ``entities=False`` leaves them all: for text that is about markup.
     """
     counts: Counter[str] = Counter()
     text = _characters(text, counts, entities) if _SUSPICIOUS.search(text) else _nfc(text)
@@ -58,7 +62,7 @@ def _nfc(text: str) -> str:
 
 
 def _characters(text: str, counts: Counter[str], entities: bool) -> str:
-    while True:
+    for round_number in itertools.count():
         for kind, pattern, replacement in (
             ("line_break", _LINE_BREAK, "\n"),
             ("space", _SPACE, " "),
@@ -82,8 +86,11 @@ def _characters(text: str, counts: Counter[str], entities: bool) -> str:
         if entities:
             text = _ENTITY.sub(decode, text)
         if not decoded:
-            return text
+            break
         counts["entity"] += decoded
+        if round_number == MAX_NESTED_ENTITIES:
+            text = text.replace("&", "")
+    return text
 
 
 _VIEW = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}

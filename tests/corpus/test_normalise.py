@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 import unicodedata
 
 import pytest
@@ -60,3 +61,13 @@ def test_the_matching_view_keeps_every_offset(text: str) -> None:
 
 def test_the_matching_view_has_one_spelling() -> None:
     assert matching_view("【서울＝뉴시스】© Ⓒ ⓒ ㆍ〈저작권자〉＠") == "[서울=뉴시스]ⓒ ⓒ ⓒ ·<저작권자>@"
+
+
+def test_entities_within_entities_without_end_take_linear_time() -> None:
+    assert normalise("가 &" + "amp;" * 20 + "lt; 나").text == "가 < 나"
+    start = time.process_time()
+    for level in ("amp;", "#38;", "#x26;"):
+        found = normalise("가 &" + level * 20_000 + " 나").text
+        assert "&" not in found
+        assert normalise(found).text == found
+    assert time.process_time() - start < 3
