@@ -235,7 +235,7 @@ def test_one_mistake_is_told_once(editable: Path) -> None:
 
 def test_rows_before_the_first_position_take_no_tokens(editable: Path) -> None:
     edit(editable, "[pretrain.model]\n", "[pretrain.model]\nmax_positions = 129\nposition_offset = 2\n")
-    with pytest.raises(RecipeError, match="sequence_length = 128 exceeds .* max_positions = 129 less position_offset = 2"):
+    with pytest.raises(RecipeError, match=r"sequence_length = 128 exceeds .* max_positions = 129 less position_offset = 2"):
         recipes.load(editable)
 
 

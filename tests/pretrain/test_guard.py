@@ -86,7 +86,7 @@ def test_skipped_steps_are_a_collapse_once_no_loss_scale_can_mend_them() -> None
     assert [guard.after_overflow(math.nan) for _ in range(2)] == [None, None]
     assert guard.after_overflow(math.nan) == "fp16 overflow skipped 3 steps in a row, the last with loss nan"
     guard = Guard(GuardSpec(patience=3), GuardState())
-    assert [step for step in range(1, 60) if guard.after_overflow(5.0)][0] == 40
+    assert next(step for step in range(1, 60) if guard.after_overflow(5.0)) == 40
 
 
 def test_an_fp16_run_whose_loss_is_no_number_ends_in_an_error_instead_of_skipping_all(alone: Ranks, tmp_path: Path) -> None:
