@@ -143,7 +143,7 @@ class Stage(Generic[S]):
     """For cells, of which several may run at once: names what their need for memory depends on. None: a stage that takes the
     whole machine."""
     check: Callable[[S, Runtime], None] | None = None
-    """Raises ValueError where spec and runtime exclude each other; asked of all stages before the first is built."""
+    """Raises ValueError where spec and runtime exclude each other; asked of all stages of a recipe before one is built."""
 
     def kind(self, spec: S, inputs: Inputs) -> str:
         """What cells that need the same memory have in common."""

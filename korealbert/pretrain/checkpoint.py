@@ -113,12 +113,15 @@ def _step(path: Path) -> int:
 def _damage(path: Path) -> str | None:
     try:
         digests: dict[str, str] = json.loads((path / "sha256.json").read_bytes())
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
         return "sha256.json is unreadable"
     expected = {"model.safetensors", "optimizer.safetensors", "state.json", "metrics.jsonl"}
     if not isinstance(digests, dict) or set(digests) != expected:
         return "sha256.json does not list its files"
     for name, digest in digests.items():
-        if not (path / name).is_file() or sha256_of_file(path / name) != digest:
-            return f"{name} has another sha256"
+        try:
+            if sha256_of_file(path / name) != digest:
+                return f"{name} has another sha256"
+        except OSError as error:
+            return f"{name} cannot be read: {error.strerror}"
     return None

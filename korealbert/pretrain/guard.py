@@ -96,7 +96,7 @@ class Guard:
         return self.state.bad_steps > 0
 
     def after_overflow(self, loss: float | None) -> str | None:
-        """The same of a step that was skipped. A lower loss scale mends gradients that overflow, but not a NaN loss."""
+        """The same of a skipped step. A lower loss scale mends gradients that overflow, but no loss that is no number."""
         self.state.overflows += 1
         finite = loss is None or math.isfinite(loss)
         if self.state.overflows < (MAX_OVERFLOWS if finite else self.spec.patience):

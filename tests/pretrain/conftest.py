@@ -1,4 +1,4 @@
-"""One process group for all in-process runs."""
+"""What runs share: one process group within this process, real rows, and a run on two ranks to compare others with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,24 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from korealbert.artifact import Artifact, Runtime, build
 from korealbert.pretrain.ranks import Ranks, join
+from korealbert.pretrain.spec import PretrainSpec
+from korealbert.pretrain.stage import STAGE
+from tests.pretrain.shards import build_ancestry
+
+TWO_RANKS = PretrainSpec(
+    model={"hidden_size": 32, "embedding_size": 16, "num_heads": 2, "num_layers": 2, "max_positions": 32},
+    steps=30,
+    global_batch_size=8,
+    micro_batch_size=4,
+    optimizer={"lr": 0.01},
+    schedule={"warmup_steps": 3},
+    log_every=1,
+    heldout_every=15,
+    checkpoint_every=10,
+)
+"""What ``two_ranks`` trains."""
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +39,21 @@ def alone() -> Iterator[Ranks]:
     torch.set_num_threads(threads)
     os.environ.clear()
     os.environ.update(before)
+
+
+@pytest.fixture(scope="session")
+def ancestry(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    """Artifacts by the roles of the stage."""
+    return build_ancestry(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="session")
+def two_ranks(ancestry: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """``TWO_RANKS`` trained on two processes of this machine, without interruption. DeepSpeed has compiled nothing for it."""
+    directory = tmp_path_factory.mktemp("two-ranks")
+    runtime = Runtime(store=directory / "store", processes=2, threads=2, device="cpu")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCH_EXTENSIONS_DIR", str(directory / "compiled"))
+        artifact = build(STAGE, TWO_RANKS, ancestry, runtime).artifact
+    assert not (directory / "compiled").exists()
+    return artifact

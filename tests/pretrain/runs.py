@@ -91,4 +91,17 @@ def same_bytes(a: Path, b: Path) -> bool:
     )
 
 
+def ranks_using(store: Path) -> list[int]:
+    """Workers that train in this store."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if b"korealbert.pretrain.worker" in words and any(str(store).encode() in word for word in words):
+            found.append(int(path.parent.name))
+    return found
+
+
 CPU = torch.device("cpu")

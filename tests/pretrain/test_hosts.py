@@ -316,6 +316,8 @@ def test_srun_and_torchrun_are_understood() -> None:
         found_in({**TORCHRUN, "LOCAL_WORLD_SIZE": "8"})
     with pytest.raises(ValueError, match=r"8 tasks on 2 machines; .*--ntasks-per-node=1"):
         found_in({**SLURM, "SLURM_STEP_NUM_TASKS": "8"})
+    with pytest.raises(ValueError, match="GROUP_RANK = 'first' in the environment is no number"):
+        found_in({**TORCHRUN, "GROUP_RANK": "first"})
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,21 @@ def test_a_flipped_byte_sends_the_run_back_one_checkpoint(
     assert same_bytes(straight, tmp_path)
 
 
+def test_a_checkpoint_that_the_disk_no_longer_gives_back_is_damaged_too(
+    straight: Path, alone: Ranks, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Stopped):
+        trainer(spec(log_every=2), tmp_path, alone, stop_after=5).run()
+    weights = tmp_path / ".checkpoints" / "step-00000005" / "model.safetensors"
+    weights.unlink()
+    weights.mkdir()  # It exists, and reading it fails.
+    resumed = trainer(spec(log_every=2), tmp_path, alone)
+    assert resumed.resumed_from == 4
+    assert "model.safetensors cannot be read: Is a directory" in caplog.text
+    resumed.run()
+    assert same_bytes(straight, tmp_path)
+
+
 def test_a_checkpoint_holds_no_pickle(alone: Ranks, tmp_path: Path) -> None:
     trainer(spec(), tmp_path, alone).run()
     newest = tmp_path / ".checkpoints" / "step-00000006"

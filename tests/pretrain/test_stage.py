@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -19,14 +20,15 @@ from korealbert.artifact import Artifact, Progress, Runtime, build
 from korealbert.examples.batches import ExampleBatches
 from korealbert.pretrain.events import EVENT_FILE
 from korealbert.pretrain.fit import Rows
-from korealbert.pretrain.launch import RankFailed
+from korealbert.pretrain.launch import RankFailed, RankKilled
 from korealbert.pretrain.loop import Trainer
 from korealbert.pretrain.ranks import Ranks
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE, check
 from korealbert.vocab.stage import VocabSpec, train_model
-from tests.pretrain.runs import lines, same_bytes
-from tests.pretrain.shards import build_ancestry, build_long
+from tests.pretrain.conftest import TWO_RANKS
+from tests.pretrain.runs import lines, ranks_using, same_bytes
+from tests.pretrain.shards import build_long
 
 SPEC: dict[str, Any] = {
     "model": {"hidden_size": 32, "embedding_size": 16, "num_heads": 2, "num_layers": 2, "max_positions": 32},
@@ -38,11 +40,6 @@ SPEC: dict[str, Any] = {
     "heldout_every": 75,
     "checkpoint_every": 25,
 }
-
-
-@pytest.fixture(scope="module")
-def ancestry(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
-    return build_ancestry(tmp_path_factory.mktemp("store"))
 
 
 def train_here(spec: PretrainSpec, ancestry: dict[str, Artifact], out_dir: Path, ranks: Ranks) -> dict[str, Any]:
@@ -64,9 +61,9 @@ from korealbert.artifact import Runtime, build
 from korealbert.artifact import Artifact
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE
-store, processes, spec, *paths = sys.argv[1:]
+store, spec, *paths = sys.argv[1:]
 inputs = {role: Artifact(Path(path).name, Path(path)) for role, path in zip(paths[::2], paths[1::2])}
-runtime = Runtime(store=Path(store), processes=int(processes), threads=1, device="cpu")
+runtime = Runtime(store=Path(store), threads=1, device="cpu")
 build(STAGE, PretrainSpec.model_validate_json(spec), inputs, runtime.reporting_to(lambda p: print(p.done, flush=True)))
 """
 
@@ -77,11 +74,10 @@ def interrupt(
     store: Path,
     number: int,
     ready: Callable[[], bool],
-    processes: int = 1,
 ) -> None:
     """Build in a process of its own and send it a signal once ``ready``; no process may be left."""
     paths = [word for role, artifact in ancestry.items() for word in (role, str(artifact.path))]
-    command = [sys.executable, "-c", DRIVER, str(store), str(processes), spec.model_dump_json(), *paths]
+    command = [sys.executable, "-c", DRIVER, str(store), spec.model_dump_json(), *paths]
     driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     while not ready():
         assert driver.poll() is None, driver.communicate()[0]
@@ -119,8 +115,6 @@ def test_stopped_killed_and_finished_equals_straight(
     interrupt(spec, ancestry, store, signal.SIGTERM, first_lines)
     stopped = max(int(name.removeprefix("step-")) for name in saved())
     assert stopped > 0, "SIGTERM should have saved a checkpoint"
-    after_stop = saved()
-    interrupt(spec, ancestry, store, signal.SIGKILL, lambda: bool(saved() - after_stop))
     interrupt(spec, ancestry, store, signal.SIGKILL, lambda: "step-00000125" in saved())
 
     reports: list[Progress] = []
@@ -143,33 +137,43 @@ def test_stopped_killed_and_finished_equals_straight(
 
 
 def test_two_processes_follow_the_curve_of_one(
-    ancestry: dict[str, Artifact], alone: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ancestry: dict[str, Artifact], two_ranks: Artifact, alone: Ranks, tmp_path: Path
 ) -> None:
     """Dropout included: its seed belongs to the micro-batch, not to the rank."""
-    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "compiled"))
-    spec = PretrainSpec(**{**SPEC, "steps": 30, "log_every": 1, "schedule": {"warmup_steps": 3}})
-    train_here(spec, ancestry, tmp_path, alone)
-    artifact = build(STAGE, spec, ancestry, Runtime(store=tmp_path / "store", processes=2, threads=2, device="cpu")).artifact
-    assert artifact.stats["processes"] == 2
+    train_here(TWO_RANKS, ancestry, tmp_path, alone)
+    assert two_ranks.stats["processes"] == 2
     for split in ("train", "heldout"):
-        for one, two in zip(lines(tmp_path, split), lines(artifact.path, split), strict=True):
+        for one, two in zip(lines(tmp_path, split), lines(two_ranks.path, split), strict=True):
             assert one.keys() == two.keys()
             for name in one.keys() - {"split"}:
                 assert two[name] == (one[name] and pytest.approx(one[name], rel=2e-3, abs=1e-4)), (one["step"], name)
-    assert not (tmp_path / "compiled").exists()
 
 
 def test_zero_divides_the_moments_and_changes_neither_curve_nor_checkpoint(
     ancestry: dict[str, Artifact], alone: Ranks, tmp_path: Path
 ) -> None:
-    """Stopped on two processes under ZeRO 2, and resumed there: the curve is that of one process without it."""
+    """One of two processes under ZeRO 2 is killed, which ends the other within seconds; resumed there, the curve is that of one
+    process without it."""
     adamw = {"optimizer": {"name": "adamw", "lr": 0.01}, "steps": 60, "log_every": 5, "schedule": {"warmup_steps": 3}}
     fields = {**SPEC, **adamw}
     train_here(PretrainSpec(**fields), ancestry, tmp_path, alone)
-    spec, store = PretrainSpec(**fields, zero_stage=2), tmp_path / "store"
-    interrupt(spec, ancestry, store, signal.SIGKILL, lambda: bool(list(store.glob("*/.checkpoints/step-00000025"))), 2)
-    artifact = build(STAGE, spec, ancestry, Runtime(store=store, processes=2, threads=2, device="cpu")).artifact
-    assert artifact.stats["resumed_from_step"] >= 25
+    spec, runtime = (
+        PretrainSpec(**fields, zero_stage=2),
+        Runtime(store=tmp_path / "store", processes=2, threads=2, device="cpu"),
+    )
+    hit: list[float] = []
+
+    def strike(progress: Progress) -> None:
+        if progress.done >= 30 and not hit:
+            os.kill(max(ranks_using(runtime.store)), signal.SIGKILL)
+            hit.append(time.monotonic())
+
+    with pytest.raises(RankKilled, match=r"of 2 was killed by SIGKILL \(out of memory\?\)"):
+        build(STAGE, spec, ancestry, runtime.reporting_to(strike))
+    assert time.monotonic() - hit[0] < 10
+    assert not ranks_using(runtime.store)
+    artifact = build(STAGE, spec, ancestry, runtime).artifact
+    assert artifact.stats["resumed_from_step"] == 25
     for one, two in zip(lines(tmp_path), lines(artifact.path), strict=True):
         for name in ("loss", "gradient_norm", "learning_rate"):
             assert two[name] == pytest.approx(one[name], rel=2e-3), (one["step"], name)
