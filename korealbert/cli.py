@@ -346,12 +346,19 @@ def score(
     mode: Annotated[
         ScoringMode, typer.Option("--mode", help="as the official script prints, or as its text defines")
     ] = "official",
+    against: Annotated[
+        str | None, typer.Option("--against", help="predictions of a second system: test the difference")
+    ] = None,
 ) -> None:
     """Score a prediction file of any system and print one JSON object of metrics, each times 100."""
-    from korealbert.finetune.scoring import score_file  # noqa: PLC0415 (loads torch)
+    from korealbert.finetune.scoring import compare_files, score_file  # noqa: PLC0415 (loads torch)
 
+    told: dict[str, Any] = {}
     with clear_errors():
-        scores = score_file(task, gold, predictions, mode)
+        if against is None:
+            scores = score_file(task, gold, predictions, mode)
+        else:
+            scores, told["against"] = compare_files(task, gold, predictions, against, mode)
     for warning in scores.warnings:
         warn(warning)
-    typer.echo(json.dumps(scores.values, allow_nan=False))
+    typer.echo(json.dumps({**scores.values, **told}, allow_nan=False))

@@ -208,9 +208,9 @@ class QuestionAnswering(Task):
         warnings = () if any(predicted) else ("every prediction is empty",)
         return Scores({name: 100.0 * sum(row[name] for row in rows) / total for name in rows[0]}, warnings)
 
-    def additive(self, examples: Sequence[Example], predicted: Sequence[Any]) -> Additive:
+    def additive(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
         """The mean of one of the measures."""
-        values_N = np.array([row[self.metric] for row in self.rows(examples, predicted, "official")])
+        values_N = np.array([row[self.metric] for row in self.rows(examples, predicted, mode)])
         return Additive(values_N[:, None], lambda sums_K: float(100 * sums_K[0] / len(values_N)))
 
     def rows(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> list[Mapping[str, float]]:

@@ -12,12 +12,20 @@ from typing import Any
 
 from korealbert.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
+from korealbert.finetune.answered import answered, mcnemar_of
 from korealbert.finetune.json_records import Record, json_lines
 from korealbert.finetune.metrics import Mode
+from korealbert.finetune.statistics import compare
 from korealbert.finetune.task import Example, Scores, Task
 
 MEMBER_MARK = "::"
 """Between an archive and the name of a file in it."""
+
+
+RESAMPLES = 1000
+"""Draws of an interval and of a test; the smallest p-value is 1 / 1001."""
+
+CONFIDENCE = 0.95
 
 
 def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scores:
@@ -27,22 +35,51 @@ def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scores:
     FileNotFoundError naming a missing file and, for gold, where it comes from.
     """
     benchmark = tasks.find(task)
-    gold_file, predictions_file = _file(gold), _file(predictions)
-    if not gold_file.path.exists():
-        raise FileNotFoundError(f"{gold_file}: no such file; {benchmark.title} comes from {benchmark.origin}")
-    if not predictions_file.path.is_file():
-        raise FileNotFoundError(f"{predictions_file}: no such file; give JSON Lines, one record per example")
-    examples = benchmark.read(gold_file)
+    examples = _read_gold(benchmark, gold)
+    return _scores(benchmark, examples, predictions, mode)[0]
+
+
+def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> tuple[Scores, dict[str, Any]]:
+    """Metrics of a prediction file, and how surely it differs from another one on the same examples.
+
+    The comparison has the other file's ``scores``; of the task's own ``metric`` the ``difference`` (first less second), its
+    95 % ``interval`` by paired bootstrap and the ``p_value`` of approximate randomisation; for accuracies also that of
+    ``mcnemar``. Raises as ``score_file`` does.
+    """
+    benchmark = tasks.find(task)
+    examples = _read_gold(benchmark, gold)
+    (scores, ours), (others, theirs) = (_scores(benchmark, examples, file, mode) for file in (first, second))
+    pair = ([answered(benchmark, examples, predicted, mode)] for predicted in (ours, theirs))
+    found = compare(*pair, len(examples), resamples=RESAMPLES, confidence=CONFIDENCE, seed=0)
+    told = {"scores": dict(others.values), "metric": benchmark.metric, **found._asdict(), "interval": list(found.interval)}
+    if benchmark.metric == "accuracy":
+        told["mcnemar"] = mcnemar_of(examples, ours, theirs)
+    return Scores(scores.values, (*scores.warnings, *others.warnings)), told
+
+
+def _read_gold(benchmark: Task, gold: str) -> list[Example]:
+    file = _file(gold)
+    if not file.path.exists():
+        raise FileNotFoundError(f"{file}: no such file; {benchmark.title} comes from {benchmark.origin}")
+    examples = benchmark.read(file)
     if not examples:
-        raise ValueError(f"{gold_file}: holds no example; give the official file of {benchmark.title}")
-    predicted = read_predictions(predictions_file, benchmark, examples, mode)
+        raise ValueError(f"{file}: holds no example; give the official file of {benchmark.title}")
+    return examples
+
+
+def _scores(benchmark: Task, examples: Sequence[Example], predictions: str, mode: Mode) -> tuple[Scores, list[Any]]:
+    """Metrics of a prediction file, and what it predicts."""
+    file = _file(predictions)
+    if not file.path.is_file():
+        raise FileNotFoundError(f"{file}: no such file; give JSON Lines, one record per example")
+    predicted = read_predictions(file, benchmark, examples, mode)
     scores = benchmark.score(examples, predicted, mode)
     missing = [example.id for example, value in zip(examples, predicted, strict=True) if value is None]
     if not missing:
-        return scores
+        return scores, predicted
     named = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
-    told = f"{predictions_file}: no prediction for {len(missing):,} of {len(examples):,} questions ({named}), which score 0"
-    return Scores(scores.values, (*scores.warnings, told))
+    told = f"{file}: no prediction for {len(missing):,} of {len(examples):,} questions ({named}), which score 0"
+    return Scores(scores.values, (*scores.warnings, told)), predicted
 
 
 def read_predictions(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example], mode: Mode) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -13,6 +14,9 @@ from korealbert.finetune.spec import FinetuneSpec
 
 Settings = dict[str, int | float]
 """Fields of a cell's spec with the values that a search tries."""
+
+MAX_SETTINGS = 1000
+"""Largest search: each of its settings is a stage or several in the DAG."""
 
 LIST, RANGE = "list of values", "range"
 """How pydantic tells the two kinds of ``Axis`` apart in the places that its errors name."""
@@ -70,7 +74,7 @@ class SearchSpec(Spec):
     warmup_ratio: Real | None = None
     weight_decay: Real | None = None
     dropout: Real | None = None
-    trials: int | None = Field(default=None, ge=1, le=1000)
+    trials: int | None = Field(default=None, ge=1, le=MAX_SETTINGS)
     """Settings that Optuna tries."""
     at_once: int = Field(default=1, ge=1)
     """Settings that Optuna proposes before it sees the scores of any of them: as many can be tried at the same time."""
@@ -95,6 +99,8 @@ class SearchSpec(Spec):
             raise ValueError("trials is missing: how many settings may Optuna try?")
         if self.method == "grid" and (self.trials is not None or self.at_once != 1):
             raise ValueError('trials and at_once belong to method = "optuna"; a grid tries every combination')
+        if self.size > MAX_SETTINGS:
+            raise ValueError(f'a grid of {self.size:,} settings; give at most {MAX_SETTINGS:,}, or method = "optuna"')
         return self
 
     @property
@@ -105,12 +111,15 @@ class SearchSpec(Spec):
     @property
     def size(self) -> int:
         """How many settings are tried."""
-        return self.trials if self.trials is not None else len(self.grid())
+        return self.trials if self.trials is not None else math.prod(map(len, self._listed.values()))
 
     def grid(self) -> list[Settings]:
         """Every combination; the last field changes fastest."""
-        values = [axis for axis in self.axes.values() if not isinstance(axis, Range)]
-        return [dict(zip(self.axes, combination, strict=True)) for combination in itertools.product(*values)]
+        return [dict(zip(self.axes, values, strict=True)) for values in itertools.product(*self._listed.values())]
+
+    @property
+    def _listed(self) -> dict[str, tuple[int | float, ...]]:
+        return {name: axis for name, axis in self.axes.items() if not isinstance(axis, Range)}
 
     def seen_before(self, number: int) -> range:
         """The numbers of the settings whose scores Optuna sees when it proposes this one."""

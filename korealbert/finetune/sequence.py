@@ -83,7 +83,7 @@ class SequenceClassification(SequenceTask):
         """The names of both labels."""
         return [self.labels[example.target]], [self.labels[predicted]]
 
-    def additive(self, examples: Sequence[Example], predicted: Sequence[Any]) -> Additive | None:
+    def additive(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive | None:
         """Accuracy as a mean."""
         if self.metric != "accuracy":
             return None

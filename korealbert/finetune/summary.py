@@ -24,9 +24,10 @@ from pydantic import Field
 from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Stage, Stats
 from korealbert.files import write_json
 from korealbert.finetune import tasks
+from korealbert.finetune.answered import answered, mcnemar_of
 from korealbert.finetune.spec import FeaturesSpec
 from korealbert.finetune.splits import read_examples
-from korealbert.finetune.statistics import Answered, Mask, Rows, bootstrap, compare, mcnemar, spread
+from korealbert.finetune.statistics import bootstrap, compare, spread
 from korealbert.finetune.task import Example, Task
 
 
@@ -37,27 +38,6 @@ class SummarySpec(FeaturesSpec):
     """Draws of every interval and every test. The smallest p-value is 1 / (resamples + 1)."""
     confidence: float = Field(default=0.95, gt=0, lt=1)
     """Share of draws within an interval."""
-
-
-@dataclass(frozen=True)
-class Whole:
-    """Answers whose score is no function of sums: it is computed anew for every draw."""
-
-    task: Task
-    examples: Sequence[Example]
-    predicted: Sequence[Any]
-
-    def over(self, rows: Rows) -> float:
-        """See ``Answered``."""
-        return self._score([self.examples[row] for row in rows], [self.predicted[row] for row in rows])
-
-    def exchanged(self, other: Any, mask: Mask) -> float:
-        """See ``Answered``."""
-        chosen = zip(mask, self.predicted, other.predicted, strict=True)
-        return self._score(self.examples, [theirs if swap else ours for swap, ours, theirs in chosen])
-
-    def _score(self, examples: Sequence[Example], predicted: Sequence[Any]) -> float:
-        return self.task.score(examples, predicted, "official").values[self.task.metric]
 
 
 @dataclass(frozen=True)
@@ -109,8 +89,8 @@ def _cells(task: Task, examples: Sequence[Example], artifacts: Mapping[int, Arti
         if table["id"].to_pylist() != [example.id for example in examples]:
             raise ValueError(f"{artifact.name}/predictions.arrow: of other examples than the test file's; rebuild the cell")
         predicted = [task.restored(value) for value in table["pred"].to_pylist()]
-        answered: Answered = task.additive(examples, predicted) or Whole(task, examples, predicted)
-        cells.append(Cell(seed, metrics["dev"][metrics["selected_by"]], predicted, answered))
+        answers = answered(task, examples, predicted, "official")
+        cells.append(Cell(seed, metrics["dev"][metrics["selected_by"]], predicted, answers))
     return cells
 
 
@@ -128,8 +108,8 @@ def _between(
     result: dict[str, Any] = {**found._asdict(), "interval": list(found.interval)}
     if task.metric == "accuracy":
         best = [max(cells, key=lambda cell: (cell.dev, -cell.seed)) for cells in (first, second)]
-        right = [[e.target == p for e, p in zip(examples, cell.predicted, strict=True)] for cell in best]
-        result["mcnemar"] = {"seeds": [cell.seed for cell in best], "p_value": mcnemar(*right)}
+        p_value = mcnemar_of(examples, *(cell.predicted for cell in best))
+        result["mcnemar"] = {"seeds": [cell.seed for cell in best], "p_value": p_value}
     return result
 
 

@@ -135,8 +135,8 @@ class Task(ABC):
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """All metrics of the benchmark; ``metric`` is among them."""
 
-    def additive(self, examples: Sequence[Example], predicted: Sequence[Any]) -> Additive | None:
-        """``metric`` as a function of sums over examples, official mode; None where it is none.
+    def additive(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive | None:
+        """``metric`` as a function of sums over examples; None where it is none.
 
         Intervals and tests come from thousands of scores: this makes them cheap.
         """

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 from typer.testing import CliRunner
 
 from korealbert.cli import app
@@ -254,6 +255,30 @@ def test_the_command_prints_one_json_object_and_nothing_else(files: Callable[...
         assert result.exit_code == 0, result.output
         assert json.loads(result.stdout) == {"em": 100.0, "f1": f1}
         assert "every prediction is empty" in result.stderr
+
+
+def test_two_prediction_files_are_compared_in_pairs(tmp_path: Path) -> None:
+    rows = "".join(f"{n}\t말 {n}\t{n % 2}\n" for n in range(60))
+    (tmp_path / "gold").write_text(f"id\tdocument\tlabel\n{rows}", "utf-8")
+    for name, wrong in (("first", {1}), ("second", {2, 3, 4, 5, 6, 7, 8, 9, 10})):
+        labels = (json.dumps({"label": (n + (n in wrong)) % 2}) for n in range(60))
+        (tmp_path / name).write_text("\n".join(labels), "utf-8")
+    gold, first, second = (str(tmp_path / name) for name in ("gold", "first", "second"))
+    result = CliRunner().invoke(app, ["score", "nsmc", gold, first, "--against", second])
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    assert printed["accuracy"] == pytest.approx(100 * 59 / 60)
+    found = printed["against"]
+    assert (found["metric"], found["scores"]["accuracy"]) == ("accuracy", pytest.approx(85))
+    assert found["difference"] == pytest.approx(100 * 8 / 60)
+    assert found["interval"][0] < found["difference"] < found["interval"][1]
+    # 1 against 9 discordant pairs: both tests ask for at most 1 heads or at least 9 of 10 coins.
+    assert found["mcnemar"] == pytest.approx(binomtest(1, 10).pvalue)
+    assert found["p_value"] == pytest.approx(binomtest(1, 10).pvalue, abs=0.02)
+    same = json.loads(CliRunner().invoke(app, ["score", "nsmc", gold, first, "--against", first]).stdout)["against"]
+    assert (same["difference"], same["p_value"], same["mcnemar"]) == (0, 1, 1)
+    refused = CliRunner().invoke(app, ["score", "nsmc", gold, first, "--against", str(tmp_path / "gone")])
+    assert refused.exit_code == 2 and "gone: no such file; give JSON Lines" in refused.stderr
 
 
 @pytest.mark.parametrize(

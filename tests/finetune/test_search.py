@@ -56,6 +56,7 @@ def test_a_grid_is_every_combination_and_the_last_field_changes_fastest() -> Non
         ({"learning_rate": RATES}, "a grid takes a list"),
         ({"learning_rate": (1e-5, 1e-5)}, "1e-05 named twice"),
         ({"learning_rate": ()}, "at least 1 item"),
+        ({"epochs": tuple(range(1, 102)), "batch_size": tuple(range(1, 11))}, "a grid of 1,010 settings; give at most 1,000"),
         ({"method": "optuna", "learning_rate": RATES}, "trials is missing"),
         ({"learning_rate": (1e-5,), "trials": 3}, "belong to method"),
         ({"learning_rate": (1e-5,), "seeds": (1, 1)}, "1 named twice"),

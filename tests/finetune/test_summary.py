@@ -12,6 +12,7 @@ import pytest
 
 from korealbert.artifact import Artifact, Runtime
 from korealbert.finetune import stage, summary, tasks
+from korealbert.finetune.metrics import Mode
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.splits import read_examples
 from korealbert.finetune.task import Example
@@ -36,8 +37,9 @@ def some_answer(task_name: str, example: Example, others: list[Example], random:
     return target[0].text if isinstance(target, tuple) and target else "" if isinstance(target, tuple) else target
 
 
+@pytest.mark.parametrize("mode", ["official", "corrected"])
 @pytest.mark.parametrize("task_name", FILES)
-def test_sums_over_examples_give_what_the_task_scores(task_name: str, tmp_path: Path) -> None:
+def test_sums_over_examples_give_what_the_task_scores(task_name: str, mode: Mode, tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     task = tasks.load(task_name)
     path = tmp_path / "file"
@@ -46,11 +48,11 @@ def test_sums_over_examples_give_what_the_task_scores(task_name: str, tmp_path: 
     examples = read_examples(task, spec, splits=("test",))["test"]
     predicted = [some_answer(task_name, example, examples, random) for example in examples]
     others = [some_answer(task_name, example, examples, random) for example in examples]
-    ours, theirs = (task.additive(examples, answers) for answers in (predicted, others))
+    ours, theirs = (task.additive(examples, answers, mode) for answers in (predicted, others))
     assert ours is not None and theirs is not None
 
     def score(chosen: list[Example], answers: list[Any]) -> float:
-        return task.score(chosen, answers, "official").values[task.metric]
+        return task.score(chosen, answers, mode).values[task.metric]
 
     assert ours.over(np.arange(len(examples))) == pytest.approx(score(examples, predicted))
     for _ in range(5):

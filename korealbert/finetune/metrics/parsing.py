@@ -51,7 +51,7 @@ def las(
 
 
 LAS_CLASSES = (WRONG_HEAD, RARE, *range(FIRST_RARE))
-"""All classes of words that LAS knows."""
+"""All classes of words that LAS knows; corrected, the first is none."""
 
 
 def las_counts(
@@ -59,12 +59,13 @@ def las_counts(
     gold_relations: Sequence[int],
     predicted_heads: Sequence[int],
     predicted_relations: Sequence[int],
+    mode: Mode,
 ) -> Counts:
-    """Right, gold and predicted words of one sentence for each of ``LAS_CLASSES``, [3 * classes], as ``las`` counts them."""
+    """Right, gold and predicted words of one sentence, [3 * classes], for each of the classes that ``las`` counts."""
     gold = [_class(relation) for relation in gold_relations]
     heads = zip(predicted_relations, predicted_heads, gold_heads, strict=True)
     predicted = [_class(relation) if head == gold_head else WRONG_HEAD for relation, head, gold_head in heads]
-    return np.concatenate(class_counts(gold, predicted, LAS_CLASSES))
+    return np.concatenate(class_counts(gold, predicted, LAS_CLASSES if mode == "official" else LAS_CLASSES[1:]))
 
 
 def _class(relation: int) -> int:

@@ -215,9 +215,9 @@ class KlueDp(Task):
         heads, relations = ([value for tree in predicted for value in tree[part]] for part in (0, 1))
         return Scores({**uas(gold_heads, heads), **las(gold_heads, gold_relations, heads, relations, mode)})
 
-    def additive(self, examples: Sequence[Example], predicted: Sequence[Any]) -> Additive:
+    def additive(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
         """LAS macro from counts of each class."""
-        rows = [las_counts(*e.target, *tree) for e, tree in zip(examples, predicted, strict=True)]
+        rows = [las_counts(*e.target, *tree, mode) for e, tree in zip(examples, predicted, strict=True)]
         return Additive(np.array(rows), lambda sums_K: 100 * ClassCounts(*np.split(sums_K, 3)).macro_f1())
 
 

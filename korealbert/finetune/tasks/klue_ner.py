@@ -91,12 +91,14 @@ class KlueNer(Tagging):
         }
         return Scores(values, () if set(given) != {OUTSIDE} else ("no entity is predicted",))
 
-    def additive(self, examples: Sequence[Example], predicted: Sequence[Any]) -> Additive:
+    def additive(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
         """Entity macro F1 from the counts of each type."""
-        rows = [
-            strict_counts(_visible(e.text, e.target), _visible(e.text, tags), KINDS)
-            for e, tags in zip(examples, predicted, strict=True)
-        ]
+
+        def scored(text: str, tags: Sequence[str]) -> list[str]:
+            return _visible(text, tags if mode == "official" else _begun(text, tags))
+
+        pairs = zip(examples, predicted, strict=True)
+        rows = [strict_counts(scored(e.text, e.target), scored(e.text, tags), KINDS) for e, tags in pairs]
         return Additive(np.array(rows), lambda sums_K: 100 * ClassCounts(*np.split(sums_K, 3)).macro_f1())
 
 

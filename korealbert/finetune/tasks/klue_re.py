@@ -173,7 +173,7 @@ class KlueRe(Task):
             warnings.append(f"{len(absent)} of {len(RELATIONS)} relations do not occur in gold: {counted}")
         return Scores(values, tuple(warnings))
 
-    def additive(self, examples: Sequence[Example], predicted: Sequence[Any]) -> Additive:
+    def additive(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
         """Micro F1 from counts of relations that are none of ``no_relation``."""
         rows = [(e.target, p.label) for e, p in zip(examples, predicted, strict=True)]
         counts = [(g == p != NO_RELATION, g != NO_RELATION, p != NO_RELATION) for g, p in rows]

@@ -107,7 +107,7 @@ class NaverNer(Tagging):
         found = any(tag != OUTSIDE for tags in predicted for tag in tags)
         return Scores(values, () if found else ("no entity is predicted",))
 
-    def additive(self, examples: Sequence[Example], predicted: Sequence[Any]) -> Additive:
+    def additive(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
         """Entity micro F1 from counts."""
         rows = [lenient_counts(e.target, tags) for e, tags in zip(examples, predicted, strict=True)]
         return Additive(np.array(rows), lambda sums_K: 100 * ClassCounts(*np.split(sums_K, 3)).micro_f1())
