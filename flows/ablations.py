@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prefect import flow
 
-from flows.corpus_to_model import corpus_to_model
+from flows.by_kind import flow_of
 from korealbert.artifact import Runtime
 
 SAMPLE = (Path("data_specs/ablations/sample/korealbert-table-2.toml"),)
@@ -28,4 +28,4 @@ def ablations(
     Returns:
         The paths of the reports, in the order of ``files``.
     """
-    return [corpus_to_model(file, runtime=runtime, data=data) for file in files]
+    return [flow_of(file)(file, runtime=runtime, data=data) for file in files]

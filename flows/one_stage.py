@@ -7,7 +7,8 @@ from typing import Any
 
 from prefect import flow
 
-from flows.corpus_to_model import SAMPLE, corpus_to_model
+from flows.by_kind import flow_of
+from flows.corpus_to_model import SAMPLE
 from korealbert.artifact import Runtime
 
 
@@ -34,4 +35,4 @@ def one_stage(
         The path of the stage's artifact.
     """
     again = [stage] if rerun else None
-    return corpus_to_model(recipe, until=stage, rerun=again, overrides=overrides, runtime=runtime, data=data)
+    return flow_of(recipe)(recipe, until=stage, rerun=again, overrides=overrides, runtime=runtime, data=data)

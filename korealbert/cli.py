@@ -167,11 +167,11 @@ def _build(recipe: Path, runtime: Runtime, asked: Mapping[str, Any]) -> Path:
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     signal.signal(signal.SIGINT, _leave_at_once)
     signal.signal(signal.SIGTERM, _save_and_leave)
-    from flows.corpus_to_model import corpus_to_model  # noqa: PLC0415 (after the environment is set)
+    from flows.by_kind import flow_of  # noqa: PLC0415 (after the environment is set)
     from flows.local_server import api_for_one_run  # noqa: PLC0415
 
     with api_for_one_run(runtime.store), _bars():
-        return Path(corpus_to_model(recipe, runtime=runtime, **asked))
+        return Path(flow_of(recipe)(recipe, runtime=runtime, **asked))
 
 
 @contextmanager

@@ -117,7 +117,10 @@ class Roberta:
         """Unshared layers, no pooler; the position table's unreachable rows stay."""
         settings = {**ROBERTA_DEFAULTS, **settings}
         fields = common_fields(settings, ROBERTA_DEFAULTS)
-        offset = settings["pad_token_id"] + 1
+        pad = settings["pad_token_id"]
+        if not isinstance(pad, int) or pad < 0:
+            raise ValueError(f"pad_token_id = {pad!r}: RoBERTa counts its positions from this id; give the tokenizer's")
+        offset = pad + 1
         size = fields["hidden_size"]
         return ModelConfig(**fields, embedding_size=size, share="none", position_offset=offset, pooler=False)
 

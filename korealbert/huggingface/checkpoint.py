@@ -24,6 +24,12 @@ FAMILIES: tuple[Family, ...] = (Albert(), Bert(), Roberta(), Electra())
 LEFT_OUT = ("wop.", "generator.")
 """What our tensors begin with that no format has a place for, and no user a use."""
 
+DECODERS = (".decoder.weight", "generator_lm_head.weight")
+"""What the output matrix is called, which files may repeat although it is the word table."""
+
+COUNTERS = ("position_ids", "token_type_ids")
+"""Tensors of old files that only count."""
+
 
 def family_of(config: ModelConfig) -> Family:
     """The family that a model belongs to. Raises ValueError when no class of ``transformers`` computes what it does."""
@@ -78,7 +84,8 @@ def read(directory: Path) -> Checkpoint:
     """Read a checkpoint of ALBERT, BERT, ELECTRA or RoBERTa, with all heads, some or none.
 
     Raises ValueError naming the directory and what is wrong: no safetensors, an unknown model type, a setting that cannot be
-    read, tensors of the encoder that are missing or have another shape than ``config.json`` says.
+    read, tensors of the encoder that are missing, too many or of another shape than ``config.json`` says, values that are no
+    numbers.
     """
     settings = _settings(directory)
     family = next((f for f in FAMILIES if f.model_type == settings.get("model_type")), None)
@@ -110,7 +117,13 @@ def read(directory: Path) -> Checkpoint:
                 f"{directory}/model.safetensors: {name} is not the identity, though embedding_size = hidden_size; "
                 "such a model cannot be read"
             )
+    _check_tied(directory, weights, tensors)
     unused = tensors.keys() - set(pairs.values()) - constants.keys() - _repeated(tensors)
+    if more := sorted(name for name in unused if name.startswith((f"{prefix}encoder.", f"{prefix}embeddings."))):
+        raise ValueError(
+            f"{directory}/model.safetensors: has {len(more)} tensors of the encoder that config.json does not describe "
+            f"(first {more[0]!r}); the two files do not belong together"
+        )
     return Checkpoint(config, weights, missing, tuple(sorted(unused)))
 
 
@@ -131,22 +144,49 @@ def _tensors(directory: Path) -> dict[str, Array]:
     """All tensors of ``model.safetensors``, or of the shards that its index lists, in fp32."""
     from safetensors.torch import load_file  # noqa: PLC0415 (numpy has no bfloat16, and torch takes seconds to load)
 
-    index = directory / "model.safetensors.index.json"
-    files = [directory / "model.safetensors"]
-    if index.exists():
-        files = sorted({directory / Path(name).name for name in json.loads(index.read_text("utf-8"))["weight_map"].values()})
     tensors: dict[str, Array] = {}
-    for path in files:
+    for path in _files(directory):
         try:
-            tensors |= {name: tensor.float().numpy() for name, tensor in load_file(path).items()}
+            loaded = load_file(path)
         except FileNotFoundError:
             pickled = (
                 "; pytorch_model.bin is a pickle, which is never opened" if (directory / "pytorch_model.bin").exists() else ""
             )
             raise ValueError(f"{path}: missing{pickled}; save the model as safetensors") from None
-        except SafetensorError as error:
+        except (SafetensorError, OSError) as error:
             raise ValueError(f"{path}: damaged ({error}); copy it again") from error
+        for name, tensor in loaded.items():
+            if not tensor.is_floating_point() and not name.endswith(COUNTERS):
+                raise ValueError(f"{path}: {name} holds {tensor.dtype}, which is no weight; save the model unquantised")
+            tensors[name] = tensor.float().numpy()
+            if not np.isfinite(tensors[name]).all():
+                raise ValueError(f"{path}: {name} holds values that are not finite; the model is broken, take another")
     return tensors
+
+
+def _files(directory: Path) -> list[Path]:
+    """The weight files of a directory, all directly in it."""
+    index = directory / "model.safetensors.index.json"
+    if not index.exists():
+        return [directory / "model.safetensors"]
+    try:
+        names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{index}: no weight_map of tensors to files ({error!r}); copy it again") from error
+    for name in names:
+        if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
+            raise ValueError(f"{index}: {name!r} is not the name of a safetensors file beside it; copy the model again")
+    return [directory / name for name in names]
+
+
+def _check_tied(directory: Path, weights: Mapping[str, Array], tensors: Mapping[str, Array]) -> None:
+    words = weights["encoder.embeddings.word.weight"]
+    for name in tensors:
+        if name.endswith(DECODERS) and not np.array_equal(tensors[name], words):
+            raise ValueError(
+                f"{directory}/model.safetensors: {name} is not the word table; only models whose masked-token head shares it "
+                "can be read"
+            )
 
 
 def _check_shapes(directory: Path, config: ModelConfig, weights: Mapping[str, Array], pairs: Mapping[str, str]) -> None:
@@ -170,5 +210,4 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 def _repeated(tensors: Mapping[str, Array]) -> set[str]:
     """Tensors that files repeat or can do without: the tied output matrix, and counters of positions."""
-    suffixes = (".decoder.weight", "generator_lm_head.weight", ".decoder.bias", ".position_ids", ".token_type_ids")
-    return {name for name in tensors if name.endswith(suffixes)}
+    return {name for name in tensors if name.endswith((*DECODERS, ".decoder.bias", *COUNTERS))}

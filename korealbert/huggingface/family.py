@@ -113,6 +113,9 @@ def common_fields(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> d
         raise ValueError(f"position_embedding_type = {positions!r}: only absolute positions can be read")
     if not settings.get("tie_word_embeddings", True):
         raise ValueError("tie_word_embeddings = false: only models whose masked-token head shares the word table can be read")
+    for name, what in (("is_decoder", "encoders"), ("quantization_config", "unquantised weights")):
+        if settings.get(name):
+            raise ValueError(f"{name} = {settings[name]!r}: only {what} can be read")
     return {
         **{ours: settings[theirs] for ours, theirs in COMMON_SETTINGS.items()},
         "activation": ACTIVATIONS[activation],

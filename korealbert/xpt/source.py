@@ -94,7 +94,7 @@ def _tokenizer(directory: Path) -> Any:
         if not any((directory / name).is_file() for name in VOCABULARIES):
             raise ValueError(f"none of {', '.join(sorted(VOCABULARIES))}")
         return AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except Exception as error:  # Of damaged files the libraries raise anything, Exception itself too.
         raise ValueError(
             f"{directory}: no tokenizer that can be read ({error}); put tokenizer.json beside config.json"
         ) from error

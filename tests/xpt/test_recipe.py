@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.by_kind import flow_of
 from korealbert.artifact import Identity, Store
 from korealbert.recipe import RecipeError, prepare
 from korealbert.recipe.cross_lingual import load_cross_lingual
@@ -121,6 +122,19 @@ def test_the_sample_is_planned_by_the_same_command(editable: Path, tmp_path: Pat
     labels = [stage.label for stage in prepared.planned]
     assert {"phase1/itl", "phase1/none", "phase1/random"} <= set(labels)
     assert not any(label.startswith(("phase2", "control", "finetune")) for label in labels)
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("recipes/xpt-sample.toml", "cross-lingual"),
+        ("recipes/klue-re-xpt.toml", "cross-lingual"),
+        ("recipes/sample.toml", "corpus-to-model"),
+        ("ablations/sample/korealbert-table-2.toml", "corpus-to-model"),
+    ],
+)
+def test_a_file_runs_as_the_flow_of_its_kind(file: str, name: str) -> None:
+    assert flow_of(ROOT / "data_specs" / file).name == name
 
 
 BROKEN = {

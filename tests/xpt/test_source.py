@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
+from collections.abc import Callable
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from korealbert.artifact import InputPath, Runtime, build
 from korealbert.xpt.source import STAGE, SourceSpec
@@ -80,6 +83,78 @@ def test_a_directory_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     for path in directory.glob("*token*"):
         path.unlink()
     with pytest.raises(ValueError, match=r"electra: no tokenizer that can be read"):
+        read(directory, tmp_path / "store")
+
+
+def index_of(content: str) -> Callable[[Path], object]:
+    return lambda directory: (directory / "model.safetensors.index.json").write_text(content)
+
+
+def setting(name: str, value: object) -> Callable[[Path], object]:
+    def change(directory: Path) -> None:
+        path = directory / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
+
+    return change
+
+
+def tensor(name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Path], object]:
+    def rewrite(directory: Path) -> None:
+        path = directory / "model.safetensors"
+        tensors = load_file(path)
+        tensors[name] = change(tensors.get(name, torch.zeros(2, 2)))
+        save_file(tensors, path, metadata={"format": "pt"})
+
+    return rewrite
+
+
+QUERY = "encoder.layer.0.attention.self.query.weight"
+DAMAGED = {
+    "truncated": (
+        lambda directory: (directory / "model.safetensors").write_bytes((directory / "model.safetensors").read_bytes()[:-9]),
+        r"model\.safetensors: damaged",
+    ),
+    "not finite": (tensor(QUERY, lambda t: t * float("nan")), f"{QUERY} holds values that are not finite"),
+    "quantised": (tensor(QUERY, lambda t: t.to(torch.int8)), f"{QUERY} holds torch.int8, which is no weight"),
+    "quantised by config": (setting("quantization_config", {"bits": 8}), "quantization_config = .*: only unquantised weights"),
+    "untied": (tensor("lm_head.decoder.weight", torch.ones_like), "decoder.weight is not the word table"),
+    "decoder": (setting("is_decoder", True), "is_decoder = True: only encoders can be read"),
+    "layers left over": (setting("num_hidden_layers", 1), "has 16 tensors of the encoder that config.json does not describe"),
+    "layers lacking": (setting("num_hidden_layers", 3), "lacks 16 tensors of the encoder"),
+    "hidden size": (setting("hidden_size", 64), r"has shape \[90, 32\], but config\.json makes it \[90, 64\]"),
+    "vocabulary": (setting("vocab_size", 91), r"has shape \[90, 32\], but config\.json makes it \[91, 32\]"),
+    "number as text": (setting("num_attention_heads", "2"), "bert: no tokenizer that can be read"),
+    "index": (index_of("{"), r"index\.json: no weight_map of tensors to files"),
+    "index without a map": (index_of("[]"), r"index\.json: no weight_map of tensors to files"),
+    "index out of the directory": (
+        index_of('{"weight_map": {"a": "../other/model.safetensors"}}'),
+        r"'\.\./other/model\.safetensors' is not the name of a safetensors file beside it",
+    ),
+    "index of a pickle": (index_of('{"weight_map": {"a": "pytorch_model.bin"}}'), "'pytorch_model.bin' is not the name of a"),
+    "index of what is not there": (index_of('{"weight_map": {"a": "b.safetensors"}}'), r"b\.safetensors: missing"),
+    "tokenizer": (lambda directory: (directory / "tokenizer_config.json").write_text("[]"), "no tokenizer that can be read"),
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_source("bert", tmp_path_factory.mktemp("sound") / "bert")
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_damaged_source_is_refused_by_file_and_reason(sound: Path, tmp_path: Path, case: str) -> None:
+    directory = tmp_path / "bert"
+    shutil.copytree(sound, directory)
+    change, message = DAMAGED[case]
+    change(directory)
+    with pytest.raises(ValueError, match=message):
+        read(directory, tmp_path / "store")
+
+
+def test_roberta_counts_its_positions_from_a_padding_id(tmp_path: Path) -> None:
+    directory = make_source("roberta", tmp_path / "roberta")
+    setting("pad_token_id", None)(directory)
+    with pytest.raises(ValueError, match="pad_token_id = None: RoBERTa counts its positions from this id"):
         read(directory, tmp_path / "store")
 
 
