@@ -62,7 +62,7 @@ def _leaderboard(benchmark: Benchmark, metric: str, beside: pl.DataFrame) -> Tab
     header = [benchmark.interval_title if HEADER[n] == "Interval" else HEADER[n] for n in kept]
     numeric = frozenset(n for n, name in enumerate(header) if name not in ("Model", "Source", "Note"))
     marked = frozenset(n for n, (_, _, ours) in enumerate(entries) if ours)
-    prose = frozenset(n for n, name in enumerate(header) if name == "Note")
+    prose = frozenset(n for n, name in enumerate(header) if name in ("Source", "Note"))
     return Table(f"{benchmark.title}, {metric_title(metric)}", header, rows, numeric, marked, prose)
 
 

@@ -76,8 +76,9 @@ th:last-child,td:last-child{padding-right:0}
 thead th{font-weight:500;color:var(--quiet);font-size:.8125rem;vertical-align:bottom}
 .n{text-align:right;white-space:nowrap}
 table{word-break:normal;overflow-wrap:normal}
+td:first-child:not(.n){min-width:9.5rem}
 td.prose{min-width:10rem;overflow-wrap:anywhere}
-@media (max-width:40rem){table{font-size:.8125rem}th,td{padding-right:.75rem}}
+@media (max-width:40rem){table{font-size:.8125rem}th,td{padding-right:.75rem}td:first-child:not(.n){min-width:7.5rem}}
 tr.marked td{background:var(--wash);font-weight:600}
 tr.marked td:first-child{box-shadow:-.5rem 0 0 var(--wash)}
 details{margin:0 0 1.25rem;border-top:1px solid var(--rule);padding-top:.75rem}

@@ -113,4 +113,4 @@ def _write_csv(path: Path, frame: pl.DataFrame) -> None:
     atomic_write(path, content.getvalue())
 
 
-STAGE = Stage("ablation", version=1, spec=AblationReportSpec, run=run)
+STAGE = Stage("ablation", version=2, spec=AblationReportSpec, run=run)

@@ -1,0 +1,93 @@
+"""A real browser without a window, steered over its debugging protocol: what a page looks like where people read it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.sync.client import ClientConnection, connect
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+SECONDS_TO_START = 60
+
+
+class Browser:
+    """One tab."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket, self._calls = socket, 0
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """What a method of the protocol answers."""
+        self._calls += 1
+        self._socket.send(json.dumps({"id": self._calls, "method": method, "params": parameters}))
+        while True:
+            answer = json.loads(self._socket.recv(timeout=60))
+            if answer.get("id") == self._calls:
+                assert "error" not in answer, f"{method}: {answer['error']}"
+                return dict(answer["result"])
+
+    def show(self, url: str, *, width: int, scheme: str) -> None:
+        """Open a page on a screen of this width, by day (light) or night (dark)."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.call("Page.navigate", url=url)
+        deadline = time.monotonic() + 60
+        while self.ask("location.href === 'about:blank' || document.readyState !== 'complete'"):
+            assert time.monotonic() < deadline, url
+            time.sleep(0.05)
+
+    def ask(self, expression: str) -> Any:
+        """The value of a JavaScript expression in the page."""
+        told = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in told, told
+        return told["result"].get("value")
+
+    def picture(self, path: Path) -> None:
+        """The whole page as a PNG."""
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 16_000), "scale": 1}
+        shot = self.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
+        path.write_bytes(base64.b64decode(shot["data"]))
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """A fresh browser; skips the test where none is installed."""
+    program = next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None:
+        pytest.skip("no Chromium here (Debian: apt-get install chromium)")
+    with tempfile.TemporaryDirectory(prefix="korealbert-browser-", ignore_cleanup_errors=True) as profile:
+        command = [program, "--headless=new", "--disable-gpu", "--remote-debugging-port=0", f"--user-data-dir={profile}"]
+        if os.geteuid() == 0:
+            command.append("--no-sandbox")  # Chromium's sandbox refuses to hold root; the pages are the tests' own.
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen([*command, "about:blank"], **quiet)
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{_port(Path(profile), process)}/json") as answer:
+                [tab] = [each for each in json.load(answer) if each["type"] == "page"]
+            with connect(tab["webSocketDebuggerUrl"], max_size=None) as socket:
+                yield Browser(socket)
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+def _port(profile: Path, process: subprocess.Popen[bytes]) -> int:
+    told = profile / "DevToolsActivePort"
+    deadline = time.monotonic() + SECONDS_TO_START
+    while not (told.exists() and told.read_text().strip()):
+        assert process.poll() is None and time.monotonic() < deadline, "the browser did not start"
+        time.sleep(0.05)
+    return int(told.read_text().split()[0])

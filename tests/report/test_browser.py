@@ -1,0 +1,105 @@
+"""The reports in a real browser: by day and night, on a desk and a phone, with drawings, Hangul, and nothing that runs."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from korealbert.artifact import Artifact, Runtime
+from korealbert.report.ablation import stage as ablation
+from korealbert.report.cross_lingual import stage as cross_lingual
+from korealbert.report.cross_lingual.spec import CrossLingualReportSpec
+from korealbert.report.stage import ReportSpec, run
+from tests.browser import Browser, browser
+from tests.report.test_ablation import SPEC
+from tests.report.test_ablation import artifacts as runs_of_an_ablation
+
+KINDS = ("run", "ablation", "cross-lingual")
+
+HANGUL = """(() => {
+  const drawn = letter => {
+    const context = document.createElement('canvas').getContext('2d');
+    context.font = getComputedStyle(document.body).font;
+    context.fillText(letter, 0, 40);
+    return context.getImageData(0, 0, 60, 60).data.join();
+  };
+  return new Set([...'각한글뷁 '].map(drawn)).size;
+})()"""
+"""How many of five characters look different: missing ones would be one box."""
+
+OUTSIDE = """[...document.querySelectorAll('main *')].filter(each => !each.closest('.scroll') && !each.closest('svg')
+  && each.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map(each => each.outerHTML.slice(0, 99))"""
+
+SPILT = """[...document.querySelectorAll('svg.chart text')].filter(each => {
+  const [inner, outer] = [each.getBoundingClientRect(), each.closest('svg').getBoundingClientRect()];
+  return inner.width && (inner.right > outer.right + 2 || inner.left < outer.left - 2);
+}).map(each => each.textContent)"""
+
+LINES_OF_FIRST_CELLS = """Math.max(0, ...[...document.querySelectorAll('tbody td:first-child')].map(each => {
+  const words = document.createRange();
+  words.selectNodeContents(each);
+  return new Set([...words.getClientRects()].filter(each => each.width).map(each => Math.round(each.top))).size;
+}))"""
+
+
+@pytest.fixture(scope="module")
+def reports(artifacts: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One report of each kind."""
+    out = {kind: tmp_path_factory.mktemp(kind) for kind in KINDS}
+    run(ReportSpec(), artifacts, out["run"], Runtime())
+    many = runs_of_an_ablation.__wrapped__(tmp_path_factory.mktemp("cells"))
+    ablation.run(SPEC, many, out["ablation"], Runtime())
+    cross_lingual.run(CrossLingualReportSpec(), {}, out["cross-lingual"], Runtime())
+    return {kind: place / "report.html" for kind, place in out.items()}
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Browser]:
+    with browser() as opened:
+        yield opened
+
+
+def brightness(colour: str) -> float:
+    return sum(float(part) for part in colour.strip("rgba()").split(",")[:3]) / 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark"), (390, "light"), (1280, "dark")])
+def test_a_report_is_read_on_any_screen(
+    kind: str, width: int, scheme: str, reports: dict[str, Path], tab: Browser, tmp_path: Path
+) -> None:
+    tab.show(reports[kind].as_uri(), width=width, scheme=scheme)
+    tab.ask("document.querySelectorAll('details').forEach(each => each.open = true)")
+    tab.picture(tmp_path / f"{kind}-{scheme}-{width}.png")
+    assert tab.ask("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), "it scrolls sideways"
+    assert tab.ask(OUTSIDE) == []
+    assert tab.ask(SPILT) == []
+    assert tab.ask(LINES_OF_FIRST_CELLS) <= 3
+    ground = brightness(tab.ask("getComputedStyle(document.body).backgroundColor"))
+    ink = brightness(tab.ask("getComputedStyle(document.body).color"))
+    paper, print_ = (ground, ink) if scheme == "light" else (ink, ground)
+    assert paper > 200 and print_ < 60
+    charts = tab.ask(
+        "[...document.querySelectorAll('svg.chart')].filter(each => each.getBoundingClientRect().width > 200).length"
+    )
+    assert charts >= {"run": 10, "ablation": 3, "cross-lingual": 0}[kind]
+    assert tab.ask("[...document.images].length + document.scripts.length") == 0
+
+
+def test_hangul_is_drawn_and_not_boxed(reports: dict[str, Path], tab: Browser) -> None:
+    fonts = subprocess.run(["fc-list", ":lang=ko"], capture_output=True, check=False).stdout
+    if not fonts:
+        pytest.skip("no Korean font here (Debian: apt-get install fonts-noto-cjk)")
+    tab.show(reports["run"].as_uri(), width=1280, scheme="light")
+    assert tab.ask("document.body.textContent.includes('정치')")
+    assert tab.ask(HANGUL) == 5
+
+
+def test_a_script_in_a_title_is_shown_and_does_not_run(reports: dict[str, Path], tab: Browser) -> None:
+    tab.show(reports["run"].as_uri(), width=1280, scheme="light")
+    assert tab.ask("document.body.textContent.includes(\"<script>alert('제목')</script>\")")
+    refused = "new Promise(done => { const it = document.createElement('script'); it.textContent = 'window.ran = 1';"
+    assert tab.ask(f"{refused} document.body.append(it); setTimeout(() => done(window.ran === undefined), 50) }})")
