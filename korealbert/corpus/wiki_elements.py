@@ -38,7 +38,7 @@ _TAGS = {
     **dict.fromkeys(("p", "hr"), "\n\n"),
     **dict.fromkeys(("td", "th"), " "),
 }
-_TAG = re.compile(rf"</?({'|'.join(sorted(_TAGS, key=len, reverse=True))})(?=[\s/>])[^<>]*>", re.IGNORECASE)
+_TAG = re.compile(rf"</?({'|'.join(sorted(_TAGS, key=len, reverse=True))})(?=[\s/>])[^<>]*>", re.IGNORECASE | re.ASCII)
 _CLOSERS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in ("nowiki", *_CONSTRUCT)}
 _PLAIN = {
     "comment": re.compile(r"<!--(?:[^<-]++|-(?!->)|<(?!!--))*+-->"),
@@ -56,7 +56,7 @@ def _elements(*, keep_strikethrough: bool, keep_tables: bool) -> re.Pattern[str]
     kept = {"strikethrough": keep_strikethrough, "table": keep_tables}
     names = ["nowiki", *(name for name, construct in _CONSTRUCT.items() if not kept.get(construct))]
     alternatives = "|".join(sorted(names, key=len, reverse=True))
-    return re.compile(rf"<(?:!--|({alternatives})(?=[\s/>]|$)(?:\s*+[^<>\n]*+>)?)", re.IGNORECASE)
+    return re.compile(rf"<(?:!--|({alternatives})(?=[\s/>]|$)(?:\s*+[^<>\n]*+>)?)", re.IGNORECASE | re.ASCII)
 
 
 def remove_elements(text: str, options: WikiOptions, lost: Counter[str]) -> str:
