@@ -157,4 +157,4 @@ def _validated(path: Path, kind: type[S], tables: Mapping[str, Any]) -> S:
     try:
         return kind.model_validate_json(json.dumps(tables, default=str), strict=True)
     except ValidationError as error:
-        raise RecipeError("\n".join(explain(path, kind, "", problem) for problem in error.errors())) from None
+        raise RecipeError(explain(path, kind, "", error)) from None

@@ -364,7 +364,7 @@ class Reader:
             text = json.dumps(self._with_data(table), default=str)
             spec = kind.model_validate_json(text, strict=True, context={"root": self.root})
         except ValidationError as error:
-            raise RecipeError("\n".join(explain(self.path, kind, name, problem) for problem in error.errors())) from None
+            raise RecipeError(explain(self.path, kind, name, error)) from None
         self._check_files(spec, name)
         return spec
 
@@ -385,8 +385,14 @@ class Reader:
                 raise RecipeError(f"{self.path}, [{table}], field {name!r}: no such file or directory: {path}{origin}")
 
 
-def explain(path: Path, kind: type[BaseModel], table: str, problem: Any) -> str:
-    """One validation error of pydantic as file, table, field and remedy."""
+def explain(path: Path, kind: type[BaseModel], table: str, error: ValidationError) -> str:
+    """What pydantic found, a line each. Defaults that follow from a wrong field are not worth a line."""
+    problems = (problem for problem in error.errors() if problem["type"] != "default_factory_not_called")
+    return "\n".join(_explain(path, kind, table, problem) for problem in problems)
+
+
+def _explain(path: Path, kind: type[BaseModel], table: str, problem: Any) -> str:
+    """One of them as file, table, field and remedy."""
     location = [str(part) for part in problem["loc"] if part not in VARIANTS]
     where = f"{path}, [{table}]" if table else str(path)
     if problem["type"] == "extra_forbidden":

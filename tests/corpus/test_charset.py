@@ -57,7 +57,9 @@ def test_any_bytes_are_decoded(data: bytes, header: str) -> None:
     assert decode_page(data, header).broken >= 0
 
 
-@pytest.mark.parametrize("codec", ["idna", "punycode", "undefined", "unicode-escape", "raw_unicode_escape", "utf-7", "rot13", "hex"])
+@pytest.mark.parametrize(
+    "codec", ["idna", "punycode", "undefined", "unicode-escape", "raw_unicode_escape", "utf-7", "rot13", "hex"]
+)
 def test_codecs_that_are_not_charsets_are_not_used(codec: str) -> None:
     page = f"<p>{SENTENCE} \\ud800 a-b</p>"
     for charset in ("utf-8", "cp949"):
