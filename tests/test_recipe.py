@@ -52,6 +52,11 @@ def test_an_unknown_table_and_an_ill_typed_field_are_named(editable: Path) -> No
         recipes.load(editable)
 
 
+def test_a_missing_field_is_the_only_one_named(editable: Path) -> None:
+    with pytest.raises(RecipeError, match=r"\A[^\n]*sample\.toml, \[pretrain\]: field 'steps' is missing\Z"):
+        recipes.load(edit(editable, "steps = 60\n", ""))
+
+
 def test_a_missing_input_file_and_a_missing_recipe_are_named(editable: Path) -> None:
     (editable.parents[1] / "sample" / "books.csv").unlink()
     with pytest.raises(RecipeError, match=r"\[extract\.books\], field 'paths\.0': no such file or directory: .*books\.csv"):

@@ -30,7 +30,7 @@ class MaskingSpec(Spec):
     """Units chosen together at most; n of them with probability ∝ 1/n (ALBERT: 3)."""
     rate: float = Field(default=0.15, gt=0.0, le=0.5)
     """Share of the ordinary pieces that is predicted."""
-    max_predictions: int | None = Field(default=None, ge=1)
+    max_predictions: int | None = Field(default=None, ge=1, le=2048)
     """Prediction slots per row; by default what the rate asks for in a full row (19 at L = 128, 76 at L = 512)."""
     mask_portion: float = Field(default=0.8, ge=0.0, le=1.0)
     """Share of the predicted pieces that is replaced by ``[MASK]``."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from scipy import stats
 
 from korealbert.examples.batches import IGNORED, ExampleBatches
@@ -265,7 +266,11 @@ def test_a_higher_share_gets_the_slots_that_it_needs() -> None:
     assert MaskingSpec().slots(512) == 76
     assert MaskingSpec(rate=0.4).slots(128) == 50
     assert MaskingSpec(max_predictions=20).slots(512) == 20
+    with pytest.raises(ValidationError, match="less than or equal to 2048"):  # half of the longest row
+        MaskingSpec(max_predictions=20_000)
     rows = random_rows(30)
+    most = draw(rows, WORDS, noise_settings(masking=MaskingSpec(max_predictions=2_048)), 0).counts()
+    assert most["mlm_targets"] == 30 * round(0.15 * 61)
     counts = draw(rows, WORDS, noise_settings(masking=MaskingSpec(rate=0.4)), 0).counts()
     assert counts["mlm_targets"] / counts["pieces"] == pytest.approx(0.4, abs=0.02)
 
