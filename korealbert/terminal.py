@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 from rich.console import Console
 
 from korealbert.artifact import Artifact, ArtifactError, Store
@@ -32,8 +33,16 @@ def clear_errors() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes there
         raise typer.Exit(0) from None
     except (ValueError, OSError, RuntimeError, ArtifactError) as error:
-        warn(error, style="red")
+        warn(_sentences(error), style="red")
         raise typer.Exit(2) from None
+
+
+def _sentences(error: Exception) -> str:
+    """What an error says; of pydantic's, field and message alone."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    found = ((".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, ")) for each in error.errors())
+    return "\n".join(f"{field}: {message}" if field else message for field, message in found)
 
 
 def warn(told: object, *, style: str = "yellow") -> None:

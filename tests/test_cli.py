@@ -53,6 +53,16 @@ def test_run_ends_at_once_and_prints_the_path_as_it_is_when_all_is_cached(store:
     assert Path(output.splitlines()[-1]).is_dir()
 
 
+def test_a_machine_whose_number_cannot_be_is_told_so_in_one_line(tmp_path: Path) -> None:
+    told = call("run", TINY, "--store", tmp_path, "--nodes", 2, "--node", 2, code=2)
+    assert told.strip() == "node = 2 is not below nodes = 2; machines count from 0"
+
+
+def test_ranks_that_batches_do_not_fit_leave_no_stage_behind(tmp_path: Path) -> None:
+    assert "pretrain: global_batch_size = " in call("run", TINY, "--store", tmp_path, "--processes", 7, code=2)
+    assert not list(tmp_path.glob("*-*"))
+
+
 def test_show_lists_artifacts_and_prints_a_manifest(store: Path) -> None:
     assert "clean/news" in call("show", "--store", store)
     assert '"documents_in"' in call("show", "clean/news", "--store", store)

@@ -224,13 +224,17 @@ def _stoppable(run: _Run) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _terminated_like_an_error() -> Iterator[None]:
-    """Turn SIGTERM into SystemExit where nobody else handles it, so that ``finally`` lets the ranks save a checkpoint."""
+    """Turn SIGTERM into SystemExit where nobody else handles it, so that ``finally`` lets the ranks save a checkpoint.
+
+    Another one does not cut that short; SIGINT and SIGKILL do.
+    """
     ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if not ours:
         yield
         return
 
     def leave(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)
         raise SystemExit(128 + number)
 
     signal.signal(signal.SIGTERM, leave)

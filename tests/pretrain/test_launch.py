@@ -144,3 +144,31 @@ def test_no_rank_outlives_a_killed_or_terminated_parent(tmp_path: Path, number: 
     assert driver.returncode == (-9 if number == signal.SIGKILL else 128 + 15)
     pids = [json.loads(path.read_text()) for path in pid_files]
     wait_until(lambda: not any(map(alive, pids)), 5)
+
+
+def test_a_second_sigterm_does_not_cut_the_saving_short(tmp_path: Path) -> None:
+    script = f"""
+import signal
+def save(*_):
+    open(r'{tmp_path}/asked-%d' % rank, 'w').close()
+    time.sleep(1)
+    open(r'{tmp_path}/saved-%d' % rank, 'w').close()
+    os._exit(143)
+signal.signal(signal.SIGTERM, save)
+open(r'{tmp_path}/ready-%d' % rank, 'w').close()
+time.sleep(600)
+"""
+    (tmp_path / "rank_script.py").write_text(PRELUDE + script)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]),
+    }
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER], env=environment)
+    try:
+        for state in ("ready", "asked"):
+            wait_until(lambda state=state: all((tmp_path / f"{state}-{rank}").exists() for rank in (0, 1)))
+            driver.send_signal(signal.SIGTERM)
+        assert driver.wait(timeout=20) == 143
+    finally:
+        driver.kill()
+    assert all((tmp_path / f"saved-{rank}").exists() for rank in (0, 1))
