@@ -49,8 +49,8 @@ def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> 
     benchmark = tasks.find(task)
     examples = _read_gold(benchmark, gold)
     (scores, ours), (others, theirs) = (_scores(benchmark, examples, file, mode) for file in (first, second))
-    pair = ([answered(benchmark, examples, predicted, mode)] for predicted in (ours, theirs))
-    found = compare(*pair, len(examples), resamples=RESAMPLES, confidence=CONFIDENCE, seed=0)
+    systems = [[answered(benchmark, examples, predicted, mode)] for predicted in (ours, theirs)]
+    found = compare(systems[0], systems[1], len(examples), resamples=RESAMPLES, confidence=CONFIDENCE, seed=0)
     told = {"scores": dict(others.values), "metric": benchmark.metric, **found._asdict(), "interval": list(found.interval)}
     if benchmark.metric == "accuracy":
         told["mcnemar"] = mcnemar_of(examples, ours, theirs)
