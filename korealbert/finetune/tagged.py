@@ -112,7 +112,9 @@ class Tagging(Task):
         return PieceHead(hidden_size, len(self.tags), dropout)
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
-        """Cross-entropy over the labelled pieces."""
+        """Cross-entropy over the labelled pieces; 0 where there is none, as in a sentence of spaces."""
+        if all(label == IGNORED for labels in targets for label in labels):
+            return logits.sum() * 0.0
         width = logits.shape[1]
         padded = [[*labels, *[IGNORED] * (width - len(labels))] for labels in targets]
         wanted = torch.tensor(padded, device=logits.device)

@@ -24,6 +24,7 @@ from korealbert.finetune.alignment import frame, pieces
 from korealbert.finetune.encode import pad
 from korealbert.finetune.encoder import Encoder, load_encoder, load_tokenizer
 from korealbert.finetune.encoder_files import STAGE, EncoderSpec
+from korealbert.finetune.features import task_tokenizer
 from korealbert.finetune.questions import Answer, Question
 from korealbert.finetune.tagged import Tagged
 from korealbert.finetune.task import Encoded, Example
@@ -150,6 +151,25 @@ def test_each_visible_character_belongs_to_one_piece_of_any_family(directories: 
         slices = [text[begin:end] for begin, end in found.spans]
         assert all(part == part.strip() for part in map(shown, slices))
         assert visible("".join(slices)) == visible(text)
+
+
+def test_an_entity_of_which_a_tokenizer_makes_nothing_keeps_its_markers(family: Path) -> None:
+    task = tasks.load("klue_re")
+    tokenizer = task_tokenizer(task, family)
+    for nothing in ("\u0301", "\x07", "\u200b"):
+        example = Related("1", f"도서관{nothing}과 학교{nothing}", 0, subject_entity=(3, 4), object_entity=(8, 9))
+        (feature,) = task.encode([example], tokenizer, max_length=64)
+        names = tokenizer.convert_ids_to_tokens(feature.input_ids)
+        assert [name for name in names if name in task.markers] == list(task.markers)
+
+
+def test_a_sentence_without_a_labelled_piece_has_no_loss(family: Path) -> None:
+    task = tasks.load("naver_ner")
+    (feature,) = task.encode([Tagged("1", " ", ("O", "O"), spans=((0, 0), (1, 1)))], load_tokenizer(family), max_length=16)
+    logits = torch.randn(1, len(feature.input_ids), 29, requires_grad=True)
+    loss = task.loss(logits, [feature.target])
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert loss.item() == 0 and logits.grad is not None and not logits.grad.any()
 
 
 def visible(text: str) -> str:

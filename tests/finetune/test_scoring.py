@@ -209,6 +209,8 @@ def test_wrong_predictions_are_errors_that_name_file_line_field_and_remedy(
         ("klue_dp", DP.replace("\t3\tNP_AJT", "\t4\tNP_AJT"), "line 3, field 'HEAD': found 4 in a sentence of 3 words"),
         ("klue_dp", DP.replace("\t3\tNP_AJT", "\tNP_AJT\t3"), "line 3, field 'HEAD': found 'NP_AJT'"),
         ("klue_dp", DP.replace("나 는\tNP+JX", "NP+JX\t나 는"), "line 2, field 'POS': found '나 는'; parts of speech are"),
+        ("klue_dp", DP.replace("2\t집에", "2\t "), "line 3, field 'WORD_FORM': there is none; restore the line"),
+        ("klue_dp", DP.replace("\t0\tVP", "\t٠\tVP"), "line 4, field 'HEAD': found '٠'; a head is the number of a word"),
         ("klue_dp", DP.replace("2\t집에", "3\t집에"), "line 3, field 'INDEX': found '3' for word 2"),
         ("klue_dp", DP.replace("\tNP_SBJ", ""), "line 2, field 'HEAD': 5 fields instead of 6"),
         ("kornli", NLI.replace("contradiction", "contradict"), "line 2, field 'gold_label': found 'contradict'; a label is"),

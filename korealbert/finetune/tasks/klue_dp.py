@@ -257,10 +257,12 @@ def _parsed(example: Example) -> Parsed:
 
 def _sentence(guid: str, rows: Sequence[tuple[Line, list[str]]]) -> Parsed:
     heads, relations = [], []
-    for number, (line, (index, _, _, _, head, relation)) in enumerate(rows, start=1):
+    for number, (line, (index, word, _, _, head, relation)) in enumerate(rows, start=1):
         if index != str(number):
             raise line.error("INDEX", f"found {index!r} for word {number}", "restore the line from the official file")
-        if not head.isdecimal():
+        if not word.strip():
+            raise line.error("WORD_FORM", "there is none", "restore the line from the official file")
+        if not (head.isascii() and head.isdecimal()):
             raise line.error("HEAD", f"found {head!r}", "a head is the number of a word, or 0")
         heads.append(_head(int(head), len(rows), line, "HEAD"))
         relations.append(_relation(relation, line, "DEPREL"))

@@ -208,7 +208,8 @@ def _stretch(text: str, begin: int, end: int, tokenizer: Any) -> list[int]:
     within_word = begin > 0 and not text[begin - 1].isspace() and not text[begin].isspace()
     bytewise = begin > 0 and not within_word and tokenizer.convert_tokens_to_ids("Ġ") != tokenizer.unk_token_id
     ids: list[int] = tokenizer(f" {visible}" if bytewise else visible, add_special_tokens=False)["input_ids"]
-    if not within_word:
+    # Some tokenizers make nothing of a control character or of an accent alone.
+    if not within_word or not ids:
         return ids
     written = tokenizer.convert_ids_to_tokens(ids[0])
     if written == "▁":
