@@ -202,7 +202,7 @@ def load_cross_lingual(
         finetune=read_benchmarks(reader, "finetune", KoreanGrid),
         english=read_benchmarks(reader, "english", EnglishGrid),
     )
-    _check_names(path, recipe)
+    _check_whole(path, recipe)
     return recipe
 
 
@@ -238,8 +238,8 @@ def _source_recipe(path: Path, source: SourceTable, data: Path | None) -> Recipe
         raise RecipeError(f"{path}, [source], field 'recipe': {error}") from None
 
 
-def _check_names(path: Path, recipe: CrossLingualRecipe) -> None:
-    """Names of models and variants that tables speak of."""
+def _check_whole(path: Path, recipe: CrossLingualRecipe) -> None:
+    """Names of models and variants that tables speak of, and what a phase may freeze."""
     known = [*recipe.models, "source"]
     for name, benchmark in recipe.finetune.items():
         for model in benchmark.grid.models:
@@ -253,6 +253,10 @@ def _check_names(path: Path, recipe: CrossLingualRecipe) -> None:
             raise RecipeError(
                 f"{path}, [language_loss], field 'variants': no variant {variant!r}{nearest(variant, recipe.variants)}"
             )
+    if recipe.phase2.freeze != "none":
+        raise RecipeError(
+            f"{path}, [phase2], field 'freeze': phase 2 trains everything (it is {recipe.phase2.freeze!r}); remove it"
+        )
     _check_english(path, recipe)
 
 

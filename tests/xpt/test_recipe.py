@@ -165,6 +165,11 @@ BROKEN = {
         "a phase trains the model that was transferred",
     ),
     "other preset": ("[phase1]\n", '[phase1]\nfreeze = "all"\n', r"\[phase1\], field 'freeze': .*'chameleon', 'l21' or 'none'"),
+    "phase 2 frozen": (
+        "[phase2]\n",
+        '[phase2]\nfreeze = "chameleon"\n',
+        r"\[phase2\], field 'freeze': phase 2 trains everything",
+    ),
     "other objective": ("[phase1]\n", '[phase1]\nobjective = "rtd"\n', r"\[phase1\], field 'objective': Input should be 'mlm'"),
     "long": ("[phase1]\n", "[phase1]\nlong = { from_step = 30 }\n", "a phase has sequences of one length"),
     "vocabulary": (
