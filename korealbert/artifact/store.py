@@ -11,29 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from korealbert.artifact import locks
+from korealbert.artifact.manifest import misfit
 from korealbert.artifact.spec import ARTIFACT_NAME, Identity
 from korealbert.files import DigestMemory, digest_of_listing
 
 OPENING = ".opening.json"
 """Names the recipe and the input bytes that a partial directory was begun with."""
-
-MANIFEST_FIELDS = frozenset(
-    {
-        "name",
-        "label",
-        "recipe",
-        "spec",
-        "inputs",
-        "built_from",
-        "stats",
-        "files",
-        "output_digest",
-        "wall_seconds",
-        "created",
-        "host",
-    }
-)
-"""What every ``manifest.json`` holds."""
 
 
 class ArtifactError(Exception):
@@ -55,9 +38,8 @@ class Artifact:
             loaded = json.loads(path.read_text("utf-8"))
         except ValueError as error:
             raise ArtifactError(f"{path}: not a whole manifest ({error}); remove the directory or run its stage") from None
-        missing = MANIFEST_FIELDS - set(loaded) if isinstance(loaded, dict) else MANIFEST_FIELDS
-        if missing:
-            raise ArtifactError(f"{path}: not a manifest, it lacks {', '.join(sorted(missing))}; remove the directory")
+        if wrong := misfit(loaded):
+            raise ArtifactError(f"{path}: not a manifest, {wrong}; remove the directory")
         return dict(loaded)
 
     @property

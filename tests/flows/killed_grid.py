@@ -10,12 +10,15 @@ from pathlib import Path
 
 import psutil
 
+from korealbert.artifact.spec import ARTIFACT_NAME
+
 SECONDS_TO_WAIT = 300
 
 
 def finished(store: Path) -> dict[str, int]:
     """The finished cells of a store, with the time at which their manifests were written."""
-    return {path.parent.name: path.stat().st_mtime_ns for path in store.glob("finetune-*[!d]/manifest.json")}
+    manifests = [path for path in store.glob("finetune-*/manifest.json") if ARTIFACT_NAME.fullmatch(path.parent.name)]
+    return {path.parent.name: path.stat().st_mtime_ns for path in manifests}
 
 
 def start(recipe: Path, store: Path, cells: int, api: str) -> subprocess.Popen[str]:

@@ -1,0 +1,68 @@
+"""What every ``manifest.json`` holds, and the check that one does: a store or an archive may be somebody else's."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from korealbert.artifact.spec import ARTIFACT_NAME
+
+ArtifactName = Annotated[str, StringConstraints(pattern=rf"^{ARTIFACT_NAME.pattern}\z")]
+
+
+def _within(name: str) -> str:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise ValueError("not the name of a file within the artifact")
+    return name
+
+
+class _Fact(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _File(_Fact):
+    sha256: str
+    size: Annotated[int, Field(ge=0)]
+
+
+class _Recipe(_Fact):
+    stage: str
+    version: int
+    spec: Any
+    inputs: dict[str, ArtifactName]
+
+
+class Manifest(_Fact):
+    """The fields of a manifest. Fields beyond them do no harm."""
+
+    name: str
+    label: Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*\z")]
+    recipe: _Recipe
+    spec: dict[str, Any]
+    inputs: dict[str, ArtifactName]
+    built_from: dict[str, str]
+    stats: dict[str, Any]
+    files: dict[Annotated[str, AfterValidator(_within)], _File]
+    output_digest: str
+    wall_seconds: Annotated[float, Field(ge=0)]
+    created: str
+    host: dict[str, Any]
+
+
+MANIFEST_FIELDS = frozenset(Manifest.model_fields)
+
+
+def misfit(loaded: object) -> str | None:
+    """What keeps a JSON value from being a manifest, or None."""
+    try:
+        Manifest.model_validate(loaded)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        lacking = sorted(".".join(map(str, each["loc"])) for each in found if each["type"] == "missing")
+        if lacking:
+            return f"it lacks {', '.join(lacking)}"
+        return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'all of it'}: {each['msg']}" for each in found[:3])
+    return None
