@@ -17,7 +17,7 @@ from korealbert.arrow_tables import TableWriter, read_batches
 from korealbert.artifact import InputPath, Inputs, Runtime, Spec, Stage, Stats
 from korealbert.corpus.categories import CategoryMap, load_category_map
 from korealbert.corpus.filters import Limits, judge
-from korealbert.corpus.news import Cleaned, NewsRules, Removal, load_news_rules
+from korealbert.corpus.news import MAX_REMOVALS, Cleaned, NewsRules, Removal, load_news_rules
 from korealbert.corpus.normalise import normalise
 from korealbert.corpus.personal_data import Kind, mask
 from korealbert.corpus.sentence_agreement import SentenceSample, agreement
@@ -109,6 +109,8 @@ def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> Cleaned
         counts["removed_characters"] = removed
         if removed > spec.max_removed_share * len(text.text):
             drop = Drop("removed_share", f"{removed / len(text.text):.3f} > {spec.max_removed_share}")
+        elif len(cleaned.removals) == MAX_REMOVALS:
+            drop = Drop("removed_spans", f"{MAX_REMOVALS} meta tags and no end")
     drop = drop or judge(cleaned.text, spec.limits)
     if drop is not None:
         return CleanedDocument(document, drop, cleaned, counts)
@@ -168,7 +170,7 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
     Statistics beside the conserved counts: ``removed`` {rule: spans}, ``removed_characters``, ``normalized`` {kind:
     characters}, ``masked`` {kind of personal data: spans}, ``sentences_out``, ``sentence_agreement`` (rules against Kiwi, see
     ``sentence_agreement.compare``), ``sections`` {mapped, unmapped, missing, as_is}, ``unmapped_sections`` {name: documents}.
-    Drop reasons: ``title_rule``, ``removed_share`` and those of ``filters``.
+    Drop reasons: ``title_rule``, ``removed_share``, ``removed_spans`` and those of ``filters``.
     """
     shards = inputs["documents"].files("documents-*.arrow")
     jobs = [_Job(shard, spec) for shard in shards]
@@ -184,4 +186,4 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
 _NONE: Stats = {"removed": {}, "removed_characters": 0, "normalized": {}, "masked": {}, "sentences_out": 0, "sections": {}}
 """The statistics of no documents, beside the conserved counts."""
 
-STAGE = Stage("clean", version=6, spec=CleanSpec, run=run)
+STAGE = Stage("clean", version=7, spec=CleanSpec, run=run)

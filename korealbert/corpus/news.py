@@ -33,7 +33,7 @@ GLUE_CHARACTERS = 300
 GLUED_AT_MOST = 8
 """Glued parts looked at in one pass, from the end."""
 MAX_REMOVALS = 200
-"""An article that loses more spans is none, and is dropped for the share that it lost."""
+"""A text with as many is no article: cleaning ends there, and the document is dropped."""
 LONG_LINE_CHARACTERS = 40
 """A line longer than this may end in a byline only in its last ``last_share`` (sanity limit of public cleaners)."""
 

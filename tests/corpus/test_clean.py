@@ -124,3 +124,11 @@ def test_mostly_meta_text_is_dropped_with_its_share() -> None:
     assert outcome.drop is not None
     assert outcome.drop.reason == "removed_share"
     assert float(outcome.drop.rule.split()[0]) > 0.4
+
+
+def test_a_text_of_meta_tags_without_end_is_dropped() -> None:
+    text = f"{prose(7, 150)}\n" + "\n".join(f"홍길동 기자 {'가나다라마바사아'[number % 8]}" for number in range(8))
+    assert cleaned(document(1, text), NEWS).drop is None
+    endless = f"{prose(7, 300)}\n" + "홍길동 기자\n" * 250
+    outcome = cleaned(document(1, endless), NEWS)
+    assert outcome.drop is not None and outcome.drop.reason == "removed_spans"
