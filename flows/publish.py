@@ -27,8 +27,8 @@ from korealbert.report.markdown import plain
 
 
 def key(label: str, kind: str) -> str:
-    """A Prefect artifact key (lower case, digits and dashes only) for a stage label."""
-    return f"{re.sub(r'[^a-z0-9]+', '-', label.lower()).strip('-')}-{kind}"
+    """A Prefect artifact key (lower case, digits and dashes only) for something of a stage, such as a picture by its name."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{label}-{kind}".lower()).strip("-")
 
 
 def line(progress: Progress) -> str:

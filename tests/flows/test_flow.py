@@ -125,3 +125,4 @@ def test_a_bare_name_finds_the_one_deployment_that_bears_it() -> None:
 
 def test_artifact_keys_are_what_prefect_accepts() -> None:
     assert key("finetune/nsmc/pretrained/1", "stats") == "finetune-nsmc-pretrained-1-stats"
+    assert key("report", "language-loss-glue_rte") == "report-language-loss-glue-rte"

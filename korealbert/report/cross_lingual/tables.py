@@ -157,7 +157,9 @@ def intrinsic(results: Results) -> Section | None:
     if not rows:
         return None
     header = ["Model", "Parameters", "trained", "Steps", "Perplexity, valid", "test", "Accuracy, valid", "test"]
-    text = "Masked pieces under one fixed noise: perplexity is exp of their mean cross-entropy."
+    text = (
+        "Masked pieces under one fixed noise: perplexity is exp of their mean cross-entropy. An ELECTRA's are its generator's."
+    )
     return Section("intrinsic", "Masked words", [Text(text), Table("", header, rows, frozenset(range(1, 8)))])
 
 
@@ -171,7 +173,10 @@ def errors(results: Results) -> Section:
         own = [row for model, found in ours.items() for row in _distribution_rows(results.title(model), found, listed)]
         header = ["Model", "Gold", "Number", "Predicted"]
         blocks.append(_marked(f"Table {number}: {title}", header, [*rows, *own], len(rows), numeric=frozenset({2})))
-    note = "Of the classes of Table 10 the paper lists the most frequent predictions only, so its numbers may fall short."
+    note = (
+        "Of the classes of Table 10 the paper lists the most frequent predictions only, so its numbers may fall short. "
+        "Rows of this run are summed over seeds."
+    )
     return Section("errors", "Predictions by gold label", [*blocks, Text(note, quiet=True)])
 
 
