@@ -146,9 +146,10 @@ def _fields(given: list[str] | None) -> dict[str, Any]:
         if not equals:
             raise ValueError(f"--set {each}: write FIELD=VALUE, as in --set pretrain.steps=200")
         try:
-            fields[name] = tomllib.loads(f"value = {value}")["value"]
+            read = tomllib.loads(f"value = {value}")
         except tomllib.TOMLDecodeError:
-            fields[name] = value
+            read = {}
+        fields[name] = read["value"] if len(read) == 1 else value  # A second line would be a second value.
     return fields
 
 

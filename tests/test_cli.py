@@ -96,6 +96,8 @@ def test_inspect_writes_a_page_and_turns_it(store: Path, tmp_path: Path) -> None
         (("plan", "missing.toml"), "missing.toml: no such recipe"),
         (("plan", TINY, "--until", "vocabs"), "no stage 'vocabs' (did you mean 'vocab'?)"),
         (("plan", TINY, "--until", "vocab", "--rerun", "pretrain"), "rerun: the recipe has 'pretrain', but outside the part"),
+        (("plan", TINY, "--from", ""), "no stage ''"),
+        (("plan", TINY, "--set", "pretrain.steps=1\npretrain.seed=2"), "[pretrain], field 'steps'"),
         (("show", "clean/news", "--store", "nowhere"), "nowhere: no artifact 'clean/news'"),
         (("show", "--store", "nowhere"), "nowhere: no store here"),
         (("fill-mask", "nowhere", "[MASK]"), "nowhere: no exported model here"),
@@ -103,6 +105,11 @@ def test_inspect_writes_a_page_and_turns_it(store: Path, tmp_path: Path) -> None
 )
 def test_errors_say_what_is_wrong_and_end_with_2(arguments: tuple[object, ...], message: str) -> None:
     assert message in call(*arguments, code=2)
+
+
+def test_one_wrong_field_is_one_line() -> None:
+    told = call("plan", TINY, "--set", "pretrain.steps=abc", code=2)
+    assert "'steps'" in told and "default factory" not in told, told
 
 
 def test_the_package_itself_runs_as_a_module() -> None:

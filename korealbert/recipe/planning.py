@@ -94,7 +94,7 @@ def prepare(
         source = load(path, data=data, overrides=overrides)
         whole = dag.graph(source)
     nodes = dag.until(whole, until)
-    labels = dag.onward(nodes, from_stage) if from_stage else set()
+    labels = dag.onward(nodes, from_stage) if from_stage is not None else set()
     for name in rerun or ():
         inside = nodes.keys() & dag.select(whole, name, option="rerun")
         if not inside:
