@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -39,6 +40,14 @@ def alone() -> Iterator[Ranks]:
     torch.set_num_threads(threads)
     os.environ.clear()
     os.environ.update(before)
+
+
+@pytest.fixture(autouse=True)
+def _one_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DeepSpeed remembers per process that an engine was in low precision, and would scale ZeRO's losses ever after."""
+    if autocast := sys.modules.get("deepspeed.runtime.torch_autocast"):
+        monkeypatch.setattr(autocast, "TORCH_AUTOCAST_INITIALIZED", False)
+        monkeypatch.setattr(autocast, "TORCH_AUTOCAST_DTYPE", None)
 
 
 @pytest.fixture(scope="session")
