@@ -217,7 +217,7 @@ class KlueDp(Task):
 
     def additive(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
         """LAS macro from counts of each class."""
-        rows = [las_counts(*e.target, *tree, mode) for e, tree in zip(examples, predicted, strict=True)]
+        rows = [las_counts(*e.target, *tree, mode=mode) for e, tree in zip(examples, predicted, strict=True)]
         return Additive(np.array(rows), lambda sums_K: 100 * ClassCounts(*np.split(sums_K, 3)).macro_f1())
 
 
