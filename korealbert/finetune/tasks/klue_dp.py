@@ -217,7 +217,8 @@ class KlueDp(Task):
 
     def additive(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
         """LAS macro from counts of each class."""
-        rows = [las_counts(*e.target, *tree, mode=mode) for e, tree in zip(examples, predicted, strict=True)]
+        pairs = [(example.target, tree) for example, tree in zip(examples, predicted, strict=True)]
+        rows = [las_counts(gold.heads, gold.relations, tree.heads, tree.relations, mode) for gold, tree in pairs]
         return Additive(np.array(rows), lambda sums_K: 100 * ClassCounts(*np.split(sums_K, 3)).macro_f1())
 
 
