@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from korealbert.numbers import MISSING, fixed, signed
-from korealbert.report.blocks import Block, Table, Text
+from korealbert.report.blocks import Block, Fold, Table, Text
 from korealbert.report.scores import Benchmark
 
 SMALLEST_P = 0.0005
 """What would be written 0.000."""
+
+MOST_OPEN = 12
+"""Pairs that stand open; nine systems are 36 of them."""
 
 
 def blocks(benchmarks: Sequence[Benchmark], name: Callable[[str], str] = str) -> list[Block]:
@@ -36,8 +39,11 @@ def blocks(benchmarks: Sequence[Benchmark], name: Callable[[str], str] = str) ->
         "Intervals are of the difference of the means over seeds, by bootstrap over test examples; p by approximate "
         "randomisation, McNemar's between the seeds that are best on dev."
     )
-    table = Table("Differences between systems, test", header, rows, frozenset({2, 3, 4, 5}))
-    return [table, Text(text, quiet=True)]
+    title = "Differences between systems, test"
+    note, columns = Text(text, quiet=True), frozenset({2, 3, 4, 5})
+    if len(rows) > MOST_OPEN:
+        return [Fold(f"{title}: {len(rows)} pairs", [Table("", header, rows, columns), note])]
+    return [Table(title, header, rows, columns), note]
 
 
 def _p_value(value: float | None) -> str:

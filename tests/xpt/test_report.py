@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from korealbert.artifact import Artifact, Runtime, build
 from korealbert.finetune.analysis import f1_of
+from korealbert.report import differences
+from korealbert.report.blocks import Fold, Table
 from korealbert.report.cross_lingual import misprints, printed
 from korealbert.report.cross_lingual.models import Results
 from korealbert.report.cross_lingual.spec import CrossLingualReportSpec
 from korealbert.report.cross_lingual.stage import STAGE
+from korealbert.report.scores import Benchmark, Cell
 from tests.report.conftest import made
 
 
@@ -148,3 +152,12 @@ def test_the_report_says_what_summaries_say(tmp_path: Path) -> None:
     difference = "−1.50 | −3.00 to +0.25 | 0.042 | – |"
     assert f"| NSMC, accuracy | itl, Phase 2 less none, Phase 2 | {difference}" in text
     assert f"accuracy | source less itl, Phase 2, Vocab-Ko | {difference}" in text[text.index("What is left of English") :]
+
+
+def test_many_pairs_of_systems_are_folded_away() -> None:
+    pair = {"first": "itl/phase1", "second": "itl/phase2", "difference": 1.0, "interval": [0.5, 1.5], "p_value": 0.2}
+    for number, kind in ((differences.MOST_OPEN, Table), (differences.MOST_OPEN + 1, Fold)):
+        metrics = {"task": "nsmc", "title": "NSMC", "metric": "accuracy", "metric_title": "accuracy"}
+        cell = SimpleNamespace(metrics=metrics)
+        benchmark = Benchmark("nsmc", [cast(Cell, cell)], {"comparisons": [pair] * number})
+        assert isinstance(differences.blocks([benchmark])[0], kind)
