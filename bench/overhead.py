@@ -22,7 +22,9 @@ def main(recipe: Path) -> int:
     logging.disable(logging.INFO)  # The flow in this process would tell of every stage.
     with installation() as (here, client):
         runtime = Runtime(store=here.store, workers=1, threads=1)
+        began = time.monotonic()
         corpus_to_model(recipe, runtime=runtime)
+        around = time.monotonic() - began - sum(each.manifest["wall_seconds"] for each in Store(here.store).artifacts())
         seconds = {}
         began = time.monotonic()
         stages = len(prepare(recipe, Store(here.store)).planned)
@@ -39,8 +41,8 @@ def main(recipe: Path) -> int:
     print("| what | seconds | a stage | goal |\n|---|---|---|---|")
     for what, taken in seconds.items():
         print(f"| {what} | {taken:.1f} | {1000 * taken / stages:.0f} ms | ≤ {GOALS[what]:.0f} |")
-    share = 100 * (seconds["flow in this process"] - seconds["planning"]) / 600
-    print(f"| Prefect's share of a run of ten minutes | {share:.2f} % | | < 1 % |")
+    share = 100 * around / 600  # Planning, locks and digests of raw files are in it, so Prefect's own is less.
+    print(f"| a run that builds all of it, less the stages' own time: of ten minutes | {share:.2f} % | | < 1 % |")
     return int(any(taken > GOALS[what] for what, taken in seconds.items()) or share >= 1)
 
 

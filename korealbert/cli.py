@@ -164,6 +164,8 @@ def _build(recipe: Path, runtime: Runtime, asked: Mapping[str, Any]) -> Path:
         console.print(f"all {len(planned)} stages are cached", style="green")
         with runs.recorded(runtime.store, recipe, asked["until"], {stage.label: stage.name for stage in planned}):
             return runtime.store / planned[-1].name
+    with runs.exclusively(runtime.store):
+        pass  # Only to tell now of a store that may only be read.
     # Prefect logs every error with its traceback; the API keeps those, the terminal gets what the error says.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     signal.signal(signal.SIGINT, _leave_at_once)

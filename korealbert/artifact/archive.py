@@ -75,9 +75,8 @@ def bring(store: Store, stream: IO[bytes], told: Told = lambda name, size: None)
     All or nothing: until the archive's last byte was checked, the store shows none of it. Raises ArtifactError naming what is
     wrong, DiskFull and ReadOnlyStore.
     """
-    store.root.mkdir(parents=True, exist_ok=True)
     staging = store.root / f".import-{os.getpid()}-{os.urandom(4).hex()}"
-    with locks.exclusive(staging.with_name(f"{staging.name}.lock")), telling_of_a_full_disk("import", store.root):
+    with telling_of_a_full_disk("import", store.root), locks.exclusive(staging.with_name(f"{staging.name}.lock")):
         try:
             with _readable(stream) as tar:
                 names = _Reader(tar, store, staging, told).read()

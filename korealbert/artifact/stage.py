@@ -192,12 +192,11 @@ def build(
         runtime.report(Progress(0, None, "stages", message=f"{label}: waiting for {holder}, which builds {identity.name}"))
 
     try:
-        with store.lock(identity.name, waiting=waiting):
+        with telling_of_a_full_disk(label, store.root / f"{identity.name}.partial"), store.lock(identity.name, waiting=waiting):
             found, fault = store.find(identity.name), store.fault(identity.name, inputs)
             if found is not None and fault is None and not rerun:
                 return Built(found, cached=True)
-            with telling_of_a_full_disk(label, store.root / f"{identity.name}.partial"):
-                artifact = _build(store, stage, spec, identity, inputs, runtime, label)
+            artifact = _build(store, stage, spec, identity, inputs, runtime, label)
             return Built(artifact, cached=False, repaired=fault)
     except ReadOnlyStore:
         found, fault = store.find(identity.name), store.fault(identity.name, inputs)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
+
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
 
 
@@ -86,6 +88,37 @@ def test_a_full_disk_is_named_and_the_run_goes_on_when_there_is_room(tmp_path: P
     )
     for part in ("fills/here: the file system", str(tmp_path / "disk"), "is full", "korealbert gc", ".partial", "goes on"):
         assert told.count(part) in (2, 4), told
+
+
+def test_a_disk_that_is_full_to_the_last_block_is_named_too(tmp_path: Path) -> None:
+    told = in_namespace(
+        tmp_path,
+        """
+        import io
+        from korealbert.artifact import archive
+        runtime = Runtime(store=disk / "store", workers=1)
+        made = build(STAGE, S(jobs=3), {}, runtime).artifact
+        packed = io.BytesIO()
+        archive.export(made, packed)
+        packed.seek(0)
+        try:
+            with (disk / "ballast").open("wb", buffering=0) as ballast:
+                while True:
+                    ballast.write(bytes(4096))
+        except OSError:
+            pass
+        assert build(STAGE, S(jobs=3), {}, runtime).cached
+        for what in (lambda: build(STAGE, S(jobs=4), {}, runtime), lambda: archive.bring(Store(disk / "other"), packed)):
+            try:
+                what()
+                raise SystemExit("there was room")
+            except DiskFull as error:
+                print(error)
+        (disk / "ballast").unlink()
+        assert not build(STAGE, S(jobs=4), {}, runtime).cached
+        """,
+    )
+    assert told.count("is full") == 2, told
 
 
 def test_every_library_that_writes_is_understood(tmp_path: Path) -> None:
@@ -176,6 +209,8 @@ def test_a_store_that_may_only_be_read_serves_what_it_holds(tmp_path: Path) -> N
             assert result.exit_code == status, (command, result.output)
         refused = CliRunner().invoke(app, ["gc", "--delete", "--store", str(disk / "store")])
         assert refused.exit_code == 2 and "may only be read" in refused.output, refused.output
-        """,
+        refused = CliRunner().invoke(app, ["run", RECIPE, "--until", "extract", "--store", str(disk / "store")])
+        assert refused.exit_code == 2 and "store may only be read" in refused.output, refused.output
+        """.replace("RECIPE", repr(str(TINY))),
     )
     assert told.count("store may only be read (Read-only file system); mount it writable") == 2, told
