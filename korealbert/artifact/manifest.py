@@ -52,9 +52,6 @@ class Manifest(_Fact):
     host: dict[str, Any]
 
 
-MANIFEST_FIELDS = frozenset(Manifest.model_fields)
-
-
 def misfit(loaded: object) -> str | None:
     """What keeps a JSON value from being a manifest, or None."""
     try:

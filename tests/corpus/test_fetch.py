@@ -12,7 +12,7 @@ from urllib.error import URLError
 
 import pytest
 
-from korealbert.artifact import Artifact, Runtime, build
+from korealbert.artifact import Artifact, DiskFull, Runtime, build
 from korealbert.corpus import fetch as fetching
 from korealbert.corpus.extract import STAGE as EXTRACT
 from korealbert.corpus.extract import ExtractSpec
@@ -131,14 +131,14 @@ def test_killed_at_a_new_edition_it_keeps_nothing_of_the_old(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize(
-    ("error", "message"),
+    ("error", "told", "message"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device after 0 bytes, which are kept: make room"),
-        (URLError(ssl.SSLCertVerificationError("expired")), "expired.*; fetch it by hand"),
+        (OSError(errno.ENOSPC, "No space left on device"), DiskFull, r"fetch: the file system .* is full"),
+        (URLError(ssl.SSLCertVerificationError("expired")), FetchError, "expired.*; fetch it by hand"),
     ],
 )
 def test_a_full_disk_or_a_bad_certificate_is_not_tried_again(
-    error: OSError, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: OSError, told: type[Exception], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = []
 
@@ -147,7 +147,7 @@ def test_a_full_disk_or_a_bad_certificate_is_not_tried_again(
         raise error
 
     monkeypatch.setattr(fetching, "_transfer", failing)
-    with running({}) as site, pytest.raises(FetchError, match=message):
+    with running({}) as site, pytest.raises(told, match=message):
         fetch(tmp_path, site)
     assert len(tries) == 1
 

@@ -15,7 +15,7 @@ import torch
 from pydantic import ValidationError
 from transformers import AutoTokenizer
 
-from korealbert.artifact import MANIFEST_FIELDS, Artifact, Progress, Runtime, Store, build
+from korealbert.artifact import Artifact, Progress, Runtime, Store, build
 from korealbert.finetune import tasks
 from korealbert.finetune.init import Init
 from korealbert.finetune.loop import linear_schedule
@@ -93,10 +93,13 @@ def test_cells_are_artifacts_of_their_own_and_other_seeds_see_the_same_examples(
     model_dir: Path, tmp_path: Path, nsmc: dict[str, Any]
 ) -> None:
     runtime = Runtime(store=tmp_path, threads=1, device="cpu")
-    shutil.copytree(model_dir, tmp_path / "export-0000")
-    manifest = dict.fromkeys(MANIFEST_FIELDS, "") | {"output_digest": "0"}
-    (tmp_path / "export-0000" / "manifest.json").write_text(json.dumps(manifest))
-    model = Artifact("export-0000", tmp_path / "export-0000")
+    shutil.copytree(model_dir, tmp_path / "export-0000000000000000")
+    recipe = {"stage": "export", "version": 1, "spec": {}, "inputs": {}}
+    empty: dict[str, Any] = {"spec": {}, "inputs": {}, "built_from": {}, "stats": {}, "files": {}, "host": {}}
+    manifest = {**empty, "name": "export-0000000000000000", "label": "export", "recipe": recipe, "output_digest": "0"}
+    manifest |= {"wall_seconds": 0.0, "created": ""}
+    (tmp_path / "export-0000000000000000" / "manifest.json").write_text(json.dumps(manifest))
+    model = Artifact("export-0000000000000000", tmp_path / "export-0000000000000000")
     spec = FinetuneSpec(**{**nsmc, **QUICK, "epochs": 1}, max_train_examples=64, max_dev_examples=20, max_test_examples=30)
     first = build(STAGE, spec, {"model": model}, runtime, label="finetune/nsmc/pretrained/1")
     second = build(STAGE, spec.model_copy(update={"seed": 2}), {"model": model}, runtime)

@@ -85,10 +85,12 @@ def morphemic(request: pytest.FixtureRequest, texts: Artifact, tmp_path_factory:
 
 @pytest.fixture(scope="module")
 def exported(morphemic: Artifact) -> Path:
-    """The directory with what the export stage adds."""
+    """The directory with what the export stage adds, but for the weights."""
     special = {f"{role}_token": SPECIAL_PIECES[index] for role, index in SPECIAL._asdict().items()}
     described = {"tokenizer_class": "PreTrainedTokenizerFast", **special}
     (morphemic.path / "tokenizer_config.json").write_text(json.dumps(described), "utf-8")
+    config = {"model_type": "albert", "vocab_size": Vocabulary.load(morphemic.path).size, "pad_token_id": SPECIAL.pad}
+    (morphemic.path / "config.json").write_text(json.dumps(config), "utf-8")
     return morphemic.path
 
 
