@@ -9,9 +9,17 @@ from prefect import Flow
 
 from flows.corpus_to_model import corpus_to_model
 from flows.cross_lingual import cross_lingual
-from korealbert.recipe.cross_lingual import is_cross_lingual
+from flows.evaluation import evaluation
+from korealbert.recipe.kinds import Kind, kind_of
+
+FLOWS: dict[Kind, Flow[Any, str]] = {
+    "model": corpus_to_model,
+    "ablation": corpus_to_model,
+    "cross-lingual": cross_lingual,
+    "evaluation": evaluation,
+}
 
 
 def flow_of(recipe: Path) -> Flow[Any, str]:
     """The flow of a recipe, or of an ablation over one. Raises RecipeError for a file that is no recipe at all."""
-    return cross_lingual if is_cross_lingual(recipe) else corpus_to_model
+    return FLOWS[kind_of(recipe)]

@@ -1,17 +1,14 @@
 """Stage `encoder` (labels ``encoder/NAME``): anybody's encoder → what every benchmark measures beside the run's own model.
 
-The spec names a directory in Hugging Face format, or an installed package that has one. It is loaded once with its tokenizer,
-so that what is wrong with it shows before anything is trained. Output: its ``config.json``, safetensors and tokenizer files;
-nothing else of it is copied, and nothing in it is executed.
+The spec names a directory in Hugging Face format or an installed package that has one, or the input role ``model`` is an export
+artifact. It is loaded once with its tokenizer, so that what is wrong with it shows before anything is trained. Output: its
+``config.json``, safetensors and tokenizer files; nothing else of it is copied, and nothing in it is executed.
 """
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Self
-
-from pydantic import model_validator
 
 from korealbert.artifact import Inputs, Runtime, Stage, Stats
 from korealbert.finetune.encoder import load_encoder, load_tokenizer
@@ -26,20 +23,9 @@ FILES = (
 """What an encoder and its tokenizer consist of, in Hugging Face's format."""
 
 
-class EncoderSpec(ModelPlace):
-    """Where an encoder is: ALBERT, BERT, RoBERTa, XLM-R, ELECTRA, DistilBERT, BigBird, …"""
-
-    @model_validator(mode="after")
-    def _somewhere(self) -> Self:
-        if self.path is None and self.package is None:
-            raise ValueError("give path or package, one of the two")
-        return self
-
-
-def run(spec: EncoderSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Check and copy. Raises ValueError naming the directory where encoder or tokenizer cannot be used."""
-    directory = spec.directory()
-    assert directory is not None
+    directory = spec.directory() or inputs["model"].path
     tokenizer = load_tokenizer(directory)
     encoder = load_encoder(directory, init="pretrained")
     for pattern in FILES:
@@ -53,4 +39,4 @@ def run(spec: EncoderSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> S
     }
 
 
-STAGE = Stage("encoder", version=1, spec=EncoderSpec, run=run)
+STAGE = Stage("encoder", version=1, spec=ModelPlace, run=run)

@@ -14,7 +14,7 @@ from korealbert.artifact import InputPath, Spec
 
 
 class ModelPlace(Spec):
-    """A directory in Hugging Face format, by its path or in a package."""
+    """A directory in Hugging Face format, by its path or in a package; neither where another stage makes it."""
 
     path: InputPath | None = None
     """Directory of an encoder in Hugging Face format, with its tokenizer and weights as safetensors."""

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from korealbert.artifact import Spec
 from korealbert.recipe.ablation_spec import AblationSpec, Cell, Overrides, flattened, key_of
+from korealbert.recipe.kinds import KINDS, kind_of
 from korealbert.recipe.reading import Recipe, load
 from korealbert.recipe.tables import RecipeError, explained, nearest, read_toml
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Row
@@ -41,11 +42,6 @@ class Ablation:
     """Layout of the table."""
 
 
-def is_ablation(path: Path) -> bool:
-    """Whether a TOML file is an ablation: it names the recipe that it starts from."""
-    return "recipe" in read_toml(path)
-
-
 def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Ablation:
     """Read and validate an ablation with the recipes of all its cells.
 
@@ -54,8 +50,8 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
     """
     spec = _validated(path, AblationSpec, read_toml(path))
     base = path.parent / spec.recipe
-    if base.is_file() and is_ablation(base):
-        raise RecipeError(f"{path}, field 'recipe': {base} is an ablation itself; name a recipe")
+    if base.is_file() and (kind := kind_of(base)) != "model":
+        raise RecipeError(f"{path}, field 'recipe': {base} is itself a recipe of {KINDS[kind]}; name one of a model")
 
     def recipe_of(where: str, cell: Cell, *more: Overrides) -> Recipe:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -34,6 +34,13 @@ class FinetuneGrid(Spec):
     def _each_once(cls, values: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
         refuse_repeats(str(info.field_name), values)
         return values
+
+
+class PretrainedGrid(FinetuneGrid):
+    """The cells of one benchmark for models that are measured as they are."""
+
+    inits: tuple[Literal["pretrained"], ...] = Field(default=("pretrained",), min_length=1)
+    """From their weights alone: what a shape learns from random ones is a question about a recipe's own model."""
 
 
 GridT_co = TypeVar("GridT_co", bound=FinetuneGrid, covariant=True)

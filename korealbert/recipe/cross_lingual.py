@@ -20,13 +20,12 @@ from korealbert.corpus import balance, dedup
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
 from korealbert.pretrain.spec import PretrainSpec
-from korealbert.recipe.benchmarks import Benchmark, FinetuneGrid, Seed, read_benchmarks
-from korealbert.recipe.reading import CorpusRecipe, Reader, Recipe, load
-from korealbert.recipe.tables import RecipeError, nearest, read_toml
+from korealbert.recipe.benchmarks import Benchmark, PretrainedGrid, Seed, read_benchmarks
+from korealbert.recipe.reading import CorpusRecipe, Model, Reader
+from korealbert.recipe.tables import RecipeError, nearest
 from korealbert.report.cross_lingual.spec import CrossLingualReportSpec
 from korealbert.vocab import stage as vocab
 from korealbert.xpt.phases import PHASES, Phase, PhaseSpec
-from korealbert.xpt.source import SourceSpec
 from korealbert.xpt.split import SplitSpec
 from korealbert.xpt.transfer import TransferSpec
 
@@ -65,19 +64,6 @@ class SplitTable(Spec):
         return SplitSpec(part=name, level=self.level, **sizes, train_sentences=train_sentences, seed=self.seed)
 
 
-class SourceTable(SourceSpec):
-    """``[source]``: the encoder that learns Korean."""
-
-    recipe: str | None = None
-    """Or another recipe, seen from this one: its exported model, built as part of this graph."""
-
-    @model_validator(mode="after")
-    def _one_of_all(self) -> Self:
-        if sum(place is not None for place in (self.path, self.package, self.recipe)) != 1:
-            raise ValueError("give either path (a directory in Hugging Face format), package and folder, or recipe")
-        return self
-
-
 class LanguageLossTable(Spec):
     """``[language_loss]``: which models are fine-tuned on the English benchmarks of ``[english.NAME]``."""
 
@@ -99,14 +85,7 @@ class LanguageLossTable(Spec):
         return values
 
 
-class EnglishGrid(FinetuneGrid):
-    """The cells of one English benchmark, for each model that ``[language_loss]`` names."""
-
-    inits: tuple[Literal["pretrained"], ...] = Field(default=("pretrained",), min_length=1)
-    """The models as they were trained; random weights of the source are a variant's ``encoder = "random"``."""
-
-
-class KoreanGrid(EnglishGrid):
+class KoreanGrid(PretrainedGrid):
     """The cells of one Korean benchmark, for each of its models."""
 
     models: tuple[str, ...] = ()
@@ -128,9 +107,8 @@ class CrossLingualRecipe(CorpusRecipe):
     vocab: vocab.VocabSpec
     examples: packing.ExamplesSpec
     views: views.ViewsSpec
-    source: SourceSpec
-    source_recipe: Recipe | None
-    """The recipe whose model is the source, where it is no directory."""
+    source: Model
+    """The encoder that learns Korean."""
     variants: Mapping[str, TransferSpec]
     phase1: PhaseSpec
     phase2: PhaseSpec
@@ -139,7 +117,7 @@ class CrossLingualRecipe(CorpusRecipe):
     export: export.ExportSpec
     finetune: Mapping[str, Benchmark[KoreanGrid]]
     """Korean benchmarks by name."""
-    english: Mapping[str, Benchmark[EnglishGrid]]
+    english: Mapping[str, Benchmark[PretrainedGrid]]
     """English benchmarks by name."""
     language_loss: LanguageLossTable
     report: CrossLingualReportSpec
@@ -164,11 +142,6 @@ RESERVED = ("source", "control", "language_loss")
 """What labels of models begin with that are no variant."""
 
 
-def is_cross_lingual(path: Path) -> bool:
-    """Whether a TOML file is a cross-lingual recipe: it says how a source is transferred."""
-    return "transfer" in read_toml(path)
-
-
 def load_cross_lingual(
     path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None
 ) -> CrossLingualRecipe:
@@ -190,17 +163,15 @@ def load_cross_lingual(
     }
     reader.check_sources(sources, **single)
     variants = _variants(reader)
-    source = reader.spec(SourceTable, "source")
     control = {name: reader.spec(PretrainSpec, f"control.{name}") for name in reader.names("control")}
     recipe = CrossLingualRecipe(
         **reader.brought(sources),
         **single,
-        source=SourceSpec(path=source.path, package=source.package, folder=source.folder),
-        source_recipe=_source_recipe(path, source, data),
+        source=reader.model("source"),
         variants=variants,
         control=control,
         finetune=read_benchmarks(reader, "finetune", KoreanGrid),
-        english=read_benchmarks(reader, "english", EnglishGrid),
+        english=read_benchmarks(reader, "english", PretrainedGrid),
     )
     _check_whole(path, recipe)
     return recipe
@@ -224,18 +195,6 @@ def _variants(reader: Reader) -> dict[str, TransferSpec]:
         name: reader.validate(TransferSpec, f"variants.{name}", {**common, **reader.table(f"variants.{name}")})
         for name in names
     }
-
-
-def _source_recipe(path: Path, source: SourceTable, data: Path | None) -> Recipe | None:
-    if source.recipe is None:
-        return None
-    other = path.parent / source.recipe
-    if other.is_file() and "transfer" in read_toml(other):
-        raise RecipeError(f"{path}, [source], field 'recipe': {other} is a cross-lingual recipe itself; name one of a model")
-    try:
-        return load(other, data=data)
-    except RecipeError as error:
-        raise RecipeError(f"{path}, [source], field 'recipe': {error}") from None
 
 
 def _check_whole(path: Path, recipe: CrossLingualRecipe) -> None:

@@ -12,9 +12,10 @@ from korealbert.corpus.crawl import stage as crawl
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
 from korealbert.finetune import encoder_files, speed_column
+from korealbert.huggingface.package import ModelPlace
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import finetuning
-from korealbert.recipe.reading import CorpusRecipe, Recipe
+from korealbert.recipe.reading import CorpusRecipe, Model, Recipe
 from korealbert.recipe.tables import RecipeError, nearest
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
@@ -50,14 +51,12 @@ def graph(recipe: Recipe) -> dict[str, Node]:
         training |= {"examples_long": rows, "views_long": noise}
     weights = add("pretrain", pretrain.STAGE, recipe.pretrain, **training)
     model = add("export", export.STAGE, recipe.export, pretrain=weights, vocab=vocabulary)
-    others = {name: add(f"encoder/{name}", encoder_files.STAGE, spec) for name, spec in recipe.encoder.items()}
+    others = add_encoders(nodes, recipe.encoder)
     for name, benchmark in recipe.finetune.items():
         finished = finetuning.add_benchmark(add, name, benchmark, model=model)
         finished |= finetuning.add_encoders(add, name, benchmark, others)
         finetuning.add_summary(add, name, benchmark, finished)
-    if recipe.speed.architectures:
-        add("speed", speed_column.STAGE, recipe.speed)
-    add("report", report.STAGE, recipe.report, **{label: label for label in nodes.by_label})
+    add_report(nodes, recipe.speed, recipe.report)
     return nodes.by_label
 
 
@@ -86,6 +85,28 @@ def add_corpus(nodes: Nodes, recipe: CorpusRecipe) -> str:
         cleaned[source] = nodes.add(f"clean/{source}", clean.STAGE, recipe.clean[source], documents=documents)
     unique = nodes.add("dedup", dedup.STAGE, recipe.dedup, **cleaned)
     return nodes.add("balance", balance.STAGE, recipe.balance, documents=unique)
+
+
+def add_encoders(nodes: Nodes, encoders: Mapping[str, Model]) -> dict[str, str]:
+    """Add the stages that check others' encoders; their labels by name."""
+    return {name: add_model(nodes, f"encoder/{name}", encoder_files.STAGE, model) for name, model in encoders.items()}
+
+
+def add_model(nodes: Nodes, label: str, stage: Stage[ModelPlace], model: Model) -> str:
+    """Add the stage that checks a model, and below its label the stages of the recipe that makes it; returns the label."""
+    made = {}
+    if model.recipe is not None:
+        for name, node in until(graph(model.recipe), "export").items():
+            inputs = {role: f"{label}/{other}" for role, other in node.inputs.items()}
+            made["model"] = nodes.add(f"{label}/{name}", node.stage, node.spec, **inputs)
+    return nodes.add(label, stage, model.place, **made)
+
+
+def add_report(nodes: Nodes, speed: speed_column.SpeedSpec, spec: report.ReportSpec) -> None:
+    """Add the speed of architectures, where any are named, and the report of all that there is."""
+    if speed.architectures:
+        nodes.add("speed", speed_column.STAGE, speed)
+    nodes.add("report", report.STAGE, spec, **{label: label for label in nodes.by_label})
 
 
 def select(nodes: Mapping[str, Node], name: str, *, option: str) -> list[str]:

@@ -42,10 +42,7 @@ def add_benchmark(add: Add, name: str, benchmark: Benchmark[FinetuneGrid], *, mo
 
 
 def add_encoders(add: Add, name: str, benchmark: Benchmark[FinetuneGrid], encoders: Mapping[str, str]) -> dict[str, str]:
-    """Add the cells of several encoders, given by name with their labels; the labels of the cells by ``ENCODER/INIT/SEED``.
-
-    From their weights alone: what the same shape learns from random ones is a question about a recipe's own model.
-    """
+    """Add the cells of several encoders, given by name with their labels; the labels of the cells by ``ENCODER/INIT/SEED``."""
     pretrained = benchmark.only(init="pretrained")
     finished: dict[str, str] = {}
     if pretrained is not None:

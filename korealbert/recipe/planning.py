@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,13 +10,23 @@ from typing import Any, Literal
 from korealbert.artifact import Artifact, Identity, Runtime, Spec, Store
 from korealbert.nested import flat
 from korealbert.recipe import dag
-from korealbert.recipe.ablation import Ablation, is_ablation, load_ablation
-from korealbert.recipe.cross_lingual import CrossLingualRecipe, is_cross_lingual, load_cross_lingual
+from korealbert.recipe.ablation import load_ablation
+from korealbert.recipe.cross_lingual import load_cross_lingual
 from korealbert.recipe.dag import Node
+from korealbert.recipe.evaluation import evaluation_graph, load_evaluation
 from korealbert.recipe.grid import grid
-from korealbert.recipe.reading import Recipe, load
+from korealbert.recipe.kinds import Kind, kind_of
+from korealbert.recipe.reading import load
 from korealbert.recipe.tables import RecipeError
 from korealbert.recipe.transfer_graph import transfer_graph
+
+READERS: dict[Kind, tuple[Callable[..., Any], Callable[[Any], dict[str, Node]]]] = {
+    "model": (load, dag.graph),
+    "cross-lingual": (load_cross_lingual, transfer_graph),
+    "evaluation": (load_evaluation, evaluation_graph),
+    "ablation": (load_ablation, grid),
+}
+"""How a recipe of each kind is read, and the graph it forms."""
 
 
 @dataclass(frozen=True)
@@ -83,16 +93,9 @@ def prepare(
     ``overrides`` are fields by dotted name. Raises RecipeError for a recipe that could not run and for names that mean nothing
     in it.
     """
-    source: Recipe | Ablation | CrossLingualRecipe
-    if is_ablation(path):
-        source = load_ablation(path, data=data, overrides=overrides)
-        whole = grid(source)
-    elif is_cross_lingual(path):
-        source = load_cross_lingual(path, data=data, overrides=overrides)
-        whole = transfer_graph(source)
-    else:
-        source = load(path, data=data, overrides=overrides)
-        whole = dag.graph(source)
+    read, graph = READERS[kind_of(path)]
+    source = read(path, data=data, overrides=overrides)
+    whole = graph(source)
     nodes = dag.until(whole, until)
     labels = dag.onward(nodes, from_stage) if from_stage is not None else set()
     for name in rerun or ():

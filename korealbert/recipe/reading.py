@@ -16,15 +16,26 @@ from korealbert.corpus.sources import ExtractSpec
 from korealbert.examples import packing
 from korealbert.examples.views import ViewsSpec
 from korealbert.export import stage as export
-from korealbert.finetune.encoder_files import EncoderSpec
 from korealbert.finetune.init import INITS
 from korealbert.finetune.speed_column import SpeedSpec
+from korealbert.huggingface.package import ModelPlace
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe.benchmarks import Benchmark, FinetuneGrid, read_benchmarks
-from korealbert.recipe.tables import TOP, RecipeError, Tables, merged, nearest
+from korealbert.recipe.kinds import KINDS, kind_of
+from korealbert.recipe.models import ModelTable
+from korealbert.recipe.tables import TOP, RecipeError, Tables, merged, nearest, read_toml
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that this recipe starts from or measures."""
+
+    place: ModelPlace
+    recipe: Recipe | None
+    """What makes it, where it has no place."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +70,7 @@ class Recipe(CorpusRecipe):
     export: export.ExportSpec
     finetune: Mapping[str, Benchmark[FinetuneGrid]]
     """Benchmarks by name."""
-    encoder: Mapping[str, EncoderSpec]
+    encoder: Mapping[str, Model]
     """By name: others' encoders that every benchmark measures too."""
     speed: SpeedSpec
     report: report.ReportSpec
@@ -112,17 +123,14 @@ class Reader(Tables):
         return Recipe(
             **self.brought(sources),
             finetune=read_benchmarks(self, "finetune", FinetuneGrid),
-            encoder=self._encoders(),
+            encoder=self.encoders(),
             **single,
             **self._long(**single),
         )
 
     def sources(self, tables: Iterable[str]) -> dict[str, ExtractSpec]:
         """The sources by name, once it is clear that the file has no table but those of sources and ``tables``."""
-        known = [*TOP, *PER_SOURCE, *tables]
-        for name in self.tables:
-            if name not in known:
-                raise RecipeError(f"{self.path}: unknown table or field [{name}]{nearest(name, known)}")
+        self.refuse_unknown([*PER_SOURCE, *tables])
         sources = {name: self.spec(ExtractSpec, f"extract.{name}", source=name) for name in self.names("extract")}
         if not sources:
             raise RecipeError(f"{self.path}: no [extract.NAME] table; a recipe needs at least one source")
@@ -139,11 +147,17 @@ class Reader(Tables):
                 raise RecipeError(f"{self.path}, [extract.{name}]: nothing to extract; {remedy}")
         return sources
 
+    def refuse_unknown(self, tables: Iterable[str]) -> None:
+        """Raise RecipeError where the file has a table or field that is none of these, nor one of every recipe."""
+        known = [*TOP, *tables]
+        for name in self.tables:
+            if name not in known:
+                raise RecipeError(f"{self.path}: unknown table or field [{name}]{nearest(name, known)}")
+
     def brought(self, sources: Mapping[str, ExtractSpec]) -> dict[str, Any]:
         """Name and description of the recipe, and what its sources are made of."""
         return {
-            "name": str(self.tables.get("name", self.path.stem)),
-            "description": str(self.tables.get("description", "")),
+            **self.heading(),
             "crawl": {name: self._crawl(name, sources[name]) for name in self.names("crawl")},
             "fetch": {name: self.spec(FetchSpec, f"fetch.{name}") for name in self.names("fetch")},
             "extract": sources,
@@ -194,8 +208,33 @@ class Reader(Tables):
                 if name not in sources:
                     raise RecipeError(f"{self.path}, {where}: no source {name!r}{nearest(name, sources)}")
 
-    def _encoders(self) -> dict[str, EncoderSpec]:
+    def heading(self) -> dict[str, str]:
+        """Name and description of the recipe."""
+        return {
+            "name": str(self.tables.get("name", self.path.stem)),
+            "description": str(self.tables.get("description", "")),
+        }
+
+    def encoders(self) -> dict[str, Model]:
+        """The models of ``[encoder.NAME]`` by name."""
         for name in self.names("encoder"):
             if name in INITS:
                 raise RecipeError(f"{self.path}, [encoder.{name}]: this name says what fine-tuning starts from; choose another")
-        return {name: self.spec(EncoderSpec, f"encoder.{name}") for name in self.names("encoder")}
+        return {name: self.model(f"encoder.{name}") for name in self.names("encoder")}
+
+    def model(self, name: str) -> Model:
+        """The model of the table of this dotted name. Raises RecipeError where neither it nor what makes it could be had."""
+        table = self.spec(ModelTable, name)
+        if table.recipe is None:
+            return Model(table.place(), None)
+        other = self.path.parent / table.recipe
+        try:
+            kind = kind_of(other)
+            if kind != "model":
+                raise RecipeError(f"{other} is itself a recipe of {KINDS[kind]}; name one of a model")
+            # What it measures beside its model is not wanted here, and could be the model of this very recipe.
+            without = ["encoder"] if "encoder" in read_toml(other) else []
+            recipe = load(other, data=self.data_given, without=without)
+        except RecipeError as error:
+            raise RecipeError(f"{self.path}, [{name}], field 'recipe': {error}") from None
+        return Model(table.place(), recipe)

@@ -22,19 +22,58 @@ from korealbert.corpus.clean import CleanSpec
 from korealbert.corpus.crawl.spec import CrawlSpec
 from korealbert.corpus.fetch import FetchSpec
 from korealbert.corpus.sources import ExtractSpec
-from korealbert.finetune.encoder_files import EncoderSpec
 from korealbert.finetune.spec import FinetuneSpec
+from korealbert.pretrain.spec import PretrainSpec
+from korealbert.recipe.ablation_spec import AblationSpec, Cell, Level
 from korealbert.recipe.benchmarks import FinetuneGrid
+from korealbert.recipe.cross_lingual import KoreanGrid, LanguageLossTable, SplitTable
+from korealbert.recipe.models import ModelTable
 from korealbert.recipe.reading import SINGLE_TABLES
+from korealbert.report.ablation.spec import Column
+from korealbert.xpt.phases import PhaseSpec
+from korealbert.xpt.transfer import TransferSpec
 
 PER_NAME: dict[str, tuple[type[BaseModel], ...]] = {
     "crawl": (CrawlSpec,),
     "fetch": (FetchSpec,),
     "extract": (ExtractSpec,),
     "clean": (CleanSpec,),
-    "encoder": (EncoderSpec,),
+    "encoder": (ModelTable,),
     "finetune": (FinetuneGrid, FinetuneSpec),
 }
+OTHER_KINDS: dict[str, tuple[str, dict[str, type[BaseModel]]]] = {
+    "Cross-lingual recipes": (
+        "A recipe with a `[transfer]` table turns an encoder of one language into one of another. Of the tables above it has "
+        "those of sources, `[dedup]`, `[balance]`, `[vocab]`, `[examples]`, `[views]` (masked words alone unless it says "
+        "more), `[export]` and `[report]` (in a layout of its own), and those below. `[english.NAME]` are benchmarks of the "
+        "source's language, `[control.NAME]` models from scratch, each as `[pretrain]`.",
+        {
+            "source": ModelTable,
+            "split": SplitTable,
+            "transfer], [variants.NAME": TransferSpec,
+            "phase1], [phase2": PhaseSpec,
+            "finetune.NAME": KoreanGrid,
+            "language_loss": LanguageLossTable,
+        },
+    ),
+    "Evaluations": (
+        "A recipe with `[encoder.NAME]` and no source measures these encoders on `[finetune.NAME]`, side by side. `[speed]` "
+        "and `[report]` are as above. Cells start from the encoders' weights alone.",
+        {},
+    ),
+    "Ablations": (
+        "A file that names a `recipe` at its top is a grid over it: cells that set some of its fields otherwise, a pretraining "
+        "for each cell and seed, and the table of a paper that they refill.",
+        {"": AblationSpec, "[cells]": Cell, "[axes.levels]": Level, "[columns]": Column},
+    ),
+}
+"""What is said of each further kind of recipe, and its own tables."""
+LIKE: dict[type[BaseModel], tuple[type[BaseModel], str]] = {
+    PhaseSpec: (PretrainSpec, "pretrain"),
+    KoreanGrid: (FinetuneGrid, "finetune.NAME"),
+}
+"""Tables that say in what they differ from another one."""
+
 SET_BY_THE_RECIPE: dict[type[BaseModel], frozenset[str]] = {
     ExtractSpec: frozenset({"source"}),
     CleanSpec: frozenset({"source"}),
@@ -63,13 +102,17 @@ def page() -> str:
     for table, kinds in {f"{name}.NAME": kinds for name, kinds in PER_NAME.items()}.items():
         parts.append(_section(table, kinds))
     parts += [_section(table, (kind,)) for table, kind in SINGLE_TABLES.items()]
+    for title, (text, tables) in OTHER_KINDS.items():
+        parts += [f"# {title}\n\n{text}\n", *(_section(table, (kind,)) for table, kind in tables.items())]
     return "\n".join(parts)
 
 
 def _section(table: str, kinds: tuple[type[BaseModel], ...]) -> str:
-    lines = [f"## [{table}]", ""]
+    lines = [f"## [{table}]" if table else "## At the top", ""]
     for kind in kinds:
         lines += [_paragraph(inspect.cleandoc(kind.__doc__ or "")), ""]
+        if kind in LIKE:
+            lines += [f"Fields are those of `[{LIKE[kind][1]}]`, but for:", ""]
     lines += ["| field | type | default | meaning |", "|---|---|---|---|"]
     for kind in kinds:
         lines += [f"| {' | '.join(row)} |" for row in _rows(kind, "")]
@@ -78,12 +121,13 @@ def _section(table: str, kinds: tuple[type[BaseModel], ...]) -> str:
 
 def _rows(kind: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:
     meanings = field_meanings(kind)
+    others = LIKE[kind][0].model_fields if kind in LIKE else {}
     for name, field in kind.model_fields.items():
-        if name in SET_BY_THE_RECIPE.get(kind, ()):
+        if name in SET_BY_THE_RECIPE.get(kind, ()) or (name in others and repr(others[name]) == repr(field)):
             continue
         default = "**required**" if field.is_required() else _default(field)
         yield f"`{prefix}{name}`", _type(field.annotation) + _limits(field), default, _cell(meanings.get(name, ""))
-        for inner in _models(field.annotation):
+        for inner in _models(field.annotation) if kind not in LIKE else ():
             yield from _rows(inner, f"{prefix}{name}.")
 
 
@@ -117,7 +161,7 @@ def _default(field: FieldInfo) -> str:
     if value is None or value in ("", ()):
         return ""
     if isinstance(value, BaseModel):
-        return "see below"
+        return "see below" if value == type(value)() else f"`{_short(repr(value))}`"
     shown = repr(value) if not isinstance(value, tuple | list | dict) else _short(repr(value))
     return f"`{shown}`".replace("|", "\\|")
 

@@ -76,6 +76,7 @@ class Tables:
         self, path: Path, data: Path | None, overrides: Mapping[str, Any] | None = None, without: Iterable[str] = ()
     ) -> None:
         self.path = path
+        self.data_given = data
         self.tables = read_toml(path)
         try:
             for name in without:

@@ -34,7 +34,7 @@ def transfer_graph(recipe: CrossLingualRecipe) -> dict[str, Node]:
 class _Graph:
     def __init__(self, recipe: CrossLingualRecipe) -> None:
         self.recipe, self.nodes = recipe, Nodes()
-        self.source = self._source()
+        self.source = dag.add_model(self.nodes, "source", source.STAGE, recipe.source)
         self.data, self.test = self._data(add_corpus(self.nodes, recipe))
         self.weights: dict[str, str] = {}
         self.models = {"source": self.source}
@@ -52,15 +52,6 @@ class _Graph:
             finetuning.add_summary(add, name, benchmark, finetuning.add_encoders(add, name, benchmark, models))
         self._language_loss()
         self.nodes.add("report", report.STAGE, recipe.report, **{label: label for label in self.nodes.by_label})
-
-    def _source(self) -> str:
-        other, inputs = self.recipe.source_recipe, {}
-        if other is not None:
-            for label, node in dag.until(dag.graph(other), "export").items():
-                read = {role: f"source/{name}" for role, name in node.inputs.items()}
-                self.nodes.add(f"source/{label}", node.stage, node.spec, **read)
-            inputs = {"model": "source/export"}
-        return self.nodes.add("source", source.STAGE, self.recipe.source, **inputs)
 
     def _data(self, corpus: str) -> tuple[dict[str, str], dict[str, str]]:
         """What training reads, with the valid part held out; and what models are tested on at the end."""

@@ -17,6 +17,14 @@ from korealbert.report.style import COLOUR_OF_INIT
 REFERENCE = "KoreALBERT-Base"
 """The published model that this pipeline follows; it gets a row of its own beside ours."""
 
+MARKS = (
+    "Dots are seeds or models, a tall mark is the mean over seeds, thin lines are published scores of the same task and metric."
+)
+RANDOM = (
+    "Random means: the same architecture with fresh weights, fine-tuned on the same examples with the same settings; the gap "
+    "is what pretraining adds."
+)
+
 
 def lede(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
     """What came out, in two sentences at most."""
@@ -30,14 +38,15 @@ def lede(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
 
 
 def _result(benchmark: Benchmark) -> str | None:
-    values = benchmark.values("pretrained")
-    if not values:
+    lead = benchmark.lead
+    if lead == "random":
         return None
     gain = benchmark.gain
     against = ""
     if gain is not None:
         against = f", {fixed(abs(gain))} points {'above' if gain >= 0 else 'below'} random weights fine-tuned alike"
-    return f"{benchmark.title}: {fixed(mean_and_sd(values)[0])} {benchmark.metric_title} on test{against}."
+    of = "" if lead in INITS else f" by {lead}"
+    return f"{benchmark.title}: {fixed(mean_and_sd(benchmark.values(lead))[0])} {benchmark.metric_title} on test{of}{against}."
 
 
 def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section | None:
@@ -54,12 +63,8 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
     if benchmarks:
         blocks += [
             Figures([_strip(benchmark, tables) for benchmark in benchmarks]),
-            Text(
-                "Dots are seeds or models, a tall mark is the mean over seeds, thin lines are published scores of the same "
-                "task and metric. Random means: the same architecture with fresh weights, fine-tuned on the same examples with "
-                "the same settings; the gap is what pretraining adds.",
-                quiet=True,
-            ),
+            Text(MARKS, quiet=True),
+            *([Text(RANDOM, quiet=True)] if any(benchmark.of("random") for benchmark in benchmarks) else []),
             _scores_table(benchmarks),
             *differences.blocks(benchmarks),
             *_caveats(benchmarks),
@@ -73,9 +78,8 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
 
 
 def _card(benchmark: Benchmark) -> Card:
-    shown = "pretrained" if benchmark.of("pretrained") else "random"
-    values = benchmark.values(shown)
-    detail = f"{shown}, {seeds(len(values))}, best {fixed(max(values))}"
+    values = benchmark.values(benchmark.lead)
+    detail = f"{benchmark.lead}, {seeds(len(values))}, best {fixed(max(values))}"
     if benchmark.gain is not None:
         detail += f"; random {spread(benchmark.values('random'))}, gain {signed(benchmark.gain)}"
     return Card(f"{benchmark.title}, {benchmark.metric_title}", spread(values), detail)
@@ -116,7 +120,7 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
                 values = benchmark.values(system, metric)
                 if not values:
                     continue
-                if system == "pretrained" and metric == benchmark.metric:
+                if system == benchmark.lead and metric == benchmark.metric:
                     marked.add(len(rows))
                 corrected, oracle = (benchmark.values(system, metric, kind=kind) for kind in ("test_corrected", "test_oracle"))
                 figures = (spread(values), fixed(statistics.median(values)), fixed(max(values)), str(len(values)))
@@ -145,7 +149,7 @@ def _caveats(benchmarks: Sequence[Benchmark]) -> list[Block]:
 def _warnings_table(benchmarks: Sequence[Benchmark]) -> Table:
     """Each warning once, with the seeds of the cells that gave it."""
     rows: list[list[str]] = []
-    systems = list(dict.fromkeys([*INITS, *(system for benchmark in benchmarks for system in benchmark.systems)]))
+    systems = list(dict.fromkeys(system for benchmark in benchmarks for system in benchmark.systems))
     for benchmark in benchmarks:
         seeds_of: dict[str, dict[str, list[str]]] = {}
         for system in benchmark.systems:

@@ -93,6 +93,12 @@ class Benchmark:
         """The systems: the inits of the run's own model first, in their order."""
         return sorted({cell.system for cell in self.cells}, key=lambda name: (name not in INITS, _place(name), name))
 
+    @property
+    def lead(self) -> str:
+        """The system that stands for the benchmark: the run's own model, or the best of the encoders where it has none."""
+        own = [init for init in INITS if self.of(init)]
+        return own[0] if own else max(self.systems, key=lambda system: mean_and_sd(self.values(system))[0])
+
     def of(self, system: str) -> list[Cell]:
         """The cells of one system, by seed."""
         return sorted((cell for cell in self.cells if cell.system == system), key=lambda cell: cell.seed)

@@ -126,4 +126,4 @@ def _card_with_scores(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> 
     return model_card(ModelFacts.of(pretrain, title=spec["title"], license=spec["license"]), pretrain, finetuned=cells)
 
 
-STAGE = Stage("report", version=7, spec=ReportSpec, run=run)
+STAGE = Stage("report", version=8, spec=ReportSpec, run=run)

@@ -38,11 +38,7 @@ VOCABULARIES = frozenset({"tokenizer.json", "vocab.json", "vocab.txt", "spiece.m
 WEIGHT_FILES = ("config.json", "model.safetensors.index.json", "*.safetensors")
 
 
-class SourceSpec(ModelPlace):
-    """Which ALBERT, BERT, ELECTRA or RoBERTa is to learn another language; without a place the model of another recipe."""
-
-
-def run(spec: SourceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Check and copy. Raises ValueError naming the directory where model or tokenizer cannot be used."""
     directory = spec.directory() or inputs["model"].path
     read = checkpoint.read(directory)
@@ -100,4 +96,4 @@ def _tokenizer(directory: Path) -> Any:
         ) from error
 
 
-STAGE = Stage("xpt_source", version=1, spec=SourceSpec, run=run)
+STAGE = Stage("xpt_source", version=1, spec=ModelPlace, run=run)

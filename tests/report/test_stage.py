@@ -195,7 +195,7 @@ def test_scores_on_a_part_of_the_test_set_and_warnings_are_pointed_out(tmp_path:
     one = cell(tmp_path, model, "nsmc", "random", 1, examples_test=2_000, warnings=[warning])
     _, _, text = write({"finetune/nsmc/random/1": one}, tmp_path / "out")
     assert "NSMC: tested on 2,000 examples, not on the whole official test set" in text
-    assert f"| NSMC | {warning} | – | 1 |" in text
+    assert f"| NSMC | {warning} | 1 |" in text
     assert "1 warning of fine-tuning" in text
     assert "this run** | **part of the test set** |" in text
 

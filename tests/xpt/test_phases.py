@@ -14,6 +14,7 @@ from torch import Tensor
 from korealbert.artifact import Artifact, InputPath, Runtime, Store, build
 from korealbert.examples import packing, views
 from korealbert.examples.batches import ExampleBatches
+from korealbert.huggingface.package import ModelPlace
 from korealbert.pretrain import stage as pretrain
 from korealbert.pretrain.initial import digest_of
 from korealbert.pretrain.loop import Stopped, Trainer
@@ -58,7 +59,7 @@ def transferred(store: Path, data: dict[str, Artifact], tmp_path_factory: pytest
     """Transfers by family: with a masked-token head and positions behind the padding id, and without either."""
     made = {}
     for family in ("roberta", "bert"):
-        spec = source.SourceSpec(path=InputPath(make_source(family, tmp_path_factory.mktemp(family))))
+        spec = ModelPlace(path=InputPath(make_source(family, tmp_path_factory.mktemp(family))))
         read = build(source.STAGE, spec, {}, Runtime(store=store)).artifact
         inputs = {"source": read, "vocab": data["vocab"]}
         made[family] = build(transfer.STAGE, TransferSpec(), inputs, Runtime(store=store)).artifact

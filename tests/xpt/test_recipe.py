@@ -147,7 +147,7 @@ BROKEN = {
     "no source": ('recipe = "english-sample.toml"', "", r"\[source\]: give either path .*, package and folder, or recipe"),
     "no such recipe": ("english-sample.toml", "english-sampel.toml", r"no such recipe \(did you mean 'english-sample\.toml'"),
     "no such directory": ('recipe = "english-sample.toml"', 'path = "nowhere"', r"field 'path': no such file or directory"),
-    "itself": ('"english-sample.toml"', '"xpt-sample.toml"', "is a cross-lingual recipe itself"),
+    "itself": ('"english-sample.toml"', '"xpt-sample.toml"', "is itself a recipe of a cross-lingual post-training"),
     "no such model": ('models = ["itl/phase1"', 'models = ["itl/phase3"', r"no model 'itl/phase3' \(did you mean 'itl/phase"),
     "no such variant": (
         'variants = ["itl", "none"]',

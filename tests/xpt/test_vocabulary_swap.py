@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from korealbert.artifact import Artifact, InputPath, Runtime, build
 from korealbert.huggingface import checkpoint
+from korealbert.huggingface.package import ModelPlace
 from korealbert.model.config import ModelConfig
 from korealbert.xpt import source as source_stage
 from korealbert.xpt import transfer as transfer_stage
@@ -93,7 +94,7 @@ def test_a_vocabulary_of_another_width_is_refused(sources: dict[str, Path]) -> N
 def test_the_stages_give_the_source_back(sources: dict[str, Path], tmp_path: Path, family: str) -> None:
     runtime = Runtime(store=tmp_path, workers=1)
     vocab = build_ancestry(tmp_path)["vocab"]
-    spec = source_stage.SourceSpec(path=InputPath(sources[family]))
+    spec = ModelPlace(path=InputPath(sources[family]))
     source = build(source_stage.STAGE, spec, {}, runtime).artifact
     inputs = {"source": source, "vocab": vocab}
     korean = build(transfer_stage.STAGE, TransferSpec(itl=False), inputs, runtime).artifact
@@ -119,7 +120,7 @@ def _swapped(source: Artifact, model: Artifact, runtime: Runtime) -> Artifact:
 def test_a_snapshot_that_is_not_there_is_named(sources: dict[str, Path], tmp_path: Path) -> None:
     runtime = Runtime(store=tmp_path, workers=1)
     vocab = build_ancestry(tmp_path)["vocab"]
-    source = build(source_stage.STAGE, source_stage.SourceSpec(path=InputPath(sources["bert"])), {}, runtime).artifact
+    source = build(source_stage.STAGE, ModelPlace(path=InputPath(sources["bert"])), {}, runtime).artifact
     korean = build(transfer_stage.STAGE, TransferSpec(), {"source": source, "vocab": vocab}, runtime).artifact
     with pytest.raises(ValueError, match="no snapshot of step 7"):
         build(vocabulary_swap.STAGE, SwapSpec(snapshot=7), {"source": source, "model": korean}, runtime)

@@ -1,0 +1,51 @@
+"""The third job: encoders in, a report of what each scores out; nothing is pretrained but what another recipe names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+
+from flows.corpus_to_model import build_all
+from korealbert.artifact import Runtime
+
+SAMPLE = Path("data_specs/recipes/encoders.toml")
+
+
+@flow(name="evaluation", persist_result=False)
+def evaluation(
+    recipe: Path = SAMPLE,
+    until: str | None = None,
+    from_stage: str | None = None,
+    rerun: list[str] | None = None,
+    overrides: dict[str, Any] | None = None,
+    on_gpu: list[str] | None = None,
+    runtime: Runtime = Runtime(),  # noqa: B008 (frozen)
+    data: Path | None = None,
+) -> str:
+    """Measure encoders on benchmarks, every cell that is missing or stale.
+
+    Args:
+        recipe: The recipe's TOML file, one with [encoder.NAME] tables and no text.
+        until: Build only what this stage needs, and it (``encoder``, ``finetune/minilm``, ``summary/nsmc``).
+        from_stage: Build this stage and all that stand on it, although they are cached.
+        rerun: Stages to build although they are cached.
+        overrides: Fields of the recipe to change, by dotted name: ``{"finetune.nsmc.epochs": 5}``.
+        on_gpu: Stages that the worker of the pool ``gpu`` builds, which must run: ``finetune``.
+        runtime: Store, workers, training processes; not part of any identity.
+        data: Directory that ``${data}`` in the recipe stands for.
+
+    Returns:
+        The path of the last stage's artifact: the report's, unless ``until`` names another.
+    """
+    return build_all(
+        recipe,
+        runtime=runtime,
+        until=until,
+        from_stage=from_stage,
+        rerun=rerun,
+        overrides=overrides,
+        on_gpu=on_gpu,
+        data=data,
+    )

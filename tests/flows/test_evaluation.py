@@ -1,0 +1,85 @@
+"""An evaluation: encoders of directories and of other recipes, measured side by side, and what its file may not hold."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from flows.by_kind import flow_of
+from korealbert.artifact import Artifact, Runtime, Store, build
+from korealbert.recipe import RecipeError, prepare
+from korealbert.recipe.evaluation import evaluation_graph, load_evaluation
+from tests.flows.conftest import TINY
+
+SAMPLE = Path(__file__).parents[2] / "data_specs" / "sample"
+BENCHMARK = f"""
+[finetune.nsmc]
+train = "{SAMPLE}/nsmc_train.txt"
+test = "{SAMPLE}/nsmc_test.txt"
+seeds = [1]
+max_train_examples = 8
+max_test_examples = 8
+"""
+
+
+def written(directory: Path, text: str) -> Path:
+    path = directory / "encoders.toml"
+    path.write_text(text + BENCHMARK, "utf-8")
+    return path
+
+
+def test_a_recipes_model_and_a_directory_stand_beside_each_other(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "config.json").write_text("{}")
+    file = written(tmp_path, f'[encoder.ours]\nrecipe = "{TINY}"\n[encoder.theirs]\npath = "theirs"\n')
+    nodes = evaluation_graph(load_evaluation(file))
+    assert nodes["encoder/ours"].inputs == {"model": "encoder/ours/export"}
+    assert nodes["encoder/ours/pretrain"].inputs["vocab"] == "encoder/ours/vocab"
+    assert nodes["encoder/theirs"].inputs == {}
+    assert set(nodes["summary/nsmc"].inputs) == {"ours/pretrained/1", "theirs/pretrained/1"}
+    assert not any(label.split("/")[0] in ("pretrain", "vocab", "extract") for label in nodes)
+    assert flow_of(file).name == "evaluation"
+
+
+def test_stages_of_the_named_recipe_are_those_that_it_has_itself(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    file = written(tmp_path, f'[encoder.ours]\nrecipe = "{TINY}"\n')
+    below = {stage.label: stage.name for stage in prepare(file, store).planned}
+    itself = {stage.label: stage.name for stage in prepare(TINY, store, until="export").planned}
+    assert {f"encoder/ours/{label}": name for label, name in itself.items()}.items() <= below.items()
+
+
+def test_it_comes_to_a_report_that_names_the_best(tmp_path: Path, straight: dict[str, Artifact]) -> None:
+    runtime = Runtime(store=tmp_path / "store", threads=1, workers=1)
+    shutil.copytree(straight["vocab"].path.parent, runtime.store)
+    file = written(tmp_path, f'[encoder.one]\nrecipe = "{TINY}"\n[encoder.other]\nrecipe = "{TINY}"\n')
+    built: dict[str, Artifact] = {}
+    for label, node in evaluation_graph(load_evaluation(file)).items():
+        inputs = {role: built[other] for role, other in node.inputs.items()}
+        built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
+    assert built["encoder/one/pretrain"].name == straight["pretrain"].name
+    text = (built["report"].path / "report.md").read_text("utf-8")
+    assert re.search(r"^NSMC: [\d.]+ accuracy on test by one/pretrained\.$", text, re.MULTILINE)
+    assert "| other/pretrained |" in text and "Random means" not in text
+
+
+ENCODER = '[encoder.a]\npath = "."\n'
+MISTAKES = {
+    "nothing to measure on": (ENCODER, "no [finetune.NAME] table"),
+    "a table of pretraining": (f"{ENCODER}[pretrain]\nsteps = 3\n{BENCHMARK}", "unknown table or field [pretrain]"),
+    "two places": (f'{ENCODER}recipe = "x.toml"\n{BENCHMARK}', "give either path"),
+    "no such recipe": (f'[encoder.a]\nrecipe = "x.toml"\n{BENCHMARK}', "[encoder.a], field 'recipe': "),
+    "itself": (f'[encoder.a]\nrecipe = "encoders.toml"\n{BENCHMARK}', "is itself a recipe of an evaluation"),
+    "random weights": (f'{ENCODER}{BENCHMARK}inits = ["random"]\n', "inits"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_named(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "encoders.toml"
+    file.write_text(text, "utf-8")
+    with pytest.raises(RecipeError, match=re.escape(message)):
+        prepare(file, Store(tmp_path / "store"))
