@@ -113,7 +113,11 @@ def test_rerun_and_until_name_cells(tmp_path: Path) -> None:
         ('noise = "order"', 'noise = "ordr"', r"column 'MLM acc': no table \[noise\.ordr\] \(did you mean 'order'\?\)"),
         ('printed = ["NSMC", "acc"]', 'printed = ["NSMC", "f1"]', r"\['NSMC', 'f1'\] is not in the published table"),
         ('recipe = "../../recipes/sample.toml"', 'recipe = "../../recipes/sampel.toml"', r"did you mean 'sample\.toml'"),
-        ('recipe = "../../recipes/sample.toml"', 'recipe = "korealbert-table-1.toml"', r"is itself a recipe of an ablation; name one of a model"),
+        (
+            'recipe = "../../recipes/sample.toml"',
+            'recipe = "korealbert-table-1.toml"',
+            r"is itself a recipe of an ablation; name one of a model",
+        ),
         ('sentence_task = "sop"', 'sentence_task = "spo"', r"\[noise\.order\]"),
     ],
 )

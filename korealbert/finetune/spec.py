@@ -63,6 +63,9 @@ class FeaturesSpec(Spec):
     """Official test file. None: only dev is scored, as in a search, so that nothing can be selected on test."""
     test_member: str = ""
     """Name of the file within ``test``, when that is an archive."""
+    test_share: float | None = Field(default=None, gt=0, lt=1)
+    """Instead of a test file: test on this share of the training file's documents, which are left out of train and dev. For
+    benchmarks of which one part alone is public; such scores compare with no published ones."""
     max_train_examples: int | None = Field(default=None, ge=2)
     """Train on a random part of so many examples. None: on all."""
     max_dev_examples: int | None = Field(default=None, ge=2)
@@ -83,10 +86,21 @@ class FeaturesSpec(Spec):
         return values
 
     @model_validator(mode="after")
+    def _one_test_set(self) -> Self:
+        if self.test is not None and self.test_share is not None:
+            raise ValueError("test and test_share both say what is tested on; give one of them")
+        return self
+
+    @model_validator(mode="after")
     def _task_is_known_and_has_a_dev_set(self) -> Self:
         if tasks.load(self.task).has_official_dev and self.dev is None:
             raise ValueError(f"{self.task} has an official dev set: name its file as dev")
         return self
+
+    @property
+    def tested(self) -> bool:
+        """Whether there is anything to test on."""
+        return self.test is not None or self.test_share is not None
 
     def features(self) -> FeaturesSpec:
         """The part of a cell's spec that its features depend on."""

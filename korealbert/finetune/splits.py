@@ -33,14 +33,16 @@ def read_examples(
         return _read(task, benchmark_file(spec, split, inputs or {}))
 
     found: dict[str, list[Example]] = {}
-    if "train" in splits or spec.dev is None:
+    if "train" in splits or spec.dev is None or spec.test_share is not None:
         found["train"] = read("train")
+    if spec.test_share is not None:
+        found["test"], found["train"] = _held_out(task, found["train"], spec.test_share, spec.split_seed)
+    elif spec.test is not None and "test" in splits:
+        found["test"] = read("test")
     if spec.dev is not None:
         found["dev"] = read("dev") if "dev" in splits else []
     else:
-        found["dev"], found["train"] = _held_out(task, found["train"], spec.split_seed)
-    if spec.test is not None and "test" in splits:
-        found["test"] = read("test")
+        found["dev"], found["train"] = _held_out(task, found["train"], DEV_SHARE, spec.split_seed)
     limits = {"train": spec.max_train_examples, "dev": spec.max_dev_examples, "test": spec.max_test_examples}
     return {name: _part(found[name], limits[name], spec.split_seed) for name in SPLITS if name in found and name in splits}
 
@@ -65,10 +67,10 @@ def _read(task: Task, file: BenchmarkFile) -> list[Example]:
     return examples
 
 
-def _held_out(task: Task, examples: list[Example], seed: int) -> tuple[list[Example], list[Example]]:
+def _held_out(task: Task, examples: list[Example], share: float, seed: int) -> tuple[list[Example], list[Example]]:
     """A share of the documents of ``examples``, and the rest."""
     number = {name: index for index, name in enumerate(dict.fromkeys(task.document(example) for example in examples))}
-    held_out = set(random_part(len(number), round(len(number) * DEV_SHARE) or 1, seed))
+    held_out = set(random_part(len(number), round(len(number) * share) or 1, seed))
     dev = [example for example in examples if number[task.document(example)] in held_out]
     return dev, [example for example in examples if number[task.document(example)] not in held_out]
 

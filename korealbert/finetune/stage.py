@@ -52,7 +52,7 @@ def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     try:
         return _run(spec, inputs, out_dir, runtime)
     except Diverged as error:
-        if spec.test is not None:
+        if spec.tested:
             raise
         task = tasks.load(spec.task)
         result = {**_told(task, spec), "dev": {}, "epochs": [], "best_epoch": 0, "warnings": [f"dev: {error}"]}
@@ -70,7 +70,7 @@ def _settled(spec: FinetuneSpec, inputs: Inputs) -> FinetuneSpec:
 def needs_alike(spec: FinetuneSpec, inputs: Inputs) -> str:
     """What the memory of a cell depends on: the encoder, the examples, and how many pieces pass it at once."""
     at_once = spec.micro_batch_size or _settled(spec, inputs).batch_size
-    size = f"{spec.max_train_examples} {spec.max_dev_examples} {spec.max_test_examples if spec.test else 0}"
+    size = f"{spec.max_train_examples} {spec.max_dev_examples} {spec.max_test_examples if spec.tested else 0}"
     return f"{inputs['model'].name} {spec.task} {size} {spec.max_length} {at_once} {spec.precision}"
 
 
@@ -136,7 +136,7 @@ def _features(
         directory.mkdir(exist_ok=True)
         for split, part in examples.items():
             write_features(directory / f"{split}.arrow", task, part, tokenizer, max_length=spec.max_length)
-    splits = SPLITS if spec.test is not None else SPLITS[:2]
+    splits = SPLITS if spec.tested else SPLITS[:2]
     return {split: FeatureTable(directory / f"{split}.arrow", task) for split in splits}
 
 

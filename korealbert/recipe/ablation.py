@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from korealbert.artifact import Spec
-from korealbert.recipe.ablation_spec import AblationSpec, Cell, Overrides, flattened, key_of
+from korealbert.recipe.ablation_spec import AblationSpec, Cell, Overrides, key_of
 from korealbert.recipe.kinds import KINDS, kind_of
 from korealbert.recipe.reading import Recipe, load
-from korealbert.recipe.tables import RecipeError, explained, nearest, read_toml
+from korealbert.recipe.tables import RecipeError, explained, flattened, nearest, read_toml
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Row
 
 RESERVED = {

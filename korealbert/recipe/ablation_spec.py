@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import Spec, refuse_repeats
-from korealbert.recipe.tables import nearest
+from korealbert.recipe.tables import flattened, nearest
 from korealbert.report.ablation.spec import Column, Printed
 
 Overrides = dict[str, Any]
@@ -120,15 +120,3 @@ class AblationSpec(Spec):
 def key_of(label: str) -> str:
     """A label as part of a stage's label: ``MLM+SOP`` as ``mlm-sop``."""
     return re.sub(r"\W+", "-", label.lower()).strip("-") or "cell"
-
-
-def flattened(fields: Mapping[str, Any]) -> Overrides:
-    """Nested and dotted names as dotted ones alike. Raises ValueError where one is given twice."""
-    found: Overrides = {}
-    for name, value in fields.items():
-        inner = {f"{name}.{key}": v for key, v in flattened(value).items()} if isinstance(value, dict) else {name: value}
-        for key, leaf in inner.items():
-            if key in found:
-                raise ValueError(f"set: {key!r} is given twice; give it once")
-            found[key] = leaf
-    return found

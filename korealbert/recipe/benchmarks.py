@@ -81,8 +81,8 @@ def _read(tables: Tables, table: str, name: str, kind: type[GridT_co]) -> Benchm
     grid = tables.validate(kind, where, {axis: given[axis] for axis in kind.model_fields if axis in given})
     settings = {field: value for field, value in given.items() if field not in kind.model_fields}
     settings.setdefault("task", name)
-    if settings.get("test") is None:
-        raise RecipeError(f"{tables.path}, [{where}]: field 'test' is missing; every cell is tested")
+    if settings.get("test") is None and settings.get("test_share") is None:
+        raise RecipeError(f"{tables.path}, [{where}]: field 'test' is missing, and test_share; one says what is tested on")
     cells = {
         f"{init}/{seed}": tables.validate(FinetuneSpec, where, {**settings, "init": init, "seed": seed})
         for init in grid.inits
@@ -90,6 +90,10 @@ def _read(tables: Tables, table: str, name: str, kind: type[GridT_co]) -> Benchm
     }
     found = Benchmark(cells, grid)
     if grid.search is not None:
+        if found.first.test is None:
+            raise RecipeError(
+                f"{tables.path}, [{where}]: a search wants a test file, which its trials never see; name it as test"
+            )
         _check_search(tables, where, grid.search, settings, found.first)
     return found
 

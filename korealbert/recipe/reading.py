@@ -23,7 +23,7 @@ from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe.benchmarks import Benchmark, FinetuneGrid, read_benchmarks
 from korealbert.recipe.kinds import KINDS, kind_of
 from korealbert.recipe.models import ModelTable
-from korealbert.recipe.tables import TOP, RecipeError, Tables, merged, nearest, read_toml
+from korealbert.recipe.tables import TOP, RecipeError, Tables, flattened, merged, nearest, read_toml
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
@@ -234,7 +234,7 @@ class Reader(Tables):
                 raise RecipeError(f"{other} is itself a recipe of {KINDS[kind]}; name one of a model")
             # What it measures beside its model is not wanted here, and could be the model of this very recipe.
             without = ["encoder"] if "encoder" in read_toml(other) else []
-            recipe = load(other, data=self.data_given, without=without)
-        except RecipeError as error:
+            recipe = load(other, data=self.data_given, overrides=flattened(table.set), without=without)
+        except ValueError as error:
             raise RecipeError(f"{self.path}, [{name}], field 'recipe': {error}") from None
         return Model(table.place(), recipe)

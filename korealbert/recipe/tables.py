@@ -58,6 +58,18 @@ def override(tables: dict[str, Any], name: str, value: Any) -> None:
     table[last] = value
 
 
+def flattened(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested and dotted names as dotted ones alike. Raises ValueError where one is given twice."""
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        inner = {f"{name}.{key}": v for key, v in flattened(value).items()} if isinstance(value, dict) else {name: value}
+        for key, leaf in inner.items():
+            if key in found:
+                raise ValueError(f"set: {key!r} is given twice; give it once")
+            found[key] = leaf
+    return found
+
+
 def take_out(tables: dict[str, Any], name: str) -> None:
     """Remove the field or table of this dotted name. Raises ValueError where there is none."""
     *parents, last = name.split(".")

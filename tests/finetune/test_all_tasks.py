@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -180,6 +181,17 @@ def test_dev_is_held_out_by_article(spec: Callable[..., FinetuneSpec], tmp_path:
     assert not articles[0] & articles[1]
     assert [len(articles[0]), len(articles[1])] == [152, 8]
     assert [len(examples["train"]), len(examples["dev"])] == [304, 16]
+
+
+def test_a_share_of_the_only_file_is_tested_on_by_article(spec: Callable[..., FinetuneSpec]) -> None:
+    task, made = tasks.load("korquad"), spec("korquad")
+    settings = {"task": "korquad", "train": made.train.path, "test_share": 0.25}
+    examples = read_examples(task, FinetuneSpec.model_validate(settings))
+    articles = {part: {task.document(example) for example in examples[part]} for part in ("train", "dev", "test")}
+    assert not any(articles[a] & articles[b] for a, b in itertools.combinations(articles, 2))
+    assert {part: len(found) for part, found in articles.items()} == {"train": 114, "dev": 6, "test": 40}
+    again = read_examples(task, FinetuneSpec.model_validate({**settings, "seed": 5}), splits=("test",))
+    assert again == {"test": examples["test"]}
 
 
 def features(*layouts: Words) -> list[Feature]:

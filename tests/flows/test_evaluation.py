@@ -71,6 +71,10 @@ MISTAKES = {
     "nothing to measure on": (ENCODER, "no [finetune.NAME] table"),
     "a table of pretraining": (f"{ENCODER}[pretrain]\nsteps = 3\n{BENCHMARK}", "unknown table or field [pretrain]"),
     "two places": (f'{ENCODER}recipe = "x.toml"\n{BENCHMARK}', "give either path"),
+    "set without a recipe": (f"{ENCODER}set.pretrain.steps = 3\n{BENCHMARK}", "set changes fields of a recipe"),
+    "set of no field": (f'[encoder.a]\nrecipe = "{TINY}"\nset.pretrain.stepps = 3\n{BENCHMARK}', "unknown field 'stepps'"),
+    "no test": (f"{ENCODER}{BENCHMARK.replace('test =', 'dev =')}", "field 'test' is missing"),
+    "two test sets": (f"{ENCODER}{BENCHMARK}test_share = 0.1\n", "give one of them"),
     "no such recipe": (f'[encoder.a]\nrecipe = "x.toml"\n{BENCHMARK}', "[encoder.a], field 'recipe': "),
     "itself": (f'[encoder.a]\nrecipe = "encoders.toml"\n{BENCHMARK}', "is itself a recipe of an evaluation"),
     "random weights": (f'{ENCODER}{BENCHMARK}inits = ["random"]\n', "inits"),
@@ -83,3 +87,9 @@ def test_a_mistake_is_named(tmp_path: Path, text: str, message: str) -> None:
     file.write_text(text, "utf-8")
     with pytest.raises(RecipeError, match=re.escape(message)):
         prepare(file, Store(tmp_path / "store"))
+
+
+def test_fields_of_the_named_recipe_can_be_set(tmp_path: Path) -> None:
+    file = written(tmp_path, f'[encoder.a]\nrecipe = "{TINY}"\nset.pretrain.steps = 7\n[encoder.b]\nrecipe = "{TINY}"\n')
+    nodes = evaluation_graph(load_evaluation(file))
+    assert nodes["encoder/a/pretrain"].spec.model_dump()["steps"] == 7 != nodes["encoder/b/pretrain"].spec.model_dump()["steps"]
