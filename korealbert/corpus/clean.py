@@ -45,6 +45,7 @@ class CleanSpec(Spec):
     decode_entities: bool = True
     """Whether ``&quot;`` and the like are decoded; false where extraction did so and a text may be about markup."""
     limits: Limits = Limits()
+    """What filters ask of a document."""
     """Limits of the quality filters."""
     max_removed_share: float = Field(default=0.4, gt=0, le=1)
     """An article that loses more of its characters to news rules is ``removed_share``."""

@@ -42,10 +42,15 @@ class FieldMap(Spec):
     text: Names = ("text",)
     """The body. Several fields are joined as paragraphs; a record without the first one goes to quarantine."""
     title: str = "title"
+    """The headline, or an article's name."""
     outlet: str = "outlet"
+    """The newspaper, publisher or site."""
     category: str = "category"
+    """The section as the source names it; ``category_map`` of the clean stage makes it one of ours."""
     url: str = "url"
+    """The address."""
     published: str = "published"
+    """Date or time of publication."""
     id: str = "id"
     """The source's own identifier; records without one are named by file and position."""
     required: tuple[str, ...] = ()
@@ -108,10 +113,12 @@ class ExtractSpec(Spec):
     markdown: bool = False
     """Strip Markdown's marks from text."""
     wiki: WikiOptions = WikiOptions()
+    """What of wiki markup is kept."""
     article_namespaces: tuple[str, ...] = ("0", "")
     """NamuWiki: values of ``namespace`` that mean an article. Which other codes exist is not documented, so a dump whose most
     frequent value is none of these is an error rather than an empty corpus."""
     limits: ReadLimits = ReadLimits()
+    """What a file may cost to open, against archives made to exhaust memory or disk."""
     max_bad_share: float = Field(default=0.05, ge=0, le=1)
     """Largest share of quarantined records; above it the stage fails and names the first five."""
     bad_share_applies_from: int = Field(default=20, ge=1)

@@ -69,11 +69,17 @@ class SearchSpec(Spec):
     method: Literal["grid", "optuna"] = "grid"
     """``grid``: every combination. ``optuna``: ``trials`` settings, each proposed from what was seen before by TPE."""
     epochs: Whole | None = None
+    """Numbers of epochs to try."""
     batch_size: Whole | None = None
+    """Batch sizes to try."""
     learning_rate: Real | None = None
+    """Learning rates to try."""
     warmup_ratio: Real | None = None
+    """Shares of warm-up to try."""
     weight_decay: Real | None = None
+    """Weight decays to try."""
     dropout: Real | None = None
+    """Dropouts to try."""
     trials: int | None = Field(default=None, ge=1, le=MAX_SETTINGS)
     """Settings that Optuna tries."""
     at_once: int = Field(default=1, ge=1)

@@ -143,6 +143,7 @@ def test_the_recipe_reference_is_current_and_whole() -> None:
     for table, kind in SINGLE_TABLES.items():
         section = page().split(f"## [{table}]")[1].split("\n## ")[0]
         assert all(f"| `{field}` |" in section for field in kind.model_fields), table
+    assert "|  |\n" not in page(), "every field has its meaning beneath it"
 
 
 def test_the_automations_are_ones_that_prefect_takes() -> None:
