@@ -1,8 +1,8 @@
 """Documents to pieces, with the ids that SentencePiece gives for each sentence alone.
 
-No piece reaches over a space, so lines are encoded word by word (``examples.words``), and SentencePiece sees only the words that
-were not met before. Lines that normalisation would change at all, and all lines of a vocabulary of morphemes, are encoded whole,
-by the vocabulary itself.
+No piece reaches over a space, so lines are encoded word by word (``examples.words``), and SentencePiece sees only those not
+met before. Lines that normalisation would change at all, and all lines of a vocabulary of morphemes, are encoded whole, by
+the vocabulary itself.
 """
 
 from __future__ import annotations
