@@ -60,10 +60,10 @@ def cut_document(
     ends = list(accumulate(sentence_lengths))
     position = sentence = emitted = 0
     while sentence < len(ends):
-        limit = position + max_pieces
+        limit, target = position + max_pieces, position + target_of(emitted)
         after = bisect_right(ends, limit, sentence)  # The first sentence that does not fit whole.
         # The sentence with which the target is reached; two segments need two.
-        last = max(bisect_left(ends, position + target_of(emitted), sentence), sentence + 1)
+        last = max(bisect_left(ends, target, sentence), sentence + 1)
         emitted += 1
         cut = 0
         if last < after:
@@ -71,13 +71,13 @@ def cut_document(
         elif after < len(ends):
             begin = ends[after - 1] if after > sentence else position
             cut = _cut_at_a_space(spaced, begin, limit - begin, forced=after == sentence)
-        parts = list(sentence_lengths[sentence:after])
-        if parts:
-            parts[0] = ends[sentence] - position
-        if cut:
-            parts.append(cut)
-        length = sum(parts)
+        length = (ends[after - 1] if after > sentence else position) + cut - position
         if length >= min_pieces:
+            parts = list(sentence_lengths[sentence:after])
+            if parts:
+                parts[0] = ends[sentence] - position
+            if cut:
+                parts.append(cut)
             result.chunks.append(Chunk(position, length, tuple(parts)))
         else:
             result.too_short += length

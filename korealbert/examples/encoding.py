@@ -1,9 +1,8 @@
-"""Documents to pieces, many sentences in one call, with the ids that SentencePiece gives for each sentence alone.
+"""Documents to pieces, with the ids that SentencePiece gives for each sentence alone.
 
-SentencePiece takes 1.4 times as long when it is called sentence by sentence, and a fifth of the rest goes into normalising
-characters that stay as they are. No piece reaches over a space, so the pieces of several lines together are those of the lines
-one after the other; counting words tells where each line's pieces begin. Lines that normalisation would change at all, and all
-lines of a vocabulary of morphemes, are encoded alone, by the vocabulary itself.
+No piece reaches over a space, so lines are encoded word by word (``examples.words``), and SentencePiece sees only those not
+met before. Lines that normalisation would change at all, and all lines of a vocabulary of morphemes, are encoded whole, by
+the vocabulary itself.
 """
 
 from __future__ import annotations
@@ -12,19 +11,13 @@ import time
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sentencepiece import SentencePieceProcessor
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
+from korealbert.examples.words import PADDING, WordEncoder, longest_line
 from korealbert.vocab.tokenizer import SPACE, Vocabulary
-
-BLOCK_CHARACTERS = 4_096
-"""Characters encoded together, unless a line is longer: the quickest size, and few enough that scores add up exactly
-(``vocab.stage.SCORE_STEP``)."""
 
 JAMO = ((0x1100, 0x11FF), (0xA960, 0xA97F), (0xD7B0, 0xD7FF))
 """Code points that compose to Hangul syllables."""
@@ -50,12 +43,18 @@ class EncodedDocuments:
 
 @dataclass(frozen=True)
 class _Lines:
-    """The lines of a text, those of blanks only left out."""
+    """The S lines of a text, those of blanks only left out, and its W words: what blanks separate."""
 
-    begin: Ints
+    begins: Ints
     """[S]: first character."""
-    words_before: Ints
-    """[S + 1]: words in front of the line; at the end all words."""
+    ends: Ints
+    """[S]: the newline behind it."""
+    words: Ints
+    """[S]: number of words."""
+    word_begins: Ints
+    """[W]"""
+    word_ends: Ints
+    """[W]"""
 
 
 class DocumentEncoder:
@@ -67,13 +66,14 @@ class DocumentEncoder:
         """[V]: the piece follows a space."""
         self._kinds = np.full(0x110000, _UNSEEN, dtype=np.uint8)
         self._kinds[[_NEWLINE, ord(" ")]] = _BLANK
-        self._without_rules = _without_rules(vocabulary)
+        self._words = WordEncoder(vocabulary)
+        self._longest_line = 0 if vocabulary.boundary is not None else longest_line(vocabulary)
         self.morphemes = {"seconds": 0.0, "megabytes": 0.0}
         """Text cut into morphemes and then pieces so far, and the processor time that took."""
 
     def encode(self, texts: Sequence[str]) -> EncodedDocuments:
         """Pieces of all documents. Lines without a piece (blank, or controls only) are no sentences."""
-        text = "\n".join(texts)
+        text = "\n".join(texts) + "\n" * PADDING
         codes = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), dtype="<u2")
         if len(codes) > len(text):
             codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
@@ -81,50 +81,36 @@ class DocumentEncoder:
         if (kinds == _UNSEEN).any():
             self._learn(np.unique(codes[kinds == _UNSEEN]))
             kinds = self._kinds[codes]
-        lines, alone = _find_lines(codes, kinds)
-        alone |= self._vocabulary.boundary is not None
-        pieces, begins, miscounted = self._encode_lines(text, lines, alone)
-        if miscounted.any():
-            pieces, begins, _ = self._encode_lines(text, lines, alone | miscounted)
-        lengths = np.diff(begins, append=len(pieces))
+        lines, whole = _find_lines(codes, kinds)
+        whole |= lines.ends - lines.begins > self._longest_line
+        pieces, lengths = self._encode_lines(text, codes, lines, whole)
         sizes = np.array([len(t) + 1 for t in texts], dtype=np.int64)
-        documents = np.searchsorted(np.cumsum(sizes) - sizes, lines.begin, side="right") - 1
+        documents = np.searchsorted(np.cumsum(sizes) - sizes, lines.begins, side="right") - 1
         filled = lengths > 0
         return EncodedDocuments(pieces, lengths[filled], documents[filled])
 
-    def _encode_lines(self, text: str, lines: _Lines, alone: Bools) -> tuple[Pieces, Ints, Bools]:
-        """All pieces, where each line's begin, and which lines are in blocks whose words do not show in their pieces."""
-        if not len(lines.begin):
-            return np.empty(0, dtype=np.int32), lines.begin, alone
-        opens = (np.diff(lines.begin // BLOCK_CHARACTERS, prepend=-1) != 0) | alone
-        opens[1:] |= alone[:-1]
-        first = np.flatnonzero(opens)
-        encoded = self._encode_blocks(text, [*lines.begin[first].tolist(), len(text)], alone[first])
-        pieces = np.concatenate(encoded)
-        block_begin = np.cumsum([0, *map(len, encoded)])
-        words = np.append(np.flatnonzero(self.spaced[pieces]), len(pieces))
-        seen = np.searchsorted(words[:-1], block_begin)
-        expected = np.diff(lines.words_before[np.append(first, len(alone))])
-        block = np.cumsum(opens) - 1
-        miscounted = ((expected != np.diff(seen)) & ~alone[first])[block]
-        ranks = seen[block] + lines.words_before[:-1] - lines.words_before[first][block]
-        begins = np.where(alone, block_begin[block], words[np.minimum(ranks, len(words) - 1)])
-        return pieces, begins, miscounted
+    def _encode_lines(self, text: str, codes: npt.NDArray[Any], lines: _Lines, whole: Bools) -> tuple[Pieces, Ints]:
+        """All pieces, and how many each line has; those ``whole`` [S] by the vocabulary, the others word by word."""
+        by_word = ~np.repeat(whole, lines.words)
+        pieces, counts = self._words.encode(codes, lines.word_begins[by_word], lines.word_ends[by_word])
+        ends = np.append(0, np.cumsum(counts))[np.cumsum(np.where(whole, 0, lines.words))]
+        lengths = np.diff(ends, prepend=0)
+        numbers = np.flatnonzero(whole)
+        if not len(numbers):
+            return pieces, lengths
+        borders = zip(lines.begins[numbers].tolist(), lines.ends[numbers].tolist(), strict=True)
+        encoded = self._encode_whole([text[begin:end] for begin, end in borders])
+        lengths[numbers] = [len(ids) for ids in encoded]
+        between = np.split(pieces, ends[numbers])
+        parts = [part for pair in zip(between, encoded, strict=False) for part in pair]
+        return np.concatenate([*parts, between[-1]]), lengths
 
-    def _encode_blocks(self, text: str, borders: list[int], alone: Bools) -> list[Pieces]:
-        """The pieces of each stretch of the text between two borders."""
-        blocks = [text[begin:end] for begin, end in pairwise(borders)]
-        plain = [block.replace("\n", " ") for block, by_itself in zip(blocks, alone, strict=True) if not by_itself]
-        by_rules = iter(self._encode_by_rules([block for block, by_itself in zip(blocks, alone, strict=True) if by_itself]))
-        as_it_is = iter(self._without_rules.Encode(plain, return_type="numpy", num_threads=1))
-        return [next(by_rules if by_itself else as_it_is) for by_itself in alone]
-
-    def _encode_by_rules(self, blocks: list[str]) -> list[Pieces]:
+    def _encode_whole(self, lines: list[str]) -> list[Pieces]:
         begun = time.process_time()
-        pieces = self._vocabulary.encode(blocks)
+        pieces = self._vocabulary.encode(lines)
         if self._vocabulary.boundary is not None:
             self.morphemes["seconds"] += time.process_time() - begun
-            self.morphemes["megabytes"] += sum(len(block.encode()) for block in blocks) / 1e6
+            self.morphemes["megabytes"] += sum(len(line.encode()) for line in lines) / 1e6
         return pieces
 
     def _learn(self, codes: npt.NDArray[Any]) -> None:
@@ -137,25 +123,14 @@ class DocumentEncoder:
             self._kinds[code] = _INERT if stays and character != SPACE else _OTHER
 
 
-def _without_rules(vocabulary: Vocabulary) -> Any:
-    """The same SentencePiece model without its table of normalisation."""
-    model = ModelProto.FromString(vocabulary.processor.serialized_model_proto())
-    model.normalizer_spec.name = "identity"
-    model.normalizer_spec.precompiled_charsmap = b""
-    processor = SentencePieceProcessor()
-    processor.LoadFromSerializedProto(model.SerializeToString())
-    return processor
-
-
 def _find_lines(codes: npt.NDArray[Any], kinds: npt.NDArray[np.uint8]) -> tuple[_Lines, Bools]:
     """The lines that are not blank, and which of them hold a character that normalisation would change."""
     visible = kinds != _BLANK
-    word_begins = visible.copy()
-    word_begins[1:] &= ~visible[:-1]
-    words = np.flatnonzero(word_begins)
-    begin = np.concatenate([[0], np.flatnonzero(codes == _NEWLINE) + 1])
-    borders = np.append(begin, len(codes))
-    before = np.searchsorted(words, borders)
-    filled = np.diff(before) > 0
-    changed = np.diff(np.searchsorted(np.flatnonzero(kinds == _OTHER), borders)) > 0
-    return _Lines(begin[filled], np.append(before[:-1][filled], len(words))), changed[filled]
+    edges = np.flatnonzero(visible[1:] != visible[:-1]) + 1  # The padding makes the last one an end.
+    words = np.append(0, edges) if visible[0] else edges
+    ends = np.flatnonzero(codes == _NEWLINE)
+    begins = np.append(0, ends[:-1] + 1)
+    counts = np.diff(np.searchsorted(words[::2], ends), prepend=0)
+    filled = counts > 0
+    changed = np.diff(np.searchsorted(np.flatnonzero(kinds == _OTHER), ends), prepend=0) > 0
+    return _Lines(begins[filled], ends[filled], counts[filled], words[::2], words[1::2]), changed[filled]

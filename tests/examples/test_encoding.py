@@ -13,7 +13,7 @@ from sentencepiece import SentencePieceTrainer
 from korealbert.artifact import Artifact, InputPath, Runtime, build
 from korealbert.corpus import extract
 from korealbert.document_shards import read_documents
-from korealbert.examples import encoding
+from korealbert.examples import words
 from korealbert.examples.encoding import DocumentEncoder
 from korealbert.vocab import stage as vocab_stage
 from korealbert.vocab.tokenizer import SPECIAL_PIECES, Vocabulary
@@ -92,12 +92,12 @@ def test_any_text_gives_the_ids_of_its_lines(any_vocabulary: Vocabulary) -> None
 
 @pytest.mark.parametrize("size", [1, 40, 4_096])
 def test_blocks_of_any_size_give_the_same(vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(encoding, "BLOCK_CHARACTERS", size)
+    monkeypatch.setattr(words, "BLOCK_CHARACTERS", size)
     check(DocumentEncoder(vocabulary), vocabulary, [document.text for document in documents(30, seed=9)] + ["", "\n", "밥"])
 
 
-def test_words_that_do_not_show_in_the_pieces_are_encoded_line_by_line(tmp_path: Path) -> None:
-    # A model without a dummy prefix: the first word of a line has no ▁, so that words cannot be counted.
+def test_words_without_a_space_before_the_first_are_encoded_line_by_line(tmp_path: Path) -> None:
+    # A model without a dummy prefix: the first word of a line has no ▁.
     model = io.BytesIO()
     SentencePieceTrainer.Train(
         sentence_iterator=iter(sentences(400)),

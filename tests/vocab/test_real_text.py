@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from itertools import islice, pairwise
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from sentencepiece import SentencePieceProcessor
 from transformers import AutoTokenizer
 
+from korealbert.examples.encoding import DocumentEncoder
 from korealbert.finetune.alignment import Span, pieces
 from korealbert.vocab.fast_tokenizer import fast_tokenizer
 from korealbert.vocab.normalisation import SEPARATORS
@@ -86,11 +88,24 @@ def test_ids_are_those_of_sentencepiece_and_spans_cover_the_text(source: str, ex
     lines = list(islice(read(real_data / "corpus" / f"{archive}.tar.zst", ending, reader), LINES))
     assert len(lines) > 5_000
     raw = SentencePieceProcessor(model_file=str(exported / "spiece.model")).encode(lines)
-    ours = [ids.tolist() for ids in Vocabulary.load(exported).encode(lines)]
+    vocabulary = Vocabulary.load(exported)
+    ours = [ids.tolist() for ids in vocabulary.encode(lines)]
     found = pieces(lines, AutoTokenizer.from_pretrained(exported))
     assert [line for line, a, b in zip(lines, raw, ours, strict=True) if a != b] == []
     assert [line for line, a, b in zip(lines, raw, found, strict=True) if a != b.ids] == []
+    assert by_words(vocabulary, lines) == [
+        ids for line in lines for ids in vocabulary.processor.Encode(line.split("\n")) if ids
+    ]
     assert [line for line, b in zip(lines, found, strict=True) if not covers(line, b.spans)] == []
+
+
+def by_words(vocabulary: Vocabulary, lines: list[str]) -> list[list[int]]:
+    """The ids of sentences as the examples stage encodes them, a few hundred lines at once; words are remembered in between."""
+    encoder, found = DocumentEncoder(vocabulary), []
+    for begin in range(0, len(lines), 300):
+        encoded = encoder.encode(lines[begin : begin + 300])
+        found += np.split(encoded.pieces, np.cumsum(encoded.sentence_lengths)[:-1])
+    return [ids.tolist() for ids in found]
 
 
 def covers(text: str, spans: list[Span]) -> bool:
