@@ -85,7 +85,12 @@ def test_a_korsts_row_turned_any_way_is_refused(tmp_path: Path, row: int, turns:
 @pytest.mark.parametrize(
     ("field", "begin", "end", "message"),
     [
-        ("subject_entity", 0, 3, r"field 'subject_entity.start_idx': the sentence has '장영실은' at 0 to 3, not '장영실'; count"),
+        (
+            "subject_entity",
+            0,
+            3,
+            r"field 'subject_entity.start_idx': the sentence has '장영실은' at 0 to 3, not '장영실'; count",
+        ),
         ("object_entity", 4, 5, r"field 'object_entity.start_idx': the sentence has ' 동' at 4 to 5, not '동래'"),
         ("object_entity", 5, 99, r"field 'object_entity.start_idx': characters 5 to 99 of a sentence of 14; count from 0"),
         ("object_entity", 6, 5, "field .*: characters 6 to 5 of a sentence"),
@@ -125,7 +130,9 @@ def test_titles_and_sentences_belong_together(tmp_path: Path, task: str, text: s
     assert len(read(task, tmp_path / "gold", text.replace("\n", "\r\n"))) == 2
 
 
-@pytest.mark.parametrize("title", ["이순신은 한산도", "<이순신:PS은 <한산도:LC>", "<이순신>은 PS:한산도", "이순신은한산도", "다른 글"])
+@pytest.mark.parametrize(
+    "title", ["이순신은 한산도", "<이순신:PS은 <한산도:LC>", "<이순신>은 PS:한산도", "이순신은한산도", "다른 글"]
+)
 def test_malformed_markup_of_a_title_is_no_lost_character(tmp_path: Path, title: str) -> None:
     damaged = NER.replace("<이순신:PS>은 <한산도:LC>", title)
     assert [example.text for example in read("klue_ner", tmp_path / "gold", damaged)] == ["이순신은 한산도", "값은 3원"]

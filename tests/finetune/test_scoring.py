@@ -195,7 +195,11 @@ def test_wrong_predictions_are_errors_that_name_file_line_field_and_remedy(
             squad(question(1, "한강", "1")),
             r"line 1, field 'paragraphs\[0\].qas\[0\].answers\[0\].answer_start': found \"1\"",
         ),
-        ("korquad", squad(question(1, "한강", 0), question(1, "서울", 4)), r"qas\[1\].id': 'q1' stands in line 1 too; keep one"),
+        (
+            "korquad",
+            squad(question(1, "한강", 0), question(1, "서울", 4)),
+            r"qas\[1\].id': 'q1' stands in line 1 too; keep one",
+        ),
         ("korquad", squad({"id": "q", "question": "?", "answers": []}), "answers': there is none; every question"),
         (
             "korquad",

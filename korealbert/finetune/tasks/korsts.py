@@ -32,9 +32,7 @@ class KorSts(SequenceRegression):
         """All pairs; an id is ``genre/filename/year/id``, which is unique within a file."""
         seen = Identifiers()
         return [
-            Example(
-                seen.once("/".join(origin), line=line, field="id"), first, self.gold_score(score, line=line), pair=second
-            )
+            Example(seen.once("/".join(origin), line=line, field="id"), first, self.gold_score(score, line=line), pair=second)
             for line, (*origin, score, first, second) in tsv_rows(file, HEADER, forms=FORMS)
         ]
 
