@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from korealbert.benchmark_files import BenchmarkFile
-from korealbert.finetune.reading import tsv_rows
+from korealbert.finetune.reading import NUMBER, Form, tsv_rows
 from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.task import Example
 
@@ -33,14 +33,14 @@ class GlueClassification(SequenceClassification):
     sentences: ClassVar[tuple[str, ...]]
     """Columns of the sentence, or of the two."""
     label_column: ClassVar[str] = "label"
-    numbers: ClassVar[tuple[str, ...]] = ("index",)
-    """Columns of whole numbers, as far as the header has them."""
+    forms: ClassVar[Mapping[str, Form]] = {"index": NUMBER}
+    """What columns look like, as far as the header has them."""
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All examples; an id is the line number."""
         return [
             self.example(str(line.number), row, self.label(row[self.label_column], line=line, field=self.label_column))
-            for line, fields in tsv_rows(file, self.header, numbers=self.numbers)
+            for line, fields in tsv_rows(file, self.header, forms=self.forms, unique="index")
             for row in [dict(zip(self.header, fields, strict=True))]
         ]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from korealbert.benchmark_files import BenchmarkFile, Line
+from korealbert.finetune.identifiers import Identifiers
 
 SPACE = re.compile(r"[ \t\n\r]*")
 
@@ -109,6 +110,8 @@ class Record:
 def json_lines(file: BenchmarkFile) -> Iterator[Record]:
     """One record per line. Raises ValueError naming file and line of what is no JSON object."""
     for line in file.lines():
+        if not line.text.strip():
+            raise line.error("record", "the line is empty", "give one JSON object per line, and no line without one")
         try:
             value = DECODER.decode(line.text)
         except (ValueError, RecursionError) as error:
@@ -116,10 +119,11 @@ def json_lines(file: BenchmarkFile) -> Iterator[Record]:
         yield _object(value, line)
 
 
-def json_list(file: BenchmarkFile, *, key: str | None = None) -> Iterator[Record]:
+def json_list(file: BenchmarkFile, *, key: str | None = None, unique: str = "") -> Iterator[Record]:
     """The objects of a file that is one list, or of the list that stands under ``key`` of the one object that it is.
 
-    A record's line is the one on which it begins. Raises ValueError naming file and line of what is no such JSON.
+    A record's line is the one on which it begins; ``unique`` names the field whose strings differ. Raises ValueError naming
+    file and line of what is no such JSON.
     """
     lines = list(file.lines())
     text = "\n".join(line.text for line in lines)
@@ -129,6 +133,7 @@ def json_list(file: BenchmarkFile, *, key: str | None = None) -> Iterator[Record
         raise file.error(1, "record", f"the file is not {wanted}", "give the official file")
     position = _skip_space(text, opening.end())
     number, counted, more = 1, 0, text[position : position + 1] != "]"
+    seen = Identifiers()
     while more:
         number, counted = number + text.count("\n", counted, position), position
         line = lines[number - 1]
@@ -136,7 +141,10 @@ def json_list(file: BenchmarkFile, *, key: str | None = None) -> Iterator[Record
             value, position = DECODER.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
             raise line.error("record", f"no JSON ({error})", "is the download complete?") from error
-        yield _object(value, line)
+        record = _object(value, line)
+        if unique:
+            seen.once(record.text(unique), line=line, field=unique)
+        yield record
         position = _skip_space(text, position)
         more = text[position : position + 1] == ","
         if more:

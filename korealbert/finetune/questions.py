@@ -15,6 +15,7 @@ from torch import nn
 
 from korealbert.benchmark_files import BenchmarkFile
 from korealbert.finetune.alignment import Span, frame, pieces
+from korealbert.finetune.identifiers import Identifiers
 from korealbert.finetune.json_records import Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.statistics import Additive
@@ -78,15 +79,13 @@ class QuestionAnswering(Task):
         """All questions, in the order of the file."""
         self.check_version(file)
         examples: list[Example] = []
-        seen: set[str] = set()
+        seen = Identifiers()
         for number, article in enumerate(json_list(file, key="data")):
             for paragraph in article.records("paragraphs"):
                 context = paragraph.text("context")
                 for question in paragraph.records("qas"):
                     example = self.question(question, context, str(number))
-                    if example.id in seen:
-                        raise question.error(self.id_field, f"{example.id!r} stands there twice", "give the official file")
-                    seen.add(example.id)
+                    seen.once(example.id, line=question.line, field=f"{question.path}{self.id_field}")
                     examples.append(example)
         return examples
 

@@ -41,18 +41,27 @@ def load_initial(model: nn.Module, directory: Path) -> None:
 def freeze(model: nn.Module, patterns: Sequence[str]) -> dict[str, Tensor]:
     """Take the parameters that any of the patterns matches out of training; returns them by name.
 
-    Raises ValueError for a pattern that matches none, and where nothing is left to train.
+    Raises ValueError as ``frozen_names`` does.
     """
     parameters = dict(model.named_parameters())
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in parameters):
-            raise ValueError(f"frozen: no tensor of the model matches {pattern!r}; its tensors: {', '.join(parameters)}")
-    frozen = {name: p for name, p in parameters.items() if any(fnmatchcase(name, pattern) for pattern in patterns)}
-    if len(frozen) == len(parameters):
-        raise ValueError(f"frozen = {list(patterns)} leaves nothing to train; freeze less")
+    frozen: dict[str, Tensor] = {name: parameters[name] for name in frozen_names(list(parameters), patterns)}
     for parameter in frozen.values():
         parameter.requires_grad_(False)
-    return dict(frozen)
+    return frozen
+
+
+def frozen_names(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """Those of a model's parameters that any of the patterns matches.
+
+    Raises ValueError for a pattern that matches none, and where nothing is left to train.
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ValueError(f"frozen: no tensor of the model matches {pattern!r}; its tensors: {', '.join(names)}")
+    frozen = [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    if len(frozen) == len(names):
+        raise ValueError(f"frozen = {list(patterns)} leaves nothing to train; freeze less")
+    return frozen
 
 
 def digest_of(tensors: Mapping[str, Tensor]) -> str:

@@ -104,13 +104,21 @@ class ReplacedTokenObjective(nn.Module):
 
 def make_objective(config: ModelConfig, *, seed: int) -> OrderObjective | ReplacedTokenObjective:
     """A fresh model, initialised as ``seed`` decides, with the losses that belong to it."""
-    objective = (
-        ReplacedTokenObjective(ReplacedTokenModel(config))
-        if config.generator_hidden_size
-        else OrderObjective(PretrainingModel(config))
-    )
+    objective = _objective(config)
     initialise(objective.model, config.initializer_range, seed)
     return objective
+
+
+def parameter_names(config: ModelConfig) -> list[str]:
+    """Names of all parameters of such a model, which takes up no memory for that."""
+    with torch.device("meta"):
+        return [name for name, _ in _objective(config).model.named_parameters()]
+
+
+def _objective(config: ModelConfig) -> OrderObjective | ReplacedTokenObjective:
+    if config.generator_hidden_size:
+        return ReplacedTokenObjective(ReplacedTokenModel(config))
+    return OrderObjective(PretrainingModel(config))
 
 
 def _cross_entropy(logits: Tensor | None, labels: Tensor) -> TaskSums:

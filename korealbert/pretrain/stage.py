@@ -4,7 +4,8 @@ With the optional input role ``initial`` (``model.safetensors`` and ``config.jso
 from those weights, its schedule and its moments from nothing. A run whose spec ends on longer sequences (``long``) has these in
 the roles ``examples_long`` and ``views_long``. With ``tensorboard`` it writes an event file too.
 
-This module imports neither torch nor DeepSpeed; they are loaded by the processes that it starts.
+This module imports neither torch nor DeepSpeed; they are loaded by the processes that it starts (and torch here where a spec
+freezes tensors, to see that there are such).
 """
 
 from __future__ import annotations
@@ -108,10 +109,16 @@ def check(
     short, long = Rows(*_open(spec, vocab, examples, views)), None
     if examples_long is not None and views_long is not None:
         long = Rows(*_open(spec, vocab, examples_long, views_long))
-    longest = (long or short).train.sequence_length
+    longest = (long if long and spec.long else short).train.sequence_length
     shape = None if initial is None else ModelConfig.model_validate_json((initial / "config.json").read_bytes())
     config = spec.config_for(vocab_size=short.train.vocab_size, sequence_length=longest, initial=shape)
     check_rows(spec, config, short, long)
+    if spec.frozen:
+        # The names of tensors are known to torch alone: runs that freeze some load it here.
+        from korealbert.pretrain.initial import frozen_names
+        from korealbert.pretrain.objective import parameter_names
+
+        frozen_names(parameter_names(config), spec.frozen)
     return config
 
 

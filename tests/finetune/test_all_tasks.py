@@ -105,7 +105,7 @@ def race(random: Random, number: int) -> dict[str, Any]:
 
 
 def lines(make: Callable[[Random], str]) -> Callable[[Random, int], str]:
-    return lambda random, rows: "".join(make(random) for _ in range(rows))
+    return lambda random, rows: "".join(make(random).replace("## guid", f"## guid-{n}") for n in range(rows))
 
 
 def dump(make: Callable[[Random, int], Any], wrap: Callable[[list[Any]], Any] = list) -> Callable[[Random, int], str]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, Progress, Runtime, build
 from korealbert.examples.batches import ExampleBatches
@@ -203,6 +204,26 @@ def test_contradictions_are_refused_before_launch(ancestry: dict[str, Artifact],
     long = {**SPEC, "long": {"from_step": 100}}
     with pytest.raises(ValueError, match=r"LongPhase\(from_step=100, .*\), but there are no long examples"):
         build(STAGE, PretrainSpec(**long), ancestry, Runtime(store=tmp_path))
+    rows = build_long(tmp_path / "rows", ancestry)
+    with pytest.raises(ValueError, match=r"64 tokens long, but max_positions = 32"):
+        build(STAGE, PretrainSpec(**long), {**ancestry, **rows}, Runtime(store=tmp_path))
+    with pytest.raises(ValueError, match=r"long = None, but there are long examples; give both or neither"):
+        build(STAGE, PretrainSpec(**SPEC), {**ancestry, **rows}, Runtime(store=tmp_path))
+    wide = {**long, "model": {**SPEC["model"], "max_positions": 64}}
+    same = {"examples_long": ancestry["examples"], "views_long": ancestry["views"]}
+    with pytest.raises(ValueError, match=r"the long examples are 32 tokens long, the short ones 32; pack the long ones"):
+        build(STAGE, PretrainSpec(**wide), {**ancestry, **same}, Runtime(store=tmp_path))
+    mixed = {**ancestry, "views": rows["views_long"]}
+    with pytest.raises(ValueError, match=r"views-.*examples-"):
+        build(STAGE, PretrainSpec(**SPEC), mixed, Runtime(store=tmp_path))
+    for frozen, told in (
+        (["encoder.fnn.*"], r"no tensor of the model matches 'encoder.fnn.\*'; its tensors: .*encoder.ffn.0"),
+        (["*"], r"frozen = \['\*'\] leaves nothing to train"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            build(STAGE, PretrainSpec(**SPEC, frozen=frozen), ancestry, Runtime(store=tmp_path))
+    with pytest.raises(ValidationError, match=r"device\n.*'cpu', 'cuda' or 'auto'|device\n.*Input should be"):
+        Runtime(store=tmp_path, device="tpu")
     other = tmp_path / "vocab-other"
     other.mkdir()
     model = train_model(VocabSpec(size=17, character_coverage=1.0, training_threads=1), ["가 나 다 라 마 바 사 아 자 차"] * 9)

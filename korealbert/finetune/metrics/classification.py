@@ -84,4 +84,5 @@ def mcc(gold: Sequence[Any], predicted: Sequence[Any]) -> float:
     total = float(len(gold))
     covariance = right_C.sum() * total - gold_C @ predicted_C
     spread = (total**2 - predicted_C @ predicted_C) * (total**2 - gold_C @ gold_C)
-    return float(100 * covariance / np.sqrt(spread)) if spread else 0.0
+    # In scikit-learn's order of operations, which decides the last digit.
+    return float(100 * (covariance / np.sqrt(spread))) if spread else 0.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from korealbert.benchmark_files import BenchmarkFile
 from korealbert.finetune import glue
-from korealbert.finetune.reading import tsv_rows
+from korealbert.finetune.reading import NUMBER, tsv_rows
 from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.task import Example
 
@@ -33,9 +33,10 @@ class Mnli(SequenceClassification):
         """All pairs of train or dev; an id is ``pairID``."""
         first = next(file.lines(), None)
         is_train = first is not None and first.text.count("\t") + 1 == len(TRAIN_HEADER)
+        header = TRAIN_HEADER if is_train else DEV_HEADER
         return [
             Example(fields[2], fields[8], self.label(fields[-1], line=line, field="gold_label"), pair=fields[9])
-            for line, fields in tsv_rows(file, TRAIN_HEADER if is_train else DEV_HEADER, numbers=("index",))
+            for line, fields in tsv_rows(file, header, forms={"index": NUMBER}, unique="index")
         ]
 
 

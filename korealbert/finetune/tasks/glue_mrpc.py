@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from korealbert.finetune.glue import GlueClassification
 from korealbert.finetune.metrics.classification import accuracy, binary_f1
+from korealbert.finetune.reading import NUMBER
 
 
 class Mrpc(GlueClassification):
@@ -21,7 +22,7 @@ class Mrpc(GlueClassification):
     header = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
     sentences = ("#1 String", "#2 String")
     label_column = "Quality"
-    numbers = ("#1 ID", "#2 ID")
+    forms = {"#1 ID": NUMBER, "#2 ID": NUMBER}  # noqa: RUF012 - read only
 
 
 TASK = Mrpc()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from korealbert.benchmark_files import BenchmarkFile
 from korealbert.finetune.glue import GlueClassification
 from korealbert.finetune.metrics.classification import accuracy, binary_f1
-from korealbert.finetune.reading import tsv_rows
+from korealbert.finetune.reading import NUMBER, tsv_rows
 from korealbert.finetune.task import Example
 
 
@@ -23,11 +23,11 @@ class Qqp(GlueClassification):
     header = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
     sentences = ("question1", "question2")
     label_column = "is_duplicate"
-    numbers = ("id", "qid1", "qid2")
+    forms = dict.fromkeys(("id", "qid1", "qid2"), NUMBER)  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All pairs that have all six fields; an id is the line number."""
-        rows = tsv_rows(file, self.header, leave_out=lambda line, fields: len(fields) < len(self.header), numbers=self.numbers)
+        rows = tsv_rows(file, self.header, leave_out=lambda line, fields: len(fields) < len(self.header), forms=self.forms)
         return [
             Example(str(line.number), first, self.label(label, line=line, field=self.label_column), pair=second)
             for line, (_, _, _, first, second, label) in rows

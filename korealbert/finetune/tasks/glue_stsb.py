@@ -8,7 +8,7 @@ from __future__ import annotations
 from korealbert.benchmark_files import BenchmarkFile
 from korealbert.finetune import glue
 from korealbert.finetune.metrics.correlation import pearson, spearman
-from korealbert.finetune.reading import tsv_rows
+from korealbert.finetune.reading import NAME, NUMBER, YEAR, tsv_rows
 from korealbert.finetune.sequence import SequenceRegression
 from korealbert.finetune.task import Example
 
@@ -16,6 +16,8 @@ HEADER = (
     *("index", "genre", "filename", "year", "old_index", "source1", "source2"),
     *("sentence1", "sentence2", "score"),
 )
+
+FORMS = {"index": NUMBER, "genre": NAME, "filename": NAME, "year": YEAR, "old_index": NUMBER}
 
 
 class StsB(SequenceRegression):
@@ -33,7 +35,7 @@ class StsB(SequenceRegression):
         """All pairs; an id is the line number."""
         return [
             Example(str(line.number), first, self.gold_score(score, line=line), pair=second)
-            for line, (*_, first, second, score) in tsv_rows(file, HEADER, numbers=("index",))
+            for line, (*_, first, second, score) in tsv_rows(file, HEADER, forms=FORMS, unique="index")
         ]
 
 

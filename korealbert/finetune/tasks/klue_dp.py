@@ -23,6 +23,7 @@ from korealbert.finetune import klue
 from korealbert.finetune.alignment import Pieces, Span, frame, pieces, with_every_unit
 from korealbert.finetune.biaffine import BiaffineParser, Parse, Words
 from korealbert.finetune.json_records import Record
+from korealbert.finetune.klue_sentences import sentences
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import ClassCounts
 from korealbert.finetune.metrics.parsing import las, las_counts, uas
@@ -94,24 +95,7 @@ class KlueDp(Task):
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All sentences."""
-        examples: list[Example] = []
-        guid, rows = "", list[tuple[Line, list[str]]]()
-        for line in file.lines():
-            if line.text.startswith("##") or not line.text.strip():
-                if rows:
-                    examples.append(self._sentence(guid or str(len(examples)), rows))
-                guid, rows = line.text.removeprefix("##").split("\t")[0].strip(), []
-                continue
-            fields = line.text.split("\t")
-            if len(fields) != len(COLUMNS):
-                problem = f"{len(fields)} fields instead of {len(COLUMNS)}"
-                raise line.error(
-                    COLUMNS[min(len(fields), len(COLUMNS)) - 1], problem, "restore the line from the official file"
-                )
-            rows.append((line, fields))
-        if rows:
-            examples.append(self._sentence(guid or str(len(examples)), rows))
-        return examples
+        return [self._sentence(found.guid, [_row(line) for line in found.units]) for found in sentences(file)]
 
     def _sentence(self, guid: str, rows: Sequence[tuple[Line, list[str]]]) -> Parsed:
         for line, fields in rows if self.uses_pos else ():
@@ -253,6 +237,14 @@ def _layout(found: Pieces, units: Sequence[Span], example: Parsed, room: int, sh
 def _parsed(example: Example) -> Parsed:
     assert isinstance(example, Parsed)
     return example
+
+
+def _row(line: Line) -> tuple[Line, list[str]]:
+    fields = line.text.split("\t")
+    if len(fields) != len(COLUMNS):
+        problem = f"{len(fields)} fields instead of {len(COLUMNS)}"
+        raise line.error(COLUMNS[min(len(fields), len(COLUMNS)) - 1], problem, "restore the line from the official file")
+    return line, fields
 
 
 def _sentence(guid: str, rows: Sequence[tuple[Line, list[str]]]) -> Parsed:

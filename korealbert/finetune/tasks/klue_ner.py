@@ -17,6 +17,7 @@ import numpy as np
 
 from korealbert.benchmark_files import BenchmarkFile
 from korealbert.finetune import klue
+from korealbert.finetune.klue_sentences import Sentence, sentences
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import ClassCounts
 from korealbert.finetune.metrics.entities import OUTSIDE, char_f1, entity_macro_f1, strict_counts
@@ -24,9 +25,10 @@ from korealbert.finetune.statistics import Additive
 from korealbert.finetune.tagged import Tagged, Tagging, entity_tags
 from korealbert.finetune.task import Example, Scores
 
-COMMENT = "##"
-
 KINDS = ("PS", "LC", "OG", "DT", "TI", "QT")
+
+MARKUP = str.maketrans("", "", "<>:" + "".join(sorted({*"".join(KINDS)})))
+"""What titles put around entities, as in ``<김구:PS>``. In train some of it is malformed, and a ``<`` may be the text's own."""
 
 
 class KlueNer(Tagging):
@@ -48,26 +50,20 @@ class KlueNer(Tagging):
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All sentences; ``spans`` are all single characters."""
-        examples: list[Example] = []
-        guid, characters, tags = "", list[str](), list[str]()
+        return [self._example(found) for found in sentences(file)]
 
-        def finish() -> None:
-            if characters:
-                spans = tuple((n, n + 1) for n in range(len(characters)))
-                examples.append(Tagged(guid or str(len(examples)), "".join(characters), tuple(tags), spans=spans))
-
-        for line in file.lines():
-            if line.text.startswith(COMMENT) or line.text in ("", "\t"):
-                finish()
-                guid, characters, tags = line.text.removeprefix(COMMENT).split("\t")[0].strip(), [], []
-                continue
-            fields = line.text.split("\t")
-            if len(fields) != 2 or len(fields[0]) != 1:
+    def _example(self, found: Sentence) -> Tagged:
+        text, tags = "", list[str]()
+        for line in found.units:
+            character, tab, tag = line.text.partition("\t")
+            if len(character) != 1 or not tab:
                 raise line.error("char", f"found {line.text[:40]!r}", "a line is one character, a tab and its tag")
-            characters.append(fields[0])
-            tags.append(self.check_tag(fields[1], line=line, field="tag"))
-        finish()
-        return examples
+            text += character
+            tags.append(self.check_tag(tag, line=line, field="tag"))
+        if lost := _lost(found.text, text):
+            problem = f"the sentence lacks {lost} of the characters that stand here"
+            raise found.title.error("char", problem, "restore its lines from the official file")
+        return Tagged(found.guid, text, tuple(tags), spans=tuple((n, n + 1) for n in range(len(text))))
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """``entity_macro_f1`` of strict IOB2 entities, ``char_f1_all13`` over 13 labels and ``char_f1_no_O`` over 12.
@@ -100,6 +96,13 @@ class KlueNer(Tagging):
         pairs = zip(examples, predicted, strict=True)
         rows = [strict_counts(scored(e.text, e.target), scored(e.text, tags), KINDS) for e, tags in pairs]
         return Additive(np.array(rows), lambda sums_K: 100 * ClassCounts(*np.split(sums_K, 3)).macro_f1())
+
+
+def _lost(title: str, text: str) -> int:
+    """How many characters of its title, markup aside, spaces aside too, a sentence has lost: none unless the others are its text."""
+    wanted, found = ("".join(written.translate(MARKUP).split()) for written in (title, text))
+    rest = iter(wanted)
+    return len(wanted) - len(found) if all(character in rest for character in found) else 0
 
 
 def _visible(text: str, tags: Sequence[str]) -> list[str]:

@@ -44,7 +44,7 @@ class KlueNli(SequenceClassification):
                 self.label(item.text("gold_label"), line=item.line, field="gold_label"),
                 pair=item.text("hypothesis"),
             )
-            for item in json_list(file)
+            for item in json_list(file, unique="guid")
         ]
 
     def _csv(self, file: BenchmarkFile) -> Iterator[Example]:

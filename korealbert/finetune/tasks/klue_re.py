@@ -8,6 +8,7 @@ out of the F1 and part of the AUPRC.
 from __future__ import annotations
 
 import itertools
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -97,9 +98,9 @@ class KlueRe(Task):
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All sentences."""
         examples: list[Example] = []
-        for item in json_list(file):
+        for item in json_list(file, unique="guid"):
             sentence = item.text("sentence")
-            subject, object_ = (_span(item.record(name)) for name in ("subject_entity", "object_entity"))
+            subject, object_ = (_span(item.record(name), sentence) for name in ("subject_entity", "object_entity"))
             label = _relation(item)
             examples.append(Related(item.text("guid"), sentence, label, subject_entity=subject, object_entity=object_))
         return examples
@@ -232,8 +233,21 @@ def _relation(record: Record) -> int:
     return RELATIONS.index(label)
 
 
-def _span(entity: Record) -> tuple[int, int]:
-    return entity.integer("start_idx"), entity.integer("end_idx") + 1
+def _span(entity: Record, sentence: str) -> tuple[int, int]:
+    """The entity's characters. Raises ValueError where they do not spell its word, white space and composition aside."""
+    begin, last, word = entity.integer("start_idx"), entity.integer("end_idx"), entity.text("word")
+    if not 0 <= begin <= last < len(sentence):
+        problem = f"characters {begin} to {last} of a sentence of {len(sentence)}"
+        raise entity.error("start_idx", problem, "count from 0, and end_idx to the entity's last character")
+    spelt = sentence[begin : last + 1]
+    if _letters(spelt) != _letters(word):
+        problem = f"the sentence has {spelt[:40]!r} at {begin} to {last}, not {word[:40]!r}"
+        raise entity.error("start_idx", problem, "count characters from 0, and end_idx to the entity's last one")
+    return begin, last + 1
+
+
+def _letters(text: str) -> str:
+    return "".join(unicodedata.normalize("NFC", text).split())
 
 
 TASK = KlueRe()

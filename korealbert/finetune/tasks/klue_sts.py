@@ -45,7 +45,7 @@ class KlueSts(SequenceRegression):
                 self.gold_score(str(item.record("labels").number("real-label")), line=item.line),
                 pair=item.text("sentence2"),
             )
-            for item in json_list(file)
+            for item in json_list(file, unique="guid")
         ]
 
 

@@ -7,11 +7,15 @@ train pairs occur twice, and 3 pairs are in train and dev, 3 in dev and test: ke
 from __future__ import annotations
 
 from korealbert.benchmark_files import BenchmarkFile
-from korealbert.finetune.reading import tsv_rows
+from korealbert.finetune.identifiers import Identifiers
+from korealbert.finetune.reading import NAME, NUMBER, YEAR, tsv_rows
 from korealbert.finetune.sequence import SequenceRegression
 from korealbert.finetune.task import Example
 
 HEADER = ("genre", "filename", "year", "id", "score", "sentence1", "sentence2")
+
+FORMS = {"genre": NAME, "filename": NAME, "year": YEAR, "id": NUMBER}
+"""A score is found among other columns too: ids begin at 0000."""
 
 
 class KorSts(SequenceRegression):
@@ -26,9 +30,10 @@ class KorSts(SequenceRegression):
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All pairs; an id is ``genre/filename/year/id``, which is unique within a file."""
+        seen = Identifiers()
         return [
-            Example("/".join(origin), first, self.gold_score(score, line=line), pair=second)
-            for line, (*origin, score, first, second) in tsv_rows(file, HEADER)
+            Example(seen.once("/".join(origin), line=line, field="id"), first, self.gold_score(score, line=line), pair=second)
+            for line, (*origin, score, first, second) in tsv_rows(file, HEADER, forms=FORMS)
         ]
 
 

@@ -7,7 +7,7 @@ characters a review. There is no dev set. Three test reviews are empty (nsmc iss
 from __future__ import annotations
 
 from korealbert.benchmark_files import BenchmarkFile
-from korealbert.finetune.reading import tsv_rows
+from korealbert.finetune.reading import NUMBER, tsv_rows
 from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.task import Example
 
@@ -30,7 +30,7 @@ class Nsmc(SequenceClassification):
         """All reviews, the empty ones too."""
         return [
             Example(review_id, document, self.label(label, line=line))
-            for line, (review_id, document, label) in tsv_rows(file, HEADER, numbers=("id",))
+            for line, (review_id, document, label) in tsv_rows(file, HEADER, forms={"id": NUMBER}, unique="id")
         ]
 
 

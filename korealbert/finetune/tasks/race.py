@@ -16,6 +16,7 @@ from torch import nn
 
 from korealbert.benchmark_files import BenchmarkFile
 from korealbert.finetune.encode import encode_sequences
+from korealbert.finetune.identifiers import Identifiers
 from korealbert.finetune.json_records import Record, json_lines
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import accuracy
@@ -53,7 +54,11 @@ class Race(SequenceClassification):
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All questions; an id is the text's id and the question's number from 0."""
-        return [example for part in _files(file) for text in json_lines(part) for example in self._questions(text)]
+        seen = Identifiers()
+        texts = [text for part in _files(file) for text in json_lines(part)]
+        for text in texts:
+            seen.once(text.text("id"), line=text.line, field="id")
+        return [example for text in texts for example in self._questions(text)]
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
         """Four inputs per question, ``[CLS] article [SEP] question option [SEP]``; a question with a blank has it filled."""

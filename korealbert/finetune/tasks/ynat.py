@@ -29,7 +29,7 @@ class Ynat(SequenceClassification):
         """All headlines."""
         return [
             Example(item.text("guid"), item.text("title"), self.label(item.text("label"), line=item.line))
-            for item in json_list(file)
+            for item in json_list(file, unique="guid")
         ]
 
 

@@ -1,0 +1,72 @@
+"""Sentences of KLUE's files of tagged and parsed text, one line for each of their units.
+
+Comments begin with ``##``. One of them, ``## guid<TAB>text``, stands before each sentence, an empty line behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from korealbert.benchmark_files import BenchmarkFile, Line
+from korealbert.finetune.identifiers import Identifiers
+
+COMMENT = "##"
+
+TITLE = re.compile(r"##\s*(\S+)\t(.*)")
+"""Comments at the top of a file hold tabs too, but spaces before them."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """The lines of a sentence's units, and the line before them."""
+
+    guid: str
+    text: str
+    """As the title has it; empty without one."""
+    title: Line
+    """The first unit's line where there is none."""
+    units: list[Line]
+
+
+def sentences(file: BenchmarkFile) -> Iterator[Sentence]:
+    """All sentences of a file, with numbers from 0 as guids where no sentence has a title.
+
+    Raises ValueError naming file, line and remedy where some sentence lacks its title, or a title its sentence, and where two
+    have one guid.
+    """
+    lines = list(file.lines())
+    titled = any(TITLE.fullmatch(line.text) for line in lines)
+    seen, count = Identifiers(), 0
+    title: Line | None = None
+    units: list[Line] = []
+    # An empty line behind the last one ends a sentence that the file does not end.
+    for line in [*lines, Line(str(file), len(lines) + 1, "")]:
+        is_comment = line.text.startswith(COMMENT)
+        if not is_comment and line.text.strip():
+            units.append(line)
+            continue
+        if units:
+            yield _sentence(title, units, titled, seen, count)
+            title, units, count = None, [], count + 1
+        if TITLE.fullmatch(line.text):
+            if title is not None:
+                raise _bare(title)
+            title = line
+    if title is not None:
+        raise _bare(title)
+
+
+def _sentence(title: Line | None, units: list[Line], titled: bool, seen: Identifiers, count: int) -> Sentence:
+    found = TITLE.fullmatch(title.text) if title is not None else None
+    if title is not None and found is not None:
+        return Sentence(seen.once(found[1], line=title, field="guid"), found[2], title, units)
+    if titled:
+        problem = "a sentence without a line ## guid<TAB>text before it, which others of the file have"
+        raise units[0].error("guid", problem, "restore the lines from the official file")
+    return Sentence(str(count), "", units[0], units)
+
+
+def _bare(title: Line) -> ValueError:
+    return title.error("guid", "there is no sentence behind this line", "restore the lines from the official file")
