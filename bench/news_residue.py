@@ -103,7 +103,7 @@ def leads(data: Path) -> Iterator[tuple[str, Document]]:
 def articles_of(path: Path) -> Iterator[tuple[str, Document]]:
     """The records of a JSON Lines file with ``title`` and ``text``, named by file and ``id``."""
     spec = ExtractSpec(source="articles", format="jsonl", paths=(InputPath(path),))
-    for line, (_, document) in zip(path.read_text("utf-8").splitlines(), documents(spec), strict=True):
+    for line, (_, document) in zip(path.open(encoding="utf-8"), documents(spec), strict=True):
         yield f"{path.stem}/{json.loads(line)['id']}", document
 
 
