@@ -38,6 +38,8 @@ TEXT_CHARACTERS = 30
 """A line that is no shorter and ends as a sentence does is running text."""
 HEADLINE_CHARACTERS = 80
 """A line that is no longer and does not end as a sentence does may be the headline of another article."""
+CLOSING_CHARACTERS = 8
+"""The end of a sentence with all quotation marks and brackets behind it."""
 LONG_LINE_CHARACTERS = 40
 """A line longer than this may end in a byline only in its last ``last_share`` (sanity limit of public cleaners)."""
 
@@ -72,6 +74,8 @@ class Rule(Spec):
     """The line above or below must match this pattern wholly."""
     sentences: bool = False
     """Whether it may delete a sentence of 30 characters or more; only rules whose own words give the meta text away may."""
+    no_sentence: bool = False
+    """A rule for any line: the line must not end as a full sentence does. Asked first, it spares the pattern the body."""
     text_below: bool = False
     """A rule for any line: running text must stand below, or the line may be the last paragraph and its end a byline."""
     headlines_below: int = Field(default=0, ge=0)
@@ -172,9 +176,13 @@ class NewsRules:
         return None
 
     def _any(self, view: str, lines: list[_Line], rules: list[Rule]) -> Iterator[tuple[Rule, int, int]]:
+        open_ended = [number for number, line in enumerate(lines) if not _ends_sentence(view, line)]
         last_text = _last_text(view, lines)
         for rule in rules:  # outermost: a caption is judged by the credit beside it before that credit goes
-            for index, line in enumerate(lines[:last_text] if rule.text_below else lines):
+            for index in open_ended if rule.no_sentence else range(len(lines)):
+                line = lines[index]
+                if rule.text_below and index >= last_text:
+                    break
                 if self._takes(rule, view, line.start, line.end) and self._beside(rule, view, lines, index):
                     yield rule, line.start, _headlines_end(view, lines[index : index + 1 + rule.headlines_below])
                 elif rule.take == "suffix":
@@ -239,16 +247,20 @@ def _last_text(view: str, lines: list[_Line]) -> int:
     """The number of the last line of running text."""
     for number in range(len(lines) - 1, -1, -1):
         line = lines[number]
-        if line.end - line.start >= TEXT_CHARACTERS and _FULL_SENTENCE.search(view, line.start, line.end):
+        if line.end - line.start >= TEXT_CHARACTERS and _ends_sentence(view, line):
             return number
     return 0
+
+
+def _ends_sentence(view: str, line: _Line) -> bool:
+    return _FULL_SENTENCE.search(view, max(line.start, line.end - CLOSING_CHARACTERS), line.end) is not None
 
 
 def _headlines_end(view: str, lines: list[_Line]) -> int:
     """The end of the first line or of the headlines that stand directly below it."""
     end = lines[0].end
     for line in lines[1:]:
-        if line.end - line.start > HEADLINE_CHARACTERS or _FULL_SENTENCE.search(view, line.start, line.end):
+        if line.end - line.start > HEADLINE_CHARACTERS or _ends_sentence(view, line):
             break
         end = line.end
     return end
