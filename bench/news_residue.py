@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import re
 import sys
 import tomllib
@@ -99,6 +100,13 @@ def leads(data: Path) -> Iterator[tuple[str, Document]]:
         yield f"{day[-10:]}#{number}", document
 
 
+def articles_of(path: Path) -> Iterator[tuple[str, Document]]:
+    """The records of a JSON Lines file with ``title`` and ``text``, named by file and ``id``."""
+    spec = ExtractSpec(source="articles", format="jsonl", paths=(InputPath(path),))
+    for line, (_, document) in zip(path.open(encoding="utf-8"), documents(spec), strict=True):
+        yield f"{path.stem}/{json.loads(line)['id']}", document
+
+
 def ordered(named: Iterator[tuple[str, Document]], seed: int) -> list[tuple[str, Document]]:
     """In the order of the hash of seed and name."""
     return sorted(named, key=lambda one: hash64(f"{seed}:{one[0]}"))
@@ -175,17 +183,21 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--held-out", action="store_true")
+    parser.add_argument("--articles", type=Path, help="JSON Lines of whole articles (id, title, text, outlet) to judge instead")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    picked = ordered(articles(options.data), options.seed)
-    if options.held_out:
-        picked = picked[options.sample :] + ordered(leads(options.data), options.seed)[: options.sample]
+    if options.articles:
+        picked = list(articles_of(options.articles))
     else:
-        picked = picked[: options.sample]
+        picked = ordered(articles(options.data), options.seed)
+        if options.held_out:
+            picked = picked[options.sample :] + ordered(leads(options.data), options.seed)[: options.sample]
+        else:
+            picked = picked[: options.sample]
     spec = CleanSpec(news_rules=InputPath(RULES / "news.toml"), title_rules=InputPath(RULES / "titles.toml"), sentences="none")
     rules = Rules.of(spec)
     outcomes = [Article(name, document.text, clean_document(document, spec, rules)) for name, document in picked]
-    part = "held-out" if options.held_out else "sample"
+    part = options.articles.stem if options.articles else "held-out" if options.held_out else "sample"
     drops = Counter(str(one.outcome.drop.rule) for one in outcomes if one.outcome.drop and one.title_drop)
     removed = Counter(removal.rule for one in outcomes for removal in one.cleaned.removals)
     kept = [one for one in outcomes if not one.title_drop]

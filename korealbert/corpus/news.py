@@ -26,20 +26,27 @@ HEAD_LINES_AT_MOST = 8
 more."""
 SUB_HEADLINE_CHARACTERS = 60
 """A line that is no longer and does not end as a sentence does may be a sub-headline."""
-TAIL_LINES = 10
-"""Non-blank lines from the end in which a block may begin."""
 GLUE_CHARACTERS = 300
 """How far from the end a tail may be glued to the body without a line break."""
 GLUED_AT_MOST = 8
 """Glued parts looked at in one pass, from the end."""
 MAX_REMOVALS = 200
 """A text with as many is no article: cleaning ends there, and the document is dropped."""
+LONGEST_SUFFIX = 150
+"""How far from the end of the last line something may begin that is neither a line nor glued to one by its sign."""
+TEXT_CHARACTERS = 30
+"""A line that is no shorter and ends as a sentence does is running text."""
+HEADLINE_CHARACTERS = 80
+"""A line that is no longer and does not end as a sentence does may be the headline of another article."""
+CLOSING_CHARACTERS = 8
+"""The end of a sentence with all quotation marks and brackets behind it."""
 LONG_LINE_CHARACTERS = 40
 """A line longer than this may end in a byline only in its last ``last_share`` (sanity limit of public cleaners)."""
 
 _GLUE = re.compile(r"▶|(?:[\[<(※-] ?){0,2}(?:(?:Copyrights?|저작권자|GoodNews paper) ?ⓒ?|ⓒ)")
 _BOUNDARY = re.compile(r"(?:[.?!…)\]>」』]|(?<=[.?!…다요까죠])[\"'”’])(?=\s*[^\s.?!…\"'”’」』)\]>])")
 _SENTENCE_END = re.compile(r"[다요까죠][.?!]?[\"'”’)\]]*$")
+_FULL_SENTENCE = re.compile(r"[다요까죠][.?!][\"'”’)\]]*$")
 _LONG_SENTENCE = re.compile(r"(?:[^.?!\n]|\.(?=\d)){28,}[다요까죠]\.(?!\w)")
 
 Zone = Literal["head", "tail", "any"]
@@ -52,9 +59,9 @@ class Rule(Spec):
     """Name that removals and statistics carry: family and variant (``T1-email``)."""
     zones: tuple[Zone, ...]
     """head: the first 3 non-blank lines. tail: the last line, again and again. any: every line."""
-    take: Literal["line", "prefix", "suffix", "block"]
+    take: Literal["line", "prefix", "suffix"]
     """line: the whole line. prefix: the start of a line. suffix: a whole line, or what follows a sentence at its end.
-    block: a whole line and everything below it (tail only)."""
+    Prefixes are of the head."""
     pattern: str
     """A regular expression; line breaks in it, with the blanks after them, do not count."""
     max_characters: int = Field(default=150, ge=1)
@@ -67,6 +74,12 @@ class Rule(Spec):
     """The line above or below must match this pattern wholly."""
     sentences: bool = False
     """Whether it may delete a sentence of 30 characters or more; only rules whose own words give the meta text away may."""
+    no_sentence: bool = False
+    """A rule for any line: the line must not end as a full sentence does. Asked first, it spares the pattern the body."""
+    text_below: bool = False
+    """A rule for any line: running text must stand below, or the line may be the last paragraph and its end a byline."""
+    headlines_below: int = Field(default=0, ge=0)
+    """A rule for any line: as many lines below it go too, as long as each is a headline (short, no full sentence)."""
     alone: bool = False
     """A tail rule for whole lines: the line above must not match too, or both are entries of a list."""
     outlets: tuple[str, ...] = ()
@@ -154,7 +167,7 @@ class NewsRules:
         zones: tuple[tuple[Zone, Iterator[tuple[Rule, int, int]]], ...] = (
             ("any", self._any(view, lines, zoned["any"])),
             ("head", self._head(view, _head_zone(view, lines), zoned["head"])),
-            ("tail", self._tail(view, lines[-TAIL_LINES:], zoned["tail"])),
+            ("tail", self._tail(view, lines[-2:], zoned["tail"])),
         )
         for zone, candidates in zones:
             for rule, start, end in candidates:
@@ -163,10 +176,19 @@ class NewsRules:
         return None
 
     def _any(self, view: str, lines: list[_Line], rules: list[Rule]) -> Iterator[tuple[Rule, int, int]]:
+        open_ended = [number for number, line in enumerate(lines) if not _ends_sentence(view, line)]
+        last_text = _last_text(view, lines)
         for rule in rules:  # outermost: a caption is judged by the credit beside it before that credit goes
-            for index, line in enumerate(lines):
+            for index in open_ended if rule.no_sentence else range(len(lines)):
+                line = lines[index]
+                if rule.text_below and index >= last_text:
+                    break
                 if self._takes(rule, view, line.start, line.end) and self._beside(rule, view, lines, index):
-                    yield rule, line.start, line.end
+                    yield rule, line.start, _headlines_end(view, lines[index : index + 1 + rule.headlines_below])
+                elif rule.take == "suffix":
+                    for start in _sentence_ends(view, line, rule.max_characters):
+                        if self._takes(rule, view, start, line.end):
+                            yield rule, start, line.end
 
     def _beside(self, rule: Rule, view: str, lines: list[_Line], index: int) -> bool:
         if not rule.next_to:
@@ -191,15 +213,8 @@ class NewsRules:
         glued = [m.start() for m in _GLUE.finditer(view, max(last.start, len(view) - GLUE_CHARACTERS), last.end)][
             -GLUED_AT_MOST:
         ]
-        sentence_ends = [
-            _skip_spaces(view, m.end()) for m in _BOUNDARY.finditer(view, max(last.start, last.end - 150), last.end)
-        ]
+        sentence_ends = _sentence_ends(view, last, LONGEST_SUFFIX)
         for rule in rules:
-            if rule.take == "block":
-                for line in reversed(lines):
-                    if self._takes(rule, view, line.start, line.end):
-                        yield rule, line.start, last.end
-                continue
             if rule.alone and len(lines) > 1 and self._takes(rule, view, lines[-2].start, lines[-2].end):
                 continue
             starts = [last.start]
@@ -212,7 +227,7 @@ class NewsRules:
                     yield rule, start, last.end
 
     def _takes(self, rule: Rule, view: str, start: int, end: int) -> bool:
-        if end - start > rule.max_characters and rule.take != "block":
+        if end - start > rule.max_characters:
             return False
         match = self._patterns[rule.id].fullmatch(view, start, end)
         return match is not None and _within(rule, match.group())
@@ -226,6 +241,34 @@ def _head_zone(view: str, lines: list[_Line]) -> list[_Line]:
         if counted == HEAD_LINES:
             return lines[: number + 1]
     return lines[:HEAD_LINES_AT_MOST]
+
+
+def _last_text(view: str, lines: list[_Line]) -> int:
+    """The number of the last line of running text."""
+    for number in range(len(lines) - 1, -1, -1):
+        line = lines[number]
+        if line.end - line.start >= TEXT_CHARACTERS and _ends_sentence(view, line):
+            return number
+    return 0
+
+
+def _ends_sentence(view: str, line: _Line) -> bool:
+    return _FULL_SENTENCE.search(view, max(line.start, line.end - CLOSING_CHARACTERS), line.end) is not None
+
+
+def _headlines_end(view: str, lines: list[_Line]) -> int:
+    """The end of the first line or of the headlines that stand directly below it."""
+    end = lines[0].end
+    for line in lines[1:]:
+        if line.end - line.start > HEADLINE_CHARACTERS or _ends_sentence(view, line):
+            break
+        end = line.end
+    return end
+
+
+def _sentence_ends(view: str, line: _Line, reach: int) -> list[int]:
+    """Where something may stand behind a sentence of the line, within ``reach`` characters of its end."""
+    return [_skip_spaces(view, m.end()) for m in _BOUNDARY.finditer(view, max(line.start, line.end - reach), line.end)]
 
 
 def _within(rule: Rule, matched: str) -> bool:
