@@ -14,9 +14,7 @@ from typing import Self
 from pydantic import model_validator
 
 from korealbert.artifact import Inputs, Runtime, Stage, Stats
-from korealbert.finetune.encoder import load_encoder, load_tokenizer
 from korealbert.huggingface.package import ModelPlace
-from korealbert.model.parameters import count_parameters
 
 FILES = (
     *("config.json", "*.safetensors", "model.safetensors.index.json"),
@@ -38,6 +36,9 @@ class EncoderSpec(ModelPlace):
 
 def run(spec: EncoderSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Check and copy. Raises ValueError naming the directory where encoder or tokenizer cannot be used."""
+    from korealbert.finetune.encoder import load_encoder, load_tokenizer  # noqa: PLC0415 (planning does without)
+    from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)
+
     directory = spec.directory()
     assert directory is not None
     tokenizer = load_tokenizer(directory)
