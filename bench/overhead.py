@@ -90,9 +90,7 @@ def main(recipe: Path) -> int:
     for what, taken in seconds.items():
         print(f"| {what} | {taken:.1f} | {1000 * taken / stages:.0f} ms | ≤ {GOALS[what]:.0f} |")
     for name, taken in outside.items():
-        print(
-            f"| outside the stages of a run that builds all, {name} Prefect | {taken:.1f} | {1000 * taken / stages:.0f} ms | |"
-        )
+        print(f"| outside the stages of a run building all, {name} Prefect | {taken:.1f} | {1000 * taken / stages:.0f} ms | |")
     reported = a_report * RUN_SECONDS / SECONDS_BETWEEN_REPORTS
     print(f"| reports of progress of ten minutes, {1000 * a_report:.0f} ms each | {reported:.1f} | | |")
     share = 100 * (outside["with"] - outside["without"] + reported) / RUN_SECONDS
