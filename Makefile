@@ -12,7 +12,7 @@ SERVICE ?= .service
 PORT ?= 4200
 
 .PHONY: help run test lint check ui up down audit clean soak soak-crawl soak-finetune soak-mutations soak-pretrain
-.PHONY: bench-corpus bench-news bench-examples bench-finetune bench-memorise bench-overhead bench-pretrain bench-same-curve
+.PHONY: bench-cluster bench-corpus bench-news bench-examples bench-finetune bench-memorise bench-overhead bench-pretrain bench-same-curve
 .DEFAULT_GOAL := run
 
 help:  ## this list
@@ -45,11 +45,14 @@ audit: $(VENV)/installed  ## known vulnerabilities of the installed packages; ne
 	$(BIN)/pip freeze --exclude-editable | sed -E 's/\+[a-z0-9.]+$$//' > $(VENV)/audited.txt
 	$(BIN)/pip-audit --strict --no-deps --disable-pip --requirement $(VENV)/audited.txt
 
-soak: $(VENV)/installed  ## twenty faults at random moments over the sample pipeline, each recovered from, about an hour; all of them as root
+soak: $(VENV)/installed  ## twenty-four faults at random moments over the sample pipeline, each recovered from, some hours
 	$(BIN)/python -m bench.soak $(RECIPE)
 
 bench-overhead: $(VENV)/installed  ## what scheduling costs when every stage is cached
 	$(BIN)/python -m bench.overhead
+
+bench-cluster: $(VENV)/installed  ## data stages on two Ray nodes beside two local processes
+	$(BIN)/python -m bench.cluster $(DATA)/corpus/kowiki_extracted_AA.tar.zst
 
 soak-crawl: $(VENV)/installed  ## a crawl killed twenty times at random moments must lose nothing, some five minutes
 	$(BIN)/python -m bench.soak_crawl

@@ -10,13 +10,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import httpx
+import psutil
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
@@ -28,16 +29,21 @@ AUTH = "bench:not-a-secret"
 class Installation:
     """A running topology."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, more: Mapping[str, str]) -> None:
         self.home, self.store, self.port = place / "service", place / "store", _free_port()
         own = {"PREFECT_SERVER_API_AUTH_STRING": AUTH, "PREFECT_API_AUTH_STRING": AUTH, "PREFECT_HOME": str(place / "prefect")}
         own |= {"PREFECT_API_URL": f"http://127.0.0.1:{self.port}/api", "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")} | own
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")} | own | more
 
     def topology(self, command: str) -> None:
         options = ["--home", str(self.home), "--port", str(self.port), "--store", str(self.store)]
         arguments = [sys.executable, "-m", "flows.topology", command, *options]
         subprocess.run(arguments, cwd=ROOT, env=self.environment, check=True, stdout=subprocess.DEVNULL)
+
+    def processes(self) -> list[psutil.Process]:
+        """All that live now: the supervisor and those below it."""
+        supervisor = psutil.Process(json.loads((self.home / "processes.json").read_text("utf-8"))["supervisor"])
+        return [supervisor, *supervisor.children(recursive=True)]
 
     def kill(self, name: str) -> None:
         os.kill(json.loads((self.home / "processes.json").read_text("utf-8"))[name], signal.SIGKILL)
@@ -64,11 +70,16 @@ class Installation:
 
 
 @contextmanager
-def installation() -> Iterator[tuple[Installation, SyncPrefectClient]]:
-    """A topology that is up, and a client of its server; all of it is gone afterwards."""
+def installation(
+    environment: Callable[[Path], Mapping[str, str]] = lambda place: {},
+) -> Iterator[tuple[Installation, SyncPrefectClient]]:
+    """A topology that is up, and a client of its server; all of it is gone afterwards.
+
+    ``environment`` makes more variables for all its processes, from the directory that is theirs.
+    """
     place = Path(tempfile.mkdtemp(prefix="korealbert-bench-"))
     place.chmod(0o711)  # Root's PostgreSQL is another user's.
-    here = Installation(place)
+    here = Installation(place, environment(place))
     settings = {PREFECT_API_URL: here.environment["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: AUTH}
     here.topology("up")
     try:

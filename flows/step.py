@@ -26,7 +26,8 @@ from korealbert.artifact import Artifact, Built, Progress, Runtime, build, cache
 from korealbert.pretrain.launch import RankKilled
 from korealbert.recipe import Node
 
-SECONDS_BETWEEN_REPORTS = 2.0
+SECONDS_BETWEEN_REPORTS = 5.0
+"""To the server: each costs a request. A stage that takes less shows no bar at all."""
 
 watcher: ContextVar[Callable[[str, Progress], None] | None] = ContextVar("watcher", default=None)
 """Who else sees progress, by label, while a flow runs in this process: the terminal's bars, or nobody."""
@@ -69,7 +70,7 @@ def step(
     """
     artifacts = {role: Artifact(name, runtime.store.resolve() / name) for role, name in inputs.items()}
     logger = get_run_logger()
-    watched = runtime.reporting_to(_reporter(label, logger))
+    watched = runtime.reporting_to(reporter(label, logger))
     if on_gpu is not None:
         build_on_gpu(label, on_gpu, runtime, rerun=rerun)
     built = _built(Job(node.stage, node.spec, artifacts, label, rerun and on_gpu is None), watched, gate)
@@ -103,10 +104,11 @@ def _took(built: Built) -> str:
     return f"built in {built.artifact.manifest['wall_seconds']:,.1f} s{bad}"
 
 
-def _reporter(label: str, logger: Any) -> Callable[[Progress], None]:
+def reporter(label: str, logger: Any) -> Callable[[Progress], None]:
+    """What a stage's reports of progress go to: whoever watches, and from time to time the server's bar and log."""
     bar = publish.ProgressBar(label)
     watch = watcher.get()
-    last = 0.0
+    last = time.monotonic()
 
     def report(progress: Progress) -> None:
         nonlocal last

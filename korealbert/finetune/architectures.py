@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from transformers import AutoConfig, AutoModel
-
-from korealbert.model.parameters import count_parameters
-
 BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 
 OFFSET = {"max_position_embeddings": 514, "type_vocab_size": 1, "pad_token_id": 1}
@@ -53,6 +48,8 @@ def config_of(name: str, *, shrink: int = 1) -> Any:
     Layers and positions stay: what a step takes falls by about the same factor for every shape. Raises KeyError for others than
     ``SHAPES``.
     """
+    from transformers import AutoConfig  # noqa: PLC0415 (planning does without)
+
     model_type, fields = SHAPES[name]
     smaller = {field: max(1, value // shrink) if field in (*WIDTHS, *HEADS) else value for field, value in fields.items()}
     config = AutoConfig.for_model(model_type, **smaller)
@@ -63,5 +60,10 @@ def config_of(name: str, *, shrink: int = 1) -> Any:
 
 def parameters_of(name: str) -> int:
     """All trainable numbers of the encoder with its pooler, where its family has one; no weight is made for that."""
+    import torch  # noqa: PLC0415 (planning does without)
+    from transformers import AutoModel  # noqa: PLC0415 (planning does without)
+
+    from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)
+
     with torch.device("meta"):
         return count_parameters(AutoModel.from_config(config_of(name)))

@@ -6,12 +6,12 @@ Shapes: B sentences, L pieces, H hidden size, W words, P = W + 1 possible heads 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from korealbert.finetune.parse import Parse, Words
 from korealbert.finetune.task import EncoderOutput
 
 LSTM_SIZE = 768
@@ -20,24 +20,6 @@ RELATION_SIZE = 256
 POS_SIZE = 256
 DROPOUT = 0.33
 """Sizes and dropout of KLUE-baseline."""
-
-
-class Words(NamedTuple):
-    """Where the words of a sentence are: positions of the first and last piece of each, and what is known of them."""
-
-    first: list[int]
-    last: list[int]
-    pos: list[int]
-    """Number of each word's last part of speech."""
-    heads: list[int]
-    """Gold head of each, counted from 1, 0 for the root; the relation is trained on it. 0 also where the head is cut off."""
-
-
-class Parse(NamedTuple):
-    """Scores of heads [B, W, P], minus infinity where there is no word, and of relations to one head of each word [B, W, R]."""
-
-    arcs_BWP: torch.Tensor
-    relations_BWR: torch.Tensor
 
 
 class SharedDropout(nn.Module):

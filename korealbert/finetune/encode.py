@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from korealbert.finetune.task import Example, Feature
+
+if TYPE_CHECKING:
+    import torch
 
 BATCHES_PER_BUCKET = 50
 """Training batches are cut from stretches of so many shuffled batches, sorted by length within."""
@@ -63,6 +65,8 @@ class PaddedBatch:
 
 def pad(features: Sequence[Feature], *, pad_id: int, device: torch.device) -> PaddedBatch:
     """Pad on the right to the longest of the features; each of a feature's choices is a row."""
+    import torch  # noqa: PLC0415 (planning does without)
+
     inputs = [part for feature in features for part in (feature.choices or (feature,))]
     width = max(len(feature.input_ids) for feature in inputs)
     ids_BL = np.full((len(inputs), width), pad_id, dtype=np.int64)

@@ -11,9 +11,7 @@ import shutil
 from pathlib import Path
 
 from korealbert.artifact import Inputs, Runtime, Stage, Stats
-from korealbert.finetune.encoder import load_encoder, load_tokenizer
 from korealbert.huggingface.package import ModelPlace
-from korealbert.model.parameters import count_parameters
 
 FILES = (
     *("config.json", "*.safetensors", "model.safetensors.index.json"),
@@ -25,6 +23,9 @@ FILES = (
 
 def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Check and copy. Raises ValueError naming the directory where encoder or tokenizer cannot be used."""
+    from korealbert.finetune.encoder import load_encoder, load_tokenizer  # noqa: PLC0415 (planning does without)
+    from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)
+
     directory = spec.directory() or inputs["model"].path
     tokenizer = load_tokenizer(directory)
     encoder = load_encoder(directory, init="pretrained")

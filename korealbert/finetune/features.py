@@ -12,7 +12,6 @@ from typing import Any
 
 from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
 from korealbert.finetune import tasks
-from korealbert.finetune.encoder import load_tokenizer
 from korealbert.finetune.feature_table import FeatureTable, write_features
 from korealbert.finetune.spec import FeaturesSpec
 from korealbert.finetune.splits import read_examples
@@ -38,6 +37,8 @@ def run(spec: FeaturesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 
 def task_tokenizer(task: Task, directory: Path) -> Any:
     """The tokenizer of a model's directory, with the markers that a task puts into its texts."""
+    from korealbert.finetune.encoder import load_tokenizer  # noqa: PLC0415 (planning does without)
+
     tokenizer = load_tokenizer(directory)
     if task.markers:
         tokenizer.add_tokens(list(task.markers), special_tokens=True)

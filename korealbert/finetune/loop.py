@@ -20,7 +20,7 @@ from korealbert.finetune import tasks
 from korealbert.finetune.encode import evaluation_batches, lengths_of, pad, training_batches
 from korealbert.finetune.encoder import Encoder
 from korealbert.finetune.first_position import keep_first_position
-from korealbert.finetune.sequence import PooledHead
+from korealbert.finetune.heads import PooledHead
 from korealbert.finetune.spec import FinetuneSpec, Precision
 from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Scores, Task
 from korealbert.model.parameters import parameter_groups

@@ -6,12 +6,10 @@ import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import torch
-from torch import nn
 
 from korealbert.benchmark_files import BenchmarkFile
 from korealbert.finetune.alignment import Span, frame, pieces
@@ -19,9 +17,12 @@ from korealbert.finetune.identifiers import Identifiers
 from korealbert.finetune.json_records import Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.statistics import Additive
-from korealbert.finetune.tagged import PieceHead
 from korealbert.finetune.task import Encoded, Example, Feature, Scores, Task
 from korealbert.finetune.windows import Found, Window, best_span, near_spans, windows
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 END_BYTES = 500
 """``version`` stands so near to the beginning or the end of a file."""
@@ -137,13 +138,18 @@ class QuestionAnswering(Task):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """Two logits per piece: of an answer's start and of its end. No dropout of its own, as in BERT."""
+        from korealbert.finetune.heads import PieceHead  # noqa: PLC0415 (planning does without)
+
         return PieceHead(hidden_size, 2, 0.0)
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
         """Mean of the cross-entropies of start and end over positions."""
+        import torch  # noqa: PLC0415 (planning does without)
+
+        cross_entropy = torch.nn.functional.cross_entropy
         start_B, end_B = torch.tensor(targets, device=logits.device).unbind(-1)
         start_BL, end_BL = logits.float().unbind(-1)
-        return (nn.functional.cross_entropy(start_BL, start_B) + nn.functional.cross_entropy(end_BL, end_B)) / 2
+        return (cross_entropy(start_BL, start_B) + cross_entropy(end_BL, end_B)) / 2
 
     def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
         """The best span of each window."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import torch
-from torch import nn
 
 from korealbert.benchmark_files import Line
 from korealbert.finetune.encode import encode_sequences
@@ -18,29 +16,14 @@ from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import accuracy
 from korealbert.finetune.metrics.correlation import pearson, spearman
 from korealbert.finetune.statistics import Additive
-from korealbert.finetune.task import EncoderOutput, Example, Feature, Scores, Task
+from korealbert.finetune.task import Example, Feature, Scores, Task
 
-INITIAL_STD = 0.02
-"""Standard deviation of a fresh dense layer, as in BERT and ALBERT."""
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 Measures = Mapping[str, Callable[[Sequence[Any], Sequence[Any]], float]]
 """Metrics by name, as functions of gold and predicted values."""
-
-
-class PooledHead(nn.Module):
-    """Dropout and one dense layer on the pooled vector: [B, H] -> [B, outputs]."""
-
-    def __init__(self, hidden_size: int, outputs: int, dropout: float, bias: float = 0.0) -> None:
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-        self.dense = nn.Linear(hidden_size, outputs)
-        nn.init.normal_(self.dense.weight, std=INITIAL_STD)
-        nn.init.constant_(self.dense.bias, bias)
-
-    def forward(self, encoded: EncoderOutput) -> torch.Tensor:
-        """Logits [B, outputs]."""
-        logits: torch.Tensor = self.dense(self.dropout(encoded.pooled_BH))
-        return logits
 
 
 class SequenceTask(Task):
@@ -92,11 +75,16 @@ class SequenceClassification(SequenceTask):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One logit per label."""
+        from korealbert.finetune.heads import PooledHead  # noqa: PLC0415 (planning does without)
+
         return PooledHead(hidden_size, len(self.labels), dropout)
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
         """Cross-entropy over ``labels``."""
-        return nn.functional.cross_entropy(logits.float(), torch.tensor(targets, device=logits.device))
+        import torch  # noqa: PLC0415 (planning does without)
+
+        wanted = torch.tensor(targets, device=logits.device)
+        return torch.nn.functional.cross_entropy(logits.float(), wanted)
 
     def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
         """The most probable label's position; the first of equals."""
@@ -143,12 +131,16 @@ class SequenceRegression(SequenceTask):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One output whose bias starts at the mean training score; correlations do not see it, the first epoch does."""
+        from korealbert.finetune.heads import PooledHead  # noqa: PLC0415 (planning does without)
+
         return PooledHead(hidden_size, 1, dropout, bias=sum(float(f.target) for f in train) / len(train))
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
         """Mean squared error."""
+        import torch  # noqa: PLC0415 (planning does without)
+
         wanted = torch.tensor(targets, dtype=torch.float32, device=logits.device)
-        return nn.functional.mse_loss(logits.float().squeeze(-1), wanted)
+        return torch.nn.functional.mse_loss(logits.float().squeeze(-1), wanted)
 
     def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
         """The raw output, not clipped to the scale: clipping would make ties."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -28,16 +28,16 @@ from korealbert.files import atomic_write, write_json
 from korealbert.finetune import tasks
 from korealbert.finetune.analysis import analysis
 from korealbert.finetune.encode import lengths_of
-from korealbert.finetune.encoder import Encoder, load_encoder
 from korealbert.finetune.feature_table import FeatureTable, write_features
 from korealbert.finetune.features import task_tokenizer
-from korealbert.finetune.loop import Answers, Diverged, FinetunedModel, repeatable, train
 from korealbert.finetune.search import AXES
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
 from korealbert.finetune.splits import SPLITS, read_examples
 from korealbert.finetune.task import Encoded, Example, Feature, Task
-from korealbert.model.device import pick_device
-from korealbert.model.parameters import count_parameters
+
+if TYPE_CHECKING:
+    from korealbert.finetune.encoder import Encoder
+    from korealbert.finetune.loop import Answers
 
 HEADLINE = ("metric", "dev", "test", "best_epoch", "warnings")
 """What of ``metrics.json`` the stage's statistics repeat, for whoever looks at a store or a running flow."""
@@ -48,6 +48,8 @@ def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 
     A cell of a search whose loss is not finite any more has no dev scores, and says so; any other raises Diverged.
     """
+    from korealbert.finetune.loop import Diverged  # noqa: PLC0415 (planning does without)
+
     spec = _settled(spec, inputs)
     try:
         return _run(spec, inputs, out_dir, runtime)
@@ -75,6 +77,11 @@ def needs_alike(spec: FinetuneSpec, inputs: Inputs) -> str:
 
 
 def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    from korealbert.finetune.encoder import load_encoder  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.loop import FinetunedModel, repeatable, train  # noqa: PLC0415 (planning does without)
+    from korealbert.model.device import pick_device  # noqa: PLC0415 (planning does without)
+    from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)
+
     task = tasks.load(spec.task)
     device = pick_device(runtime.device)
     directory = inputs["model"].path

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
-import torch
-from torch import nn
 
 from korealbert.benchmark_files import Line
 from korealbert.finetune.alignment import Span, frame, owned_units, pieces, with_every_unit
 from korealbert.finetune.json_records import Record
 from korealbert.finetune.metrics.entities import OUTSIDE
-from korealbert.finetune.sequence import INITIAL_STD
-from korealbert.finetune.task import Encoded, EncoderOutput, Example, Feature, Task
+from korealbert.finetune.task import Encoded, Example, Feature, Task
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 IGNORED = -100
 """Target of a piece whose label is not learnt."""
@@ -31,22 +32,6 @@ class Tagged(Example):
     def units(self) -> list[str]:
         """The tagged stretches of the text."""
         return [self.text[begin:end] for begin, end in self.spans]
-
-
-class PieceHead(nn.Module):
-    """Dropout and one dense layer on every piece: [B, L, H] -> [B, L, outputs]."""
-
-    def __init__(self, hidden_size: int, outputs: int, dropout: float) -> None:
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-        self.dense = nn.Linear(hidden_size, outputs)
-        nn.init.normal_(self.dense.weight, std=INITIAL_STD)
-        nn.init.zeros_(self.dense.bias)
-
-    def forward(self, encoded: EncoderOutput) -> torch.Tensor:
-        """Logits [B, L, outputs]."""
-        logits: torch.Tensor = self.dense(self.dropout(encoded.hidden_BLH))
-        return logits
 
 
 class Tagging(Task):
@@ -109,16 +94,20 @@ class Tagging(Task):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One logit per tag and piece."""
+        from korealbert.finetune.heads import PieceHead  # noqa: PLC0415 (planning does without)
+
         return PieceHead(hidden_size, len(self.tags), dropout)
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
         """Cross-entropy over the labelled pieces; 0 where there is none, as in a sentence of spaces."""
+        import torch  # noqa: PLC0415 (planning does without)
+
         if all(label == IGNORED for labels in targets for label in labels):
             return logits.sum() * 0.0
         width = logits.shape[1]
         padded = [[*labels, *[IGNORED] * (width - len(labels))] for labels in targets]
         wanted = torch.tensor(padded, device=logits.device)
-        return nn.functional.cross_entropy(logits.float().flatten(0, 1), wanted.flatten(), ignore_index=IGNORED)
+        return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), wanted.flatten(), ignore_index=IGNORED)
 
     def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
         """The most probable tag's number for each piece."""

@@ -8,16 +8,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
-import torch
-from torch import nn
 
 from korealbert.benchmark_files import BenchmarkFile
 from korealbert.finetune.json_records import Record
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.statistics import Additive
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 
 @dataclass(frozen=True, slots=True)

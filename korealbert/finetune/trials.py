@@ -16,15 +16,16 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
 from korealbert.files import write_json
 from korealbert.finetune.search import WHOLE, Range, SearchSpec, Settings
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 TRIES = 100
 """Proposals of settings that were tried already, after which one is repeated."""
@@ -63,6 +64,8 @@ class Trial:
 
 def propose(spec: ProposalSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Settings that no earlier trial had, as far as the space has any left."""
+    import optuna  # noqa: PLC0415 (planning does without)
+
     distributions = {name: _distribution(name, axis) for name, axis in spec.search.axes.items()}
     with _quiet():
         sampler = optuna.samplers.TPESampler(seed=_seed(spec))
@@ -111,6 +114,8 @@ def read_trials(search: SearchSpec, inputs: Inputs) -> list[Trial]:
 
 
 def _distribution(name: str, axis: tuple[int | float, ...] | Range) -> BaseDistribution:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution  # noqa: PLC0415 (planning does without)
+
     if not isinstance(axis, Range):
         return CategoricalDistribution(axis)
     if name in WHOLE:
@@ -119,6 +124,8 @@ def _distribution(name: str, axis: tuple[int | float, ...] | Range) -> BaseDistr
 
 
 def _told(trial: Trial, distributions: dict[str, BaseDistribution]) -> Any:
+    import optuna  # noqa: PLC0415 (planning does without)
+
     state = optuna.trial.TrialState.COMPLETE if trial.dev is not None else optuna.trial.TrialState.FAIL
     return optuna.trial.create_trial(params=trial.settings, distributions=distributions, value=trial.dev, state=state)
 
@@ -134,6 +141,8 @@ def _seed(spec: ProposalSpec) -> int:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
+    import optuna  # noqa: PLC0415 (planning does without)
+
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:

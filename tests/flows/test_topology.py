@@ -22,6 +22,8 @@ import pytest
 from flows.postgres import PostgresMissing, binaries
 from flows.topology import ROOT, _free_port
 from korealbert.artifact import Artifact, Store, runs
+from tests.browser import browser
+from tests.flows import automations, flow_run_page
 from tests.flows.conftest import TINY
 
 pytestmark = pytest.mark.timeout(900)
@@ -57,7 +59,7 @@ class Installation:
         told = self.prefect("deployment", "run", deployment, *options)
         return next(line.split()[-1] for line in told.splitlines() if "UUID:" in line)
 
-    def api(self, path: str, body: dict[str, Any] | None = None) -> Any:
+    def api(self, path: str, body: Any = None) -> Any:
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/api/{path}")
         import base64
 
@@ -65,7 +67,7 @@ class Installation:
         request.add_header("Content-Type", "application/json")
         data = None if body is None else json.dumps(body).encode()
         with urllib.request.urlopen(request, data, timeout=30) as answer:  # noqa: S310
-            return json.load(answer)
+            return json.loads(answer.read() or b"null")
 
     def state(self, run: str) -> str:
         try:
@@ -166,6 +168,13 @@ def test_one_stage_again(installation: Installation, straight: dict[str, Artifac
     assert Artifact(vocab.name, vocab).output_digest == straight["vocab"].output_digest
 
 
+def test_the_page_of_a_run_shows_its_graph_tasks_and_artifacts(installation: Installation, tmp_path: Path) -> None:
+    run = installation.begin("corpus-to-model", until="clean/news", rerun=["extract/news"])
+    installation.finished(run)
+    with browser() as tab:
+        flow_run_page.check(tab, f"http://127.0.0.1:{installation.port}", AUTH, run, tmp_path)
+
+
 def test_a_cancelled_pretraining_ends_at_once_and_goes_on_later(installation: Installation) -> None:
     changed = {"pretrain.steps": 300, "pretrain.checkpoint_every": 10, "pretrain.log_every": 10, "pretrain.heldout_every": 300}
     run = installation.begin("pretrain", rerun=False, overrides=changed)
@@ -182,6 +191,19 @@ def test_a_cancelled_pretraining_ends_at_once_and_goes_on_later(installation: In
     resumed = installation.api("logs/filter", {"logs": {"flow_run_id": {"any_": [again]}}, "limit": 200})
     print([each["message"] for each in resumed])
     assert not partial.exists()
+
+
+def test_each_documented_automation_is_triggered_by_what_it_is_for(installation: Installation) -> None:
+    """The last: a run that has no process of its own makes the server call any run lost that is silent for seconds."""
+    made = automations.create(installation.api)
+    failing, ending, silent = (automations.begin(installation.api, "corpus-to-model") for _ in range(3))
+    automations.heartbeat(installation.api, silent)
+    automations.move(installation.api, failing, "FAILED")
+    wanted = {"korealbert-failure"}
+    assert automations.triggered(installation.api, made, wanted, seconds=60) == wanted
+    automations.move(installation.api, ending, "COMPLETED")
+    assert automations.triggered(installation.api, made, set(made.values()), seconds=90) == set(made.values())
+    installation.wait(lambda: installation.state(silent) == "Crashed", 60)
 
 
 def alive(wanted: Callable[[Path, int], bool]) -> bool:

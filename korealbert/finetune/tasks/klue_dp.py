@@ -11,25 +11,27 @@ import bisect
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import torch
-from torch import nn
 
 from korealbert.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import klue
 from korealbert.finetune.alignment import Pieces, Span, frame, pieces, with_every_unit
-from korealbert.finetune.biaffine import BiaffineParser, Parse, Words
 from korealbert.finetune.json_records import Record
 from korealbert.finetune.klue_sentences import sentences
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import ClassCounts
 from korealbert.finetune.metrics.parsing import las, las_counts, uas
+from korealbert.finetune.parse import Parse, Words
 from korealbert.finetune.statistics import Additive
 from korealbert.finetune.tagged import IGNORED
 from korealbert.finetune.task import Encoded, Example, Feature, Scores, Task
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 COLUMNS = ("INDEX", "WORD_FORM", "LEMMA", "POS", "HEAD", "DEPREL")
 
@@ -128,17 +130,21 @@ class KlueDp(Task):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """The biaffine parser; its dropout is that of KLUE-baseline, not ``dropout``."""
+        from korealbert.finetune.biaffine import BiaffineParser  # noqa: PLC0415 (planning does without)
+
         return BiaffineParser(hidden_size, len(RELATIONS), len(PARTS_OF_SPEECH) if self.uses_pos else None)
 
     def loss(self, logits: Parse, targets: Sequence[Any]) -> torch.Tensor:
         """Cross-entropy over heads plus that over the relations to the gold heads, each a mean over words."""
+        import torch  # noqa: PLC0415 (planning does without)
+
         device, width = logits.arcs_BWP.device, logits.arcs_BWP.shape[1]
         losses = []
         for scores_BWX, rows in zip(logits, zip(*targets, strict=True), strict=True):
             padded = torch.tensor([[*row, *[IGNORED] * (width - len(row))] for row in rows], device=device)
             known = padded.flatten() != IGNORED
             scores_KX = scores_BWX.float().flatten(0, 1)[known]
-            loss = nn.functional.cross_entropy(scores_KX, padded.flatten()[known], reduction="sum")
+            loss = torch.nn.functional.cross_entropy(scores_KX, padded.flatten()[known], reduction="sum")
             losses.append(loss / known.sum().clamp(min=1))
         return losses[0] + losses[1]
 

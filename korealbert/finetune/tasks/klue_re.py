@@ -11,12 +11,10 @@ import itertools
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import torch
-from torch import nn
 
 from korealbert.benchmark_files import BenchmarkFile
 from korealbert.finetune import klue
@@ -25,9 +23,12 @@ from korealbert.finetune.json_records import Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import ClassCounts, check_lengths
 from korealbert.finetune.metrics.relations import absent_classes, auprc, average_precision, micro_f1
-from korealbert.finetune.sequence import PooledHead
 from korealbert.finetune.statistics import Additive
 from korealbert.finetune.task import Example, Feature, Scores, Task
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 RELATIONS = (
     "no_relation",
@@ -121,11 +122,16 @@ class KlueRe(Task):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One logit per relation, on the pooled vector."""
+        from korealbert.finetune.heads import PooledHead  # noqa: PLC0415 (planning does without)
+
         return PooledHead(hidden_size, len(RELATIONS), dropout)
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
         """Cross-entropy over the relations."""
-        return nn.functional.cross_entropy(logits.float(), torch.tensor(targets, device=logits.device))
+        import torch  # noqa: PLC0415 (planning does without)
+
+        wanted = torch.tensor(targets, device=logits.device)
+        return torch.nn.functional.cross_entropy(logits.float(), wanted)
 
     def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
         """The most probable relation and all probabilities."""

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from korealbert.benchmark_files import BenchmarkFile
 from korealbert.finetune.encode import encode_sequences
@@ -20,8 +17,11 @@ from korealbert.finetune.identifiers import Identifiers
 from korealbert.finetune.json_records import Record, json_lines
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import accuracy
-from korealbert.finetune.sequence import PooledHead, SequenceClassification
-from korealbert.finetune.task import EncoderOutput, Example, Feature, Scores
+from korealbert.finetune.sequence import SequenceClassification
+from korealbert.finetune.task import Example, Feature, Scores
+
+if TYPE_CHECKING:
+    from torch import nn
 
 LEVELS = ("middle", "high")
 
@@ -31,14 +31,6 @@ class Choice(Example):
     """``text`` is the article, ``pair`` the question."""
 
     options: tuple[str, ...] = ()
-
-
-class ChoiceHead(PooledHead):
-    """One logit per input, side by side for the choices of a question: [B * choices, H] -> [B, choices]."""
-
-    def forward(self, encoded: EncoderOutput) -> torch.Tensor:
-        """Logits [B, choices]."""
-        return super().forward(encoded).view(len(encoded.features), -1)
 
 
 class Race(SequenceClassification):
@@ -75,6 +67,8 @@ class Race(SequenceClassification):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One logit per input."""
+        from korealbert.finetune.heads import ChoiceHead  # noqa: PLC0415 (planning does without)
+
         return ChoiceHead(hidden_size, 1, dropout)
 
     def _questions(self, text: Record) -> Iterator[Example]:

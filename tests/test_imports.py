@@ -1,0 +1,41 @@
+"""What need not be loaded is not: planning and asking for help start without the libraries that train."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = """
+import sys
+from typer.testing import CliRunner
+from korealbert.cli import app
+
+def light(what):
+    loaded = {"torch", "transformers", "deepspeed", "optuna", "kiwipiepy", "ray"} & set(sys.modules)
+    assert not loaded, f"{what} loads {loaded}"
+
+for arguments in (["--help"], *(["plan", recipe, "--store", "store"] for recipe in sys.argv[1:])):
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    light(arguments)
+
+from korealbert.finetune import tasks
+for name in tasks.names():
+    tasks.load(name)
+light("reading benchmarks")
+
+import flows.ablations, flows.corpus_to_model, flows.cross_lingual, flows.one_stage
+light("a worker's process")
+"""
+
+
+def test_help_plans_benchmarks_and_flows_load_none_of_the_libraries_that_train(tmp_path: Path) -> None:
+    specs = ROOT / "data_specs"
+    recipes = [ROOT / "tests/recipes/tiny.toml", specs / "recipes/xpt-sample.toml"]
+    recipes.append(specs / "ablations/sample/korealbert-table-2.toml")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *map(str, recipes)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
