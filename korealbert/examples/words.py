@@ -189,4 +189,5 @@ def _keys(codes: npt.NDArray[Any], begins: Ints, ends: Ints) -> tuple[npt.NDArra
 
 def _places(keys: npt.NDArray[np.uint64]) -> Ints:
     mixed = (keys[0] * _FACTORS[0]) ^ (keys[1] * _FACTORS[1])
-    return (mixed >> np.uint64(64 - PLACES_BITS)).astype(np.int64)
+    places: Ints = (mixed >> np.uint64(64 - PLACES_BITS)).astype(np.int64)
+    return places
