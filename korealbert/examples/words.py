@@ -158,7 +158,8 @@ def longest_line(vocabulary: Vocabulary) -> int:
     steps = np.append(scores, scores.min() - UNKNOWN_PENALTY) / SCORE_STEP
     if trained.model_type != TrainerSpec.UNIGRAM or (steps % 1).any():
         return 0
-    return int(EXACT_STEPS / np.abs(steps).max()) - 2  # Less the space in front.
+    # Less the space in front, and the other words of the block in which the only word of such a line may stand.
+    return max(0, int(EXACT_STEPS / np.abs(steps).max()) - 2 - BLOCK_CHARACTERS)
 
 
 def _without_rules(vocabulary: Vocabulary) -> Any:
