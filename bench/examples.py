@@ -191,6 +191,7 @@ class Bench:
     def _finished(self, some: list[Document], copies: int) -> float:
         """Tokens a second of our way from documents to tensors of all views; median of runs, after one that loads."""
         rates = []
+        packing.encoder_of.cache_clear()  # It would remember the words of these documents.
         for turn in range(TURNS + 1):
             folder = self._folder(f"finished-{copies}-{turn}")
             job = packing.PackJob((), self.vocab.path, packing.ExamplesSpec(heldout_share=0.0), 0)

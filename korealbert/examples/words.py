@@ -158,7 +158,8 @@ def longest_line(vocabulary: Vocabulary) -> int:
     steps = np.append(scores, scores.min() - UNKNOWN_PENALTY) / SCORE_STEP
     if trained.model_type != TrainerSpec.UNIGRAM or (steps % 1).any():
         return 0
-    return int(EXACT_STEPS / np.abs(steps).max()) - 2  # Less the space in front.
+    # Less the space in front, and the other words of the block in which the only word of such a line may stand.
+    return max(0, int(EXACT_STEPS / np.abs(steps).max()) - 2 - BLOCK_CHARACTERS)
 
 
 def _without_rules(vocabulary: Vocabulary) -> Any:
@@ -188,5 +189,6 @@ def _keys(codes: npt.NDArray[Any], begins: Ints, ends: Ints) -> tuple[npt.NDArra
 
 
 def _places(keys: npt.NDArray[np.uint64]) -> Ints:
-    mixed: npt.NDArray[np.uint64] = (keys[0] * _FACTORS[0]) ^ (keys[1] * _FACTORS[1])
-    return (mixed >> np.uint64(64 - PLACES_BITS)).astype(np.int64)
+    mixed = (keys[0] * _FACTORS[0]) ^ (keys[1] * _FACTORS[1])
+    places: Ints = (mixed >> np.uint64(64 - PLACES_BITS)).astype(np.int64)
+    return places

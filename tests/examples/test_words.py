@@ -96,7 +96,7 @@ def loaded(vocabulary: Vocabulary, model: ModelProto) -> Vocabulary:
 
 
 def test_lines_are_encoded_by_words_only_where_words_have_pieces_of_their_own(vocabulary: Vocabulary) -> None:
-    assert longest_line(vocabulary) > 5_000
+    assert longest_line(vocabulary) > words.BLOCK_CHARACTERS
     assert longest_line(changed(vocabulary, add_dummy_prefix=False)) == 0
     assert longest_line(changed(vocabulary, remove_extra_whitespaces=False)) == 0
     model = ModelProto.FromString(vocabulary.processor.serialized_model_proto())
@@ -126,6 +126,6 @@ def test_a_line_too_long_for_exact_sums_is_encoded_whole(tmp_path: Path) -> None
 def test_sums_of_the_longest_line_are_exact(vocabulary: Vocabulary) -> None:
     model = ModelProto.FromString(vocabulary.processor.serialized_model_proto())
     lowest = min(piece.score for piece in model.pieces if piece.type == piece.NORMAL) - words.UNKNOWN_PENALTY
-    reached = (longest_line(vocabulary) + 2) * lowest
+    reached = (longest_line(vocabulary) + words.BLOCK_CHARACTERS + 2) * lowest
     assert np.float32(reached) == reached
     assert np.float32(reached + SCORE_STEP) - np.float32(reached) == SCORE_STEP
