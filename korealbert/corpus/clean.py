@@ -187,4 +187,4 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
 _NONE: Stats = {"removed": {}, "removed_characters": 0, "normalized": {}, "masked": {}, "sentences_out": 0, "sections": {}}
 """The statistics of no documents, beside the conserved counts."""
 
-STAGE = Stage("clean", version=7, spec=CleanSpec, run=run)
+STAGE = Stage("clean", version=8, spec=CleanSpec, run=run)

@@ -2,18 +2,18 @@
 
 Texts are compared as letters and digits only, after NFKC and in lower case. Guaranteed is: no paragraph of the corpus equals an
 evaluation text, no line one of ``min_letters`` or more, and no document (or paragraph, as the benchmark says) shares a long
-stretch with one, wherever it begins. Spacing, punctuation, line breaks, paragraphs, zero-width and full-width characters, jamo
-and sentence splitting do not hide a copy. Not found are shorter copies within other text, translations and paraphrases, and
-copies in which letters were changed or put in at least every 40 letters. A long stretch is ``PASSAGE_LETTERS`` letters in
-a row, ``MIN_DISTINCT_LETTERS`` of them different: 13 words, the n-gram of GPT-3's decontamination (Brown et al. 2020,
-appendix C), at 3.1 letters per Korean word (4.1 characters with the space).
+stretch with one, wherever it begins. Spacing, punctuation, line breaks, paragraphs, zero-width and full-width characters,
+sentence splitting and syllables written as jamo, whether conjoining or typed one by one, do not hide a copy. Not found are
+shorter copies within other text, translations and paraphrases, and copies in which letters were changed or put in at least
+every 40 letters. A long stretch is ``PASSAGE_LETTERS`` letters in a row, ``MIN_DISTINCT_LETTERS`` of them different: 13 words,
+the n-gram of GPT-3's decontamination (Brown et al. 2020, appendix C), at 3.1 letters per Korean word (4.1 characters with the
+space).
 """
 
 from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from korealbert.corpus.benchmarks import EvaluationFile, read_texts
+from korealbert.corpus.composition import composed
 from korealbert.corpus.normalise import normalise
 from korealbert.corpus.shingles import Hashes, fingerprint, squeeze, window_hashes
 from korealbert.documents import Drop
@@ -35,6 +36,19 @@ MIN_DISTINCT_LETTERS = 10
 _TABLE_BITS = 24
 _FILLERS = re.compile("[\u115f\u1160\u3164\uffa0]")
 """Letters by name that are drawn as blanks."""
+# NFKC makes an initial of a consonant typed alone: ㅎ, ㅏ, ㄴ become 하 and an initial ᄂ.
+_LONE_INITIAL = re.compile("[\u1100-\u1112]")
+_UNCLOSED = re.compile("[가-힣][\u1100-\u1112]{1,2}")
+_FINALS = dict(
+    zip("ᄀᄁᄂᄃᄅᄆᄇᄉᄊᄋᄌᄎᄏᄐᄑᄒ", (1, 2, 4, 7, 8, 16, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27), strict=True)
+)
+"""Initial consonant → number of the same consonant among the 28 finals of Unicode's syllables (0: none)."""
+_CLUSTERS = {(1, 19): 3, (4, 22): 5, (4, 27): 6, (8, 1): 9, (8, 16): 10, (8, 17): 11, (8, 19): 12, (8, 25): 13} | {
+    (8, 26): 14,
+    (8, 27): 15,
+    (17, 19): 18,
+}
+"""Numbers of two finals → number of the final that they make together (ㄱ and ㅅ: ㄳ)."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +130,23 @@ class EvaluationTexts:
 
 def letters_of(text: str) -> str:
     """What texts are compared by: letters and digits, in lower case and one spelling."""
-    if not unicodedata.is_normalized("NFKC", text):
-        text = unicodedata.normalize("NFKC", text)
+    text = composed(text, "NFKC")
+    if _LONE_INITIAL.search(text):
+        text = _UNCLOSED.sub(_closed, text)
     return squeeze(_FILLERS.sub("", text))
+
+
+def _closed(found: re.Match[str]) -> str:
+    """A syllable with the consonants behind it as its final, as far as they make one."""
+    syllable, *consonants = found.group()
+    code = ord(syllable)
+    for number, consonant in enumerate(consonants):
+        before, alone = (code - 0xAC00) % 28, _FINALS.get(consonant, 0)
+        final = _CLUSTERS.get((before, alone), 0) if before else alone
+        if not final:
+            return chr(code) + "".join(consonants[number:])
+        code += final - before
+    return chr(code)
 
 
 def index_evaluation_texts(files: Sequence[EvaluationFile], min_letters: int, directory: Path) -> None:

@@ -244,4 +244,4 @@ _NONE: Stats = {
 }
 """The statistics of no documents, beside the conserved counts."""
 
-STAGE = Stage("dedup", version=5, spec=DedupSpec, run=run)
+STAGE = Stage("dedup", version=6, spec=DedupSpec, run=run)

@@ -7,11 +7,11 @@ without text loses its heading. List items are lines.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from korealbert.corpus.composition import composed
 from korealbert.corpus.records import UNWANTED
 from korealbert.corpus.wiki_literals import restore
 
@@ -39,7 +39,7 @@ URL = re.compile(
 
 _SCHEME = re.compile("(?:https?|ftp|HTTPS?|Https?)$")
 _UNWANTED_OR_BLANK = re.compile(f"[\t\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000{UNWANTED.pattern[1:-1]}]")
-_PLAIN_ASCII = bytes(range(0x20, 0x7F)) + b"\n"
+_PLAIN_ASCII = bytes(range(0x20, 0x7F))
 _COMBINING = re.compile("[\u0300-\u036f]")
 """All that compose with an ASCII character before them."""
 _BLANKS = re.compile("   *")
@@ -151,7 +151,7 @@ def prepare(source: str) -> str:
         source = source.replace("\r\n", "\n").replace("\r", "\n")
     if _begins_in_ascii(source):
         return _prepare_latin(source)
-    return unicodedata.normalize("NFC", _UNWANTED_OR_BLANK.sub(_blank_or_nothing, source))
+    return composed(_UNWANTED_OR_BLANK.sub(_blank_or_nothing, source))
 
 
 def _begins_in_ascii(source: str) -> bool:
@@ -164,8 +164,8 @@ def _prepare_latin(source: str) -> str:
     rest = source.encode("utf-8", "surrogatepass").translate(None, _PLAIN_ASCII).decode("utf-8", "surrogatepass")
     if _UNWANTED_OR_BLANK.search(rest):
         source, rest = (_UNWANTED_OR_BLANK.sub(_blank_or_nothing, text) for text in (source, rest))
-    if _COMBINING.search(rest) or not unicodedata.is_normalized("NFC", rest):
-        return "\n".join([unicodedata.normalize("NFC", line) for line in source.split("\n")])
+    if _COMBINING.search(rest) or composed(rest) != rest:
+        return "\n".join([composed(line) for line in source.split("\n")])
     return source
 
 

@@ -11,9 +11,10 @@ import html
 import html.entities
 import itertools
 import re
-import unicodedata
 from collections import Counter
 from dataclasses import dataclass
+
+from korealbert.corpus.composition import composed
 
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _LINE_BREAK = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
@@ -50,15 +51,11 @@ def normalise(text: str, *, entities: bool = True) -> Normalised:
     other loses its ampersands. ``entities=False`` leaves them all: for text that is about markup.
     """
     counts: Counter[str] = Counter()
-    text = _characters(text, counts, entities) if _SUSPICIOUS.search(text) else _nfc(text)
+    text = _characters(text, counts, entities) if _SUSPICIOUS.search(text) else composed(text)
     text = _SPACES.sub(" ", text)
     text = _AROUND_BREAK.sub("\n", text)
     text = _BLANK_LINES.sub("\n\n", text).strip(" \n")
     return Normalised(text, dict(sorted(counts.items())))
-
-
-def _nfc(text: str) -> str:
-    return text if unicodedata.is_normalized("NFC", text) else unicodedata.normalize("NFC", text)
 
 
 def _characters(text: str, counts: Counter[str], entities: bool) -> str:
@@ -72,7 +69,7 @@ def _characters(text: str, counts: Counter[str], entities: bool) -> str:
             text, hits = pattern.subn(replacement, text)
             if hits:
                 counts[kind] += hits
-        text = _nfc(text)  # before the entities: NFC turns U+037E into the semicolon that ends one
+        text = composed(text)  # before the entities: NFC turns U+037E into the semicolon that ends one
         decoded = 0
 
         def decode(match: re.Match[str]) -> str:

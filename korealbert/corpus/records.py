@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, time
 from typing import Any
 
+from korealbert.corpus.composition import composed
 from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.documents import Document, Drop, Quarantined, document_id
@@ -96,9 +96,7 @@ def tidy(text: str) -> str:
 
     Makes source text fit for shards and nothing more; ``normalise`` goes further (entities, fillers, joiners) and counts it.
     """
-    if not unicodedata.is_normalized("NFC", text):
-        text = unicodedata.normalize("NFC", text)
-    text = UNWANTED.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    text = UNWANTED.sub("", composed(text).replace("\r\n", "\n").replace("\r", "\n"))
     text = _BLANK_LINES.sub("\n\n", _BLANKS.sub(" ", text))
     return text.replace(" \n", "\n").replace("\n ", "\n").strip()
 

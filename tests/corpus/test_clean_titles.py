@@ -37,15 +37,16 @@ NOTICE = (
 
 @pytest.mark.parametrize(
     "title",
-    ["[영상] 나루교가 막힌 두 시간", "[사고] 나루교 충돌", "<그래픽> 막힌 다리", "[데이터] 다리의 하루", "[포토] 두루미"],
+    ["[영상] 나루교가 막힌 두 시간", "[사고] 나루교 충돌", "<그래픽> 막힌 다리", "[데이터] 다리의 하루", "[사진] 두루미"],
 )
 def test_a_label_drops_no_running_text(title: str) -> None:
     assert TITLES.judge(title, REPORT) is None
     assert TITLES.judge(title, CAPTION) is not None and TITLES.judge(title, NOTICE) is not None
 
 
-def test_some_labels_drop_whatever_follows() -> None:
-    assert TITLES.judge("[부고] 홍길동 씨 별세", REPORT) is not None
+@pytest.mark.parametrize("title", ["[부고] 홍길동 씨 별세", "[포토] 두루미", "[화보] 막힌 다리", "[한빛포토] 두 시간"])
+def test_some_labels_drop_whatever_follows(title: str) -> None:
+    assert TITLES.judge(title, REPORT) is not None
 
 
 @pytest.mark.parametrize(

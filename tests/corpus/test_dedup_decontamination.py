@@ -14,6 +14,7 @@ from korealbert.corpus.decontaminate import (
     PASSAGE_LETTERS,
     EvaluationTexts,
     index_evaluation_texts,
+    letters_of,
     load_evaluation_texts,
 )
 from korealbert.corpus.dedup import STAGE, DedupSpec
@@ -250,3 +251,18 @@ def test_real_sets_are_read(real_data: Path, tmp_path: Path) -> None:
     texts = list(read_texts(EvaluationFile(name="nsmc", path=path, format="tsv", columns=("document",))))
     assert len(texts) == 50_000
     assert sum(not text for text in texts) == 3
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("ㅎㅏㄴㄱㅡㄹ", "한글"),
+        ("ㄴㅓㄱㅅㅇㅡㄹ ㅇㅣㄹㄱㄷㅏ", "넋을 읽다"),
+        ("ㄴㅓㄳ", "넋"),
+        (unicodedata.normalize("NFD", "넋을 읽다"), "넋을 읽다"),
+        ("ㅇㅏㄴㄴㅕㅇ", "안녕"),
+        ("ㅂㅏㅂㅗ", "바보"),
+    ],
+)
+def test_syllables_typed_as_jamo_are_the_syllables(written: str, read: str) -> None:
+    assert letters_of(written) == letters_of(read)

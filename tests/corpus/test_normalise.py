@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import re
 import time
 import unicodedata
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from korealbert.corpus.composition import LONGEST_WORD, composed
 from korealbert.corpus.normalise import matching_view, normalise
 
 MESSY = st.text(
@@ -71,3 +74,38 @@ def test_entities_within_entities_without_end_take_linear_time() -> None:
         assert "&" not in found
         assert normalise(found).text == found
     assert time.process_time() - start < 3
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFKC"])
+def test_no_letter_of_a_long_word_brings_more_marks_than_thirty_to_be_sorted(
+    form: Literal["NFC", "NFKC"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CPython's sorting is quadratic in the marks of one letter, so the squares of their numbers count the steps."""
+    steps = 0
+    real = unicodedata.normalize
+
+    def counted(to: str, text: str) -> str:
+        nonlocal steps
+        steps += sum(len(run) ** 2 for run in re.findall("[\u0300-\u036f]+", text))
+        return real(to, text)
+
+    monkeypatch.setattr(unicodedata, "normalize", counted)
+    costs = []
+    for letters in (20_000, 40_000, 80_000):
+        steps = 0
+        text = "가e" + "\u0301\u0316" * letters
+        assert composed(text, form) == real(form, "가e" + "\u0301\u0316" * 15)
+        costs.append(steps / len(text))
+        steps = 0
+        spread = ("가" + "\u0301\u0316" * 300 + " \n") * (letters // 600)
+        assert composed(spread, form) == real(form, spread)
+        costs.append(steps / len(spread))
+    assert max(costs) < LONGEST_WORD
+
+
+@given(st.text(st.sampled_from("가e\u0301\u0316\u1100\u1161\u11a8 \n"), max_size=60), st.integers(1, 60))
+def test_composing_is_idempotent_and_equals_the_normal_form_of_ordinary_text(text: str, times: int) -> None:
+    assert composed(text) == unicodedata.normalize("NFC", text)
+    long = composed(text * times * 20)
+    assert composed(long) == long
+    assert unicodedata.is_normalized("NFC", long)

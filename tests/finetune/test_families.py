@@ -23,7 +23,7 @@ from korealbert.finetune import tasks
 from korealbert.finetune.alignment import frame, pieces
 from korealbert.finetune.encode import pad
 from korealbert.finetune.encoder import Encoder, load_encoder, load_tokenizer
-from korealbert.finetune.encoder_files import STAGE, EncoderSpec
+from korealbert.finetune.encoder_files import STAGE, ModelPlace
 from korealbert.finetune.features import task_tokenizer
 from korealbert.finetune.questions import Answer, Question
 from korealbert.finetune.tagged import Tagged
@@ -317,7 +317,7 @@ def test_an_encoder_becomes_an_artifact_of_what_it_needs_and_nothing_else(
     directory = copied("kobert")
     (directory / "tokenization_theirs.py").write_text("raise SystemExit('executed')")
     runtime = Runtime(store=tmp_path / "store", device="cpu")
-    built = build(STAGE, EncoderSpec(path=InputPath(directory)), {}, runtime, label="encoder/kobert").artifact
+    built = build(STAGE, ModelPlace(path=InputPath(directory)), {}, runtime, label="encoder/kobert").artifact
     kept = {path.name for path in built.path.iterdir()} - {"manifest.json"}
     assert kept == {"config.json", "model.safetensors", "tokenizer_config.json", "tokenizer_78b3.model", "vocab.txt"}
     assert built.stats["model_type"] == "bert" and built.stats["longest_input"] == 512
@@ -328,4 +328,4 @@ def test_an_encoder_becomes_an_artifact_of_what_it_needs_and_nothing_else(
 def test_an_encoder_is_named_in_one_place() -> None:
     for fields in ({}, {"path": "a", "package": "a==1", "folder": "b"}, {"package": "a==1"}, {"path": "a", "folder": "b"}):
         with pytest.raises(ValidationError, match=r"one of the two|belong together"):
-            EncoderSpec.model_validate(fields)
+            ModelPlace.model_validate(fields)
