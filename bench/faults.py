@@ -42,6 +42,8 @@ class Fault:
     end: Callable[[], None] | None = None
     """What ends it once the run has failed of it, or a minute later; None: there is nothing to end."""
     engine: str = "local"
+    trains: bool = False
+    """It needs a recipe that trains."""
     before: Callable[[], None] = field(default=lambda: None)
     after: Callable[[], None] = field(default=lambda: None)
 
@@ -57,14 +59,18 @@ class Faults:
     def by_name(self) -> Mapping[str, Fault]:
         """All of them."""
         kill = self.here.kill
+
+        def trained() -> bool:
+            return self._rank() is not None
+
         return {
             "SIGKILL of the data worker": Fault(lambda: kill("data worker")),
-            "SIGKILL of the training worker": Fault(lambda: kill("training worker")),
+            "SIGKILL of the training worker": Fault(lambda: kill("training worker"), trains=True),
             "SIGKILL of the server": Fault(lambda: kill("server")),
             "SIGKILL of the database": Fault(lambda: kill("database")),
             "SIGKILL of the run's process": Fault(lambda: self._kill(self._engine()), lambda: self._engine() is not None),
-            "SIGKILL of a rank": Fault(lambda: self._kill(self._rank()), lambda: self._rank() is not None),
-            "SIGKILL of the launcher": Fault(lambda: self._kill(self._launcher()), lambda: self._rank() is not None),
+            "SIGKILL of a rank": Fault(lambda: self._kill(self._rank()), trained, trains=True),
+            "SIGKILL of the launcher": Fault(lambda: self._kill(self._launcher()), trained, trains=True),
             "SIGKILL of a Ray node": Fault(
                 self._lose_node,
                 self._second_node_works,

@@ -20,6 +20,7 @@ ENVIRONMENT = {
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": "0123456789abcdef0123456789abcdef",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",  # Ray's default of 15 leaves its workers what nobody else on the machine wants.
 }
 """What drivers and nodes of the cluster have in common."""
 

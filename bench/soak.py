@@ -94,7 +94,7 @@ class Soak:
 
     def _begin(self, engine: str) -> Any:
         runtime = {"store": str(self.here.store), "workers": 1, "threads": 1, "engine": engine}
-        asked = {"recipe": str(self.recipe), "until": self.until, "on_gpu": ["pretrain"]}
+        asked = {"recipe": str(self.recipe), "until": self.until, "on_gpu": ["pretrain"] if "pretrain" in self.wanted else []}
         return self.here.begin("corpus-to-model", runtime=runtime, **asked)
 
     def _notice(self, run: Any) -> None:
@@ -124,7 +124,7 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=24)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", nargs="+", default=[""], metavar="WORD", help="only faults whose name holds one of these")
-    parser.add_argument("--until", help="only to this stage, which must not come before pretrain: a shorter soak")
+    parser.add_argument("--until", help="only to this stage: a shorter soak, which before pretrain kills nothing that trains")
     parser.add_argument("--logs", type=Path, help="where the services' logs are left")
     options = parser.parse_args()
     namespace.enter()
@@ -139,7 +139,8 @@ def main() -> int:
         print("| fault | moment | recovered by | seconds from fault to end | same digests |\n|---|---|---|---|---|", flush=True)
         soak = Soak(here, client, recipe, options.until, wanted)
         known = Faults(here, here.home.parent / "clock").by_name()
-        chosen = [name for name in known if any(word in name for word in options.kinds)]
+        possible = [name for name, fault in known.items() if "pretrain" in wanted or not fault.trains]
+        chosen = [name for name in possible if any(word in name for word in options.kinds)]
         for number in range(options.faults):
             name = chosen[number] if number < len(chosen) else draw.choice(chosen)
             after, soon = draw.uniform(0.1, 0.9) * span, draw.uniform(0, 1)

@@ -1,22 +1,24 @@
 """What a run shows in the Prefect UI: its plan, then of each stage that it builds progress, numbers, place and pictures.
 
-Each of these is a request to the server, so that stages found in the store have their places in the plan and nothing more. All
-go through the run's own client: ``prefect.artifacts`` makes a new one for each, which takes longer than the request.
+Each of these is a request to the server, so that stages found in the store have their places in the plan and nothing more.
 """
 
 from __future__ import annotations
 
 import base64
-import json
-import math
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
-from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
-from prefect.context import SyncClientContext
-from prefect.utilities.context import get_task_and_flow_run_ids
+from prefect.artifacts import (
+    create_image_artifact,
+    create_link_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
 
 from korealbert.artifact import Built, Progress
 from korealbert.nested import flat
@@ -48,31 +50,27 @@ class ProgressBar:
             return
         percent = round(100 * progress.done / progress.total, 1)
         if self._id is None:
-            self._id = _create("progress", percent, key=key(self.label, "progress"), description=self.label)
+            created = create_progress_artifact(percent, key=key(self.label, "progress"), description=self.label)
+            self._id = cast(UUID, created)  # A coroutine only where an event loop runs, and a stage runs in a plain thread.
         else:
-            update = ArtifactUpdate(data=percent, description=f"{self.label}: {line(progress)}")
-            with SyncClientContext.get_or_create() as context:
-                context.client.update_artifact(artifact_id=self._id, artifact=update)
+            update_progress_artifact(self._id, percent, description=f"{self.label}: {line(progress)}")
 
 
 def outcome(label: str, built: Built) -> None:
     """Publish a finished artifact: where it is, its statistics as a table, its pictures."""
     artifact = built.artifact
-    link = f"[{artifact.name}]({artifact.path.as_uri()})"
-    _create("markdown", link, key=key(label, "output"), description=label)
+    create_link_artifact(artifact.path.as_uri(), link_text=artifact.name, key=key(label, "output"), description=label)
     rows = [{"statistic": name, "value": _shown(value)} for name, value in flat(artifact.stats).items()]
     if rows:
-        _create("table", json.dumps(rows), key=key(label, "stats"), description=f"{label}: {artifact.name}")
+        create_table_artifact(rows, key=key(label, "stats"), description=f"{label}: {artifact.name}")
     for picture in artifact.files("figures/*.svg"):
         encoded = base64.b64encode(picture.read_bytes()).decode()
         url = f"data:image/svg+xml;base64,{encoded}"
-        _create("image", url, key=key(label, picture.stem), description=f"{label}: {picture.stem}")
+        create_image_artifact(url, key=key(label, picture.stem), description=f"{label}: {picture.stem}")
 
 
 def _shown(value: Any) -> Any:
-    if isinstance(value, float):
-        return round(value, 4) if math.isfinite(value) else str(value)  # JSON has no infinity, and no number that is none.
-    return value
+    return round(value, 4) if isinstance(value, float) else value
 
 
 def plan(planned: list[Planned], store: Path) -> None:
@@ -81,11 +79,4 @@ def plan(planned: list[Planned], store: Path) -> None:
     for stage in planned:
         place = f"[{stage.name}]({(store.resolve() / stage.name).as_uri()})" if stage.status == "cached" else stage.name
         lines.append(f"| {plain(stage.label)} | {stage.status} | {place} | {plain('; '.join(stage.reasons))} | {stage.took} |")
-    _create("markdown", "\n".join(lines), key="plan", description="What this run builds, and why")
-
-
-def _create(kind: str, data: str | float, *, key: str, description: str) -> UUID:
-    task_run, flow_run = get_task_and_flow_run_ids()
-    wanted = ArtifactCreate(type=kind, data=data, key=key, description=description, task_run_id=task_run, flow_run_id=flow_run)
-    with SyncClientContext.get_or_create() as context:
-        return context.client.create_artifact(artifact=wanted).id
+    create_markdown_artifact("\n".join(lines), key="plan", description="What this run builds, and why")

@@ -28,6 +28,7 @@ def test_a_deployment_is_described_tagged_typed_and_runs_nothing_by_itself(deplo
     assert deployment["description"] and "korealbert" in deployment["tags"]
     pool = deployment["work_pool"]
     assert pool["work_queue_name"] in POOLS[pool["name"]]
+    assert "concurrency_limit" not in deployment, "a lease that dies with the server, and the run with it; queues have limits"
     assert all(schedule["active"] is False for schedule in deployment.get("schedules", []))
     properties = flow.parameters.properties
     assert set(deployment.get("parameters", {})) <= set(properties)
