@@ -12,7 +12,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows import publish
 from flows.gate import Gate
-from flows.lifetime import of_a_worker
+from flows.lifetime import leave_soon, of_a_worker
 from flows.recovery import announce
 from flows.step import step
 from korealbert.artifact import Runtime, Store, runs
@@ -97,6 +97,7 @@ def build_all(
             try:
                 *_, last = [future.result() for future in built.values()]
             except TerminationSignal:
-                stop_all()  # The runner waits for the stage that runs; training saves a checkpoint and ends.
+                if not stop_all():  # The runner waits for the stage that runs: training saves a checkpoint and ends,
+                    leave_soon()  # but nothing else can be asked to.
                 raise
         return str(store.resolve() / last)

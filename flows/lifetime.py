@@ -1,4 +1,4 @@
-"""How a flow run that a worker started ends: with its worker, and within seconds of being cancelled."""
+"""How a flow run ends: within seconds of being cancelled, and one that a worker started with its worker."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ def of_a_worker() -> Iterator[None]:
     before = signal.getsignal(signal.SIGTERM)
 
     def cancelled(number: int, frame: FrameType | None) -> None:
-        ending = threading.Timer(SECONDS_TO_SAVE, os._exit, (128 + number,))
-        ending.daemon = True
-        ending.start()
+        leave_soon()
         if callable(before):
             before(number, frame)
         else:
@@ -44,3 +42,10 @@ def of_a_worker() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def leave_soon() -> None:
+    """End this process after SECONDS_TO_SAVE, wherever it stands by then; what it finished is on the disk."""
+    ending = threading.Timer(SECONDS_TO_SAVE, os._exit, (128 + signal.SIGTERM,))
+    ending.daemon = True
+    ending.start()

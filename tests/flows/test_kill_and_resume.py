@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
@@ -11,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.lifetime import SECONDS_TO_SAVE
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, ancestors
 from tests.flows.conftest import TINY
@@ -77,3 +81,29 @@ def test_killed_and_resumed_equals_straight(label: str, straight: dict[str, Arti
     for path, written in outputs.items():
         if path.stem.rsplit("-", 1)[-1] in indices:
             assert (store / expected.name / path.name).stat().st_mtime_ns == written, f"{path.name} was written again"
+
+
+def test_a_terminated_run_leaves_within_seconds_whatever_it_does(straight: dict[str, Artifact], tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(straight["vocab"].path.parent, store)
+    asked = [
+        "run",
+        str(TINY),
+        "--store",
+        str(store),
+        "--until",
+        "finetune/nsmc/pretrained",
+        "--set",
+        "finetune.nsmc.epochs=1000",
+    ]
+    process = subprocess.Popen([sys.executable, "-m", "korealbert", *asked], stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + SECONDS_TO_DIE
+        while not list(store.glob("finetune-*.partial")):
+            assert process.poll() is None and time.monotonic() < deadline, "fine-tuning never began"
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(SECONDS_TO_SAVE + 10) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+        process.wait()
