@@ -115,8 +115,8 @@ def check(
     check_rows(spec, config, short, long)
     if spec.frozen:
         # The names of tensors are known to torch alone: runs that freeze some load it here.
-        from korealbert.pretrain.initial import frozen_names
-        from korealbert.pretrain.objective import parameter_names
+        from korealbert.pretrain.initial import frozen_names  # noqa: PLC0415
+        from korealbert.pretrain.objective import parameter_names  # noqa: PLC0415
 
         frozen_names(parameter_names(config), spec.frozen)
     return config

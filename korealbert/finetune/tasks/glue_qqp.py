@@ -23,7 +23,7 @@ class Qqp(GlueClassification):
     header = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
     sentences = ("question1", "question2")
     label_column = "is_duplicate"
-    forms = dict.fromkeys(("id", "qid1", "qid2"), NUMBER)  # noqa: RUF012 - read only
+    forms = dict.fromkeys(("id", "qid1", "qid2"), NUMBER)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All pairs that have all six fields; an id is the line number."""
