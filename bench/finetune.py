@@ -241,9 +241,8 @@ def main() -> int:
                 noise = noise_of(hits, len(bench.features["dev"]))
                 rows.append((f"{name}, Trainer with {title}", ours, theirs, ours / theirs, goal, *hits, noise))
                 missed += (goal is not None and ours / theirs < goal) or hits[0] < hits[1] - noise
-    print(
-        f"{'examples/s of one epoch':46} {'ours':>8} {'Trainer':>8} {'ratio':>6} {'goal':>5} {'ours %':>7} {'Trainer %':>9} {'noise':>6}"
-    )
+    heads = f"{'examples/s of one epoch':46} {'ours':>8} {'Trainer':>8} {'ratio':>6} {'goal':>5}"
+    print(f"{heads} {'ours %':>7} {'Trainer %':>9} {'noise':>6}")
     for what, ours, theirs, ratio, goal, *hits, noise in rows:
         wanted = f"{goal:.1f}" if goal else ""
         print(f"{what:46} {ours:8.1f} {theirs:8.1f} {ratio:6.2f} {wanted:>5} {hits[0]:7.1f} {hits[1]:9.1f} {noise:6.1f}")

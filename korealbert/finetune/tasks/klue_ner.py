@@ -99,7 +99,7 @@ class KlueNer(Tagging):
 
 
 def _lost(title: str, text: str) -> int:
-    """How many characters of its title, markup aside, spaces aside too, a sentence has lost: none unless the others are its text."""
+    """How many characters of its title, markup and spaces aside, a sentence has lost: none unless the others are its text."""
     wanted, found = ("".join(written.translate(MARKUP).split()) for written in (title, text))
     rest = iter(wanted)
     return len(wanted) - len(found) if all(character in rest for character in found) else 0
