@@ -16,7 +16,7 @@ from korealbert.finetune.alignment import Span, frame, pieces
 from korealbert.finetune.identifiers import Identifiers
 from korealbert.finetune.json_records import Record, json_list
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.statistics import Additive
+from korealbert.finetune.resampling import Additive
 from korealbert.finetune.task import Encoded, Example, Feature, Scores, Task
 from korealbert.finetune.windows import Found, Window, best_span, near_spans, windows
 
@@ -213,10 +213,10 @@ class QuestionAnswering(Task):
         warnings = () if any(predicted) else ("every prediction is empty",)
         return Scores({name: 100.0 * sum(row[name] for row in rows) / total for name in rows[0]}, warnings)
 
-    def additive(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
+    def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
         """The mean of one of the measures."""
         values_N = np.array([row[self.metric] for row in self.rows(examples, predicted, mode)])
-        return Additive(values_N[:, None], lambda sums_K: float(100 * sums_K[0] / len(values_N)))
+        return Additive(values_N[:, None], lambda sums_BK: 100 * sums_BK[:, 0] / len(values_N))
 
     def rows(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> list[Mapping[str, float]]:
         """``measures`` of each question, 0 without a prediction.

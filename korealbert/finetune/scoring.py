@@ -15,6 +15,7 @@ from korealbert.finetune import tasks
 from korealbert.finetune.answered import answered, mcnemar_of
 from korealbert.finetune.json_records import Record, json_lines
 from korealbert.finetune.metrics import Mode
+from korealbert.finetune.resampling import Draws
 from korealbert.finetune.statistics import compare
 from korealbert.finetune.task import Example, Scores, Task
 
@@ -49,8 +50,8 @@ def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> 
     benchmark = tasks.find(task)
     examples = _read_gold(benchmark, gold)
     (scores, ours), (others, theirs) = (_scores(benchmark, examples, file, mode) for file in (first, second))
-    one, other = ([answered(benchmark, examples, predicted, mode)] for predicted in (ours, theirs))
-    found = compare(one, other, len(examples), resamples=RESAMPLES, confidence=CONFIDENCE, seed=0)
+    systems = [[answered(benchmark, examples, predicted, mode)] for predicted in (ours, theirs)]
+    (found,) = compare(systems, Draws(len(examples), RESAMPLES, seed=0), confidence=CONFIDENCE)
     told = {"scores": dict(others.values), "metric": benchmark.metric, **found._asdict(), "interval": list(found.interval)}
     if benchmark.metric == "accuracy":
         told["mcnemar"] = mcnemar_of(examples, ours, theirs)

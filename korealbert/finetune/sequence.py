@@ -10,17 +10,21 @@ import numpy as np
 import pyarrow as pa
 
 from korealbert.benchmark_files import Line
+from korealbert.finetune.correlated import Correlated
 from korealbert.finetune.encode import encode_sequences
 from korealbert.finetune.json_records import Record
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.metrics.classification import accuracy
+from korealbert.finetune.metrics.classification import ClassCounts, accuracy
 from korealbert.finetune.metrics.correlation import pearson, spearman
-from korealbert.finetune.statistics import Additive
+from korealbert.finetune.resampling import Additive, Answered
 from korealbert.finetune.task import Example, Feature, Scores, Task
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+COUNTED = {"macro_f1": ClassCounts.macro_f1, "mcc": ClassCounts.mcc}
+"""Metrics that are functions of how often each class is right, gold and predicted."""
 
 Measures = Mapping[str, Callable[[Sequence[Any], Sequence[Any]], float]]
 """Metrics by name, as functions of gold and predicted values."""
@@ -66,12 +70,18 @@ class SequenceClassification(SequenceTask):
         """The names of both labels."""
         return [self.labels[example.target]], [self.labels[predicted]]
 
-    def additive(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive | None:
-        """Accuracy as a mean."""
-        if self.metric != "accuracy":
+    def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Answered | None:
+        """Accuracy as a mean; macro F1 and Matthews' correlation from counts of each class."""
+        gold_N, given_N = np.array([example.target for example in examples]), np.array(predicted)
+        right_N1 = (gold_N == given_N)[:, None].astype(np.float64)
+        if self.metric == "accuracy":
+            return Additive(right_N1, lambda sums_BK: 100 * sums_BK[:, 0] / len(right_N1))
+        if self.metric not in COUNTED:
             return None
-        right_N = np.array([float(e.target == p) for e, p in zip(examples, predicted, strict=True)])
-        return Additive(right_N[:, None], lambda sums_K: float(100 * sums_K[0] / len(right_N)))
+        gold_NC, given_NC = (np.eye(len(self.labels))[side_N] for side_N in (gold_N, given_N))
+        counted = COUNTED[self.metric]
+        quantities_NK = np.hstack([gold_NC * right_N1, gold_NC, given_NC])
+        return Additive(quantities_NK, lambda sums_BK: 100 * counted(ClassCounts.joined(sums_BK)))
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One logit per label."""
@@ -128,6 +138,13 @@ class SequenceRegression(SequenceTask):
     def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
         """``1`` from the threshold on, ``0`` below, as KLUE-STS's binary label."""
         return [str(int(example.target >= self.threshold))], [str(int(predicted >= self.threshold))]
+
+    def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Answered | None:
+        """Either correlation."""
+        if self.metric not in ("pearson", "spearman"):
+            return None
+        gold_N, given_N = (np.array(side, dtype=np.float64) for side in ([e.target for e in examples], predicted))
+        return Correlated(gold_N, given_N, by_rank=self.metric == "spearman")
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One output whose bias starts at the mean training score; correlations do not see it, the first epoch does."""

@@ -186,4 +186,4 @@ def _write_predictions(path: Path, task: Task, examples: Sequence[Example], answ
             table.append((example.id, task.kept(example.target), task.kept(prediction), loss))
 
 
-STAGE = Stage("finetune", version=4, spec=FinetuneSpec, run=run, needs_alike=needs_alike)
+STAGE = Stage("finetune", version=5, spec=FinetuneSpec, run=run, needs_alike=needs_alike)

@@ -2,49 +2,20 @@
 
 Draws come from a generator that a seed makes, so that the same arguments give the same figures.
 
-Shapes: N examples, K additive quantities of each.
+Shapes: N examples, B draws.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from statistics import mean, median, stdev
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Rows = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-
-
-class Answered(Protocol):
-    """A system's answers to examples, as far as its score depends on them."""
-
-    def over(self, rows: Rows) -> float:
-        """The score over the examples of these numbers, some more than once."""
-
-    def exchanged(self, other: Self, mask: Mask) -> float:
-        """The score over all examples with another system's answers to those marked True."""
-
-
-@dataclass(frozen=True)
-class Additive:
-    """A score that is a function of sums over examples: accuracy of right answers, F1 of counts."""
-
-    quantities_NK: npt.NDArray[np.float64]
-    score: Callable[[npt.NDArray[np.float64]], float]
-    """The score from the sums [K] over N examples."""
-
-    def over(self, rows: Rows) -> float:
-        """See ``Answered``."""
-        return self.score(self.quantities_NK[rows].sum(axis=0))
-
-    def exchanged(self, other: Additive, mask: Mask) -> float:
-        """See ``Answered``."""
-        return self.score(np.where(mask[:, None], other.quantities_NK, self.quantities_NK).sum(axis=0))
+from korealbert.finetune.resampling import Answered, Draws, Half, Values
 
 
 class Spread(NamedTuple):
@@ -80,44 +51,51 @@ def spread(scores: Sequence[float]) -> Spread:
     return Spread(max(scores), mean(scores), stdev(scores) if len(scores) > 1 else 0.0, median(scores))
 
 
-def bootstrap(seeds: Sequence[Answered], examples: int, *, resamples: int, confidence: float, seed: int) -> Interval:
-    """Percentile interval of the mean score of some seeds over samples of so many examples, drawn with replacement."""
-    return _percentiles([mean_over(seeds, rows) for rows in _samples(examples, resamples, seed)], confidence)
+def resampled(systems: Sequence[Sequence[Answered]], draws: Draws) -> list[Values]:
+    """For each system the mean score of its seeds over each sample of the examples, [B] for all B draws."""
+    parts = [[_mean([seed.over(counts_NB) for seed in seeds]) for seeds in systems] for counts_NB in draws.counts()]
+    return [np.concatenate(blocks) for blocks in zip(*parts, strict=True)]
 
 
-def compare(
-    first: Sequence[Answered],
-    second: Sequence[Answered],
-    examples: int,
-    *,
-    resamples: int,
-    confidence: float,
-    seed: int,
-) -> Comparison:
-    """Paired bootstrap and approximate randomisation (Noreen 1989) of two systems' mean scores on the same examples.
+def interval(scores_B: Values, confidence: float) -> Interval:
+    """Percentile interval of resampled scores."""
+    low, high = np.quantile(scores_B, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(float(low), float(high))
+
+
+def compare(systems: Sequence[Sequence[Answered]], draws: Draws, *, confidence: float) -> list[Comparison]:
+    """Paired bootstrap and approximate randomisation (Noreen 1989) of the mean scores of any two systems, each with seeds.
 
     Each draw of examples, and each exchange of answers, is the same for all seeds. Where one system has more seeds than the
-    other, answers are exchanged with the other's seeds in turn.
+    other, answers are exchanged with the other's seeds in turn. Pairs stand in the order of ``itertools.combinations``.
     """
-    everything = np.arange(examples)
-    difference = mean_over(first, everything) - mean_over(second, everything)
-    differences = [mean_over(first, rows) - mean_over(second, rows) for rows in _samples(examples, resamples, seed)]
-    generator = np.random.Generator(np.random.Philox(key=[seed, 1]))
-    extreme = 0
-    for _ in range(resamples):
-        mask = generator.random(examples) < 0.5
-        swapped = _mean_exchanged(first, second, mask) - _mean_exchanged(second, first, mask)
-        extreme += abs(swapped) >= abs(difference) - 1e-9
-    return Comparison(difference, _percentiles(differences, confidence), (extreme + 1) / (resamples + 1))
+    pairs = list(itertools.combinations(range(len(systems)), 2))
+    everything = np.ones((draws.examples, 1))
+    means = [float(_mean([seed.over(everything) for seed in seeds])[0]) for seeds in systems]
+    samples = resampled(systems, draws)
+    extreme = np.zeros(len(pairs))
+    for masks_NB in draws.masks():
+        halves = [[seed.parted(masks_NB) for seed in seeds] for seeds in systems]
+        for number, (first, second) in enumerate(pairs):
+            swapped_B = _completed(halves[first], halves[second]) - _completed(halves[second], halves[first])
+            extreme[number] += np.count_nonzero(np.abs(swapped_B) >= abs(means[first] - means[second]) - 1e-9)
+    return [
+        Comparison(
+            means[first] - means[second],
+            interval(samples[first] - samples[second], confidence),
+            float((count + 1) / (draws.resamples + 1)),
+        )
+        for (first, second), count in zip(pairs, extreme, strict=True)
+    ]
 
 
-def mean_over(seeds: Sequence[Answered], rows: Rows) -> float:
-    """Mean score of some seeds over the examples of these numbers."""
-    return mean(answered.over(rows) for answered in seeds)
+def _completed(seeds: Sequence[Half], others: Sequence[Half]) -> Values:
+    return _mean([half.completed(others[n % len(others)]) for n, half in enumerate(seeds)])
 
 
-def _mean_exchanged(seeds: Sequence[Answered], others: Sequence[Answered], mask: Mask) -> float:
-    return mean(answered.exchanged(others[n % len(others)], mask) for n, answered in enumerate(seeds))
+def _mean(scores: Sequence[Values]) -> Values:
+    mean_B: Values = np.mean(np.stack(scores), axis=0)
+    return mean_B
 
 
 def mcnemar(first_right: Sequence[bool], second_right: Sequence[bool]) -> float:
@@ -138,13 +116,3 @@ def mcnemar(first_right: Sequence[bool], second_right: Sequence[bool]) -> float:
 
 def _log_binomial(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-
-
-def _samples(examples: int, resamples: int, seed: int) -> list[Rows]:
-    generator = np.random.Generator(np.random.Philox(key=[seed, 0]))
-    return [generator.integers(examples, size=examples) for _ in range(resamples)]
-
-
-def _percentiles(values: Sequence[float], confidence: float) -> Interval:
-    low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(float(low), float(high))

@@ -25,9 +25,10 @@ from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Stage, Stat
 from korealbert.files import write_json
 from korealbert.finetune import tasks
 from korealbert.finetune.answered import answered, mcnemar_of
+from korealbert.finetune.resampling import Answered, Draws
 from korealbert.finetune.spec import FeaturesSpec
 from korealbert.finetune.splits import read_examples
-from korealbert.finetune.statistics import bootstrap, compare, spread
+from korealbert.finetune.statistics import Comparison, Interval, compare, interval, resampled, spread
 from korealbert.finetune.task import Example, Task
 
 
@@ -47,7 +48,7 @@ class Cell:
     seed: int
     dev: float
     predicted: Sequence[Any]
-    answered: Any
+    answered: Answered
 
 
 def run(spec: SummarySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
@@ -55,17 +56,21 @@ def run(spec: SummarySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> S
     task = tasks.load(spec.task)
     examples = read_examples(task, spec, inputs, splits=("test",))["test"]
     systems = {name: _cells(task, examples, cells) for name, cells in _by_system(inputs).items()}
-    pairs = list(itertools.combinations(systems, 2))
-    draws = {"resamples": spec.resamples, "confidence": spec.confidence, "seed": spec.split_seed}
-    result: dict[str, Any] = {"task": spec.task, "metric": task.metric, "examples": len(examples), **draws}
-    result["systems"], result["comparisons"] = {}, []
-    for done, (name, cells) in enumerate(systems.items(), start=1):
-        result["systems"][name] = _together(cells, len(examples), draws)
-        runtime.report(Progress(done, len(systems) + len(pairs), "intervals and tests"))
-    for done, (first, second) in enumerate(pairs, start=len(systems) + 1):
-        pair = _between(task, examples, systems[first], systems[second], draws)
-        result["comparisons"].append({"first": first, "second": second, **pair})
-        runtime.report(Progress(done, len(systems) + len(pairs), "intervals and tests"))
+    answers = [[cell.answered for cell in cells] for cells in systems.values()]
+    draws = Draws(len(examples), spec.resamples, spec.split_seed)
+    drawn = {"resamples": spec.resamples, "confidence": spec.confidence, "seed": spec.split_seed}
+    result: dict[str, Any] = {"task": spec.task, "metric": task.metric, "examples": len(examples), **drawn}
+    result["systems"] = {
+        name: _together(cells, len(examples), interval(scores_B, spec.confidence))
+        for (name, cells), scores_B in zip(systems.items(), resampled(answers, draws), strict=True)
+    }
+    runtime.report(Progress(1, 2, "intervals and tests"))
+    compared = zip(itertools.combinations(systems, 2), compare(answers, draws, confidence=spec.confidence), strict=True)
+    result["comparisons"] = [
+        {"first": first, "second": second, **_between(task, examples, found, (systems[first], systems[second]))}
+        for (first, second), found in compared
+    ]
+    runtime.report(Progress(2, 2, "intervals and tests"))
     write_json(out_dir / "summary.json", result)
     return {"metric": task.metric, **{name: _headline(found) for name, found in result["systems"].items()}}
 
@@ -94,20 +99,18 @@ def _cells(task: Task, examples: Sequence[Example], artifacts: Mapping[int, Arti
     return cells
 
 
-def _together(cells: Sequence[Cell], examples: int, draws: Mapping[str, Any]) -> dict[str, Any]:
-    everything = np.arange(examples)
-    scores = {cell.seed: cell.answered.over(everything) for cell in cells}
-    interval = bootstrap([cell.answered for cell in cells], examples, **draws)
-    return {**spread(list(scores.values()))._asdict(), "interval": list(interval), "scores": scores}
+def _together(cells: Sequence[Cell], examples: int, ends: Interval) -> dict[str, Any]:
+    everything = np.ones((examples, 1))
+    scores = {cell.seed: float(cell.answered.over(everything)[0]) for cell in cells}
+    return {**spread(list(scores.values()))._asdict(), "interval": list(ends), "scores": scores}
 
 
 def _between(
-    task: Task, examples: Sequence[Example], first: Sequence[Cell], second: Sequence[Cell], draws: Mapping[str, Any]
+    task: Task, examples: Sequence[Example], found: Comparison, pair: tuple[Sequence[Cell], Sequence[Cell]]
 ) -> dict[str, Any]:
-    found = compare([c.answered for c in first], [c.answered for c in second], len(examples), **draws)
     result: dict[str, Any] = {**found._asdict(), "interval": list(found.interval)}
     if task.metric == "accuracy":
-        best = [max(cells, key=lambda cell: (cell.dev, -cell.seed)) for cells in (first, second)]
+        best = [max(cells, key=lambda cell: (cell.dev, -cell.seed)) for cells in pair]
         p_value = mcnemar_of(examples, *(cell.predicted for cell in best))
         result["mcnemar"] = {"seeds": [cell.seed for cell in best], "p_value": p_value}
     return result
@@ -119,4 +122,4 @@ def _headline(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-STAGE = Stage("summary", version=1, spec=SummarySpec, run=run)
+STAGE = Stage("summary", version=2, spec=SummarySpec, run=run)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from korealbert.benchmark_files import BenchmarkFile
 from korealbert.finetune.json_records import Record
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.statistics import Additive
+from korealbert.finetune.resampling import Answered
 
 if TYPE_CHECKING:
     import torch
@@ -137,8 +137,8 @@ class Task(ABC):
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """All metrics of the benchmark; ``metric`` is among them."""
 
-    def additive(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive | None:
-        """``metric`` as a function of sums over examples; None where it is none.
+    def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Answered | None:
+        """The answers as far as ``metric`` depends on them, where that is known.
 
         Intervals and tests come from thousands of scores: this makes them cheap.
         """

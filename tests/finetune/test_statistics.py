@@ -10,14 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from korealbert.finetune.statistics import Additive, bootstrap, compare, mcnemar, spread
+from korealbert.finetune.resampling import Additive, Draws
+from korealbert.finetune.statistics import Comparison, Interval, compare, interval, mcnemar, resampled, spread
 
-DRAWS = {"resamples": 400, "confidence": 0.95, "seed": 3}
+
+def bootstrap(system: Additive, *, resamples: int = 400, seed: int = 3) -> Interval:
+    """The 95 % interval of a system's score."""
+    (scores,) = resampled([[system]], Draws(len(system.quantities_NK), resamples, seed))
+    assert len(scores) == resamples
+    return interval(scores, 0.95)
+
+
+def difference(first: Additive, second: Additive, *, resamples: int = 400, seed: int = 3) -> Comparison:
+    """How two systems differ."""
+    (found,) = compare([[first], [second]], Draws(len(first.quantities_NK), resamples, seed), confidence=0.95)
+    return found
 
 
 def accuracy(right: list[bool] | np.ndarray) -> Additive:
     values = np.asarray(right, dtype=np.float64)
-    return Additive(values[:, None], lambda sums: float(100 * sums[0] / len(values)))
+    return Additive(values[:, None], lambda sums: 100 * sums[:, 0] / len(values))
 
 
 def test_seeds_are_summed_up() -> None:
@@ -47,22 +59,22 @@ def test_mcnemar_of_many_and_of_unequal_answers() -> None:
 
 def test_an_interval_has_the_width_that_the_binomial_gives_it() -> None:
     right = np.arange(1000) % 4 > 0
-    low, high = bootstrap([accuracy(right)], 1000, resamples=2000, confidence=0.95, seed=1)
+    low, high = bootstrap(accuracy(right), resamples=2000, seed=1)
     assert low < 75 < high
     assert high - low == pytest.approx(2 * 1.96 * 100 * (0.75 * 0.25 / 1000) ** 0.5, rel=0.1)
-    assert bootstrap([accuracy(right)], 1000, **DRAWS) == bootstrap([accuracy(right)], 1000, **DRAWS)
-    assert bootstrap([accuracy(np.ones(9))], 9, **DRAWS) == (100, 100)
+    assert bootstrap(accuracy(right)) == bootstrap(accuracy(right))
+    assert bootstrap(accuracy(np.ones(9))) == (100, 100)
 
 
 def test_equal_systems_do_not_differ_and_unlike_ones_do() -> None:
     random = np.random.default_rng(0)
     good, bad = accuracy(random.random(600) < 0.9), accuracy(random.random(600) < 0.7)
-    found = compare([good], [bad], 600, **DRAWS)
+    found = difference(good, bad)
     assert found.p_value == pytest.approx(1 / 401)
     assert found.interval.low > 0 and found.interval.low < found.difference < found.interval.high
-    same = compare([good], [good], 600, **DRAWS)
+    same = difference(good, good)
     assert (same.difference, same.p_value, same.interval) == (0, 1, (0, 0))
-    opposite = compare([bad], [good], 600, **DRAWS)
+    opposite = difference(bad, good)
     assert (opposite.difference, opposite.p_value) == (-found.difference, found.p_value)
 
 
@@ -74,7 +86,7 @@ def test_p_values_of_approximate_randomisation_are_those_of_all_exchanges() -> N
         abs(sum((b - a if swap else a - b) for a, b, swap in zip(first, second, mask, strict=True))) >= wanted
         for mask in exchanges
     ) / len(exchanges)
-    found = compare([accuracy(first)], [accuracy(second)], 6, resamples=4000, confidence=0.9, seed=0)
+    found = difference(accuracy(first), accuracy(second), resamples=4000, seed=0)
     assert found.p_value == pytest.approx(exact, abs=0.03)
 
 
@@ -83,5 +95,5 @@ def test_false_alarms_are_as_rare_as_promised() -> None:
     alarms = 0
     for seed in range(60):
         first, second = accuracy(random.random(100) < 0.8), accuracy(random.random(100) < 0.8)
-        alarms += compare([first], [second], 100, resamples=99, confidence=0.95, seed=seed).p_value <= 0.05
+        alarms += difference(first, second, resamples=99, seed=seed).p_value <= 0.05
     assert alarms <= 8

@@ -48,20 +48,20 @@ def test_sums_over_examples_give_what_the_task_scores(task_name: str, mode: Mode
     examples = read_examples(task, spec, splits=("test",))["test"]
     predicted = [some_answer(task_name, example, examples, random) for example in examples]
     others = [some_answer(task_name, example, examples, random) for example in examples]
-    ours, theirs = (task.additive(examples, answers, mode) for answers in (predicted, others))
+    ours, theirs = (task.answered(examples, answers, mode) for answers in (predicted, others))
     assert ours is not None and theirs is not None
 
     def score(chosen: list[Example], answers: list[Any]) -> float:
         return task.score(chosen, answers, mode).values[task.metric]
 
-    assert ours.over(np.arange(len(examples))) == pytest.approx(score(examples, predicted))
+    assert ours.over(np.ones((len(examples), 1))) == pytest.approx(score(examples, predicted))
     for _ in range(5):
         rows = random.integers(len(examples), size=len(examples))
         expected = score([examples[row] for row in rows], [predicted[row] for row in rows])
-        assert ours.over(rows) == pytest.approx(expected)
+        assert ours.over(np.bincount(rows, minlength=len(examples))[:, None].astype(float)) == pytest.approx(expected)
         mask = random.random(len(examples)) < 0.5
         mixed = [b if swap else a for swap, a, b in zip(mask, predicted, others, strict=True)]
-        assert ours.exchanged(theirs, mask) == pytest.approx(score(examples, mixed))
+        assert ours.parted(mask[:, None]).completed(theirs.parted(mask[:, None])) == pytest.approx(score(examples, mixed))
 
 
 @pytest.mark.parametrize("which", ["nsmc", "korsts"])

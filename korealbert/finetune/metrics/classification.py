@@ -15,11 +15,16 @@ Counts = npt.NDArray[np.float64]
 
 
 class ClassCounts(NamedTuple):
-    """How often each class [C] is right, is gold, and is predicted."""
+    """How often each class [C] is right, is gold, and is predicted; or [B, C] for B times as many examples."""
 
     right_C: Counts
     gold_C: Counts
     predicted_C: Counts
+
+    @classmethod
+    def joined(cls, sums_BK: Counts) -> ClassCounts:
+        """From the three side by side, [B, 3 * C]."""
+        return cls(*np.split(sums_BK, 3, axis=-1))
 
     def f1(self, *, zero_division: float = 0.0) -> Counts:
         """F1 of each class, from 0 to 1; ``zero_division`` where a class is neither gold nor predicted."""
@@ -27,15 +32,25 @@ class ClassCounts(NamedTuple):
         safe_C = np.where(occurrences_C == 0, 1.0, occurrences_C)
         return np.where(occurrences_C == 0, zero_division, 2 * self.right_C / safe_C)
 
-    def macro_f1(self) -> float:
+    def macro_f1(self) -> Counts:
         """Mean F1 over the classes that are gold or predicted, from 0 to 1; 0 where there are none."""
-        occurs_C = self.gold_C + self.predicted_C > 0
-        return float(np.mean(self.f1()[occurs_C])) if occurs_C.any() else 0.0
+        occur = np.count_nonzero(self.gold_C + self.predicted_C, axis=-1)
+        mean: Counts = self.f1().sum(axis=-1) / np.maximum(occur, 1)
+        return mean
 
-    def micro_f1(self) -> float:
+    def micro_f1(self) -> Counts:
         """F1 over the pooled counts, from 0 to 1; 0 where there is nothing to find and nothing was found."""
-        occurrences = float(self.gold_C.sum() + self.predicted_C.sum())
-        return float(2 * self.right_C.sum() / occurrences) if occurrences else 0.0
+        occurrences = self.gold_C.sum(axis=-1) + self.predicted_C.sum(axis=-1)
+        pooled: Counts = 2 * self.right_C.sum(axis=-1) / np.maximum(occurrences, 1)
+        return pooled
+
+    def mcc(self) -> Counts:
+        """Matthews' correlation, from -1 to 1, of counts of all classes; 0 where either side is constant."""
+        total = self.gold_C.sum(axis=-1)
+        covariance = self.right_C.sum(axis=-1) * total - (self.gold_C * self.predicted_C).sum(axis=-1)
+        sides = (total**2 - (side_C**2).sum(axis=-1) for side_C in (self.predicted_C, self.gold_C))
+        spread = np.prod(list(sides), axis=0)
+        return np.where(spread == 0, 0.0, covariance / np.sqrt(np.where(spread == 0, 1.0, spread)))
 
 
 def class_counts(gold: Sequence[Any], predicted: Sequence[Any], classes: Sequence[Any]) -> ClassCounts:
@@ -80,9 +95,5 @@ def binary_f1(gold: Sequence[int], predicted: Sequence[int]) -> float:
 def mcc(gold: Sequence[Any], predicted: Sequence[Any]) -> float:
     """Matthews' correlation times 100, in [-100, 100], for any number of classes; 0 where either side is constant."""
     classes = sorted({*gold, *predicted})
-    right_C, gold_C, predicted_C = class_counts(gold, predicted, classes)
-    total = float(len(gold))
-    covariance = right_C.sum() * total - gold_C @ predicted_C
-    spread = (total**2 - predicted_C @ predicted_C) * (total**2 - gold_C @ gold_C)
-    # In scikit-learn's order of operations, which decides the last digit.
-    return float(100 * (covariance / np.sqrt(spread))) if spread else 0.0
+    # Times 100 last, as a user of scikit-learn would: the order of operations decides the last digit.
+    return float(100 * class_counts(gold, predicted, classes).mcc())

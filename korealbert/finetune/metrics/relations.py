@@ -19,7 +19,7 @@ Scores = npt.NDArray[np.float64]
 def micro_f1(gold: Sequence[int], predicted: Sequence[int], *, classes: int, without: int) -> float:
     """F1 pooled over all classes but ``without``: a relation predicted where gold has none still counts as false."""
     counted = [number for number in range(classes) if number != without]
-    return class_counts(gold, predicted, counted).micro_f1() * 100
+    return float(class_counts(gold, predicted, counted).micro_f1() * 100)
 
 
 def auprc(gold: Sequence[int], probabilities_NC: npt.ArrayLike, mode: Mode) -> float:

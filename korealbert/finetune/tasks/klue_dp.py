@@ -25,7 +25,7 @@ from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import ClassCounts
 from korealbert.finetune.metrics.parsing import las, las_counts, uas
 from korealbert.finetune.parse import Parse, Words
-from korealbert.finetune.statistics import Additive
+from korealbert.finetune.resampling import Additive
 from korealbert.finetune.tagged import IGNORED
 from korealbert.finetune.task import Encoded, Example, Feature, Scores, Task
 
@@ -205,11 +205,11 @@ class KlueDp(Task):
         heads, relations = ([value for tree in predicted for value in tree[part]] for part in (0, 1))
         return Scores({**uas(gold_heads, heads), **las(gold_heads, gold_relations, heads, relations, mode)})
 
-    def additive(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
+    def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
         """LAS macro from counts of each class."""
         pairs = [(example.target, tree) for example, tree in zip(examples, predicted, strict=True)]
         rows = [las_counts(gold.heads, gold.relations, tree.heads, tree.relations, mode) for gold, tree in pairs]
-        return Additive(np.array(rows), lambda sums_K: 100 * ClassCounts(*np.split(sums_K, 3)).macro_f1())
+        return Additive(np.array(rows), lambda sums_BK: 100 * ClassCounts.joined(sums_BK).macro_f1())
 
 
 def word_spans(words: Sequence[str]) -> list[Span]:

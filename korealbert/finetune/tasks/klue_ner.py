@@ -21,7 +21,7 @@ from korealbert.finetune.klue_sentences import Sentence, sentences
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import ClassCounts
 from korealbert.finetune.metrics.entities import OUTSIDE, char_f1, entity_macro_f1, strict_counts
-from korealbert.finetune.statistics import Additive
+from korealbert.finetune.resampling import Additive
 from korealbert.finetune.tagged import Tagged, Tagging, entity_tags
 from korealbert.finetune.task import Example, Scores
 
@@ -87,7 +87,7 @@ class KlueNer(Tagging):
         }
         return Scores(values, () if set(given) != {OUTSIDE} else ("no entity is predicted",))
 
-    def additive(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
+    def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
         """Entity macro F1 from the counts of each type."""
 
         def scored(text: str, tags: Sequence[str]) -> list[str]:
@@ -95,7 +95,7 @@ class KlueNer(Tagging):
 
         pairs = zip(examples, predicted, strict=True)
         rows = [strict_counts(scored(e.text, e.target), scored(e.text, tags), KINDS) for e, tags in pairs]
-        return Additive(np.array(rows), lambda sums_K: 100 * ClassCounts(*np.split(sums_K, 3)).macro_f1())
+        return Additive(np.array(rows), lambda sums_BK: 100 * ClassCounts.joined(sums_BK).macro_f1())
 
 
 def _lost(title: str, text: str) -> int:

@@ -23,7 +23,7 @@ from korealbert.finetune.json_records import Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import ClassCounts, check_lengths
 from korealbert.finetune.metrics.relations import absent_classes, auprc, average_precision, micro_f1
-from korealbert.finetune.statistics import Additive
+from korealbert.finetune.resampling import Additive
 from korealbert.finetune.task import Example, Feature, Scores, Task
 
 if TYPE_CHECKING:
@@ -180,11 +180,11 @@ class KlueRe(Task):
             warnings.append(f"{len(absent)} of {len(RELATIONS)} relations do not occur in gold: {counted}")
         return Scores(values, tuple(warnings))
 
-    def additive(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
+    def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
         """Micro F1 from counts of relations that are none of ``no_relation``."""
         rows = [(e.target, p.label) for e, p in zip(examples, predicted, strict=True)]
         counts = [(g == p != NO_RELATION, g != NO_RELATION, p != NO_RELATION) for g, p in rows]
-        return Additive(np.array(counts, dtype=np.float64), lambda sums_K: 100 * ClassCounts(*np.split(sums_K, 3)).micro_f1())
+        return Additive(np.array(counts, dtype=np.float64), lambda sums_BK: 100 * ClassCounts.joined(sums_BK).micro_f1())
 
 
 def marked_ids(example: Related, tokenizer: Any) -> list[int]:

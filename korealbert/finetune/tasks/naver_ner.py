@@ -20,7 +20,7 @@ from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import ClassCounts, accuracy
 from korealbert.finetune.metrics.entities import OUTSIDE, entity_micro_f1, lenient_counts
 from korealbert.finetune.metrics.naver_challenge import challenge_f1
-from korealbert.finetune.statistics import Additive
+from korealbert.finetune.resampling import Additive
 from korealbert.finetune.tagged import Tagged, Tagging, entity_tags
 from korealbert.finetune.task import Example, Scores
 
@@ -107,10 +107,10 @@ class NaverNer(Tagging):
         found = any(tag != OUTSIDE for tags in predicted for tag in tags)
         return Scores(values, () if found else ("no entity is predicted",))
 
-    def additive(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
+    def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
         """Entity micro F1 from counts."""
         rows = [lenient_counts(e.target, tags) for e, tags in zip(examples, predicted, strict=True)]
-        return Additive(np.array(rows), lambda sums_K: 100 * ClassCounts(*np.split(sums_K, 3)).micro_f1())
+        return Additive(np.array(rows), lambda sums_BK: 100 * ClassCounts.joined(sums_BK).micro_f1())
 
 
 def _sentence(line_number: int, words: Sequence[str], tags: Sequence[str]) -> Tagged:
