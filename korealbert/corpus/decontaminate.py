@@ -138,13 +138,13 @@ def letters_of(text: str) -> str:
 
 def _closed(found: re.Match[str]) -> str:
     """A syllable with the consonants behind it as its final, as far as they make one."""
-    syllable, *consonants = found.group()
+    syllable, consonants = found.group()[0], found.group()[1:]
     code = ord(syllable)
     for number, consonant in enumerate(consonants):
         before, alone = (code - 0xAC00) % 28, _FINALS.get(consonant, 0)
         final = _CLUSTERS.get((before, alone), 0) if before else alone
         if not final:
-            return chr(code) + "".join(consonants[number:])
+            return chr(code) + consonants[number:]
         code += final - before
     return chr(code)
 
