@@ -22,10 +22,15 @@ class DelegatedRunFailed(RuntimeError):
     """The run on the other work pool ended without its artifact; the message is that run's."""
 
 
-def build_on_gpu(label: str, parameters: Mapping[str, Any], runtime: Runtime, *, rerun: bool) -> None:
-    """Have the worker of the pool ``gpu`` build a stage, and return when it has. Raises DelegatedRunFailed.
+class DelegatedRunLost(ConnectionError):
+    """The run on the other work pool lost its process; another run goes on from what it left."""
 
-    Leaving early (a cancelled run) cancels that run too.
+
+def build_on_gpu(label: str, parameters: Mapping[str, Any], runtime: Runtime, *, rerun: bool) -> None:
+    """Have the worker of the pool ``gpu`` build a stage, and return when it has.
+
+    Raises DelegatedRunLost when its process was killed, and DelegatedRunFailed when it ended in any other way but well. Leaving
+    early (a cancelled run) cancels that run too.
     """
     wanted = {**parameters, "stage": label, "rerun": rerun, "runtime": runtime.model_dump(mode="json", exclude_unset=True)}
     wanted["runtime"]["store"] = str(runtime.store.resolve())
@@ -38,7 +43,9 @@ def build_on_gpu(label: str, parameters: Mapping[str, Any], runtime: Runtime, *,
             raise
     if ended.state is None or not ended.state.is_completed():
         told = ended.state.message if ended.state else ""
-        raise DelegatedRunFailed(f"{label}: its run {ended.name} on the pool gpu ended as {ended.state_name}: {told}")
+        lost = ended.state is not None and ended.state.is_crashed()
+        kind = DelegatedRunLost if lost else DelegatedRunFailed
+        raise kind(f"{label}: its run {ended.name} on the pool gpu ended as {ended.state_name}: {told}")
 
 
 def _wait(client: SyncPrefectClient, run: UUID) -> FlowRun:
