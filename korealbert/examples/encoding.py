@@ -1,8 +1,8 @@
 """Documents to pieces, with the ids that SentencePiece gives for each sentence alone.
 
 No piece reaches over a space, so lines are encoded word by word (``examples.words``), and SentencePiece sees only those not
-met before. Lines that normalisation would change at all, and all lines of a vocabulary of morphemes, are encoded whole, by
-the vocabulary itself.
+met before. Lines that normalisation would change at all, and all lines of a vocabulary of morphemes or with rules for spaces,
+are encoded whole, by the vocabulary itself.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from korealbert.examples.words import PADDING, WordEncoder, longest_line
+from korealbert.vocab.compiled_rules import joining_characters
 from korealbert.vocab.tokenizer import SPACE, Vocabulary
-
-JAMO = ((0x1100, 0x11FF), (0xA960, 0xA97F), (0xD7B0, 0xD7FF))
-"""Code points that compose to Hangul syllables."""
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -66,8 +65,11 @@ class DocumentEncoder:
         """[V]: the piece follows a space."""
         self._kinds = np.full(0x110000, _UNSEEN, dtype=np.uint8)
         self._kinds[[_NEWLINE, ord(" ")]] = _BLANK
+        model = ModelProto.FromString(vocabulary.processor.serialized_model_proto())
+        self._joining = joining_characters(model.normalizer_spec.precompiled_charsmap)
         self._words = WordEncoder(vocabulary)
-        self._longest_line = 0 if vocabulary.boundary is not None else longest_line(vocabulary)
+        stays = " " not in self._joining and vocabulary.processor.Normalize("x x") == f"{SPACE}x{SPACE}x"
+        self._longest_line = longest_line(vocabulary) if stays and vocabulary.boundary is None else 0
         self.morphemes = {"seconds": 0.0, "megabytes": 0.0}
         """Text cut into morphemes and then pieces so far, and the processor time that took."""
 
@@ -117,9 +119,9 @@ class DocumentEncoder:
         """Look at characters that were not met before: does normalisation leave them as they are, whatever their neighbours?"""
         for code in codes.tolist():
             character = chr(code)
-            # Only marks and conjoining jamo compose with what is in front of them.
-            composes = unicodedata.category(character)[0] in "MC" or any(first <= code <= last for first, last in JAMO)
-            stays = not composes and self._vocabulary.processor.Normalize(f"x{character}x") == f"{SPACE}x{character}x"
+            # Controls: U+0000 is what keys of words are filled up with, and SentencePiece takes no surrogates.
+            odd = character in self._joining or unicodedata.category(character)[0] == "C"
+            stays = not odd and self._vocabulary.processor.Normalize(f"x{character}x") == f"{SPACE}x{character}x"
             self._kinds[code] = _INERT if stays and character != SPACE else _OTHER
 
 

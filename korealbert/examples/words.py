@@ -20,7 +20,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto, TrainerSpec
 
 from korealbert.examples.segments import ranges, windows
 from korealbert.vocab.stage import SCORE_STEP
-from korealbert.vocab.tokenizer import SPACE, SPECIAL, Vocabulary
+from korealbert.vocab.tokenizer import SPACE, Vocabulary
 
 KEY_CHARACTERS = 8
 """UTF-16 code units in a key; 98 % of the words of Korean Wikipedia have no more, with 94 % of its characters."""
@@ -148,7 +148,7 @@ def longest_line(vocabulary: Vocabulary) -> int:
         not (how.add_dummy_prefix and how.remove_extra_whitespaces and how.escape_whitespaces)
         or trained.treat_whitespace_as_suffix
         or max(spaces) > 0
-        or vocabulary.processor.PieceToId(SPACE) == SPECIAL.unk
+        or not any(piece.piece == SPACE and piece.type == piece.NORMAL for piece in model.pieces)
         or not kinds <= {ModelProto.SentencePiece.Type.Value(kind) for kind in ("NORMAL", "UNKNOWN", "CONTROL", "BYTE")}
     ):
         return 0

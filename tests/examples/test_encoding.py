@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -96,15 +97,14 @@ def test_blocks_of_any_size_give_the_same(vocabulary: Vocabulary, monkeypatch: p
     check(DocumentEncoder(vocabulary), vocabulary, [document.text for document in documents(30, seed=9)] + ["", "\n", "밥"])
 
 
-def test_words_without_a_space_before_the_first_are_encoded_line_by_line(tmp_path: Path) -> None:
-    # A model without a dummy prefix: the first word of a line has no ▁.
+def of_another_tool(directory: Path, **options: Any) -> Vocabulary:
+    """A vocabulary that the vocab stage would not train."""
     model = io.BytesIO()
     SentencePieceTrainer.Train(
         sentence_iterator=iter(sentences(400)),
         model_writer=model,
         vocab_size=300,
         character_coverage=0.99,
-        add_dummy_prefix=False,
         pad_id=0,
         unk_id=1,
         bos_id=-1,
@@ -113,10 +113,25 @@ def test_words_without_a_space_before_the_first_are_encoded_line_by_line(tmp_pat
         unk_piece=SPECIAL_PIECES[1],
         control_symbols=list(SPECIAL_PIECES[2:]),
         minloglevel=2,
+        **options,
     )
-    (tmp_path / "spiece.model").write_bytes(model.getvalue())
-    plain = Vocabulary.load(tmp_path)
+    (directory / "spiece.model").write_bytes(model.getvalue())
+    return Vocabulary.load(directory)
+
+
+def test_words_without_a_space_before_the_first_are_encoded_line_by_line(tmp_path: Path) -> None:
+    # Without a dummy prefix the first word of a line has no ▁.
+    plain = of_another_tool(tmp_path, add_dummy_prefix=False)
     check(DocumentEncoder(plain), plain, [document.text for document in documents(20, seed=4)])
+
+
+@pytest.mark.parametrize("rules", ["AC00 B098\tB2E4", "61 20 62\t63", "20\t5F", "78 79 7A\t20", "AC00\tAC00 20 AC00"])
+def test_rules_for_sequences_are_followed(tmp_path: Path, rules: str) -> None:
+    table = tmp_path / "rules.tsv"
+    table.write_text(rules + "\n")
+    plain = of_another_tool(tmp_path, model_type="bpe", normalization_rule_tsv=str(table))
+    texts = ["가 나 가나 나가나 가가", "a b ab  a  b", "xyz 밥 xyzxyz", *(document.text for document in documents(5, seed=4))]
+    check(DocumentEncoder(plain), plain, texts)
 
 
 def test_no_documents_and_no_text(vocabulary: Vocabulary) -> None:

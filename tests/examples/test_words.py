@@ -17,7 +17,7 @@ from korealbert.examples import words
 from korealbert.examples.encoding import DocumentEncoder
 from korealbert.examples.words import PADDING, WordEncoder, longest_line
 from korealbert.vocab.stage import SCORE_STEP, VocabSpec, train_model
-from korealbert.vocab.tokenizer import Vocabulary
+from korealbert.vocab.tokenizer import SPACE, Vocabulary
 from tests.vocab.korean import sentence, sentences
 
 WORDS = st.text("가나다를0.🙂", min_size=1, max_size=10)
@@ -107,6 +107,9 @@ def test_lines_are_encoded_by_words_only_where_words_have_pieces_of_their_own(vo
     assert longest_line(loaded(vocabulary, model)) == 0
     model = ModelProto.FromString(vocabulary.processor.serialized_model_proto())
     model.pieces[-1].type = ModelProto.SentencePiece.USER_DEFINED
+    assert longest_line(loaded(vocabulary, model)) == 0
+    model = ModelProto.FromString(vocabulary.processor.serialized_model_proto())
+    model.pieces[vocabulary.processor.PieceToId(SPACE)].type = ModelProto.SentencePiece.CONTROL
     assert longest_line(loaded(vocabulary, model)) == 0
 
 
