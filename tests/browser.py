@@ -38,9 +38,9 @@ class Browser:
                 assert "error" not in answer, f"{method}: {answer['error']}"
                 return dict(answer["result"])
 
-    def show(self, url: str, *, width: int, scheme: str) -> None:
-        """Open a page on a screen of this width, by day (light) or night (dark)."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+    def show(self, url: str, *, width: int, scheme: str, height: int = 900) -> None:
+        """Open a page on a screen of this size, by day (light) or night (dark)."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.call("Page.navigate", url=url)
         deadline = time.monotonic() + 60

@@ -38,7 +38,8 @@ class FlowRunPage:
         self.tab.ask(f"localStorage.clear(); localStorage.setItem('color-scheme', '\"{scheme}\"')")
         if password is not None:
             self.tab.ask(f"localStorage.setItem('prefect-password', btoa({json.dumps(password)}))")
-        self.tab.show(f"{self.base}/runs/flow-run/{run}", width=1280, scheme=scheme)
+        # Lists draw only what is in sight.
+        self.tab.show(f"{self.base}/runs/flow-run/{run}", width=1280, height=2400, scheme=scheme)
 
     def says(self, *words: str) -> None:
         """Wait until the page shows all of these."""

@@ -200,10 +200,10 @@ def test_each_documented_automation_is_triggered_by_what_it_is_for(installation:
     automations.heartbeat(installation.api, silent)
     automations.move(installation.api, failing, "FAILED")
     wanted = {"korealbert-failure"}
-    assert automations.triggered(installation.api, made, wanted, seconds=60) == wanted
+    assert automations.triggered(installation.api, made, wanted, seconds=180) == wanted
     automations.move(installation.api, ending, "COMPLETED")
-    assert automations.triggered(installation.api, made, set(made.values()), seconds=90) == set(made.values())
-    installation.wait(lambda: installation.state(silent) == "Crashed", 60)
+    assert automations.triggered(installation.api, made, set(made.values()), seconds=180) == set(made.values())
+    installation.wait(lambda: installation.state(silent) == "Crashed", 180)
 
 
 def alive(wanted: Callable[[Path, int], bool]) -> bool:
