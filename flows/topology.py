@@ -40,6 +40,7 @@ class Service:
     name: str
     start: Callable[[], subprocess.Popen[bytes]]
     stop: Callable[[subprocess.Popen[bytes]], None] = stop
+    restarted_with: str | None = None
     process: subprocess.Popen[bytes] | None = None
     deaths: list[float] = field(default_factory=list)
 
@@ -47,8 +48,8 @@ class Service:
         """Start the process if it does not run, after a wait that grows with its recent deaths; returns it if it was."""
         if self.process is not None and self.process.poll() is None:
             return None
-        now = time.monotonic()
         if self.process is not None:
+            now = time.monotonic()
             self.deaths = [*(moment for moment in self.deaths if now - moment < 60), now]
             print(
                 f"{time.strftime('%H:%M:%S')} {self.name} ended with {self.process.returncode}; starting it again", flush=True
@@ -56,6 +57,11 @@ class Service:
             time.sleep(min(2.0 ** len(self.deaths) / 4, 15))
         self.process = self.start()
         return self.process
+
+    def end(self) -> None:
+        """Stop the process if it runs."""
+        if self.process is not None and self.process.poll() is None:
+            self.stop(self.process)
 
 
 class Topology:
@@ -84,13 +90,11 @@ class Topology:
                 self._come_up(services)
                 while True:
                     time.sleep(0.5)
-                    started = [service.name for service in services if service.tend()]
-                    if started:
+                    if self._tend(services):
                         self._note(services)
             finally:
                 for service in reversed(services):
-                    if service.process is not None and service.process.poll() is None:
-                        service.stop(service.process)
+                    service.end()
                 (self.home / "processes.json").unlink(missing_ok=True)
 
     def _services(self) -> list[Service]:
@@ -101,7 +105,8 @@ class Topology:
         server = ("server", "start", "--host", "127.0.0.1", "--port", str(self.port))
         return [
             Service("database", lambda: cluster.start(log, preexec_fn=die_with_parent), cluster.stop),
-            Service("server", lambda: self._python("server", "-m", "prefect", *server)),
+            # A server that outlives its database may answer on and record no event any more: no task run, no automation.
+            Service("server", lambda: self._python("server", "-m", "prefect", *server), restarted_with="database"),
             Service("data worker", lambda: self._worker("data")),
             Service("training worker", lambda: self._worker("gpu")),
         ]
@@ -116,6 +121,16 @@ class Topology:
         for worker in workers:
             worker.tend()
         self._note(services)
+
+    @staticmethod
+    def _tend(services: list[Service]) -> set[str]:
+        started: set[str] = set()
+        for service in services:
+            if service.restarted_with in started:
+                service.end()
+            if service.tend():
+                started.add(service.name)
+        return started
 
     def _note(self, services: list[Service]) -> None:
         ids = {service.name: service.process.pid for service in services if service.process is not None}

@@ -36,7 +36,13 @@ def node():
 def work(job, index, out_dir):
     with open(log, "a") as stream:
         stream.write(f"begin {index} {os.getpid()} {node()}\\n")
-    time.sleep(0.4)
+    time.sleep(0.1)
+    if index >= 8 and (store / "doomed").exists():
+        if (store / "doomed").read_text() == node():
+            (store / "held").touch()
+            time.sleep(500)
+        while not (store / "held").exists():
+            time.sleep(0.02)
     if index == 3 and (store / "fail").exists():
         raise ValueError("bad record in line 7")
     atomic_write(out_dir / f"part-{index:05d}.txt", (f"작업 {job}\\n" * 1000).encode())
@@ -61,6 +67,7 @@ def main():
     from ray.cluster_utils import Cluster
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000})
     second = cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
+    (store / "doomed").write_text(second.node_id)
     drawn.clear()
     ahead = []
 
@@ -68,7 +75,7 @@ def main():
         held = False
         while not held and not finished.is_set():
             lines = log.read_text().splitlines()
-            held = len(lines) >= begun_locally + 8 and lines[-1].endswith(second.node_id)
+            held = (store / "held").exists()
             time.sleep(0.02)
         ahead.append(len(drawn) - (len(lines) - begun_locally))
         cluster.remove_node(second, allow_graceful=False)

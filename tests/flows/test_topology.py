@@ -72,8 +72,9 @@ class Installation:
     def state(self, run: str) -> str:
         try:
             return str(self.api(f"flow_runs/{run}")["state_name"])
-        except urllib.error.HTTPError as error:  # Its database is being killed.
-            error.close()
+        except OSError as error:  # Its database is being killed.
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
             return "unknown"
 
     def wait(self, what: Callable[[], bool], seconds: float = 240) -> float:
@@ -149,8 +150,10 @@ def test_the_literal_command_survives_the_death_of_worker_and_database(
     installation.kill("data worker")
     assert installation.wait(lambda: not any(r.live for r in runs.runs(installation.store)), 20) < 5, "its stage died with it"
     installation.wait(lambda: installation.partial("pretrain"))
+    server = installation.processes()["server"]
     installation.kill("database")
     installation.finished(run)
+    assert installation.processes()["server"] != server, "it might answer and record no events"
     built = {a.manifest["label"]: a.output_digest for a in Store(installation.store).artifacts()}
     assert built == {label: a.output_digest for label, a in straight.items()}
     in_pool = {"work_pools": {"name": {"any_": ["gpu"]}}, "sort": "START_TIME_ASC"}
@@ -171,6 +174,8 @@ def test_one_stage_again(installation: Installation, straight: dict[str, Artifac
 def test_the_page_of_a_run_shows_its_graph_tasks_and_artifacts(installation: Installation, tmp_path: Path) -> None:
     run = installation.begin("corpus-to-model", until="clean/news", rerun=["extract/news"])
     installation.finished(run)
+    recorded = {"flow_runs": {"id": {"any_": [run]}}, "task_runs": {"state": {"type": {"any_": ["COMPLETED"]}}}}
+    installation.wait(lambda: bool(installation.api("task_runs/filter", recorded)), 60)
     with browser() as tab:
         flow_run_page.check(tab, f"http://127.0.0.1:{installation.port}", AUTH, run, tmp_path)
 
@@ -200,7 +205,7 @@ def test_each_documented_automation_is_triggered_by_what_it_is_for(installation:
     automations.heartbeat(installation.api, silent)
     automations.move(installation.api, failing, "FAILED")
     wanted = {"korealbert-failure"}
-    assert automations.triggered(installation.api, made, wanted, seconds=180) == wanted
+    assert automations.triggered(installation.api, made, wanted, seconds=180) == wanted, installation.logs()
     automations.move(installation.api, ending, "COMPLETED")
     assert automations.triggered(installation.api, made, set(made.values()), seconds=180) == set(made.values())
     installation.wait(lambda: installation.state(silent) == "Crashed", 180)
