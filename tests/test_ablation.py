@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -61,9 +60,8 @@ def test_axes_make_every_combination_and_equal_cells_are_one() -> None:
     assert len({label for label in recipes.grid(third) if label.startswith("pretrain/")}) == 16
 
 
-def test_two_axes_cannot_set_one_field(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "data_specs", tmp_path / "data_specs")
-    path = tmp_path / "data_specs" / "ablations" / "sample" / "albert-table-3.toml"
+def test_two_axes_cannot_set_one_field(specs: Path) -> None:
+    path = specs / "ablations" / "sample" / "albert-table-3.toml"
     with pytest.raises(RecipeError, match=r"fields set by axes: pretrain\.model\.embedding_size named twice"):
         recipes.load_ablation(edit(path, 'set.pretrain.model.share = "none"', "set.pretrain.model.embedding_size = 4"))
 

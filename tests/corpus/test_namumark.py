@@ -7,14 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 
 from bench.mutations import SUBJECTS, fault, mutations
 from korealbert.corpus.namumark import extract_namumark
 from korealbert.corpus.sources import WikiOptions
 from tests.corpus.extracting import extract
-from tests.corpus.markup_soup import NAMUMARK, PAIRS, calls, mutated, plain_text, soup
+from tests.corpus.markup_soup import PAIRS, mutated
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "namuwiki"
 CONSTRUCTS = [json.loads(line) for line in (GOLDEN / "constructs.jsonl").read_text("utf-8").splitlines()]
@@ -132,72 +131,10 @@ def test_prices_are_no_formulas() -> None:
     assert text_of("값은 $5이고 다음 해에는 $7이 되었다.") == "값은 $5이고 다음 해에는 $7이 되었다."
 
 
-@given(soup(NAMUMARK))
-def test_no_paired_mark_is_left_whatever_comes_in(markup: str) -> None:
-    text = text_of(markup)
-    assert not [pair for pair in PAIRS if pair in text]
-    assert text == text.strip()
-    assert all(line == line.strip() and "  " not in line for line in text.split("\n"))
-    assert "\n\n\n" not in text
-
-
 @given(mutated(SAMPLES))
 def test_damaged_documents_leave_no_marks_either(markup: str) -> None:
     text = text_of(markup.replace("{{{", "{{{#red "))  # without the prefix a group shows its marks
     assert not [pair for pair in PAIRS if pair in text]
-
-
-@settings(max_examples=50)
-@given(soup(NAMUMARK), st.booleans(), st.booleans(), st.booleans())
-def test_no_option_raises(markup: str, tables: bool, struck: bool, footnotes: bool) -> None:
-    text_of(markup, keep_tables=tables, keep_strikethrough=struck, keep_footnotes=footnotes, headings=footnotes)
-
-
-@given(plain_text())
-def test_plain_text_stays_as_it_is(text: str) -> None:
-    assert text_of(text) == text
-
-
-@settings(max_examples=100)
-@given(st.text(max_size=80))
-def test_any_text_at_all(text: str) -> None:
-    assert text_of(text) == text_of(text)
-
-
-WRAPPERS = {
-    "[[{}]]": True,
-    "[[대상|{}]]": True,
-    "'''{}'''": True,
-    "__{}__": True,
-    "{{{{{{#red {}}}}}}}": True,
-    "{{{{{{+2 {}}}}}}}": True,
-    "({})": True,
-    "[* {}]": False,
-    "[[파일:가.jpg|{}]]": False,
-    "[include(틀:가, 나={})]": False,
-    "~~{}~~": False,
-}
-
-
-@given(st.lists(st.lists(st.sampled_from(sorted(WRAPPERS)), max_size=3, unique=True), max_size=12))
-def test_visible_words_stay_in_order_and_hidden_ones_go(nestings: list[list[str]]) -> None:
-    words, visible = [], []
-    for number, wrappers in enumerate(nestings):
-        word = f"낱말{number:03}"
-        if all(WRAPPERS[wrapper] for wrapper in wrappers):
-            visible.append(word)
-        for wrapper in wrappers:
-            word = wrapper.format(word)
-        words.append(word)
-    text = text_of("머리말과 함께 적어 둔 줄: " + " 그리고 또다시 ".join(words))
-    assert [word.strip("().") for word in text.split() if "낱말" in word] == visible
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.sampled_from(NAMUMARK), min_size=1, max_size=4).map("".join))
-def test_work_is_linear_in_the_length_of_the_source(unit: str) -> None:
-    once, fourfold = (calls(extract_namumark, unit * n, DEFAULT) for n in (150, 600))
-    assert fourfold < 5 * once + 1000
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,61 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable
+from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from korealbert.corpus.layout import WikiText, prepare
 from korealbert.corpus.namumark import extract_namumark
 from korealbert.corpus.sources import WikiOptions
 from korealbert.corpus.wikitext import extract_wikitext
+from tests.corpus.markup_soup import NAMUMARK, PAIRS, WIKITEXT, calls, plain_text, soup
 
 Extractor = Callable[[str, WikiOptions], WikiText]
 DEFAULT = WikiOptions()
+
+
+class Markup(NamedTuple):
+    extract: Extractor
+    marks: tuple[str, ...]
+    wrappers: dict[str, bool]
+    """Constructs around a word, and whether it is shown within them."""
+
+    def text_of(self, source: str, **options: object) -> str:
+        return self.extract(source, WikiOptions.model_validate(options)).text
+
+
+WIKITEXT_WRAPPERS = {
+    "[[{}]]": True,
+    "[[대상|{}]]": True,
+    "'''{}'''": True,
+    "{{{{lang|en|{}}}}}": True,
+    "<small>{}</small>": True,
+    "[https://a.example {}]": True,
+    "({})": True,
+    "<ref>{}</ref>": False,
+    "{{{{틀|{}}}}}": False,
+    "[[파일:가.jpg|섬네일|{}]]": False,
+    "<!-- {} -->": False,
+    "<s>{}</s>": False,
+}
+NAMUMARK_WRAPPERS = {
+    "[[{}]]": True,
+    "[[대상|{}]]": True,
+    "'''{}'''": True,
+    "__{}__": True,
+    "{{{{{{#red {}}}}}}}": True,
+    "{{{{{{+2 {}}}}}}}": True,
+    "({})": True,
+    "[* {}]": False,
+    "[[파일:가.jpg|{}]]": False,
+    "[include(틀:가, 나={})]": False,
+    "~~{}~~": False,
+}
+MARKUPS = [Markup(extract_wikitext, WIKITEXT, WIKITEXT_WRAPPERS), Markup(extract_namumark, NAMUMARK, NAMUMARK_WRAPPERS)]
+EACH = pytest.mark.parametrize("markup", MARKUPS, ids=["wikitext", "namumark"])
 BOTH = pytest.mark.parametrize("extract", [extract_wikitext, extract_namumark])
 
 
@@ -72,3 +115,59 @@ def test_only_combining_diacritical_marks_compose_with_ascii() -> None:
 @pytest.mark.parametrize("tag", ["<ſpan >", "<ſource >", "<maplin\u212a >", "{{{#!ſyntax a\n"])
 def test_a_tag_in_other_letters_is_text(extract: Extractor, tag: str) -> None:
     assert extract(f"강은 {tag}흐른다.", DEFAULT).text.startswith("강은")
+
+
+@EACH
+@given(data=st.data())
+def test_no_paired_mark_is_left_whatever_comes_in(markup: Markup, data: st.DataObject) -> None:
+    text = markup.text_of(data.draw(soup(markup.marks)))
+    assert not [pair for pair in PAIRS if pair in text]
+    assert text == text.strip()
+    assert all(line == line.strip() and "  " not in line for line in text.split("\n"))
+    assert "\n\n\n" not in text
+
+
+@EACH
+@settings(max_examples=50)
+@given(data=st.data(), tables=st.booleans(), struck=st.booleans(), footnotes=st.booleans())
+def test_no_option_raises(markup: Markup, data: st.DataObject, tables: bool, struck: bool, footnotes: bool) -> None:
+    options = {"keep_tables": tables, "keep_strikethrough": struck, "keep_footnotes": footnotes, "headings": footnotes}
+    markup.text_of(data.draw(soup(markup.marks)), **options)
+
+
+@EACH
+@given(text=plain_text())
+def test_plain_text_stays_as_it_is(markup: Markup, text: str) -> None:
+    assert markup.text_of(text) == text
+
+
+@EACH
+@settings(max_examples=100)
+@given(text=st.text(max_size=80))
+def test_any_text_at_all(markup: Markup, text: str) -> None:
+    assert markup.text_of(text) == markup.text_of(text)
+
+
+@EACH
+@given(data=st.data())
+def test_visible_words_stay_in_order_and_hidden_ones_go(markup: Markup, data: st.DataObject) -> None:
+    wrappings = st.lists(st.sampled_from(sorted(markup.wrappers)), max_size=3, unique=True)
+    words, visible = [], []
+    for number, wrappers in enumerate(data.draw(st.lists(wrappings, max_size=12))):
+        word = f"낱말{number:03}"
+        if all(markup.wrappers[wrapper] for wrapper in wrappers):
+            visible.append(word)
+        for wrapper in wrappers:
+            word = wrapper.format(word)
+        words.append(word)
+    text = markup.text_of("머리말과 함께 적어 둔 줄: " + " 그리고 또다시 ".join(words))
+    assert [word.strip("().") for word in text.split() if "낱말" in word] == visible
+
+
+@EACH
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_work_is_linear_in_the_length_of_the_source(markup: Markup, data: st.DataObject) -> None:
+    unit = data.draw(st.lists(st.sampled_from(markup.marks), min_size=1, max_size=4).map("".join))
+    once, fourfold = (calls(markup.extract, unit * n, DEFAULT) for n in (150, 600))
+    assert fourfold < 5 * once + 1000
