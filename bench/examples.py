@@ -157,7 +157,7 @@ class Bench:
             for path in sorted(self.examples.glob(f"{split}-*.arrow")):
                 job = ViewJob(path, view, Path(name) / path.name, self.vocab.path, ViewsSpec())
                 start = time.process_time()
-                pieces += draw_shard(job, 0, self.views)["pieces"]
+                pieces += draw_shard(job, self.views)["pieces"]
                 taken += time.process_time() - start
         row("(c) drawing one view, M tokens/s", f"{pieces / taken / 1e6:.2f}", goal="≥ 3")
 

@@ -143,7 +143,7 @@ def _same_noise(spec: ViewsSpec, inputs: Inputs, runtime: Runtime) -> Artifact |
 def make_shard(job: ViewJob, index: int, out_dir: Path) -> dict[str, Any]:
     """One shard's noise in one view: linked where it is finished, else drawn. Returns its counts."""
     if job.finished is None or job.target is None:
-        return draw_shard(job, index, out_dir)
+        return draw_shard(job, out_dir)
     target = out_dir / job.target
     target.unlink(missing_ok=True)
     try:
@@ -153,7 +153,7 @@ def make_shard(job: ViewJob, index: int, out_dir: Path) -> dict[str, Any]:
     return dict(open_view(target)[1].counts)
 
 
-def draw_shard(job: ViewJob, index: int, out_dir: Path) -> dict[str, Any]:
+def draw_shard(job: ViewJob, out_dir: Path) -> dict[str, Any]:
     """Draw one shard's noise in one view. Returns its counts."""
     rows, header = open_rows(job.rows)
     vocabulary, words = _vocabulary(job.vocabulary)

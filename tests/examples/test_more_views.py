@@ -37,9 +37,9 @@ def test_more_views_leave_the_finished_ones_as_they_are(
     two = build(STAGE, ViewsSpec(views=2), inputs, runtime).artifact
     drawn: list[int] = []
 
-    def counting(job: views.ViewJob, index: int, out_dir: Path, draw: object = views.draw_shard) -> dict[str, object]:
+    def counting(job: views.ViewJob, out_dir: Path, draw: object = views.draw_shard) -> dict[str, object]:
         drawn.append(job.view)
-        return draw(job, index, out_dir)  # type: ignore[operator, no-any-return]
+        return draw(job, out_dir)  # type: ignore[operator, no-any-return]
 
     monkeypatch.setattr(views, "draw_shard", counting)
     three = build(STAGE, ViewsSpec(views=3), inputs, runtime).artifact

@@ -102,7 +102,7 @@ def test_two_workers_and_any_order_of_shards_give_the_same_bytes(
     assert again.output_digest == viewed.output_digest
     (tmp_path / "late").mkdir()
     for path in reversed(packed.files("train-*.arrow")):
-        draw_shard(ViewJob(path, 1, Path("late") / path.name, vocab.path, spec), 99, tmp_path)
+        draw_shard(ViewJob(path, 1, Path("late") / path.name, vocab.path, spec), tmp_path)
         assert (tmp_path / "late" / path.name).read_bytes() == (viewed.path / "view-001" / path.name).read_bytes()
 
 
@@ -173,7 +173,7 @@ def test_views_out_of_place_are_refused(tmp_path: Path, packed: Artifact, vocab:
         ExampleBatches(packed.path, views, "train")
     spec = ViewsSpec(views=3, seed=5, sentence_task="none")
     path = packed.path / shard.name
-    draw_shard(ViewJob(path, 1, Path("view-001") / path.name, vocab.path, spec), 0, views)
+    draw_shard(ViewJob(path, 1, Path("view-001") / path.name, vocab.path, spec), views)
     with pytest.raises(ValueError, match=r"view-001/train-00001\.arrow: holds view 1 of .*'none'.*'seed': 5.* of .*'sop'"):
         ExampleBatches(packed.path, views, "train")
     shutil.rmtree(views / "view-001")
