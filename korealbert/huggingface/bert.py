@@ -88,7 +88,7 @@ class Bert:
         yield from linear("sop", "cls.seq_relationship")
 
     def constants(self, config: ModelConfig) -> dict[str, Array]:
-        """None."""
+        """Every tensor of theirs has a counterpart."""
         return {}
 
 
@@ -133,5 +133,5 @@ class Roberta:
         yield "mlm.bias", "lm_head.bias"
 
     def constants(self, config: ModelConfig) -> dict[str, Array]:
-        """None."""
+        """Every tensor of theirs has a counterpart."""
         return {}

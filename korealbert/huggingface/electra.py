@@ -69,7 +69,7 @@ class Electra:
         yield "mlm.bias", "generator_lm_head.bias"
 
     def constants(self, config: ModelConfig) -> dict[str, Array]:
-        """None."""
+        """Every tensor of theirs has a counterpart."""
         return {}
 
 

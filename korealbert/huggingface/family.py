@@ -64,8 +64,8 @@ def linear(ours: str, theirs: str) -> Iterator[tuple[str, str]]:
 
 def embeddings(prefix: str) -> Iterator[tuple[str, str]]:
     """The three tables and their LayerNorm, which all families spell alike."""
-    for ours, theirs in (("word", "word"), ("position", "position"), ("token_type", "token_type")):
-        yield f"encoder.embeddings.{ours}.weight", f"{prefix}embeddings.{theirs}_embeddings.weight"
+    for table in ("word", "position", "token_type"):
+        yield f"encoder.embeddings.{table}.weight", f"{prefix}embeddings.{table}_embeddings.weight"
     yield from linear("encoder.embeddings.norm", f"{prefix}embeddings.LayerNorm")
 
 
