@@ -37,7 +37,7 @@ class KlueSts(SequenceRegression):
     defaults = klue.defaults(epochs=4)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All pairs."""
+        """All pairs; an id is ``guid``."""
         return [
             Example(
                 item.text("guid"),
