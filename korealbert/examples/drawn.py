@@ -10,13 +10,10 @@ import numpy as np
 from pydantic import ValidationError
 
 from korealbert.arrow_tables import ShardError
-from korealbert.artifact import Spec
-from korealbert.examples.masking import MaskingSpec
 from korealbert.examples.noise import NoiseSettings, draw
-from korealbert.examples.schema import Rows, SentenceTask, View, ViewHeader
+from korealbert.examples.schema import Rows, View, ViewHeader
 from korealbert.examples.segments import Ints
 from korealbert.examples.table import RowTable, check_belongs, check_complete
-from korealbert.examples.word_order import WordOrderSpec
 from korealbert.files import atomic_write
 from korealbert.vocab.tokenizer import WordTable
 
@@ -25,27 +22,16 @@ ROWS_AT_ONCE = 2_048
 """Rows drawn together: enough to hide numpy's overhead, few enough to stay in the processor's cache."""
 
 
-class DrawnNoise(Spec):
+class DrawnNoise(NoiseSettings):
     """Content of ``noise.json``: everything that the noise of some rows follows from."""
 
     views: int
     """Views there are."""
-    seed: int
-    sentence_task: SentenceTask
-    masking: MaskingSpec
-    word_order: WordOrderSpec
-    sequence_length: int
-    vocab_size: int
     vocab_sha256: str
     rows: dict[str, str]
     """Digest of each shard of training rows, by file name."""
     words: dict[str, str]
     """The word tables of the vocabulary, each as the hexadecimal digits of its packed bits."""
-
-    @property
-    def settings(self) -> NoiseSettings:
-        """What ``draw`` needs."""
-        return NoiseSettings(**{f.name: getattr(self, f.name) for f in fields(NoiseSettings)})
 
     @property
     def word_table(self) -> WordTable:
@@ -75,21 +61,22 @@ def write_noise(directory: Path, settings: NoiseSettings, views: int, table: Row
     """Write what the noise of these rows follows from, whole or not at all."""
     packed = {f.name: np.packbits(getattr(words, f.name)).tobytes().hex() for f in fields(WordTable)}
     digests = {path.name: header.digest for path, header in zip(table.paths, table.headers, strict=True)}
-    columns = {f.name: getattr(settings, f.name) for f in fields(NoiseSettings)}
-    noise = DrawnNoise(**columns, views=views, vocab_sha256=table.headers[0].vocab_sha256, rows=digests, words=packed)
-    atomic_write(directory / NOISE_FILE, (json.dumps(noise.model_dump(mode="json"), indent=1) + "\n").encode())
+    vocab_sha256 = table.headers[0].vocab_sha256
+    noise = DrawnNoise(**dict(settings), views=views, vocab_sha256=vocab_sha256, rows=digests, words=packed)
+    content = {"views": views, **noise.model_dump(mode="json")}
+    atomic_write(directory / NOISE_FILE, (json.dumps(content, indent=1) + "\n").encode())
 
 
 class DrawnView:
     """One view's noise, drawn for the rows that are asked for; the counterpart of ``table.ViewTable``."""
 
     def __init__(self, noise: DrawnNoise, words: WordTable, view: int, rows: RowTable) -> None:
-        self._words, self._settings, self._view, self._rows = words, noise.settings, view, rows
-        self.header = view_header(self._settings, view=view, vocab_sha256=noise.vocab_sha256, rows_digest="")
+        self._words, self._noise, self._view, self._rows = words, noise, view, rows
+        self.header = view_header(noise, view=view, vocab_sha256=noise.vocab_sha256, rows_digest="")
 
     def take(self, numbers: Ints) -> View:
         """Noise of some rows, in the order asked for."""
-        return draw_view(self._rows.take(numbers), self._words, self._settings, self._view, self._rows)[0]
+        return draw_view(self._rows.take(numbers), self._words, self._noise, self._view, self._rows)[0]
 
     def close(self) -> None:
         """There is nothing to let go of."""
@@ -105,7 +92,7 @@ def drawn_views(directory: Path, rows: RowTable) -> list[DrawnView]:
     check_complete(path, noise.rows, rows)
     for rows_path, header in zip(rows.paths, rows.headers, strict=True):
         digest = noise.rows.get(rows_path.name, "missing")
-        mine = view_header(noise.settings, view=0, vocab_sha256=noise.vocab_sha256, rows_digest=digest)
+        mine = view_header(noise, view=0, vocab_sha256=noise.vocab_sha256, rows_digest=digest)
         check_belongs(path, mine, rows_path, header)
     return [DrawnView(noise, noise.word_table, view, rows) for view in range(noise.views)]
 

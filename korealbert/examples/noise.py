@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from korealbert.artifact import Spec
 from korealbert.examples.masking import Masked, MaskingSpec, mask
 from korealbert.examples.schema import Array, Rows, SentenceTask, View, id_type, position_type
 from korealbert.examples.segments import Ints, Layout, continue_with, lay_out, sentence_starts, slots, split_rows
@@ -22,8 +23,7 @@ REJECTIONS = 32
 """Draws of another document's row before the rows of other documents are listed and one of them is drawn."""
 
 
-@dataclass(frozen=True)
-class NoiseSettings:
+class NoiseSettings(Spec):
     """What ``draw`` needs to know beside the rows."""
 
     seed: int

@@ -58,7 +58,14 @@ class ViewsSpec(Spec):
 
     def noise(self, sequence_length: int, vocab_size: int) -> NoiseSettings:
         """The noise for rows of this kind."""
-        return NoiseSettings(self.seed, self.sentence_task, self.masking, self.word_order, sequence_length, vocab_size)
+        return NoiseSettings(
+            seed=self.seed,
+            sentence_task=self.sentence_task,
+            masking=self.masking,
+            word_order=self.word_order,
+            sequence_length=sequence_length,
+            vocab_size=vocab_size,
+        )
 
 
 @dataclass(frozen=True)

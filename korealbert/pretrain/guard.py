@@ -11,7 +11,39 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from korealbert.pretrain.spec import GuardSpec
+from pydantic import Field
+
+from korealbert.artifact import Spec
+
+LOSS_FLOOR = 0.02
+"""Least deviation of the loss, in nats: 8 of them are 0.16, which no sound run gains within ``patience`` steps."""
+
+NORM_FLOOR = 0.25
+"""Least deviation of the log of the norm: 8 of them are a factor of 7. Norms double where a model leaves its plateau."""
+
+MAX_OVERFLOWS = 40
+"""Steps skipped in a row while the loss itself is finite: by then the loss scale has fallen from 2¹⁶ to 2⁻²⁴."""
+
+LEARNT = 0.65
+"""Held-out accuracy of sentence order from which on it counts as learnt."""
+
+CHANCE = 0.02
+"""Distance from 0.5 within which it counts as guessing."""
+
+
+class GuardSpec(Spec):
+    """When training counts as collapsed: it returns to its last checkpoint, leaves out the data since, and goes on slower."""
+
+    max_rollbacks: int = Field(default=3, ge=0)
+    """Returns in one run, after which a collapse is an error; 0 makes the first one an error."""
+    horizon: int = Field(default=200, ge=2)
+    """Steps that recent means and deviations look back on; nothing but NaN is judged before as many have passed."""
+    max_z: float = Field(default=8.0, gt=0)
+    """Standard deviations above the recent mean from which on the loss or the gradient norm of a step is bad."""
+    patience: int = Field(default=5, ge=1)
+    """Bad steps in a row that make a collapse; a single one is a hard batch."""
+    rate_factor: float = Field(default=0.5, gt=0, le=1)
+    """Factor on the learning rate for the rest of the run, once for every return."""
 
 
 @dataclass
@@ -49,17 +81,6 @@ class GuardState:
     best_order: float = 0.0
     """Highest held-out accuracy of sentence order."""
     rollbacks: int = 0
-
-
-LOSS_FLOOR = 0.02
-"""Least deviation of the loss, in nats: 8 of them are 0.16, which no sound run gains within ``patience`` steps."""
-
-NORM_FLOOR = 0.25
-"""Least deviation of the log of the norm: 8 of them are a factor of 7. Norms double where a model leaves its plateau."""
-
-
-MAX_OVERFLOWS = 40
-"""Steps skipped in a row while the loss itself is finite: by then the loss scale has fallen from 2¹⁶ to 2⁻²⁴."""
 
 
 class Guard:
@@ -115,10 +136,3 @@ class Guard:
         if best >= LEARNT and abs(order_accuracy - 0.5) < CHANCE:
             return f"held-out accuracy of sentence order fell from {best:.3f} to {order_accuracy:.3f}, which is guessing"
         return None
-
-
-LEARNT = 0.65
-"""Held-out accuracy of sentence order from which on it counts as learnt."""
-
-CHANCE = 0.02
-"""Distance from 0.5 within which it counts as guessing."""

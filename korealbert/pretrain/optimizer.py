@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from korealbert.model.parameters import parameter_groups
 from korealbert.pretrain.lamb import Lamb
-from korealbert.pretrain.spec import OptimizerSpec
+from korealbert.pretrain.optimizer_spec import OptimizerSpec
 
 
 def make_optimizer(model: nn.Module, spec: OptimizerSpec, *, scaled: bool = False) -> Optimizer:

@@ -103,9 +103,18 @@ def noise_settings(
     word_order: WordOrderSpec | None = None,
     task: str = "sop",
     vocab_size: int = VOCAB_SIZE,
+    sequence_length: int = SEQUENCE_LENGTH,
+    seed: int = 7,
 ) -> NoiseSettings:
     """The default noise for made rows, with some of it replaced."""
-    return NoiseSettings(7, task, masking or MaskingSpec(), word_order or WordOrderSpec(), SEQUENCE_LENGTH, vocab_size)  # type: ignore[arg-type]
+    return NoiseSettings(
+        seed=seed,
+        sentence_task=task,  # type: ignore[arg-type]
+        masking=masking or MaskingSpec(),
+        word_order=word_order or WordOrderSpec(),
+        sequence_length=sequence_length,
+        vocab_size=vocab_size,
+    )
 
 
 def noised(drawn: Drawn, sequence_length: int = SEQUENCE_LENGTH) -> Batch:

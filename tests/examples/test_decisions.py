@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -132,7 +131,7 @@ def test_d9_random_pieces_are_never_special() -> None:
 
 def test_d10_the_budget_counts_ordinary_pieces_and_grows_with_the_length() -> None:
     assert [MaskingSpec().slots(length) for length in (128, 256, 512)] == [19, 38, 76]
-    noise = replace(noise_settings(masking=MaskingSpec(unit="token")), sequence_length=512)
+    noise = noise_settings(masking=MaskingSpec(unit="token"), sequence_length=512)
     assert (draw(random_rows(40, width=509), WORDS, noise, 0).view.mlm_count == round(0.15 * 509)).all()
 
 
@@ -179,8 +178,8 @@ def test_d15_words_are_moved_by_their_own_task_not_by_mlm() -> None:
 @pytest.mark.parametrize("length", [16, 128, 256, 300, 512])
 def test_every_length_has_room_for_its_positions(length: int) -> None:
     rows = random_rows(30, width=length - 3)
-    noise = noise_settings(word_order=WordOrderSpec(portion=1.0, within="segment", top_up=True))
-    drawn = draw(rows, WORDS, replace(noise, sequence_length=length), 0)
+    word_order = WordOrderSpec(portion=1.0, within="segment", top_up=True)
+    drawn = draw(rows, WORDS, noise_settings(word_order=word_order, sequence_length=length), 0)
     batch = noised(drawn, length)
     for row in range(30):
         reading = read(batch, row)

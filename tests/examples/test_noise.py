@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -106,7 +106,7 @@ def test_every_row_keeps_all_invariants(chunks: list[list[list[int]]], noise: No
 @settings(max_examples=100, deadline=None)
 @given(CHUNKS, MASKINGS, st.integers(0, 2**63 - 1))
 def test_whole_words_are_predicted_whole(chunks: list[list[list[int]]], masking: MaskingSpec, seed: int) -> None:
-    noise = replace(noise_settings(masking=masking.model_copy(update={"unit": "whole_word"})), seed=seed)
+    noise = noise_settings(masking=masking.model_copy(update={"unit": "whole_word"}), seed=seed)
     batch = noised(draw(made_rows(chunks), WORDS, noise, 0))
     for row, chunk in enumerate(chunks):
         reading = read(batch, row)
@@ -220,7 +220,7 @@ def test_ngrams_of_n_words_are_drawn_as_one_over_n(unit: str) -> None:
     width = 4_000
     rows = random_rows(60, width=width)
     masking = MaskingSpec(unit=unit, ngram_max=3, rate=0.02)  # type: ignore[arg-type]
-    noise = replace(noise_settings(masking=masking), sequence_length=width + 3)
+    noise = noise_settings(masking=masking, sequence_length=width + 3)
     masked = draw(rows, words, noise, 0).masked
     key = masked.rows * (width + 9) + masked.places
     lengths = np.diff(np.flatnonzero(np.diff(key, prepend=-9, append=1 << 40) != 1))

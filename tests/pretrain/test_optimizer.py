@@ -14,7 +14,7 @@ from korealbert.model.config import ModelConfig
 from korealbert.model.heads import PretrainingModel
 from korealbert.pretrain.lamb import Lamb
 from korealbert.pretrain.optimizer import Clipping, make_optimizer
-from korealbert.pretrain.spec import OptimizerSpec
+from korealbert.pretrain.optimizer_spec import OptimizerSpec
 
 STEPS = 50
 

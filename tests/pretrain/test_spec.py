@@ -7,7 +7,8 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from korealbert.pretrain.spec import PretrainSpec, ScheduleSpec
+from korealbert.pretrain.schedule import ScheduleSpec
+from korealbert.pretrain.spec import PretrainSpec
 
 
 @pytest.mark.parametrize(

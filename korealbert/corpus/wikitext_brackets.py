@@ -1,0 +1,282 @@
+"""The brackets of a MediaWiki page: ``[[links]]``, ``{{templates}}``, ``{| tables |}``, by one tokenising pass.
+
+What holds nothing nested is read at once, by kind; that is nearly everything. What is left are frames (``wiki_frames``);
+templates and tables that show nothing are skipped by their matched ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from itertools import pairwise
+
+from korealbert.corpus.layout import GONE
+from korealbert.corpus.sources import WikiOptions
+from korealbert.corpus.wiki_frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, unseen_link
+from korealbert.corpus.wiki_names import LANGUAGES, SISTER_PROJECTS, UNSEEN_LINKS
+from korealbert.corpus.wiki_templates import DISAMBIGUATION, inline_text, is_inline, template_key
+from korealbert.corpus.wikitext_lines import linear_table
+
+_BRACES, _TABLE = "{{", "{|"
+_NESTING = ("[[", "]]", "{{", "}}", "{|", "|}")
+_LABELLED = dict.fromkeys(LANGUAGES, "interwiki") | UNSEEN_LINKS
+_UNLABELLED = dict.fromkeys(SISTER_PROJECTS, "interwiki") | _LABELLED
+
+_TOKEN = re.compile(
+    r"\[\[([^\[\]{}|\n]*+)(?:\|([^\[\]{}|\n]*+))?+\]\]"  # most links and templates hold nothing nested: one token each
+    r"|\{\{([^{}\[\]|]*+)((?:\|[^{}\[\]]*+)?+)\}\}(?!\})"
+    r"|\[\[|\]\]|\{\{+|\}\}+|\|"
+    r"|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}?|(?==++[^\n]*=[ \t\0]*$)|[ \t]*(?=\n))",
+    re.MULTILINE,
+)
+_OUTERMOST = re.compile(
+    r"\[\[([^\[\]{}|\n]*+)(?:\|([^\[\]{}|\n]*+))?+\]\]"
+    r"|\{\{([^{}\[\]|]*+)((?:\|[^{}\[\]]*+)?+)\}\}(?!\})"
+    r"|\[\[|\]\]|\{\{+|\}\}+|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\})"
+)
+_NESTED = re.compile(
+    r"\{\{+|\}\}+|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}|(?==++[^\n]*=[ \t\0]*$))",
+    re.MULTILINE,
+)
+_HEADING = re.compile(r"\n=++[^\n]*=[ \t\0]*$", re.MULTILINE)
+_PLAIN_LINK = re.compile(r"\[\[(?:[^\[\]{}|\n:]*+\||(?![:#])(?=[^\[\]{}|\n:]++\]\]))(?![ \t\0]*+\])([^\[\]{}|\n]++)\]\]")
+"""A link with nothing nested in it and no prefix; captures what it shows."""
+_WHOLE_LINK = re.compile(r"\[\[([^\[\]{}|\n]*+)((?:\|[^\[\]{}|\n]*+)*+)\]\]")
+_PLAIN_TEMPLATE = re.compile(r"\{\{(?<!\{\{\{)([^{}\[\]|\n]*+\n?+)((?:\|(?:[^{}\[\]\n]++|\n(?!=))*+)?+)\}\}(?!\})")
+"""A template with nothing nested in it, nor a heading: between braces with that, they are no pair."""
+_NAME = re.compile(r"[^|{}\[\]<\0]*+(?=[|{}])")
+
+
+class Brackets(NestedMarkup):
+    """Links, templates and tables of one page."""
+
+    token = _TOKEN
+    outermost = _OUTERMOST
+    unseen_links = _LABELLED
+
+    def __init__(self, source: str, options: WikiOptions, lost: Counter[str]) -> None:
+        super().__init__(source, options, lost)
+        self.disambiguation = False
+        self._endless_until = -1
+
+    def readers(self) -> Mapping[str, Reader]:
+        """By the first character of a token."""
+        return {
+            "[": self.read_link,
+            "]": self._link_end,
+            "{": self._open_braces,
+            "}": self._close_braces,
+            "|": self._pipe,
+            "\n": self._line_start,
+        }
+
+    def link_text(self, target: str, label: str | None) -> tuple[str, str]:
+        """A link to a file, a category or another language shows nothing; the pipe trick shows the bare name."""
+        if ":" in target and (construct := unseen_link(target, _UNLABELLED if label is None else _LABELLED)):
+            return "", construct
+        if label is None:
+            return target.lstrip(":#"), ""
+        return label if label.strip() else _unqualified(target), ""
+
+    def _link_end(self, found: re.Match[str]) -> int:
+        if self.stack and self.stack[-1].kind == LINK:
+            self.close_link(found.end())
+        return found.end()
+
+    def run(self) -> str:
+        """Read at once what holds nothing nested, by kind; the tokens take what is left, which is nothing in most pages."""
+        text = self.source
+        if "[[" in text:
+            shown = "".join(_PLAIN_LINK.split(text))
+            self.lost["link"] += len(text) - len(shown)
+            text = _WHOLE_LINK.sub(self._whole_link, shown)
+        for _ in range(2):  # templates in templates become plain ones
+            if "{{" in text:
+                text = _PLAIN_TEMPLATE.sub(self._plain_template, text)
+        self.source = text
+        return super().run() if any(mark[0] in text and mark in text for mark in _NESTING) else text
+
+    def _whole_link(self, found: re.Match[str]) -> str:
+        target, arguments = found.groups()
+        label = arguments.replace("|", "") if arguments else None
+        text, construct = self.link_text(target.replace(GONE, "").strip(), label)
+        self.lost[construct or "link"] += _width(found) - len(text)
+        return GONE if construct else text
+
+    def _plain_template(self, found: re.Match[str]) -> str:
+        text = self._shown(found[1], found[2])
+        self.lost["template"] += _width(found) - len(text)
+        return text or GONE
+
+    def _shown(self, name: str, arguments: str) -> str:
+        """What a template shows that has nothing nested in it."""
+        key = template_key(name)
+        if is_inline(key, self.options.inline_templates):
+            return inline_text(key, arguments.split("|")[1:], self.options.inline_templates)
+        if key in DISAMBIGUATION:
+            self.disambiguation = True
+        return ""
+
+    def _template(self, found: re.Match[str]) -> int:
+        """A template without anything nested in it; where to read on."""
+        start, end = found.span()
+        if _HEADING.search(found[0]):
+            self.open(_BRACES, start, 2)  # a heading between the braces: they are no pair
+            return start + 2
+        text = self._shown(found[3], found[4])
+        return self.leave_out(start, end, "template", text or GONE, kept=len(text))
+
+    def _open_braces(self, found: re.Match[str]) -> int:
+        """Skip a template that shows nothing, or open a frame for one that may; where to read on."""
+        if found.lastindex:
+            return self._template(found)
+        start, end = found.span()
+        if end - start == 2 and (name := _NAME.match(self.source, end)):
+            key = template_key(name[0])
+            if not is_inline(key, self.options.inline_templates) and (close := self._end_of(end, table=False)) > 0:
+                self.disambiguation |= key in DISAMBIGUATION
+                return self.leave_out(start, close, "template")
+        self.open(_BRACES, start, end - start)
+        return end
+
+    def _end_of(self, position: int, *, table: bool) -> int:
+        """Where the table or template ends whose content begins at ``position``, or -1 if it does not before the next heading.
+
+        Failed searches do not overlap: frames take care of everything up to where the last one gave up.
+        """
+        if position < self._endless_until:
+            return -1
+        source, opened = self.source, [0 if table else 2]  # 0 means a table, else braces not yet closed
+        while found := _NESTED.search(source, position):
+            position = found.end()
+            mark = found[0]
+            if mark[0] == "{":
+                opened.append(position - found.start())
+            elif mark[0] == "}":
+                closing = position - found.start()
+                while closing >= 2 and opened and opened[-1]:
+                    used = 3 if closing >= 3 and opened[-1] >= 3 else 2
+                    closing -= used
+                    opened[-1] -= used
+                    if opened[-1] < 2:
+                        opened.pop()
+                if not opened:
+                    return position - closing
+            elif mark[-1] == "|":
+                opened.append(0)
+            elif opened[-1] and mark[-1] == "}" and source.startswith("}", position):
+                position -= 1  # ``|}}`` ends a template with an empty last argument
+            elif opened[-1]:
+                break
+            elif mark[-1] == "}":
+                opened.pop()
+                if not opened:
+                    return position
+        self._endless_until = found.start() if found else len(source)
+        return -1
+
+    def _pipe(self, found: re.Match[str]) -> int:
+        if self.stack and self.stack[-1].kind != _TABLE:
+            self.stack[-1].pipes.append(len(self.out))
+        else:
+            self.out.append("|")
+        return found.end()
+
+    def _line_start(self, found: re.Match[str]) -> int:
+        """A line that begins or ends a table, is a heading or a blank line, or starts with a pipe. Where to read on."""
+        token, (start, end) = found[0], found.span()
+        if token.endswith("{|"):
+            self.out.append("\n")
+            if not self.options.keep_tables and (close := self._end_of(end, table=True)) > 0:
+                return self.leave_out(start, close, "table", "\n", kept=1)
+            self.open(_TABLE, start)
+        elif token.endswith("|}"):
+            return self._table_end(found)
+        elif token.endswith("|"):
+            if self.stack and self.stack[-1].kind != _TABLE:
+                self.out.append("\n")
+                self._pipe(found)
+            else:
+                self.out.append(token)
+        else:
+            if self.source.startswith("=", end):
+                self.give_up(LINK, _BRACES)
+            else:
+                self.give_up(LINK)
+            self.out.append("\n")
+        return end
+
+    def _table_end(self, found: re.Match[str]) -> int:
+        stack, end = self.stack, found.end()
+        if stack and stack[-1].kind == _BRACES and self.source.startswith("}", end):
+            self.out.append("\n")
+            self._pipe(found)
+            return end - 1  # ``|}}`` ends a template with an empty last argument
+        if not self.opened[_TABLE]:
+            self.out.append("\n")
+            return end
+        while stack[-1].kind != _TABLE:
+            self.close()
+        frame = self.close()
+        if len(stack) >= MAX_DEPTH:
+            return end
+        if self.options.keep_tables:
+            text = linear_table("".join(self.out[frame.start :]))
+            del self.out[frame.start :]
+            self.out.append(f"{text}\n")
+        else:
+            self.replace(frame, end, "table", "\n")
+        return end
+
+    def _close_braces(self, found: re.Match[str]) -> int:
+        start, end = found.span()
+        closing = end - start
+        while closing >= 2 and self.stack and self.stack[-1].kind == _BRACES:
+            frame = self.stack[-1]
+            used = 3 if closing >= 3 and frame.braces >= 3 else 2
+            closing -= used
+            if len(self.stack) <= MAX_DEPTH:
+                self._evaluate(frame, end - closing, parameter=used == 3)
+            frame.braces -= used
+            frame.pipes.clear()
+            if frame.braces < 2:
+                self.close()
+        return end
+
+    def _evaluate(self, frame: Frame, end: int, *, parameter: bool) -> None:
+        out, pipes = self.out, frame.pipes
+        key = template_key("".join(out[frame.start : pipes[0] if pipes else None]))
+        if key in DISAMBIGUATION:
+            self.disambiguation = True
+        if parameter or not is_inline(key, self.options.inline_templates):
+            self.replace(frame, end, "template")
+            return
+        bounds = [*pipes, len(out)]
+        arguments = ["".join(out[a:b]) for a, b in pairwise(bounds)]
+        text = inline_text(key, arguments, self.options.inline_templates)
+        self.replace(frame, end, "template", text or GONE, kept=len(text))
+
+    def abandon(self, frame: Frame) -> int:
+        """A table goes up to the next blank line, a template up to the line's end."""
+        if frame.kind == _TABLE:
+            self.lost["table"] += 1
+            return blank_until(self.out, frame.start, "\n\n")
+        if frame.kind == _BRACES:
+            return blank_until(self.out, frame.start, "\n")
+        return self.abandon_link(frame) if frame.pipes else 0
+
+
+def _width(found: re.Match[str]) -> int:
+    """Characters of the source; what was removed before is counted before."""
+    return found.end() - found.start() - found[0].count(GONE)
+
+
+def _unqualified(target: str) -> str:
+    """What the pipe trick shows: ``[[서울 (동음이의)|]]`` is 서울, ``[[분류:서울|]]`` too."""
+    name = target.removeprefix(":")
+    name = name.partition(":")[2].lstrip() or name
+    for left, right in ("()", "（）"):
+        if name.endswith(right):
+            name = name.rpartition(left)[0].rstrip() or name
+    return name

@@ -1,0 +1,132 @@
+"""The commands that need neither recipe nor store: extract, fill-mask, score."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.table import Table
+
+from korealbert.numbers import by_number
+from korealbert.terminal import clear_errors, console, warn
+
+FAULTS_SHOWN = 100
+"""Unreadable records that are told one by one; a file of another kind has one in every line."""
+
+ExtractorKind = Literal["wikipedia", "namuwiki", "html", "news"]
+ScoringMode = Literal["official", "corrected"]
+
+app = typer.Typer()
+
+
+@app.command()
+def extract(
+    kind: Annotated[ExtractorKind, typer.Argument(help="what the files are")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="files, archives, directories; - is standard input, decompressed")
+    ],
+    keep_tables: Annotated[bool, typer.Option("--keep-tables", help="wiki: cells joined by a space, one row a line")] = False,
+    keep_footnotes: Annotated[bool, typer.Option("--keep-footnotes", help="wiki: below the paragraph that cites them")] = False,
+    keep_strikethrough: Annotated[bool, typer.Option("--keep-strikethrough", help="wiki: keep struck text")] = False,
+    no_headings: Annotated[bool, typer.Option("--no-headings", help="wiki: leave section titles out")] = False,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="KEY=VALUE", help="a field of the extract spec, or clean.FIELD for news; repeatable"),
+    ] = None,
+    rules: Annotated[
+        Path | None, typer.Option("--rules", help="news: folder of news.toml, titles.toml, categories.toml")
+    ] = None,
+    source: Annotated[str | None, typer.Option("--source", help="name that ids are made with; default: the kind")] = None,
+    only_kept: Annotated[bool, typer.Option("--only-kept", help="leave dropped documents out")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="print counts and what was left out to standard error")] = False,
+) -> None:
+    """Print the documents of raw files as JSON Lines: id, title, category, text, dropped, removed.
+
+    dropped is null, or why the pipeline would not keep the document. Records that cannot be read are told on standard error,
+    and make the exit status 1.
+    """
+    from korealbert.corpus import standalone  # noqa: PLC0415 (loads pyarrow)
+    from korealbert.corpus.records import Tally  # noqa: PLC0415
+
+    counts, reasons, tally = Counter[str](), Counter[str](), Tally()
+    flags = {
+        "keep_tables": keep_tables,
+        "keep_footnotes": keep_footnotes,
+        "keep_strikethrough": keep_strikethrough,
+        "headings": not no_headings,
+    }
+    options = [f"{name}={str(value).lower()}" for name, value in flags.items() if value != (name == "headings")]
+    with clear_errors():
+        extractor = standalone.extractor(
+            kind, files, source=source, rules=rules or standalone.RULES, options=[*options, *(option or [])]
+        )
+        for record in extractor.records(tally):
+            if not isinstance(record, dict):
+                counts["unreadable"] += 1
+                if counts["unreadable"] <= FAULTS_SHOWN:
+                    typer.echo(record, err=True)
+                continue
+            counts["dropped" if record["dropped"] else "kept"] += 1
+            if record["dropped"]:
+                reasons[record["dropped"]["reason"]] += 1
+            if not (only_kept and record["dropped"]):
+                # A lone surrogate, which UTF-8 cannot hold, becomes the escape that JSON has for it.
+                line = json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace")
+                sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.flush()
+    if counts["unreadable"] > FAULTS_SHOWN:
+        typer.echo(f"and {counts['unreadable'] - FAULTS_SHOWN:,} more records that cannot be read", err=True)
+    if fault := extractor.misfit(tally):
+        typer.echo(fault, err=True)
+    if summary:
+        for name, table in (("documents", counts), ("dropped", reasons), ("characters left out", tally.lost_characters)):
+            typer.echo(f"{name}: {', '.join(f'{key} {n:,}' for key, n in by_number(table)) or 'none'}", err=True)
+    if counts["unreadable"]:
+        raise typer.Exit(1)
+
+
+@app.command("fill-mask")
+def fill_mask(
+    model: Annotated[Path, typer.Argument(help="exported directory in Hugging Face format")],
+    text: Annotated[str, typer.Argument(help="text with one or more [MASK]")],
+    top: Annotated[int, typer.Option("--top", min=1, help="candidates per mask")] = 5,
+) -> None:
+    """Print what a model puts in place of [MASK]."""
+    from korealbert.export.fill import fill  # noqa: PLC0415 (loads torch)
+
+    with clear_errors():
+        for number, candidates in enumerate(fill(model, text, top), start=1):
+            table = Table(f"mask {number}", "probability", box=None, pad_edge=False)
+            for piece, probability in candidates:
+                table.add_row(piece, f"{probability:.4f}")
+            console.print(table)
+
+
+@app.command()
+def score(
+    task: Annotated[str, typer.Argument(help="the benchmark: klue_ner, korquad, glue_cola, …")],
+    gold: Annotated[str, typer.Argument(help="its official file, or ARCHIVE::MEMBER")],
+    predictions: Annotated[str, typer.Argument(help="JSON Lines, one record per example of GOLD")],
+    mode: Annotated[
+        ScoringMode, typer.Option("--mode", help="as the official script prints, or as its text defines")
+    ] = "official",
+    against: Annotated[
+        str | None, typer.Option("--against", help="predictions of a second system: test the difference")
+    ] = None,
+) -> None:
+    """Score a prediction file of any system and print one JSON object of metrics, each times 100."""
+    from korealbert.finetune.scoring import compare_files, score_file  # noqa: PLC0415 (loads torch)
+
+    told: dict[str, Any] = {}
+    with clear_errors():
+        if against is None:
+            scores = score_file(task, gold, predictions, mode)
+        else:
+            scores, told["against"] = compare_files(task, gold, predictions, against, mode)
+    for warning in scores.warnings:
+        warn(warning)
+    typer.echo(json.dumps({**scores.values, **told}, allow_nan=False))
