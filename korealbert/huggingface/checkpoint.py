@@ -27,8 +27,17 @@ LEFT_OUT = ("wop.", "generator.")
 DECODERS = (".decoder.weight", "generator_lm_head.weight")
 """What the output matrix is called, which files may repeat although it is the word table."""
 
+DECODER_BIAS = ".decoder.bias"
+"""What its bias is called beside the head's own name for it; a file has either or both."""
+
 COUNTERS = ("position_ids", "token_type_ids")
 """Tensors of old files that only count."""
+
+OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+"""How files converted from TensorFlow (Google's first BERTs) end the names of some tensors."""
+
+PICKLES = ("pytorch_model*.bin", "*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
+"""What pickled weights are called, whole or in shards, the likeliest first."""
 
 
 def family_of(config: ModelConfig) -> Family:
@@ -101,6 +110,8 @@ def read(directory: Path) -> Checkpoint:
     tensors = _tensors(directory)
     prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors) else ""
     pairs = {ours: theirs.replace(family.prefix, prefix, 1) for ours, theirs in family.names(config)}
+    if pairs["mlm.bias"] not in tensors:
+        pairs["mlm.bias"] = next((name for name in tensors if name.endswith(DECODER_BIAS)), pairs["mlm.bias"])
     missing = tuple(ours for ours, theirs in pairs.items() if theirs not in tensors)
     lost = [name for name in missing if not name.startswith((*HEADS, "encoder.pooler."))]
     if lost:
@@ -117,7 +128,7 @@ def read(directory: Path) -> Checkpoint:
                 f"{directory}/model.safetensors: {name} is not the identity, though embedding_size = hidden_size; "
                 "such a model cannot be read"
             )
-    _check_tied(directory, weights, tensors)
+    _check_tied(directory, settings, weights, tensors)
     unused = tensors.keys() - set(pairs.values()) - constants.keys() - _repeated(tensors)
     if more := sorted(name for name in unused if name.startswith((f"{prefix}encoder.", f"{prefix}embeddings."))):
         raise ValueError(
@@ -149,13 +160,13 @@ def _tensors(directory: Path) -> dict[str, Array]:
         try:
             loaded = load_file(path)
         except FileNotFoundError:
-            pickled = (
-                "; pytorch_model.bin is a pickle, which is never opened" if (directory / "pytorch_model.bin").exists() else ""
-            )
+            found = next((file.name for pattern in PICKLES for file in sorted(directory.glob(pattern))), None)
+            pickled = "" if found is None else f"; {found} is a pickle, which is never opened"
             raise ValueError(f"{path}: missing{pickled}; save the model as safetensors") from None
         except (SafetensorError, OSError) as error:
             raise ValueError(f"{path}: damaged ({error}); copy it again") from error
-        for name, tensor in loaded.items():
+        for written, tensor in loaded.items():
+            name = next((written.removesuffix(old) + new for old, new in OLD_NAMES.items() if written.endswith(old)), written)
             if not tensor.is_floating_point() and not name.endswith(COUNTERS):
                 raise ValueError(f"{path}: {name} holds {tensor.dtype}, which is no weight; save the model unquantised")
             tensors[name] = tensor.float().numpy()
@@ -179,7 +190,14 @@ def _files(directory: Path) -> list[Path]:
     return [directory / name for name in names]
 
 
-def _check_tied(directory: Path, weights: Mapping[str, Array], tensors: Mapping[str, Array]) -> None:
+def _check_tied(
+    directory: Path, settings: Mapping[str, Any], weights: Mapping[str, Array], tensors: Mapping[str, Array]
+) -> None:
+    if not settings.get("tie_word_embeddings", True) and "mlm.dense.weight" in weights:
+        raise ValueError(
+            f"{directory}/config.json: tie_word_embeddings = false: only models whose masked-token head shares the word table "
+            "can be read, and encoders without that head"
+        )
     words = weights["encoder.embeddings.word.weight"]
     for name in tensors:
         if name.endswith(DECODERS) and not np.array_equal(tensors[name], words):
@@ -210,4 +228,4 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 def _repeated(tensors: Mapping[str, Array]) -> set[str]:
     """Tensors that files repeat or can do without: the tied output matrix, and counters of positions."""
-    return {name for name in tensors if name.endswith((*DECODERS, ".decoder.bias", *COUNTERS))}
+    return {name for name in tensors if name.endswith((*DECODERS, DECODER_BIAS, *COUNTERS))}

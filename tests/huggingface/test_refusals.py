@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file, save_file
-from transformers import AlbertConfig, AlbertForPreTraining, BertConfig, BertForPreTraining
+from transformers import AlbertConfig, AlbertForPreTraining, BertConfig, BertForPreTraining, BertModel
 
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.family import SpecialIds
@@ -62,6 +62,42 @@ def test_a_pickle_is_never_opened(bert: Path) -> None:
         ValueError, match=r"pytorch_model.bin is a pickle, which is never opened; save the model as safetensors"
     ):
         checkpoint.read(bert)
+
+
+def test_pickles_in_shards_are_told_too(bert: Path) -> None:
+    (bert / "model.safetensors").rename(bert / "pytorch_model-00001-of-00002.bin")
+    (bert / "optimizer.bin").touch()
+    with pytest.raises(ValueError, match=r"pytorch_model-00001-of-00002.bin is a pickle, which is never opened"):
+        checkpoint.read(bert)
+
+
+def rename_tensors(directory: Path, **endings: str) -> None:
+    path = directory / "model.safetensors"
+    tensors = load_file(path)
+    for old, new in endings.items():
+        tensors = {n.removesuffix(old) + new if n.endswith(old) else n: t for n, t in tensors.items()}
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def test_names_of_old_files_and_the_other_name_of_the_bias(bert: Path) -> None:
+    before = checkpoint.read(bert)
+    rename_tensors(
+        bert,
+        **{
+            "LayerNorm.weight": "LayerNorm.gamma",
+            "LayerNorm.bias": "LayerNorm.beta",
+            "cls.predictions.bias": "cls.predictions.decoder.bias",
+        },
+    )
+    after = checkpoint.read(bert)
+    assert (after.config, after.missing, after.unused) == (before.config, (), ())
+    assert all(np.array_equal(after.weights[name], array) for name, array in before.weights.items())
+
+
+def test_an_encoder_without_a_head_has_nothing_to_tie(tmp_path: Path) -> None:
+    BertModel(BertConfig(**SMALL)).save_pretrained(tmp_path)
+    change(tmp_path, tie_word_embeddings=False)
+    assert "mlm.bias" in checkpoint.read(tmp_path).missing
 
 
 def test_a_damaged_file(bert: Path) -> None:
