@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 from safetensors import SafetensorError
 
 from korealbert.huggingface.albert import Albert
 from korealbert.huggingface.bert import Bert, Roberta
 from korealbert.huggingface.electra import Electra, ElectraDiscriminator
-from korealbert.huggingface.family import HEADS, Array, Family, SpecialIds
+from korealbert.huggingface.family import COMMON_SETTINGS, HEADS, Array, Family, SpecialIds
 from korealbert.model.config import ModelConfig
 
 FAMILIES: tuple[Family, ...] = (Albert(), Bert(), Roberta(), Electra())
@@ -97,16 +98,7 @@ def read(directory: Path) -> Checkpoint:
     numbers.
     """
     settings = _settings(directory)
-    family = next((f for f in FAMILIES if f.model_type == settings.get("model_type")), None)
-    if family is None:
-        known = ", ".join(f.model_type for f in FAMILIES)
-        raise ValueError(
-            f"{directory}/config.json: model_type = {settings.get('model_type')!r} cannot be read; known are {known}"
-        )
-    try:
-        config = family.config(settings)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{directory}/config.json: {error}") from error
+    family, config = _described(directory, settings)
     tensors = _tensors(directory)
     prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors) else ""
     pairs = {ours: theirs.replace(family.prefix, prefix, 1) for ours, theirs in family.names(config)}
@@ -136,6 +128,36 @@ def read(directory: Path) -> Checkpoint:
             f"(first {more[0]!r}); the two files do not belong together"
         )
     return Checkpoint(config, weights, missing, tuple(sorted(unused)))
+
+
+def read_config(directory: Path) -> ModelConfig:
+    """The shape of a checkpoint as its ``config.json`` says it. Raises ValueError as ``read`` does, but of that file only."""
+    return _described(directory, _settings(directory))[1]
+
+
+def _described(directory: Path, settings: Mapping[str, Any]) -> tuple[Family, ModelConfig]:
+    family = next((f for f in FAMILIES if f.model_type == settings.get("model_type")), None)
+    if family is None:
+        known = ", ".join(f.model_type for f in FAMILIES)
+        raise ValueError(
+            f"{directory}/config.json: model_type = {settings.get('model_type')!r} cannot be read; known are {known}"
+        )
+    try:
+        return family, family.config(settings)
+    except ValidationError as error:
+        raise ValueError(f"{directory}/config.json: {_told(error)}") from error
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{directory}/config.json: {error}") from error
+
+
+def _told(error: ValidationError) -> str:
+    """What is wrong with settings, under the names that ``config.json`` has for them."""
+    problems = []
+    for problem in error.errors():
+        message = problem["msg"].removeprefix("Value error, ")
+        name = COMMON_SETTINGS.get(str(problem["loc"][0]), str(problem["loc"][0])) if problem["loc"] else ""
+        problems.append(f"{name} = {problem['input']!r}: {message}" if name else message)
+    return "; ".join(problems)
 
 
 def _settings(directory: Path) -> dict[str, Any]:

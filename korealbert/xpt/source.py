@@ -42,6 +42,10 @@ def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
     """Check and copy. Raises ValueError naming the directory where model or tokenizer cannot be used."""
     directory = spec.directory() or inputs["model"].path
     read = checkpoint.read(directory)
+    try:
+        checkpoint.family_of(read.config)
+    except ValueError as error:
+        raise ValueError(f"{directory}/config.json: with a masked-token head it could not be written: {error}") from None
     special = special_ids(directory, vocab_size=read.config.vocab_size, position_offset=read.config.position_offset)
     for pattern in (*WEIGHT_FILES, *TOKENIZER_FILES):
         for path in sorted(directory.glob(pattern)):

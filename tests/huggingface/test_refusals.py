@@ -46,6 +46,7 @@ def test_a_directory_without_a_model(tmp_path: Path) -> None:
         ({"tie_word_embeddings": False}, r"tie_word_embeddings = false"),
         ({"num_attention_heads": 3}, r"num_heads = 3 does not divide hidden_size = 16"),
         ({"num_hidden_layers": 3}, r"lacks 16 tensors of the encoder .*layer\.2"),
+        ({"type_vocab_size": 0}, r"config\.json: type_vocab_size = 0: Input should be greater than or equal to 1$"),
         ({"vocab_size": 31}, r"word_embeddings.weight has shape \[30, 16\], but config.json makes it \[31, 16\]"),
     ],
 )
@@ -128,9 +129,9 @@ def test_half_precision_is_read_as_fp32(tmp_path: Path) -> None:
 
 
 def test_shapes_that_no_class_of_transformers_has() -> None:
-    odd = ModelConfig(vocab_size=30, hidden_size=32, embedding_size=16, num_heads=2, activation="gelu")
+    odd = ModelConfig(vocab_size=30, hidden_size=32, embedding_size=16, num_heads=2, pooler=False)
     with pytest.raises(
-        ValueError, match=r"neither ALBERT, BERT, ELECTRA nor RoBERTa of transformers has this shape: .*'activation': 'gelu'"
+        ValueError, match=r"neither ALBERT, BERT, ELECTRA nor RoBERTa of transformers has this shape: .*'pooler': False"
     ):
         checkpoint.settings(odd, SpecialIds(0, 2, 3))
 
