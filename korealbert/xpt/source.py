@@ -71,6 +71,16 @@ def special_ids(directory: Path, *, vocab_size: int, position_offset: int) -> Sp
     for role, what in (("mask", "masked-language training"), ("pad", "batches of several texts"), ("cls", "an encoder")):
         if getattr(tokenizer, f"{role}_token_id") is None:
             raise ValueError(f"{where}: the tokenizer has no {role}_token, without which there is no {what}; name one")
+    ids = {role: getattr(tokenizer, f"{role}_token_id") for role in ("mask", "pad", "unk", "cls", "sep")}
+    for role in ("pad", "unk", "cls", "sep"):
+        if ids[role] == ids["mask"]:
+            raise ValueError(f"{where}: mask_token and {role}_token are one piece, id {ids['mask']}; name another mask_token")
+    highest = max(tokenizer.get_vocab().values())
+    if len(tokenizer) <= vocab_size <= highest:
+        raise ValueError(
+            f"{where}: the tokenizer gives ids up to {highest:,}, but config.json says vocab_size = {vocab_size:,}; "
+            "the two files do not belong together"
+        )
     if len(tokenizer) > vocab_size:
         raise ValueError(
             f"{where}: the tokenizer has {len(tokenizer):,} pieces, but config.json says vocab_size = {vocab_size:,}; "
