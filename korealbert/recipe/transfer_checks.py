@@ -98,7 +98,8 @@ def _lengths(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
         for model in measured:
             positions = models[model]
             if positions is not None and cell.max_length > positions:
-                yield f"{where}, field 'max_length'", f"{cell.max_length} exceeds the {positions} positions of {model}; lower it"
+                problem = f"{cell.max_length} exceeds the {positions} positions of {model}; lower it"
+                yield f"{where}, field 'max_length'", problem
 
 
 def _positions_of_source(recipe: CrossLingualRecipe) -> int | None:

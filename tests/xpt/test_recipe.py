@@ -199,7 +199,11 @@ BROKEN = {
         "max_length = 4096",
         r"\[finetune\.nsmc\], field 'max_length': 4096 exceeds the \d+ positions of itl/phase1",
     ),
-    "a control of long rows": ("[control.mlm]\n", "[control.mlm]\nlong = { from_step = 40 }\n", r"\[control\.mlm\]: field 'long'"),
+    "a control of long rows": (
+        "[control.mlm]\n",
+        "[control.mlm]\nlong = { from_step = 40 }\n",
+        r"\[control\.mlm\]: field 'long'",
+    ),
     "sentence order that is not there": (
         "type_vocab_size = 1\npooler = false\nposition_offset = 1\n",
         "",
@@ -221,7 +225,7 @@ BROKEN = {
         r"\[source\], field 'path': .*sample: has no config\.json",
     ),
     "a loss without benchmarks": ("[english.glue_rte]", "[finetune.glue_rte]", r"\[language_loss\]: there is no benchmark"),
-    "an empty matrix": ("curve_seeds = [1]", "vocabularies = []", r"\[language_loss\], field 'vocabularies': .* at least 1 item"),
+    "an empty matrix": ("curve_seeds = [1]", "vocabularies = []", r"\[language_loss\], field 'vocabularies': .* at least 1"),
     "curve without snapshots": ("snapshots = [20]\n\n[phase2]", "\n[phase2]", None),
 }
 
