@@ -32,7 +32,7 @@ MANIFEST_BYTES = 256 << 20
 HEADER_BYTES = 1 << 16
 """The largest extended tar header that is read."""
 NAME_BYTES, PATH_BYTES = 255, 1024
-"""The longest name of a file that file systems take, and the longest path within an artifact that leaves room for the store's."""
+"""The longest name that file systems take, and the longest path within an artifact that leaves room for the store's."""
 BLOCK = 1 << 20
 
 Told = Callable[[str, int], None]
