@@ -88,7 +88,8 @@ def test_what_a_living_builder_in_another_process_holds_is_left(built: dict[str,
 
 def test_leftovers_of_killed_work_go_and_strange_things_stay(built: dict[str, Artifact], tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    for leftover in (f"{built['book'].name}.replaced", ".removed/words-0", ".import-1-ab", f"{built['book'].name}.partial"):
+    removed = f".removed/{built['words'].name}"
+    for leftover in (f"{built['book'].name}.replaced", removed, ".import-1-ab", f"{built['book'].name}.partial"):
         (store.root / leftover).mkdir(parents=True)
     (store.root / "notes").mkdir()
     (store.root / "link").symlink_to(tmp_path)
@@ -96,12 +97,14 @@ def test_leftovers_of_killed_work_go_and_strange_things_stay(built: dict[str, Ar
     survey = garbage.survey(store, {built["book"].name: "test"})
     assert {each.path.name for each in survey.garbage} == {
         f"{built['book'].name}.replaced",
-        "words-0",
+        built["words"].name,
         ".import-1-ab",
         f"{built['book'].name}.partial",
     }
     assert [path.name for path in survey.foreign] == ["link", "notes", "words-0123456789abcdef"]
-    list(garbage.remove(store, {built["book"].name: "test"}))
+    with store.lock(built["words"].name):
+        assert not [why for _, why in garbage.remove(store, {built["book"].name: "test"}) if why]
+    assert not list((store.root / ".removed").iterdir()) and built["words"].path.is_dir()
     assert (store.root / "notes").is_dir() and (store.root / "link").is_symlink() and tmp_path.is_dir()
 
 
