@@ -163,7 +163,10 @@ DAMAGED = {
         r"'\.\./other/model\.safetensors' is not the name of a safetensors file beside it",
     ),
     "index of a pickle": (index_of('{"weight_map": {"a": "pytorch_model.bin"}}'), "'pytorch_model.bin' is not the name of a"),
-    "index of what is not there": (index_of('{"weight_map": {"a": "b.safetensors"}}'), r"b\.safetensors: missing, though .*index\.json lists it; copy"),
+    "index of what is not there": (
+        index_of('{"weight_map": {"a": "b.safetensors"}}'),
+        r"b\.safetensors: missing, though .*index\.json lists it; copy",
+    ),
     "tokenizer": (lambda directory: (directory / "tokenizer_config.json").write_text("[]"), "no tokenizer that can be read"),
 }
 
