@@ -40,6 +40,9 @@ OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm
 PICKLES = ("pytorch_model*.bin", "*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 """What pickled weights are called, whole or in shards, the likeliest first."""
 
+PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+"""How torch's files begin, zipped or not."""
+
 
 def family_of(config: ModelConfig) -> Family:
     """The family that a model belongs to. Raises ValueError when no class of ``transformers`` computes what it does."""
@@ -81,6 +84,8 @@ def settings(config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
 class Checkpoint:
     """A model read from a directory."""
 
+    model_type: str
+    """As its ``config.json`` says; written again it may be another that computes the same (a BERT with ALBERT's GELU)."""
     config: ModelConfig
     weights: dict[str, Array]
     """Under our names, fp32."""
@@ -127,7 +132,7 @@ def read(directory: Path) -> Checkpoint:
             f"{directory}/model.safetensors: has {len(more)} tensors of the encoder that config.json does not describe "
             f"(first {more[0]!r}); the two files do not belong together"
         )
-    return Checkpoint(config, weights, missing, tuple(sorted(unused)))
+    return Checkpoint(family.model_type, config, weights, missing, tuple(sorted(unused)))
 
 
 def read_config(directory: Path) -> ModelConfig:
@@ -164,7 +169,7 @@ def _settings(directory: Path) -> dict[str, Any]:
     path = directory / "config.json"
     try:
         content = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{directory}: has no config.json; give the directory of a Hugging Face checkpoint") from None
     except ValueError as error:
         raise ValueError(f"{path}: not JSON ({error})") from error
@@ -182,11 +187,14 @@ def _tensors(directory: Path) -> dict[str, Array]:
         try:
             loaded = load_file(path)
         except FileNotFoundError:
-            found = next((file.name for pattern in PICKLES for file in sorted(directory.glob(pattern))), None)
-            pickled = "" if found is None else f"; {found} is a pickle, which is never opened"
-            raise ValueError(f"{path}: missing{pickled}; save the model as safetensors") from None
-        except (SafetensorError, OSError) as error:
+            raise ValueError(f"{path}: missing{_instead(path)}") from None
+        except SafetensorError as error:
+            if _is_pickle(path):
+                told = "a pickle under another name, which is never opened; save the model as safetensors"
+                raise ValueError(f"{path}: {told}") from error
             raise ValueError(f"{path}: damaged ({error}); copy it again") from error
+        except OSError as error:
+            raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error
         for written, tensor in loaded.items():
             name = next((written.removesuffix(old) + new for old, new in OLD_NAMES.items() if written.endswith(old)), written)
             if not tensor.is_floating_point() and not name.endswith(COUNTERS):
@@ -195,6 +203,20 @@ def _tensors(directory: Path) -> dict[str, Array]:
             if not np.isfinite(tensors[name]).all():
                 raise ValueError(f"{path}: {name} holds values that are not finite; the model is broken, take another")
     return tensors
+
+
+def _is_pickle(path: Path) -> bool:
+    with path.open("rb") as handle:
+        return handle.read(4).startswith(PICKLED)
+
+
+def _instead(path: Path) -> str:
+    """What stands beside a weight file that is missing, and what to do about it."""
+    if path.name != "model.safetensors":
+        return ", though model.safetensors.index.json lists it; copy the model again"
+    found = next((file.name for pattern in PICKLES for file in sorted(path.parent.glob(pattern))), None)
+    pickled = "" if found is None else f"; {found} is a pickle, which is never opened"
+    return f"{pickled}; save the model as safetensors"
 
 
 def _files(directory: Path) -> list[Path]:

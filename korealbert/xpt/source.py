@@ -51,7 +51,7 @@ def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
         for path in sorted(directory.glob(pattern)):
             shutil.copyfile(path, out_dir / path.name)
     return {
-        "model_type": checkpoint.family_of(read.config).model_type,
+        "model_type": read.model_type,
         "layers": read.config.num_layers,
         "hidden_size": read.config.hidden_size,
         "vocab_size": read.config.vocab_size,

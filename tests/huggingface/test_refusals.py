@@ -72,6 +72,20 @@ def test_pickles_in_shards_are_told_too(bert: Path) -> None:
         checkpoint.read(bert)
 
 
+def test_a_pickle_under_the_name_of_safetensors(bert: Path) -> None:
+    torch.save({"a": torch.ones(2)}, bert / "model.safetensors")
+    with pytest.raises(ValueError, match=r"model.safetensors: a pickle under another name, which is never opened"):
+        checkpoint.read(bert)
+    torch.save({"a": torch.ones(2)}, bert / "model.safetensors", _use_new_zipfile_serialization=False)
+    with pytest.raises(ValueError, match="a pickle under another name"):
+        checkpoint.read(bert)
+
+
+def test_a_file_in_place_of_a_directory(bert: Path) -> None:
+    with pytest.raises(ValueError, match=r"model.safetensors: has no config.json; give the directory"):
+        checkpoint.read(bert / "model.safetensors")
+
+
 def rename_tensors(directory: Path, **endings: str) -> None:
     path = directory / "model.safetensors"
     tensors = load_file(path)

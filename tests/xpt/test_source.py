@@ -70,6 +70,11 @@ def test_an_electra_that_could_not_be_written_with_a_masked_token_head_is_refuse
         read(directory, tmp_path / "store")
 
 
+def test_the_type_of_a_source_is_what_its_config_says(tmp_path: Path) -> None:
+    stats = read(make_source("bert", tmp_path / "bert", hidden_act="gelu_new"), tmp_path / "store")
+    assert stats["model_type"] == "bert", "though ALBERT's format says the same"
+
+
 def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
     directory = make_source("bert", tmp_path / "bert")
     make_source("bert", tmp_path / "smaller", vocab_size=50)
@@ -158,7 +163,10 @@ DAMAGED = {
         r"'\.\./other/model\.safetensors' is not the name of a safetensors file beside it",
     ),
     "index of a pickle": (index_of('{"weight_map": {"a": "pytorch_model.bin"}}'), "'pytorch_model.bin' is not the name of a"),
-    "index of what is not there": (index_of('{"weight_map": {"a": "b.safetensors"}}'), r"b\.safetensors: missing"),
+    "index of what is not there": (
+        index_of('{"weight_map": {"a": "b.safetensors"}}'),
+        r"b\.safetensors: missing, though .*index\.json lists it; copy",
+    ),
     "tokenizer": (lambda directory: (directory / "tokenizer_config.json").write_text("[]"), "no tokenizer that can be read"),
 }
 
