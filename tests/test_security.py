@@ -26,7 +26,6 @@ MODULES = [path for folder in ("korealbert", "flows", "bench") for path in sorte
 FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load", "torch.jit.load"}
 FORBIDDEN_CALLS |= {"torch.hub.load", "pandas.read_pickle", "pd.read_pickle"}
-ALLOWED_CALLS = {"re.compile", "torch.compile"}
 
 
 def dotted(node: ast.expr) -> str:

@@ -7,18 +7,14 @@ artifact. It is loaded once with its tokenizer, so that what is wrong with it sh
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from korealbert.artifact import Inputs, Runtime, Stage, Stats
+from korealbert.huggingface.files import TOKENIZER_FILES, WEIGHT_FILES, copy_files
 from korealbert.huggingface.package import ModelPlace
 
-FILES = (
-    *("config.json", "*.safetensors", "model.safetensors.index.json"),
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.json", "vocab.txt", "merges.txt", "*.model", "morphemes.json"),
-)
-"""What an encoder and its tokenizer consist of, in Hugging Face's format."""
+FILES = (*WEIGHT_FILES, *TOKENIZER_FILES, "*.model")
+"""What is copied; SentencePiece models under any name, since KoBERT's have names of their own."""
 
 
 def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
@@ -29,9 +25,7 @@ def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
     directory = spec.directory() or inputs["model"].path
     tokenizer = load_tokenizer(directory)
     encoder = load_encoder(directory, init="pretrained")
-    for pattern in FILES:
-        for path in sorted(directory.glob(pattern)):
-            shutil.copyfile(path, out_dir / path.name)
+    copy_files(directory, out_dir, FILES)
     return {
         "model_type": encoder.transformer.config.model_type,
         "parameters": count_parameters(encoder),

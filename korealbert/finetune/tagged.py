@@ -123,15 +123,6 @@ class Tagging(Task):
         """What the gold labels of the pieces give: a tag that changes within a piece is lost, and so is a text's cut end."""
         return self.predictions(encoded, [feature.target for feature in encoded.features])
 
-    def straddles(self, encoded: Encoded) -> int:
-        """How many pieces hold units whose tags they cannot give."""
-        count = 0
-        for example, feature in zip(encoded.examples, encoded.features, strict=True):
-            for owns in feature.layout:
-                wanted = [example.target[unit] for unit in owns]
-                count += bool(wanted) and wanted != self._continued(wanted[0], len(wanted))
-        return count
-
     def _tags_of_units(self, example: Tagged, layout: Sequence[Sequence[int]], numbers: Sequence[int]) -> list[str]:
         found: list[str | None] = [None] * len(example.spans)
         for owns, number in zip(layout, numbers, strict=True):

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
 
 from korealbert.artifact import Stats
 from korealbert.files import write_json
 from korealbert.model.config import ModelConfig
 from korealbert.model.parameters import count_parameters
-from korealbert.pretrain import checkpoint
 from korealbert.pretrain.batches import to_device
+from korealbert.pretrain.checkpoint import detached
 from korealbert.pretrain.dropout import dropout_seed
 from korealbert.pretrain.engine import AUTOCAST, make_engine
 from korealbert.pretrain.fit import BatchSource, Rows, check_rows
@@ -34,10 +32,10 @@ from korealbert.pretrain.initial import digest_of, freeze, load_initial
 from korealbert.pretrain.lamb import Lamb
 from korealbert.pretrain.loader import Loaded, Loader, operations
 from korealbert.pretrain.metrics import Metrics, MetricsFile, TaskTotals, rounded
-from korealbert.pretrain.moments import gather_moments, moments_of, scatter_moments, set_moments
 from korealbert.pretrain.objective import make_objective
 from korealbert.pretrain.optimizer import Clipping, ZeroClipping, make_optimizer
 from korealbert.pretrain.ranks import Ranks
+from korealbert.pretrain.run_checkpoints import RunCheckpoints
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.speed import Speed, matrix_rate
 from korealbert.pretrain.state import TrainingState
@@ -91,17 +89,19 @@ class Trainer:
         self.frozen_digest = digest_of(self.frozen)
         self.objective.to(ranks.device)
         self.optimizer = make_optimizer(self.model, spec.optimizer, scaled=spec.precision == "fp16")
-        self.state = TrainingState()
-        self.identity = {"spec": spec.model_dump(mode="json"), "config": config.model_dump(mode="json")}
-        saved = checkpoint.latest(self.checkpoints)
-        if saved is not None and saved.state["identity"] != self.identity:
-            raise ValueError(f"{saved.path} belongs to another spec; remove {self.checkpoints} to start over")
         self.engine = make_engine(self.objective, self.optimizer, spec, ranks)
-        self.scaler = getattr(self.engine, "torch_autocast_z0_gradscaler", None)
+        self.checkpoints = RunCheckpoints(
+            out_dir / ".checkpoints",  # Hidden, so that they leave with the stage's completion.
+            spec,
+            config,
+            model=self.model,
+            optimizer=self.optimizer,
+            engine=self.engine,
+        )
         clipping = ZeroClipping(self.engine) if spec.zero_stage else Clipping(self.optimizer, spec.optimizer.max_grad_norm)
         self.clipping: Clipping | ZeroClipping = clipping
-        if saved is not None:
-            self._resume(saved)
+        saved = self.checkpoints.latest()
+        self.state = TrainingState() if saved is None else self.checkpoints.restore(saved)
         self.resumed_from = self.state.step
         self.metrics_file = self._metrics_file(saved.metrics if saved else b"") if ranks.rank == 0 else None
         self.fresh = saved is None
@@ -113,11 +113,6 @@ class Trainer:
     def guard(self) -> Guard:
         """The judge of this run's steps; what it remembers belongs to the state."""
         return Guard(self.spec.guard, self.state.guard)
-
-    @property
-    def checkpoints(self) -> Path:
-        """Where checkpoints live; hidden, so that they leave with the stage's completion."""
-        return self.out_dir / ".checkpoints"
 
     def _metrics_file(self, content: bytes) -> MetricsFile:
         return MetricsFile(self.out_dir / "metrics.jsonl", content, events=self.spec.tensorboard)
@@ -245,14 +240,13 @@ class Trainer:
         """Return to the last checkpoint, leave out the data since, lower the rate; ``Collapsed`` where that was in vain."""
         guard, failed = self.spec.guard, self.state
         step = failed.step
-        saved = checkpoint.latest(self.checkpoints, until=self.state.returns_to)
+        saved = self.checkpoints.latest(until=failed.returns_to)
         if saved is None or saved.state["training"]["guard"]["rollbacks"] >= guard.max_rollbacks:
             raise Collapsed(
                 f"training has collapsed at step {step} ({fault}), after {self.state.guard.rollbacks} returns to a checkpoint; "
                 "lower optimizer.lr or optimizer.max_grad_norm, or lengthen the warm-up"
             )
-        self._resume(saved)
-        state = self.state
+        state = self.state = self.checkpoints.restore(saved)
         skipped = failed.position + failed.long_position - state.position - state.long_position
         state.position, state.long_position = failed.position, failed.long_position
         state.rate_factor *= guard.rate_factor
@@ -296,44 +290,17 @@ class Trainer:
         self.report(self.state.step, {f"{split}_{name}": value for name, value in metrics.items()})
         return metrics
 
-    def _moments(self) -> dict[str, Tensor]:
-        if self.spec.zero_stage:
-            return gather_moments(self.model, self.engine.optimizer)
-        return moments_of(self.model, self.optimizer) if self.ranks.rank == 0 else {}
-
     def _save(self) -> None:
-        moments = self._moments()
-        if self.metrics_file is not None:
-            scaler = self.scaler.state_dict() if self.scaler is not None else None
-            checkpoint.save(
-                self.checkpoints,
-                step=self.state.step,
-                model=self.model,
-                moments=moments,
-                state={"identity": self.identity, "training": asdict(self.state), "scaler": scaler},
-                metrics=self.metrics_file.content(),
-                keep=self.state.returns_to,
-            )
+        self.checkpoints.save(self.state, self.metrics_file)
         self.ranks.sum([0.0])  # Nobody leaves before rank 0 has written.
-
-    def _resume(self, saved: checkpoint.Checkpoint) -> None:
-        self.state = TrainingState.of(saved.state["training"])
-        checkpoint.restore_weights(saved, self.model)
-        moments = checkpoint.load_moments(saved)
-        if self.spec.zero_stage:
-            scatter_moments(self.model, self.engine.optimizer, moments)
-        else:
-            set_moments(self.model, self.optimizer, moments)
-        if self.scaler is not None:
-            self.scaler.load_state_dict(saved.state["scaler"])
 
     def _write_snapshot(self) -> None:
         (self.out_dir / "snapshots").mkdir(exist_ok=True)
         path = self.out_dir / "snapshots" / f"step-{self.state.step:08d}.safetensors"
-        save_file(checkpoint.detached(self.model), path, metadata={"format": "pt"})
+        save_file(detached(self.model), path, metadata={"format": "pt"})
 
     def _write_model(self) -> None:
-        save_file(checkpoint.detached(self.model), self.out_dir / "model.safetensors", metadata={"format": "pt"})
+        save_file(detached(self.model), self.out_dir / "model.safetensors", metadata={"format": "pt"})
         write_json(self.out_dir / "config.json", self.config.model_dump(mode="json"), sort_keys=True)
 
     def _stats(self) -> Stats:

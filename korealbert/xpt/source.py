@@ -7,7 +7,6 @@ in it is executed.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +15,11 @@ import numpy as np
 from korealbert.artifact import Inputs, Runtime, Stage, Stats
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.family import SpecialIds
+from korealbert.huggingface.files import TOKENIZER_FILES, WEIGHT_FILES, copy_files
 from korealbert.huggingface.package import ModelPlace
-
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "vocab.txt",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "morphemes.json",
-)
-"""What tokenizers consist of in Hugging Face's format."""
 
 VOCABULARIES = frozenset({"tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"})
 """Without any of these transformers makes up an empty tokenizer."""
-
-WEIGHT_FILES = ("config.json", "model.safetensors.index.json", "*.safetensors")
 
 
 def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
@@ -47,9 +31,7 @@ def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
     except ValueError as error:
         raise ValueError(f"{directory}/config.json: with a masked-token head it could not be written: {error}") from None
     special = special_ids(directory, vocab_size=read.config.vocab_size, position_offset=read.config.position_offset)
-    for pattern in (*WEIGHT_FILES, *TOKENIZER_FILES):
-        for path in sorted(directory.glob(pattern)):
-            shutil.copyfile(path, out_dir / path.name)
+    copy_files(directory, out_dir, (*WEIGHT_FILES, *TOKENIZER_FILES))
     return {
         "model_type": read.model_type,
         "layers": read.config.num_layers,

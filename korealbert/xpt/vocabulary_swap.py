@@ -7,7 +7,6 @@ language shows when it is fine-tuned in it.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -20,9 +19,10 @@ from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
 from korealbert.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.family import Array
+from korealbert.huggingface.files import TOKENIZER_FILES, copy_files
 from korealbert.model.config import ModelConfig
 from korealbert.xpt.layout import DECODER_BIAS, POSITIONS, WORD_TABLE
-from korealbert.xpt.source import TOKENIZER_FILES, special_ids
+from korealbert.xpt.source import special_ids
 
 
 class SwapSpec(Spec):
@@ -94,9 +94,7 @@ def run(spec: SwapSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stat
     special = special_ids(source_directory, vocab_size=config.vocab_size, position_offset=config.position_offset)
     save_file(checkpoint.to_huggingface(config, weights), out_dir / "model.safetensors", metadata={"format": "pt"})
     write_json(out_dir / "config.json", checkpoint.settings(config, special), indent=2, sort_keys=True)
-    for name in TOKENIZER_FILES:
-        if (source_directory / name).is_file():
-            shutil.copyfile(source_directory / name, out_dir / name)
+    copy_files(source_directory, out_dir, TOKENIZER_FILES)
     return {"layers": config.num_layers, "vocab_size": config.vocab_size}
 
 

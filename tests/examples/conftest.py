@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from korealbert.artifact import Artifact, Runtime, build
@@ -44,11 +42,6 @@ def packed(runtime: Runtime, texts: Artifact, vocab: Artifact) -> Artifact:
 @pytest.fixture(scope="session")
 def viewed(runtime: Runtime, packed: Artifact, vocab: Artifact) -> Artifact:
     return build(views.STAGE, views.ViewsSpec(views=3), {"examples": packed, "vocab": vocab}, runtime).artifact
-
-
-@pytest.fixture(scope="session")
-def store_dir(runtime: Runtime) -> Path:
-    return runtime.store
 
 
 @pytest.fixture(scope="session")
