@@ -186,4 +186,4 @@ def _write_predictions(path: Path, task: Task, examples: Sequence[Example], answ
             table.append((example.id, task.kept(example.target), task.kept(prediction), loss))
 
 
-STAGE = Stage("finetune", version=5, spec=FinetuneSpec, run=run, needs_alike=needs_alike, check=check_device)
+STAGE = Stage("finetune", version=6, spec=FinetuneSpec, run=run, needs_alike=needs_alike, check=check_device)
