@@ -79,8 +79,8 @@ def build_all(
         prepared = prepare(
             recipe, Store(store), until=until, rerun=rerun, from_stage=from_stage, data=data, overrides=overrides
         )
-        prepared.check(runtime)
         elsewhere = prepared.named(on_gpu or (), option="on_gpu")
+        prepared.check(runtime, elsewhere=elsewhere)
         publish.plan(prepared.planned, store)
         same = {"recipe": str(recipe), "overrides": overrides, "data": data and str(data)}
         names = {stage.label: stage.name for stage in prepared.planned}

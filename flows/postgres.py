@@ -9,6 +9,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,8 @@ class Cluster:
                 "name a directory that all may enter (make up SERVICE=/var/lib/korealbert)"
             )
         for path in (self.directory, *self.directory.rglob("*")):
-            os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)
+            with suppress(FileNotFoundError):  # The rest of a killed server is still clearing up.
+                os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)
 
 
 def _unprivileged() -> pwd.struct_passwd:

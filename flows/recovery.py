@@ -2,7 +2,8 @@
 
 A process that a worker started holds a lock in the store as long as it lives (``announce``); the kernel frees it when the
 process dies, on whatever machine it was. So any worker of the same store sees that a run is lost, and the stage that it was in
-goes on from what is in its ``.partial`` directory.
+goes on from what is in its ``.partial`` directory. A run that a worker had claimed, but whose process died before it could
+announce itself, is known by its silence (``Claimed``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,13 @@ from typing import IO, Any
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    WorkPoolFilter,
+    WorkPoolFilterName,
+)
 from prefect.client.schemas.objects import State, StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.states import AwaitingRetry, Cancelled
@@ -26,6 +34,9 @@ RUN = "PREFECT__FLOW_RUN_ID"
 
 PROCESSES = "processes"
 """Below the store's records of runs: one file per process, ``RUN.ATTEMPT``."""
+
+SECONDS_TO_BEGIN = 600.0
+"""What a claimed run may take to begin: its process loads Prefect and the packages first, half a minute on a loaded machine."""
 
 SETTLE_SECONDS = 3.0
 """What a living worker may take to tell Prefect how a process of its own ended."""
@@ -60,6 +71,39 @@ def recover(client: SyncPrefectClient, store: Path) -> list[str]:
             client.set_flow_run_state(run, state, force=True)
             recovered.append(client.read_flow_run(run).name)
     return recovered
+
+
+class Claimed:
+    """Runs of a work pool that a worker has claimed and that have not begun, and since when they are seen so.
+
+    Seconds are those of this process's own clock, which no change of the date moves.
+    """
+
+    def __init__(self, pool: str, seconds: float = SECONDS_TO_BEGIN) -> None:
+        self.pool, self.seconds = pool, seconds
+        self._seen: dict[tuple[UUID, UUID], float] = {}
+
+    def recover(self, client: SyncPrefectClient, store: Path) -> list[str]:
+        """Schedule those again that have not begun for too long; returns the names of those runs."""
+        now = time.monotonic()
+        self._seen = {claim: self._seen.get(claim, now) for claim in self._claims(client)}
+        overdue = {claim for claim, since in self._seen.items() if now - since >= self.seconds}
+        if not overdue:
+            return []
+        recovered = []
+        with runs.exclusively(store):  # Two workers must not schedule one run twice.
+            for run, _ in sorted(overdue & set(self._claims(client))):
+                state: State[Any] = AwaitingRetry(message="its process never began")
+                client.set_flow_run_state(run, state, force=True)
+                recovered.append(client.read_flow_run(run).name)
+        return recovered
+
+    def _claims(self, client: SyncPrefectClient) -> list[tuple[UUID, UUID]]:
+        """Each such run with the state that its claim gave it."""
+        pending = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.PENDING])))
+        pool = WorkPoolFilter(name=WorkPoolFilterName(any_=[self.pool]))
+        found = client.read_flow_runs(flow_run_filter=pending, work_pool_filter=pool)
+        return [(run.id, run.state.id) for run in found if run.state is not None]
 
 
 def _lost(client: SyncPrefectClient, store: Path) -> dict[UUID, bool]:

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,21 +41,24 @@ class Service:
     name: str
     start: Callable[[], subprocess.Popen[bytes]]
     stop: Callable[[subprocess.Popen[bytes]], None] = stop
-    restarted_with: str | None = None
+    beside: Service | None = None
+    """The service whose process this one's must not outlive."""
     process: subprocess.Popen[bytes] | None = None
     deaths: list[float] = field(default_factory=list)
+    _begun_beside: subprocess.Popen[bytes] | None = None
 
-    def tend(self) -> subprocess.Popen[bytes] | None:
-        """Start the process if it does not run, after a wait that grows with its recent deaths; returns it if it was."""
+    def tend(self) -> subprocess.Popen[bytes]:
+        """Start the process if it does not run, after a wait that grows with its recent deaths; returns the one that runs."""
+        if self.beside is not None and self._begun_beside is not self.beside.process:
+            self.end()
         if self.process is not None and self.process.poll() is None:
-            return None
+            return self.process
         if self.process is not None:
             now = time.monotonic()
             self.deaths = [*(moment for moment in self.deaths if now - moment < 60), now]
-            print(
-                f"{time.strftime('%H:%M:%S')} {self.name} ended with {self.process.returncode}; starting it again", flush=True
-            )
+            say(f"{self.name} ended with {self.process.returncode}; starting it again")
             time.sleep(min(2.0 ** len(self.deaths) / 4, 15))
+        self._begun_beside = self.beside.process if self.beside is not None else None
         self.process = self.start()
         return self.process
 
@@ -71,6 +75,7 @@ class Topology:
         self.home, self.port, self.store = home.resolve(), port, store.resolve()
         self.url = f"http://127.0.0.1:{port}/api"
         self.logs = self.home / "logs"
+        self._noted: dict[str, int] = {}
         self.environment = os.environ | {
             "PREFECT_API_URL": self.url,
             "PREFECT_HOME": str(self.home / "prefect"),
@@ -90,8 +95,7 @@ class Topology:
                 self._come_up(services)
                 while True:
                     time.sleep(0.5)
-                    if self._tend(services):
-                        self._note(services)
+                    self.tend(services)
             finally:
                 for service in reversed(services):
                     service.end()
@@ -103,10 +107,11 @@ class Topology:
         self.environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = cluster.url
         log = self.logs / "database.log"
         server = ("server", "start", "--host", "127.0.0.1", "--port", str(self.port))
+        database = Service("database", lambda: cluster.start(log, preexec_fn=die_with_parent), cluster.stop)
         return [
-            Service("database", lambda: cluster.start(log, preexec_fn=die_with_parent), cluster.stop),
+            database,
             # A server that outlives its database may answer on and record no event any more: no task run, no automation.
-            Service("server", lambda: self._python("server", "-m", "prefect", *server), restarted_with="database"),
+            Service("server", lambda: self._python("server", "-m", "prefect", *server), beside=database),
             Service("data worker", lambda: self._worker("data")),
             Service("training worker", lambda: self._worker("gpu")),
         ]
@@ -122,19 +127,20 @@ class Topology:
             worker.tend()
         self._note(services)
 
-    @staticmethod
-    def _tend(services: list[Service]) -> set[str]:
-        started: set[str] = set()
-        for service in services:
-            if service.restarted_with in started:
-                service.end()
-            if service.tend():
-                started.add(service.name)
-        return started
+    def tend(self, services: list[Service]) -> None:
+        """Start again what has died or must not outlive another; what cannot be started now is tried again the next time."""
+        try:
+            for service in services:
+                service.tend()
+            self._note(services)
+        except OSError as error:  # A full disk, no process or memory left: what runs shall run on.
+            say(f"not everything could be started again: {error}")
 
     def _note(self, services: list[Service]) -> None:
         ids = {service.name: service.process.pid for service in services if service.process is not None}
-        write_json(self.home / "processes.json", {"url": self.url, "supervisor": os.getpid(), **ids})
+        if ids != self._noted:
+            write_json(self.home / "processes.json", {"url": self.url, "supervisor": os.getpid(), **ids})
+            self._noted = ids
 
     def _worker(self, pool: str) -> subprocess.Popen[bytes]:
         return self._python(f"{pool}-worker", "-m", "flows.worker", pool, "--store", str(self.store))
@@ -158,6 +164,7 @@ def up(home: Path, port: int, store: Path) -> None:
     if answers(f"http://127.0.0.1:{port}/api/health"):
         raise SystemExit(f"port {port} is taken by another server; name another one (--port)")
     home.mkdir(parents=True, exist_ok=True)
+    (home / "processes.json").unlink(missing_ok=True)  # Of a supervisor that was killed.
     log = home / "supervisor.log"
     environment = os.environ | credentials(FILE)
     command = [sys.executable, "-m", "flows.topology", "serve", "--home", str(home), "--port", str(port), "--store", str(store)]
@@ -198,6 +205,12 @@ def running(home: Path) -> int | None:
         return None
     except BlockingIOError:
         return _supervisor(home)
+
+
+def say(what: str) -> None:
+    """A line in the supervisor's log, if the disk has room for it."""
+    with suppress(OSError):
+        print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)
 
 
 def _supervisor(home: Path) -> int | None:

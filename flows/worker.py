@@ -17,7 +17,7 @@ import httpx
 from prefect.client.orchestration import get_client
 from prefect.exceptions import PrefectHTTPStatusError
 
-from flows.recovery import recover
+from flows.recovery import Claimed, recover
 from korealbert.shards import die_with_parent
 
 SECONDS_BETWEEN_LOOKS = 10.0
@@ -37,8 +37,9 @@ def main() -> None:
     worker = subprocess.Popen(command, env=environment, preexec_fn=die_with_parent)  # noqa: PLW1509
     signal.signal(signal.SIGTERM, lambda number, frame: worker.terminate())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C reaches the worker by itself.
+    claimed = Claimed(options.pool)
     while worker.poll() is None:
-        look(options.store)
+        look(options.store, claimed)
         try:
             worker.wait(SECONDS_BETWEEN_LOOKS)
         except subprocess.TimeoutExpired:
@@ -46,11 +47,11 @@ def main() -> None:
     sys.exit(worker.returncode if worker.returncode >= 0 else 128 - worker.returncode)
 
 
-def look(store: Path) -> None:
+def look(store: Path, claimed: Claimed) -> None:
     """Recover what is lost; a server that does not answer now is asked again next time."""
     try:
         with get_client(sync_client=True) as client:
-            for name in recover(client, store):
+            for name in [*recover(client, store), *claimed.recover(client, store)]:
                 print(f"{time.strftime('%H:%M:%S')} run {name} had lost its process and is scheduled again", flush=True)
     except (httpx.HTTPError, PrefectHTTPStatusError, OSError) as error:
         print(f"{time.strftime('%H:%M:%S')} lost runs: the server did not answer ({error!r})", flush=True)

@@ -19,7 +19,7 @@ import pytest
 from websockets.sync.client import ClientConnection, connect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-SECONDS_TO_START = 60
+SECONDS_TO_START = 120
 
 
 class Browser:
@@ -75,13 +75,22 @@ def browser() -> Iterator[Browser]:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         process = subprocess.Popen([*command, "about:blank"], **quiet)
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{_port(Path(profile), process)}/json") as answer:
-                [tab] = [each for each in json.load(answer) if each["type"] == "page"]
-            with connect(tab["webSocketDebuggerUrl"], max_size=None) as socket:
+            with connect(_tab(_port(Path(profile), process)), max_size=None) as socket:
                 yield Browser(socket)
         finally:
             process.terminate()
             process.wait(timeout=30)
+
+
+def _tab(port: int) -> str:
+    deadline = time.monotonic() + SECONDS_TO_START
+    while True:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json") as answer:
+            pages = [each for each in json.load(answer) if each["type"] == "page"]
+        if pages:
+            return str(pages[0]["webSocketDebuggerUrl"])
+        assert time.monotonic() < deadline, "the browser opened no tab"
+        time.sleep(0.05)
 
 
 def _port(profile: Path, process: subprocess.Popen[bytes]) -> int:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, Store, build
@@ -93,6 +94,20 @@ def test_a_stage_to_rerun_is_looked_for_in_the_recipe_and_must_lie_within_the_pa
         recipes.prepare(SAMPLE, store, until="vocab", rerun=["pretrain"])
     with pytest.raises(RecipeError, match=r"^rerun: the recipe has no stage 'pretrian' \(did you mean 'pretrain'\?\)"):
         recipes.prepare(SAMPLE, store, until="vocab", rerun=["pretrian"])
+
+
+def test_a_device_that_is_not_there_is_refused_before_anything_is_built(tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("CUDA is there")
+    runtime = Runtime(store=tmp_path / "store", device="cuda")
+    prepared = recipes.prepare(SAMPLE, Store(runtime.store))
+    with pytest.raises(RecipeError, match=r"^sample, pretrain: runtime.device = 'cuda', but torch finds no CUDA device here"):
+        prepared.check(runtime)
+    training = {label for label in prepared.nodes if label.split("/")[0] in {"pretrain", "finetune"}}
+    with pytest.raises(RecipeError, match=r"^sample, finetune/nsmc/"):
+        prepared.check(runtime, elsewhere=["pretrain"])
+    prepared.check(runtime, elsewhere=training)
+    recipes.prepare(SAMPLE, Store(runtime.store), until="vocab").check(runtime)
 
 
 def build_until(recipe: Path, target: str, runtime: Runtime) -> dict[str, Artifact]:

@@ -31,6 +31,8 @@ MANIFEST_BYTES = 256 << 20
 """The largest manifest or index that is read whole into memory."""
 HEADER_BYTES = 1 << 16
 """The largest extended tar header that is read."""
+NAME_BYTES, PATH_BYTES = 255, 1024
+"""The longest name that file systems take, and the longest path within an artifact that leaves room for the store's."""
 BLOCK = 1 << 20
 
 Told = Callable[[str, int], None]
@@ -224,10 +226,13 @@ def _checked_files(artifact: Artifact) -> Mapping[str, Mapping[str, Any]]:
     files, inputs = artifact.manifest["files"], artifact.manifest["inputs"]
     if inputs != artifact.manifest["recipe"]["inputs"]:
         raise ArtifactError(f"{artifact.name}/manifest.json: inputs and recipe differ")
+    taken = {*files, "manifest.json"}
     for name, entry in files.items() if isinstance(files, dict) else [("files", None)]:
         path = PurePosixPath(name)
         odd = path.is_absolute() or str(path) != name or any(part.startswith(".") for part in path.parts) or not path.parts
-        if odd or name == "manifest.json" or not name.isprintable() or "\\" in name:
+        long = any(len(part.encode()) > NAME_BYTES for part in path.parts) or len(name.encode()) > PATH_BYTES
+        clashing = any(str(parent) in taken for parent in path.parents)
+        if odd or name == "manifest.json" or not name.isprintable() or "\\" in name or long or clashing:
             raise ArtifactError(f"{artifact.name}/manifest.json: {name!r} is no name of a file within the artifact")
         fact = entry if isinstance(entry, dict) else {}
         if type(fact.get("size")) is not int or fact["size"] < 0 or not isinstance(fact.get("sha256"), str):

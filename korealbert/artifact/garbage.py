@@ -82,7 +82,7 @@ def remove(store: Store, wanted: Mapping[str, str]) -> Iterator[tuple[Garbage, s
     with runs.exclusively(store.root):
         for each in survey(store, wanted).garbage:
             name = each.path.name.partition(".")[0]
-            if not ARTIFACT_NAME.fullmatch(name):
+            if each.path.parent.name == REMOVED or not ARTIFACT_NAME.fullmatch(name):
                 shutil.rmtree(each.path)
                 each.path.with_name(f"{each.path.name}.lock").unlink(missing_ok=True)
                 yield each, None

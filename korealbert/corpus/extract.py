@@ -217,4 +217,4 @@ def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
         )
 
 
-STAGE = Stage("extract", version=6, spec=ExtractSpec, run=run)
+STAGE = Stage("extract", version=7, spec=ExtractSpec, run=run)

@@ -49,8 +49,10 @@ def parse_docs(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
         position = end + len(DOC_END)
         yield _outcome(spec, records, start, end, tally)
     if data[position:].strip():
+        unread = decode_record(records, position, len(data))
         remedy = "expected <doc …>: is this WikiExtractor's output?"
-        yield bad_record(records, position, len(data), "text_outside_doc", remedy)
+        outside = bad_record(records, position, len(data), "text_outside_doc", remedy)
+        yield unread if isinstance(unread, Quarantined) else outside
 
 
 def _outcome(spec: ExtractSpec, records: RawRecords, start: re.Match[bytes], end: int, tally: Tally) -> Outcome:

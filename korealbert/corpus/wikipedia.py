@@ -72,6 +72,9 @@ def _between(records: RawRecords, start: int, end: int) -> Quarantined:
 def _end_of_dump(records: RawRecords, position: int) -> Iterator[Quarantined]:
     rest = records.data[position:].strip()
     if records.byte <= len(b"\xef\xbb\xbf") and not position:
+        if isinstance(unread := decode_record(records, 0, len(records.data)), Quarantined):
+            yield unread
+            return
         extracted = records.data.lstrip().startswith(b"<doc ")
         other = 'it is WikiExtractor\'s output: set format = "wikiextractor"' if extracted else "give it another format"
         remedy = f"the file holds no <page>: {other}, or remove it from the source"

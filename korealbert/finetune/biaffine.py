@@ -33,6 +33,17 @@ class SharedDropout(nn.Module):
         return values_BWX * keep_B1X
 
 
+class Bilinear(nn.Bilinear):
+    """torch's, as one matrix product: its own way takes thirty times as long on a CPU."""
+
+    def forward(self, left_BWX: torch.Tensor, right_BWY: torch.Tensor) -> torch.Tensor:
+        """[B, W, R]."""
+        flat_XRY = self.weight.transpose(0, 1).flatten(1)
+        left_BWRY = (left_BWX @ flat_XRY).view(*left_BWX.shape[:-1], self.out_features, self.in2_features)
+        scores_BWR: torch.Tensor = (left_BWRY @ right_BWY[..., None]).squeeze(-1) + self.bias
+        return scores_BWR
+
+
 class BiaffineParser(nn.Module):
     """A word is its first and last piece side by side, the root ``[CLS]`` twice; then BiLSTM, decoder, scorers.
 
@@ -57,7 +68,7 @@ class BiaffineParser(nn.Module):
         self.arc = nn.Parameter(torch.empty(ARC_SIZE, ARC_SIZE))
         self.arc_head = nn.Linear(ARC_SIZE, 1)
         self.arc_word = nn.Linear(ARC_SIZE, 1, bias=False)
-        self.relation = nn.Bilinear(RELATION_SIZE, RELATION_SIZE, relations)
+        self.relation = Bilinear(RELATION_SIZE, RELATION_SIZE, relations)
         self.relation_head = nn.Linear(RELATION_SIZE, relations, bias=False)
         self.relation_word = nn.Linear(RELATION_SIZE, relations, bias=False)
         nn.init.xavier_uniform_(self.arc)

@@ -16,6 +16,7 @@ from pydantic import Field, field_validator
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats, refuse_repeats
 from korealbert.files import write_json
 from korealbert.finetune.architectures import BASELINE, SHAPES
+from korealbert.model.device import check_device
 
 
 class SpeedSpec(Spec):
@@ -61,4 +62,4 @@ def run(spec: SpeedSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
     return {name: row["speedup"] for name, row in rows.items()}
 
 
-STAGE = Stage("speed", version=1, spec=SpeedSpec, run=run)
+STAGE = Stage("speed", version=1, spec=SpeedSpec, run=run, check=check_device)

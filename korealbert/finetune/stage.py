@@ -34,6 +34,7 @@ from korealbert.finetune.search import AXES
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
 from korealbert.finetune.splits import SPLITS, read_examples
 from korealbert.finetune.task import Encoded, Example, Feature, Task
+from korealbert.model.device import check_device, pick_device
 
 if TYPE_CHECKING:
     from korealbert.finetune.encoder import Encoder
@@ -79,7 +80,6 @@ def needs_alike(spec: FinetuneSpec, inputs: Inputs) -> str:
 def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     from korealbert.finetune.encoder import load_encoder  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.loop import FinetunedModel, repeatable, train  # noqa: PLC0415 (planning does without)
-    from korealbert.model.device import pick_device  # noqa: PLC0415 (planning does without)
     from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)
 
     task = tasks.load(spec.task)
@@ -186,4 +186,4 @@ def _write_predictions(path: Path, task: Task, examples: Sequence[Example], answ
             table.append((example.id, task.kept(example.target), task.kept(prediction), loss))
 
 
-STAGE = Stage("finetune", version=5, spec=FinetuneSpec, run=run, needs_alike=needs_alike)
+STAGE = Stage("finetune", version=6, spec=FinetuneSpec, run=run, needs_alike=needs_alike, check=check_device)

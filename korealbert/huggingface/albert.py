@@ -62,8 +62,12 @@ class Albert:
     prefix = "albert."
 
     def expresses(self, config: ModelConfig) -> bool:
-        """With a pooler and positions from 0; any sharing, since unshared copies of a shared block are exact."""
-        return config.activation == "gelu_tanh" and config.pooler and not config.position_offset
+        """With a pooler and positions from 0; any sharing, since unshared copies of a shared block are exact.
+
+        What BERT says as well is left to it where the activation is exact, as BERT's own is.
+        """
+        its_own = config.activation == "gelu_tanh" or config.embedding_size != config.hidden_size or not config.ffn_dropout
+        return its_own and config.pooler and not config.position_offset
 
     def settings(self, config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
         """``config.json``."""

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 from safetensors import SafetensorError
 
 from korealbert.huggingface.albert import Albert
 from korealbert.huggingface.bert import Bert, Roberta
 from korealbert.huggingface.electra import Electra, ElectraDiscriminator
-from korealbert.huggingface.family import HEADS, Array, Family, SpecialIds
+from korealbert.huggingface.family import COMMON_SETTINGS, HEADS, Array, Family, SpecialIds
 from korealbert.model.config import ModelConfig
 
 FAMILIES: tuple[Family, ...] = (Albert(), Bert(), Roberta(), Electra())
@@ -27,8 +28,20 @@ LEFT_OUT = ("wop.", "generator.")
 DECODERS = (".decoder.weight", "generator_lm_head.weight")
 """What the output matrix is called, which files may repeat although it is the word table."""
 
+DECODER_BIAS = ".decoder.bias"
+"""What its bias is called beside the head's own name for it; a file has either or both."""
+
 COUNTERS = ("position_ids", "token_type_ids")
 """Tensors of old files that only count."""
+
+OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+"""How files converted from TensorFlow (Google's first BERTs) end the names of some tensors."""
+
+PICKLES = ("pytorch_model*.bin", "*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
+"""What pickled weights are called, whole or in shards, the likeliest first."""
+
+PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+"""How torch's files begin, zipped or not."""
 
 
 def family_of(config: ModelConfig) -> Family:
@@ -71,6 +84,8 @@ def settings(config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
 class Checkpoint:
     """A model read from a directory."""
 
+    model_type: str
+    """As its ``config.json`` says; written again it may be another that computes the same (a BERT with ALBERT's GELU)."""
     config: ModelConfig
     weights: dict[str, Array]
     """Under our names, fp32."""
@@ -88,19 +103,12 @@ def read(directory: Path) -> Checkpoint:
     numbers.
     """
     settings = _settings(directory)
-    family = next((f for f in FAMILIES if f.model_type == settings.get("model_type")), None)
-    if family is None:
-        known = ", ".join(f.model_type for f in FAMILIES)
-        raise ValueError(
-            f"{directory}/config.json: model_type = {settings.get('model_type')!r} cannot be read; known are {known}"
-        )
-    try:
-        config = family.config(settings)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{directory}/config.json: {error}") from error
+    family, config = _described(directory, settings)
     tensors = _tensors(directory)
     prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors) else ""
     pairs = {ours: theirs.replace(family.prefix, prefix, 1) for ours, theirs in family.names(config)}
+    if pairs["mlm.bias"] not in tensors:
+        pairs["mlm.bias"] = next((name for name in tensors if name.endswith(DECODER_BIAS)), pairs["mlm.bias"])
     missing = tuple(ours for ours, theirs in pairs.items() if theirs not in tensors)
     lost = [name for name in missing if not name.startswith((*HEADS, "encoder.pooler."))]
     if lost:
@@ -117,21 +125,51 @@ def read(directory: Path) -> Checkpoint:
                 f"{directory}/model.safetensors: {name} is not the identity, though embedding_size = hidden_size; "
                 "such a model cannot be read"
             )
-    _check_tied(directory, weights, tensors)
+    _check_tied(directory, settings, weights, tensors)
     unused = tensors.keys() - set(pairs.values()) - constants.keys() - _repeated(tensors)
     if more := sorted(name for name in unused if name.startswith((f"{prefix}encoder.", f"{prefix}embeddings."))):
         raise ValueError(
             f"{directory}/model.safetensors: has {len(more)} tensors of the encoder that config.json does not describe "
             f"(first {more[0]!r}); the two files do not belong together"
         )
-    return Checkpoint(config, weights, missing, tuple(sorted(unused)))
+    return Checkpoint(family.model_type, config, weights, missing, tuple(sorted(unused)))
+
+
+def read_config(directory: Path) -> ModelConfig:
+    """The shape of a checkpoint as its ``config.json`` says it. Raises ValueError as ``read`` does, but of that file only."""
+    return _described(directory, _settings(directory))[1]
+
+
+def _described(directory: Path, settings: Mapping[str, Any]) -> tuple[Family, ModelConfig]:
+    family = next((f for f in FAMILIES if f.model_type == settings.get("model_type")), None)
+    if family is None:
+        known = ", ".join(f.model_type for f in FAMILIES)
+        raise ValueError(
+            f"{directory}/config.json: model_type = {settings.get('model_type')!r} cannot be read; known are {known}"
+        )
+    try:
+        return family, family.config(settings)
+    except ValidationError as error:
+        raise ValueError(f"{directory}/config.json: {_told(error)}") from error
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{directory}/config.json: {error}") from error
+
+
+def _told(error: ValidationError) -> str:
+    """What is wrong with settings, under the names that ``config.json`` has for them."""
+    problems = []
+    for problem in error.errors():
+        message = problem["msg"].removeprefix("Value error, ")
+        name = COMMON_SETTINGS.get(str(problem["loc"][0]), str(problem["loc"][0])) if problem["loc"] else ""
+        problems.append(f"{name} = {problem['input']!r}: {message}" if name else message)
+    return "; ".join(problems)
 
 
 def _settings(directory: Path) -> dict[str, Any]:
     path = directory / "config.json"
     try:
         content = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{directory}: has no config.json; give the directory of a Hugging Face checkpoint") from None
     except ValueError as error:
         raise ValueError(f"{path}: not JSON ({error})") from error
@@ -149,19 +187,36 @@ def _tensors(directory: Path) -> dict[str, Array]:
         try:
             loaded = load_file(path)
         except FileNotFoundError:
-            pickled = (
-                "; pytorch_model.bin is a pickle, which is never opened" if (directory / "pytorch_model.bin").exists() else ""
-            )
-            raise ValueError(f"{path}: missing{pickled}; save the model as safetensors") from None
-        except (SafetensorError, OSError) as error:
+            raise ValueError(f"{path}: missing{_instead(path)}") from None
+        except SafetensorError as error:
+            if _is_pickle(path):
+                told = "a pickle under another name, which is never opened; save the model as safetensors"
+                raise ValueError(f"{path}: {told}") from error
             raise ValueError(f"{path}: damaged ({error}); copy it again") from error
-        for name, tensor in loaded.items():
+        except OSError as error:
+            raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error
+        for written, tensor in loaded.items():
+            name = next((written.removesuffix(old) + new for old, new in OLD_NAMES.items() if written.endswith(old)), written)
             if not tensor.is_floating_point() and not name.endswith(COUNTERS):
                 raise ValueError(f"{path}: {name} holds {tensor.dtype}, which is no weight; save the model unquantised")
             tensors[name] = tensor.float().numpy()
             if not np.isfinite(tensors[name]).all():
                 raise ValueError(f"{path}: {name} holds values that are not finite; the model is broken, take another")
     return tensors
+
+
+def _is_pickle(path: Path) -> bool:
+    with path.open("rb") as handle:
+        return handle.read(4).startswith(PICKLED)
+
+
+def _instead(path: Path) -> str:
+    """What stands beside a weight file that is missing, and what to do about it."""
+    if path.name != "model.safetensors":
+        return ", though model.safetensors.index.json lists it; copy the model again"
+    found = next((file.name for pattern in PICKLES for file in sorted(path.parent.glob(pattern))), None)
+    pickled = "" if found is None else f"; {found} is a pickle, which is never opened"
+    return f"{pickled}; save the model as safetensors"
 
 
 def _files(directory: Path) -> list[Path]:
@@ -179,7 +234,14 @@ def _files(directory: Path) -> list[Path]:
     return [directory / name for name in names]
 
 
-def _check_tied(directory: Path, weights: Mapping[str, Array], tensors: Mapping[str, Array]) -> None:
+def _check_tied(
+    directory: Path, settings: Mapping[str, Any], weights: Mapping[str, Array], tensors: Mapping[str, Array]
+) -> None:
+    if not settings.get("tie_word_embeddings", True) and "mlm.dense.weight" in weights:
+        raise ValueError(
+            f"{directory}/config.json: tie_word_embeddings = false: only models whose masked-token head shares the word table "
+            "can be read, and encoders without that head"
+        )
     words = weights["encoder.embeddings.word.weight"]
     for name in tensors:
         if name.endswith(DECODERS) and not np.array_equal(tensors[name], words):
@@ -210,4 +272,4 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 def _repeated(tensors: Mapping[str, Array]) -> set[str]:
     """Tensors that files repeat or can do without: the tied output matrix, and counters of positions."""
-    return {name for name in tensors if name.endswith((*DECODERS, ".decoder.bias", *COUNTERS))}
+    return {name for name in tensors if name.endswith((*DECODERS, DECODER_BIAS, *COUNTERS))}

@@ -111,8 +111,6 @@ def common_fields(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> d
         raise ValueError(f"hidden_act = {activation!r}: only {', '.join(ACTIVATIONS)} can be read")
     if positions != "absolute":
         raise ValueError(f"position_embedding_type = {positions!r}: only absolute positions can be read")
-    if not settings.get("tie_word_embeddings", True):
-        raise ValueError("tie_word_embeddings = false: only models whose masked-token head shares the word table can be read")
     for name, what in (("is_decoder", "encoders"), ("quantization_config", "unquantised weights")):
         if settings.get(name):
             raise ValueError(f"{name} = {settings[name]!r}: only {what} can be read")

@@ -36,11 +36,17 @@ class What:
 def items(artifact: Artifact, what: What, *, limit: int, offset: int = 0) -> Iterator[Text]:
     """The ``limit`` items behind the first ``offset``, or one that says that there is none.
 
-    Raises ValueError for a reason, a view, an id or a comparison that the artifact does not have, and for wishes that exclude
+    Raises ValueError for a stage, a reason, a view, an id or a comparison that has nothing to show, and for wishes that exclude
     each other.
     """
     _check_compatible(what)
-    is_views = artifact.manifest["recipe"]["stage"] == "views"
+    stage = artifact.manifest["recipe"]["stage"]
+    is_views = stage == "views"
+    if not is_views and stage != "crawl" and "documents_out" not in artifact.stats:
+        raise ValueError(
+            f"{artifact.name}: stage {stage} writes neither documents nor examples under noise; "
+            f"`korealbert show {artifact.name}` prints what it did, and its files lie in {artifact.path}"
+        )
     if is_views and not (what.quarantine or what.diff or what.dropped):
         found = _examples(artifact, what, offset)
         yield legend()

@@ -14,6 +14,7 @@ from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
 from korealbert.examples.batches import ExampleBatches
 from korealbert.files import write_json
 from korealbert.model.config import ModelConfig
+from korealbert.model.device import check_device, pick_device
 from korealbert.pretrain.spec import TASKS
 
 
@@ -29,7 +30,6 @@ def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     import torch  # noqa: PLC0415 (the graph of a recipe is made without it)
     from safetensors.torch import load_file  # noqa: PLC0415
 
-    from korealbert.model.device import pick_device  # noqa: PLC0415
     from korealbert.pretrain.heldout import evaluate  # noqa: PLC0415
     from korealbert.pretrain.objective import make_objective  # noqa: PLC0415
     from korealbert.pretrain.ranks import Ranks  # noqa: PLC0415
@@ -59,4 +59,4 @@ def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     return {"rows": heldout.num_rows, "heldout": scores}
 
 
-STAGE = Stage("intrinsic", version=1, spec=IntrinsicSpec, run=run)
+STAGE = Stage("intrinsic", version=1, spec=IntrinsicSpec, run=run, check=check_device)

@@ -242,9 +242,10 @@ class PretrainSpec(Spec):
             self._check_initial(initial, vocab_size)
         model = self.model if initial is None else ModelSpec(**initial.model_dump(include=set(ModelSpec.model_fields)))
         if sequence_length > model.longest_sequence:
+            longer = "" if initial is not None else "raise max_positions in [pretrain.model] or "
             raise ValueError(
-                f"the examples are {sequence_length} tokens long, but max_positions = {model.max_positions}; "
-                "raise max_positions in [pretrain.model] or pack shorter examples"
+                f"the examples are {sequence_length} tokens long, but {'the initial weights have ' if initial else ''}"
+                f"max_positions = {model.max_positions}; {longer}pack shorter examples"
             )
         return ModelConfig(
             **model.model_dump(),

@@ -21,6 +21,7 @@ from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
 from korealbert.files import atomic_write
 from korealbert.model.config import ModelConfig
+from korealbert.model.device import check_device
 from korealbert.pretrain.compile_locks import clear_stale_locks, extension_directories
 from korealbert.pretrain.fit import Rows, check_rows
 from korealbert.pretrain.hosts import crew_of, ranks_of
@@ -85,7 +86,8 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 
 
 def check_runtime(spec: PretrainSpec, runtime: Runtime) -> None:
-    """Raise ValueError where the global batches cannot be divided among all ranks, or a package is missing."""
+    """Raise ValueError where the global batches cannot be divided among all ranks, or a device or a package is missing."""
+    check_device(spec, runtime)
     _, world_size = ranks_of(runtime)
     for batch, micro_batch in spec.batches:
         spec.accumulation(world_size, batch, micro_batch)

@@ -22,7 +22,8 @@ from korealbert.export import stage as export
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe.benchmarks import Benchmark, PretrainedGrid, Seed, read_benchmarks
 from korealbert.recipe.reading import CorpusRecipe, Model, Reader
-from korealbert.recipe.tables import RecipeError, nearest
+from korealbert.recipe.tables import RecipeError
+from korealbert.recipe.transfer_checks import check_whole
 from korealbert.report.cross_lingual.spec import CrossLingualReportSpec
 from korealbert.vocab import stage as vocab
 from korealbert.xpt.phases import PHASES, Phase, PhaseSpec
@@ -69,9 +70,9 @@ class LanguageLossTable(Spec):
 
     variants: tuple[str, ...] = ()
     """Variants of the matrix; empty: all."""
-    phases: tuple[Phase, ...] = PHASES
+    phases: tuple[Phase, ...] = Field(default=PHASES, min_length=1)
     """Phases of the matrix."""
-    vocabularies: tuple[Vocabulary, ...] = ("ko", "en")
+    vocabularies: tuple[Vocabulary, ...] = Field(default=("ko", "en"), min_length=1)
     """``ko``: the model as it is; ``en``: with its source's vocabulary put back."""
     source: bool = True
     """The source itself, as the line to compare with."""
@@ -173,7 +174,7 @@ def load_cross_lingual(
         finetune=read_benchmarks(reader, "finetune", KoreanGrid),
         english=read_benchmarks(reader, "english", PretrainedGrid),
     )
-    _check_whole(path, recipe)
+    check_whole(path, recipe)
     return recipe
 
 
@@ -195,45 +196,3 @@ def _variants(reader: Reader) -> dict[str, TransferSpec]:
         name: reader.validate(TransferSpec, f"variants.{name}", {**common, **reader.table(f"variants.{name}")})
         for name in names
     }
-
-
-def _check_whole(path: Path, recipe: CrossLingualRecipe) -> None:
-    """Names of models and variants that tables speak of, and what a phase may freeze."""
-    known = [*recipe.models, "source"]
-    for name, benchmark in recipe.finetune.items():
-        for model in benchmark.grid.models:
-            if model not in known:
-                raise RecipeError(
-                    f"{path}, [finetune.{name}], field 'models': no model {model!r}{nearest(model, known)}; "
-                    f"there are {', '.join(known)}"
-                )
-    for variant in recipe.language_loss.variants:
-        if variant not in recipe.variants:
-            raise RecipeError(
-                f"{path}, [language_loss], field 'variants': no variant {variant!r}{nearest(variant, recipe.variants)}"
-            )
-    if recipe.phase2.freeze != "none":
-        raise RecipeError(
-            f"{path}, [phase2], field 'freeze': phase 2 trains everything (it is {recipe.phase2.freeze!r}); remove it"
-        )
-    _check_english(path, recipe)
-
-
-def _check_english(path: Path, recipe: CrossLingualRecipe) -> None:
-    """What the curve over snapshots and the English benchmarks ask of each other and of the rest."""
-    curve = recipe.language_loss.curve_seeds
-    for name, benchmark in recipe.english.items():
-        if name in recipe.finetune:
-            raise RecipeError(
-                f"{path}, [english.{name}]: [finetune.{name}] has this name too; give one of them another, and name its task"
-            )
-        for seed in curve:
-            if seed not in benchmark.grid.seeds:
-                raise RecipeError(
-                    f"{path}, [language_loss], field 'curve_seeds': [english.{name}] has no seed {seed}; "
-                    f"it has {', '.join(map(str, benchmark.grid.seeds))}"
-                )
-    if curve and not (recipe.phase1.snapshots or recipe.phase2.snapshots):
-        raise RecipeError(
-            f"{path}, [language_loss]: curve_seeds want snapshots; name steps in snapshots of [phase1] or [phase2]"
-        )

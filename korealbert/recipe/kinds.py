@@ -21,12 +21,12 @@ KINDS: dict[Kind, str] = {
 def kind_of(path: Path) -> Kind:
     """The kind of a recipe. Raises RecipeError where it cannot be read.
 
-    An ablation names the recipe that it starts from, a cross-lingual one says how a source is transferred, an evaluation has
-    encoders and no text.
+    An ablation names the recipe that it starts from, a cross-lingual one says how a source is transferred or trained on, an
+    evaluation has encoders and no text.
     """
     tables = read_toml(path)
     if "recipe" in tables:
         return "ablation"
-    if "transfer" in tables:
+    if {"transfer", "phase1", "phase2"} & tables.keys():
         return "cross-lingual"
     return "evaluation" if "encoder" in tables and "extract" not in tables else "model"

@@ -65,11 +65,11 @@ class Prepared:
         """The labels that names mean among ``nodes``. Raises RecipeError where one means nothing."""
         return {label for name in names for label in dag.select(self.nodes, name, option=option)}
 
-    def check(self, runtime: Runtime) -> None:
-        """Raise RecipeError naming the stage where one that would be built could not be under this runtime."""
+    def check(self, runtime: Runtime, *, elsewhere: Collection[str] = ()) -> None:
+        """Raise RecipeError naming the stage where one that would be built here, not ``elsewhere``, could not be."""
         for stage in self.planned:
             node = self.nodes[stage.label]
-            if node.stage.check is None or stage.status == "cached":
+            if node.stage.check is None or stage.status == "cached" or stage.label in elsewhere:
                 continue
             try:
                 node.stage.check(node.spec, runtime)

@@ -43,7 +43,8 @@ def find_border(files: Sequence[Path], *, after: Border, sentences: int, divisib
     """The border of a part of so many ``sentences`` that begins behind ``after``.
 
     ``files`` hold arrays of ``MEASURED``. ``divisible``: the last document is cut, so that the part has exactly so many;
-    otherwise it has at most so many. There must be more than ``sentences`` behind ``after``.
+    otherwise, and where several documents have the id at which it would be cut, it has at most so many. There must be more
+    than ``sentences`` behind ``after``.
     """
     histogram = np.zeros(BINS, dtype=np.int64)
     for table in _behind(files, after):
@@ -58,7 +59,8 @@ def find_border(files: Sequence[Path], *, after: Border, sentences: int, divisib
     ends = before + np.cumsum(counts)
     last = int(np.searchsorted(ends, sentences, side="right"))
     rest = sentences - int(ends[last] - counts[last])
-    return Border(int(draws[last]), rest) if divisible and rest else Border(int(draws[last]) - 1, WHOLE)
+    alone = np.count_nonzero(joined["sentences"][group == last]) == 1
+    return Border(int(draws[last]), rest) if divisible and alone and rest else Border(int(draws[last]) - 1, WHOLE)
 
 
 def _behind(files: Sequence[Path], border: Border) -> Iterator[NDArray[np.void]]:

@@ -26,10 +26,14 @@ def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
     """Check and copy. Raises ValueError naming the directory where model or tokenizer cannot be used."""
     directory = spec.directory() or inputs["model"].path
     read = checkpoint.read(directory)
+    try:
+        checkpoint.family_of(read.config)
+    except ValueError as error:
+        raise ValueError(f"{directory}/config.json: with a masked-token head it could not be written: {error}") from None
     special = special_ids(directory, vocab_size=read.config.vocab_size, position_offset=read.config.position_offset)
     copy_files(directory, out_dir, (*WEIGHT_FILES, *TOKENIZER_FILES))
     return {
-        "model_type": checkpoint.family_of(read.config).model_type,
+        "model_type": read.model_type,
         "layers": read.config.num_layers,
         "hidden_size": read.config.hidden_size,
         "vocab_size": read.config.vocab_size,
@@ -49,6 +53,16 @@ def special_ids(directory: Path, *, vocab_size: int, position_offset: int) -> Sp
     for role, what in (("mask", "masked-language training"), ("pad", "batches of several texts"), ("cls", "an encoder")):
         if getattr(tokenizer, f"{role}_token_id") is None:
             raise ValueError(f"{where}: the tokenizer has no {role}_token, without which there is no {what}; name one")
+    ids = {role: getattr(tokenizer, f"{role}_token_id") for role in ("mask", "pad", "unk", "cls", "sep")}
+    for role in ("pad", "unk", "cls", "sep"):
+        if ids[role] == ids["mask"]:
+            raise ValueError(f"{where}: mask_token and {role}_token are one piece, id {ids['mask']}; name another mask_token")
+    highest = max(tokenizer.get_vocab().values())
+    if len(tokenizer) <= vocab_size <= highest:
+        raise ValueError(
+            f"{where}: the tokenizer gives ids up to {highest:,}, but config.json says vocab_size = {vocab_size:,}; "
+            "the two files do not belong together"
+        )
     if len(tokenizer) > vocab_size:
         raise ValueError(
             f"{where}: the tokenizer has {len(tokenizer):,} pieces, but config.json says vocab_size = {vocab_size:,}; "

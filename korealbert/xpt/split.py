@@ -239,4 +239,4 @@ def _save(path: Path, array: NDArray[np.generic]) -> None:
         np.save(handle, array)
 
 
-STAGE = Stage("xpt_split", version=2, spec=SplitSpec, run=run)
+STAGE = Stage("xpt_split", version=3, spec=SplitSpec, run=run)

@@ -39,15 +39,21 @@ class WordPart(NamedTuple):
     """Word embeddings, which are the decoder's matrix too."""
     bias_V: Array
     """The decoder's bias."""
-    position_offset: int
-    """Row of the first position: one more than the padding id where positions count from it, else 0."""
+    unread_PE: Array
+    """Rows of the position table before the first position: as many as the padding id and it are, where positions count from
+    it (RoBERTa), else none. Text never reads them, but transformers has padding read the last."""
+
+    @property
+    def position_offset(self) -> int:
+        """Row of the first position."""
+        return len(self.unread_PE)
 
     @classmethod
     def of(cls, config: ModelConfig, weights: Mapping[str, Array]) -> WordPart:
         """The part of a model; a source without a masked-token head has a bias of zeros."""
         bias = weights.get(DECODER_BIAS)
         no_bias = np.zeros(config.vocab_size, dtype=np.float32)
-        return cls(weights[WORD_TABLE], no_bias if bias is None else bias, config.position_offset)
+        return cls(weights[WORD_TABLE], no_bias if bias is None else bias, weights[POSITIONS][: config.position_offset])
 
 
 def swap(config: ModelConfig, weights: Mapping[str, Array], words: WordPart) -> tuple[ModelConfig, dict[str, Array]]:
@@ -62,17 +68,15 @@ def swap(config: ModelConfig, weights: Mapping[str, Array], words: WordPart) -> 
         )
     if bool(words.position_offset) != bool(config.position_offset):
         raise ValueError("one of both vocabularies counts positions from the padding id, the other does not")
-    more = words.position_offset - config.position_offset
-    positions = weights[POSITIONS]
-    unread = np.zeros((max(more, 0), config.embedding_size), dtype=positions.dtype)
+    read = weights[POSITIONS][config.position_offset :]
     changed = config.model_copy(
         update={
             "vocab_size": len(words.table_VE),
             "position_offset": words.position_offset,
-            "max_positions": config.max_positions + more,
+            "max_positions": words.position_offset + len(read),
         }
     )
-    moved = np.concatenate([unread, positions[max(-more, 0) :]])
+    moved = np.concatenate([words.unread_PE, read])
     return changed, {**weights, WORD_TABLE: words.table_VE, DECODER_BIAS: words.bias_V, POSITIONS: moved}
 
 
@@ -94,4 +98,4 @@ def run(spec: SwapSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stat
     return {"layers": config.num_layers, "vocab_size": config.vocab_size}
 
 
-STAGE = Stage("xpt_swap", version=1, spec=SwapSpec, run=run)
+STAGE = Stage("xpt_swap", version=2, spec=SwapSpec, run=run)

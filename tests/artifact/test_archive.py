@@ -88,14 +88,14 @@ def of_type(kind: bytes, link: str = "") -> Callable[[Members], None]:
     return change
 
 
-def in_manifest(key: str, value: object) -> Callable[[Members], None]:
+def in_manifest(key: str, *values: object) -> Callable[[Members], None]:
     def change(members: Members) -> None:
         at = next(n for n, (member, _) in enumerate(members) if member.name.endswith("/manifest.json"))
         manifest = json.loads(members[at][1])
         if key == "files":
-            manifest["files"] = {value: next(iter(manifest["files"].values()))}
+            manifest["files"] = dict.fromkeys(values, next(iter(manifest["files"].values())))
         else:
-            manifest[key] = value
+            [manifest[key]] = values
         data = json.dumps(manifest).encode()
         members[at][0].size = len(data)
         members[at] = (members[at][0], data)
@@ -125,6 +125,10 @@ HOSTILE = {
     "manifest names a hidden file": in_manifest("files", ".opening.json"),
     "manifest names nothing": in_manifest("files", ""),
     "manifest names a new line": in_manifest("files", "a\nb"),
+    "manifest names itself a directory": in_manifest("files", "manifest.json/x"),
+    "manifest names too much": in_manifest("files", "가" * 86),
+    "manifest names a path too deep": in_manifest("files", "/".join(["abc"] * 300)),
+    "manifest names a file within a file": in_manifest("files", "a", "a/b"),
     "manifest of another recipe": in_manifest("recipe", {"stage": "x", "version": 1, "spec": {}, "inputs": {}}),
     "manifest without recipe": in_manifest("recipe", 3),
     "manifest of another name": in_manifest("name", "words-0123456789abcdef"),

@@ -88,7 +88,8 @@ def test_what_a_living_builder_in_another_process_holds_is_left(built: dict[str,
 
 def test_leftovers_of_killed_work_go_and_strange_things_stay(built: dict[str, Artifact], tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    for leftover in (f"{built['book'].name}.replaced", ".removed/words-0", ".import-1-ab", f"{built['book'].name}.partial"):
+    removed = f".removed/{built['words'].name}"
+    for leftover in (f"{built['book'].name}.replaced", removed, ".import-1-ab", f"{built['book'].name}.partial"):
         (store.root / leftover).mkdir(parents=True)
     (store.root / "notes").mkdir()
     (store.root / "link").symlink_to(tmp_path)
@@ -96,12 +97,14 @@ def test_leftovers_of_killed_work_go_and_strange_things_stay(built: dict[str, Ar
     survey = garbage.survey(store, {built["book"].name: "test"})
     assert {each.path.name for each in survey.garbage} == {
         f"{built['book'].name}.replaced",
-        "words-0",
+        built["words"].name,
         ".import-1-ab",
         f"{built['book'].name}.partial",
     }
     assert [path.name for path in survey.foreign] == ["link", "notes", "words-0123456789abcdef"]
-    list(garbage.remove(store, {built["book"].name: "test"}))
+    with store.lock(built["words"].name):
+        assert not [why for _, why in garbage.remove(store, {built["book"].name: "test"}) if why]
+    assert not list((store.root / ".removed").iterdir()) and built["words"].path.is_dir()
     assert (store.root / "notes").is_dir() and (store.root / "link").is_symlink() and tmp_path.is_dir()
 
 
@@ -165,23 +168,30 @@ import sys, time
 from pathlib import Path
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, build
 
+waits = Path(sys.argv[3])
+
 def slow(spec, inputs, out_dir, runtime):
     with open(sys.argv[2], "a") as log:
         log.write("built\\n")
-    time.sleep(1)
+    deadline = time.monotonic() + 100
+    while not waits.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
     (out_dir / "out.txt").write_text("x")
     return {}
 
-told = []
-runtime = Runtime(store=Path(sys.argv[1]), workers=1).reporting_to(lambda progress: told.append(progress.message))
-built = build(Stage("slow", 1, Spec, slow), Spec(), {}, runtime)
-print(built.cached, any("waiting for process" in message for message in told))
+def told(progress):
+    if "waiting for process" in progress.message:
+        waits.touch()
+
+built = build(Stage("slow", 1, Spec, slow), Spec(), {}, Runtime(store=Path(sys.argv[1]), workers=1).reporting_to(told))
+print(built.cached)
 """
 
 
 def test_two_runs_that_need_one_artifact_build_it_once_and_the_second_says_whom_it_waits_for(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", TWO, str(tmp_path / "store"), str(tmp_path / "log")]
+    command = [sys.executable, "-c", TWO, str(tmp_path / "store"), str(tmp_path / "log"), str(tmp_path / "waits")]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    outcomes = sorted(process.communicate(timeout=120)[0].strip() for process in both)
+    outcomes = sorted(process.communicate(timeout=240)[0].strip() for process in both)
     assert (tmp_path / "log").read_text() == "built\n"
-    assert [outcome.split()[0] for outcome in outcomes] == ["False", "True"]
+    assert outcomes == ["False", "True"]
+    assert (tmp_path / "waits").exists()

@@ -15,7 +15,7 @@ import torch
 
 from korealbert.artifact import Artifact, Runtime
 from korealbert.finetune import stage, tasks
-from korealbert.finetune.biaffine import BiaffineParser, Words
+from korealbert.finetune.biaffine import BiaffineParser, Bilinear, Words
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.splits import read_examples
 from korealbert.finetune.task import EncoderOutput, Feature
@@ -227,3 +227,12 @@ def test_a_parser_told_the_parts_of_speech_uses_them_and_the_other_does_not() ->
             for pos in ([0, 1], [1, 0])
         ]
         assert torch.equal(*scores) is not differs
+
+
+def test_the_bilinear_scores_are_those_of_torch() -> None:
+    scorer, left, right = Bilinear(5, 7, 3), torch.randn(2, 4, 5, requires_grad=True), torch.randn(2, 4, 7, requires_grad=True)
+    of = (left, right, scorer.weight, scorer.bias)
+    ours, theirs = scorer(left, right), torch.nn.functional.bilinear(*of)
+    torch.testing.assert_close(ours, theirs)
+    up = torch.randn_like(ours)
+    torch.testing.assert_close(torch.autograd.grad(ours, of, up), torch.autograd.grad(theirs, of, up))

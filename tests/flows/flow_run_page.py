@@ -26,8 +26,11 @@ COLOURS = """new Promise(done => {
 """How many pixels of a picture have the green of what is completed."""
 
 
+SECONDS_TO_SHOW = 300
+
+
 class FlowRunPage:
-    """One run's page; all waits end after two minutes."""
+    """One run's page; every wait ends after SECONDS_TO_SHOW and tells what the page said."""
 
     def __init__(self, tab: Browser, base: str) -> None:
         self.tab, self.base = tab, base
@@ -58,9 +61,10 @@ class FlowRunPage:
 
     def draws_completed_tasks(self) -> None:
         """Wait until the graph has something in the colour of completed tasks."""
-        deadline = time.monotonic() + 120
-        while self._completed_pixels() < 100:
-            assert time.monotonic() < deadline, "the graph shows no completed task"
+        deadline = time.monotonic() + SECONDS_TO_SHOW
+        while (seen := self._completed_pixels()) < 100:
+            assert time.monotonic() < deadline, (f"{seen} pixels of completed tasks", self.tab.ask("document.body.innerText"))
+            time.sleep(1)  # A picture costs the page the time that it draws in.
 
     def _completed_pixels(self) -> int:
         box = "(() => { const r = document.querySelector('canvas').getBoundingClientRect();"
@@ -71,7 +75,7 @@ class FlowRunPage:
         return int(self.tab.ask(COLOURS % shot))
 
     def _wait(self, condition: str) -> None:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + SECONDS_TO_SHOW
         while not self.tab.ask(condition):
             assert time.monotonic() < deadline, (condition, self.tab.ask("document.body.innerText"))
             time.sleep(0.2)

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, Store, build
 
 
-def build_one(recipe: Path, label: str, store: Path) -> None:
-    """Build ``label`` alone; what it reads must be in the store."""
+def begun(partial: Path) -> bool:
+    """Whether a stage has left anything in its directory."""
+    try:
+        return any(not path.name.startswith(".opening") for path in partial.rglob("*") if path.is_file())
+    except FileNotFoundError:  # A directory in it has just gone.
+        return True
+
+
+def build_one(recipe: Path, label: str, store: Path, held: Path | None = None) -> None:
+    """Build ``label`` alone; what it reads must be in the store. ``held``: its directory; stand still once it has begun."""
+
+    def stand_still(event: str, arguments: tuple[Any, ...]) -> None:
+        if held is not None and event in ("open", "os.rename") and begun(held):
+            time.sleep(600)
+
+    if held is not None:
+        sys.addaudithook(stand_still)
     runtime = Runtime(store=store, workers=1, threads=1)
     names: dict[str, str] = {}
     for each, node in recipes.until(recipes.graph(recipes.load(recipe)), label).items():

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 from prefect.settings import PREFECT_API_URL
+from prefect.states import Pending, Running
 from prefect.testing.utilities import prefect_test_harness
 
 from flows.bare_names import UnclearName, resolve
 from flows.corpus_to_model import corpus_to_model
 from flows.one_stage import one_stage
 from flows.publish import key
+from flows.recovery import Claimed
 from korealbert.artifact import Artifact, Runtime, ancestors
 from tests.flows import killed_grid
 from tests.flows.conftest import TINY
@@ -23,13 +26,13 @@ from tests.flows.six_tasks import write_recipe
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # Prefect's temporary server warns about itself
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
 ]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def api() -> object:
-    with prefect_test_harness(server_startup_timeout=180):
+    with prefect_test_harness(server_startup_timeout=400):
         yield
 
 
@@ -95,6 +98,25 @@ def test_a_grid_of_six_tasks_killed_halfway_repeats_no_finished_cell(straight: d
     assert len(after) == 12
     assert {name: after[name] for name in done} == done, "a finished cell was built again"
     assert len(list(store.glob("summary-*/summary.json"))) == 6
+
+
+def test_a_run_that_was_claimed_and_never_began_is_scheduled_again(tmp_path: Path) -> None:
+    with get_client(sync_client=True) as client:
+        client.create_work_pool(WorkPoolCreate(name="quarry", type="process"))
+        flow_id = client.create_flow_from_name("claimed")
+        deployment = client.create_deployment(flow_id=flow_id, name="claimed", work_pool_name="quarry")
+        silent, begun = (client.create_flow_run_from_deployment(deployment, state=Pending()).id for _ in range(2))
+        patient, claimed = Claimed("quarry"), Claimed("quarry", seconds=0.001)
+        assert claimed.recover(client, tmp_path) == []
+        client.set_flow_run_state(begun, Running())
+        time.sleep(0.01)
+        assert patient.recover(client, tmp_path) == []
+        assert claimed.recover(client, tmp_path) == [client.read_flow_run(silent).name]
+        states = [client.read_flow_run(run).state for run in (silent, begun)]
+        assert [state and state.name for state in states] == ["AwaitingRetry", "Running"]
+        client.set_flow_run_state(silent, Pending(), force=True)
+        assert claimed.recover(client, tmp_path) == [], "another claim has its own time"
+        assert Claimed("data", seconds=0).recover(client, tmp_path) == [], "of another pool"
 
 
 async def _deploy(client: PrefectClient, flow_name: str, *names: str) -> None:

@@ -12,13 +12,15 @@ from flows.gate import Gate
 from korealbert.artifact import Runtime
 
 GIB = 1 << 30
+SECONDS_TO_WAIT = 60
 
 
 class Watch:
-    """Counts who is inside."""
+    """Counts who is inside. Nobody leaves before ``enough`` are inside at once, or ``may_leave`` is set."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, enough: int | None = None) -> None:
         self.gate, self.inside, self.order = gate, dict[str, int](), list[str]()
+        self.enough, self.may_leave, self.begun = enough, threading.Event(), 0
         self.most = 0
         self.most_memory = 0
         self.clashes = 0
@@ -33,13 +35,20 @@ class Watch:
                     self.most = max(self.most, len(self.inside))
                     self.most_memory = max(self.most_memory, sum(self.inside.values()))
                     self.clashes += alone and len(self.inside) > 1
-                time.sleep(0.03)
+                    if len(self.inside) == self.enough:
+                        self.may_leave.set()
+                self.may_leave.wait(SECONDS_TO_WAIT)
+                time.sleep(0.03)  # Time for one too many.
                 with self._lock:
                     del self.inside[name]
 
         thread = threading.Thread(target=work)
         thread.start()
-        time.sleep(0.005)
+        self.begun += 1
+        deadline = time.monotonic() + SECONDS_TO_WAIT
+        while len(self.order) + len(self.gate._waiting) < self.begun:  # It has not come to the gate.
+            assert time.monotonic() < deadline, (name, self.order)
+            time.sleep(0.001)
         return thread
 
 
@@ -54,7 +63,7 @@ class Watch:
     ],
 )
 def test_as_many_as_number_and_memory_allow(runtime: Runtime, needs: list[int | None], most: int) -> None:
-    watch = Watch(Gate(runtime))
+    watch = Watch(Gate(runtime), enough=most)
     for thread in [watch.run(str(n), need) for n, need in enumerate(needs)]:
         thread.join()
     assert watch.most == most
@@ -64,6 +73,7 @@ def test_as_many_as_number_and_memory_allow(runtime: Runtime, needs: list[int | 
 def test_a_whole_stage_runs_alone_and_is_passed_by_nobody() -> None:
     watch = Watch(Gate(Runtime(threads=4, cells=4)))
     threads = [watch.run(name, None, alone=name.isupper()) for name in ("a", "b", "C", "d", "e", "F", "g")]
+    watch.may_leave.set()
     for thread in threads:
         thread.join()
     assert watch.clashes == 0

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -18,20 +17,20 @@ from flows.lifetime import SECONDS_TO_SAVE
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, ancestors
 from tests.flows.conftest import TINY
-from tests.flows.stage_runner import build_one
+from tests.flows.stage_runner import begun, build_one
 
 LABELS = list(recipes.graph(recipes.load(TINY)))
 SECONDS_TO_DIE = 120
 ATTEMPTS = 5
-"""A stage of milliseconds may end while this process sleeps."""
+"""A stage of milliseconds may end while this process sleeps; the last time it stands still and waits for the kill."""
 
 SPARE = multiprocessing.get_context("forkserver")
 SPARE.set_forkserver_preload(["tests.flows.stage_runner"])  # What every stage imports is imported once.
 
 
-def start(label: str, store: Path) -> BaseProcess:
-    """A process that builds one stage and nothing else."""
-    process = SPARE.Process(target=build_one, args=(TINY, label, store))
+def start(label: str, store: Path, held: Path | None = None) -> BaseProcess:
+    """A process that builds one stage and nothing else; see ``build_one``."""
+    process = SPARE.Process(target=build_one, args=(TINY, label, store, held))
     process.start()
     return process
 
@@ -43,10 +42,10 @@ def store_with_inputs_of(artifact: Artifact, store: Path) -> None:
         shutil.copytree(ancestor.path, store / ancestor.name)
 
 
-def kill_when(process: BaseProcess, ready: Callable[[], bool]) -> None:
-    """SIGKILL a process as soon as ``ready`` holds (or let it end, if it is faster)."""
+def kill_when(process: BaseProcess, partial: Path) -> None:
+    """SIGKILL a process as soon as its stage has begun (or let it end, if it is faster)."""
     deadline = time.monotonic() + SECONDS_TO_DIE
-    while process.is_alive() and not ready() and time.monotonic() < deadline:
+    while process.is_alive() and not begun(partial) and time.monotonic() < deadline:
         time.sleep(0.001)
     process.kill()
     process.join()
@@ -59,16 +58,11 @@ def test_killed_and_resumed_equals_straight(label: str, straight: dict[str, Arti
         store = tmp_path / f"store-{attempt}"
         store_with_inputs_of(expected, store)
         partial = store / f"{expected.name}.partial"
-
-        def something_done(partial: Path = partial) -> bool:
-            return any(not path.name.startswith(".opening") for path in partial.rglob("*") if path.is_file())
-
-        process = start(label, store)
-        kill_when(process, something_done)
+        kill_when(start(label, store, partial if attempt == ATTEMPTS - 1 else None), partial)
         if not (store / expected.name).exists():
             break
     else:
-        pytest.fail("the stage was faster than the kill each time")
+        pytest.fail("the stage did not stand still")
     assert partial.is_dir()
     done = {marker: marker.stat().st_mtime_ns for marker in partial.glob(".done/*.json")}
     outputs = {p: p.stat().st_mtime_ns for p in partial.glob("*.arrow")} if done else {}

@@ -45,6 +45,7 @@ SMALL = {
 
 THEIRS = {
     "albert": lambda: AlbertForPreTraining(AlbertConfig(**SMALL, embedding_size=16, num_hidden_groups=2)),
+    "albert, exact GELU": lambda: AlbertForPreTraining(AlbertConfig(**SMALL, embedding_size=16, hidden_act="gelu")),
     "bert": lambda: BertForPreTraining(BertConfig(**SMALL)),
     "bert, tanh": lambda: BertForPreTraining(BertConfig(**SMALL, hidden_act="gelu_new", layer_norm_eps=1e-5)),
     "electra": lambda: ElectraForMaskedLM(ElectraConfig(**SMALL, embedding_size=16)),

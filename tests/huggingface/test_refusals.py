@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file, save_file
-from transformers import AlbertConfig, AlbertForPreTraining, BertConfig, BertForPreTraining
+from transformers import AlbertConfig, AlbertForPreTraining, BertConfig, BertForPreTraining, BertModel
 
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.family import SpecialIds
@@ -46,6 +46,7 @@ def test_a_directory_without_a_model(tmp_path: Path) -> None:
         ({"tie_word_embeddings": False}, r"tie_word_embeddings = false"),
         ({"num_attention_heads": 3}, r"num_heads = 3 does not divide hidden_size = 16"),
         ({"num_hidden_layers": 3}, r"lacks 16 tensors of the encoder .*layer\.2"),
+        ({"type_vocab_size": 0}, r"config\.json: type_vocab_size = 0: Input should be greater than or equal to 1$"),
         ({"vocab_size": 31}, r"word_embeddings.weight has shape \[30, 16\], but config.json makes it \[31, 16\]"),
     ],
 )
@@ -62,6 +63,56 @@ def test_a_pickle_is_never_opened(bert: Path) -> None:
         ValueError, match=r"pytorch_model.bin is a pickle, which is never opened; save the model as safetensors"
     ):
         checkpoint.read(bert)
+
+
+def test_pickles_in_shards_are_told_too(bert: Path) -> None:
+    (bert / "model.safetensors").rename(bert / "pytorch_model-00001-of-00002.bin")
+    (bert / "optimizer.bin").touch()
+    with pytest.raises(ValueError, match=r"pytorch_model-00001-of-00002.bin is a pickle, which is never opened"):
+        checkpoint.read(bert)
+
+
+def test_a_pickle_under_the_name_of_safetensors(bert: Path) -> None:
+    torch.save({"a": torch.ones(2)}, bert / "model.safetensors")
+    with pytest.raises(ValueError, match=r"model.safetensors: a pickle under another name, which is never opened"):
+        checkpoint.read(bert)
+    torch.save({"a": torch.ones(2)}, bert / "model.safetensors", _use_new_zipfile_serialization=False)
+    with pytest.raises(ValueError, match="a pickle under another name"):
+        checkpoint.read(bert)
+
+
+def test_a_file_in_place_of_a_directory(bert: Path) -> None:
+    with pytest.raises(ValueError, match=r"model.safetensors: has no config.json; give the directory"):
+        checkpoint.read(bert / "model.safetensors")
+
+
+def rename_tensors(directory: Path, **endings: str) -> None:
+    path = directory / "model.safetensors"
+    tensors = load_file(path)
+    for old, new in endings.items():
+        tensors = {n.removesuffix(old) + new if n.endswith(old) else n: t for n, t in tensors.items()}
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def test_names_of_old_files_and_the_other_name_of_the_bias(bert: Path) -> None:
+    before = checkpoint.read(bert)
+    rename_tensors(
+        bert,
+        **{
+            "LayerNorm.weight": "LayerNorm.gamma",
+            "LayerNorm.bias": "LayerNorm.beta",
+            "cls.predictions.bias": "cls.predictions.decoder.bias",
+        },
+    )
+    after = checkpoint.read(bert)
+    assert (after.config, after.missing, after.unused) == (before.config, (), ())
+    assert all(np.array_equal(after.weights[name], array) for name, array in before.weights.items())
+
+
+def test_an_encoder_without_a_head_has_nothing_to_tie(tmp_path: Path) -> None:
+    BertModel(BertConfig(**SMALL)).save_pretrained(tmp_path)
+    change(tmp_path, tie_word_embeddings=False)
+    assert "mlm.bias" in checkpoint.read(tmp_path).missing
 
 
 def test_a_damaged_file(bert: Path) -> None:
@@ -92,9 +143,9 @@ def test_half_precision_is_read_as_fp32(tmp_path: Path) -> None:
 
 
 def test_shapes_that_no_class_of_transformers_has() -> None:
-    odd = ModelConfig(vocab_size=30, hidden_size=32, embedding_size=16, num_heads=2, activation="gelu")
+    odd = ModelConfig(vocab_size=30, hidden_size=32, embedding_size=16, num_heads=2, pooler=False)
     with pytest.raises(
-        ValueError, match=r"neither ALBERT, BERT, ELECTRA nor RoBERTa of transformers has this shape: .*'activation': 'gelu'"
+        ValueError, match=r"neither ALBERT, BERT, ELECTRA nor RoBERTa of transformers has this shape: .*'pooler': False"
     ):
         checkpoint.settings(odd, SpecialIds(0, 2, 3))
 

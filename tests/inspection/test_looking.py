@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from korealbert.artifact import Artifact, Runtime, build
+from korealbert.artifact import Artifact, Runtime, Spec, Stage, build
 from korealbert.corpus import clean, dedup, extract
 from korealbert.corpus.news import Removal
 from korealbert.corpus.sources import ExtractSpec
@@ -135,6 +135,13 @@ def test_pages_of_items_and_single_ones(artifacts: dict[str, Artifact]) -> None:
     with pytest.raises(ValueError, match="nothing of this kind has the id 'zzz'"):
         list(seen(artifacts["clean"], wanted="zzz"))
     assert [text.plain for text in seen(artifacts["clean"], quarantine=True)] == ["nothing of this kind in the artifact"]
+
+
+def test_a_stage_without_documents_is_named(tmp_path: Path) -> None:
+    stage = Stage("numbers", 1, Spec, lambda spec, inputs, out_dir, runtime: {"numbers": 1})
+    artifact = build(stage, Spec(), {}, Runtime(store=tmp_path)).artifact
+    with pytest.raises(ValueError, match=f"stage numbers writes neither documents nor .* `korealbert show {artifact.name}`"):
+        list(seen(artifact))
 
 
 class Tags(HTMLParser):

@@ -184,14 +184,64 @@ BROKEN = {
     "one name twice": ("[english.glue_rte]", "[english.nsmc]", r"\[english\.nsmc\]: \[finetune\.nsmc\] has this name too"),
     "a curve of another seed": ("curve_seeds = [1]", "curve_seeds = [2]", r"\[english\.glue_rte\] has no seed 2; it has 1"),
     "models of english": ("[english.glue_rte]\n", '[english.glue_rte]\nmodels = ["source"]\n', r"unknown field 'models'"),
+    "rows longer than the source": (
+        "sequence_length = 64",
+        "sequence_length = 4096",
+        r"\[examples\], field 'sequence_length': 4096 exceeds the \d+ positions of the source; lower it",
+    ),
+    "rows longer than a control": (
+        "max_positions = 129",
+        "max_positions = 33",
+        r"\[examples\], field 'sequence_length': 64 exceeds the 32 positions of \[control\.mlm\.model\]",
+    ),
+    "inputs longer than a model": (
+        "max_length = 64",
+        "max_length = 4096",
+        r"\[finetune\.nsmc\], field 'max_length': 4096 exceeds the \d+ positions of itl/phase1",
+    ),
+    "a control of long rows": (
+        "[control.mlm]\n",
+        "[control.mlm]\nlong = { from_step = 40 }\n",
+        r"\[control\.mlm\]: field 'long'",
+    ),
+    "sentence order that is not there": (
+        "type_vocab_size = 1\npooler = false\nposition_offset = 1\n",
+        "",
+        r"\[control\.mlm\]: sop_weight = 1\.0, but \[views\] sentence_task = 'none'",
+    ),
+    "moved words under detection": (
+        "views = 4",
+        "views = 4\nword_order = { portion = 0.15 }",
+        r"\[control\.electra\]: objective = 'rtd' restores masked tokens only",
+    ),
+    "a control that has no format": (
+        "position_offset = 1\nmax_positions = 129",
+        "position_offset = 2\nmax_positions = 130",
+        r"\[control\.mlm\]: field 'model': it could not be exported: position_offset = 2",
+    ),
+    "no model in the directory": (
+        'recipe = "english-sample.toml"',
+        'path = "../sample"',
+        r"\[source\], field 'path': .*sample: has no config\.json",
+    ),
+    "a loss without benchmarks": ("[english.glue_rte]", "[finetune.glue_rte]", r"\[language_loss\]: there is no benchmark"),
+    "an empty matrix": ("curve_seeds = [1]", "vocabularies = []", r"\[language_loss\], field 'vocabularies': .* at least 1"),
     "curve without snapshots": ("snapshots = [20]\n\n[phase2]", "\n[phase2]", None),
 }
+
+
+def test_a_transfer_with_nothing_to_say_is_still_a_cross_lingual_recipe(editable: Path) -> None:
+    edit(editable, "[transfer]\nseed = 1\n", "")
+    assert load_cross_lingual(editable).variants["itl"].seed == 1
+    assert flow_of(editable).name == "cross-lingual"
 
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_errors_name_file_table_and_remedy(editable: Path, case: str) -> None:
     old, new, message = BROKEN[case]
     edit(editable, old, new)
+    if case == "sentence order that is not there":
+        edit(editable, "sop_weight = 0.0\n", "")
     if message is None:  # One phase with snapshots is enough for a curve.
         assert load_cross_lingual(editable).phase2.snapshots
         edit(editable, "snapshots = [20]", "")

@@ -106,6 +106,7 @@ def test_our_rows_stand_beneath_the_printed_ones(tmp_path: Path) -> None:
     assert {"curve-itl-loss.svg", "curve-control-mlm-perplexity.svg", "language-loss-glue_rte.svg"} <= {
         path.name for path in first.files("figures/*")
     }
+    assert "itl 57.00 at the end; the source 60.00" in text, "the curve ends where training does, not at the last snapshot"
     csv = (first.path / "scores.csv").read_text("utf-8").splitlines()
     assert csv[0] == "model,vocabulary,benchmark,task,seed,metric,value,source"
     assert len(csv) == 1 + len(Results(inputs).scores)

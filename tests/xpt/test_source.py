@@ -64,6 +64,17 @@ def test_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
         read(directory, tmp_path / "store")
 
 
+def test_an_electra_that_could_not_be_written_with_a_masked_token_head_is_refused(tmp_path: Path) -> None:
+    directory = make_source("electra", tmp_path / "electra", hidden_act="gelu_new")
+    with pytest.raises(ValueError, match=r"electra/config\.json: with a masked-token head it could not be written: .*gelu"):
+        read(directory, tmp_path / "store")
+
+
+def test_the_type_of_a_source_is_what_its_config_says(tmp_path: Path) -> None:
+    stats = read(make_source("bert", tmp_path / "bert", hidden_act="gelu_new"), tmp_path / "store")
+    assert stats["model_type"] == "bert", "though ALBERT's format says the same"
+
+
 def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
     directory = make_source("bert", tmp_path / "bert")
     make_source("bert", tmp_path / "smaller", vocab_size=50)
@@ -77,6 +88,26 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
     write_tokenizer(roberta, BERT_PIECES)
     with pytest.raises(ValueError, match="pad_token has id 0, but the model's positions begin at 2"):
         read(roberta, tmp_path / "store")
+
+
+def test_ids_that_the_model_has_no_embedding_for_are_refused(tmp_path: Path) -> None:
+    directory = make_source("bert", tmp_path / "bert")
+    path = directory / "tokenizer.json"
+    content = json.loads(path.read_text())
+    words = content["model"]["vocab"]
+    last = max(words, key=lambda piece: words[piece])
+    words[last] = 4000
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"gives ids up to 4,000, but config\.json says vocab_size = 90"):
+        read(directory, tmp_path / "store")
+
+
+def test_a_mask_that_is_another_special_piece_is_refused(tmp_path: Path) -> None:
+    directory = make_source("bert", tmp_path / "bert")
+    path = directory / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "mask_token": "[UNK]"}))
+    with pytest.raises(ValueError, match=r"mask_token and unk_token are one piece, id 1; name another mask_token"):
+        read(directory, tmp_path / "store")
 
 
 def test_a_directory_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
@@ -132,7 +163,10 @@ DAMAGED = {
         r"'\.\./other/model\.safetensors' is not the name of a safetensors file beside it",
     ),
     "index of a pickle": (index_of('{"weight_map": {"a": "pytorch_model.bin"}}'), "'pytorch_model.bin' is not the name of a"),
-    "index of what is not there": (index_of('{"weight_map": {"a": "b.safetensors"}}'), r"b\.safetensors: missing"),
+    "index of what is not there": (
+        index_of('{"weight_map": {"a": "b.safetensors"}}'),
+        r"b\.safetensors: missing, though .*index\.json lists it; copy",
+    ),
     "tokenizer": (lambda directory: (directory / "tokenizer_config.json").write_text("[]"), "no tokenizer that can be read"),
 }
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats, build
 from korealbert.document_shards import DocumentShard, read_documents
 from korealbert.documents import Document, document_id
-from korealbert.xpt.borders import MEASURED, START, find_border, sentences_behind
+from korealbert.xpt.borders import MEASURED, START, WHOLE, Border, find_border, sentences_behind
 from korealbert.xpt.split import STAGE, SplitSpec
 
 NAMES = ("산", "강", "바다", "들판", "마을", "학교", "시장", "절", "섬", "호수")
@@ -147,6 +147,15 @@ def test_too_small_a_corpus_is_told_with_its_numbers(documents: Artifact, store:
         part(documents, store, "train", train_sentences=100_000)
     with pytest.raises(ValueError, match="remove it"):
         SplitSpec(part="valid", train_sentences=3)
+
+
+def test_documents_of_one_id_are_not_cut(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([(3, 2), (5, 4), (5, 0)], dtype=MEASURED))
+    np.save(tmp_path / "b.npy", np.array([(9, 9)], dtype=MEASURED))
+    files = [tmp_path / "a.npy", tmp_path / "b.npy"]
+    assert find_border(files, after=START, sentences=3, divisible=True) == Border(5, 1)
+    np.save(tmp_path / "b.npy", np.array([(5, 4), (9, 9)], dtype=MEASURED))
+    assert find_border(files, after=START, sentences=3, divisible=True) == Border(4, WHOLE), "each would give its first line"
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

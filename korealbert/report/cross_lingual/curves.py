@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import product
 
 from korealbert.artifact import Artifact
 from korealbert.numbers import fixed
@@ -14,6 +15,9 @@ from korealbert.report.learning import training_lines
 from korealbert.xpt.phases import PHASES
 
 Points = list[tuple[float, float]]
+
+MOST_LINES = 3
+"""Lines of one drawing: as many as the palette has colours."""
 
 
 def training(results: Results) -> Section | None:
@@ -65,34 +69,43 @@ def _panels(name: str, parts: list[Artifact]) -> list[Figure]:
 
 
 def language_loss(results: Results) -> Section | None:
-    """English scores of the snapshots with the source's vocabulary put back, over the steps of both phases."""
-    steps = {phase: _steps(results.artifacts, phase) for phase in PHASES}
-    snapshots = [score for score in results.scores if score.english and score.model.count("/") == 2]
+    """English scores with the source's vocabulary put back, over the steps of both phases: snapshots, and the end of each."""
+    scored = [score for score in results.scores if score.english and score.vocabulary == "en" and "/" in score.model]
+    snapshots = [score for score in scored if score.model.count("/") == 2]
     if not snapshots:
         return None
-    columns = list(dict.fromkeys((score.task, score.metric) for score in snapshots))
-    own = dict(reversed(columns))
+    own = dict(reversed(list(dict.fromkeys((score.task, score.metric) for score in snapshots))))
+    variants = [name for name in results.variants if any(score.model.startswith(f"{name}/") for score in snapshots)]
+    seeds = {score.seed for score in snapshots}
     figures = []
-    for task, metric in own.items():
+    for (task, metric), number in product(own.items(), range(0, len(variants), MOST_LINES)):
         curves = []
-        for style, variant in enumerate(results.variants[:3], start=1):
-            points: Points = []
-            for score in snapshots:
-                name, phase, step = score.model.split("/")
-                if (name, score.task, score.metric) == (variant, task, metric):
-                    points.append((int(step) + (steps["phase1"] if phase == "phase2" else 0), score.value))
-            per_step: dict[float, list[float]] = {}
-            for at, value in points:
-                per_step.setdefault(at, []).append(value)
-            curves.append(charts.Line(variant, [(at, sum(v) / len(v)) for at, v in sorted(per_step.items())], style))
+        for style, variant in enumerate(variants[number : number + MOST_LINES], start=1):
+            points: dict[float, list[float]] = {}
+            for score in scored:
+                name, _, place = score.model.partition("/")
+                if (name, score.task, score.metric) == (variant, task, metric) and score.seed in seeds:
+                    points.setdefault(_step(results.artifacts, place), []).append(score.value)
+            curves.append(charts.Line(variant, [(at, sum(v) / len(v)) for at, v in sorted(points.items())], style))
         level = mean(results.values("source", task, metric, english=True))
         ends = "; ".join(f"{curve.name} {fixed(curve.points[-1][1])} at the end" for curve in curves if curve.points)
         beside = "" if level is None else f"; the source {fixed(level)}"
         what = f"{task} {metric}"
         svg = charts.lines(curves, label=f"{what} over the steps of both phases: {ends}{beside}", x_unit="steps", level=level)
-        figures.append(Figure(f"language-loss-{task}", f"{what}: {ends}{beside}", svg))
-    text = "Each snapshot with its source's vocabulary put back, fine-tuned; the dashed line is the source itself."
+        key = f"language-loss-{task}" + (f"-{number // MOST_LINES + 1}" if number else "")
+        figures.append(Figure(key, f"{what}: {ends}{beside}", svg))
+    text = (
+        "Each snapshot, and the end of each phase where the matrix has it, with its source's vocabulary put back, fine-tuned "
+        "under the same seeds; the dashed line is the source itself."
+    )
     return Section("language-loss-curve", "English along the way", [Text(text), Figures(figures)])
+
+
+def _step(artifacts: Mapping[str, Artifact], place: str) -> int:
+    """The step, counted over both phases, of ``phase2/500``, or of the end of ``phase2``."""
+    phase, _, step = place.partition("/")
+    before = _steps(artifacts, "phase1") if phase == "phase2" else 0
+    return before + (int(step) if step else _steps(artifacts, phase))
 
 
 def _steps(artifacts: Mapping[str, Artifact], phase: str) -> int:

@@ -1,0 +1,93 @@
+"""The supervisor of a topology: what it starts again, what it does not give up, and what it does not believe."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from flows.topology import ROOT, Service, Topology, up
+
+
+@pytest.fixture
+def topology(tmp_path: Path) -> Topology:
+    return Topology(tmp_path, 1, tmp_path / "store")
+
+
+@pytest.fixture
+def services() -> Iterator[list[Service]]:
+    """A database and its server, which do nothing."""
+    database = Service("database", sleeper)
+    made = [database, Service("server", sleeper, beside=database)]
+    yield made
+    for service in made:
+        service.end()
+
+
+def sleeper() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sleep", "600"])
+
+
+def noted(topology: Topology) -> dict[str, int]:
+    told = json.loads((topology.home / "processes.json").read_text("utf-8"))
+    return {name: told[name] for name in ("database", "server")}
+
+
+def died(service: Service) -> None:
+    assert service.process is not None
+    service.process.kill()
+    service.process.wait()
+
+
+def test_a_server_is_started_again_with_its_database_and_not_the_other_way_round(
+    topology: Topology, services: list[Service]
+) -> None:
+    topology.tend(services)
+    first = noted(topology)
+    topology.tend(services)
+    assert noted(topology) == first
+    died(services[1])
+    topology.tend(services)
+    second = noted(topology)
+    assert second["database"] == first["database"] and second["server"] != first["server"]
+    died(services[0])
+    topology.tend(services)
+    assert not set(noted(topology).values()) & {*first.values(), *second.values()}
+
+
+def test_what_cannot_be_started_or_noted_now_is_tried_again(
+    topology: Topology, services: list[Service], capsys: pytest.CaptureFixture[str]
+) -> None:
+    topology.tend(services)
+    first = noted(topology)
+    start: Callable[[], subprocess.Popen[bytes]] = services[1].start
+
+    def refused() -> subprocess.Popen[bytes]:
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    services[1].start = refused
+    died(services[0])
+    topology.tend(services)
+    assert "not everything could be started again: Resource temporarily unavailable" in capsys.readouterr().out
+    services[1].start = start
+    in_the_way = topology.home / "processes.json"
+    in_the_way.unlink()
+    in_the_way.mkdir()
+    topology.tend(services)
+    in_the_way.rmdir()
+    topology.tend(services)
+    assert not set(noted(topology).values()) & set(first.values())
+
+
+def test_what_a_killed_supervisor_noted_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    home = tmp_path / "service"
+    home.mkdir()
+    (home / "processes.json").write_text('{"supervisor": 1}', "utf-8")
+    (home / "database").write_text("no directory", "utf-8")
+    with pytest.raises(SystemExit, match="it did not come up"):
+        up(home, 1, tmp_path / "store")
