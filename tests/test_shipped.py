@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import RobertaConfig
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Store
@@ -22,11 +23,13 @@ ABLATIONS = sorted((SPECS / "ablations").rglob("*.toml"))
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A file of a few bytes for every ``${data}/…`` that a shipped recipe names."""
+    """What every ``${data}/…`` of a shipped recipe names: a file of a few bytes, or a model's configuration."""
     for path in (*RECIPES, *ABLATIONS):
         for name in re.findall(r"\$\{data\}/([^\"]+)", path.read_text("utf-8")):
             fake = tmp_path / "data" / name
-            if not fake.exists():
+            if name.startswith("models/"):
+                RobertaConfig(max_position_embeddings=514).save_pretrained(fake)
+            elif not fake.exists():
                 fake.parent.mkdir(parents=True, exist_ok=True)
                 fake.write_text("한 줄\n")
     return tmp_path / "data"
