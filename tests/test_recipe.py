@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -332,6 +333,22 @@ def test_others_encoders_are_measured_on_every_benchmark_beside_the_model(editab
         *("encoder/theirs", "features/theirs/nsmc", "finetune/theirs/nsmc/pretrained/1"),
     }
     assert list(nodes)[-1] == "report" and "encoder/theirs" in nodes["report"].inputs
+
+
+def test_inputs_longer_than_a_model_has_positions_are_refused_by_name(editable: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        RecipeError, match=r"\[finetune\.nsmc\], field 'max_length': 600 exceeds the 512 positions of \[pretrain\.m"
+    ):
+        recipes.load(editable, overrides={"finetune.nsmc.max_length": 600})
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    editable.write_text(f'{editable.read_text()}\n[encoder.theirs]\npath = "{theirs}"\n')
+    with pytest.raises(RecipeError, match=r"\[encoder\.theirs\]: .*theirs: has no config\.json; give the directory of a"):
+        recipes.load(editable)
+    for config, longest in (({"model_type": "bert"}, 20), ({"model_type": "roberta"}, 18), ({"pad_token_id": 3}, 20)):
+        (theirs / "config.json").write_text(json.dumps({"max_position_embeddings": 20, **config}))
+        with pytest.raises(RecipeError, match=rf"exceeds the {longest} positions of \[encoder\.theirs\]; lower it"):
+            recipes.load(editable)
 
 
 def test_an_encoder_is_not_named_like_an_init(editable: Path, tmp_path: Path) -> None:

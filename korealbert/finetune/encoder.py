@@ -15,15 +15,10 @@ from korealbert.finetune.init import Init
 from korealbert.finetune.own_pieces import check_own_pieces
 from korealbert.finetune.sentencepiece_tokenizer import sentencepiece_of_wordpiece_family, tokenizer_from_sentencepiece
 from korealbert.finetune.task import EncoderOutput
+from korealbert.huggingface.positions import OFFSET_POSITIONS, longest_input
 from korealbert.vocab.morpheme_tokenizer import for_directory
 
 LOCAL_ONLY = {"local_files_only": True, "trust_remote_code": False}
-
-OFFSET_POSITIONS = (
-    *("camembert", "data2vec-text", "longformer", "mpnet", "roberta", "roberta-prelayernorm"),
-    *("xlm-roberta", "xlm-roberta-xl"),
-)
-"""Model types that count positions from the padding id on, so that part of the position table is never reached."""
 
 
 class Encoder(nn.Module):
@@ -41,9 +36,8 @@ class Encoder(nn.Module):
     @property
     def max_length(self) -> int:
         """Longest input in pieces that has trained or at least existing positions."""
-        config = self.transformer.config
-        reserved = (config.pad_token_id or 0) + 1 if config.model_type in OFFSET_POSITIONS else 0
-        return int(getattr(config, "max_position_embeddings", 1 << 30)) - reserved
+        longest = longest_input(self.transformer.config.to_dict())
+        return 1 << 30 if longest is None else longest
 
     def forward(self, batch: PaddedBatch) -> EncoderOutput:
         """Hidden vectors [B, L, H]; the pooled vector [B, H] is the family's own, or the first position's where it has none."""

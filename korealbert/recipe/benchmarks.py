@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -72,6 +72,13 @@ class Benchmark(Generic[GridT_co]):
 def read_benchmarks(tables: Tables, table: str, kind: type[GridT_co]) -> dict[str, Benchmark[GridT_co]]:
     """All ``[TABLE.NAME]`` of a file by name. Raises RecipeError for one that could not run."""
     return {name: _read(tables, table, name, kind) for name in tables.names(table)}
+
+
+def too_long(cell: FinetuneSpec, positions: Mapping[str, int | None]) -> Iterator[str]:
+    """Which models, of those whose positions are known, have too few of them for the inputs of a cell."""
+    for model, longest in positions.items():
+        if longest is not None and cell.max_length > longest:
+            yield f"{cell.max_length} exceeds the {longest} positions of {model}; lower it"
 
 
 def _read(tables: Tables, table: str, name: str, kind: type[GridT_co]) -> Benchmark[GridT_co]:

@@ -34,16 +34,17 @@ def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[
     """Read and validate an evaluation; see ``reading.load``. Raises RecipeError for anything that could not run."""
     reader = Reader(path, data, overrides)
     reader.refuse_unknown(["encoder", "finetune", "speed", "report"])
-    found = Evaluation(
+    encoders, benchmarks = reader.encoders(), read_benchmarks(reader, "finetune", PretrainedGrid)
+    if not benchmarks:
+        raise RecipeError(f"{path}: no [finetune.NAME] table; name the benchmarks to measure [encoder.NAME] on")
+    reader.check_lengths(benchmarks, encoders, {})
+    return Evaluation(
         **reader.heading(),
-        encoder=reader.encoders(),
-        finetune=read_benchmarks(reader, "finetune", PretrainedGrid),
+        encoder=encoders,
+        finetune=benchmarks,
         speed=reader.spec(speed_column.SpeedSpec, "speed"),
         report=reader.spec(report.ReportSpec, "report"),
     )
-    if not found.finetune:
-        raise RecipeError(f"{path}: no [finetune.NAME] table; name the benchmarks to measure [encoder.NAME] on")
-    return found
 
 
 def evaluation_graph(recipe: Evaluation) -> dict[str, Node]:

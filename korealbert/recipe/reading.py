@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from korealbert.export import stage as export
 from korealbert.finetune.init import INITS
 from korealbert.finetune.speed_column import SpeedSpec
 from korealbert.huggingface.package import ModelPlace
+from korealbert.huggingface.positions import longest_input_of
 from korealbert.pretrain.spec import PretrainSpec
-from korealbert.recipe.benchmarks import Benchmark, FinetuneGrid, read_benchmarks
+from korealbert.recipe.benchmarks import Benchmark, FinetuneGrid, read_benchmarks, too_long
 from korealbert.recipe.kinds import KINDS, kind_of
 from korealbert.recipe.models import ModelTable
 from korealbert.recipe.tables import TOP, RecipeError, Tables, flattened, merged, nearest, read_toml
@@ -36,6 +38,20 @@ class Model:
     place: ModelPlace
     recipe: Recipe | None
     """What makes it, where it has no place."""
+
+    def longest_input(self) -> int | None:
+        """Pieces for which it has positions; None where that is not known here: it sets no bound, or its package is elsewhere.
+
+        Raises ValueError where its configuration cannot be read.
+        """
+        if self.recipe is not None:
+            return self.recipe.pretrain.model.longest_sequence
+        if self.place.path is not None:
+            return longest_input_of(self.place.path.path)
+        with suppress(ValueError):  # The stage that takes it from its package tells what is wrong with that.
+            if (directory := self.place.directory()) is not None:
+                return longest_input_of(directory)
+        return None
 
 
 @dataclass(frozen=True)
@@ -120,10 +136,12 @@ class Reader(Tables):
                 f"{self.path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = "
                 f"{model.max_positions}{offset}; shorten the examples or raise max_positions"
             )
+        benchmarks, encoders = read_benchmarks(self, "finetune", FinetuneGrid), self.encoders()
+        self.check_lengths(benchmarks, encoders, {"[pretrain.model]": model.longest_sequence})
         return Recipe(
             **self.brought(sources),
-            finetune=read_benchmarks(self, "finetune", FinetuneGrid),
-            encoder=self.encoders(),
+            finetune=benchmarks,
+            encoder=encoders,
             **single,
             **self._long(**single),
         )
@@ -221,6 +239,20 @@ class Reader(Tables):
             if name in INITS:
                 raise RecipeError(f"{self.path}, [encoder.{name}]: this name says what fine-tuning starts from; choose another")
         return {name: self.model(f"encoder.{name}") for name in self.names("encoder")}
+
+    def check_lengths(
+        self, benchmarks: Mapping[str, Benchmark[Any]], encoders: Mapping[str, Model], others: Mapping[str, int | None]
+    ) -> None:
+        """Raise RecipeError where a benchmark's inputs may be longer than one of the models that read them has positions."""
+        positions = dict(others)
+        for name, encoder in encoders.items():
+            try:
+                positions[f"[encoder.{name}]"] = encoder.longest_input()
+            except ValueError as error:
+                raise RecipeError(f"{self.path}, [encoder.{name}]: {error}") from None
+        for name, benchmark in benchmarks.items():
+            for problem in too_long(benchmark.first, positions):
+                raise RecipeError(f"{self.path}, [finetune.{name}], field 'max_length': {problem}")
 
     def model(self, name: str) -> Model:
         """The model of the table of this dotted name. Raises RecipeError where neither it nor what makes it could be had."""

@@ -10,6 +10,7 @@ from korealbert.examples.views import ViewsSpec
 from korealbert.export.stage import SPECIAL_IDS
 from korealbert.huggingface import checkpoint
 from korealbert.pretrain.spec import PretrainSpec
+from korealbert.recipe.benchmarks import too_long
 from korealbert.recipe.tables import RecipeError, nearest
 
 if TYPE_CHECKING:
@@ -95,11 +96,8 @@ def _lengths(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
     benchmarks = [(f"[finetune.{name}]", b.first, b.grid.models or recipe.models) for name, b in recipe.finetune.items()]
     benchmarks += [(f"[english.{name}]", b.first, ("source",)) for name, b in recipe.english.items()]
     for where, cell, measured in benchmarks:
-        for model in measured:
-            positions = models[model]
-            if positions is not None and cell.max_length > positions:
-                problem = f"{cell.max_length} exceeds the {positions} positions of {model}; lower it"
-                yield f"{where}, field 'max_length'", problem
+        for problem in too_long(cell, {model: models[model] for model in measured}):
+            yield f"{where}, field 'max_length'", problem
 
 
 def _positions_of_source(recipe: CrossLingualRecipe) -> int | None:
