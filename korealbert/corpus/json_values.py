@@ -14,7 +14,7 @@ from collections.abc import Collection
 _TOP = re.compile(rb'["{\[]')
 _ELEMENT = re.compile(rb'["{\[\],]')
 _INSIDE = re.compile(rb'["{}\[\]]')
-_SHORT_STRINGS = re.compile(rb'(?:[^"{}\[\]]*+"[^"\\]{0,64}+")++')
+_SHORT_STRINGS = re.compile(rb'(?>(?:[^"{}\[\]]*+"[^"\\]{0,64}+")+)')
 """Whole strings in a row, as in a list of names; long ones are found faster by their end."""
 
 _BLANK = b" \t\r\n,"

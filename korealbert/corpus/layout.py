@@ -30,10 +30,10 @@ _MARK = "[.,;:!?]"
 _PLAIN = rf"[^{_NOT_IN_URL}.,;:!?ㄱ-ㆎ가-힣]"
 _ANY = rf"[^{_NOT_IN_URL}.,;:!?]"
 _HANGUL_PART = (
-    rf"(?<=[^/][/=?#&_:])(?!(?:{_PARTICLES})(?![가-힣]))[가-힣](?:{_ANY}++|{_MARK}++(?={_ANY})|(?<=_)\([^\s()]*+\))*+"
+    rf"(?<=[^/][/=?#&_:])(?!(?:{_PARTICLES})(?![가-힣]))[가-힣](?>(?:{_ANY}++|{_MARK}++(?={_ANY})|(?<=_)\([^\s()]*+\))*)"
 )
 URL = re.compile(
-    rf"(?:https?|ftp|HTTPS?|Https?)://(?:{_PLAIN}++|{_MARK}++(?={_PLAIN})|[?:](?=[가-힣])|(?<=_)\([^\s()]*+\)|{_HANGUL_PART})*+"
+    rf"(?:https?|ftp|HTTPS?|Https?)://(?>(?:{_PLAIN}++|{_MARK}++(?={_PLAIN})|[?:](?=[가-힣])|(?<=_)\([^\s()]*+\)|{_HANGUL_PART})*)"
 )
 """A bare address; it ends before Hangul, because particles follow without a space, unless a part of its path begins there."""
 
@@ -57,7 +57,7 @@ _NAMELESS = re.compile(r": ?(?=[,;)])")
 _LABEL = re.compile(r"(?:(?<=\()(?: ?[^\s(),;:.]{1,14}){1,2}|(?<=[,;]) ?[가-힣]{1,8}(?:어|자|음|체|말|명)) ?$")
 _LABEL_CHARS = 34
 _STRANDED = re.compile(r"\n[,;] ?(?=\S)")
-_DOUBLED = re.compile(r"([,;])(?: [,;])++")
+_DOUBLED = re.compile(r"([,;])(?>(?: [,;])+)")
 _MARKS = re.compile(r"[\[\]{}|']{2,}")
 _PAIRS = ("[[", "]]", "{{", "}}", "||", "'''", "<ref")
 _FOOTNOTE = re.compile(f"{FOOTNOTE_START}([^{FOOTNOTE_START}{FOOTNOTE_END}]*){FOOTNOTE_END}")

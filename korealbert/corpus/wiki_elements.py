@@ -41,7 +41,7 @@ _TAGS = {
 _TAG = re.compile(rf"</?({'|'.join(sorted(_TAGS, key=len, reverse=True))})(?=[\s/>])[^<>]*>", re.IGNORECASE | re.ASCII)
 _CLOSERS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in ("nowiki", *_CONSTRUCT)}
 _PLAIN = {
-    "comment": re.compile(r"<!--(?:[^<-]++|-(?!->)|<(?!!--))*+-->"),
+    "comment": re.compile(r"<!--(?>(?:[^<-]++|-(?!->)|<(?!!--))*)-->"),
     "footnote": re.compile(r"<ref(?=[\s/>])[^<>\n]*+>(?:(?<=/>)|(?<=/ >)|[^<]*+</ref>)"),
 }
 """Elements with nothing in them to be looked at, in the order in which they go."""

@@ -24,15 +24,15 @@ _LABELLED = dict.fromkeys(LANGUAGES, "interwiki") | UNSEEN_LINKS
 _UNLABELLED = dict.fromkeys(SISTER_PROJECTS, "interwiki") | _LABELLED
 
 _TOKEN = re.compile(
-    r"\[\[([^\[\]{}|\n]*+)(?:\|([^\[\]{}|\n]*+))?+\]\]"  # most links and templates hold nothing nested: one token each
-    r"|\{\{([^{}\[\]|]*+)((?:\|[^{}\[\]]*+)?+)\}\}(?!\})"
+    r"\[\[([^\[\]{}|\n]*+)(?>(?:\|([^\[\]{}|\n]*+))?)\]\]"  # most links and templates hold nothing nested: one token each
+    r"|\{\{([^{}\[\]|]*+)((?>(?:\|[^{}\[\]]*+)?))\}\}(?!\})"
     r"|\[\[|\]\]|\{\{+|\}\}+|\|"
     r"|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\}?|(?==++[^\n]*=[ \t\0]*$)|[ \t]*(?=\n))",
     re.MULTILINE,
 )
 _OUTERMOST = re.compile(
-    r"\[\[([^\[\]{}|\n]*+)(?:\|([^\[\]{}|\n]*+))?+\]\]"
-    r"|\{\{([^{}\[\]|]*+)((?:\|[^{}\[\]]*+)?+)\}\}(?!\})"
+    r"\[\[([^\[\]{}|\n]*+)(?>(?:\|([^\[\]{}|\n]*+))?)\]\]"
+    r"|\{\{([^{}\[\]|]*+)((?>(?:\|[^{}\[\]]*+)?))\}\}(?!\})"
     r"|\[\[|\]\]|\{\{+|\}\}+|\n(?:[ \t:*#;\0]*\{\||[ \t\0]*\|\})"
 )
 _NESTED = re.compile(
@@ -42,8 +42,8 @@ _NESTED = re.compile(
 _HEADING = re.compile(r"\n=++[^\n]*=[ \t\0]*$", re.MULTILINE)
 _PLAIN_LINK = re.compile(r"\[\[(?:[^\[\]{}|\n:]*+\||(?![:#])(?=[^\[\]{}|\n:]++\]\]))(?![ \t\0]*+\])([^\[\]{}|\n]++)\]\]")
 """A link with nothing nested in it and no prefix; captures what it shows."""
-_WHOLE_LINK = re.compile(r"\[\[([^\[\]{}|\n]*+)((?:\|[^\[\]{}|\n]*+)*+)\]\]")
-_PLAIN_TEMPLATE = re.compile(r"\{\{(?<!\{\{\{)([^{}\[\]|\n]*+\n?+)((?:\|(?:[^{}\[\]\n]++|\n(?!=))*+)?+)\}\}(?!\})")
+_WHOLE_LINK = re.compile(r"\[\[([^\[\]{}|\n]*+)((?>(?:\|[^\[\]{}|\n]*+)*))\]\]")
+_PLAIN_TEMPLATE = re.compile(r"\{\{(?<!\{\{\{)([^{}\[\]|\n]*+\n?+)((?>(?:\|(?>(?:[^{}\[\]\n]++|\n(?!=))*))?))\}\}(?!\})")
 """A template with nothing nested in it, nor a heading: between braces with that, they are no pair."""
 _NAME = re.compile(r"[^|{}\[\]<\0]*+(?=[|{}])")
 

@@ -125,5 +125,5 @@ def test_spec_data_and_weights_must_fit() -> None:
         PretrainSpec(steps=2, model=TINY_MODEL, wop_weight=0).config_for(vocab_size=40, sequence_length=16, initial=given)
     with pytest.raises(ValueError, match="sop_weight"):
         PretrainSpec(steps=2, wop_weight=0).config_for(vocab_size=40, sequence_length=16, initial=given)
-    with pytest.raises(ValueError, match="17 tokens long, but max_positions = 16"):
+    with pytest.raises(ValueError, match="17 tokens long, but the initial weights have max_positions = 16"):
         plain.config_for(vocab_size=40, sequence_length=17, initial=given)

@@ -182,7 +182,9 @@ def test_zero_divides_the_moments_and_changes_neither_curve_nor_checkpoint(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
-def test_a_failing_process_is_quoted(ancestry: dict[str, Artifact], tmp_path: Path) -> None:
+def test_a_failing_process_is_quoted(ancestry: dict[str, Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a device that the stage found and its process does not."""
+    monkeypatch.setattr("korealbert.pretrain.stage.check_device", lambda spec, runtime: None)
     with pytest.raises(RankFailed) as failure:
         build(STAGE, PretrainSpec(**SPEC), ancestry, Runtime(store=tmp_path, device="cuda"))
     told = str(failure.value).splitlines()
