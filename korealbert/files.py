@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from typing import Any
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write; on success it is fsynced and renamed to ``path``, on error it is removed."""
-    # Two machines may have processes of one number, and write one file in turn where one of them was given up for lost.
-    temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
+    # Two machines may have processes of one number, and write one file in turn where one of them was given up for lost; cells
+    # that run at once are threads of one process, and may learn the same of the machine at the same time.
+    temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
         yield temporary
         with temporary.open("rb") as handle:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,20 @@ def test_a_damaged_manifest_is_named_and_its_stage_rebuilt(text: Path, runtime: 
     rebuilt = build(COUNT, spec_of(text), {}, runtime)
     assert str(artifact.path / "manifest.json") in (rebuilt.repaired or "")
     assert Store(runtime.store).damage(rebuilt.artifact) is None
+
+
+def test_threads_that_write_one_file_at_once_leave_one_whole(tmp_path: Path) -> None:
+    together = threading.Barrier(2, timeout=60)
+
+    def write(content: str) -> None:
+        with atomic_path(tmp_path / "x") as temporary:
+            temporary.write_text(content)
+            together.wait()
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, ("a" * 9, "b" * 9)))
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    assert (tmp_path / "x").read_text() in ("a" * 9, "b" * 9)
 
 
 def test_atomic_path_leaves_nothing_behind_on_error(tmp_path: Path) -> None:
