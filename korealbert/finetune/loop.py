@@ -145,7 +145,7 @@ def train(
     steps_per_epoch = math.ceil(len(lengths) / spec.batch_size)
     total_steps = steps_per_epoch * spec.epochs
     groups = parameter_groups(model.modules, weight_decay=spec.weight_decay)
-    optimizer = torch.optim.AdamW(groups, lr=spec.learning_rate, eps=1e-8)
+    optimizer = torch.optim.AdamW(groups, lr=spec.learning_rate, eps=1e-8, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, linear_schedule(total_steps, spec.warmup_ratio))
     every = max(1, total_steps // CURVE_POINTS)
     best: dict[str, torch.Tensor] = {}
