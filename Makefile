@@ -22,7 +22,7 @@ run: $(VENV)/installed  ## the main job: make run RECIPE=... STORE=...
 	$(BIN)/korealbert run $(RECIPE) --store $(STORE)
 
 test: $(VENV)/installed  ## all tests
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2
 
 lint: $(VENV)/installed  ## formatting, style, types, the import contract
 	$(BIN)/ruff format --check .

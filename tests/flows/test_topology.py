@@ -27,7 +27,7 @@ from tests.browser import browser
 from tests.flows import automations, flow_run_page
 from tests.flows.conftest import TINY
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("topology")]  # One installation, one test after the other.
+pytestmark = pytest.mark.timeout(900)
 
 AUTH = "tester:nobody-guesses-this"
 SECONDS_TO_FINISH = 600
