@@ -34,8 +34,7 @@ from korealbert.examples import packing, views
 from korealbert.examples.batches import Batch, ExampleBatches
 from korealbert.examples.schema import open_rows, write_rows
 from korealbert.examples.views import ViewJob, ViewsSpec, draw_shard
-from korealbert.pretrain.batches import on_host
-from korealbert.pretrain.order import permute
+from korealbert.pretrain.data import on_host, permute
 from korealbert.vocab import stage as vocab
 from korealbert.vocab.tokenizer import Vocabulary
 

@@ -93,8 +93,8 @@ class Stopwatch:
 
 def ours(job: dict[str, Any], config: ModelConfig) -> dict[str, float]:
     """Our loop; what is outside the model is what forward and backward passes and updates do not take of its steps."""
-    from korealbert.pretrain.loop import Trainer
-    from korealbert.pretrain.ranks import join
+    from korealbert.pretrain.engine import join
+    from korealbert.pretrain.trainer import Trainer
 
     spec = spec_of(job)
     source = Pieces(ExampleBatches(Path(job["examples"]), Path(job["views"]), "train"), job["pieces"])

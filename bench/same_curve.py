@@ -22,7 +22,7 @@ from bench.training import FirstRows, from_command_line, trainer
 from korealbert.examples.batches import Batch
 from korealbert.export.stage import SPECIAL_IDS
 from korealbert.huggingface.checkpoint import settings, to_huggingface
-from korealbert.pretrain.batches import micro_batches
+from korealbert.pretrain.data import micro_batches
 from korealbert.pretrain.optimizer import Clipping, make_optimizer
 from korealbert.pretrain.spec import PretrainSpec
 

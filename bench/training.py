@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from korealbert.artifact import Artifact
 from korealbert.examples.batches import Batch, ExampleBatches
-from korealbert.pretrain.batches import BatchSource
-from korealbert.pretrain.loop import Trainer
-from korealbert.pretrain.ranks import join
+from korealbert.pretrain.data import BatchSource
+from korealbert.pretrain.engine import join
 from korealbert.pretrain.spec import PretrainSpec
+from korealbert.pretrain.trainer import Trainer
 
 
 class FirstRows:

@@ -12,14 +12,59 @@ import logging
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from korealbert.files import replace_directory, sha256_of_file
+from korealbert.model.config import ModelConfig
+from korealbert.pretrain.guard import GuardState, Recent
+from korealbert.pretrain.metrics import Metrics, MetricsFile, TaskTotals
+from korealbert.pretrain.spec import PretrainSpec
+
+
+@dataclass
+class TrainingState:
+    """All that a checkpoint needs beside tensors."""
+
+    step: int = 0
+    """Steps done."""
+    updates: int = 0
+    """Updates made: steps less those that fp16 overflow skipped. The learning rate follows it."""
+    position: int = 0
+    """Where in the training order the next batch begins."""
+    long_position: int = 0
+    """The same of the long sequences."""
+    sequences: int = 0
+    """Sequences trained on; the positions less those that were left out after a collapse."""
+    slots: int = 0
+    """Places of their tokens, padding included."""
+    returns_to: int = 0
+    """Step of the checkpoint that a collapse returns to: the last that was due after a good step. One that was saved on request
+    changes nothing."""
+    rate_factor: float = 1.0
+    """What collapses have made of the learning rate."""
+    tokens: int = 0
+    """Real tokens seen, specials included, padding not."""
+    window: TaskTotals = field(default_factory=TaskTotals)
+    """Sums since the last log line."""
+    heldout: Metrics = field(default_factory=dict)
+    """The newest held-out scores."""
+    heldout_long: Metrics = field(default_factory=dict)
+    """The same of the long held-out rows."""
+    guard: GuardState = field(default_factory=GuardState)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """The state that ``asdict`` gave these values of."""
+        guard = {**values["guard"], **{name: Recent(**values["guard"][name]) for name in ("loss", "gradient")}}
+        return cls(**{**values, "window": TaskTotals(**values["window"]), "guard": GuardState(**guard)})
+
 
 KEPT = 2
 """Newest checkpoints that stay: one more than needed, in case the newest is damaged."""
@@ -125,3 +170,122 @@ def _damage(path: Path) -> str | None:
         except OSError as error:
             return f"{name} cannot be read: {error.strerror}"
     return None
+
+
+def moments_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    """All state as ``<parameter>/<field>`` on the CPU; nothing before the first update."""
+    return {
+        f"{name}/{field}": torch.as_tensor(value).detach().cpu().contiguous()
+        for name, parameter in model.named_parameters()
+        for field, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def set_moments(model: nn.Module, optimizer: Optimizer, moments: Mapping[str, Tensor]) -> None:
+    """Replace all state by what ``moments_of`` gave."""
+    optimizer.state.clear()  # The checkpoint of step 0 holds no moments, and a return to it must keep none.
+    parameters = dict(model.named_parameters())
+    for key, tensor in moments.items():
+        name, _, field = key.rpartition("/")
+        parameter = parameters[name]
+        # Optimisers keep their step counters on the CPU.
+        optimizer.state[parameter][field] = tensor if field == "step" else tensor.to(parameter.device)
+
+
+ADAM = ("exp_avg", "exp_avg_sq")
+"""The fields of Adam's state that have the shape of the parameter."""
+
+
+def gather_moments(model: nn.Module, zero: Any) -> dict[str, Tensor]:
+    """``moments_of`` an AdamW under DeepSpeed's ZeRO 1 or 2; every rank must call it, and receives the same."""
+    from deepspeed.utils import safe_get_full_optimizer_state  # noqa: PLC0415 - imported by the engine, as its device demands
+
+    if not any(zero.optimizer.state.values()):
+        return {}
+    _link(zero)
+    (step,) = {float(state["step"]) for state in zero.optimizer.state.values()}
+    gathered: dict[str, Tensor] = {}
+    for name, parameter in _trained(model).items():
+        gathered |= {f"{name}/{field}": safe_get_full_optimizer_state(parameter, field).cpu() for field in ADAM}
+        gathered[f"{name}/step"] = torch.tensor(step)
+    return gathered
+
+
+def scatter_moments(model: nn.Module, zero: Any, moments: Mapping[str, Tensor]) -> None:
+    """``set_moments`` of such an optimiser, and have its master weights follow the model's, which were set before."""
+    from deepspeed.utils import safe_set_full_optimizer_state  # noqa: PLC0415
+
+    zero.refresh_fp32_params()
+    zero.optimizer.state.clear()
+    if not moments:
+        return
+    step = next(tensor for key, tensor in moments.items() if key.endswith("/step"))
+    for partition in zero.single_partition_of_fp32_groups:
+        empty = {field: torch.zeros_like(partition) for field in ADAM}
+        zero.optimizer.state[partition] = {"step": step.clone(), **empty}
+    _link(zero)
+    for name, parameter in _trained(model).items():
+        for moment in ADAM:
+            safe_set_full_optimizer_state(parameter, moments[f"{name}/{moment}"].to(parameter.device), moment)
+
+
+def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def _link(zero: Any) -> None:
+    """Tie parameters to their places in the divided state; DeepSpeed itself does so before all of it exists."""
+    from deepspeed.utils import lazy_init_hp_params_optimizer_state  # noqa: PLC0415
+
+    for parameters, partition in zip(zero.bit16_groups, zero.single_partition_of_fp32_groups, strict=True):
+        lazy_init_hp_params_optimizer_state(parameters, partition, zero.optimizer.state)
+
+
+class RunCheckpoints:
+    """Weights, moments and loss scale of an engine, and the training state beside them, under ``root``."""
+
+    def __init__(
+        self, root: Path, spec: PretrainSpec, config: ModelConfig, *, model: nn.Module, optimizer: Optimizer, engine: Any
+    ) -> None:
+        self._root, self._divided = root, spec.zero_stage > 0
+        self._model, self._optimizer, self._engine = model, optimizer, engine
+        self._scaler = getattr(engine, "torch_autocast_z0_gradscaler", None)
+        self._identity = {"spec": spec.model_dump(mode="json"), "config": config.model_dump(mode="json")}
+
+    def latest(self, *, until: int | None = None) -> Checkpoint | None:
+        """The newest intact one, of a step ``until`` or before. Raises ValueError where it is another run's."""
+        saved = latest(self._root, until=until)
+        if saved is not None and saved.state["identity"] != self._identity:
+            raise ValueError(f"{saved.path} belongs to another spec; remove {self._root} to start over")
+        return saved
+
+    def save(self, state: TrainingState, metrics: MetricsFile | None) -> None:
+        """Write the checkpoint of ``state.step``. Every rank must call it; the one that has the metrics writes."""
+        moments = gather_moments(self._model, self._engine.optimizer) if self._divided else None
+        if metrics is None:
+            return
+        save(
+            self._root,
+            step=state.step,
+            model=self._model,
+            moments=moments_of(self._model, self._optimizer) if moments is None else moments,
+            state={
+                "identity": self._identity,
+                "training": asdict(state),
+                "scaler": None if self._scaler is None else self._scaler.state_dict(),
+            },
+            metrics=metrics.content(),
+            keep=state.returns_to,
+        )
+
+    def restore(self, saved: Checkpoint) -> TrainingState:
+        """Put a checkpoint's tensors back into the engine; returns the training state of its step."""
+        restore_weights(saved, self._model)
+        moments = load_moments(saved)
+        if self._divided:
+            scatter_moments(self._model, self._engine.optimizer, moments)
+        else:
+            set_moments(self._model, self._optimizer, moments)
+        if self._scaler is not None:
+            self._scaler.load_state_dict(saved.state["scaler"])
+        return TrainingState.of(saved.state["training"])

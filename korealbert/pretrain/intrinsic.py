@@ -30,9 +30,8 @@ def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     import torch  # noqa: PLC0415 (the graph of a recipe is made without it)
     from safetensors.torch import load_file  # noqa: PLC0415
 
-    from korealbert.pretrain.heldout import evaluate  # noqa: PLC0415
-    from korealbert.pretrain.objective import make_objective  # noqa: PLC0415
-    from korealbert.pretrain.ranks import Ranks  # noqa: PLC0415
+    from korealbert.pretrain.engine import Ranks  # noqa: PLC0415
+    from korealbert.pretrain.objective import evaluate, make_objective  # noqa: PLC0415
 
     weights = inputs["pretrain"].path
     config = ModelConfig.model_validate_json((weights / "config.json").read_text("utf-8"))

@@ -1,15 +1,20 @@
-"""Training metrics between two log lines, and ``metrics.jsonl``, which holds no wall time and so repeats byte for byte."""
+"""Training metrics between two log lines, their files, and how fast training goes.
+
+``metrics.jsonl`` and TensorBoard's event file hold no wall time and so repeat byte for byte.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from korealbert.pretrain.events import EventFile
+import torch
 
 Metrics = dict[str, float | None]
 
@@ -78,3 +83,104 @@ class MetricsFile:
         with self.path.open("rb") as handle:
             os.fsync(handle.fileno())
             return handle.read()
+
+
+EVENT_FILE = "events.out.tfevents.0.pretrain"
+"""TensorBoard looks for files named so; a fixed name has a resumed run go on in the same one."""
+
+NOT_SCALARS = {"split", "step"}
+
+
+class EventFile:
+    """A fresh event file in a directory. Needs the package ``tensorboard``."""
+
+    def __init__(self, directory: Path) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415 - optional, and slow to import
+        from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
+        from tensorboard.summary.writer.record_writer import RecordWriter  # noqa: PLC0415
+
+        self._event, self._summary, self._writer = Event, Summary, RecordWriter
+        self._path = directory / EVENT_FILE
+        self._path.write_bytes(b"")
+        self._write(Event(wall_time=0.0, file_version="brain.Event:2"))
+
+    def append(self, line: Mapping[str, Any]) -> None:
+        """The numbers of one line of ``metrics.jsonl``, as ``<split>/<name>`` at its step."""
+        values = [
+            self._summary.Value(tag=f"{line['split']}/{name}", simple_value=value)
+            for name, value in line.items()
+            if name not in NOT_SCALARS and isinstance(value, int | float)
+        ]
+        self._write(self._event(wall_time=float(line["step"]), step=line["step"], summary=self._summary(value=values)))
+
+    def _write(self, event: Any) -> None:
+        with self._path.open("ab") as handle:
+            self._writer(handle).write(event.SerializeToString())
+
+
+MATRIX_SIZE = {"cpu": 512, "cuda": 8192}
+"""Rows and columns of the matrix product that stands for a device's peak."""
+
+MATRIX_PRODUCTS = 3
+"""Products timed after the first; the fastest counts."""
+
+
+def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
+    """Operations per second of a large matrix product on this device: what a model that is nothing else would reach."""
+    size = MATRIX_SIZE[device.type]
+    a, b = (torch.ones(size, size, dtype=dtype, device=device) for _ in range(2))
+    fastest = float("inf")
+    for index in range(1 + MATRIX_PRODUCTS):
+        _finish(device)
+        start = time.perf_counter()
+        torch.mm(a, b)
+        _finish(device)
+        fastest = min(fastest, time.perf_counter() - start) if index else fastest
+    return 2 * size**3 / fastest
+
+
+def _finish(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+@dataclass
+class Speed:
+    """One rank's clock over the steps that it made since it started; scoring and checkpoints stand outside."""
+
+    peak: float
+    """Operations per second that all ranks together could reach."""
+    steps: int = 0
+    seconds: float = 0.0
+    loading: float = 0.0
+    """Seconds of them spent waiting for batches."""
+    tokens: int = 0
+    """Of all ranks, padding left out."""
+    operations: int = 0
+    """Floating-point operations of all ranks that the model asks for."""
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Time one step."""
+        start = time.perf_counter()
+        yield
+        self.seconds += time.perf_counter() - start
+        self.steps += 1
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Time the wait for a step's batches."""
+        start = time.perf_counter()
+        yield
+        self.loading += time.perf_counter() - start
+
+    def metrics(self, steps_left: int) -> Metrics:
+        """Tokens per second, share of time spent loading, MFU, minutes left for ``steps_left``; {} before any step."""
+        if not self.steps:
+            return {}
+        return {
+            "tokens_per_second": self.tokens / self.seconds,
+            "loading_share": self.loading / self.seconds,
+            "model_flops_utilization": self.operations / self.seconds / self.peak,
+            "minutes_left": steps_left * self.seconds / self.steps / 60,
+        }

@@ -5,6 +5,9 @@ An objective is the module that DeepSpeed wraps and torch compiles: tensors of a
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -17,7 +20,16 @@ from korealbert.examples.batches import IGNORED, Batch
 from korealbert.model.config import ModelConfig
 from korealbert.model.heads import PretrainingModel, initialise
 from korealbert.model.replaced import ReplacedTokenModel, restore, sample
-from korealbert.pretrain.batches import TensorBatch
+from korealbert.pretrain.data import TensorBatch, in_row_order, to_tensors
+from korealbert.pretrain.engine import Ranks
+from korealbert.pretrain.metrics import Metrics, TaskTotals
+from korealbert.pretrain.rows import BatchSource
+
+
+def dropout_seed(seed: int, step: int, micro_batch: int) -> int:
+    """Seed of torch's generator for one micro-batch of the global batch: the same whichever rank computes it."""
+    digest = blake2b(f"dropout/{seed}/{step}/{micro_batch}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
 
 
 class TaskSums(NamedTuple):
@@ -133,3 +145,35 @@ def _cross_entropy(logits: Tensor | None, labels: Tensor) -> TaskSums:
 
 def _joined(tasks: list[TaskSums]) -> TaskSums:
     return TaskSums(*(torch.stack(column) for column in zip(*tasks, strict=True)))
+
+
+def evaluate(
+    objective: Objective,
+    source: BatchSource,
+    ranks: Ranks,
+    *,
+    tasks: Sequence[str],
+    batch_size: int,
+    autocast: torch.dtype | None,
+) -> Metrics:
+    """Loss, accuracy and (MLM) perplexity per task, each a mean over its targets of all held-out rows.
+
+    What an objective draws itself is drawn anew and alike in every scoring: each batch has a seed of its own.
+    """
+    was_training = objective.model.training
+    objective.model.eval()
+    sums = torch.zeros(3, len(tasks), dtype=torch.float64)
+    with torch.no_grad(), torch.autocast(ranks.device.type, dtype=autocast, enabled=autocast is not None):
+        for number, batch in in_row_order(source, batch_size, rank=ranks.rank, world_size=ranks.world_size):
+            torch.manual_seed(dropout_seed(0, HELDOUT, number))
+            sums += torch.stack([part.double() for part in objective.forward(*to_tensors(batch, ranks.device))]).cpu()
+    objective.model.train(was_training)
+    metrics = TaskTotals.of(ranks.sum(sums.flatten().tolist())).metrics(tasks, [1.0] * len(tasks))
+    del metrics["loss"]
+    mlm_loss = metrics["mlm_loss"]
+    metrics["mlm_perplexity"] = None if mlm_loss is None else math.exp(min(mlm_loss, 700.0))
+    return metrics
+
+
+HELDOUT = -1
+"""Stands for the step in the seeds of held-out batches."""

@@ -1,7 +1,8 @@
-"""The optimiser of a run: which tensors decay, and gradient clipping before every update."""
+"""The optimiser that a spec describes: LAMB or AdamW, with global gradient clipping before every update."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -9,8 +10,119 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from korealbert.model.parameters import parameter_groups
-from korealbert.pretrain.lamb import Lamb
-from korealbert.pretrain.optimizer_spec import OptimizerSpec
+from korealbert.pretrain.spec import OptimizerSpec
+
+
+class Lamb(Optimizer):
+    """For every tensor w with gradient g, at update t ≥ 1:
+
+    ``m ← β₁m + (1−β₁)g``, ``v ← β₂v + (1−β₂)g²``, ``u = m / (√v + ε) + weight_decay · w``,
+    ``r = ‖w‖/‖u‖`` where both are positive, else 1, and ``w ← w − lr · r · u``.
+
+    Parameter groups may set ``adapt`` (False: r = 1), ``bias_correction``, ``max_trust_ratio`` and ``max_weight_norm`` (bounds
+    on r and on ‖w‖ in it; 0: none), and ``gradient_averaging`` (False: ``m ← β₁m + g``). Tensors without a gradient are left
+    untouched, and so are adapted tensors that only ever had zeros for one.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
+        *,
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        adapt: bool = True,
+        bias_correction: bool = False,
+        max_trust_ratio: float = 0.0,
+        max_weight_norm: float = 0.0,
+        gradient_averaging: bool = True,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "adapt": adapt,
+            "bias_correction": bias_correction,
+            "max_trust_ratio": max_trust_ratio,
+            "max_weight_norm": max_weight_norm,
+            "gradient_averaging": gradient_averaging,
+        }
+        super().__init__(params, defaults)
+        self._ratios: list[Tensor] = []
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Update all tensors that have gradients; ``closure`` re-evaluates the loss first, where one is given."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._ratios = []
+        for group in self.param_groups:
+            tensors = [tensor for tensor in group["params"] if tensor.grad is not None]
+            if tensors:
+                self._update(group, tensors)
+        return loss
+
+    def _update(self, group: dict[str, Any], tensors: list[Tensor]) -> None:
+        states = [self._state_of(tensor) for tensor in tensors]
+        gradients = [tensor.grad for tensor in tensors if tensor.grad is not None]
+        means = [state["exp_avg"] for state in states]
+        squares = [state["exp_avg_sq"] for state in states]
+        beta1, beta2 = group["betas"]
+        for state in states:
+            state["step"] += 1
+
+        torch._foreach_mul_(means, beta1)
+        torch._foreach_add_(means, gradients, alpha=1 - beta1 if group["gradient_averaging"] else 1.0)
+        torch._foreach_mul_(squares, beta2)
+        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
+
+        scales = torch._foreach_sqrt(squares)
+        updates: tuple[Tensor, ...] = tuple(means)
+        if group["bias_correction"]:
+            updates = torch._foreach_div(means, [1 - beta1 ** int(state["step"]) for state in states])
+            torch._foreach_div_(scales, [(1 - beta2 ** int(state["step"])) ** 0.5 for state in states])
+        torch._foreach_add_(scales, group["eps"])
+        updates = torch._foreach_div(updates, scales)
+        directions = torch.stack(torch._foreach_norm(updates)) if group["adapt"] else None
+        if group["weight_decay"]:
+            torch._foreach_add_(updates, tensors, alpha=group["weight_decay"])
+        if directions is not None:
+            ratios = trust_ratios(tensors, updates, group["max_trust_ratio"], group["max_weight_norm"])
+            # DeepSpeed turns missing gradients into zeros. Decay alone, scaled to the norm of the tensor, would then shrink
+            # it by the factor 1 - lr a step: a head whose loss has no weight yet would be gone before it is wanted.
+            torch._foreach_mul_(updates, list(torch.where(directions > 0, ratios, 0.0).unbind()))
+            self._ratios.append(ratios)
+        torch._foreach_add_(tensors, updates, alpha=-group["lr"])
+
+    def ratio_quantiles(self) -> dict[str, float]:
+        """Smallest, median and largest trust ratio of the latest update."""
+        names = ("trust_ratio_min", "trust_ratio_median", "trust_ratio_max")
+        if not self._ratios:
+            return {}
+        ratios = torch.cat(self._ratios)
+        return dict(zip(names, ratios.quantile(ratios.new_tensor([0.0, 0.5, 1.0])).tolist(), strict=True))
+
+    def _state_of(self, tensor: Tensor) -> dict[str, Any]:
+        state: dict[str, Any] = self.state[tensor]
+        if not state:
+            state["step"] = torch.zeros((), dtype=torch.float32)
+            state["exp_avg"] = torch.zeros_like(tensor)
+            state["exp_avg_sq"] = torch.zeros_like(tensor)
+        return state
+
+
+def trust_ratios(tensors: list[Tensor], updates: tuple[Tensor, ...], bound: float, weight_bound: float = 0.0) -> Tensor:
+    """‖w‖/‖u‖ of every tensor [n], 1 where either norm is 0; at most ``bound``, with ‖w‖ at most ``weight_bound`` (0: any)."""
+    weight_norms = torch.stack(torch._foreach_norm(tensors))
+    update_norms = torch.stack(torch._foreach_norm(updates))
+    both = (weight_norms > 0) & (update_norms > 0)
+    bounded = weight_norms.clamp(max=weight_bound) if weight_bound else weight_norms
+    ratios = torch.where(both, bounded / update_norms, 1.0)
+    return ratios.clamp(max=bound) if bound else ratios
 
 
 def make_optimizer(model: nn.Module, spec: OptimizerSpec, *, scaled: bool = False) -> Optimizer:

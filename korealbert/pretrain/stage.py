@@ -23,10 +23,10 @@ from korealbert.files import atomic_write
 from korealbert.model.config import ModelConfig
 from korealbert.model.device import check_device
 from korealbert.pretrain.compile_locks import clear_stale_locks, extension_directories
-from korealbert.pretrain.fit import Rows, check_rows
 from korealbert.pretrain.hosts import crew_of, ranks_of
 from korealbert.pretrain.job import Job, parse_event
 from korealbert.pretrain.launch import RankFailed, run_ranks
+from korealbert.pretrain.rows import Rows, check_rows
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.vocab.tokenizer import Vocabulary
 

@@ -21,11 +21,11 @@ from torch import distributed
 
 from korealbert.examples.batches import ExampleBatches
 from korealbert.model.device import pick_device
-from korealbert.pretrain.fit import Rows
+from korealbert.pretrain.engine import join
 from korealbert.pretrain.job import Job, event_line
-from korealbert.pretrain.loop import Stopped, Trainer
 from korealbert.pretrain.metrics import Metrics
-from korealbert.pretrain.ranks import join
+from korealbert.pretrain.rows import Rows
+from korealbert.pretrain.trainer import Stopped, Trainer
 from korealbert.shards import die_with_parent
 
 STOPPED_STATUS = 143

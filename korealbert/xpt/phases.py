@@ -16,9 +16,7 @@ from pydantic import Field, model_validator
 from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Stats
 from korealbert.model.config import ModelConfig, ModelSpec
 from korealbert.pretrain import stage as pretrain
-from korealbert.pretrain.optimizer_spec import OptimizerSpec
-from korealbert.pretrain.schedule import ScheduleSpec
-from korealbert.pretrain.spec import PretrainSpec
+from korealbert.pretrain.spec import OptimizerSpec, PretrainSpec, ScheduleSpec
 from korealbert.vocab.tokenizer import Vocabulary
 from korealbert.xpt.layout import Freeze, unreached_names
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from korealbert.artifact import Artifact, Runtime, build
-from korealbert.pretrain.ranks import Ranks, join
+from korealbert.pretrain.engine import Ranks, join
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE
 from tests.pretrain.shards import build_ancestry

@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from korealbert.pretrain.fit import Rows
-from korealbert.pretrain.loop import Trainer
-from korealbert.pretrain.ranks import Ranks
+from korealbert.pretrain.engine import Ranks
+from korealbert.pretrain.rows import Rows
 from korealbert.pretrain.spec import PretrainSpec
+from korealbert.pretrain.trainer import Trainer
 from tests.pretrain.synthetic import SyntheticBatches
 
 TINY_MODEL = {"hidden_size": 16, "embedding_size": 8, "num_heads": 2, "num_layers": 2, "max_positions": 16}

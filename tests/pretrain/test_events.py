@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from korealbert.pretrain.events import EVENT_FILE
-from korealbert.pretrain.loop import Stopped
-from korealbert.pretrain.ranks import Ranks
+from korealbert.pretrain.engine import Ranks
+from korealbert.pretrain.metrics import EVENT_FILE
+from korealbert.pretrain.trainer import Stopped
 from tests.pretrain.runs import lines, spec, trainer
 
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from korealbert.pretrain.data import Loaded
+from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.guard import Guard, GuardSpec, GuardState, Recent
-from korealbert.pretrain.loader import Loaded
-from korealbert.pretrain.loop import Collapsed, Stopped, Trainer
-from korealbert.pretrain.ranks import Ranks
+from korealbert.pretrain.trainer import Collapsed, Stopped, Trainer
 from tests.pretrain.runs import lines, no_dropout, same_bytes, spec, trainer
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from korealbert.pretrain.fit import Rows, check_rows
-from korealbert.pretrain.loop import Stopped
-from korealbert.pretrain.ranks import Ranks
+from korealbert.pretrain.engine import Ranks
+from korealbert.pretrain.rows import Rows, check_rows
 from korealbert.pretrain.spec import PretrainSpec
+from korealbert.pretrain.trainer import Stopped
 from tests.pretrain.runs import TINY_MODEL, lines, no_dropout, same_bytes, spec, trainer, weights
 from tests.pretrain.synthetic import SyntheticBatches
 

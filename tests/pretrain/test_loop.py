@@ -17,11 +17,10 @@ from transformers import AlbertForPreTraining
 from korealbert.examples.batches import Batch
 from korealbert.export.stage import SPECIAL_IDS
 from korealbert.huggingface.checkpoint import settings, to_huggingface
-from korealbert.pretrain.batches import micro_batches, to_tensors
-from korealbert.pretrain.dropout import dropout_seed
-from korealbert.pretrain.objective import make_objective
+from korealbert.pretrain.data import micro_batches, to_tensors
+from korealbert.pretrain.engine import Ranks
+from korealbert.pretrain.objective import dropout_seed, make_objective
 from korealbert.pretrain.optimizer import Clipping, make_optimizer
-from korealbert.pretrain.ranks import Ranks
 from tests.pretrain.runs import CPU, lines, no_dropout, spec, trainer, weights
 from tests.pretrain.synthetic import SyntheticBatches
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from korealbert.model.config import ModelConfig
 from korealbert.model.heads import PretrainingModel
-from korealbert.pretrain.lamb import Lamb
-from korealbert.pretrain.optimizer import Clipping, make_optimizer
-from korealbert.pretrain.optimizer_spec import OptimizerSpec
+from korealbert.pretrain.optimizer import Clipping, Lamb, make_optimizer
+from korealbert.pretrain.spec import OptimizerSpec
 
 STEPS = 50
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from korealbert.pretrain.batches import gather_at, micro_batches
-from korealbert.pretrain.order import permute, rows_at
+from korealbert.pretrain.data import gather_at, micro_batches, permute, rows_at
 from korealbert.pretrain.spec import PretrainSpec
 from tests.pretrain.synthetic import SyntheticBatches
 

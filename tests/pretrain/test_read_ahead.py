@@ -8,9 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from korealbert.pretrain.batches import TensorBatch, gather_at, in_row_order, micro_batches, on_host, to_device, to_tensors
-from korealbert.pretrain.order import rows_at
-from korealbert.pretrain.read_ahead import ReadAhead
+from korealbert.pretrain.data import (
+    ReadAhead,
+    TensorBatch,
+    gather_at,
+    in_row_order,
+    micro_batches,
+    on_host,
+    rows_at,
+    to_device,
+    to_tensors,
+)
 from korealbert.pretrain.spec import PretrainSpec
 from tests.pretrain.synthetic import SyntheticBatches
 

@@ -16,11 +16,11 @@ from torch.nn import functional as F
 from korealbert.examples.batches import IGNORED
 from korealbert.model.config import ModelConfig
 from korealbert.model.replaced import restore, sample
-from korealbert.pretrain.batches import to_tensors
-from korealbert.pretrain.loop import Stopped
+from korealbert.pretrain.data import to_tensors
+from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.objective import make_objective
-from korealbert.pretrain.ranks import Ranks
 from korealbert.pretrain.spec import PretrainSpec
+from korealbert.pretrain.trainer import Stopped
 from tests.pretrain.runs import CPU, lines, no_dropout, same_bytes, spec, trainer, weights
 from tests.pretrain.synthetic import SyntheticBatches
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from korealbert.pretrain.loop import Stopped
-from korealbert.pretrain.ranks import Ranks
+from korealbert.pretrain.engine import Ranks
+from korealbert.pretrain.trainer import Stopped
 from tests.pretrain.runs import lines, same_bytes, spec, trainer
 
 CHECKPOINT = Path(".checkpoints") / "step-00000006"

@@ -7,8 +7,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from korealbert.pretrain.schedule import ScheduleSpec
-from korealbert.pretrain.spec import PretrainSpec
+from korealbert.pretrain.spec import PretrainSpec, ScheduleSpec
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from korealbert.pretrain.ranks import Ranks
-from korealbert.pretrain.speed import Speed, matrix_rate
+from korealbert.pretrain.engine import Ranks
+from korealbert.pretrain.metrics import Speed, matrix_rate
 from tests.pretrain.runs import lines, spec, trainer
 
 

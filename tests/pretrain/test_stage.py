@@ -19,13 +19,13 @@ from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, Progress, Runtime, build
 from korealbert.examples.batches import ExampleBatches
-from korealbert.pretrain.events import EVENT_FILE
-from korealbert.pretrain.fit import Rows
+from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.launch import RankFailed, RankKilled
-from korealbert.pretrain.loop import Trainer
-from korealbert.pretrain.ranks import Ranks
+from korealbert.pretrain.metrics import EVENT_FILE
+from korealbert.pretrain.rows import Rows
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE, check
+from korealbert.pretrain.trainer import Trainer
 from korealbert.vocab.stage import VocabSpec, train_model
 from tests.pretrain.conftest import TWO_RANKS
 from tests.pretrain.runs import lines, ranks_using, same_bytes

@@ -16,9 +16,9 @@ from korealbert.examples import packing, views
 from korealbert.examples.batches import ExampleBatches
 from korealbert.huggingface.package import ModelPlace
 from korealbert.pretrain import stage as pretrain
+from korealbert.pretrain.engine import Ranks, join
 from korealbert.pretrain.initial import digest_of
-from korealbert.pretrain.loop import Stopped, Trainer
-from korealbert.pretrain.ranks import Ranks, join
+from korealbert.pretrain.trainer import Stopped, Trainer
 from korealbert.vocab import stage as vocab_stage
 from korealbert.xpt import phases, source, transfer
 from korealbert.xpt.phases import PhaseSpec

@@ -21,24 +21,16 @@ from korealbert.artifact import Stats
 from korealbert.files import write_json
 from korealbert.model.config import ModelConfig
 from korealbert.model.parameters import count_parameters
-from korealbert.pretrain.batches import to_device
-from korealbert.pretrain.checkpoint import detached
-from korealbert.pretrain.dropout import dropout_seed
-from korealbert.pretrain.engine import AUTOCAST, make_engine
-from korealbert.pretrain.fit import BatchSource, Rows, check_rows
+from korealbert.pretrain.checkpoint import RunCheckpoints, TrainingState, detached
+from korealbert.pretrain.data import Loaded, Loader, operations, to_device
+from korealbert.pretrain.engine import AUTOCAST, Ranks, make_engine
 from korealbert.pretrain.guard import Guard
-from korealbert.pretrain.heldout import evaluate
 from korealbert.pretrain.initial import digest_of, freeze, load_initial
-from korealbert.pretrain.lamb import Lamb
-from korealbert.pretrain.loader import Loaded, Loader, operations
-from korealbert.pretrain.metrics import Metrics, MetricsFile, TaskTotals, rounded
-from korealbert.pretrain.objective import make_objective
-from korealbert.pretrain.optimizer import Clipping, ZeroClipping, make_optimizer
-from korealbert.pretrain.ranks import Ranks
-from korealbert.pretrain.run_checkpoints import RunCheckpoints
+from korealbert.pretrain.metrics import Metrics, MetricsFile, Speed, TaskTotals, matrix_rate, rounded
+from korealbert.pretrain.objective import dropout_seed, evaluate, make_objective
+from korealbert.pretrain.optimizer import Clipping, Lamb, ZeroClipping, make_optimizer
+from korealbert.pretrain.rows import BatchSource, Rows, check_rows
 from korealbert.pretrain.spec import PretrainSpec
-from korealbert.pretrain.speed import Speed, matrix_rate
-from korealbert.pretrain.state import TrainingState
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,187 @@
+"""From row numbers to the micro-batches of one rank: training order, tensors, reading ahead.
+
+The training order (which row and view comes at which position) is a pure function of seed and position. Nothing is shuffled in
+memory and nothing but an offset needs to be stored: a Feistel network enciphers the position within the epoch, and walks on
+while the result lies beyond the last row. 66 million rows take no more memory than ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import fields
+from functools import partial
+from hashlib import blake2b
+from math import isqrt
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from korealbert.examples.batches import Batch
+from korealbert.hashing import mix64
+from korealbert.model.config import ModelConfig
+from korealbert.model.flops import training_flops
+from korealbert.pretrain.engine import Ranks
+from korealbert.pretrain.rows import BatchSource, Rows
+from korealbert.pretrain.spec import PretrainSpec
+
+ROUNDS = 6
+"""Four rounds make a Feistel network of good round functions a pseudo-random permutation (Luby and Rackoff); two to spare."""
+
+Int64s = NDArray[np.int64]
+
+
+def permute(positions: Int64s, size: int, *, seed: int, epoch: int) -> Int64s:
+    """Map distinct positions in [0, size) to distinct rows in [0, size), in another order for every seed and epoch."""
+    if positions.size and (positions.min() < 0 or positions.max() >= size):
+        raise ValueError(f"positions must lie in [0, {size})")
+    # A position is a place in a table as nearly square as can be, at most a line larger than ``size``.
+    lines = isqrt(max(0, size - 1)) + 1
+    width = -(-size // lines)
+    keys = np.frombuffer(blake2b(f"order/{seed}/{epoch}".encode(), digest_size=8 * ROUNDS).digest(), "<u8")
+    rows = _encipher(positions.astype(np.uint64), np.uint64(lines), np.uint64(width), keys)
+    # The cipher permutes the table: walking its cycle from a valid position ends in one, nearly always at once.
+    while (outside := np.flatnonzero(rows >= size)).size:
+        rows[outside] = _encipher(rows[outside], np.uint64(lines), np.uint64(width), keys)
+    return rows.astype(np.int64)
+
+
+def _encipher(values: NDArray[np.uint64], lines: np.uint64, width: np.uint64, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    line, place = values // width, values % width
+    for for_line, for_place in keys.reshape(-1, 2):
+        line = (line + mix64(place ^ for_line) % lines) % lines
+        place = (place + mix64(line ^ for_place) % width) % width
+    return line * width + place
+
+
+def rows_at(start: int, count: int, *, num_rows: int, num_views: int, seed: int) -> tuple[Int64s, Int64s]:
+    """Views and rows of ``count`` sequences from position ``start`` of the whole training order.
+
+    Every epoch visits each row once; epoch e reads view e mod ``num_views``, so that noise repeats as late as possible.
+    """
+    positions = np.arange(start, start + count, dtype=np.int64)
+    epochs, offsets = np.divmod(positions, num_rows)
+    rows = np.empty_like(positions)
+    for epoch in np.unique(epochs):
+        here = epochs == epoch
+        rows[here] = permute(offsets[here], num_rows, seed=seed, epoch=int(epoch))
+    return epochs % num_views, rows
+
+
+class TensorBatch(NamedTuple):
+    """One micro-batch on its device, all int64; shapes as in ``Batch``."""
+
+    input_ids: Tensor
+    token_type_ids: Tensor
+    lengths: Tensor
+    mlm_positions: Tensor
+    mlm_labels: Tensor
+    sop_labels: Tensor
+    wop_positions: Tensor
+    wop_labels: Tensor
+
+
+def to_tensors(batch: Batch, device: torch.device) -> TensorBatch:
+    """Copy a batch to a device; ``on_host`` and ``to_device`` in one."""
+    return to_device(on_host(batch, pinned=device.type == "cuda"), device)
+
+
+def on_host(batch: Batch, *, pinned: bool) -> TensorBatch:
+    """A batch as tensors of this machine's memory, pinned for copies that a GPU makes while it computes."""
+    tensors = (torch.from_numpy(np.ascontiguousarray(getattr(batch, name))) for name in TensorBatch._fields)
+    return TensorBatch(*(tensor.pin_memory() if pinned else tensor for tensor in tensors))
+
+
+def to_device(batch: TensorBatch, device: torch.device) -> TensorBatch:
+    """The same batch on a device; from pinned memory the copy runs beside what the GPU is computing."""
+    return TensorBatch(*(tensor.to(device, non_blocking=tensor.is_pinned()) for tensor in batch))
+
+
+def micro_batches(
+    source: BatchSource, spec: PretrainSpec, *, start: int, count: int, rank: int, world_size: int, size: int | None = None
+) -> list[Batch]:
+    """What one rank computes of the ``count`` sequences from position ``start`` of the order, one Batch per accumulation step.
+
+    Accumulation step m of rank r takes micro-batch m · world_size + r, so every number of ranks sees the same global batches.
+    ``size`` counts the sequences of a micro-batch; by default those of the spec.
+    """
+    size = size or spec.micro_batch_size
+    return [
+        gather_at(source, start + (m * world_size + rank) * size, size, spec.seed)
+        for m in range(spec.accumulation(world_size, count, size))
+    ]
+
+
+def gather_at(source: BatchSource, start: int, count: int, seed: int) -> Batch:
+    """``count`` sequences of the training order from position ``start``; they may span epochs and so views."""
+    views, rows = rows_at(start, count, num_rows=source.num_rows, num_views=source.num_views, seed=seed)
+    present = np.unique(views)
+    if present.size == 1:
+        return source.gather(int(present[0]), rows)
+    parts = [source.gather(int(view), rows[views == view]) for view in present]
+    back = np.argsort(np.concatenate([np.flatnonzero(views == view) for view in present]))
+    return Batch(**{f.name: np.concatenate([getattr(part, f.name) for part in parts])[back] for f in fields(Batch)})
+
+
+def in_row_order(source: BatchSource, size: int, *, rank: int, world_size: int) -> Iterator[tuple[int, Batch]]:
+    """All rows of view 0 in batches of ``size``, each with its number; rank r of n takes every n-th batch."""
+    for number in range(rank, -(-source.num_rows // size), world_size):
+        start = number * size
+        yield number, source.gather(0, np.arange(start, min(start + size, source.num_rows), dtype=np.int64))
+
+
+T = TypeVar("T")
+
+
+class ReadAhead(Generic[T]):
+    """``load(start, count)`` for stretches of the training order, with the next one under way.
+
+    The thread ends with the object.
+    """
+
+    def __init__(self, load: Callable[[int, int], T]) -> None:
+        self._load = load
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
+        self._guess: tuple[int, int] | None = None
+        self._coming: Future[T] | None = None
+
+    def take(self, start: int, count: int) -> T:
+        """What ``load`` gives for ``count`` sequences from position ``start``; raises what it raises."""
+        coming = self._coming if self._guess == (start, count) else None
+        loaded = coming.result() if coming is not None else self._load(start, count)
+        self._guess = (start + count, count)
+        self._coming = self._reader.submit(self._load, *self._guess)
+        return loaded
+
+
+Loaded = list[tuple[Batch, TensorBatch]]
+"""Micro-batches, each as arrays and ready to be copied to the device."""
+
+
+class Loader:
+    """This rank's micro-batches of each step; those of the next are read while the device computes."""
+
+    def __init__(self, spec: PretrainSpec, short: Rows, long: Rows | None, ranks: Ranks) -> None:
+        self._spec, self._ranks = spec, ranks
+        self._short = ReadAhead(partial(self._load, short, spec.micro_batch_at(0)))
+        self._long = ReadAhead(partial(self._load, long, spec.micro_batch_at(spec.steps))) if long else None
+
+    def take(self, step: int, start: int) -> Loaded:
+        """What this rank computes at a step (from 0), whose global batch begins at ``start`` of the order of its rows."""
+        reader = self._long if self._long and self._spec.is_long(step) else self._short
+        return reader.take(start, self._spec.batch_at(step))
+
+    def _load(self, rows: Rows, micro_batch: int, start: int, count: int) -> Loaded:
+        whose = {"rank": self._ranks.rank, "world_size": self._ranks.world_size}
+        batches = micro_batches(rows.train, self._spec, start=start, count=count, size=micro_batch, **whose)
+        return [(batch, on_host(batch, pinned=self._ranks.device.type == "cuda")) for batch in batches]
+
+
+def operations(rows: Rows, config: ModelConfig) -> int:
+    """Floating-point operations of one of these sequences, forward and backward."""
+    example = rows.train.gather(0, np.zeros(1, dtype=np.int64))
+    slots = {"mlm_slots": example.mlm_positions.shape[1], "wop_slots": example.wop_positions.shape[1]}
+    return training_flops(config, length=rows.train.sequence_length, **slots)
