@@ -6,7 +6,7 @@ import os
 import secrets
 from pathlib import Path
 
-from korealbert.files import atomic_write
+from korealbert.artifact.files import atomic_write
 
 FILE = Path(".env")
 """In the project's root, where every ``prefect`` command reads it."""

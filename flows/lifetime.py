@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from flows.recovery import RUN
-from korealbert.shards import die_with_parent
+from korealbert.artifact.shards import die_with_parent
 
 SECONDS_TO_SAVE = 4.0
 """How long training may take to write a checkpoint after a cancellation before everything is ended."""

@@ -21,7 +21,7 @@ from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
 from flows.credentials import FILE, credentials
-from korealbert.shards import die_with_parent
+from korealbert.artifact.shards import die_with_parent
 
 SECONDS_TO_START = 600
 SECONDS_TO_STOP = 15

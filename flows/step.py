@@ -21,8 +21,8 @@ from prefect.states import Completed
 from flows import publish
 from flows.delegation import build_on_gpu
 from flows.gate import Gate
-from korealbert.apart import Job, Needs, build_apart
 from korealbert.artifact import Artifact, Built, Progress, Runtime, build, cached
+from korealbert.artifact.subprocess_build import Job, Needs, build_apart
 from korealbert.pretrain.launch import RankKilled
 from korealbert.recipe import Node
 

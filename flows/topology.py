@@ -26,8 +26,8 @@ from pathlib import Path
 from flows.credentials import FILE, credentials
 from flows.local_server import answers, stop, wait_until_healthy
 from flows.postgres import Cluster
-from korealbert.files import write_json
-from korealbert.shards import die_with_parent
+from korealbert.artifact.files import write_json
+from korealbert.artifact.shards import die_with_parent
 
 SECONDS_TO_COME_UP = 900
 SECONDS_TO_GO_DOWN = 60

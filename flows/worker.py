@@ -18,7 +18,7 @@ from prefect.client.orchestration import get_client
 from prefect.exceptions import PrefectHTTPStatusError
 
 from flows.recovery import Claimed, recover
-from korealbert.shards import die_with_parent
+from korealbert.artifact.shards import die_with_parent
 
 SECONDS_BETWEEN_LOOKS = 10.0
 SECONDS_TO_STOP = 15

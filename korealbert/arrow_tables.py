@@ -10,7 +10,7 @@ from typing import Any, Self
 import pyarrow as pa
 from pyarrow import ipc
 
-from korealbert.files import atomic_path
+from korealbert.artifact.files import atomic_path
 
 ROWS_PER_BATCH = 2_000
 """Rows of one Arrow record batch; a reader holds one batch at a time."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from korealbert.apart import SPARE, DoesNotFit, Job, Killed, Needs, build_apart
 from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats, build, cached
+from korealbert.artifact.subprocess_build import SPARE, DoesNotFit, Job, Killed, Needs, build_apart
 
 MIB = 1 << 20
 

@@ -17,8 +17,8 @@ import pytest
 from pydantic import ValidationError
 
 from korealbert.artifact import ArtifactError, InputPath, Inputs, Runtime, Spec, Stage, Store, ancestors, build, canonical
-from korealbert.files import atomic_path, sha256_of_file
-from korealbert.shards import map_shards
+from korealbert.artifact.files import atomic_path, sha256_of_file
+from korealbert.artifact.shards import map_shards
 
 
 class CountSpec(Spec):
@@ -241,8 +241,8 @@ import sys, time, json
 from pathlib import Path
 from korealbert.artifact import Spec
 from korealbert.artifact import Runtime, Stage, build
-from korealbert.files import atomic_write
-from korealbert.shards import map_shards
+from korealbert.artifact.files import atomic_write
+from korealbert.artifact.shards import map_shards
 
 class S(Spec):
     jobs: int = 40

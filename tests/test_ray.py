@@ -23,8 +23,8 @@ PROGRAM = """
 import json, os, sys, threading, time
 from pathlib import Path
 from korealbert.artifact import Runtime, Spec, Stage, build
-from korealbert.files import atomic_write
-from korealbert.shards import map_shards
+from korealbert.artifact.files import atomic_write
+from korealbert.artifact.shards import map_shards
 
 store, log = Path(sys.argv[1]), Path(sys.argv[2])
 
@@ -81,7 +81,7 @@ def main():
         cluster.remove_node(second, allow_graceful=False)
         (store / "lost").touch()
 
-    import korealbert.ray_engine as engine
+    import korealbert.artifact.ray_engine as engine
     import ray
     ray.init(address=cluster.address, log_to_driver=False)
     killer = threading.Thread(target=kill)

@@ -1,7 +1,7 @@
 """The stage contract: specs name artifacts before they are built, stages build them, the store keeps and verifies them."""
 
+from korealbert.artifact.disk_space import DiskFull
 from korealbert.artifact.locks import ReadOnlyStore
-from korealbert.artifact.space import DiskFull
 from korealbert.artifact.spec import Identity, InputPath, Spec, canonical, refuse_repeats
 from korealbert.artifact.stage import Built, Device, Inputs, Progress, Runtime, Stage, Stats, build, cached, check_conservation
 from korealbert.artifact.store import Artifact, ArtifactError, Store, ancestors

@@ -22,11 +22,11 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
+from korealbert.artifact.disk_space import telling_of_a_full_disk
+from korealbert.artifact.files import digest_of_listing, replace_directory, write_json
 from korealbert.artifact.locks import ReadOnlyStore
-from korealbert.artifact.space import telling_of_a_full_disk
 from korealbert.artifact.spec import Identity, Spec, canonical
 from korealbert.artifact.store import OPENING, Artifact, ArtifactError, Store
-from korealbert.files import digest_of_listing, replace_directory, write_json
 
 Stats = dict[str, Any]
 """JSON-able facts of a stage's run; data stages carry ``documents_in``, ``documents_out``, ``dropped`` and ``quarantined``."""

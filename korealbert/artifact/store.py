@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from korealbert.artifact import locks
+from korealbert.artifact.files import DigestMemory, digest_of_listing
 from korealbert.artifact.manifest import misfit
 from korealbert.artifact.spec import ARTIFACT_NAME, Identity
-from korealbert.files import DigestMemory, digest_of_listing
 
 OPENING = ".opening.json"
 """Names the recipe and the input bytes that a partial directory was begun with."""

@@ -17,11 +17,11 @@ from pydantic import Field, model_validator
 
 from korealbert.arrow_tables import TableWriter, read_batches
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
+from korealbert.artifact.shards import map_shards
 from korealbert.corpus import quotas
 from korealbert.document_shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
 from korealbert.documents import Document, Drop
 from korealbert.hashing import hash64
-from korealbert.shards import map_shards
 
 CATEGORIES = ("정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠")
 """The categories of KoreALBERT's news corpus (Lee et al. 2021, section 3.1)."""

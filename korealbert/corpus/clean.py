@@ -15,6 +15,7 @@ from pydantic import Field
 
 from korealbert.arrow_tables import TableWriter, read_batches
 from korealbert.artifact import InputPath, Inputs, Runtime, Spec, Stage, Stats
+from korealbert.artifact.shards import map_shards
 from korealbert.corpus.categories import CategoryMap, load_category_map
 from korealbert.corpus.filters import Limits, judge
 from korealbert.corpus.news import MAX_REMOVALS, Cleaned, NewsRules, Removal, load_news_rules
@@ -25,7 +26,6 @@ from korealbert.corpus.sentences import Method, count_sentences, split_text
 from korealbert.corpus.titles import TitleRules, load_title_rules
 from korealbert.document_shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
 from korealbert.documents import Document, Drop
-from korealbert.shards import map_shards
 
 REMOVALS_SCHEMA = pa.schema(
     [("id", pa.string()), ("rule", pa.string()), ("zone", pa.string()), ("start", pa.int64()), ("text", pa.string())]

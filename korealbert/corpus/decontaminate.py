@@ -23,12 +23,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from korealbert.artifact.files import write_json
 from korealbert.corpus.benchmarks import EvaluationFile, read_texts
 from korealbert.corpus.composition import composed
 from korealbert.corpus.normalise import normalise
 from korealbert.corpus.shingles import Hashes, fingerprint, squeeze, window_hashes
 from korealbert.documents import Drop
-from korealbert.files import write_json
 
 PASSAGE_LETTERS = 40
 MIN_DISTINCT_LETTERS = 10

@@ -22,6 +22,8 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats, refuse_repeats
+from korealbert.artifact.files import write_json
+from korealbert.artifact.shards import map_shards
 from korealbert.corpus.benchmarks import EvaluationFile
 from korealbert.corpus.decontaminate import Decontaminated, index_evaluation_texts, load_evaluation_texts
 from korealbert.corpus.near_duplicates import Ranks, candidate_pairs, exact_duplicates, near_duplicates, read_pairs
@@ -32,8 +34,6 @@ from korealbert.corpus.shingles import shingles, squeeze
 from korealbert.corpus.signatures import Signatures, SignatureWriter
 from korealbert.document_shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
 from korealbert.documents import Document, Drop
-from korealbert.files import write_json
-from korealbert.shards import map_shards
 
 DECISION = np.dtype([("number", "<u4"), ("survivor", "<u8"), ("similarity", "<f8")])
 """A document to drop: its number, the survivor's id, their similarity; NaN for exact copies."""

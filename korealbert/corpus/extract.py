@@ -18,6 +18,7 @@ from typing import Any
 
 from korealbert.arrow_tables import read_batches
 from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Stats
+from korealbert.artifact.shards import map_shards
 from korealbert.corpus.archives import open_files
 from korealbert.corpus.csv_rows import frame_csv, parse_rows
 from korealbert.corpus.framing import RawRecords, frame_delimited, frame_json, frame_paragraphs, frame_whole
@@ -33,7 +34,6 @@ from korealbert.corpus.wikiextractor import DOC_END, parse_docs
 from korealbert.corpus.wikipedia import BASE, PAGE_END, parse_pages
 from korealbert.document_shards import QUARANTINE_SCHEMA, DocumentShard, sum_stats
 from korealbert.documents import Quarantined
-from korealbert.shards import map_shards
 
 SHOWN_BAD_RECORDS = 5
 

@@ -25,8 +25,8 @@ from urllib.parse import unquote, urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Inputs, Progress, Runtime, Spec, Stage, Stats
+from korealbert.artifact.files import atomic_write
 from korealbert.corpus.public_addresses import is_public
-from korealbert.files import atomic_write
 
 BLOCK_BYTES = 1 << 20
 BYTES_BETWEEN_REPORTS = 16 << 20

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from korealbert.artifact.files import atomic_path
 from korealbert.corpus.shingles import Hashes
-from korealbert.files import atomic_path
 
 
 def write_shingles(directory: Path, index: int, items: Iterable[tuple[int, Hashes]]) -> None:

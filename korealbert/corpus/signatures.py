@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from korealbert.artifact.files import atomic_path
 from korealbert.corpus.minhash import band_hashes
 from korealbert.corpus.shingles import SHINGLE_LETTERS, Hashes, fingerprint, squeeze, window_hashes
 from korealbert.documents import Document
-from korealbert.files import atomic_path
 
 SHINGLES_IN_MEMORY = 1 << 20
 """Shingles that are hashed at once while a shard is signed: 8 MB."""

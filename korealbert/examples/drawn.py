@@ -10,11 +10,11 @@ import numpy as np
 from pydantic import ValidationError
 
 from korealbert.arrow_tables import ShardError
+from korealbert.artifact.files import atomic_write
 from korealbert.examples.noise import NoiseSettings, draw
 from korealbert.examples.schema import Rows, View, ViewHeader
 from korealbert.examples.segments import Ints
 from korealbert.examples.table import RowTable, check_belongs, check_complete
-from korealbert.files import atomic_write
 from korealbert.vocab.tokenizer import WordTable
 
 NOISE_FILE = "noise.json"

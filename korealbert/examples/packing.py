@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 
 from korealbert.arrow_tables import TableWriter
 from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Spec, Stage, Stats
+from korealbert.artifact.shards import map_shards
 from korealbert.document_shards import DROPPED_SCHEMA, document_row, read_documents, sum_stats
 from korealbert.documents import Document
 from korealbert.examples.chunks import Chunk, Chunks, ChunkTargets, cut_document
@@ -27,7 +28,6 @@ from korealbert.examples.encoding import DocumentEncoder, EncodedDocuments
 from korealbert.examples.schema import MOST_SOURCES, Rows, RowsHeader, id_type, join_rows, pieces_per_row, write_rows
 from korealbert.examples.segments import before, windows
 from korealbert.philox import Stream, draw_block, happens
-from korealbert.shards import map_shards
 from korealbert.vocab.tokenizer import Vocabulary
 
 DOCUMENTS_AT_ONCE = 256

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from korealbert.arrow_tables import ShardError
-from korealbert.files import atomic_path
+from korealbert.artifact.files import atomic_path
 
 Array = npt.NDArray[Any]
 SentenceTask = Literal["none", "nsp", "sop"]

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from korealbert.arrow_tables import ShardError
-from korealbert.files import atomic_path
+from korealbert.artifact.files import atomic_path
 from korealbert.finetune.task import Example, Feature, Task
 
 EXAMPLES_PER_BATCH = 10_000

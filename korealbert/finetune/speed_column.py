@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats, refuse_repeats
-from korealbert.files import write_json
+from korealbert.artifact.files import write_json
 from korealbert.finetune.architectures import BASELINE, SHAPES
 from korealbert.model.device import check_device
 

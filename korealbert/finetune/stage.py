@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from korealbert.arrow_tables import TableWriter
 from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
-from korealbert.files import atomic_write, write_json
+from korealbert.artifact.files import atomic_write, write_json
 from korealbert.finetune import tasks
 from korealbert.finetune.analysis import analysis
 from korealbert.finetune.encode import lengths_of

@@ -22,7 +22,7 @@ from pyarrow import ipc
 from pydantic import Field
 
 from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Stage, Stats
-from korealbert.files import write_json
+from korealbert.artifact.files import write_json
 from korealbert.finetune import tasks
 from korealbert.finetune.answered import answered, mcnemar_of
 from korealbert.finetune.resampling import Answered, Draws

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
-from korealbert.files import write_json
+from korealbert.artifact.files import write_json
 from korealbert.finetune.search import WHOLE, Range, SearchSpec, Settings
 
 if TYPE_CHECKING:

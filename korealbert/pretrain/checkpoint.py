@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from korealbert.files import replace_directory, sha256_of_file
+from korealbert.artifact.files import replace_directory, sha256_of_file
 from korealbert.model.config import ModelConfig
 from korealbert.pretrain.guard import GuardState, Recent
 from korealbert.pretrain.metrics import Metrics, MetricsFile, TaskTotals

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from korealbert.files import atomic_write
+from korealbert.artifact.files import atomic_write
 from korealbert.pretrain.channel import Channel, ChannelClosed, interface_of
 from korealbert.pretrain.processes import Tell
 

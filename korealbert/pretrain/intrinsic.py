@@ -11,8 +11,8 @@ from pathlib import Path
 from pydantic import Field
 
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
+from korealbert.artifact.files import write_json
 from korealbert.examples.batches import ExampleBatches
-from korealbert.files import write_json
 from korealbert.model.config import ModelConfig
 from korealbert.model.device import check_device, pick_device
 from korealbert.pretrain.spec import TASKS

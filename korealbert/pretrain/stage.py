@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
+from korealbert.artifact.files import atomic_write
 from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
-from korealbert.files import atomic_write
 from korealbert.model.config import ModelConfig
 from korealbert.model.device import check_device
 from korealbert.pretrain.compile_locks import clear_stale_locks, extension_directories

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import save_file
 
 from korealbert.artifact import Stats
-from korealbert.files import write_json
+from korealbert.artifact.files import write_json
 from korealbert.model.config import ModelConfig
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain.checkpoint import RunCheckpoints, TrainingState, detached

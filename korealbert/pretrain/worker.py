@@ -19,6 +19,7 @@ from types import FrameType
 import torch
 from torch import distributed
 
+from korealbert.artifact.shards import die_with_parent
 from korealbert.examples.batches import ExampleBatches
 from korealbert.model.device import pick_device
 from korealbert.pretrain.engine import join
@@ -26,7 +27,6 @@ from korealbert.pretrain.job import Job, event_line
 from korealbert.pretrain.metrics import Metrics
 from korealbert.pretrain.rows import Rows
 from korealbert.pretrain.trainer import Stopped, Trainer
-from korealbert.shards import die_with_parent
 
 STOPPED_STATUS = 143
 """Exit status after a requested stop: 128 + SIGTERM, as a shell would say."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from pydantic import Field, field_validator
 
 from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
+from korealbert.artifact.files import atomic_write
 from korealbert.export.card import FinetunedScores, ModelFacts, model_card
-from korealbert.files import atomic_write
 from korealbert.finetune.init import INITS
 from korealbert.report import (
     cleaning,

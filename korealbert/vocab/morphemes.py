@@ -19,8 +19,8 @@ from typing import Any
 import sentencepiece
 
 from korealbert.artifact import Progress, Runtime
-from korealbert.files import atomic_write, write_json
-from korealbert.shards import map_shards
+from korealbert.artifact.files import atomic_write, write_json
+from korealbert.artifact.shards import map_shards
 from korealbert.vocab.normalisation import joins, rules
 
 BOUNDARY = "\u2063"

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from korealbert.arrow_tables import TableWriter, read_batches
 from korealbert.artifact import Runtime
+from korealbert.artifact.shards import map_shards
 from korealbert.document_shards import DOCUMENT_SCHEMA, sum_stats
 from korealbert.philox import Stream, draw_block
-from korealbert.shards import map_shards
 
 MAX_SENTENCE_BYTES = 4_192
 """SentencePiece leaves out longer training sentences (its default); they are left out and counted here."""

@@ -17,7 +17,7 @@ from sentencepiece import SentencePieceTrainer
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Spec, Stage, Stats
-from korealbert.files import atomic_write
+from korealbert.artifact.files import atomic_write
 from korealbert.vocab.facts import vocabulary_facts
 from korealbert.vocab.fast_tokenizer import UNIGRAM, fast_tokenizer
 from korealbert.vocab.morphemes import BOUNDARY, cut_sentences, write_analyser

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
+from korealbert.artifact.files import atomic_path
+from korealbert.artifact.shards import map_shards
 from korealbert.document_shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
 from korealbert.documents import Document
-from korealbert.files import atomic_path
 from korealbert.hashing import hash64
-from korealbert.shards import map_shards
 from korealbert.xpt.borders import MEASURED, START, WHOLE, Border, find_border, sentences_behind
 
 Part = Literal["train", "valid", "test"]

@@ -20,7 +20,7 @@ from pydantic import Field
 from safetensors.numpy import save_file
 
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
-from korealbert.files import write_json
+from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.family import Array
 from korealbert.model.config import ModelConfig

@@ -16,7 +16,7 @@ from pydantic import Field
 from safetensors.numpy import load_file, save_file
 
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
-from korealbert.files import write_json
+from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.family import Array
 from korealbert.huggingface.files import TOKENIZER_FILES, copy_files

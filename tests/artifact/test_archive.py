@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from korealbert.artifact import Artifact, ArtifactError, Store, archive
+from korealbert.artifact import Artifact, ArtifactError, Store
+from korealbert.artifact.maintenance import archive
 from korealbert.cli import app
 from tests.artifact.conftest import three
 
@@ -192,7 +193,7 @@ def test_other_bytes_under_one_name_are_neither_overwritten_nor_mixed(
     words = elsewhere / built["words"].name
     manifest = json.loads((words / "manifest.json").read_text("utf-8"))
     (words / "part" / "out.txt").write_text("다른 기계", "utf-8")
-    from korealbert.files import digest_of_listing, sha256_of_file, write_json
+    from korealbert.artifact.files import digest_of_listing, sha256_of_file, write_json
 
     for name, entry in manifest["files"].items():
         entry |= {"sha256": sha256_of_file(words / name), "size": (words / name).stat().st_size}

@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 from torch.nn import functional as F
 from transformers import ElectraForPreTraining
 
-from korealbert.files import write_json
+from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.family import SpecialIds
 from korealbert.model.config import ModelConfig

@@ -22,7 +22,7 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from korealbert.files import write_json
+from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.family import SpecialIds
 from korealbert.model.config import ModelConfig

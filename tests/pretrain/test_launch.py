@@ -19,7 +19,7 @@ Launch = Callable[..., list[str]]
 
 PRELUDE = """
 import os, sys, time
-from korealbert.shards import die_with_parent
+from korealbert.artifact.shards import die_with_parent
 die_with_parent()
 rank = int(os.environ["RANK"])
 """

@@ -10,7 +10,7 @@ import torch
 from safetensors.numpy import save_file
 from transformers import AutoModel
 
-from korealbert.files import write_json
+from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.checkpoint import Checkpoint
 from korealbert.huggingface.family import SpecialIds

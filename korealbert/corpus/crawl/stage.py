@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
+from korealbert.artifact.files import atomic_path, atomic_write
 from korealbert.corpus.crawl.frontier import TRANSIENT, Frontier
 from korealbert.corpus.crawl.source import Source, load_source
 from korealbert.corpus.crawl.spec import CrawlSpec
-from korealbert.files import atomic_path, atomic_write
 
 __all__ = ["FRONTIER", "LOG", "SNAPSHOT", "STAGE", "CrawlError", "CrawlInterrupted", "CrawlSpec", "read_log", "run"]
 

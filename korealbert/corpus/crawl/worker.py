@@ -14,6 +14,7 @@ from typing import Any
 
 from scrapy.crawler import AsyncCrawlerProcess
 
+from korealbert.artifact.shards import die_with_parent
 from korealbert.corpus.crawl.context import SETTING, Snapshot
 from korealbert.corpus.crawl.frontier import Frontier, State
 from korealbert.corpus.crawl.source import load_source
@@ -21,7 +22,6 @@ from korealbert.corpus.crawl.spec import CrawlSpec
 from korealbert.corpus.crawl.spider import SnapshotSpider
 from korealbert.corpus.crawl.stage import FRONTIER
 from korealbert.corpus.crawl.warc_files import WarcFiles, warc_files
-from korealbert.shards import die_with_parent
 
 SECONDS_BETWEEN_REPORTS = 1.0
 REPORTED: tuple[State, ...] = ("waiting", "stored", "failed")

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Stage, Stats
-from korealbert.files import atomic_write
+from korealbert.artifact.files import atomic_write
 from korealbert.numbers import MISSING, compact, count, percent
 from korealbert.report import lineage, published
 from korealbert.report.ablation import table

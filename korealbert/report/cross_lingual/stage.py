@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
-from korealbert.files import atomic_write
+from korealbert.artifact.files import atomic_write
 from korealbert.numbers import compact, count
 from korealbert.report import cleaning, corpus, dropped, lineage, vocabulary
 from korealbert.report.artifacts import Artifacts

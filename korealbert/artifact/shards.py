@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from korealbert.artifact import Progress, Runtime
-from korealbert.files import write_json
-from korealbert.ray_engine import map_on_ray
+from korealbert.artifact.files import write_json
+from korealbert.artifact.ray_engine import map_on_ray
 
 J = TypeVar("J")
 ShardStats = dict[str, Any]

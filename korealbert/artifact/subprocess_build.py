@@ -19,8 +19,8 @@ from typing import Any
 import psutil
 
 from korealbert.artifact import Artifact, Built, Runtime, Spec, Stage, build
-from korealbert.files import write_json
-from korealbert.shards import die_with_parent
+from korealbert.artifact.files import write_json
+from korealbert.artifact.shards import die_with_parent
 
 SECONDS_BETWEEN_LOOKS = 0.2
 """So often the memory of a process is looked at."""

@@ -20,10 +20,10 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Self
 
 from korealbert.artifact import locks
-from korealbert.artifact.space import room, telling_of_a_full_disk
+from korealbert.artifact.disk_space import room, telling_of_a_full_disk
+from korealbert.artifact.files import digest_of_listing, replace_directory
 from korealbert.artifact.spec import ARTIFACT_NAME
 from korealbert.artifact.store import Artifact, ArtifactError, Store, ancestors, identity_of
-from korealbert.files import digest_of_listing, replace_directory
 
 INDEX = "korealbert.json"
 FORMAT = 1
