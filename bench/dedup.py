@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from korealbert.arrow_tables import read_batches
 from korealbert.artifact import Artifact, InputPath, Runtime
 from korealbert.corpus import dedup, extract
 from korealbert.corpus.shingles import SHINGLE_LETTERS, squeeze
 from korealbert.corpus.sources import ExtractSpec
-from korealbert.document_shards import DROPPED_SCHEMA, DocumentShard, read_documents
-from korealbert.documents import Document, document_id
+from korealbert.documents.arrow import read_batches
+from korealbert.documents.schema import Document, document_id
+from korealbert.documents.shards import DROPPED_SCHEMA, DocumentShard, read_documents
 
 PEER_SCRIPT = Path(__file__).with_name("dedup_datatrove.py")
 SEED = 20_231_120

@@ -28,8 +28,8 @@ import torch
 from korealbert.artifact import Artifact, InputPath, Runtime, build
 from korealbert.corpus import clean, extract
 from korealbert.corpus.sentences import split_text
-from korealbert.document_shards import read_documents
-from korealbert.documents import Document
+from korealbert.documents.schema import Document
+from korealbert.documents.shards import read_documents
 from korealbert.examples import packing, views
 from korealbert.examples.batches import Batch, ExampleBatches
 from korealbert.examples.schema import open_rows, write_rows

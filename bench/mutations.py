@@ -30,7 +30,7 @@ from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.reading import RawFile, ReadLimits
 from korealbert.corpus.records import Outcome, Tally
 from korealbert.corpus.sources import ExtractSpec
-from korealbert.documents import Document
+from korealbert.documents.schema import Document
 
 ROOT = Path(__file__).parents[1]
 LIMIT_SECONDS = 10

@@ -31,7 +31,7 @@ from korealbert.corpus.namumark import extract_namumark
 from korealbert.corpus.reading import RawFile, ReadLimits
 from korealbert.corpus.records import Dropped, Tally
 from korealbert.corpus.sources import ExtractSpec, WikiOptions
-from korealbert.documents import Document
+from korealbert.documents.schema import Document
 
 PEER_SCRIPT = Path(__file__).with_name("namuwiki_peer.py")
 SHORT_CHARS = 10_000

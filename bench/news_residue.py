@@ -29,7 +29,7 @@ from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.news import Cleaned
 from korealbert.corpus.records import Tally
 from korealbert.corpus.sources import ExtractSpec, FieldMap
-from korealbert.documents import Document
+from korealbert.documents.schema import Document
 from korealbert.hashing import hash64
 
 VERDICTS = Path(__file__).with_suffix("").parent / "news_verdicts.toml"

@@ -22,8 +22,8 @@ from typing import Any
 import torch
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats, build
-from korealbert.document_shards import DocumentShard, read_documents
-from korealbert.documents import Document, document_id
+from korealbert.documents.schema import Document, document_id
+from korealbert.documents.shards import DocumentShard, read_documents
 from korealbert.examples import packing, views
 from korealbert.recipe.dag import graph, until
 from korealbert.recipe.reading import load

@@ -21,7 +21,7 @@ from korealbert.corpus.records import RawRecords, Tally
 from korealbert.corpus.sentence_agreement import compare
 from korealbert.corpus.sentences import split_text
 from korealbert.corpus.sources import ExtractSpec
-from korealbert.documents import Document
+from korealbert.documents.schema import Document
 
 GOAL = 20.0
 BYTES_FOR_RULES, BYTES_FOR_KIWI, BYTES_FOR_KSS = 20_000_000, 300_000, 20_000

@@ -15,12 +15,12 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from korealbert.arrow_tables import TableWriter, read_batches
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus import quotas
-from korealbert.document_shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
-from korealbert.documents import Document, Drop
+from korealbert.documents.arrow import TableWriter, read_batches
+from korealbert.documents.schema import Document, Drop
+from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
 from korealbert.hashing import hash64
 
 CATEGORIES = ("정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠")

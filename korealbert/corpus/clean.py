@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 from pydantic import Field
 
-from korealbert.arrow_tables import TableWriter, read_batches
 from korealbert.artifact import InputPath, Inputs, Runtime, Spec, Stage, Stats
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.categories import CategoryMap, load_category_map
@@ -24,8 +23,9 @@ from korealbert.corpus.personal_data import Kind, mask
 from korealbert.corpus.sentence_agreement import SentenceSample, agreement
 from korealbert.corpus.sentences import Method, count_sentences, split_text
 from korealbert.corpus.titles import TitleRules, load_title_rules
-from korealbert.document_shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
-from korealbert.documents import Document, Drop
+from korealbert.documents.arrow import TableWriter, read_batches
+from korealbert.documents.schema import Document, Drop
+from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
 
 REMOVALS_SCHEMA = pa.schema(
     [("id", pa.string()), ("rule", pa.string()), ("zone", pa.string()), ("start", pa.int64()), ("text", pa.string())]

@@ -10,7 +10,7 @@ from korealbert.corpus.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, gua
 from korealbert.corpus.reading import RawFile, ReadFault
 from korealbert.corpus.records import Outcome, Tally, bad_record, decode_record, document_of, one_line
 from korealbert.corpus.sources import ExtractSpec
-from korealbert.documents import Quarantined
+from korealbert.documents.schema import Quarantined
 
 
 class _RowTooLong(Exception):

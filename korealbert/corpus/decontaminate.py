@@ -28,7 +28,7 @@ from korealbert.corpus.benchmarks import EvaluationFile, read_texts
 from korealbert.corpus.composition import composed
 from korealbert.corpus.normalise import normalise
 from korealbert.corpus.shingles import Hashes, fingerprint, squeeze, window_hashes
-from korealbert.documents import Drop
+from korealbert.documents.schema import Drop
 
 PASSAGE_LETTERS = 40
 MIN_DISTINCT_LETTERS = 10

@@ -32,8 +32,8 @@ from korealbert.corpus.ranking import Ranking, rank_documents
 from korealbert.corpus.shingle_store import ShingleStore, write_shingles
 from korealbert.corpus.shingles import shingles, squeeze
 from korealbert.corpus.signatures import Signatures, SignatureWriter
-from korealbert.document_shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
-from korealbert.documents import Document, Drop
+from korealbert.documents.schema import Document, Drop
+from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
 
 DECISION = np.dtype([("number", "<u4"), ("survivor", "<u8"), ("similarity", "<f8")])
 """A document to drop: its number, the survivor's id, their similarity; NaN for exact copies."""

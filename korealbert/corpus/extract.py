@@ -16,7 +16,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from korealbert.arrow_tables import read_batches
 from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Stats
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.archives import open_files
@@ -32,8 +31,9 @@ from korealbert.corpus.sources import ExtractSpec
 from korealbert.corpus.warc_records import frame_warc
 from korealbert.corpus.wikiextractor import DOC_END, parse_docs
 from korealbert.corpus.wikipedia import BASE, PAGE_END, parse_pages
-from korealbert.document_shards import QUARANTINE_SCHEMA, DocumentShard, sum_stats
-from korealbert.documents import Quarantined
+from korealbert.documents.arrow import read_batches
+from korealbert.documents.schema import Quarantined
+from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, sum_stats
 
 SHOWN_BAD_RECORDS = 5
 

@@ -25,7 +25,7 @@ from pydantic import Field
 
 from korealbert.artifact import Spec
 from korealbert.corpus.repetition import duplicate_characters, top_ngram_characters
-from korealbert.documents import Drop
+from korealbert.documents.schema import Drop
 
 ELLIPSIS = re.compile(r"…|\.\.\.")
 ENDS_IN_ELLIPSIS = re.compile(r"(?:…|\.\.\.)[\"'”’)\]]*$")

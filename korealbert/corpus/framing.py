@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from korealbert.corpus.json_values import ValueScanner, is_json_object
 from korealbert.corpus.reading import BYTES_PER_READ, RawFile, ReadFault
-from korealbert.documents import Quarantined
+from korealbert.documents.schema import Quarantined
 
 BOM = codecs.BOM_UTF8
 RAW_RECORDS_BYTES = 1 << 20

@@ -16,7 +16,7 @@ from korealbert.corpus.http_body import BodyError, decode_body
 from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, category_of_folder, iso_date
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.corpus.warc_records import Response, read_response
-from korealbert.documents import Document, Drop, document_id
+from korealbert.documents.schema import Document, Drop, document_id
 
 _TAG = re.compile(rb"<(?:!doctype\s+html|/?[a-z])", re.IGNORECASE)
 _OTHER_XML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?<(?:mediawiki|rss|feed|urlset|sitemapindex)[\s>]")

@@ -12,7 +12,7 @@ from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.json_values import ValueScanner, is_json_object, resynchronised
 from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, decode_record, document_of, writable
 from korealbert.corpus.sources import ExtractSpec
-from korealbert.documents import Document, Drop, Quarantined, document_id
+from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
 
 def parse_json(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:

@@ -11,7 +11,7 @@ from korealbert.corpus.namumark import extract_namumark
 from korealbert.corpus.records import UNREAD_SOURCE_CHARS, Dropped, Outcome, Tally, bad_record, one_line, tidy, writable
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.corpus.wiki_names import other_namespace
-from korealbert.documents import Document, Drop, Quarantined, document_id
+from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
 
 def parse_namuwiki(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:

@@ -9,7 +9,7 @@ from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.jsonl import line_extents
 from korealbert.corpus.records import Outcome, Tally, bad_record, decode_record, document_of, native_id
 from korealbert.corpus.sources import ExtractSpec
-from korealbert.documents import Quarantined
+from korealbert.documents.schema import Quarantined
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _FRONT_LINE = re.compile(r"^([^\s:#][^:\n]*):[ \t]+(.*)$", re.MULTILINE)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from korealbert.artifact import Spec
-from korealbert.documents import Quarantined
+from korealbert.documents.schema import Quarantined
 
 COMPRESSED = {
     ".gz": "gz",

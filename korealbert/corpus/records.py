@@ -12,7 +12,7 @@ from typing import Any
 from korealbert.corpus.composition import composed
 from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.sources import ExtractSpec
-from korealbert.documents import Document, Drop, Quarantined, document_id
+from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
 EXCERPT_CHARS = 200
 """How much of a bad record the quarantine shows."""

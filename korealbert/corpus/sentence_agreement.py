@@ -13,9 +13,9 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from korealbert.arrow_tables import TableWriter, read_batches
 from korealbert.artifact import Stats
 from korealbert.corpus.sentences import split_line, split_line_kiwi
+from korealbert.documents.arrow import TableWriter, read_batches
 from korealbert.hashing import hash64
 
 CHARACTERS_PER_DOCUMENT = 2_000

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from korealbert.artifact.files import atomic_path
 from korealbert.corpus.minhash import band_hashes
 from korealbert.corpus.shingles import SHINGLE_LETTERS, Hashes, fingerprint, squeeze, window_hashes
-from korealbert.documents import Document
+from korealbert.documents.schema import Document
 
 SHINGLES_IN_MEMORY = 1 << 20
 """Shingles that are hashed at once while a shard is signed: 8 MB."""
@@ -81,7 +81,9 @@ def _number(document_id: str) -> int:
     except ValueError:
         number = -1
     if f"{number:016x}" != document_id:
-        raise ValueError(f"document id {document_id!r} is not 16 hex digits; ids come from korealbert.documents.document_id")
+        raise ValueError(
+            f"document id {document_id!r} is not 16 hex digits; ids come from korealbert.documents.schema.document_id"
+        )
     return number
 
 

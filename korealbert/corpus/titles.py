@@ -12,7 +12,7 @@ from typing import Literal
 from korealbert.artifact import Spec
 from korealbert.corpus.normalise import matching_view
 from korealbert.corpus.rule_files import read_rules
-from korealbert.documents import Drop
+from korealbert.documents.schema import Drop
 
 END_CHARACTERS = 300
 """Characters at the end of the text in which ``end`` rules look."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from korealbert.corpus.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, guarded
 from korealbert.corpus.reading import RawFile, ReadFault
 from korealbert.corpus.records import EXCERPT_CHARS, UNWANTED
-from korealbert.documents import Quarantined
+from korealbert.documents.schema import Quarantined
 
 MAX_HEADER_BYTES = 64 << 10
 _VERSION = re.compile(rb"WARC/1\.[01]\r\n")

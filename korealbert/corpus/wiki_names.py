@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from korealbert.documents import Drop
+from korealbert.documents.schema import Drop
 
 
 def _words(text: str) -> frozenset[str]:

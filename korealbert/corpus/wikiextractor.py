@@ -19,7 +19,7 @@ from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, decod
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.corpus.wiki_names import no_prose, other_namespace
 from korealbert.corpus.wikitext import read_leftover_marks
-from korealbert.documents import Document, Drop, Quarantined, document_id
+from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
 DOC_END = b"</doc>"
 

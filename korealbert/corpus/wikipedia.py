@@ -17,7 +17,7 @@ from korealbert.corpus.records import UNREAD_SOURCE_CHARS, Dropped, Outcome, Tal
 from korealbert.corpus.sources import ExtractSpec
 from korealbert.corpus.wiki_names import no_prose, other_namespace
 from korealbert.corpus.wikitext import extract_wikitext
-from korealbert.documents import Document, Drop, Quarantined, document_id
+from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
 PAGE_END = b"</page>"
 BASE = re.compile(rb"<base>([^<]*)</base>")

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from pydantic import ValidationError
 
-from korealbert.arrow_tables import ShardError
 from korealbert.artifact.files import atomic_write
+from korealbert.documents.arrow import ShardError
 from korealbert.examples.noise import NoiseSettings, draw
 from korealbert.examples.schema import Rows, View, ViewHeader
 from korealbert.examples.segments import Ints

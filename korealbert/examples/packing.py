@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from korealbert.arrow_tables import TableWriter
 from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Spec, Stage, Stats
 from korealbert.artifact.shards import map_shards
-from korealbert.document_shards import DROPPED_SCHEMA, document_row, read_documents, sum_stats
-from korealbert.documents import Document
+from korealbert.documents.arrow import TableWriter
+from korealbert.documents.schema import Document
+from korealbert.documents.shards import DROPPED_SCHEMA, document_row, read_documents, sum_stats
 from korealbert.examples.chunks import Chunk, Chunks, ChunkTargets, cut_document
 from korealbert.examples.encoding import DocumentEncoder, EncodedDocuments
 from korealbert.examples.schema import MOST_SOURCES, Rows, RowsHeader, id_type, join_rows, pieces_per_row, write_rows

@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import ipc
 
-from korealbert.arrow_tables import ShardError
 from korealbert.artifact.files import atomic_path
+from korealbert.documents.arrow import ShardError
 
 Array = npt.NDArray[Any]
 SentenceTask = Literal["none", "nsp", "sop"]

@@ -22,7 +22,7 @@ from pydantic import Field, model_validator
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats, Store
 from korealbert.artifact.shards import map_shards
-from korealbert.document_shards import sum_stats
+from korealbert.documents.shards import sum_stats
 from korealbert.examples.drawn import draw_view, view_header, write_noise
 from korealbert.examples.masking import MaskingSpec
 from korealbert.examples.noise import NoiseSettings, noise_rates

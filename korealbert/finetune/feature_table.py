@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import ipc
 
-from korealbert.arrow_tables import ShardError
 from korealbert.artifact.files import atomic_path
+from korealbert.documents.arrow import ShardError
 from korealbert.finetune.task import Example, Feature, Task
 
 EXAMPLES_PER_BATCH = 10_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from korealbert.benchmark_files import Line
+from korealbert.documents.benchmark_files import Line
 
 
 class Identifiers:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from korealbert.benchmark_files import BenchmarkFile, Line
+from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune.identifiers import Identifiers
 
 COMMENT = "##"

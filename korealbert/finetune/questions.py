@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from korealbert.benchmark_files import BenchmarkFile
+from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.alignment import Span, frame, pieces
 from korealbert.finetune.identifiers import Identifiers
 from korealbert.finetune.json_records import Record, json_list

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from korealbert.benchmark_files import BenchmarkFile, Line
+from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune.identifiers import Identifiers
 
 

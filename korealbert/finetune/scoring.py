@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from korealbert.benchmark_files import BenchmarkFile
+from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.answered import answered, mcnemar_of
 from korealbert.finetune.json_records import Record, json_lines

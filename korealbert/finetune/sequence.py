@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from korealbert.benchmark_files import Line
+from korealbert.documents.benchmark_files import Line
 from korealbert.finetune.correlated import Correlated
 from korealbert.finetune.encode import encode_sequences
 from korealbert.finetune.json_records import Record

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import numpy as np
 
 from korealbert.artifact import InputPath, Inputs
-from korealbert.benchmark_files import BenchmarkFile
+from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.spec import FeaturesSpec
 from korealbert.finetune.task import Example, Task
 

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from korealbert.arrow_tables import TableWriter
 from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
 from korealbert.artifact.files import atomic_write, write_json
+from korealbert.documents.arrow import TableWriter
 from korealbert.finetune import tasks
 from korealbert.finetune.analysis import analysis
 from korealbert.finetune.encode import lengths_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from korealbert.benchmark_files import Line
+from korealbert.documents.benchmark_files import Line
 from korealbert.finetune.alignment import Span, frame, owned_units, pieces, with_every_unit
 from korealbert.finetune.json_records import Record
 from korealbert.finetune.metrics.entities import OUTSIDE

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from korealbert.benchmark_files import BenchmarkFile
+from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.json_records import Record
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.resampling import Answered

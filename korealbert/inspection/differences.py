@@ -13,13 +13,13 @@ from typing import Any
 
 from rich.text import Text
 
-from korealbert.arrow_tables import read_batches
 from korealbert.artifact import Artifact
 from korealbert.corpus.clean import read_removals
 from korealbert.corpus.news import Removal
 from korealbert.corpus.normalise import normalise
-from korealbert.document_shards import DOCUMENT_SCHEMA, read_documents
-from korealbert.documents import Document
+from korealbert.documents.arrow import read_batches
+from korealbert.documents.schema import Document
+from korealbert.documents.shards import DOCUMENT_SCHEMA, read_documents
 from korealbert.inspection.looks import ADDED, REMOVED
 from korealbert.numbers import by_number
 

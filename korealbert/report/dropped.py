@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from korealbert.arrow_tables import read_batches
 from korealbert.artifact import Artifact
-from korealbert.document_shards import DROPPED_SCHEMA, QUARANTINE_SCHEMA
+from korealbert.documents.arrow import read_batches
+from korealbert.documents.shards import DROPPED_SCHEMA, QUARANTINE_SCHEMA
 from korealbert.numbers import MISSING, by_number, count, percent
 from korealbert.report.artifacts import DATA_STAGES, Artifacts
 from korealbert.report.blocks import Block, Fold, Section, Table, Text

@@ -17,10 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from korealbert.arrow_tables import TableWriter, read_batches
 from korealbert.artifact import Runtime
 from korealbert.artifact.shards import map_shards
-from korealbert.document_shards import DOCUMENT_SCHEMA, sum_stats
+from korealbert.documents.arrow import TableWriter, read_batches
+from korealbert.documents.shards import DOCUMENT_SCHEMA, sum_stats
 from korealbert.philox import Stream, draw_block
 
 MAX_SENTENCE_BYTES = 4_192

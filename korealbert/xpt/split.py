@@ -22,8 +22,8 @@ from pydantic import Field, model_validator
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
 from korealbert.artifact.files import atomic_path
 from korealbert.artifact.shards import map_shards
-from korealbert.document_shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
-from korealbert.documents import Document
+from korealbert.documents.schema import Document
+from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
 from korealbert.hashing import hash64
 from korealbert.xpt.borders import MEASURED, START, WHOLE, Border, find_border, sentences_behind
 

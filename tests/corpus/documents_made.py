@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from korealbert.arrow_tables import read_batches
 from korealbert.artifact import Artifact, Runtime, Spec, Stage, check_conservation
-from korealbert.document_shards import DROPPED_SCHEMA, DocumentShard, read_documents
-from korealbert.documents import Document, document_id
+from korealbert.documents.arrow import read_batches
+from korealbert.documents.schema import Document, document_id
+from korealbert.documents.shards import DROPPED_SCHEMA, DocumentShard, read_documents
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "data_specs" / "rules"

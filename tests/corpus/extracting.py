@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from korealbert.arrow_tables import read_batches
 from korealbert.artifact import Artifact, Runtime, build
 from korealbert.corpus.extract import STAGE, ExtractSpec
-from korealbert.document_shards import DROPPED_SCHEMA, QUARANTINE_SCHEMA, read_documents
-from korealbert.documents import Document, Drop, Quarantined
+from korealbert.documents.arrow import read_batches
+from korealbert.documents.schema import Document, Drop, Quarantined
+from korealbert.documents.shards import DROPPED_SCHEMA, QUARANTINE_SCHEMA, read_documents
 
 
 @dataclass(frozen=True)

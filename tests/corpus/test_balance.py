@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from korealbert.corpus import quotas
 from korealbert.corpus.balance import CATEGORIES, STAGE, BalanceSpec, draw
-from korealbert.documents import Document
+from korealbert.documents.schema import Document
 from tests.corpus.documents_made import bytes_of, document, kept, ran, stored
 
 COUNTS = st.dictionaries(st.sampled_from(CATEGORIES), st.integers(0, 10**6), min_size=1).filter(lambda c: sum(c.values()) > 0)

@@ -23,7 +23,7 @@ from korealbert.corpus.ranking import rank_documents
 from korealbert.corpus.shingle_store import ShingleStore, write_shingles
 from korealbert.corpus.shingles import fingerprint, jaccard, shingles, squeeze, window_hashes
 from korealbert.corpus.signatures import Signatures, SignatureWriter
-from korealbert.documents import Document
+from korealbert.documents.schema import Document
 from tests.corpus.documents_made import bytes_of, document, dropped, kept, prose, ran, stored
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from korealbert.artifact import Runtime, Store, build
 from korealbert.corpus import extract as extract_module
 from korealbert.corpus.extract import STAGE, ExtractionError, ExtractSpec
-from korealbert.documents import document_id
+from korealbert.documents.schema import document_id
 from tests.corpus.extracting import PAGE, compressed, dump, extract, tar
 
 SENTENCE = "봄이 오면 강가에 버들이 먼저 푸르러진다."

@@ -13,7 +13,7 @@ from korealbert.corpus.extract import PARSERS, ExtractSpec, frame
 from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.reading import RawFile, ReadLimits
 from korealbert.corpus.records import Dropped, Tally
-from korealbert.documents import Document, Quarantined
+from korealbert.documents.schema import Document, Quarantined
 
 SAMPLE = Path(__file__).parents[2] / "data_specs" / "sample"
 DOCS = "".join(

@@ -15,7 +15,7 @@ from korealbert.corpus.archives import open_files
 from korealbert.corpus.framing import RawRecords, frame_delimited, frame_json
 from korealbert.corpus.json_values import ValueScanner
 from korealbert.corpus.reading import RawFile, ReadFault, ReadLimits
-from korealbert.documents import Quarantined
+from korealbert.documents.schema import Quarantined
 from tests.corpus.extracting import compressed, tar
 
 LIMITS = ReadLimits()

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from korealbert.arrow_tables import ShardError, read_batches
 from korealbert.artifact import Artifact, Runtime
-from korealbert.document_shards import DROPPED_SCHEMA, DocumentShard, read_documents
-from korealbert.documents import Document, document_id
+from korealbert.documents.arrow import ShardError, read_batches
+from korealbert.documents.schema import Document, document_id
+from korealbert.documents.shards import DROPPED_SCHEMA, DocumentShard, read_documents
 from korealbert.examples import packing
 from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.noise import draw

@@ -13,7 +13,7 @@ from sentencepiece import SentencePieceTrainer
 
 from korealbert.artifact import Artifact, InputPath, Runtime, build
 from korealbert.corpus import extract
-from korealbert.document_shards import read_documents
+from korealbert.documents.shards import read_documents
 from korealbert.examples import words
 from korealbert.examples.encoding import DocumentEncoder
 from korealbert.vocab import stage as vocab_stage

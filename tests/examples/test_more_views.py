@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from korealbert.arrow_tables import ShardError
 from korealbert.artifact import Artifact, Runtime, build
+from korealbert.documents.arrow import ShardError
 from korealbert.examples import batches as batches_module
 from korealbert.examples import packing, views
 from korealbert.examples.batches import Batch, ExampleBatches

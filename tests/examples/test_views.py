@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from korealbert.arrow_tables import ShardError
 from korealbert.artifact import Artifact, Runtime, build
+from korealbert.documents.arrow import ShardError
 from korealbert.examples import packing
 from korealbert.examples.batches import IGNORED, Batch, ExampleBatches
 from korealbert.examples.noise import draw

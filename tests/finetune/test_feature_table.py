@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from korealbert.arrow_tables import ShardError
 from korealbert.artifact import Artifact, Runtime
+from korealbert.documents.arrow import ShardError
 from korealbert.finetune import feature_table, features, stage, tasks
 from korealbert.finetune.feature_table import FeatureTable, write_features
 from korealbert.finetune.features import task_tokenizer

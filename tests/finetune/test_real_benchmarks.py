@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from korealbert.benchmark_files import BenchmarkFile, Line
+from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import tasks
 from korealbert.finetune.metrics.entities import OUTSIDE, strict_entities
 from korealbert.finetune.questions import Question

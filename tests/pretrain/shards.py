@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats, build
-from korealbert.document_shards import DocumentShard
-from korealbert.documents import Document, document_id
+from korealbert.documents.schema import Document, document_id
+from korealbert.documents.shards import DocumentShard
 from korealbert.examples import packing, views
 from korealbert.vocab import stage as vocab_stage
 

@@ -12,8 +12,8 @@ import pytest
 from pydantic import Field
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, build
-from korealbert.document_shards import DocumentShard
-from korealbert.documents import Document, Drop, Quarantined, document_id
+from korealbert.documents.schema import Document, Drop, Quarantined, document_id
+from korealbert.documents.shards import DocumentShard
 from korealbert.finetune.stage import HEADLINE
 
 SCRIPT = "<script>alert('제목')</script>"

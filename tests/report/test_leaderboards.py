@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from korealbert.arrow_tables import TableWriter
 from korealbert.artifact import Artifact, Runtime
+from korealbert.documents.arrow import TableWriter
 from korealbert.finetune import tasks
 from korealbert.report import entities, latex
 from korealbert.report.blocks import Fold, Section, Table
@@ -194,7 +194,7 @@ def test_no_text_escapes_from_latex(text: str) -> None:
 
 @pytest.mark.real
 def test_table_iv_is_ten_times_the_test_part(real_data: Path) -> None:
-    from korealbert.benchmark_files import BenchmarkFile
+    from korealbert.documents.benchmark_files import BenchmarkFile
 
     examples = tasks.load("naver_ner").read(BenchmarkFile(real_data / "benchmarks/naver_ner.tar.zst", "naver_ner/test.tsv"))
     counts = entities.tag_counts(example.target for example in examples)

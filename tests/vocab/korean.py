@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 
 from korealbert.artifact import Artifact, Runtime, Spec, Stage, build
-from korealbert.document_shards import DocumentShard, sum_stats
-from korealbert.documents import Document, document_id
+from korealbert.documents.schema import Document, document_id
+from korealbert.documents.shards import DocumentShard, sum_stats
 
 NOUNS = (
     "민지", "할머니", "목수", "시장", "연구원", "고양이", "선생님", "동생", "기관사", "아이들", "학교", "강가",

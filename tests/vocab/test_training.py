@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, Runtime, build
-from korealbert.document_shards import DocumentShard
-from korealbert.documents import Document, document_id
+from korealbert.documents.schema import Document, document_id
+from korealbert.documents.shards import DocumentShard
 from korealbert.vocab.sampling import MAX_SENTENCE_BYTES, Sample, SampleLimits, sample_sentences
 from korealbert.vocab.stage import SCORE_STEP, STAGE, VocabSpec, train_model
 from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, Vocabulary

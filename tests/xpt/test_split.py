@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats, build
-from korealbert.document_shards import DocumentShard, read_documents
-from korealbert.documents import Document, document_id
+from korealbert.documents.schema import Document, document_id
+from korealbert.documents.shards import DocumentShard, read_documents
 from korealbert.xpt.borders import MEASURED, START, WHOLE, Border, find_border, sentences_behind
 from korealbert.xpt.split import STAGE, SplitSpec
 

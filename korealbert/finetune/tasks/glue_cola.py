@@ -5,7 +5,7 @@ Official files ``CoLA/{train,dev}.tsv`` (8,551 / 1,043) without a header: source
 
 from __future__ import annotations
 
-from korealbert.benchmark_files import BenchmarkFile
+from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import glue
 from korealbert.finetune.metrics.classification import accuracy, mcc
 from korealbert.finetune.sequence import SequenceClassification

@@ -5,7 +5,7 @@ Official files ``MNLI/train.tsv`` (392,702; 12 columns) and ``MNLI/dev_matched.t
 
 from __future__ import annotations
 
-from korealbert.benchmark_files import BenchmarkFile
+from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import glue
 from korealbert.finetune.reading import NUMBER, tsv_rows
 from korealbert.finetune.sequence import SequenceClassification

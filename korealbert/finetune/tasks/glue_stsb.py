@@ -5,7 +5,7 @@ Official files ``STS-B/{train,dev}.tsv`` (5,749 / 1,500), the score last.
 
 from __future__ import annotations
 
-from korealbert.benchmark_files import BenchmarkFile
+from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import glue
 from korealbert.finetune.metrics.correlation import pearson, spearman
 from korealbert.finetune.reading import NAME, NUMBER, YEAR, tsv_rows

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from korealbert.benchmark_files import BenchmarkFile, Line
+from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import klue
 from korealbert.finetune.alignment import Pieces, Span, frame, pieces, with_every_unit
 from korealbert.finetune.json_records import Record

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from korealbert.benchmark_files import BenchmarkFile
+from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import klue
 from korealbert.finetune.klue_sentences import Sentence, sentences
 from korealbert.finetune.metrics import Mode

@@ -11,7 +11,7 @@ import csv
 import itertools
 from collections.abc import Iterator
 
-from korealbert.benchmark_files import BenchmarkFile
+from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import klue
 from korealbert.finetune.json_records import json_list
 from korealbert.finetune.sequence import SequenceClassification

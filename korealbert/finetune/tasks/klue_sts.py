@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from korealbert.benchmark_files import BenchmarkFile
+from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import klue
 from korealbert.finetune.json_records import json_list
 from korealbert.finetune.metrics.classification import binary_f1

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from korealbert.benchmark_files import BenchmarkFile, Line
+from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune.json_records import Record
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import ClassCounts, accuracy

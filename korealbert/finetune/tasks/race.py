@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from korealbert.benchmark_files import BenchmarkFile
+from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.encode import encode_sequences
 from korealbert.finetune.identifiers import Identifiers
 from korealbert.finetune.json_records import Record, json_lines

@@ -5,7 +5,7 @@ Official files ``ynat-v1.1_{train,dev}.json`` (45,678 / 9,107): a list of object
 
 from __future__ import annotations
 
-from korealbert.benchmark_files import BenchmarkFile
+from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import klue
 from korealbert.finetune.json_records import json_list
 from korealbert.finetune.metrics.classification import accuracy, macro_f1

@@ -16,8 +16,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from korealbert.arrow_tables import TableWriter, read_batches
-from korealbert.documents import Document, Drop, Quarantined
+from korealbert.documents.arrow import TableWriter, read_batches
+from korealbert.documents.schema import Document, Drop, Quarantined
 
 
 def _schema(kind: type, *more: tuple[str, pa.DataType]) -> pa.Schema:

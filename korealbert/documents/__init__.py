@@ -1,0 +1,1 @@
+"""What data rooms hand to each other: documents, their Arrow files and shards, and official benchmark files."""
