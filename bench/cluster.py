@@ -31,7 +31,7 @@ from bench.data_stages import STAGES, make_input
 from bench.ray_nodes import ENVIRONMENT, RayNode
 from korealbert.artifact import Artifact, InputPath, Runtime, Spec, build
 from korealbert.corpus import clean, dedup
-from korealbert.corpus.sources import ExtractSpec
+from korealbert.corpus.readers.spec import ExtractSpec
 
 GOAL = 0.8
 WARMING_MEGABYTES = 10

@@ -28,9 +28,9 @@ import psutil
 
 from korealbert.artifact import Artifact, InputPath, Runtime, Spec, Stage
 from korealbert.corpus import clean, dedup, extract
-from korealbert.corpus.archives import open_files
-from korealbert.corpus.reading import RawFile, ReadLimits
-from korealbert.corpus.sources import ExtractSpec
+from korealbert.corpus.readers.archives import open_files
+from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.corpus.readers.streams import RawFile, ReadLimits
 
 FLAT = 1.25
 HANGUL = range(0xAC00, 0xD7A4)

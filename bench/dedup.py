@@ -22,8 +22,8 @@ from pathlib import Path
 
 from korealbert.artifact import Artifact, InputPath, Runtime
 from korealbert.corpus import dedup, extract
+from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.corpus.shingles import SHINGLE_LETTERS, squeeze
-from korealbert.corpus.sources import ExtractSpec
 from korealbert.documents.arrow import read_batches
 from korealbert.documents.schema import Document, document_id
 from korealbert.documents.shards import DROPPED_SCHEMA, DocumentShard, read_documents

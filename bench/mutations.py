@@ -24,12 +24,12 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from korealbert.corpus.archives import open_files
 from korealbert.corpus.extract import PARSERS, frame
-from korealbert.corpus.framing import RawRecords
-from korealbert.corpus.reading import RawFile, ReadLimits
-from korealbert.corpus.records import Outcome, Tally
-from korealbert.corpus.sources import ExtractSpec
+from korealbert.corpus.readers.archives import open_files
+from korealbert.corpus.readers.framing import RawRecords
+from korealbert.corpus.readers.records import Outcome, Tally
+from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.corpus.readers.streams import RawFile, ReadLimits
 from korealbert.documents.schema import Document
 
 ROOT = Path(__file__).parents[1]

@@ -24,13 +24,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from korealbert.corpus.archives import open_files
 from korealbert.corpus.extract import PARSERS, frame
-from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.namumark import extract_namumark
-from korealbert.corpus.reading import RawFile, ReadLimits
-from korealbert.corpus.records import Dropped, Tally
-from korealbert.corpus.sources import ExtractSpec, WikiOptions
+from korealbert.corpus.readers.archives import open_files
+from korealbert.corpus.readers.framing import RawRecords
+from korealbert.corpus.readers.records import Dropped, Tally
+from korealbert.corpus.readers.spec import ExtractSpec, WikiOptions
+from korealbert.corpus.readers.streams import RawFile, ReadLimits
 from korealbert.documents.schema import Document
 
 PEER_SCRIPT = Path(__file__).with_name("namuwiki_peer.py")

@@ -25,10 +25,10 @@ from pathlib import Path
 from korealbert.artifact import InputPath
 from korealbert.corpus.clean import CleanedDocument, CleanSpec, Rules, clean_document
 from korealbert.corpus.extract import PARSERS, shard_inputs
-from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.news import Cleaned
-from korealbert.corpus.records import Tally
-from korealbert.corpus.sources import ExtractSpec, FieldMap
+from korealbert.corpus.readers.framing import RawRecords
+from korealbert.corpus.readers.records import Tally
+from korealbert.corpus.readers.spec import ExtractSpec, FieldMap
 from korealbert.documents.schema import Document
 from korealbert.hashing import hash64
 

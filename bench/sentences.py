@@ -17,10 +17,10 @@ from pathlib import Path
 
 from korealbert.artifact import InputPath
 from korealbert.corpus.extract import PARSERS, shard_inputs
-from korealbert.corpus.records import RawRecords, Tally
+from korealbert.corpus.readers.records import RawRecords, Tally
+from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.corpus.sentence_agreement import compare
 from korealbert.corpus.sentences import split_text
-from korealbert.corpus.sources import ExtractSpec
 from korealbert.documents.schema import Document
 
 GOAL = 20.0

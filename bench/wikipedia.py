@@ -24,10 +24,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from korealbert.artifact import Runtime, build
-from korealbert.corpus.archives import open_files
 from korealbert.corpus.extract import STAGE
-from korealbert.corpus.reading import RawFile, ReadLimits
-from korealbert.corpus.sources import ExtractSpec
+from korealbert.corpus.readers.archives import open_files
+from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.corpus.readers.streams import RawFile, ReadLimits
 
 HEADER = """<mediawiki xml:lang="ko">
   <siteinfo>

@@ -50,7 +50,7 @@ def extract(
     and make the exit status 1.
     """
     from korealbert.corpus import standalone  # noqa: PLC0415 (loads pyarrow)
-    from korealbert.corpus.records import Tally  # noqa: PLC0415
+    from korealbert.corpus.readers.records import Tally  # noqa: PLC0415
 
     counts, reasons, tally = Counter[str](), Counter[str](), Tally()
     flags = {

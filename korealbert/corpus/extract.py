@@ -18,17 +18,17 @@ from typing import Any
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Stats
 from korealbert.artifact.shards import map_shards
-from korealbert.corpus.archives import open_files
-from korealbert.corpus.csv_rows import frame_csv, parse_rows
-from korealbert.corpus.framing import RawRecords, frame_delimited, frame_json, frame_paragraphs, frame_whole
 from korealbert.corpus.html_pages import parse_html, parse_warc
-from korealbert.corpus.jsonl import parse_json, parse_json_file
 from korealbert.corpus.namuwiki import parse_namuwiki
-from korealbert.corpus.plain import parse_text_blocks, parse_text_file, parse_titled_text
-from korealbert.corpus.reading import RawFile
-from korealbert.corpus.records import Dropped, Outcome, Parser, Tally
-from korealbert.corpus.sources import ExtractSpec
-from korealbert.corpus.warc_records import frame_warc
+from korealbert.corpus.readers.archives import open_files
+from korealbert.corpus.readers.csv import frame_csv, parse_rows
+from korealbert.corpus.readers.framing import RawRecords, frame_delimited, frame_json, frame_paragraphs, frame_whole
+from korealbert.corpus.readers.json import parse_json, parse_json_file
+from korealbert.corpus.readers.records import Dropped, Outcome, Parser, Tally
+from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.corpus.readers.streams import RawFile
+from korealbert.corpus.readers.text import parse_text_blocks, parse_text_file, parse_titled_text
+from korealbert.corpus.readers.warc import frame_warc
 from korealbert.corpus.wikiextractor import DOC_END, parse_docs
 from korealbert.corpus.wikipedia import BASE, PAGE_END, parse_pages
 from korealbert.documents.arrow import read_batches

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from korealbert.corpus.records import UNWANTED
+from korealbert.corpus.readers.records import UNWANTED
 
 _CONTENT = re.compile(r"\bFusion\.globalContent\s*=\s*")
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)

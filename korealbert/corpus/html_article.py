@@ -12,7 +12,7 @@ from korealbert.corpus.html_arc import arc_story, arc_text, plain_text
 from korealbert.corpus.html_bylines import byline
 from korealbert.corpus.html_flight import flight_body, flight_date, flight_stream
 from korealbert.corpus.html_meta import date_line, read_facts
-from korealbert.corpus.records import iso_date, one_line, tidy
+from korealbert.corpus.readers.records import iso_date, one_line, tidy
 
 MIN_TEXT_CHARS = 60
 """A shorter main text is a caption or a login notice: the text that the page carries elsewhere is looked for."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from html import unescape
 from typing import Any
 
-from korealbert.corpus.records import one_line
+from korealbert.corpus.readers.records import one_line
 
 MAX_AUTHOR_CHARS = 30
 MAX_BYLINE_CHARS = 80

@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from korealbert.corpus.records import iso_date
+from korealbert.corpus.readers.records import iso_date
 
 _PUSH = "self.__next_f.push("
 _TEXT_ROW = re.compile(rb"(?:^|\n|(?<=[\x80-\xff>}\]\s.]))([0-9a-f]{1,8}):T([0-9a-f]{1,8}),")

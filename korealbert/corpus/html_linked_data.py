@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from html import unescape
 from typing import Any
 
-from korealbert.corpus.records import one_line
+from korealbert.corpus.readers.records import one_line
 
 _HOME = frozenset(("홈", "home", "main", "메인", "처음", "뉴스", "news", "전체", "전체기사"))
 MAX_SECTION_CHARS = 20

@@ -8,7 +8,7 @@ from typing import Any
 
 from korealbert.corpus.html_bylines import people
 from korealbert.corpus.html_linked_data import breadcrumb_section, is_a, linked_objects, name_of, referred, string_of
-from korealbert.corpus.records import iso_date, one_line
+from korealbert.corpus.readers.records import iso_date, one_line
 
 _ARTICLE_TYPES = (
     *("article", "newsarticle", "reportagenewsarticle", "opinionnewsarticle", "analysisnewsarticle", "backgroundnewsarticle"),

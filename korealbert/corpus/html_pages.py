@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
 
-from korealbert.corpus.framing import RawRecords
 from korealbert.corpus.html_article import Article, UnreadablePage, read_article
 from korealbert.corpus.http_body import BodyError, decode_body
-from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, category_of_folder, iso_date
-from korealbert.corpus.sources import ExtractSpec
-from korealbert.corpus.warc_records import Response, read_response
+from korealbert.corpus.readers.framing import RawRecords
+from korealbert.corpus.readers.records import Dropped, Outcome, Tally, bad_record, category_of_folder, iso_date
+from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.corpus.readers.warc import Response, read_response
 from korealbert.documents.schema import Document, Drop, document_id
 
 _TAG = re.compile(rb"<(?:!doctype\s+html|/?[a-z])", re.IGNORECASE)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from korealbert.corpus.composition import composed
-from korealbert.corpus.records import UNWANTED
+from korealbert.corpus.readers.records import UNWANTED
 from korealbert.corpus.wiki_literals import restore
 
 LETTER = re.compile(r"[^\W_]")

@@ -13,7 +13,7 @@ from korealbert.corpus.layout import GONE, URL, WikiText, finish, prepare
 from korealbert.corpus.namumark_blocks import resolve_blocks
 from korealbert.corpus.namumark_brackets import resolve_brackets
 from korealbert.corpus.namumark_lines import lay_out, own_length
-from korealbert.corpus.sources import WikiOptions
+from korealbert.corpus.readers.spec import WikiOptions
 from korealbert.corpus.wiki_literals import decode_entities
 
 _REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s+\S", re.IGNORECASE)

@@ -11,7 +11,7 @@ from collections import Counter
 from functools import cached_property
 
 from korealbert.corpus.layout import GONE
-from korealbert.corpus.sources import WikiOptions
+from korealbert.corpus.readers.spec import WikiOptions
 from korealbert.corpus.wiki_literals import literal
 
 _MAX_TABLE_DEPTH = 4

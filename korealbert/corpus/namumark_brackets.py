@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from korealbert.corpus.layout import FOOTNOTE_END, FOOTNOTE_START, GONE
 from korealbert.corpus.namumark_lines import LINE_BREAK, LINK_END, LINK_START, LITERAL_CLOSE, LITERAL_OPEN, own_length
-from korealbert.corpus.sources import WikiOptions
+from korealbert.corpus.readers.spec import WikiOptions
 from korealbert.corpus.wiki_frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, unseen_link
 from korealbert.corpus.wiki_names import UNSEEN_LINKS
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from korealbert.corpus.layout import FOOTNOTE_START, GONE, Prose
-from korealbert.corpus.sources import WikiOptions
+from korealbert.corpus.readers.spec import WikiOptions
 
 LINK_START, LINK_END = "\x03", "\x04"
 """Around the words of a link, to know how much of a line is links."""

@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from korealbert.corpus.clean import CleanSpec, Rules, clean_document
 from korealbert.corpus.extract import ExtractionError, check_installed, check_namespaces, parse, raw_parts
-from korealbert.corpus.records import Dropped, Tally
-from korealbert.corpus.sources import ExtractSpec, Format, WikiOptions
+from korealbert.corpus.readers.records import Dropped, Tally
+from korealbert.corpus.readers.spec import ExtractSpec, Format, WikiOptions
 from korealbert.documents.schema import Document, Drop, Quarantined
 
 Kind = Literal["wikipedia", "namuwiki", "html", "news"]

@@ -7,7 +7,7 @@ from collections import Counter
 from functools import lru_cache
 
 from korealbert.corpus.layout import FOOTNOTE_END, FOOTNOTE_START, GONE
-from korealbert.corpus.sources import WikiOptions
+from korealbert.corpus.readers.spec import WikiOptions
 from korealbert.corpus.wiki_literals import decode_entities, literal
 
 _CONSTRUCT = {

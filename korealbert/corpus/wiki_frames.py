@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from korealbert.corpus.layout import GONE
-from korealbert.corpus.sources import WikiOptions
+from korealbert.corpus.readers.spec import WikiOptions
 
 MAX_DEPTH = 64
 """Nesting beyond which constructs only lose their marks; MediaWiki itself expands templates 100 deep (40 until 2022)."""

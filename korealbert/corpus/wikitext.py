@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from korealbert.corpus.layout import GONE, WikiText, finish, prepare, remove_addresses
-from korealbert.corpus.sources import WikiOptions
+from korealbert.corpus.readers.spec import WikiOptions
 from korealbert.corpus.wiki_elements import remove_elements, strip_tags
 from korealbert.corpus.wiki_literals import decode_entities
 from korealbert.corpus.wikitext_brackets import Brackets

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from korealbert.corpus.layout import GONE
-from korealbert.corpus.sources import WikiOptions
+from korealbert.corpus.readers.spec import WikiOptions
 from korealbert.corpus.wiki_frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, unseen_link
 from korealbert.corpus.wiki_names import LANGUAGES, SISTER_PROJECTS, UNSEEN_LINKS
 from korealbert.corpus.wiki_templates import DISAMBIGUATION, inline_text, is_inline, template_key

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from korealbert.corpus.layout import GONE, LETTER, Prose, collapse_blanks, finish
-from korealbert.corpus.sources import WikiOptions
+from korealbert.corpus.readers.spec import WikiOptions
 
 
 def lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:

@@ -13,7 +13,7 @@ from korealbert.corpus import balance, clean, dedup
 from korealbert.corpus.crawl.source import load_source
 from korealbert.corpus.crawl.spec import CrawlSpec
 from korealbert.corpus.fetch import FetchSpec
-from korealbert.corpus.sources import ExtractSpec
+from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.examples import packing
 from korealbert.examples.views import ViewsSpec
 from korealbert.export import stage as export

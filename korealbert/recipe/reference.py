@@ -21,7 +21,7 @@ from korealbert.artifact import InputPath
 from korealbert.corpus.clean import CleanSpec
 from korealbert.corpus.crawl.spec import CrawlSpec
 from korealbert.corpus.fetch import FetchSpec
-from korealbert.corpus.sources import ExtractSpec
+from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe.ablation_spec import AblationSpec, Cell, Level

@@ -172,16 +172,16 @@ def test_shard_size_does_not_change_documents(tmp_path: Path, monkeypatch: pytes
     path = tmp_path / "a.jsonl"
     path.write_bytes(lines(*({"text": f"{SENTENCE} {n}"} for n in range(300))))
     whole = extract(tmp_path / "one", path, format="jsonl")
-    monkeypatch.setattr("korealbert.corpus.framing.RAW_RECORDS_BYTES", 500)
-    monkeypatch.setattr("korealbert.corpus.framing.BYTES_PER_READ", 333)
+    monkeypatch.setattr("korealbert.corpus.readers.framing.RAW_RECORDS_BYTES", 500)
+    monkeypatch.setattr("korealbert.corpus.readers.framing.BYTES_PER_READ", 333)
     cut = extract(tmp_path / "two", path, format="jsonl", shard_bytes=1024)
     assert len(cut.artifact.files("documents-*.arrow")) > 3
     assert cut.documents == whole.documents
 
 
 def test_a_killed_extraction_resumes_and_equals_a_straight_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("korealbert.corpus.framing.RAW_RECORDS_BYTES", 500)
-    monkeypatch.setattr("korealbert.corpus.framing.BYTES_PER_READ", 333)
+    monkeypatch.setattr("korealbert.corpus.readers.framing.RAW_RECORDS_BYTES", 500)
+    monkeypatch.setattr("korealbert.corpus.readers.framing.BYTES_PER_READ", 333)
     path = tmp_path / "a.jsonl"
     path.write_bytes(lines(*({"text": f"{SENTENCE} {n}"} for n in range(100))))
     spec = ExtractSpec.model_validate({"source": "a", "format": "jsonl", "paths": [str(path)], "shard_bytes": 1024})

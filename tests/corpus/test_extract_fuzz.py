@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from korealbert.corpus.extract import PARSERS, ExtractSpec, frame
-from korealbert.corpus.framing import RawRecords
-from korealbert.corpus.reading import RawFile, ReadLimits
-from korealbert.corpus.records import Dropped, Tally
+from korealbert.corpus.readers.framing import RawRecords
+from korealbert.corpus.readers.records import Dropped, Tally
+from korealbert.corpus.readers.streams import RawFile, ReadLimits
 from korealbert.documents.schema import Document, Quarantined
 
 SAMPLE = Path(__file__).parents[2] / "data_specs" / "sample"

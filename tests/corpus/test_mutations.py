@@ -7,7 +7,7 @@ import time
 import pytest
 
 from bench.mutations import ROOT, SUBJECTS, documents, fault, mutations
-from korealbert.corpus.sources import WikiOptions
+from korealbert.corpus.readers.spec import WikiOptions
 from korealbert.corpus.wikitext import extract_wikitext
 
 DOCS = [

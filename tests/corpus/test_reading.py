@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from korealbert.corpus.archives import open_files
-from korealbert.corpus.framing import RawRecords, frame_delimited, frame_json
-from korealbert.corpus.json_values import ValueScanner
-from korealbert.corpus.reading import RawFile, ReadFault, ReadLimits
+from korealbert.corpus.readers.archives import open_files
+from korealbert.corpus.readers.framing import RawRecords, frame_delimited, frame_json
+from korealbert.corpus.readers.json_values import ValueScanner
+from korealbert.corpus.readers.streams import RawFile, ReadFault, ReadLimits
 from korealbert.documents.schema import Quarantined
 from tests.corpus.extracting import compressed, tar
 
@@ -234,8 +234,8 @@ def batches(data: bytes, **options: object) -> list[RawRecords | Quarantined]:
 def test_batches_of_lines_join_to_the_file_and_know_their_place(lines: list[str], block: int) -> None:
     data = "".join(f"{line}\n" for line in lines).encode().removeprefix(b"\xef\xbb\xbf")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("korealbert.corpus.framing.RAW_RECORDS_BYTES", 40)
-        patch.setattr("korealbert.corpus.framing.BYTES_PER_READ", block)
+        patch.setattr("korealbert.corpus.readers.framing.RAW_RECORDS_BYTES", 40)
+        patch.setattr("korealbert.corpus.readers.framing.BYTES_PER_READ", block)
         found = [batch for batch in batches(data, delimiter=b"\n") if isinstance(batch, RawRecords)]
     if data.strip():
         assert b"".join(batch.data for batch in found).strip() == data.strip()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from korealbert.corpus.layout import WikiText, prepare
 from korealbert.corpus.namumark import extract_namumark
-from korealbert.corpus.sources import WikiOptions
+from korealbert.corpus.readers.spec import WikiOptions
 from korealbert.corpus.wikitext import extract_wikitext
 from tests.corpus.markup_soup import NAMUMARK, PAIRS, WIKITEXT, calls, plain_text, soup
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from korealbert.artifact import Artifact, Runtime, Spec, Stage, build
 from korealbert.corpus import clean, dedup, extract
 from korealbert.corpus.news import Removal
-from korealbert.corpus.sources import ExtractSpec
+from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.inspection import look
 from korealbert.inspection.differences import cleaning, difference, words
 from korealbert.inspection.page import markup, page

@@ -13,7 +13,7 @@ from lxml import etree
 from lxml import html as lxml_html
 
 from korealbert.corpus.charset import decode_page
-from korealbert.corpus.records import iso_date, one_line
+from korealbert.corpus.readers.records import iso_date, one_line
 
 _PREFIX = re.compile(r"(?:\{[^}]*\})?(?:[^:]*:)?")
 """Matches ``{namespace}`` or ``prefix:`` before the name of an element, or nothing."""

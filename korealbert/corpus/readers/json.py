@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from korealbert.corpus.framing import RawRecords
-from korealbert.corpus.json_values import ValueScanner, is_json_object, resynchronised
-from korealbert.corpus.records import Dropped, Outcome, Tally, bad_record, decode_record, document_of, writable
-from korealbert.corpus.sources import ExtractSpec
+from korealbert.corpus.readers.framing import RawRecords
+from korealbert.corpus.readers.json_values import ValueScanner, is_json_object, resynchronised
+from korealbert.corpus.readers.records import Dropped, Outcome, Tally, bad_record, decode_record, document_of, writable
+from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
 

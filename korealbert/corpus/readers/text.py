@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from korealbert.corpus.framing import RawRecords
-from korealbert.corpus.jsonl import line_extents
-from korealbert.corpus.records import Outcome, Tally, bad_record, decode_record, document_of, native_id
-from korealbert.corpus.sources import ExtractSpec
+from korealbert.corpus.readers.framing import RawRecords
+from korealbert.corpus.readers.json import line_extents
+from korealbert.corpus.readers.records import Outcome, Tally, bad_record, decode_record, document_of, native_id
+from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Quarantined
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)

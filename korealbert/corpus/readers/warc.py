@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from korealbert.corpus.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, guarded
-from korealbert.corpus.reading import RawFile, ReadFault
-from korealbert.corpus.records import EXCERPT_CHARS, UNWANTED
+from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, guarded
+from korealbert.corpus.readers.records import EXCERPT_CHARS, UNWANTED
+from korealbert.corpus.readers.streams import RawFile, ReadFault
 from korealbert.documents.schema import Quarantined
 
 MAX_HEADER_BYTES = 64 << 10

@@ -10,8 +10,8 @@ from datetime import date, time
 from typing import Any
 
 from korealbert.corpus.composition import composed
-from korealbert.corpus.framing import RawRecords
-from korealbert.corpus.sources import ExtractSpec
+from korealbert.corpus.readers.framing import RawRecords
+from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
 EXCERPT_CHARS = 200

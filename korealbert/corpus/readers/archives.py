@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any, Self, cast
 
-from korealbert.corpus.reading import BYTES_PER_READ, RawFile, Readable, ReadFault, ReadLimits, unfold
+from korealbert.corpus.readers.streams import BYTES_PER_READ, RawFile, Readable, ReadFault, ReadLimits, unfold
 from korealbert.documents.schema import Quarantined
 
 TAR_SUFFIXES = (".tar", *(f".tar.{kind}" for kind in ("gz", "bz2", "xz", "zst")), ".tgz", ".tbz2", ".txz", ".tzst")

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from korealbert.corpus.json_values import ValueScanner, is_json_object
-from korealbert.corpus.reading import BYTES_PER_READ, RawFile, ReadFault
+from korealbert.corpus.readers.json_values import ValueScanner, is_json_object
+from korealbert.corpus.readers.streams import BYTES_PER_READ, RawFile, ReadFault
 from korealbert.documents.schema import Quarantined
 
 BOM = codecs.BOM_UTF8

@@ -6,10 +6,10 @@ import csv
 import io
 from collections.abc import Iterator
 
-from korealbert.corpus.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, guarded
-from korealbert.corpus.reading import RawFile, ReadFault
-from korealbert.corpus.records import Outcome, Tally, bad_record, decode_record, document_of, one_line
-from korealbert.corpus.sources import ExtractSpec
+from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, guarded
+from korealbert.corpus.readers.records import Outcome, Tally, bad_record, decode_record, document_of, one_line
+from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.corpus.readers.streams import RawFile, ReadFault
 from korealbert.documents.schema import Quarantined
 
 

@@ -1,0 +1,1 @@
+"""Readers: raw files of any format and compression, cut into records that become documents."""
