@@ -19,7 +19,7 @@ from typing import Any
 
 import trafilatura
 
-from korealbert.corpus.html_article import read_article
+from korealbert.corpus.html.article import read_article
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "html"
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Stats
 from korealbert.artifact.shards import map_shards
-from korealbert.corpus.html_pages import parse_html, parse_warc
+from korealbert.corpus.html.pages import parse_html, parse_warc
 from korealbert.corpus.namuwiki import parse_namuwiki
 from korealbert.corpus.readers.archives import open_files
 from korealbert.corpus.readers.csv import frame_csv, parse_rows

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from korealbert.corpus.charset import decode_page
+from korealbert.corpus.html.encoding import decode_page
 
 SENTENCE = "정부는 올해 안에 새 제도를 시행하기로 했다고 밝혔다."
 DECLARATIONS = [

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.mutations import SUBJECTS, fault, mutations
-from korealbert.corpus.html_article import Article, UnreadablePage, read_article
-from korealbert.corpus.html_bylines import clean_author
-from korealbert.corpus.html_meta import date_line
+from korealbert.corpus.html.article import Article, UnreadablePage, read_article
+from korealbert.corpus.html.bylines import clean_author
+from korealbert.corpus.html.metadata import date_line
 from tests.corpus.extracting import extract
 
 BODY = [

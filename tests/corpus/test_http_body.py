@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from korealbert.corpus.http_body import BodyError, decode_body, gunzip_if_gzip
+from korealbert.corpus.html.http_body import BodyError, decode_body, gunzip_if_gzip
 
 LIMIT = 1 << 20
 

@@ -12,7 +12,7 @@ from typing import Any
 from lxml import etree
 from lxml import html as lxml_html
 
-from korealbert.corpus.charset import decode_page
+from korealbert.corpus.html.encoding import decode_page
 from korealbert.corpus.readers.records import iso_date, one_line
 
 _PREFIX = re.compile(r"(?:\{[^}]*\})?(?:[^:]*:)?")

@@ -16,9 +16,9 @@ from protego import Protego
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
 
-from korealbert.corpus.charset import decode_page
 from korealbert.corpus.crawl.context import SETTING, Snapshot
-from korealbert.corpus.http_body import BodyError, decode_body
+from korealbert.corpus.html.encoding import decode_page
+from korealbert.corpus.html.http_body import BodyError, decode_body
 
 AGENT = "korealbert"
 """The name that rules of a robots.txt are looked up under."""

@@ -28,7 +28,7 @@ from korealbert.corpus.crawl.frontier import Known
 from korealbert.corpus.crawl.listing import UnreadableListing
 from korealbert.corpus.crawl.robots import Refused, RobotsUnreachable
 from korealbert.corpus.crawl.urls import article_url, page_url
-from korealbert.corpus.http_body import BodyError, decode_body, gunzip_if_gzip
+from korealbert.corpus.html.http_body import BodyError, decode_body, gunzip_if_gzip
 
 RETRIED_STATUSES = frozenset({408, 425, 429})
 MAX_WAIT_SECONDS = 600.0

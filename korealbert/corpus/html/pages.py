@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
 
-from korealbert.corpus.html_article import Article, UnreadablePage, read_article
-from korealbert.corpus.http_body import BodyError, decode_body
+from korealbert.corpus.html.article import Article, UnreadablePage, read_article
+from korealbert.corpus.html.http_body import BodyError, decode_body
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.records import Dropped, Outcome, Tally, bad_record, category_of_folder, iso_date
 from korealbert.corpus.readers.spec import ExtractSpec

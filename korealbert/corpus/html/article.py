@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from korealbert.corpus.charset import decode_page
-from korealbert.corpus.html_arc import arc_story, arc_text, plain_text
-from korealbert.corpus.html_bylines import byline
-from korealbert.corpus.html_flight import flight_body, flight_date, flight_stream
-from korealbert.corpus.html_meta import date_line, read_facts
+from korealbert.corpus.html.arc import arc_story, arc_text, plain_text
+from korealbert.corpus.html.bylines import byline
+from korealbert.corpus.html.encoding import decode_page
+from korealbert.corpus.html.flight import flight_body, flight_date, flight_stream
+from korealbert.corpus.html.metadata import date_line, read_facts
 from korealbert.corpus.readers.records import iso_date, one_line, tidy
 
 MIN_TEXT_CHARS = 60

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from korealbert.corpus.html_bylines import people
-from korealbert.corpus.html_linked_data import breadcrumb_section, is_a, linked_objects, name_of, referred, string_of
+from korealbert.corpus.html.bylines import people
+from korealbert.corpus.html.linked_data import breadcrumb_section, is_a, linked_objects, name_of, referred, string_of
 from korealbert.corpus.readers.records import iso_date, one_line
 
 _ARTICLE_TYPES = (

@@ -1,0 +1,1 @@
+"""News pages: text, metadata and encoding of HTML."""
