@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from korealbert.corpus.extract import PARSERS, frame
-from korealbert.corpus.namumark import extract_namumark
+from korealbert.corpus.markup.namumark import extract_namumark
 from korealbert.corpus.readers.archives import open_files
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.records import Dropped, Tally

@@ -19,7 +19,9 @@ from typing import Any
 from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Stats
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.html.pages import parse_html, parse_warc
-from korealbert.corpus.namuwiki import parse_namuwiki
+from korealbert.corpus.markup.mediawiki import BASE, PAGE_END, parse_pages
+from korealbert.corpus.markup.namuwiki import parse_namuwiki
+from korealbert.corpus.markup.wikiextractor import DOC_END, parse_docs
 from korealbert.corpus.readers.archives import open_files
 from korealbert.corpus.readers.csv import frame_csv, parse_rows
 from korealbert.corpus.readers.framing import RawRecords, frame_delimited, frame_json, frame_paragraphs, frame_whole
@@ -29,8 +31,6 @@ from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.corpus.readers.streams import RawFile
 from korealbert.corpus.readers.text import parse_text_blocks, parse_text_file, parse_titled_text
 from korealbert.corpus.readers.warc import frame_warc
-from korealbert.corpus.wikiextractor import DOC_END, parse_docs
-from korealbert.corpus.wikipedia import BASE, PAGE_END, parse_pages
 from korealbert.documents.arrow import read_batches
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, sum_stats

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from bench.mutations import ROOT, SUBJECTS, documents, fault, mutations
+from korealbert.corpus.markup.wikitext import extract_wikitext
 from korealbert.corpus.readers.spec import WikiOptions
-from korealbert.corpus.wikitext import extract_wikitext
 
 DOCS = [
     f'<doc id="{n}" url="u" title="강 {n}">\n강 {n}\n\n강(, 1924년 ~)은 [[길]]다. {"물이 흐른다. " * n}\n생애.\n</doc>'

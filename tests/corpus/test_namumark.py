@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from bench.mutations import SUBJECTS, fault, mutations
-from korealbert.corpus.namumark import extract_namumark
+from korealbert.corpus.markup.namumark import extract_namumark
 from korealbert.corpus.readers.spec import WikiOptions
 from tests.corpus.extracting import extract
 from tests.corpus.markup_soup import PAIRS, mutated

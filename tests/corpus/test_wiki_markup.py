@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from korealbert.corpus.layout import WikiText, prepare
-from korealbert.corpus.namumark import extract_namumark
+from korealbert.corpus.markup.layout import WikiText, prepare
+from korealbert.corpus.markup.namumark import extract_namumark
+from korealbert.corpus.markup.wikitext import extract_wikitext
 from korealbert.corpus.readers.spec import WikiOptions
-from korealbert.corpus.wikitext import extract_wikitext
 from tests.corpus.markup_soup import NAMUMARK, PAIRS, WIKITEXT, calls, plain_text, soup
 
 Extractor = Callable[[str, WikiOptions], WikiText]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
+from korealbert.corpus.markup.wikitext import extract_wikitext
 from korealbert.corpus.readers.spec import WikiOptions
-from korealbert.corpus.wikitext import extract_wikitext
 from tests.corpus.extracting import extract
 from tests.corpus.markup_soup import PAIRS, mutated
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from korealbert.corpus.layout import FOOTNOTE_START, GONE, Prose
+from korealbert.corpus.markup.layout import FOOTNOTE_START, GONE, Prose
 from korealbert.corpus.readers.spec import WikiOptions
 
 LINK_START, LINK_END = "\x03", "\x04"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from korealbert.corpus.layout import GONE
+from korealbert.corpus.markup.layout import GONE
 from korealbert.corpus.readers.spec import WikiOptions
 
 MAX_DEPTH = 64

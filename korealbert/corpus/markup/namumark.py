@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from korealbert.corpus.layout import GONE, URL, WikiText, finish, prepare
-from korealbert.corpus.namumark_blocks import resolve_blocks
-from korealbert.corpus.namumark_brackets import resolve_brackets
-from korealbert.corpus.namumark_lines import lay_out, own_length
+from korealbert.corpus.markup.layout import GONE, URL, WikiText, finish, prepare
+from korealbert.corpus.markup.literals import decode_entities
+from korealbert.corpus.markup.namumark_blocks import resolve_blocks
+from korealbert.corpus.markup.namumark_brackets import resolve_brackets
+from korealbert.corpus.markup.namumark_lines import lay_out, own_length
 from korealbert.corpus.readers.spec import WikiOptions
-from korealbert.corpus.wiki_literals import decode_entities
 
 _REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s+\S", re.IGNORECASE)
 _DOLLAR_MATH = re.compile(r"\$(?=[^\s$])[^$\n가-힣]{1,300}(?<=\S)\$(?!\d)")

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from korealbert.corpus.composition import composed
+from korealbert.corpus.markup.literals import restore
 from korealbert.corpus.readers.records import UNWANTED
-from korealbert.corpus.wiki_literals import restore
 
 LETTER = re.compile(r"[^\W_]")
 """A letter, digit or Hangul."""

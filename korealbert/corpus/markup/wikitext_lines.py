@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from korealbert.corpus.layout import GONE, LETTER, Prose, collapse_blanks, finish
+from korealbert.corpus.markup.layout import GONE, LETTER, Prose, collapse_blanks, finish
 from korealbert.corpus.readers.spec import WikiOptions
 
 

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 
-from korealbert.corpus.layout import GONE
+from korealbert.corpus.markup.frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, unseen_link
+from korealbert.corpus.markup.layout import GONE
+from korealbert.corpus.markup.names import LANGUAGES, SISTER_PROJECTS, UNSEEN_LINKS
+from korealbert.corpus.markup.templates import DISAMBIGUATION, inline_text, is_inline, template_key
+from korealbert.corpus.markup.wikitext_lines import linear_table
 from korealbert.corpus.readers.spec import WikiOptions
-from korealbert.corpus.wiki_frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, unseen_link
-from korealbert.corpus.wiki_names import LANGUAGES, SISTER_PROJECTS, UNSEEN_LINKS
-from korealbert.corpus.wiki_templates import DISAMBIGUATION, inline_text, is_inline, template_key
-from korealbert.corpus.wikitext_lines import linear_table
 
 _BRACES, _TABLE = "{{", "{|"
 _NESTING = ("[[", "]]", "{{", "}}", "{|", "|}")

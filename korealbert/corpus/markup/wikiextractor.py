@@ -13,12 +13,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from korealbert.corpus.layout import LETTER, finish
+from korealbert.corpus.markup.layout import LETTER, finish
+from korealbert.corpus.markup.names import no_prose, other_namespace
+from korealbert.corpus.markup.wikitext import read_leftover_marks
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.records import Dropped, Outcome, Tally, bad_record, decode_record, one_line, tidy
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.corpus.wiki_names import no_prose, other_namespace
-from korealbert.corpus.wikitext import read_leftover_marks
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
 DOC_END = b"</doc>"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from korealbert.corpus.namumark import extract_namumark
+from korealbert.corpus.markup.names import other_namespace
+from korealbert.corpus.markup.namumark import extract_namumark
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.json import json_records
 from korealbert.corpus.readers.records import UNREAD_SOURCE_CHARS, Dropped, Outcome, Tally, bad_record, one_line, tidy, writable
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.corpus.wiki_names import other_namespace
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
 

@@ -10,11 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from korealbert.corpus.layout import FOOTNOTE_END, FOOTNOTE_START, GONE
-from korealbert.corpus.namumark_lines import LINE_BREAK, LINK_END, LINK_START, LITERAL_CLOSE, LITERAL_OPEN, own_length
+from korealbert.corpus.markup.frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, unseen_link
+from korealbert.corpus.markup.layout import FOOTNOTE_END, FOOTNOTE_START, GONE
+from korealbert.corpus.markup.names import UNSEEN_LINKS
+from korealbert.corpus.markup.namumark_lines import LINE_BREAK, LINK_END, LINK_START, LITERAL_CLOSE, LITERAL_OPEN, own_length
 from korealbert.corpus.readers.spec import WikiOptions
-from korealbert.corpus.wiki_frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, unseen_link
-from korealbert.corpus.wiki_names import UNSEEN_LINKS
 
 _ROUNDS = 3
 """Bracket within bracket that is resolved without a stack: a link in the label of a picture in a footnote."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from korealbert.corpus.layout import GONE, WikiText, finish, prepare, remove_addresses
+from korealbert.corpus.markup.elements import remove_elements, strip_tags
+from korealbert.corpus.markup.layout import GONE, WikiText, finish, prepare, remove_addresses
+from korealbert.corpus.markup.literals import decode_entities
+from korealbert.corpus.markup.wikitext_brackets import Brackets
+from korealbert.corpus.markup.wikitext_lines import lay_out
 from korealbert.corpus.readers.spec import WikiOptions
-from korealbert.corpus.wiki_elements import remove_elements, strip_tags
-from korealbert.corpus.wiki_literals import decode_entities
-from korealbert.corpus.wikitext_brackets import Brackets
-from korealbert.corpus.wikitext_lines import lay_out
 
 _REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s*:?\s*\[\[", re.IGNORECASE)
 _EXTERNAL = re.compile(r"\[(?:https?:|ftp:|mailto:|irc:|//)[^\s\[\]]*+([^\[\]\n]*+)\]", re.IGNORECASE)

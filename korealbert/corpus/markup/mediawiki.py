@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.parsers import expat
 
-from korealbert.corpus.layout import WikiText
+from korealbert.corpus.markup.layout import WikiText
+from korealbert.corpus.markup.names import no_prose, other_namespace
+from korealbert.corpus.markup.wikitext import extract_wikitext
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.records import UNREAD_SOURCE_CHARS, Dropped, Outcome, Tally, bad_record, decode_record, one_line
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.corpus.wiki_names import no_prose, other_namespace
-from korealbert.corpus.wikitext import extract_wikitext
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
 PAGE_END = b"</page>"

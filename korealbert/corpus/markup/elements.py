@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from functools import lru_cache
 
-from korealbert.corpus.layout import FOOTNOTE_END, FOOTNOTE_START, GONE
+from korealbert.corpus.markup.layout import FOOTNOTE_END, FOOTNOTE_START, GONE
+from korealbert.corpus.markup.literals import decode_entities, literal
 from korealbert.corpus.readers.spec import WikiOptions
-from korealbert.corpus.wiki_literals import decode_entities, literal
 
 _CONSTRUCT = {
     **dict.fromkeys(("ref", "references"), "footnote"),

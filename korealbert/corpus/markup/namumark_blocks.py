@@ -10,9 +10,9 @@ import re
 from collections import Counter
 from functools import cached_property
 
-from korealbert.corpus.layout import GONE
+from korealbert.corpus.markup.layout import GONE
+from korealbert.corpus.markup.literals import literal
 from korealbert.corpus.readers.spec import WikiOptions
-from korealbert.corpus.wiki_literals import literal
 
 _MAX_TABLE_DEPTH = 4
 """Tables within cells within tables that ``keep_tables`` follows."""
