@@ -26,8 +26,9 @@ import numpy as np
 import torch
 
 from korealbert.artifact import Artifact, InputPath, Runtime, build
-from korealbert.corpus import clean, extract
-from korealbert.corpus.sentences import split_text
+from korealbert.corpus import extract
+from korealbert.corpus.clean import stage as clean
+from korealbert.corpus.clean.sentences import split_text
 from korealbert.documents.schema import Document
 from korealbert.documents.shards import read_documents
 from korealbert.examples import packing, views

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from korealbert.artifact import InputPath
-from korealbert.corpus.clean import CleanedDocument, CleanSpec, Rules, clean_document
+from korealbert.corpus.clean.news import Cleaned
+from korealbert.corpus.clean.stage import CleanedDocument, CleanSpec, Rules, clean_document
 from korealbert.corpus.extract import PARSERS, shard_inputs
-from korealbert.corpus.news import Cleaned
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.records import Tally
 from korealbert.corpus.readers.spec import ExtractSpec, FieldMap

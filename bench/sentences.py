@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from korealbert.artifact import InputPath
+from korealbert.corpus.clean.sentence_agreement import compare
+from korealbert.corpus.clean.sentences import split_text
 from korealbert.corpus.extract import PARSERS, shard_inputs
 from korealbert.corpus.readers.records import RawRecords, Tally
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.corpus.sentence_agreement import compare
-from korealbert.corpus.sentences import split_text
 from korealbert.documents.schema import Document
 
 GOAL = 20.0

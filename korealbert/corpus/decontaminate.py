@@ -25,8 +25,8 @@ import numpy.typing as npt
 
 from korealbert.artifact.files import write_json
 from korealbert.corpus.benchmarks import EvaluationFile, read_texts
+from korealbert.corpus.clean.normalise import normalise
 from korealbert.corpus.composition import composed
-from korealbert.corpus.normalise import normalise
 from korealbert.corpus.shingles import Hashes, fingerprint, squeeze, window_hashes
 from korealbert.documents.schema import Drop
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from korealbert.corpus.clean import CleanSpec, Rules, clean_document
+from korealbert.corpus.clean.stage import CleanSpec, Rules, clean_document
 from korealbert.corpus.extract import ExtractionError, check_installed, check_namespaces, parse, raw_parts
 from korealbert.corpus.readers.records import Dropped, Tally
 from korealbert.corpus.readers.spec import ExtractSpec, Format, WikiOptions

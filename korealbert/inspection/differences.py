@@ -14,9 +14,9 @@ from typing import Any
 from rich.text import Text
 
 from korealbert.artifact import Artifact
-from korealbert.corpus.clean import read_removals
-from korealbert.corpus.news import Removal
-from korealbert.corpus.normalise import normalise
+from korealbert.corpus.clean.news import Removal
+from korealbert.corpus.clean.normalise import normalise
+from korealbert.corpus.clean.stage import read_removals
 from korealbert.documents.arrow import read_batches
 from korealbert.documents.schema import Document
 from korealbert.documents.shards import DOCUMENT_SCHEMA, read_documents

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from korealbert.artifact import Spec, Stage
-from korealbert.corpus import balance, clean, dedup, extract, fetch
+from korealbert.corpus import balance, dedup, extract, fetch
+from korealbert.corpus.clean import stage as clean
 from korealbert.corpus.crawl import stage as crawl
 from korealbert.examples import packing, views
 from korealbert.export import stage as export

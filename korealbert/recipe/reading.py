@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from korealbert.artifact import Spec
-from korealbert.corpus import balance, clean, dedup
+from korealbert.corpus import balance, dedup
+from korealbert.corpus.clean import stage as clean
 from korealbert.corpus.crawl.source import load_source
 from korealbert.corpus.crawl.spec import CrawlSpec
 from korealbert.corpus.fetch import FetchSpec

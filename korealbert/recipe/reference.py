@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from korealbert.artifact import InputPath
-from korealbert.corpus.clean import CleanSpec
+from korealbert.corpus.clean.stage import CleanSpec
 from korealbert.corpus.crawl.spec import CrawlSpec
 from korealbert.corpus.fetch import FetchSpec
 from korealbert.corpus.readers.spec import ExtractSpec

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from korealbert.corpus.filters import FILTERS, Limits, hangul_share, judge
+from korealbert.corpus.clean.filters import FILTERS, Limits, hangul_share, judge
 from tests.corpus.documents_made import prose
 
 GOOD = prose(1, 12)

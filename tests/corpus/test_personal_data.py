@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from korealbert.artifact import InputPath
-from korealbert.corpus.clean import STAGE, CleanSpec, Rules, clean_document
-from korealbert.corpus.personal_data import PLACEHOLDERS, Kind, mask
+from korealbert.corpus.clean.personal_data import PLACEHOLDERS, Kind, mask
+from korealbert.corpus.clean.stage import STAGE, CleanSpec, Rules, clean_document
 from tests.corpus.documents_made import RULES, document, kept, prose, ran, stored
 
 ALL: tuple[Kind, ...] = get_args(Kind)

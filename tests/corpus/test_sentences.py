@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from korealbert.corpus.sentence_agreement import SentenceSample, agreement, compare
-from korealbert.corpus.sentences import count_sentences, split_line, split_text
+from korealbert.corpus.clean.sentence_agreement import SentenceSample, agreement, compare
+from korealbert.corpus.clean.sentences import count_sentences, split_line, split_text
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from korealbert.artifact import Stats
-from korealbert.corpus.sentences import split_line, split_line_kiwi
+from korealbert.corpus.clean.sentences import split_line, split_line_kiwi
 from korealbert.documents.arrow import TableWriter, read_batches
 from korealbert.hashing import hash64
 

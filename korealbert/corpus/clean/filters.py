@@ -24,7 +24,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from korealbert.artifact import Spec
-from korealbert.corpus.repetition import duplicate_characters, top_ngram_characters
+from korealbert.corpus.clean.repetition import duplicate_characters, top_ngram_characters
 from korealbert.documents.schema import Drop
 
 ELLIPSIS = re.compile(r"…|\.\.\.")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from korealbert.artifact import Spec
-from korealbert.corpus.normalise import matching_view
-from korealbert.corpus.rule_files import read_rules
+from korealbert.corpus.clean.normalise import matching_view
+from korealbert.corpus.clean.rule_files import read_rules
 from korealbert.documents.schema import Drop
 
 END_CHARACTERS = 300

@@ -15,14 +15,14 @@ from pydantic import Field
 
 from korealbert.artifact import InputPath, Inputs, Runtime, Spec, Stage, Stats
 from korealbert.artifact.shards import map_shards
-from korealbert.corpus.categories import CategoryMap, load_category_map
-from korealbert.corpus.filters import Limits, judge
-from korealbert.corpus.news import MAX_REMOVALS, Cleaned, NewsRules, Removal, load_news_rules
-from korealbert.corpus.normalise import normalise
-from korealbert.corpus.personal_data import Kind, mask
-from korealbert.corpus.sentence_agreement import SentenceSample, agreement
-from korealbert.corpus.sentences import Method, count_sentences, split_text
-from korealbert.corpus.titles import TitleRules, load_title_rules
+from korealbert.corpus.clean.categories import CategoryMap, load_category_map
+from korealbert.corpus.clean.filters import Limits, judge
+from korealbert.corpus.clean.news import MAX_REMOVALS, Cleaned, NewsRules, Removal, load_news_rules
+from korealbert.corpus.clean.normalise import normalise
+from korealbert.corpus.clean.personal_data import Kind, mask
+from korealbert.corpus.clean.sentence_agreement import SentenceSample, agreement
+from korealbert.corpus.clean.sentences import Method, count_sentences, split_text
+from korealbert.corpus.clean.titles import TitleRules, load_title_rules
 from korealbert.documents.arrow import TableWriter, read_batches
 from korealbert.documents.schema import Document, Drop
 from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats

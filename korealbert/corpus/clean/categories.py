@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from korealbert.artifact import Spec
-from korealbert.corpus.rule_files import read_rules
+from korealbert.corpus.clean.rule_files import read_rules
 
 _NOISE = re.compile(r"[\s·ㆍ・/&,._-]+")
 _PARTS = re.compile(r"\s*[>|/,·ㆍ&]\s*")

@@ -1,0 +1,1 @@
+"""Cleaning: filters, news rules, normalisation, personal data and sentences."""
