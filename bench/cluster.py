@@ -30,8 +30,8 @@ from bench import namespace
 from bench.data_stages import STAGES, make_input
 from bench.ray_nodes import ENVIRONMENT, RayNode
 from korealbert.artifact import Artifact, InputPath, Runtime, Spec, build
-from korealbert.corpus import dedup
 from korealbert.corpus.clean import stage as clean
+from korealbert.corpus.dedup import stage as dedup
 from korealbert.corpus.readers.spec import ExtractSpec
 
 GOAL = 0.8

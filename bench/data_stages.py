@@ -27,8 +27,9 @@ from typing import Any
 import psutil
 
 from korealbert.artifact import Artifact, InputPath, Runtime, Spec, Stage
-from korealbert.corpus import dedup, extract
+from korealbert.corpus import extract
 from korealbert.corpus.clean import stage as clean
+from korealbert.corpus.dedup import stage as dedup
 from korealbert.corpus.readers.archives import open_files
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.corpus.readers.streams import RawFile, ReadLimits

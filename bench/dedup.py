@@ -21,9 +21,10 @@ from itertools import islice
 from pathlib import Path
 
 from korealbert.artifact import Artifact, InputPath, Runtime
-from korealbert.corpus import dedup, extract
+from korealbert.corpus import extract
+from korealbert.corpus.dedup import stage as dedup
+from korealbert.corpus.dedup.shingles import SHINGLE_LETTERS, squeeze
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.corpus.shingles import SHINGLE_LETTERS, squeeze
 from korealbert.documents.arrow import read_batches
 from korealbert.documents.schema import Document, document_id
 from korealbert.documents.shards import DROPPED_SCHEMA, DocumentShard, read_documents

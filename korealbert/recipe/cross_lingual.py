@@ -16,7 +16,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from korealbert.artifact import Spec, refuse_repeats
-from korealbert.corpus import balance, dedup
+from korealbert.corpus import balance
+from korealbert.corpus.dedup import stage as dedup
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
 from korealbert.pretrain.spec import PretrainSpec

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from korealbert.artifact import Spec, Stage
-from korealbert.corpus import balance, dedup, extract, fetch
+from korealbert.corpus import balance, extract, fetch
 from korealbert.corpus.clean import stage as clean
 from korealbert.corpus.crawl import stage as crawl
+from korealbert.corpus.dedup import stage as dedup
 from korealbert.examples import packing, views
 from korealbert.export import stage as export
 from korealbert.finetune import encoder_files, speed_column

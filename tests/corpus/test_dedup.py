@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from korealbert.corpus import near_duplicates as near_duplicates_module
-from korealbert.corpus import ranking as ranking_module
-from korealbert.corpus.dedup import STAGE, DedupSpec
-from korealbert.corpus.minhash import BANDS, band_hashes
-from korealbert.corpus.near_duplicates import NEIGHBOURS, near_duplicates
-from korealbert.corpus.ranking import rank_documents
-from korealbert.corpus.shingle_store import ShingleStore, write_shingles
-from korealbert.corpus.shingles import fingerprint, jaccard, shingles, squeeze, window_hashes
-from korealbert.corpus.signatures import Signatures, SignatureWriter
+from korealbert.corpus.dedup.candidates import NEIGHBOURS, near_duplicates
+from korealbert.corpus.dedup.minhash import BANDS, band_hashes
+from korealbert.corpus.dedup.ranking import rank_documents
+from korealbert.corpus.dedup.shingle_store import ShingleStore, write_shingles
+from korealbert.corpus.dedup.shingles import fingerprint, jaccard, shingles, squeeze, window_hashes
+from korealbert.corpus.dedup.signatures import Signatures, SignatureWriter
+from korealbert.corpus.dedup.stage import STAGE, DedupSpec
+from korealbert.corpus.dedup.stage import candidates as near_duplicates_module
+from korealbert.corpus.dedup.stage import ranking as ranking_module
 from korealbert.documents.schema import Document
 from tests.corpus.documents_made import bytes_of, document, dropped, kept, prose, ran, stored
 
@@ -325,7 +325,7 @@ def test_a_stage_killed_at_any_moment_ends_with_the_same_bytes(tmp_path: Path) -
     (tmp_path / "killed").mkdir()
     program = (
         "import sys; from pathlib import Path; from korealbert.artifact import Artifact, Runtime\n"
-        "from korealbert.corpus.dedup import STAGE, DedupSpec\n"
+        "from korealbert.corpus.dedup.stage import STAGE, DedupSpec\n"
         "source, out = map(Path, sys.argv[1:])\n"
         "STAGE.run(DedupSpec(), {'news': Artifact('in', source)}, out, Runtime(workers=1))\n"
     )

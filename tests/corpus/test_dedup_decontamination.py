@@ -9,15 +9,15 @@ import pytest
 from pydantic import ValidationError
 
 from korealbert.artifact import InputPath
-from korealbert.corpus.benchmarks import EvaluationFile, read_texts
-from korealbert.corpus.decontaminate import (
+from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
+from korealbert.corpus.dedup.decontaminate import (
     PASSAGE_LETTERS,
     EvaluationTexts,
     index_evaluation_texts,
     letters_of,
     load_evaluation_texts,
 )
-from korealbert.corpus.dedup import STAGE, DedupSpec
+from korealbert.corpus.dedup.stage import STAGE, DedupSpec
 from tests.corpus.documents_made import document, dropped, kept, prose, ran, stored
 from tests.corpus.extracting import compressed, tar
 

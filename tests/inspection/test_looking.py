@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from korealbert.artifact import Artifact, Runtime, Spec, Stage, build
-from korealbert.corpus import dedup, extract
+from korealbert.corpus import extract
 from korealbert.corpus.clean import stage as clean
 from korealbert.corpus.clean.news import Removal
+from korealbert.corpus.dedup import stage as dedup
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.inspection import look
 from korealbert.inspection.differences import cleaning, difference, words

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from korealbert.corpus.partitions import ROWS_PER_PARTITION, Partitions, partitions_for
-from korealbert.corpus.signatures import Signatures
+from korealbert.corpus.dedup.partitions import ROWS_PER_PARTITION, Partitions, partitions_for
+from korealbert.corpus.dedup.signatures import Signatures
 
 UNRANKED = 0xFFFFFFFF
 """Stands for the rank of a document without a signature."""

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from korealbert.artifact.files import atomic_path
-from korealbert.corpus.minhash import band_hashes
-from korealbert.corpus.shingles import SHINGLE_LETTERS, Hashes, fingerprint, squeeze, window_hashes
+from korealbert.corpus.dedup.minhash import band_hashes
+from korealbert.corpus.dedup.shingles import SHINGLE_LETTERS, Hashes, fingerprint, squeeze, window_hashes
 from korealbert.documents.schema import Document
 
 SHINGLES_IN_MEMORY = 1 << 20

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from korealbert.artifact.files import atomic_path
-from korealbert.corpus.shingles import Hashes
+from korealbert.corpus.dedup.shingles import Hashes
 
 
 def write_shingles(directory: Path, index: int, items: Iterable[tuple[int, Hashes]]) -> None:

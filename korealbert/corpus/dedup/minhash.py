@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from rensa import RMinHash
 
-from korealbert.corpus.shingles import Hashes
+from korealbert.corpus.dedup.shingles import Hashes
 
 BANDS = 18
 ROWS_PER_BAND = 7

@@ -24,14 +24,14 @@ from pydantic import Field, model_validator
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats, refuse_repeats
 from korealbert.artifact.files import write_json
 from korealbert.artifact.shards import map_shards
-from korealbert.corpus.benchmarks import EvaluationFile
-from korealbert.corpus.decontaminate import Decontaminated, index_evaluation_texts, load_evaluation_texts
-from korealbert.corpus.near_duplicates import Ranks, candidate_pairs, exact_duplicates, near_duplicates, read_pairs
-from korealbert.corpus.partitions import Partitions
-from korealbert.corpus.ranking import Ranking, rank_documents
-from korealbert.corpus.shingle_store import ShingleStore, write_shingles
-from korealbert.corpus.shingles import shingles, squeeze
-from korealbert.corpus.signatures import Signatures, SignatureWriter
+from korealbert.corpus.dedup.benchmarks import EvaluationFile
+from korealbert.corpus.dedup.candidates import Ranks, candidate_pairs, exact_duplicates, near_duplicates, read_pairs
+from korealbert.corpus.dedup.decontaminate import Decontaminated, index_evaluation_texts, load_evaluation_texts
+from korealbert.corpus.dedup.partitions import Partitions
+from korealbert.corpus.dedup.ranking import Ranking, rank_documents
+from korealbert.corpus.dedup.shingle_store import ShingleStore, write_shingles
+from korealbert.corpus.dedup.shingles import shingles, squeeze
+from korealbert.corpus.dedup.signatures import Signatures, SignatureWriter
 from korealbert.documents.schema import Document, Drop
 from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
 

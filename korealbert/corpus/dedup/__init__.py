@@ -1,0 +1,1 @@
+"""Deduplication and decontamination."""
