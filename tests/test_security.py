@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from flows.credentials import credentials
 from korealbert.artifact import Runtime, Spec, build
 from korealbert.cli import app
-from korealbert.corpus.fetch import FetchSpec
+from korealbert.corpus.crawl.fetch import FetchSpec
 from tests.artifact.conftest import WORDS, Text
 
 ROOT = Path(__file__).parents[1]

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from korealbert.artifact import Spec, Stage
-from korealbert.corpus import balance, extract, fetch
+from korealbert.corpus import balance, extract
 from korealbert.corpus.clean import stage as clean
+from korealbert.corpus.crawl import fetch
 from korealbert.corpus.crawl import stage as crawl
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.examples import packing, views

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from korealbert.artifact import Spec, Stage
-from korealbert.corpus import fetch
+from korealbert.corpus.crawl import fetch
 from korealbert.finetune import features, stage, summary, trials
 from korealbert.finetune.search import SearchSpec, trial_cell
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec, RemoteFile

@@ -19,8 +19,8 @@ from pydantic.fields import FieldInfo
 
 from korealbert.artifact import InputPath
 from korealbert.corpus.clean.stage import CleanSpec
+from korealbert.corpus.crawl.fetch import FetchSpec
 from korealbert.corpus.crawl.spec import CrawlSpec
-from korealbert.corpus.fetch import FetchSpec
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain.spec import PretrainSpec

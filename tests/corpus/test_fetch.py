@@ -13,10 +13,10 @@ from urllib.error import URLError
 import pytest
 
 from korealbert.artifact import Artifact, DiskFull, Runtime, build
-from korealbert.corpus import fetch as fetching
+from korealbert.corpus.crawl import fetch as fetching
+from korealbert.corpus.crawl.fetch import STAGE, FetchError, FetchSpec, Interrupted
 from korealbert.corpus.extract import STAGE as EXTRACT
 from korealbert.corpus.extract import ExtractSpec
-from korealbert.corpus.fetch import STAGE, FetchError, FetchSpec, Interrupted
 from tests.corpus.crawl.site import Answer, Asked, Page, Site, redirect, running, text
 from tests.corpus.extracting import read_back
 

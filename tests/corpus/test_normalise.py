@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from korealbert.corpus.clean.normalise import matching_view, normalise
-from korealbert.corpus.composition import LONGEST_WORD, composed
+from korealbert.corpus.unicode import LONGEST_WORD, composed
 
 MESSY = st.text(
     st.sampled_from("가각나a&;#x3B80quotampl \n\t\r\u00a0\u200b\u0301\u1100\u1161\u037e\x00\x85［＝＠ⓒ©"), max_size=40

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, build
-from korealbert.corpus.fetch import FetchError
+from korealbert.corpus.crawl.fetch import FetchError
 from korealbert.finetune import features, stage, tasks
 from korealbert.finetune.spec import FinetuneSpec, RemoteFile
 from korealbert.finetune.splits import read_examples

@@ -9,7 +9,7 @@ from twisted.internet.interfaces import IHostnameResolver
 from zope.interface import implementer
 
 from korealbert.corpus.crawl.context import SETTING, Snapshot
-from korealbert.corpus.public_addresses import is_public
+from korealbert.corpus.crawl.public_addresses import is_public
 
 
 @implementer(IHostnameResolver)

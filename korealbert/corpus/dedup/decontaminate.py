@@ -25,9 +25,9 @@ import numpy.typing as npt
 
 from korealbert.artifact.files import write_json
 from korealbert.corpus.clean.normalise import normalise
-from korealbert.corpus.composition import composed
 from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
 from korealbert.corpus.dedup.shingles import Hashes, fingerprint, squeeze, window_hashes
+from korealbert.corpus.unicode import composed
 from korealbert.documents.schema import Drop
 
 PASSAGE_LETTERS = 40

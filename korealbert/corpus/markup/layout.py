@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from korealbert.corpus.composition import composed
 from korealbert.corpus.markup.literals import restore
 from korealbert.corpus.readers.records import UNWANTED
+from korealbert.corpus.unicode import composed
 
 LETTER = re.compile(r"[^\W_]")
 """A letter, digit or Hangul."""

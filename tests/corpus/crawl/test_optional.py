@@ -19,7 +19,7 @@ EXTRA = ("fastwarc", "lxml", "protego", "scrapy", "trafilatura", "twisted", "war
 
 
 def test_the_stages_import_none_of_it() -> None:
-    stages = "import sys, korealbert.corpus.extract, korealbert.corpus.fetch, korealbert.corpus.crawl.stage"
+    stages = "import sys, korealbert.corpus.extract, korealbert.corpus.crawl.fetch, korealbert.corpus.crawl.stage"
     command = [sys.executable, "-c", f"{stages}; print([name for name in {EXTRA} if name in sys.modules])"]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == "[]"
 

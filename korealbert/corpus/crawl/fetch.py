@@ -26,7 +26,7 @@ from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Inputs, Progress, Runtime, Spec, Stage, Stats
 from korealbert.artifact.files import atomic_write
-from korealbert.corpus.public_addresses import is_public
+from korealbert.corpus.crawl.public_addresses import is_public
 
 BLOCK_BYTES = 1 << 20
 BYTES_BETWEEN_REPORTS = 16 << 20
