@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from korealbert.artifact import Spec
-from korealbert.examples.deck import Deck, Turns
+from korealbert.examples.partial_shuffle import Deck, Turns
 from korealbert.examples.schema import pieces_per_row
 from korealbert.examples.segments import Bools, Ints, Layout, before, flatten, ranges
 from korealbert.philox import RowDraws, Stream, Words, below, happens

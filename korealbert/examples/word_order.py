@@ -15,8 +15,8 @@ import numpy.typing as npt
 from pydantic import Field
 
 from korealbert.artifact import Spec
-from korealbert.examples.deck import Deck, Turns
 from korealbert.examples.masking import Masked, word_starts
+from korealbert.examples.partial_shuffle import Deck, Turns
 from korealbert.examples.schema import Array, pieces_per_row
 from korealbert.examples.segments import Bools, Ints, Layout, flatten, ranges, ranks_in_row
 from korealbert.philox import RowDraws, Stream, below, happens
