@@ -20,8 +20,8 @@ from transformers import AlbertForPreTraining
 
 from bench.training import FirstRows, from_command_line, trainer
 from korealbert.examples.batches import Batch
-from korealbert.export.stage import SPECIAL_IDS
 from korealbert.huggingface.checkpoint import settings, to_huggingface
+from korealbert.huggingface.export import SPECIAL_IDS
 from korealbert.pretrain.data import micro_batches
 from korealbert.pretrain.optimizer import Clipping, make_optimizer
 from korealbert.pretrain.spec import PretrainSpec

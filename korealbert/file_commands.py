@@ -96,7 +96,7 @@ def fill_mask(
     top: Annotated[int, typer.Option("--top", min=1, help="candidates per mask")] = 5,
 ) -> None:
     """Print what a model puts in place of [MASK]."""
-    from korealbert.export.fill import fill  # noqa: PLC0415 (loads torch)
+    from korealbert.huggingface.fill import fill  # noqa: PLC0415 (loads torch)
 
     with clear_errors():
         for number, candidates in enumerate(fill(model, text, top), start=1):

@@ -19,7 +19,7 @@ from korealbert.artifact import Spec, refuse_repeats
 from korealbert.corpus import balance
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.examples import packing, views
-from korealbert.export import stage as export
+from korealbert.huggingface import export
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe.benchmarks import Benchmark, PretrainedGrid, Seed, read_benchmarks
 from korealbert.recipe.reading import CorpusRecipe, Model, Reader

@@ -13,8 +13,8 @@ from korealbert.corpus.crawl import fetch
 from korealbert.corpus.crawl import stage as crawl
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.examples import packing, views
-from korealbert.export import stage as export
 from korealbert.finetune import encoder_files, speed_column
+from korealbert.huggingface import export
 from korealbert.huggingface.package import ModelPlace
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import finetuning

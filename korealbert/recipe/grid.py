@@ -7,7 +7,7 @@ from typing import Any
 
 from korealbert.artifact import Spec, Stage
 from korealbert.examples import views
-from korealbert.export import stage as export
+from korealbert.huggingface import export
 from korealbert.pretrain import intrinsic
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import dag, finetuning

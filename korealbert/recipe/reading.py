@@ -18,9 +18,9 @@ from korealbert.corpus.dedup import stage as dedup
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.examples import packing
 from korealbert.examples.views import ViewsSpec
-from korealbert.export import stage as export
 from korealbert.finetune.init import INITS
 from korealbert.finetune.speed_column import SpeedSpec
+from korealbert.huggingface import export
 from korealbert.huggingface.package import ModelPlace
 from korealbert.huggingface.positions import longest_input_of
 from korealbert.pretrain.spec import PretrainSpec

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from korealbert.examples.views import ViewsSpec
-from korealbert.export.stage import SPECIAL_IDS
 from korealbert.huggingface import checkpoint
+from korealbert.huggingface.export import SPECIAL_IDS
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe.benchmarks import too_long
 from korealbert.recipe.tables import RecipeError, nearest

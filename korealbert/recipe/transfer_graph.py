@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from korealbert.examples import packing, views
-from korealbert.export import stage as export
+from korealbert.huggingface import export
 from korealbert.pretrain import intrinsic
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import dag, finetuning

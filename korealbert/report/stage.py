@@ -15,8 +15,8 @@ from pydantic import Field, field_validator
 
 from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
 from korealbert.artifact.files import atomic_write
-from korealbert.export.card import FinetunedScores, ModelFacts, model_card
 from korealbert.finetune.init import INITS
+from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
 from korealbert.report import (
     cleaning,
     comparison,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from korealbert.export.card import FinetunedScores, ModelFacts, model_card
+from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
 from tests.export.conftest import MakeModel
 
 

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from transformers import AlbertForPreTraining, AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from korealbert.artifact import Runtime, build
-from korealbert.export.stage import STAGE, ExportSpec
+from korealbert.huggingface.export import STAGE, ExportSpec
 from korealbert.vocab.tokenizer import Vocabulary
 from tests.export.conftest import SENTENCES, MakeModel
 

@@ -15,8 +15,8 @@ from transformers import AlbertConfig as TheirConfig
 from transformers import AlbertForPreTraining
 
 from korealbert.examples.batches import Batch
-from korealbert.export.stage import SPECIAL_IDS
 from korealbert.huggingface.checkpoint import settings, to_huggingface
+from korealbert.huggingface.export import SPECIAL_IDS
 from korealbert.pretrain.data import micro_batches, to_tensors
 from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.objective import dropout_seed, make_objective

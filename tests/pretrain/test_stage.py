@@ -237,7 +237,9 @@ def test_contradictions_are_refused_before_launch(ancestry: dict[str, Artifact],
 
 
 def test_planning_a_run_loads_neither_torch_nor_deepspeed() -> None:
-    code = "import sys, korealbert.pretrain.stage, korealbert.export.stage; print({'torch', 'deepspeed'} & set(sys.modules))"
+    code = (
+        "import sys, korealbert.pretrain.stage, korealbert.huggingface.export; print({'torch', 'deepspeed'} & set(sys.modules))"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 

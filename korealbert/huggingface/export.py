@@ -18,8 +18,8 @@ from safetensors.numpy import load_file, save_file
 
 from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
 from korealbert.artifact.files import atomic_write, write_json
-from korealbert.export.card import ModelFacts, model_card
 from korealbert.huggingface import checkpoint
+from korealbert.huggingface.card import ModelFacts, model_card
 from korealbert.huggingface.family import SpecialIds
 from korealbert.vocab.morphemes import MORPHEMES_FILE
 from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
