@@ -8,9 +8,9 @@ from itertools import pairwise
 from rich.text import Text
 
 from korealbert.inspection.looks import CSS, STYLES
-from korealbert.report.markup import Markup, escape, join, tag
-from korealbert.report.page import document
-from korealbert.report.style import PAGE, PALETTE
+from korealbert.report.render.markup import Markup, escape, join, tag
+from korealbert.report.render.page import document
+from korealbert.report.render.style import PAGE, PALETTE
 
 
 def page(title: str, items: Iterable[Text]) -> str:

@@ -17,7 +17,14 @@ from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
 from korealbert.artifact.files import atomic_write
 from korealbert.finetune.init import INITS
 from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
-from korealbert.report import (
+from korealbert.report import published, scores
+from korealbert.report.artifacts import Artifacts
+from korealbert.report.render.blocks import Section, Text, figures_of
+from korealbert.report.render.markdown import markdown
+from korealbert.report.render.page import page
+from korealbert.report.render.table_files import table_files
+from korealbert.report.scores import Benchmark
+from korealbert.report.sections import (
     cleaning,
     comparison,
     corpus,
@@ -26,18 +33,10 @@ from korealbert.report import (
     learning,
     lineage,
     outcome,
-    published,
-    scores,
     speed,
     training_data,
     vocabulary,
 )
-from korealbert.report.artifacts import Artifacts
-from korealbert.report.blocks import Section, Text, figures_of
-from korealbert.report.markdown import markdown
-from korealbert.report.page import page
-from korealbert.report.scores import Benchmark
-from korealbert.report.table_files import table_files
 
 
 class ReportSpec(Spec):

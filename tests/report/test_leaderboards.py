@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from korealbert.artifact import Artifact, Runtime
 from korealbert.documents.arrow import TableWriter
 from korealbert.finetune import tasks
-from korealbert.report import entities, latex
-from korealbert.report.blocks import Fold, Section, Table
+from korealbert.report.render import latex
+from korealbert.report.render.blocks import Fold, Section, Table
+from korealbert.report.render.table_files import table_files
+from korealbert.report.sections import entities
 from korealbert.report.stage import ReportSpec, run
-from korealbert.report.table_files import table_files
 from tests.report.conftest import made
 
 SCORES = {"entity_micro_f1": 80.0, "challenge_f1": 79.0, "accuracy": 95.0, "accuracy_entities": 78.0}

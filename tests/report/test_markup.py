@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from korealbert.report import charts
-from korealbert.report.blocks import Block, Card, Cards, Fold, Section, Table, Text
-from korealbert.report.markdown import markdown, plain
-from korealbert.report.markup import Markup, escape, number, tag
-from korealbert.report.page import page
-from korealbert.report.svg import fitted, text_width
+from korealbert.report.render import charts
+from korealbert.report.render.blocks import Block, Card, Cards, Fold, Section, Table, Text
+from korealbert.report.render.markdown import markdown, plain
+from korealbert.report.render.markup import Markup, escape, number, tag
+from korealbert.report.render.page import page
+from korealbert.report.render.svg import fitted, text_width
 
 NASTY = [
     "<script>alert(1)</script>",

@@ -11,13 +11,13 @@ import pytest
 
 from korealbert.artifact import Artifact, Runtime, build
 from korealbert.finetune.analysis import f1_of
-from korealbert.report import differences
-from korealbert.report.blocks import Fold, Table
 from korealbert.report.cross_lingual import misprints, printed
 from korealbert.report.cross_lingual.models import Results
 from korealbert.report.cross_lingual.spec import CrossLingualReportSpec
 from korealbert.report.cross_lingual.stage import STAGE
+from korealbert.report.render.blocks import Fold, Table
 from korealbert.report.scores import Benchmark, Cell
+from korealbert.report.sections import differences
 from tests.report.conftest import made
 
 

@@ -15,14 +15,15 @@ import polars as pl
 from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Stage, Stats
 from korealbert.artifact.files import atomic_write
 from korealbert.numbers import MISSING, compact, count, percent
-from korealbert.report import lineage, published
+from korealbert.report import published
 from korealbert.report.ablation import table
 from korealbert.report.ablation.runs import Values
 from korealbert.report.ablation.spec import AblationReportSpec
 from korealbert.report.artifacts import Artifacts
-from korealbert.report.blocks import Block, Section, Table, Text, figures_of
-from korealbert.report.markdown import markdown
-from korealbert.report.page import page
+from korealbert.report.render.blocks import Block, Section, Table, Text, figures_of
+from korealbert.report.render.markdown import markdown
+from korealbert.report.render.page import page
+from korealbert.report.sections import lineage
 
 
 def run(spec: AblationReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 from korealbert.numbers import MISSING, fixed, percent, signed
-from korealbert.report import charts
 from korealbert.report.ablation.interval import Estimate, estimate
 from korealbert.report.ablation.runs import Values
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Row
-from korealbert.report.blocks import Block, Figure, Figures, Section, Table, Text
+from korealbert.report.render import charts
+from korealbert.report.render.blocks import Block, Figure, Figures, Section, Table, Text
 
 OURS, PRINTED = "ours", "printed"
 

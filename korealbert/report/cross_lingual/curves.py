@@ -8,10 +8,10 @@ from itertools import product
 
 from korealbert.artifact import Artifact
 from korealbert.numbers import fixed
-from korealbert.report import charts
-from korealbert.report.blocks import Figure, Figures, Section, Text
 from korealbert.report.cross_lingual.models import Results, mean
-from korealbert.report.learning import training_lines
+from korealbert.report.render import charts
+from korealbert.report.render.blocks import Figure, Figures, Section, Text
+from korealbert.report.sections.learning import training_lines
 from korealbert.xpt.phases import PHASES
 
 Points = list[tuple[float, float]]

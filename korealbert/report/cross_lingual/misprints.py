@@ -5,8 +5,8 @@ from __future__ import annotations
 from korealbert.finetune.analysis import f1_of
 from korealbert.numbers import fixed
 from korealbert.report import published
-from korealbert.report.blocks import Block, Section, Text
 from korealbert.report.cross_lingual import printed
+from korealbert.report.render.blocks import Block, Section, Text
 
 COLA_DEV, COLA_ACCEPTABLE = 1_043, 721
 WNLI_DEV, WNLI_MAJORITY = 71, 40

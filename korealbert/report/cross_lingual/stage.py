@@ -14,14 +14,14 @@ import polars as pl
 from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
 from korealbert.artifact.files import atomic_write
 from korealbert.numbers import compact, count
-from korealbert.report import cleaning, corpus, dropped, lineage, vocabulary
 from korealbert.report.artifacts import Artifacts
-from korealbert.report.blocks import Section, Table, Text, figures_of
 from korealbert.report.cross_lingual import curves, misprints, tables
 from korealbert.report.cross_lingual.models import Results
 from korealbert.report.cross_lingual.spec import CrossLingualReportSpec
-from korealbert.report.markdown import markdown
-from korealbert.report.page import page
+from korealbert.report.render.blocks import Section, Table, Text, figures_of
+from korealbert.report.render.markdown import markdown
+from korealbert.report.render.page import page
+from korealbert.report.sections import cleaning, corpus, dropped, lineage, vocabulary
 
 EXAMPLES_PER_REASON = 0
 """Titles of dropped documents that are quoted."""

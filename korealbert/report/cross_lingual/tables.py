@@ -8,11 +8,11 @@ from itertools import product
 from korealbert.finetune import tasks
 from korealbert.finetune.analysis import Distribution
 from korealbert.numbers import MISSING, by_number, count, fixed, percent
-from korealbert.report import differences
-from korealbert.report.blocks import Block, Section, Table, Text
 from korealbert.report.cross_lingual import printed
 from korealbert.report.cross_lingual.models import PHASE_TITLES, Results, distributions, shown
 from korealbert.report.cross_lingual.printed import GLUE, KLUE, Column
+from korealbert.report.render.blocks import Block, Section, Table, Text
+from korealbert.report.sections import differences
 from korealbert.xpt.phases import PHASES
 
 COMPARED = (

@@ -9,7 +9,7 @@ from korealbert.artifact import Artifact, ancestors
 from korealbert.nested import flat
 from korealbert.numbers import MISSING
 from korealbert.report.artifacts import OPTIONAL_STAGES, STAGE_ORDER, Artifacts
-from korealbert.report.blocks import Fold, Section, Table, Text
+from korealbert.report.render.blocks import Fold, Section, Table, Text
 
 SHORT_DIGEST = 12
 

@@ -9,11 +9,11 @@ from typing import Any
 from korealbert.artifact import Artifact
 from korealbert.finetune.init import INITS
 from korealbert.numbers import MISSING, compact, count, fixed, percent
-from korealbert.report import charts
 from korealbert.report.artifacts import Artifacts
-from korealbert.report.blocks import Block, Figure, Figures, Section, Table, Text
+from korealbert.report.render import charts
+from korealbert.report.render.blocks import Block, Figure, Figures, Section, Table, Text
+from korealbert.report.render.style import COLOUR_OF_INIT
 from korealbert.report.scores import Benchmark
-from korealbert.report.style import COLOUR_OF_INIT
 
 OBJECTIVES = {
     "mlm": "Masked pieces (MLM)",

@@ -11,7 +11,7 @@ from korealbert.documents.arrow import read_batches
 from korealbert.documents.shards import DROPPED_SCHEMA, QUARANTINE_SCHEMA
 from korealbert.numbers import MISSING, by_number, count, percent
 from korealbert.report.artifacts import DATA_STAGES, Artifacts
-from korealbert.report.blocks import Block, Fold, Section, Table, Text
+from korealbert.report.render.blocks import Block, Fold, Section, Table, Text
 
 EXAMPLE_CHARACTERS = 60
 """Length of what is quoted from a dropped document."""

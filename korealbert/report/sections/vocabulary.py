@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from korealbert.numbers import count, fixed, percent
-from korealbert.report import charts
 from korealbert.report.artifacts import Artifacts
-from korealbert.report.blocks import Block, Figure, Figures, Section, Table, Text
+from korealbert.report.render import charts
+from korealbert.report.render.blocks import Block, Figure, Figures, Section, Table, Text
 
 KINDS = {"unigram": "unigram", "bpe": "BPE"}
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from korealbert.numbers import fixed, spread
 from korealbert.report import published
-from korealbert.report.blocks import Block, Fold, Section, Table, Text
+from korealbert.report.render.blocks import Block, Fold, Section, Table, Text
 from korealbert.report.scores import Benchmark, metric_title
 
 

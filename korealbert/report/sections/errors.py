@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from korealbert.numbers import MISSING, count, fixed, percent
-from korealbert.report import charts
-from korealbert.report.blocks import Block, Figure, Figures, Fold, Section, Table, Text
+from korealbert.report.render import charts
+from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
 from korealbert.report.scores import Benchmark, Cell
 
 MAX_DRAWN = 16

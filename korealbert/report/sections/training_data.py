@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from korealbert.numbers import count, percent
-from korealbert.report import charts
 from korealbert.report.artifacts import Artifacts
-from korealbert.report.blocks import Block, Figure, Figures, Section, Table, Text
+from korealbert.report.render import charts
+from korealbert.report.render.blocks import Block, Figure, Figures, Section, Table, Text
 
 
 def section(artifacts: Artifacts) -> Section | None:

@@ -9,7 +9,7 @@ import polars as pl
 from korealbert.numbers import compact, count
 from korealbert.report import published
 from korealbert.report.artifacts import Artifacts
-from korealbert.report.blocks import Block, Section, Table, Text
+from korealbert.report.render.blocks import Block, Section, Table, Text
 
 PRINTED_IN = "KoreALBERT Table III"
 

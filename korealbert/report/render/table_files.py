@@ -7,9 +7,9 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 
-from korealbert.report.blocks import Block, Fold, Section, Table
-from korealbert.report.latex import latex
-from korealbert.report.markdown import table as markdown_table
+from korealbert.report.render.blocks import Block, Fold, Section, Table
+from korealbert.report.render.latex import latex
+from korealbert.report.render.markdown import table as markdown_table
 
 MAX_NAME = 60
 

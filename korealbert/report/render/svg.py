@@ -8,8 +8,8 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 
-from korealbert.report.markup import Markup, join, tag
-from korealbert.report.style import CHART, PALETTE
+from korealbert.report.render.markup import Markup, join, tag
+from korealbert.report.render.style import CHART, PALETTE
 
 WIDTH = 360
 FONT_SIZE = 12

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from korealbert.numbers import by_number, count, fixed
-from korealbert.report import charts
 from korealbert.report.artifacts import Artifacts
-from korealbert.report.blocks import Block, Figure, Figures, Fold, Section, Table, Text
+from korealbert.report.render import charts
+from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
 
 MAX_ROWS = 40
 """Rows of a table of names that nobody chose; a corpus of many outlets has thousands of sections."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from korealbert.report.blocks import Block, Cards, Figures, Fold, Section, Table, Text
+from korealbert.report.render.blocks import Block, Cards, Figures, Fold, Section, Table, Text
 
 SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from korealbert.report.blocks import Table
+from korealbert.report.render.blocks import Table
 
 SPECIAL = {
     "\\": r"\textbackslash{}",

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from korealbert.finetune.init import INITS
 from korealbert.numbers import MISSING, count, fixed, mean_and_sd, percent, signed, spread
-from korealbert.report import charts, differences, entities, published
+from korealbert.report import published
 from korealbert.report.artifacts import Artifacts
-from korealbert.report.blocks import Block, Card, Cards, Figure, Figures, Fold, Section, Table, Text
-from korealbert.report.learning import OBJECTIVES, TARGETS
+from korealbert.report.render import charts
+from korealbert.report.render.blocks import Block, Card, Cards, Figure, Figures, Fold, Section, Table, Text
+from korealbert.report.render.style import COLOUR_OF_INIT
 from korealbert.report.scores import Benchmark, metric_title, seeds
-from korealbert.report.style import COLOUR_OF_INIT
+from korealbert.report.sections import differences, entities
+from korealbert.report.sections.learning import OBJECTIVES, TARGETS
 
 REFERENCE = "KoreALBERT-Base"
 """The published model that this pipeline follows; it gets a row of its own beside ours."""

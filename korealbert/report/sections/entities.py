@@ -10,7 +10,7 @@ from pyarrow import ipc
 
 from korealbert.numbers import by_number, count, percent
 from korealbert.report import published
-from korealbert.report.blocks import Block, Table, Text
+from korealbert.report.render.blocks import Block, Table, Text
 from korealbert.report.scores import Benchmark
 
 TASK = "naver_ner"

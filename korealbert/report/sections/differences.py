@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from korealbert.numbers import MISSING, fixed, signed
-from korealbert.report.blocks import Block, Fold, Table, Text
+from korealbert.report.render.blocks import Block, Fold, Table, Text
 from korealbert.report.scores import Benchmark
 
 SMALLEST_P = 0.0005

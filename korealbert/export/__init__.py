@@ -1,1 +1,0 @@
-"""A trained model in the format that Hugging Face's transformers load, with its model card."""

@@ -1,0 +1,1 @@
+"""Blocks of a report and their renderings: HTML, Markdown, LaTeX, CSV and SVG."""
