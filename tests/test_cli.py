@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from flows.cli import app
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, build
-from korealbert.cli import app
 
 TINY = Path(__file__).parent / "recipes" / "tiny.toml"
 

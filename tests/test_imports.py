@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 PROGRAM = """
 import sys
 from typer.testing import CliRunner
-from korealbert.cli import app
+from flows.cli import app
 
 def light(what):
     loaded = {"torch", "transformers", "deepspeed", "optuna", "kiwipiepy", "ray"} & set(sys.modules)

@@ -14,9 +14,9 @@ import pytest
 from pydantic import BaseModel, ValidationError
 from typer.testing import CliRunner
 
+from flows.cli import app
 from flows.credentials import credentials
 from korealbert.artifact import Runtime, Spec, build
-from korealbert.cli import app
 from korealbert.corpus.crawl.fetch import FetchSpec
 from tests.artifact.conftest import WORDS, Text
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from flows.cli import app
 from korealbert.artifact import Artifact, ArtifactError, Store
 from korealbert.artifact.maintenance import archive
-from korealbert.cli import app
 from tests.artifact.conftest import three
 
 EVIL = str(Path(tempfile.gettempdir()) / "evil.txt")

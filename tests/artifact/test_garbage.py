@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from flows.cli import app
 from korealbert.artifact import Artifact, Store, locks, runs
 from korealbert.artifact.files import write_json
 from korealbert.artifact.maintenance import garbage
-from korealbert.cli import app
 from tests.artifact.conftest import three
 
 RECIPE = Path("some/recipe.toml")

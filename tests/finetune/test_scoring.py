@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from typer.testing import CliRunner
 
-from korealbert.cli import app
+from flows.cli import app
 from korealbert.finetune import tasks
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.scoring import score_file

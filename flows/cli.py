@@ -22,9 +22,9 @@ from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
-from korealbert import file_commands, store_commands
+from flows import file_commands, store_commands
+from flows.terminal import DataDir, StoreDir, clear_errors, console, existing, find
 from korealbert.artifact import Device, Progress, Runtime, Store, runs
-from korealbert.terminal import DataDir, StoreDir, clear_errors, console, existing, find
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
 app.add_typer(file_commands.app)

@@ -10,10 +10,10 @@ from typing import IO, Annotated
 import typer
 from rich.table import Table
 
+from flows.terminal import DataDir, StoreDir, clear_errors, console, existing, find, warn
 from korealbert.artifact import Artifact, ArtifactError, Store
 from korealbert.artifact.files import atomic_path
 from korealbert.artifact.maintenance import archive, garbage
-from korealbert.terminal import DataDir, StoreDir, clear_errors, console, existing, find, warn
 
 app = typer.Typer()
 
