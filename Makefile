@@ -33,13 +33,13 @@ lint: $(VENV)/installed  ## formatting, style, types, the import contract
 check: lint test
 
 ui: $(VENV)/installed  ## Prefect server, deployments and a worker on loopback, in the foreground
-	$(BIN)/python -m flows.local_server
+	$(BIN)/python -m flows.services.local_server
 
 up: $(VENV)/installed  ## PostgreSQL, server with a password, data and training worker on loopback; returns when they answer
-	$(BIN)/python -m flows.topology up --home $(SERVICE) --port $(PORT) --store $(STORE)
+	$(BIN)/python -m flows.services.topology up --home $(SERVICE) --port $(PORT) --store $(STORE)
 
 down: $(VENV)/installed  ## end what `make up` started
-	$(BIN)/python -m flows.topology down --home $(SERVICE)
+	$(BIN)/python -m flows.services.topology down --home $(SERVICE)
 
 audit: $(VENV)/installed  ## known vulnerabilities of the installed packages; needs the network
 	$(BIN)/pip freeze --exclude-editable | sed -E 's/\+[a-z0-9.]+$$//' > $(VENV)/audited.txt

@@ -21,7 +21,7 @@ import psutil
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from flows.topology import ROOT, _free_port
+from flows.services.topology import ROOT, _free_port
 
 AUTH = "bench:not-a-secret"
 
@@ -37,7 +37,7 @@ class Installation:
 
     def topology(self, command: str) -> None:
         options = ["--home", str(self.home), "--port", str(self.port), "--store", str(self.store)]
-        arguments = [sys.executable, "-m", "flows.topology", command, *options]
+        arguments = [sys.executable, "-m", "flows.services.topology", command, *options]
         subprocess.run(arguments, cwd=ROOT, env=self.environment, check=True, stdout=subprocess.DEVNULL)
 
     def processes(self) -> list[psutil.Process]:

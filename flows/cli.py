@@ -167,7 +167,7 @@ def _build(recipe: Path, runtime: Runtime, asked: Mapping[str, Any]) -> Path:
     signal.signal(signal.SIGINT, _leave_at_once)
     signal.signal(signal.SIGTERM, _save_and_leave)
     from flows.by_kind import flow_of  # noqa: PLC0415 (after the environment is set)
-    from flows.local_server import api_for_one_run  # noqa: PLC0415
+    from flows.services.local_server import api_for_one_run  # noqa: PLC0415
 
     with api_for_one_run(runtime.store), _bars():
         return Path(flow_of(recipe)(recipe, runtime=runtime, **asked))

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 
-from flows.installation import POOLS
+from flows.services.installation import POOLS
 
 ROOT = Path(__file__).parents[2]
 VARIABLES = {"POSTGRES_PASSWORD": "p", "PREFECT_AUTH": "user:password"}

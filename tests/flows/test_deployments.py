@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.installation import POOLS
+from flows.services.installation import POOLS
 from korealbert import recipe as recipes
 from tests.flows.conftest import TINY
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.topology import ROOT, Service, Topology, up
+from flows.services.topology import ROOT, Service, Topology, up
 
 
 @pytest.fixture

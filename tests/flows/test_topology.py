@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from flows.local_server import answers
-from flows.postgres import PostgresMissing, binaries
-from flows.topology import ROOT, _free_port
+from flows.services.local_server import answers
+from flows.services.postgres import PostgresMissing, binaries
+from flows.services.topology import ROOT, _free_port
 from korealbert.artifact import Artifact, Store, runs
 from tests.browser import browser
 from tests.flows import automations, flow_run_page
@@ -119,7 +119,7 @@ def installation() -> Iterator[Installation]:
     own |= {"PREFECT_API_URL": f"http://127.0.0.1:{port}/api", "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "200"}
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")} | own
     options = ["--home", str(home), "--port", str(port), "--store", str(store)]
-    command = [sys.executable, "-m", "flows.topology"]
+    command = [sys.executable, "-m", "flows.services.topology"]
     subprocess.run([*command, "up", *options], cwd=ROOT, env=environment, check=True)
     up = Installation(home, store, port, environment)
     yield up

@@ -20,7 +20,7 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
-from flows.credentials import FILE, credentials
+from flows.services.credentials import FILE, credentials
 from korealbert.artifact.shards import die_with_parent
 
 SECONDS_TO_START = 600
@@ -40,7 +40,7 @@ def main() -> None:
             _python("-m", "prefect", "server", "start", "--host", str(address.hostname), "--port", str(address.port), cwd=root)
         )
         wait_until_healthy(f"{url}/health", running[0])
-        if _python("-m", "flows.installation", cwd=root).wait():
+        if _python("-m", "flows.services.installation", cwd=root).wait():
             raise SystemExit("the deployments could not be registered: see the message above")
         running.append(_python("-m", "flows.worker", "data", cwd=root))
         print(f"\nthe UI is at {url.removesuffix('/api')}, user and password are in {FILE}")

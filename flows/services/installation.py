@@ -1,6 +1,6 @@
 """What a Prefect server needs before it can run anything here: work pools, their queues with limits, and the deployments.
 
-Usage: python -m flows.installation   (the server is the configured one)
+Usage: python -m flows.services.installation   (the server is the configured one)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The whole installation as processes on loopback: PostgreSQL, a Prefect server with a password, a data and a training worker.
 
-Usage: python -m flows.topology up | down | status [--home DIR] [--port N] [--store DIR]
+Usage: python -m flows.services.topology up | down | status [--home DIR] [--port N] [--store DIR]
 
 ``up`` returns when everything answers; a supervisor stays behind that starts again whatever dies. Its home holds the database,
 logs and process ids. Credentials are made once and written to ``.env`` in the working directory, which every ``prefect``
@@ -23,9 +23,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.credentials import FILE, credentials
-from flows.local_server import answers, stop, wait_until_healthy
-from flows.postgres import Cluster
+from flows.services.credentials import FILE, credentials
+from flows.services.local_server import answers, stop, wait_until_healthy
+from flows.services.postgres import Cluster
 from korealbert.artifact.files import write_json
 from korealbert.artifact.shards import die_with_parent
 
@@ -120,7 +120,7 @@ class Topology:
         database, server, *workers = services
         database.tend()
         wait_until_healthy(f"{self.url}/health", server.tend())
-        installed = self._python("installation", "-m", "flows.installation").wait()
+        installed = self._python("installation", "-m", "flows.services.installation").wait()
         if installed:
             raise SystemExit(f"the deployments could not be registered; see {self.logs / 'installation.log'}")
         for worker in workers:
@@ -167,7 +167,18 @@ def up(home: Path, port: int, store: Path) -> None:
     (home / "processes.json").unlink(missing_ok=True)  # Of a supervisor that was killed.
     log = home / "supervisor.log"
     environment = os.environ | credentials(FILE)
-    command = [sys.executable, "-m", "flows.topology", "serve", "--home", str(home), "--port", str(port), "--store", str(store)]
+    command = [
+        sys.executable,
+        "-m",
+        "flows.services.topology",
+        "serve",
+        "--home",
+        str(home),
+        "--port",
+        str(port),
+        "--store",
+        str(store),
+    ]
     with log.open("wb") as stream:
         supervisor = subprocess.Popen(command, env=environment, stdout=stream, stderr=stream, start_new_session=True)
     deadline = time.monotonic() + SECONDS_TO_COME_UP
