@@ -28,7 +28,7 @@ def main() -> None:
     with get_client(sync_client=True) as client:
         for pool, queues in POOLS.items():
             _pool(client, pool, queues)
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
     # PWD is where the deployments work (prefect.yaml), and a child's PWD is not its working directory unless it is told.
     status = subprocess.run(command, cwd=root, env={**os.environ, "PWD": str(root)}, check=False).returncode

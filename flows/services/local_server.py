@@ -29,7 +29,7 @@ SECONDS_TO_STOP = 15
 
 def main() -> None:
     """Start everything in order, wait for Ctrl-C or SIGTERM, and stop everything."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     url = str(get_current_settings().api.url)
     address = urlsplit(url)
     os.environ |= credentials(root / FILE)

@@ -31,7 +31,7 @@ from korealbert.artifact.shards import die_with_parent
 
 SECONDS_TO_COME_UP = 900
 SECONDS_TO_GO_DOWN = 60
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass
