@@ -95,7 +95,7 @@ def test_a_disk_that_is_full_to_the_last_block_is_named_too(tmp_path: Path) -> N
         tmp_path,
         """
         import io
-        from korealbert.artifact import archive
+        from korealbert.artifact.maintenance import archive
         runtime = Runtime(store=disk / "store", workers=1)
         made = build(STAGE, S(jobs=3), {}, runtime).artifact
         packed = io.BytesIO()
@@ -186,7 +186,7 @@ def test_a_store_that_may_only_be_read_serves_what_it_holds(tmp_path: Path) -> N
         import io
         from korealbert.artifact import runs
         from typer.testing import CliRunner
-        from korealbert.artifact import archive, garbage
+        from korealbert.artifact.maintenance import archive, garbage
         from flows.cli import app
         runtime = Runtime(store=disk / "store", workers=1)
         made = build(STAGE, S(jobs=3), {}, runtime).artifact

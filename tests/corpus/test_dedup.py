@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from korealbert.corpus.dedup import candidates as near_duplicates_module
+from korealbert.corpus.dedup import ranking as ranking_module
 from korealbert.corpus.dedup.candidates import NEIGHBOURS, near_duplicates
 from korealbert.corpus.dedup.minhash import BANDS, band_hashes
 from korealbert.corpus.dedup.ranking import rank_documents
@@ -21,8 +23,6 @@ from korealbert.corpus.dedup.shingle_store import ShingleStore, write_shingles
 from korealbert.corpus.dedup.shingles import fingerprint, jaccard, shingles, squeeze, window_hashes
 from korealbert.corpus.dedup.signatures import Signatures, SignatureWriter
 from korealbert.corpus.dedup.stage import STAGE, DedupSpec
-from korealbert.corpus.dedup.stage import candidates as near_duplicates_module
-from korealbert.corpus.dedup.stage import ranking as ranking_module
 from korealbert.documents.schema import Document
 from tests.corpus.documents_made import bytes_of, document, dropped, kept, prose, ran, stored
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from korealbert.documents import benchmark_files
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.documents.schema import benchmark_files
 from korealbert.finetune import tasks
 from korealbert.finetune.task import Example
 
