@@ -29,10 +29,11 @@ import psutil
 from bench import namespace
 from bench.data_stages import STAGES, make_input
 from bench.ray_nodes import ENVIRONMENT, RayNode
-from korealbert.artifact import Artifact, InputPath, Runtime, Spec, build
+from korealbert.artifact import Artifact, InputPath, Spec, build
 from korealbert.corpus.clean import stage as clean
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.pretrain.runtime import TrainingRuntime
 
 GOAL = 0.8
 WARMING_MEGABYTES = 10
@@ -48,7 +49,7 @@ def run_stages(source: Path, store: Path, engine: str) -> dict[str, tuple[float,
     }
     measured = {}
     inputs: dict[str, Artifact] = {}
-    runtime = Runtime(store=store, workers=2, threads=2, engine=engine)
+    runtime = TrainingRuntime(store=store, workers=2, threads=2, engine=engine)
     for name, stage in STAGES.items():
         began, used = time.monotonic(), _processor_seconds()
         artifact = build(stage, specs[name], inputs, runtime, label=name).artifact

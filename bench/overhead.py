@@ -22,7 +22,8 @@ from prefect.logging import get_run_logger
 from bench.installation import Installation, installation
 from flows.corpus_to_model import corpus_to_model
 from flows.step import SECONDS_BETWEEN_REPORTS, reporter
-from korealbert.artifact import Progress, Runtime, Store, build
+from korealbert.artifact import Progress, Store, build
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import prepare
 
 GOALS = {"planning": 5.0, "flow in this process": 5.0, "flow through server and worker": 15.0}
@@ -30,7 +31,7 @@ RUN_SECONDS = 600
 REPORTS = 50
 
 
-def without_prefect(recipe: Path, runtime: Runtime) -> None:
+def without_prefect(recipe: Path, runtime: TrainingRuntime) -> None:
     """Build the same stages, planned in the same way, one after the other."""
     built: dict[str, Any] = {}
     for label, node in prepare(recipe, Store(runtime.store)).nodes.items():
@@ -65,7 +66,7 @@ def main(recipe: Path) -> int:
     with installation() as (here, client):
         outside = {}
         for name, job in (("without", without_prefect), ("with", corpus_to_model)):
-            runtime = Runtime(store=here.store.with_name(f"{name}-prefect"), workers=1, threads=1)
+            runtime = TrainingRuntime(store=here.store.with_name(f"{name}-prefect"), workers=1, threads=1)
             began = time.monotonic()
             job(recipe, runtime=runtime)
             built = sum(each.manifest["wall_seconds"] for each in Store(runtime.store).artifacts())

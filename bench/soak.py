@@ -23,7 +23,8 @@ from bench import namespace
 from bench.faults import Fault, Faults, clock
 from bench.installation import Installation, installation
 from bench.ray_nodes import ENVIRONMENT
-from korealbert.artifact import Runtime, Store, build
+from korealbert.artifact import Store, build
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import prepare
 
 SECONDS_PER_RUN = 3600
@@ -44,9 +45,10 @@ def digests(store: Path, recipe: Path, until: str | None) -> dict[str, str]:
 def undisturbed(recipe: Path, store: Path, until: str | None) -> dict[str, str]:
     """The same of a run without Prefect, in this process, that nothing happens to."""
     built: dict[str, Any] = {}
+    runtime = TrainingRuntime(store=store, workers=1, threads=1)
     for label, node in prepare(recipe, Store(store), until=until).nodes.items():
         inputs = {role: built[other] for role, other in node.inputs.items()}
-        built[label] = build(node.stage, node.spec, inputs, Runtime(store=store, workers=1, threads=1), label=label).artifact
+        built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
     return {label: artifact.output_digest for label, artifact in built.items()}
 
 

@@ -20,7 +20,7 @@ from prefect.settings import PREFECT_API_URL
 from prefect.testing.utilities import prefect_test_harness
 
 from flows.corpus_to_model import corpus_to_model
-from korealbert.artifact import Runtime
+from korealbert.pretrain.runtime import TrainingRuntime
 from tests.flows.killed_grid import finish, finished, kill_after, start
 from tests.flows.six_tasks import write_recipe
 
@@ -45,7 +45,7 @@ def main() -> int:
         root = Path(directory)
         recipe = write_recipe(root, seeds=range(1, 6))
         store, straight = root / "store", root / "straight"
-        corpus_to_model(recipe, until="export", runtime=Runtime(store=store, workers=1, threads=1))
+        corpus_to_model(recipe, until="export", runtime=TrainingRuntime(store=store, workers=1, threads=1))
         shutil.copytree(store, straight)
         api = str(PREFECT_API_URL.value())
         repeated = 0

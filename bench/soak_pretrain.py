@@ -23,7 +23,8 @@ from collections import Counter
 from pathlib import Path
 
 from bench.pretrain import rows
-from korealbert.artifact import Artifact, Runtime, build
+from korealbert.artifact import Artifact, build
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE
 
@@ -55,7 +56,7 @@ def spec_for(kills: int) -> PretrainSpec:
 def train(store: Path, spec: PretrainSpec, paths: list[str], *, tell: bool = False) -> None:
     """The stage; ``tell``: with a line of output per report."""
     inputs = {role: Artifact(Path(path).name, Path(path)) for role, path in zip(ROLES, paths, strict=True)}
-    runtime = Runtime(store=store, threads=1, device="cpu")
+    runtime = TrainingRuntime(store=store, threads=1, device="cpu")
     if tell:
         runtime = runtime.reporting_to(lambda progress: print(progress.done, flush=True))
     build(STAGE, spec, inputs, runtime)

@@ -23,11 +23,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from korealbert.artifact import Runtime, build
+from korealbert.artifact import build
 from korealbert.corpus.extract import STAGE
 from korealbert.corpus.readers.archives import open_files
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.corpus.readers.streams import RawFile, ReadLimits
+from korealbert.pretrain.runtime import TrainingRuntime
 
 HEADER = """<mediawiki xml:lang="ko">
   <siteinfo>
@@ -113,7 +114,7 @@ def ours(dump: Path, processes: int, store: Path) -> tuple[float, float, int]:
     """Seconds, processor seconds and articles of the extract stage."""
     spec = ExtractSpec.model_validate({"source": "kowiki", "format": "mediawiki", "paths": [str(dump)]})
     before, begun = _child_seconds() + time.process_time(), time.perf_counter()
-    stats = build(STAGE, spec, {}, Runtime(store=store, workers=processes)).artifact.stats
+    stats = build(STAGE, spec, {}, TrainingRuntime(store=store, workers=processes)).artifact.stats
     seconds = time.perf_counter() - begun
     return seconds, _child_seconds() + time.process_time() - before, stats["documents_out"] + sum(stats["dropped"].values())
 

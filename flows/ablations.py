@@ -7,7 +7,7 @@ from pathlib import Path
 from prefect import flow
 
 from flows.by_kind import flow_of
-from korealbert.artifact import Runtime
+from korealbert.pretrain.runtime import TrainingRuntime
 
 SAMPLE = (Path("data_specs/ablations/sample/korealbert-table-2.toml"),)
 
@@ -15,7 +15,7 @@ SAMPLE = (Path("data_specs/ablations/sample/korealbert-table-2.toml"),)
 @flow(name="ablations", persist_result=False)
 def ablations(
     files: list[Path] = list(SAMPLE),  # noqa: B006 (never changed)
-    runtime: Runtime = Runtime(),  # noqa: B008 (frozen)
+    runtime: TrainingRuntime = TrainingRuntime(),  # noqa: B008 (frozen)
     data: Path | None = None,
 ) -> list[str]:
     """Build every stage of some ablations that is missing or stale; what they share is built once.

@@ -24,7 +24,9 @@ from rich.text import Text
 
 from flows import file_commands, store_commands
 from flows.terminal import DataDir, StoreDir, clear_errors, console, existing, find
-from korealbert.artifact import Device, Progress, Runtime, Store, runs
+from korealbert.artifact import Progress, Store, runs
+from korealbert.model.device import Device
+from korealbert.pretrain.runtime import TrainingRuntime
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
 app.add_typer(file_commands.app)
@@ -121,7 +123,7 @@ def run(
         elif hosts is None:
             chosen |= together.found_in(os.environ)
         chosen |= {} if address is None else {"address": address}
-        runtime = Runtime.model_validate({name: value for name, value in chosen.items() if value is not None})
+        runtime = TrainingRuntime.model_validate({name: value for name, value in chosen.items() if value is not None})
         if runtime.node:
             own = {"node": runtime.node, "processes": runtime.processes, "threads": runtime.threads}
             member.serve(runtime.store, runtime.meeting, **own)
@@ -149,7 +151,7 @@ def _fields(given: list[str] | None) -> dict[str, Any]:
     return fields
 
 
-def _build(recipe: Path, runtime: Runtime, asked: Mapping[str, Any]) -> Path:
+def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any]) -> Path:
     """Build what is missing or stale of what was asked for; the directory of the last artifact."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 

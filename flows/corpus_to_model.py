@@ -15,8 +15,9 @@ from flows.gate import Gate
 from flows.lifetime import leave_soon, of_a_worker
 from flows.recovery import announce
 from flows.step import step
-from korealbert.artifact import Runtime, Store, runs
+from korealbert.artifact import Store, runs
 from korealbert.pretrain.launch import stop_all
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import prepare
 
 SAMPLE = Path("data_specs/recipes/sample.toml")
@@ -30,7 +31,7 @@ def corpus_to_model(
     rerun: list[str] | None = None,
     overrides: dict[str, Any] | None = None,
     on_gpu: list[str] | None = None,
-    runtime: Runtime = Runtime(),  # noqa: B008 (frozen)
+    runtime: TrainingRuntime = TrainingRuntime(),  # noqa: B008 (frozen)
     data: Path | None = None,
 ) -> str:
     """Build every stage of a recipe that is missing or stale.
@@ -63,7 +64,7 @@ def corpus_to_model(
 def build_all(
     recipe: Path,
     *,
-    runtime: Runtime,
+    runtime: TrainingRuntime,
     until: str | None,
     from_stage: str | None,
     rerun: list[str] | None,

@@ -8,7 +8,7 @@ from typing import Any
 from prefect import flow
 
 from flows.corpus_to_model import build_all
-from korealbert.artifact import Runtime
+from korealbert.pretrain.runtime import TrainingRuntime
 
 SAMPLE = Path("data_specs/recipes/encoders.toml")
 
@@ -21,7 +21,7 @@ def evaluation(
     rerun: list[str] | None = None,
     overrides: dict[str, Any] | None = None,
     on_gpu: list[str] | None = None,
-    runtime: Runtime = Runtime(),  # noqa: B008 (frozen)
+    runtime: TrainingRuntime = TrainingRuntime(),  # noqa: B008 (frozen)
     data: Path | None = None,
 ) -> str:
     """Measure encoders on benchmarks, every cell that is missing or stale.

@@ -10,13 +10,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from korealbert.artifact import Runtime
+from korealbert.pretrain.runtime import TrainingRuntime
 
 
 class Gate:
     """Lets stages through. All of them must pass the same gate; those that wait must not be waited for by those inside."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: TrainingRuntime) -> None:
         self.cells, self.memory = runtime.cells_at_once, runtime.memory_bytes
         self._changed = threading.Condition()
         self._waiting: deque[object] = deque()

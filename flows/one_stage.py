@@ -9,7 +9,7 @@ from prefect import flow
 
 from flows.by_kind import flow_of
 from flows.corpus_to_model import SAMPLE
-from korealbert.artifact import Runtime
+from korealbert.pretrain.runtime import TrainingRuntime
 
 
 @flow(name="one-stage", persist_result=False)
@@ -18,7 +18,7 @@ def one_stage(
     recipe: Path = SAMPLE,
     rerun: bool = True,
     overrides: dict[str, Any] | None = None,
-    runtime: Runtime = Runtime(),  # noqa: B008 (frozen)
+    runtime: TrainingRuntime = TrainingRuntime(),  # noqa: B008 (frozen)
     data: Path | None = None,
 ) -> str:
     """Build one stage of a recipe.

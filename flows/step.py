@@ -21,9 +21,10 @@ from prefect.states import Completed
 from flows import publish
 from flows.delegation import build_on_gpu
 from flows.gate import Gate
-from korealbert.artifact import Artifact, Built, Progress, Runtime, build, cached
+from korealbert.artifact import Artifact, Built, Progress, build, cached
 from korealbert.artifact.subprocess_build import Job, Needs, build_apart
 from korealbert.pretrain.launch import RankKilled
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import Node
 
 SECONDS_BETWEEN_REPORTS = 5.0
@@ -57,7 +58,7 @@ def step(
     label: str,
     node: Node,
     inputs: Mapping[str, str],
-    runtime: Runtime,
+    runtime: TrainingRuntime,
     gate: Gate,
     *,
     rerun: bool,
@@ -81,14 +82,14 @@ def step(
     return Completed(name="Cached" if built.cached else "Completed", message=_message(label, built), data=name)
 
 
-def _built(job: Job, runtime: Runtime, gate: Gate) -> Built:
+def _built(job: Job, runtime: TrainingRuntime, gate: Gate) -> Built:
     if job.stage.needs_alike is None or (runtime.cells_at_once == 1 and runtime.memory_gib is None):
         with gate.alone():
             return build(job.stage, job.spec, job.inputs, runtime, label=job.label, rerun=job.rerun)
     if not job.rerun and (found := cached(job.stage, job.spec, job.inputs, runtime)) is not None:
         return Built(found, cached=True)  # which needs neither memory nor a process
     with gate.cell(Needs(runtime.store).of(job, runtime.memory_bytes)):
-        return build_apart(job, runtime.of_a_cell())
+        return build_apart(job, runtime.of_a_cell(), runtime.memory_bytes)
 
 
 def _message(label: str, built: Built) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats, build, cached
+from korealbert.artifact import Inputs, Progress, Spec, Stage, Stats, build, cached
 from korealbert.artifact.subprocess_build import SPARE, DoesNotFit, Job, Killed, Needs, build_apart
+from korealbert.pretrain.runtime import TrainingRuntime
 
 MIB = 1 << 20
 
@@ -31,7 +32,7 @@ class Odd(Exception):
         self.second = second
 
 
-def run(spec: ToySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+def run(spec: ToySpec, inputs: Inputs, out_dir: Path, runtime: TrainingRuntime) -> Stats:
     if spec.fails == "value":
         raise ValueError("text: too short; write more")
     if spec.fails == "odd":
@@ -61,19 +62,19 @@ def job(**fields: Any) -> Job:
 
 def test_a_stage_apart_gives_the_same_artifact_and_reports(tmp_path: Path) -> None:
     seen: list[Progress] = []
-    runtime = Runtime(store=tmp_path / "store", threads=3, cells=2)
+    runtime = TrainingRuntime(store=tmp_path / "store", threads=3, cells=2)
     assert cached(STAGE, ToySpec(), {}, runtime) is None
     built = build_apart(job(), runtime.of_a_cell().reporting_to(seen.append))
     assert not built.cached and built.artifact.stats == {"threads": 1}
     assert [report.unit for report in seen] == ["toys"] and seen[0].metrics["pid"] != os.getpid()
     assert cached(STAGE, ToySpec(), {}, runtime) == built.artifact
-    here = build(STAGE, ToySpec(), {}, Runtime(store=tmp_path / "other"))
+    here = build(STAGE, ToySpec(), {}, TrainingRuntime(store=tmp_path / "other"))
     assert here.artifact.output_digest == built.artifact.output_digest
     assert build_apart(job(), runtime).cached
 
 
 def test_its_errors_are_its_own(tmp_path: Path) -> None:
-    runtime = Runtime(store=tmp_path)
+    runtime = TrainingRuntime(store=tmp_path)
     with pytest.raises(ValueError, match="text: too short; write more") as caught:
         build_apart(job(fails="value"), runtime)
     assert any("in run" in note for note in caught.value.__notes__)
@@ -84,7 +85,7 @@ def test_its_errors_are_its_own(tmp_path: Path) -> None:
 
 
 def test_memory_is_measured_and_what_does_not_fit_is_told(tmp_path: Path) -> None:
-    runtime = Runtime(store=tmp_path)
+    runtime = TrainingRuntime(store=tmp_path)
     needs = Needs(tmp_path)
     assert needs.of(job(mebibytes=150), None) is None
     build_apart(job(), runtime)
@@ -97,16 +98,17 @@ def test_memory_is_measured_and_what_does_not_fit_is_told(tmp_path: Path) -> Non
 
 
 def test_a_process_beyond_the_limit_is_ended(tmp_path: Path) -> None:
-    runtime = Runtime(store=tmp_path, memory_gib=1.0)
+    runtime = TrainingRuntime(store=tmp_path, memory_gib=1.0)
+    limit = runtime.memory_bytes
     with pytest.raises(DoesNotFit, match=r"toy/one: took 1\.\d\d GiB, but memory_gib allows 1\.00"):
-        build_apart(job(mebibytes=1100, fails="hoards"), runtime)
+        build_apart(job(mebibytes=1100, fails="hoards"), runtime, limit)
     with pytest.raises(DoesNotFit, match="needs 1"):
         Needs(tmp_path).of(job(mebibytes=1100), runtime.memory_bytes)
 
 
 def test_cells_share_the_threads() -> None:
-    assert Runtime(threads=8, cells=3).of_a_cell().threads == 2
-    assert Runtime(threads=2, cells=4).of_a_cell().threads == 1
-    assert Runtime(threads=8).cells_at_once == 1
-    assert Runtime(threads=8, memory_gib=4).cells_at_once == 8
-    assert Runtime(threads=8, memory_gib=4, cells=3).cells_at_once == 3
+    assert TrainingRuntime(threads=8, cells=3).of_a_cell().threads == 2
+    assert TrainingRuntime(threads=2, cells=4).of_a_cell().threads == 1
+    assert TrainingRuntime(threads=8).cells_at_once == 1
+    assert TrainingRuntime(threads=8, memory_gib=4).cells_at_once == 8
+    assert TrainingRuntime(threads=8, memory_gib=4, cells=3).cells_at_once == 3

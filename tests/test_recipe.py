@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, Runtime, Store, build
+from korealbert.artifact import Artifact, Store, build
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import RecipeError
 from tests.editing import edit
 
@@ -100,7 +101,7 @@ def test_a_stage_to_rerun_is_looked_for_in_the_recipe_and_must_lie_within_the_pa
 def test_a_device_that_is_not_there_is_refused_before_anything_is_built(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("CUDA is there")
-    runtime = Runtime(store=tmp_path / "store", device="cuda")
+    runtime = TrainingRuntime(store=tmp_path / "store", device="cuda")
     prepared = recipes.prepare(SAMPLE, Store(runtime.store))
     with pytest.raises(RecipeError, match=r"^sample, pretrain: runtime.device = 'cuda', but torch finds no CUDA device here"):
         prepared.check(runtime)
@@ -111,7 +112,7 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_built(tmp_path
     recipes.prepare(SAMPLE, Store(runtime.store), until="vocab").check(runtime)
 
 
-def build_until(recipe: Path, target: str, runtime: Runtime) -> dict[str, Artifact]:
+def build_until(recipe: Path, target: str, runtime: TrainingRuntime) -> dict[str, Artifact]:
     built: dict[str, Artifact] = {}
     for label, node in recipes.until(recipes.graph(recipes.load(recipe)), target).items():
         inputs = {role: built[other] for role, other in node.inputs.items()}
@@ -126,7 +127,7 @@ def statuses(recipe: Path, target: str, store: Path) -> dict[str, tuple[str, tup
 
 def test_the_plan_names_exactly_what_a_changed_field_and_a_changed_file_make_stale(editable: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    runtime = Runtime(store=store, workers=1)
+    runtime = TrainingRuntime(store=store, workers=1)
     assert {status for status, _ in statuses(editable, "dedup", store).values()} == {"new"}
     built = build_until(editable, "dedup", runtime)
     assert {status for status, _ in statuses(editable, "dedup", store).values()} == {"cached"}
@@ -149,7 +150,7 @@ def test_the_plan_names_exactly_what_a_changed_field_and_a_changed_file_make_sta
 
 def test_a_lost_and_a_corrupted_artifact_are_planned_by_name(editable: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    built = build_until(editable, "clean/books", Runtime(store=store, workers=1))
+    built = build_until(editable, "clean/books", TrainingRuntime(store=store, workers=1))
     victim = built["clean/books"].files("documents-*.arrow")[0]
     victim.write_bytes(victim.read_bytes()[:-1])
     status, reasons = statuses(editable, "clean/books", store)["clean/books"]
@@ -264,9 +265,9 @@ def test_rows_before_the_first_position_take_no_tokens(editable: Path) -> None:
 def test_ranks_that_batches_do_not_fit_are_refused_before_any_stage(tmp_path: Path, runtime: dict, told: str) -> None:
     prepared = recipes.prepare(SAMPLE, Store(tmp_path))
     with pytest.raises(RecipeError, match=told):
-        prepared.check(Runtime(store=tmp_path, **runtime))
-    prepared.check(Runtime(store=tmp_path))
-    recipes.prepare(SAMPLE, Store(tmp_path), until="vocab").check(Runtime(store=tmp_path, processes=3))
+        prepared.check(TrainingRuntime(store=tmp_path, **runtime))
+    prepared.check(TrainingRuntime(store=tmp_path))
+    recipes.prepare(SAMPLE, Store(tmp_path), until="vocab").check(TrainingRuntime(store=tmp_path, processes=3))
 
 
 DAILY = """

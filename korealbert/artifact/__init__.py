@@ -3,14 +3,13 @@
 from korealbert.artifact.disk_space import DiskFull
 from korealbert.artifact.locks import ReadOnlyStore
 from korealbert.artifact.spec import Identity, InputPath, Spec, canonical, refuse_repeats
-from korealbert.artifact.stage import Built, Device, Inputs, Progress, Runtime, Stage, Stats, build, cached, check_conservation
+from korealbert.artifact.stage import Built, Inputs, Progress, Runtime, Stage, Stats, build, cached, check_conservation
 from korealbert.artifact.store import Artifact, ArtifactError, Store, ancestors
 
 __all__ = [
     "Artifact",
     "ArtifactError",
     "Built",
-    "Device",
     "DiskFull",
     "Identity",
     "InputPath",

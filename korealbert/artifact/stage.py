@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from korealbert.artifact.disk_space import telling_of_a_full_disk
 from korealbert.artifact.files import digest_of_listing, replace_directory, write_json
@@ -30,9 +30,6 @@ from korealbert.artifact.store import OPENING, Artifact, ArtifactError, Store
 
 Stats = dict[str, Any]
 """JSON-able facts of a stage's run; data stages carry ``documents_in``, ``documents_out``, ``dropped`` and ``quarantined``."""
-
-Device = Literal["auto", "cpu", "cuda"]
-"""Where training runs; auto takes CUDA where there is one."""
 
 Inputs = Mapping[str, Artifact]
 """What a stage reads, by role."""
@@ -57,8 +54,7 @@ class Progress:
 
 
 class Runtime(BaseModel):
-    """Where and how fast a stage runs; never part of its identity. Data stages give equal bytes under any runtime; threads,
-    processes and device may move the last bits of training."""
+    """Where and how wide a stage runs; never part of its identity. Data stages give equal bytes under any runtime."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -66,60 +62,13 @@ class Runtime(BaseModel):
     """Directory that holds all artifacts."""
     workers: int = Field(default=os.cpu_count() or 1, ge=1)
     """Processes of the data stages."""
-    processes: int = Field(default=1, ge=1)
-    """Training processes (ranks) on this machine."""
-    threads: int = Field(default=os.cpu_count() or 1, ge=1)
-    """CPU threads over all training processes together."""
-    device: Device = "auto"
-    """The device of all training processes."""
-    cells: int | None = Field(default=None, ge=1)
-    """Fine-tuning cells that run at once, each in a process of its own; they share ``threads``. None: one, or with
-    ``memory_gib`` as many as fit, at most one for each thread."""
-    memory_gib: float | None = Field(default=None, gt=0)
-    """Main memory, in GiB, that cells may take together. What one needs is measured when the first of its kind runs, alone."""
-    hostfile: Path | None = None
-    """Train on several machines, started from this one over ssh: DeepSpeed's hostfile, a line ``NAME slots=N`` for each, this
-    machine first. Its slots take the place of ``processes``. All machines see the store under the same path."""
-    remote_shell: str = Field(default="ssh", min_length=1)
-    """What is called with a machine's name and a command, for the machines of a hostfile."""
-    nodes: int = Field(default=1, ge=1)
-    """Or: machines on which the same command was started (srun, torchrun, by hand); each has ``processes`` ranks."""
-    node: int = Field(default=0, ge=0)
-    """Which of them this is; 0 builds everything, the others only run ranks for it."""
-    meeting: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    """What these machines call their run: the number of a job. Two runs in one store need two names."""
-    address: str = ""
-    """Name or IPv4 address under which the other machines reach this one, where it leads; by default its own name."""
-
-    @model_validator(mode="after")
-    def _one_way_of_meeting(self) -> Self:
-        if self.hostfile is not None and self.nodes > 1:
-            raise ValueError(f"hostfile = {self.hostfile} and nodes = {self.nodes} exclude each other; give one")
-        if self.node >= self.nodes:
-            raise ValueError(f"node = {self.node} is not below nodes = {self.nodes}; machines count from 0")
-        return self
-
     engine: str = Field(default="local", pattern=r"^(local|auto|ray://[\w.:\[\]-]+)$")
     """Where data stages map over shards: this machine's processes, or a Ray cluster whose nodes all see the store (``auto`` is
     the one that runs on this machine; ``ray://HOST:10001`` another)."""
 
     _report: Callable[[Progress], None] | None = PrivateAttr(default=None)
 
-    @property
-    def cells_at_once(self) -> int:
-        """Cells that run at once, memory permitting."""
-        return self.cells or (self.threads if self.memory_gib is not None else 1)
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """``memory_gib`` in bytes."""
-        return None if self.memory_gib is None else int(self.memory_gib * (1 << 30))
-
-    def of_a_cell(self) -> Runtime:
-        """The runtime of one of the cells that run at once: its share of the threads."""
-        return self.model_copy(update={"threads": max(1, self.threads // self.cells_at_once)})
-
-    def reporting_to(self, report: Callable[[Progress], None]) -> Runtime:
+    def reporting_to(self, report: Callable[[Progress], None]) -> Self:
         """The same runtime with another receiver of progress reports."""
         runtime = self.model_copy()
         runtime._report = report

@@ -48,27 +48,27 @@ class Job:
     rerun: bool
 
 
-def build_apart(job: Job, runtime: Runtime) -> Built:
+def build_apart(job: Job, runtime: Runtime, memory_bytes: int | None = None) -> Built:
     """Build in a new process that dies with this one, and remember the most memory that it took.
 
-    Raises what the stage raises, ``DoesNotFit`` when the process takes more than ``runtime.memory_gib``, and ``Killed`` when it
+    Raises what the stage raises, ``DoesNotFit`` when the process takes more than ``memory_bytes``, and ``Killed`` when it
     is killed from outside.
     """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    plain = Runtime(**runtime.model_dump())
+    plain = type(runtime)(**runtime.model_dump())
     process = context.Process(target=_child, args=(theirs, os.getpid(), job, plain), name=job.label)
     process.start()
     theirs.close()
     try:
-        return _watched(process, ours, job, runtime)
+        return _watched(process, ours, job, runtime, memory_bytes)
     finally:
         process.kill()
         process.join()
         ours.close()
 
 
-def _watched(process: Any, pipe: Connection, job: Job, runtime: Runtime) -> Built:
+def _watched(process: Any, pipe: Connection, job: Job, runtime: Runtime, memory_bytes: int | None) -> Built:
     needs = Needs(runtime.store)
     while True:
         if pipe.poll(SECONDS_BETWEEN_LOOKS):
@@ -90,9 +90,9 @@ def _watched(process: Any, pipe: Connection, job: Job, runtime: Runtime) -> Buil
                     needs.remember(job, peak)
                 return built
         taken = _memory(process.pid)
-        if runtime.memory_bytes is not None and taken > runtime.memory_bytes:
+        if memory_bytes is not None and taken > memory_bytes:
             needs.remember(job, taken)
-            raise DoesNotFit(_too_large(job.label, "took", taken, runtime.memory_bytes))
+            raise DoesNotFit(_too_large(job.label, "took", taken, memory_bytes))
 
 
 def _memory(pid: int) -> int:

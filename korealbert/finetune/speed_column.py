@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats, refuse_repeats
 from korealbert.artifact.files import write_json
 from korealbert.finetune.architectures import BASELINE, SHAPES
-from korealbert.model.device import check_device
+from korealbert.pretrain.runtime import TrainingRuntime, check_device
 
 
 class SpeedSpec(Spec):
@@ -56,7 +56,7 @@ def run(spec: SpeedSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
 
     if not spec.architectures:
         raise ValueError("no architecture to measure; name some in architectures")
-    device, rows = measured(spec, runtime)
+    device, rows = measured(spec, TrainingRuntime.of(runtime))
     settings = {name: getattr(spec, name) for name in ("batch_size", "sequence_length", "steps", "shrink", "precision")}
     write_json(out_dir / "speed.json", {"baseline": BASELINE, "device": device, **settings, "rows": rows})
     return {name: row["speedup"] for name, row in rows.items()}

@@ -12,9 +12,10 @@ import torch
 from torch import nn
 from transformers import AutoModel
 
-from korealbert.artifact import Progress, Runtime
+from korealbert.artifact import Progress
 from korealbert.finetune.architectures import BASELINE, config_of, parameters_of
 from korealbert.model.device import pick_device
+from korealbert.pretrain.runtime import TrainingRuntime
 
 if TYPE_CHECKING:
     from korealbert.finetune.speed_column import SpeedSpec
@@ -53,7 +54,7 @@ class Trainer:
             torch.cuda.synchronize(self.device)
 
 
-def measured(spec: SpeedSpec, runtime: Runtime) -> tuple[str, dict[str, dict[str, Any]]]:
+def measured(spec: SpeedSpec, runtime: TrainingRuntime) -> tuple[str, dict[str, dict[str, Any]]]:
     """The type of the device, and what each shape has to tell, one after the other."""
     device = pick_device(runtime.device)
     rows: dict[str, dict[str, Any]] = {}

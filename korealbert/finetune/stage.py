@@ -34,7 +34,8 @@ from korealbert.finetune.search import AXES
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
 from korealbert.finetune.splits import SPLITS, read_examples
 from korealbert.finetune.task import Encoded, Example, Feature, Task
-from korealbert.model.device import check_device, pick_device
+from korealbert.model.device import pick_device
+from korealbert.pretrain.runtime import TrainingRuntime, check_device
 
 if TYPE_CHECKING:
     from korealbert.finetune.encoder import Encoder
@@ -53,7 +54,7 @@ def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 
     spec = _settled(spec, inputs)
     try:
-        return _run(spec, inputs, out_dir, runtime)
+        return _run(spec, inputs, out_dir, TrainingRuntime.of(runtime))
     except Diverged as error:
         if spec.tested:
             raise
@@ -77,7 +78,7 @@ def needs_alike(spec: FinetuneSpec, inputs: Inputs) -> str:
     return f"{inputs['model'].name} {spec.task} {size} {spec.max_length} {at_once} {spec.precision}"
 
 
-def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRuntime) -> Stats:
     from korealbert.finetune.encoder import load_encoder  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.loop import FinetunedModel, repeatable, train  # noqa: PLC0415 (planning does without)
     from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)

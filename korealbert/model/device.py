@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from korealbert.artifact import Device, Runtime, Spec
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import torch
+
+Device = Literal["auto", "cpu", "cuda"]
+"""Where training runs; auto takes CUDA where there is one."""
 
 
 def pick_device(wanted: Device, *, local_rank: int = 0) -> torch.device:
@@ -22,9 +23,3 @@ def pick_device(wanted: Device, *, local_rank: int = 0) -> torch.device:
     if not torch.cuda.is_available():
         raise ValueError("runtime.device = 'cuda', but torch finds no CUDA device here; use 'cpu' or 'auto'")
     return torch.device("cuda", local_rank % torch.cuda.device_count())
-
-
-def check_device(_: Spec, runtime: Runtime) -> None:
-    """``check`` of a stage that trains: raise ValueError where its device is not to be had here."""
-    if runtime.device == "cuda":
-        pick_device(runtime.device)

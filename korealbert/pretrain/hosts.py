@@ -1,7 +1,7 @@
 """How the machines of a training run come together: started over ssh by the first one, or all by the same command.
 
-A hostfile names machines that the leader starts over ssh for one job (``Runtime.hostfile``). Or srun, torchrun or a person
-start the same command on each (``Runtime.nodes``); then they stay together for all jobs of a run.
+A hostfile names machines that the leader starts over ssh for one job. Or srun, torchrun or a person starts the same command on
+each; then they stay together for all jobs of a run.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
-from korealbert.artifact import Runtime
 from korealbert.pretrain.crew import Crew
+from korealbert.pretrain.runtime import TrainingRuntime
 
 PASSED_ON = ("PYTHONPATH", "PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 """Environment variables that machines started over ssh get from the leader, beside those of ``PASSED_ON_PREFIXES``."""
@@ -57,7 +57,7 @@ def read_hostfile(path: Path) -> list[Host]:
     return hosts
 
 
-def ranks_of(runtime: Runtime) -> tuple[int, int]:
+def ranks_of(runtime: TrainingRuntime) -> tuple[int, int]:
     """Ranks on this machine, and on all machines together. Raises ValueError for a hostfile that cannot be read."""
     if runtime.hostfile is not None:
         slots = [host.slots for host in read_hostfile(runtime.hostfile)]
@@ -70,7 +70,7 @@ _open: ContextVar[Crew | None] = ContextVar("crew", default=None)
 
 
 @contextlib.contextmanager
-def leading(runtime: Runtime) -> Iterator[None]:
+def leading(runtime: TrainingRuntime) -> Iterator[None]:
     """Keep the machines of ``runtime.nodes`` together for a whole run of several stages; nothing where there is one machine."""
     if runtime.nodes == 1:
         yield
@@ -90,7 +90,7 @@ def leading(runtime: Runtime) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def crew_of(runtime: Runtime) -> Iterator[Crew | None]:
+def crew_of(runtime: TrainingRuntime) -> Iterator[Crew | None]:
     """The other machines, all there and with their ranks; None where this machine is alone.
 
     Raises ValueError for hostfiles and addresses that cannot be, ConnectionError for machines that do not come.
@@ -109,7 +109,7 @@ def crew_of(runtime: Runtime) -> Iterator[Crew | None]:
 
 
 @contextlib.contextmanager
-def _started_over_ssh(runtime: Runtime, hosts: Sequence[Host]) -> Iterator[Crew | None]:
+def _started_over_ssh(runtime: TrainingRuntime, hosts: Sequence[Host]) -> Iterator[Crew | None]:
     """The machines of a hostfile but the first, which is this one; started for one job."""
     here, *others = hosts
     if not others:

@@ -14,7 +14,8 @@ from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
 from korealbert.artifact.files import write_json
 from korealbert.examples.batches import ExampleBatches
 from korealbert.model.config import ModelConfig
-from korealbert.model.device import check_device, pick_device
+from korealbert.model.device import pick_device
+from korealbert.pretrain.runtime import TrainingRuntime, check_device
 from korealbert.pretrain.spec import TASKS
 
 
@@ -43,13 +44,14 @@ def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
             f"{inputs['examples'].name} has {heldout.vocab_size:,} pieces, but {weights.name} was trained with "
             f'{config.vocab_size:,}; let all share one vocabulary (shared = ["vocab"])'
         )
-    device = pick_device(runtime.device)
+    training = TrainingRuntime.of(runtime)
+    device = pick_device(training.device)
     objective = make_objective(config, seed=0)
     objective.model.load_state_dict(load_file(weights / "model.safetensors"))
     tasks = TASKS["rtd" if config.generator_hidden_size else "mlm"]
     ranks = Ranks(0, 1, device)
     threads = torch.get_num_threads()
-    torch.set_num_threads(runtime.threads)
+    torch.set_num_threads(training.threads)
     try:
         scores = evaluate(objective.to(device), heldout, ranks, tasks=tasks, batch_size=spec.batch_size, autocast=None)
     finally:

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from korealbert.artifact import Device
 from korealbert.model.config import ModelConfig
+from korealbert.model.device import Device
 from korealbert.pretrain.spec import PretrainSpec
 
 MARK = "korealbert-event "

@@ -21,12 +21,12 @@ from korealbert.artifact.files import atomic_write
 from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
 from korealbert.model.config import ModelConfig
-from korealbert.model.device import check_device
 from korealbert.pretrain.compile_locks import clear_stale_locks, extension_directories
 from korealbert.pretrain.hosts import crew_of, ranks_of
 from korealbert.pretrain.job import Job, parse_event
 from korealbert.pretrain.launch import RankFailed, run_ranks
 from korealbert.pretrain.rows import Rows, check_rows
+from korealbert.pretrain.runtime import TrainingRuntime, check_device
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.vocab.tokenizer import Vocabulary
 
@@ -45,10 +45,11 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     """
     examples, views = inputs["examples"].path, inputs["views"].path
     check_runtime(spec, runtime)
-    processes, _ = ranks_of(runtime)
+    training = TrainingRuntime.of(runtime)
+    processes, _ = ranks_of(training)
     optional = {role: inputs[role].path for role in ("initial", "examples_long", "views_long") if role in inputs}
     config = check(spec, vocab=inputs["vocab"].path, examples=examples, views=views, **optional)
-    job = Job(spec=spec, config=config, examples=examples, views=views, **optional, out_dir=out_dir, device=runtime.device)
+    job = Job(spec=spec, config=config, examples=examples, views=views, **optional, out_dir=out_dir, device=training.device)
     clear_stale_locks(extension_directories(os.environ))
     job_file = out_dir / ".job.json"
     atomic_write(job_file, job.model_dump_json(indent=1).encode())
@@ -65,12 +66,12 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
             seen[event["kind"]] = event
 
     try:
-        with crew_of(runtime) as crew:
+        with crew_of(training) as crew:
             run_ranks(
                 "korealbert.pretrain.worker",
                 [str(job_file)],
                 processes=processes,
-                threads=runtime.threads,
+                threads=training.threads,
                 on_line=on_line,
                 crew=crew,
             )
@@ -88,7 +89,7 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 def check_runtime(spec: PretrainSpec, runtime: Runtime) -> None:
     """Raise ValueError where the global batches cannot be divided among all ranks, or a device or a package is missing."""
     check_device(spec, runtime)
-    _, world_size = ranks_of(runtime)
+    _, world_size = ranks_of(TrainingRuntime.of(runtime))
     for batch, micro_batch in spec.batches:
         spec.accumulation(world_size, batch, micro_batch)
     if spec.tensorboard and find_spec("tensorboard") is None:

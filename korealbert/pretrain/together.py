@@ -8,7 +8,7 @@ from typing import Any
 
 
 def found_in(environment: Mapping[str, str]) -> dict[str, Any]:
-    """``nodes``, ``node``, ``meeting`` and ``address`` of Runtime; nothing where the command was started on one machine.
+    """``nodes``, ``node``, ``meeting`` and ``address`` of TrainingRuntime; nothing where one machine was started.
 
     Raises ValueError naming the variable that is no number, or where several processes were started on one machine: ranks are
     started by the command itself.

@@ -12,7 +12,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AlbertConfig, AlbertModel, PreTrainedTokenizerFast
 
-from korealbert.artifact import Artifact, Runtime
+from korealbert.artifact import Artifact
+from korealbert.pretrain.runtime import TrainingRuntime
 
 SPECIAL = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 PRAISE = ("재밌다", "훌륭한", "최고의", "감동", "추천")
@@ -61,8 +62,8 @@ def model(model_dir: Path) -> Artifact:
 
 
 @pytest.fixture
-def runtime() -> Runtime:
-    return Runtime(threads=1, device="cpu")
+def runtime() -> TrainingRuntime:
+    return TrainingRuntime(threads=1, device="cpu")
 
 
 def write_nsmc(path: Path, rows: int, seed: int) -> Path:

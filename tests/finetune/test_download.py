@@ -15,11 +15,12 @@ import pytest
 from pydantic import ValidationError
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, Runtime, build
+from korealbert.artifact import Artifact, build
 from korealbert.corpus.crawl.fetch import FetchError
 from korealbert.finetune import features, stage, tasks
 from korealbert.finetune.spec import FinetuneSpec, RemoteFile
 from korealbert.finetune.splits import read_examples
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import RecipeError
 from korealbert.recipe.dag import Node
 from tests.flows.conftest import TINY
@@ -72,7 +73,7 @@ def test_files_by_url_are_stages_that_features_and_cells_read(
     assert nodes["features/nsmc"].inputs == roles
     assert nodes["finetune/nsmc/pretrained/1"].inputs == {**roles, "features": "features/nsmc"}
     assert nodes["summary/nsmc"].inputs["test"] == "benchmark/nsmc/test"
-    runtime = Runtime(store=tmp_path / "store", threads=1, device="cpu")
+    runtime = TrainingRuntime(store=tmp_path / "store", threads=1, device="cpu")
     inputs = {}
     for split in digests:
         node = nodes[f"benchmark/nsmc/{split}"]
@@ -93,7 +94,7 @@ def test_another_file_behind_the_url_is_refused(site: tuple[str, Path], tmp_path
     shutil.copy(sample_dir / "nsmc_test.txt", root / "ratings_train.txt")
     node = recipe_with(tmp_path, url, {"train": DIGEST, "test": DIGEST})["benchmark/nsmc/train"]
     with pytest.raises(FetchError, match=rf"ratings_train\.txt: sha256 is [0-9a-f]+ .* expected {DIGEST}"):
-        build(node.stage, node.spec, {}, Runtime(store=tmp_path / "store"))
+        build(node.stage, node.spec, {}, TrainingRuntime(store=tmp_path / "store"))
 
 
 @pytest.mark.parametrize(

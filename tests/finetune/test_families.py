@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from pydantic import ValidationError
 from transformers import AutoModel
 
-from korealbert.artifact import InputPath, Runtime, build
+from korealbert.artifact import InputPath, build
 from korealbert.finetune import tasks
 from korealbert.finetune.alignment import frame, pieces
 from korealbert.finetune.encode import pad
@@ -30,6 +30,7 @@ from korealbert.finetune.tagged import Tagged
 from korealbert.finetune.task import Encoded, Example
 from korealbert.finetune.tasks.klue_dp import Parsed, Tree
 from korealbert.finetune.tasks.klue_re import Related
+from korealbert.pretrain.runtime import TrainingRuntime
 from tests.finetune.families import FAMILIES, TEXT, write_family
 from tests.finetune.test_offsets import TEXTS, shown
 
@@ -316,7 +317,7 @@ def test_an_encoder_becomes_an_artifact_of_what_it_needs_and_nothing_else(
 ) -> None:
     directory = copied("kobert")
     (directory / "tokenization_theirs.py").write_text("raise SystemExit('executed')")
-    runtime = Runtime(store=tmp_path / "store", device="cpu")
+    runtime = TrainingRuntime(store=tmp_path / "store", device="cpu")
     built = build(STAGE, ModelPlace(path=InputPath(directory)), {}, runtime, label="encoder/kobert").artifact
     kept = {path.name for path in built.path.iterdir()} - {"manifest.json"}
     assert kept == {"config.json", "model.safetensors", "tokenizer_config.json", "tokenizer_78b3.model", "vocab.txt"}

@@ -10,11 +10,12 @@ import torch
 from pydantic import ValidationError
 from transformers import AutoModel
 
-from korealbert.artifact import Artifact, Runtime, build
+from korealbert.artifact import Artifact, build
 from korealbert.finetune.architectures import BASELINE, SHAPES, config_of, parameters_of
 from korealbert.finetune.encoder import Encoder
 from korealbert.finetune.speed_column import STAGE, SpeedSpec, run
 from korealbert.model.parameters import count_parameters
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.report.stage import ReportSpec
 from korealbert.report.stage import run as report
 
@@ -47,7 +48,7 @@ def test_every_shape_runs_in_small_as_an_encoder(name: str) -> None:
 
 def measure(tmp_path: Path, *names: str) -> Artifact:
     spec = SpeedSpec(architectures=names, batch_size=4, sequence_length=32, steps=3, shrink=16)
-    return build(STAGE, spec, {}, Runtime(store=tmp_path, threads=1, device="cpu"), label="speed").artifact
+    return build(STAGE, spec, {}, TrainingRuntime(store=tmp_path, threads=1, device="cpu"), label="speed").artifact
 
 
 def test_shapes_are_measured_beside_m_bert_and_the_report_sets_them_beside_table_iii(tmp_path: Path) -> None:
@@ -64,7 +65,7 @@ def test_shapes_are_measured_beside_m_bert_and_the_report_sets_them_beside_table
         assert row["pieces_per_second"] > 0
     out = tmp_path / "report"
     out.mkdir()
-    report(ReportSpec(), {"speed": artifact}, out, Runtime())
+    report(ReportSpec(), {"speed": artifact}, out, TrainingRuntime())
     text = (out / "report.md").read_text("utf-8")
     assert "| KoreALBERT large | 17,939,968 |" in text and "| 18M | 1.3x | Disagrees with the text" in text
     assert "1/16 of the shapes'" in text
@@ -73,7 +74,7 @@ def test_shapes_are_measured_beside_m_bert_and_the_report_sets_them_beside_table
 def test_threads_are_as_before_and_nothing_to_measure_is_an_error(tmp_path: Path) -> None:
     before = torch.get_num_threads()
     with pytest.raises(ValueError, match="name some in architectures"):
-        run(SpeedSpec(), {}, tmp_path, Runtime(threads=before + 1, device="cpu"))
+        run(SpeedSpec(), {}, tmp_path, TrainingRuntime(threads=before + 1, device="cpu"))
     measure(tmp_path, "KoBERT")
     assert torch.get_num_threads() == before
     with pytest.raises(ValidationError, match="no shape 'GPT'; known are M-BERT"):

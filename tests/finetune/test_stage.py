@@ -15,13 +15,14 @@ import torch
 from pydantic import ValidationError
 from transformers import AutoTokenizer
 
-from korealbert.artifact import Artifact, Progress, Runtime, Store, build
+from korealbert.artifact import Artifact, Progress, Store, build
 from korealbert.finetune import tasks
 from korealbert.finetune.init import Init
 from korealbert.finetune.loop import linear_schedule
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.splits import random_part, read_examples
 from korealbert.finetune.stage import HEADLINE, STAGE, run
+from korealbert.pretrain.runtime import TrainingRuntime
 
 QUICK = {"epochs": 2, "batch_size": 32, "learning_rate": 5e-3, "warmup_ratio": 0.1}
 
@@ -33,7 +34,7 @@ def predictions(directory: Path) -> dict[str, list[Any]]:
 
 
 def test_separable_reviews_are_learnt(
-    model: Artifact, runtime: Runtime, nsmc: dict[str, Any], fresh: Callable[[str], Path]
+    model: Artifact, runtime: TrainingRuntime, nsmc: dict[str, Any], fresh: Callable[[str], Path]
 ) -> None:
     reports: list[Progress] = []
     out = fresh("out")
@@ -62,7 +63,9 @@ def test_separable_reviews_are_learnt(
     assert reports[-1].done == reports[-1].total == 72
 
 
-def test_similarity_is_learnt(model: Artifact, runtime: Runtime, korsts: dict[str, Any], fresh: Callable[[str], Path]) -> None:
+def test_similarity_is_learnt(
+    model: Artifact, runtime: TrainingRuntime, korsts: dict[str, Any], fresh: Callable[[str], Path]
+) -> None:
     spec = FinetuneSpec(**{**korsts, **QUICK, "epochs": 4, "batch_size": 16})
     stats = run(spec, {"model": model}, fresh("out"), runtime)
     assert stats["metric"] == "spearman"
@@ -72,7 +75,7 @@ def test_similarity_is_learnt(model: Artifact, runtime: Runtime, korsts: dict[st
 
 @pytest.mark.parametrize("init", ["pretrained", "random"])
 def test_the_same_cell_gives_the_same_bytes_and_leaves_torch_as_it_was(
-    model: Artifact, runtime: Runtime, korsts: dict[str, Any], fresh: Callable[[str], Path], init: Init
+    model: Artifact, runtime: TrainingRuntime, korsts: dict[str, Any], fresh: Callable[[str], Path], init: Init
 ) -> None:
     spec = FinetuneSpec(**{**korsts, **QUICK, "epochs": 1}, init=init, max_test_examples=20)
     torch.manual_seed(1)
@@ -92,7 +95,7 @@ def test_the_same_cell_gives_the_same_bytes_and_leaves_torch_as_it_was(
 def test_cells_are_artifacts_of_their_own_and_other_seeds_see_the_same_examples(
     model_dir: Path, tmp_path: Path, nsmc: dict[str, Any]
 ) -> None:
-    runtime = Runtime(store=tmp_path, threads=1, device="cpu")
+    runtime = TrainingRuntime(store=tmp_path, threads=1, device="cpu")
     shutil.copytree(model_dir, tmp_path / "export-0000000000000000")
     recipe = {"stage": "export", "version": 1, "spec": {}, "inputs": {}}
     empty: dict[str, Any] = {"spec": {}, "inputs": {}, "built_from": {}, "stats": {}, "files": {}, "host": {}}
@@ -156,14 +159,14 @@ def test_contradictions_are_found_before_anything_runs(nsmc: dict[str, Any], kor
 
 
 def test_inputs_longer_than_the_position_table_are_refused(
-    model: Artifact, runtime: Runtime, nsmc: dict[str, Any], fresh: Callable[[str], Path]
+    model: Artifact, runtime: TrainingRuntime, nsmc: dict[str, Any], fresh: Callable[[str], Path]
 ) -> None:
     with pytest.raises(ValueError, match=r"max_length is 65, but .*config.json has positions for 64 pieces"):
         run(FinetuneSpec(**{**nsmc, "max_length": 65}), {"model": model}, fresh("out"), runtime)
 
 
 def test_positions_that_pretraining_never_saw_are_worth_a_warning(
-    model_dir: Path, runtime: Runtime, korsts: dict[str, Any], fresh: Callable[[str], Path]
+    model_dir: Path, runtime: TrainingRuntime, korsts: dict[str, Any], fresh: Callable[[str], Path]
 ) -> None:
     directory = fresh("short")
     shutil.copytree(model_dir, directory, dirs_exist_ok=True)
@@ -176,7 +179,11 @@ def test_positions_that_pretraining_never_saw_are_worth_a_warning(
 
 
 def test_a_diverged_loss_is_an_error(
-    model: Artifact, runtime: Runtime, korsts: dict[str, Any], fresh: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    model: Artifact,
+    runtime: TrainingRuntime,
+    korsts: dict[str, Any],
+    fresh: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     task = type(tasks.load("korsts"))
     monkeypatch.setattr(task, "loss", lambda self, logits, targets: logits.sum() * float("nan"))

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 from flows.corpus_to_model import corpus_to_model
-from korealbert.artifact import Runtime
+from korealbert.pretrain.runtime import TrainingRuntime
 
 
 def main(recipe: str, store: str, cells: str) -> None:
-    runtime = Runtime(store=Path(store), workers=1, threads=int(cells), cells=int(cells), device="cpu")
+    runtime = TrainingRuntime(store=Path(store), workers=1, threads=int(cells), cells=int(cells), device="cpu")
     corpus_to_model(Path(recipe), until="summary", runtime=runtime)
 
 

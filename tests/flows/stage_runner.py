@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, Runtime, Store, build
+from korealbert.artifact import Artifact, Store, build
+from korealbert.pretrain.runtime import TrainingRuntime
 
 
 def begun(partial: Path) -> bool:
@@ -28,7 +29,7 @@ def build_one(recipe: Path, label: str, store: Path, held: Path | None = None) -
 
     if held is not None:
         sys.addaudithook(stand_still)
-    runtime = Runtime(store=store, workers=1, threads=1)
+    runtime = TrainingRuntime(store=store, workers=1, threads=1)
     names: dict[str, str] = {}
     for each, node in recipes.until(recipes.graph(recipes.load(recipe)), label).items():
         inputs = {role: names[other] for role, other in node.inputs.items()}

@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, Runtime, Store, build
+from korealbert.artifact import Artifact, Store, build
+from korealbert.pretrain.runtime import TrainingRuntime
 from tests.flows.conftest import TINY
 
 TINY_ABLATION = TINY.parent / "ablations" / "tiny.toml"
@@ -19,7 +20,7 @@ TINY_ABLATION = TINY.parent / "ablations" / "tiny.toml"
 def test_an_ablation_builds_only_what_its_recipe_has_not(straight: dict[str, Artifact], tmp_path: Path) -> None:
     store = tmp_path / "store"
     shutil.copytree(straight["report"].path.parent, store)
-    runtime = Runtime(store=store, workers=1, threads=1)
+    runtime = TrainingRuntime(store=store, workers=1, threads=1)
     new = {stage.label for stage in recipes.prepare(TINY_ABLATION, Store(store)).planned if stage.status == "new"}
     assert new == {
         *("views/noise-order", "intrinsic/with-dropout/1/order", "ablation"),

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from flows.by_kind import flow_of
-from korealbert.artifact import Artifact, Runtime, Store, build
+from korealbert.artifact import Artifact, Store, build
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import RecipeError, prepare
 from korealbert.recipe.evaluation import evaluation_graph, load_evaluation
 from tests.flows.conftest import TINY
@@ -53,7 +54,7 @@ def test_stages_of_the_named_recipe_are_those_that_it_has_itself(tmp_path: Path)
 
 
 def test_it_comes_to_a_report_that_names_the_best(tmp_path: Path, straight: dict[str, Artifact]) -> None:
-    runtime = Runtime(store=tmp_path / "store", threads=1, workers=1)
+    runtime = TrainingRuntime(store=tmp_path / "store", threads=1, workers=1)
     shutil.copytree(straight["vocab"].path.parent, runtime.store)
     file = written(tmp_path, f'[encoder.one]\nrecipe = "{TINY}"\n[encoder.other]\nrecipe = "{TINY}"\n')
     built: dict[str, Artifact] = {}

@@ -19,7 +19,8 @@ from flows.corpus_to_model import corpus_to_model
 from flows.one_stage import one_stage
 from flows.publish import key
 from flows.recovery import Claimed
-from korealbert.artifact import Artifact, Runtime, ancestors
+from korealbert.artifact import Artifact, ancestors
+from korealbert.pretrain.runtime import TrainingRuntime
 from tests.flows import killed_grid
 from tests.flows.conftest import TINY
 from tests.flows.six_tasks import write_recipe
@@ -37,12 +38,12 @@ def api() -> object:
 
 
 @pytest.fixture
-def runtime(straight: dict[str, Artifact], tmp_path: Path) -> Runtime:
+def runtime(straight: dict[str, Artifact], tmp_path: Path) -> TrainingRuntime:
     """A store in which everything but the report is built."""
     store = tmp_path / "store"
     shutil.copytree(straight["report"].path.parent, store)
     shutil.rmtree(store / straight["report"].name)
-    return Runtime(store=store, workers=1, threads=1)
+    return TrainingRuntime(store=store, workers=1, threads=1)
 
 
 def task_states(flow_run: str) -> dict[str, str]:
@@ -58,7 +59,9 @@ def task_states(flow_run: str) -> dict[str, str]:
         time.sleep(0.1)
 
 
-def test_the_flow_shows_what_is_built_as_cached_and_builds_the_rest(straight: dict[str, Artifact], runtime: Runtime) -> None:
+def test_the_flow_shows_what_is_built_as_cached_and_builds_the_rest(
+    straight: dict[str, Artifact], runtime: TrainingRuntime
+) -> None:
     path = corpus_to_model.with_options(flow_run_name="first")(TINY, runtime=runtime)
     assert Path(path).name == straight["report"].name
     states = task_states("first")
@@ -74,7 +77,7 @@ def test_the_flow_shows_what_is_built_as_cached_and_builds_the_rest(straight: di
         assert (runtime.store / artifact.name).as_uri() in str(published[0].data)
 
 
-def test_one_stage_is_rebuilt_on_cached_inputs(straight: dict[str, Artifact], runtime: Runtime) -> None:
+def test_one_stage_is_rebuilt_on_cached_inputs(straight: dict[str, Artifact], runtime: TrainingRuntime) -> None:
     path = Path(one_stage("balance", TINY, runtime=runtime))
     assert path.name == straight["balance"].name
     assert Artifact(path.name, path).output_digest == straight["balance"].output_digest

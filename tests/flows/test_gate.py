@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from flows.gate import Gate
-from korealbert.artifact import Runtime
+from korealbert.pretrain.runtime import TrainingRuntime
 
 GIB = 1 << 30
 SECONDS_TO_WAIT = 60
@@ -55,14 +55,14 @@ class Watch:
 @pytest.mark.parametrize(
     ("runtime", "needs", "most"),
     [
-        (Runtime(threads=4), [None] * 4, 1),
-        (Runtime(threads=4, cells=2), [None] * 6, 2),
-        (Runtime(threads=9, cells=3, memory_gib=10), [GIB] * 9, 3),
-        (Runtime(threads=8, memory_gib=5), [2 * GIB] * 6, 2),
-        (Runtime(threads=8, memory_gib=5), [None] * 4, 1),
+        (TrainingRuntime(threads=4), [None] * 4, 1),
+        (TrainingRuntime(threads=4, cells=2), [None] * 6, 2),
+        (TrainingRuntime(threads=9, cells=3, memory_gib=10), [GIB] * 9, 3),
+        (TrainingRuntime(threads=8, memory_gib=5), [2 * GIB] * 6, 2),
+        (TrainingRuntime(threads=8, memory_gib=5), [None] * 4, 1),
     ],
 )
-def test_as_many_as_number_and_memory_allow(runtime: Runtime, needs: list[int | None], most: int) -> None:
+def test_as_many_as_number_and_memory_allow(runtime: TrainingRuntime, needs: list[int | None], most: int) -> None:
     watch = Watch(Gate(runtime), enough=most)
     for thread in [watch.run(str(n), need) for n, need in enumerate(needs)]:
         thread.join()
@@ -71,7 +71,7 @@ def test_as_many_as_number_and_memory_allow(runtime: Runtime, needs: list[int | 
 
 
 def test_a_whole_stage_runs_alone_and_is_passed_by_nobody() -> None:
-    watch = Watch(Gate(Runtime(threads=4, cells=4)))
+    watch = Watch(Gate(TrainingRuntime(threads=4, cells=4)))
     threads = [watch.run(name, None, alone=name.isupper()) for name in ("a", "b", "C", "d", "e", "F", "g")]
     watch.may_leave.set()
     for thread in threads:
@@ -83,7 +83,7 @@ def test_a_whole_stage_runs_alone_and_is_passed_by_nobody() -> None:
 
 
 def test_an_error_inside_frees_the_place() -> None:
-    gate = Gate(Runtime(threads=2, memory_gib=1))
+    gate = Gate(TrainingRuntime(threads=2, memory_gib=1))
     for _ in range(3):
         with pytest.raises(ValueError, match="no"), gate.cell(GIB // 2):
             raise ValueError("no")

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, Runtime, build
+from korealbert.artifact import Artifact, build
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.report.stage import ReportSpec, run
 from tests.flows.conftest import TINY
 from tests.report.conftest import whole_run
@@ -27,7 +28,7 @@ def artifacts(straight: dict[str, Artifact], tmp_path_factory: pytest.TempPathFa
     store = tmp_path_factory.mktemp("report") / "store"
     shutil.copytree(straight["report"].path.parent, store)
     found = {label: Artifact(a.name, store / a.name) for label, a in straight.items() if label != "report"}
-    runtime = Runtime(store=store, workers=1, threads=1)
+    runtime = TrainingRuntime(store=store, workers=1, threads=1)
     for label, node in recipes.graph(recipes.load(TINY)).items():
         if label.startswith("finetune/"):
             for seed in SEEDS[1:]:
@@ -41,7 +42,7 @@ def artifacts(straight: dict[str, Artifact], tmp_path_factory: pytest.TempPathFa
 def tables(artifacts: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rows]:
     """The tables of report.md by title, without header, rule and emphasis."""
     out = tmp_path_factory.mktemp("out")
-    run(ReportSpec(), artifacts, out, Runtime())
+    run(ReportSpec(), artifacts, out, TrainingRuntime())
     found: dict[str, Rows] = {}
     title = ""
     for line in (out / "report.md").read_text("utf-8").splitlines():

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, Runtime, build
+from korealbert.artifact import Artifact, build
+from korealbert.pretrain.runtime import TrainingRuntime
 from tests.flows.conftest import TINY
 
 DATA_STAGES = ("extract", "clean", "dedup", "balance", "vocab", "examples", "views")
 
 
 def test_two_workers_give_the_bytes_of_one(straight: dict[str, Artifact], tmp_path: Path) -> None:
-    runtime = Runtime(store=tmp_path / "store", workers=2, threads=2)
+    runtime = TrainingRuntime(store=tmp_path / "store", workers=2, threads=2)
     built: dict[str, Artifact] = {}
     for label, node in recipes.until(recipes.graph(recipes.load(TINY)), "views").items():
         inputs = {role: built[other] for role, other in node.inputs.items()}

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from korealbert.artifact import Artifact, Runtime, build
+from korealbert.artifact import Artifact, build
 from korealbert.pretrain.engine import Ranks, join
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE
 from tests.pretrain.shards import build_ancestry
@@ -60,7 +61,7 @@ def ancestry(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
 def two_ranks(ancestry: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     """``TWO_RANKS`` trained on two processes of this machine, without interruption. DeepSpeed has compiled nothing for it."""
     directory = tmp_path_factory.mktemp("two-ranks")
-    runtime = Runtime(store=directory / "store", processes=2, threads=2, device="cpu")
+    runtime = TrainingRuntime(store=directory / "store", processes=2, threads=2, device="cpu")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(directory / "compiled"))
         artifact = build(STAGE, TWO_RANKS, ancestry, runtime).artifact

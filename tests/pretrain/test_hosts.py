@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from korealbert.artifact import Runtime
 from korealbert.pretrain import crew as crews
 from korealbert.pretrain.channel import Channel, ChannelClosed, interface_of
 from korealbert.pretrain.crew import Crew, meeting_file
 from korealbert.pretrain.hosts import crew_of, leading, ranks_of, read_hostfile
 from korealbert.pretrain.launch import RankFailed, RankKilled, run_ranks, stop_all
 from korealbert.pretrain.member import LeaderGone, serve
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.together import found_in
 from tests.pretrain.test_launch import PRELUDE, alive, wait_until
 
@@ -54,7 +54,7 @@ def launch(tmp_path: Path, hostfile: Path, shell: Path) -> Launch:
     def run(script: str, on_line: Callable[[str], None] | None = None) -> list[str]:
         (tmp_path / "rank_script.py").write_text(PRELUDE + script)
         environment = {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
-        runtime = Runtime(store=tmp_path / "store", threads=4, hostfile=hostfile, remote_shell=str(shell))
+        runtime = TrainingRuntime(store=tmp_path / "store", threads=4, hostfile=hostfile, remote_shell=str(shell))
         processes, _ = ranks_of(runtime)
         seen: list[str] = []
         with crew_of(runtime) as crew:
@@ -154,10 +154,10 @@ time.sleep(600)
 LEADER = """
 import sys
 from pathlib import Path
-from korealbert.artifact import Runtime
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.hosts import crew_of
 from korealbert.pretrain.launch import run_ranks
-runtime = Runtime(store=Path(sys.argv[1]), threads=2, nodes=2, address="127.0.0.1")
+runtime = TrainingRuntime(store=Path(sys.argv[1]), threads=2, nodes=2, address="127.0.0.1")
 with crew_of(runtime) as crew:
     run_ranks("rank_script", [], processes=1, threads=1, on_line=print, crew=crew)
 """
@@ -228,7 +228,7 @@ def test_two_machines_of_one_number_are_refused(crew: Crew, tmp_path: Path) -> N
 
 
 def test_machines_that_do_not_come_are_told(tmp_path: Path, hostfile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runtime = Runtime(store=tmp_path / "store", hostfile=hostfile, remote_shell="false")
+    runtime = TrainingRuntime(store=tmp_path / "store", hostfile=hostfile, remote_shell="false")
     with (
         pytest.raises(ConnectionError, match=r"2 machines should meet; .* a remote shell ended with status 1"),
         crew_of(runtime),
@@ -239,7 +239,7 @@ def test_machines_that_do_not_come_are_told(tmp_path: Path, hostfile: Path, monk
     monkeypatch.setattr(crews, "LATE_SECONDS", 0.1)
     with (
         pytest.raises(ConnectionError, match="joined by none; within"),
-        crew_of(Runtime(store=tmp_path, nodes=2, address="127.0.0.1")),
+        crew_of(TrainingRuntime(store=tmp_path, nodes=2, address="127.0.0.1")),
     ):
         pass
     with pytest.raises(LeaderGone, match="do all machines see the same store"):
@@ -255,7 +255,7 @@ def test_what_an_earlier_run_left_behind_is_passed_over(tmp_path: Path) -> None:
     member = threading.Thread(target=serve, args=(tmp_path, "run"), kwargs={"node": 1, "processes": 1, "threads": 1})
     member.start()
     time.sleep(0.3)
-    with leading(Runtime(store=tmp_path, nodes=2, address="127.0.0.1")):
+    with leading(TrainingRuntime(store=tmp_path, nodes=2, address="127.0.0.1")):
         pass  # All stages were cached: the member is awaited and let go.
     member.join(timeout=5)
     assert not member.is_alive()
@@ -330,4 +330,4 @@ def test_srun_and_torchrun_are_understood() -> None:
 )
 def test_runtimes_that_cannot_be_are_refused(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        Runtime(**fields)
+        TrainingRuntime(**fields)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from korealbert.artifact import Progress, Runtime
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.spec import PretrainSpec, ScheduleSpec
 
 
@@ -119,3 +122,15 @@ def test_the_three_decays() -> None:
 
 def test_warm_up_ratio_of_korealbert_is_the_warm_up_of_albert() -> None:
     assert ScheduleSpec().warmup(250_000) == 3125
+
+
+def test_a_plain_runtime_trains_by_the_defaults_and_still_reports() -> None:
+    seen: list[Progress] = []
+    plain = Runtime(store=Path("here"), workers=3).reporting_to(seen.append)
+    assert not {"processes", "threads", "device", "hostfile", "cells"} & set(Runtime.model_fields)
+    training = TrainingRuntime.of(plain)
+    assert (training.store, training.workers, training.processes, training.device) == (Path("here"), 3, 1, "auto")
+    training.report(Progress(1, 2, "steps"))
+    assert [report.done for report in seen] == [1]
+    chosen = TrainingRuntime(threads=3)
+    assert TrainingRuntime.of(chosen) is chosen

@@ -17,12 +17,13 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from korealbert.artifact import Artifact, Progress, Runtime, build
+from korealbert.artifact import Artifact, Progress, build
 from korealbert.examples.batches import ExampleBatches
 from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.launch import RankFailed, RankKilled
 from korealbert.pretrain.metrics import EVENT_FILE
 from korealbert.pretrain.rows import Rows
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE, check
 from korealbert.pretrain.trainer import Trainer
@@ -58,13 +59,14 @@ def train_here(spec: PretrainSpec, ancestry: dict[str, Artifact], out_dir: Path,
 DRIVER = """
 import sys
 from pathlib import Path
-from korealbert.artifact import Runtime, build
+from korealbert.artifact import build
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.artifact import Artifact
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE
 store, spec, *paths = sys.argv[1:]
 inputs = {role: Artifact(Path(path).name, Path(path)) for role, path in zip(paths[::2], paths[1::2])}
-runtime = Runtime(store=Path(store), threads=1, device="cpu")
+runtime = TrainingRuntime(store=Path(store), threads=1, device="cpu")
 build(STAGE, PretrainSpec.model_validate_json(spec), inputs, runtime.reporting_to(lambda p: print(p.done, flush=True)))
 """
 
@@ -120,7 +122,7 @@ def test_stopped_killed_and_finished_equals_straight(
     interrupt(spec, ancestry, store, signal.SIGKILL, lambda: "step-00000075" in saved())
 
     reports: list[Progress] = []
-    runtime = Runtime(store=store, threads=1, device="cpu").reporting_to(reports.append)
+    runtime = TrainingRuntime(store=store, threads=1, device="cpu").reporting_to(reports.append)
     artifact = build(STAGE, spec, ancestry, runtime).artifact
     straight = tmp_path / "straight"
     straight.mkdir()
@@ -161,7 +163,7 @@ def test_zero_divides_the_moments_and_changes_neither_curve_nor_checkpoint(
     train_here(PretrainSpec(**fields), ancestry, tmp_path, alone)
     spec, runtime = (
         PretrainSpec(**fields, zero_stage=2),
-        Runtime(store=tmp_path / "store", processes=2, threads=2, device="cpu"),
+        TrainingRuntime(store=tmp_path / "store", processes=2, threads=2, device="cpu"),
     )
     hit: list[float] = []
 
@@ -186,7 +188,7 @@ def test_a_failing_process_is_quoted(ancestry: dict[str, Artifact], tmp_path: Pa
     """Of a device that the stage found and its process does not."""
     monkeypatch.setattr("korealbert.pretrain.stage.check_device", lambda spec, runtime: None)
     with pytest.raises(RankFailed) as failure:
-        build(STAGE, PretrainSpec(**SPEC), ancestry, Runtime(store=tmp_path, device="cuda"))
+        build(STAGE, PretrainSpec(**SPEC), ancestry, TrainingRuntime(store=tmp_path, device="cuda"))
     told = str(failure.value).splitlines()
     assert told[1].startswith("Traceback")
     assert "torch finds no CUDA device here" in told[-1]
@@ -196,43 +198,43 @@ def test_contradictions_are_refused_before_launch(ancestry: dict[str, Artifact],
     with pytest.raises(
         ValueError, match=r"global_batch_size = 8 is not divisible by processes × micro_batch_size = 3 × 4 = 12"
     ):
-        build(STAGE, PretrainSpec(**SPEC), ancestry, Runtime(store=tmp_path, processes=3))
+        build(STAGE, PretrainSpec(**SPEC), ancestry, TrainingRuntime(store=tmp_path, processes=3))
     short = {**SPEC, "model": {**SPEC["model"], "max_positions": 16}}
     with pytest.raises(ValueError, match=r"32 tokens long, but max_positions = 16"):
-        build(STAGE, PretrainSpec(**short), ancestry, Runtime(store=tmp_path))
+        build(STAGE, PretrainSpec(**short), ancestry, TrainingRuntime(store=tmp_path))
     rtd = {**SPEC, "objective": "rtd", "model": {**SPEC["model"], "pooler": False}}
     with pytest.raises(ValueError, match=r"moves tokens \(\d+ word-order slots\), but objective = 'rtd'"):
-        build(STAGE, PretrainSpec(**rtd), ancestry, Runtime(store=tmp_path))
+        build(STAGE, PretrainSpec(**rtd), ancestry, TrainingRuntime(store=tmp_path))
     long = {**SPEC, "long": {"from_step": 100}}
     with pytest.raises(ValueError, match=r"LongPhase\(from_step=100, .*\), but there are no long examples"):
-        build(STAGE, PretrainSpec(**long), ancestry, Runtime(store=tmp_path))
+        build(STAGE, PretrainSpec(**long), ancestry, TrainingRuntime(store=tmp_path))
     rows = build_long(tmp_path / "rows", ancestry)
     with pytest.raises(ValueError, match=r"64 tokens long, but max_positions = 32"):
-        build(STAGE, PretrainSpec(**long), {**ancestry, **rows}, Runtime(store=tmp_path))
+        build(STAGE, PretrainSpec(**long), {**ancestry, **rows}, TrainingRuntime(store=tmp_path))
     with pytest.raises(ValueError, match=r"long = None, but there are long examples; give both or neither"):
-        build(STAGE, PretrainSpec(**SPEC), {**ancestry, **rows}, Runtime(store=tmp_path))
+        build(STAGE, PretrainSpec(**SPEC), {**ancestry, **rows}, TrainingRuntime(store=tmp_path))
     wide = {**long, "model": {**SPEC["model"], "max_positions": 64}}
     same = {"examples_long": ancestry["examples"], "views_long": ancestry["views"]}
     with pytest.raises(ValueError, match=r"the long examples are 32 tokens long, the short ones 32; pack the long ones"):
-        build(STAGE, PretrainSpec(**wide), {**ancestry, **same}, Runtime(store=tmp_path))
+        build(STAGE, PretrainSpec(**wide), {**ancestry, **same}, TrainingRuntime(store=tmp_path))
     mixed = {**ancestry, "views": rows["views_long"]}
     with pytest.raises(ValueError, match=r"views-.*examples-"):
-        build(STAGE, PretrainSpec(**SPEC), mixed, Runtime(store=tmp_path))
+        build(STAGE, PretrainSpec(**SPEC), mixed, TrainingRuntime(store=tmp_path))
     for frozen, told in (
         (["encoder.fnn.*"], r"no tensor of the model matches 'encoder.fnn.\*'; its tensors: .*encoder.ffn.0"),
         (["*"], r"frozen = \['\*'\] leaves nothing to train"),
     ):
         with pytest.raises(ValueError, match=told):
-            build(STAGE, PretrainSpec(**SPEC, frozen=frozen), ancestry, Runtime(store=tmp_path))
+            build(STAGE, PretrainSpec(**SPEC, frozen=frozen), ancestry, TrainingRuntime(store=tmp_path))
     with pytest.raises(ValidationError, match=r"device\n.*'cpu', 'cuda' or 'auto'|device\n.*Input should be"):
-        Runtime(store=tmp_path, device="tpu")
+        TrainingRuntime(store=tmp_path, device="tpu")
     other = tmp_path / "vocab-other"
     other.mkdir()
     model = train_model(VocabSpec(size=17, character_coverage=1.0, training_threads=1), ["가 나 다 라 마 바 사 아 자 차"] * 9)
     (other / "spiece.model").write_bytes(model.SerializeToString())
     wrong = {**ancestry, "vocab": Artifact("vocab-other", other)}
     with pytest.raises(ValueError, match=r"was packed with another vocabulary \(65 pieces, .* than vocab-other \(17 pieces"):
-        STAGE.run(PretrainSpec(**SPEC), wrong, tmp_path, Runtime())
+        STAGE.run(PretrainSpec(**SPEC), wrong, tmp_path, TrainingRuntime())
     assert not list(tmp_path.rglob(".job.json"))
 
 

@@ -18,13 +18,14 @@ from tests.pretrain.test_launch import wait_until
 LEADER = """
 import sys
 from pathlib import Path
-from korealbert.artifact import Artifact, Progress, Runtime, build
+from korealbert.artifact import Artifact, Progress, build
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.hosts import leading
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE
 store, spec, *paths = sys.argv[1:]
 inputs = {role: Artifact(Path(path).name, Path(path)) for role, path in zip(("vocab", "examples", "views"), paths)}
-runtime = Runtime(store=Path(store), threads=1, device="cpu", nodes=2, address="127.0.0.1")
+runtime = TrainingRuntime(store=Path(store), threads=1, device="cpu", nodes=2, address="127.0.0.1")
 with leading(runtime):
     build(STAGE, PretrainSpec.model_validate_json(spec), inputs, runtime.reporting_to(lambda p: print(p.done, flush=True)))
 """

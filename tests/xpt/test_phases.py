@@ -11,13 +11,14 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from korealbert.artifact import Artifact, InputPath, Runtime, Store, build
+from korealbert.artifact import Artifact, InputPath, Store, build
 from korealbert.examples import packing, views
 from korealbert.examples.batches import ExampleBatches
 from korealbert.huggingface.package import ModelPlace
 from korealbert.pretrain import stage as pretrain
 from korealbert.pretrain.engine import Ranks, join
 from korealbert.pretrain.initial import digest_of
+from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.trainer import Stopped, Trainer
 from korealbert.vocab import stage as vocab_stage
 from korealbert.xpt import phases, source, transfer
@@ -60,9 +61,9 @@ def transferred(store: Path, data: dict[str, Artifact], tmp_path_factory: pytest
     made = {}
     for family in ("roberta", "bert"):
         spec = ModelPlace(path=InputPath(make_source(family, tmp_path_factory.mktemp(family))))
-        read = build(source.STAGE, spec, {}, Runtime(store=store)).artifact
+        read = build(source.STAGE, spec, {}, TrainingRuntime(store=store)).artifact
         inputs = {"source": read, "vocab": data["vocab"]}
-        made[family] = build(transfer.STAGE, TransferSpec(), inputs, Runtime(store=store)).artifact
+        made[family] = build(transfer.STAGE, TransferSpec(), inputs, TrainingRuntime(store=store)).artifact
     return made
 
 
@@ -157,7 +158,7 @@ def test_a_stopped_phase_resumes_to_the_same_bytes(
 def test_phase_2_goes_on_from_phase_1_and_leaves_it_cached(
     transferred: dict[str, Artifact], data: dict[str, Artifact], store: Path, alone: Ranks, tmp_path: Path
 ) -> None:
-    runtime = Runtime(store=store, threads=1, device="cpu")
+    runtime = TrainingRuntime(store=store, threads=1, device="cpu")
     spec, inputs = phase(freeze="chameleon", steps=2, snapshots=[1]), {"initial": transferred["roberta"], **data}
     first = build(phases.STAGE, spec, inputs, runtime, label="phase1/itl").artifact
     encoder = {
@@ -181,7 +182,7 @@ def test_phase_2_goes_on_from_phase_1_and_leaves_it_cached(
 def test_a_vocabulary_that_the_weights_were_not_made_for_is_refused(
     transferred: dict[str, Artifact], data: dict[str, Artifact], store: Path, tmp_path: Path
 ) -> None:
-    runtime = Runtime(store=store, threads=1, device="cpu")
+    runtime = TrainingRuntime(store=store, threads=1, device="cpu")
     documents = {"documents": data["vocab"].inputs()["documents"]}
     spec = vocab_stage.VocabSpec(size=64, character_coverage=1.0, training_threads=1)
     other = build(vocab_stage.STAGE, spec, documents, runtime).artifact

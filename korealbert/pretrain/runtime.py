@@ -1,0 +1,81 @@
+"""How training runs: processes, threads, device and machines. Like every runtime it is no part of any identity."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from korealbert.artifact import Runtime, Spec
+from korealbert.model.device import Device, pick_device
+
+
+class TrainingRuntime(Runtime):
+    """A runtime that says besides how models are trained; threads, processes and device may move the last bits of training."""
+
+    processes: int = Field(default=1, ge=1)
+    """Training processes (ranks) on this machine."""
+    threads: int = Field(default=os.cpu_count() or 1, ge=1)
+    """CPU threads over all training processes of a machine together."""
+    device: Device = "auto"
+    """The device of all training processes."""
+    cells: int | None = Field(default=None, ge=1)
+    """Fine-tuning cells (one task, model and seed) that run at once, each in a process of its own; they share ``threads``.
+    None: one, or with ``memory_gib`` as many as fit, at most one for each thread."""
+    memory_gib: float | None = Field(default=None, gt=0)
+    """Main memory, in GiB, that cells may take together. What one needs is measured when the first of its kind runs, alone."""
+    hostfile: Path | None = None
+    """Train on several machines, started from this one over ssh: DeepSpeed's hostfile, a line ``NAME slots=N`` for each, this
+    machine first. Its slots take the place of ``processes``. All machines see the store under the same path."""
+    remote_shell: str = Field(default="ssh", min_length=1)
+    """What is called with a machine's name and a command, for the machines of a hostfile."""
+    nodes: int = Field(default=1, ge=1)
+    """Or: machines on which the same command was started (srun, torchrun, by hand); each has ``processes`` ranks."""
+    node: int = Field(default=0, ge=0)
+    """Which of them this is; 0 builds everything, the others only run ranks for it."""
+    meeting: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    """What these machines call their run: the number of a job. Two runs in one store need two names."""
+    address: str = ""
+    """Name or IPv4 address under which the other machines reach this one, where it leads; by default its own name."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _extend(cls, given: Any) -> Any:
+        """A plain runtime trains as the defaults say."""
+        return given.model_dump(exclude_unset=True) if type(given) is Runtime else given
+
+    @model_validator(mode="after")
+    def _refuse_contradictions(self) -> Self:
+        if self.hostfile is not None and self.nodes > 1:
+            raise ValueError(f"hostfile = {self.hostfile} and nodes = {self.nodes} exclude each other; give one")
+        if self.node >= self.nodes:
+            raise ValueError(f"node = {self.node} is not below nodes = {self.nodes}; machines count from 0")
+        return self
+
+    @classmethod
+    def of(cls, runtime: Runtime) -> TrainingRuntime:
+        """The runtime that a stage was given, with the defaults of training where it says nothing of it."""
+        return runtime if isinstance(runtime, cls) else cls.model_validate(runtime).reporting_to(runtime.report)
+
+    @property
+    def cells_at_once(self) -> int:
+        """Cells that run at once, memory permitting."""
+        return self.cells or (self.threads if self.memory_gib is not None else 1)
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """``memory_gib`` in bytes."""
+        return None if self.memory_gib is None else int(self.memory_gib * (1 << 30))
+
+    def of_a_cell(self) -> Self:
+        """The runtime of one of the cells that run at once: its share of the threads."""
+        return self.model_copy(update={"threads": max(1, self.threads // self.cells_at_once)})
+
+
+def check_device(_: Spec, runtime: Runtime) -> None:
+    """``check`` of a stage that trains: raise ValueError where its device is not to be had here."""
+    device = TrainingRuntime.of(runtime).device
+    if device == "cuda":
+        pick_device(device)
