@@ -15,7 +15,7 @@ from korealbert.corpus.readers.records import Dropped, Tally
 from korealbert.corpus.readers.streams import RawFile, ReadLimits
 from korealbert.documents.schema import Document, Quarantined
 
-SAMPLE = Path(__file__).parents[2] / "data_specs" / "sample"
+SAMPLE = Path(__file__).parents[3] / "data_specs" / "sample"
 DOCS = "".join(
     f'<doc id="{n}" url="u" title="강 {n}">\n강 {n}\n\n강(, 1924년 ~)은 {{{{길}}}}다.\n</doc>\n' for n in range(20)
 ).encode()

@@ -16,7 +16,7 @@ from korealbert.corpus.markup.layout import WikiText, prepare
 from korealbert.corpus.markup.namumark import extract_namumark
 from korealbert.corpus.markup.wikitext import extract_wikitext
 from korealbert.corpus.readers.spec import WikiOptions
-from tests.corpus.markup_soup import NAMUMARK, PAIRS, WIKITEXT, calls, plain_text, soup
+from tests.corpus.markup.soup import NAMUMARK, PAIRS, WIKITEXT, calls, plain_text, soup
 
 Extractor = Callable[[str, WikiOptions], WikiText]
 DEFAULT = WikiOptions()

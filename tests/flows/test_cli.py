@@ -14,7 +14,7 @@ from flows.cli import app
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, build
 
-TINY = Path(__file__).parent / "recipes" / "tiny.toml"
+TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
 
 
 def call(*arguments: object, code: int = 0) -> str:

@@ -16,7 +16,7 @@ from korealbert.model.encoder import TransformerEncoder
 from korealbert.model.heads import PretrainingModel
 from korealbert.model.parameters import count_parameters
 
-SPECS = Path(__file__).parents[1] / "data_specs"
+SPECS = Path(__file__).parents[2] / "data_specs"
 RECIPES = sorted((SPECS / "recipes").glob("*.toml"))
 ABLATIONS = sorted((SPECS / "ablations").rglob("*.toml"))
 

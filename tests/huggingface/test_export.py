@@ -14,7 +14,7 @@ from transformers import AlbertForPreTraining, AutoModel, AutoModelForMaskedLM, 
 from korealbert.artifact import Runtime, build
 from korealbert.huggingface.export import STAGE, ExportSpec
 from korealbert.vocab.tokenizer import Vocabulary
-from tests.export.conftest import SENTENCES, MakeModel
+from tests.huggingface.conftest import SENTENCES, MakeModel
 
 PROMPT = "오늘은 [MASK]가 와서 우산을 챙겼다."
 

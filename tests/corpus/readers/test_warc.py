@@ -15,7 +15,7 @@ from korealbert.corpus.extract import STAGE, ExtractionError, ExtractSpec
 from tests.corpus.crawl.crawling import crawl, source_file
 from tests.corpus.crawl.site import Answer, running, sitemap
 from tests.corpus.extracting import extract, read_back
-from tests.corpus.test_html import BODY, linked, page
+from tests.corpus.html.test_pages import BODY, linked, page
 
 
 def warc(*pages: tuple[str, int, str, bytes], compress: bool = True, chunked: bool = False) -> bytes:

@@ -13,11 +13,11 @@ from bench.mutations import SUBJECTS, fault, mutations
 from korealbert.corpus.markup.namumark import extract_namumark
 from korealbert.corpus.readers.spec import WikiOptions
 from tests.corpus.extracting import extract
-from tests.corpus.markup_soup import PAIRS, mutated
+from tests.corpus.markup.soup import PAIRS, mutated
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "namuwiki"
+GOLDEN = Path(__file__).parents[2] / "golden" / "namuwiki"
 CONSTRUCTS = [json.loads(line) for line in (GOLDEN / "constructs.jsonl").read_text("utf-8").splitlines()]
-SAMPLE = Path(__file__).parents[2] / "data_specs" / "sample" / "namuwiki.json"
+SAMPLE = Path(__file__).parents[3] / "data_specs" / "sample" / "namuwiki.json"
 SAMPLES = [record["text"] for record in json.loads(SAMPLE.read_text("utf-8"))]
 DEFAULT = WikiOptions()
 

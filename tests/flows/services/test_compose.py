@@ -12,7 +12,7 @@ from compose_spec import PyCompose
 
 from flows.services.installation import POOLS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 VARIABLES = {"POSTGRES_PASSWORD": "p", "PREFECT_AUTH": "user:password"}
 
 

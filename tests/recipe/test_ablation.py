@@ -11,7 +11,7 @@ from korealbert.artifact import Store
 from korealbert.recipe import RecipeError
 from tests.editing import edit
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "data_specs" / "ablations" / "sample"
 
 

@@ -14,11 +14,11 @@ from hypothesis import given
 from korealbert.corpus.markup.wikitext import extract_wikitext
 from korealbert.corpus.readers.spec import WikiOptions
 from tests.corpus.extracting import extract
-from tests.corpus.markup_soup import PAIRS, mutated
+from tests.corpus.markup.soup import PAIRS, mutated
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "wiki"
+GOLDEN = Path(__file__).parents[2] / "golden" / "wiki"
 CONSTRUCTS = [json.loads(line) for line in (GOLDEN / "constructs.jsonl").read_text("utf-8").splitlines()]
-SAMPLE = Path(__file__).parents[2] / "data_specs" / "sample" / "mediawiki.xml"
+SAMPLE = Path(__file__).parents[3] / "data_specs" / "sample" / "mediawiki.xml"
 SAMPLES = [html.unescape(text) for text in re.findall(r"<text[^>]*>([^<]+)</text>", SAMPLE.read_text("utf-8"))]
 DEFAULT = WikiOptions()
 

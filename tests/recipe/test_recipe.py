@@ -16,7 +16,7 @@ from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import RecipeError
 from tests.editing import edit
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "data_specs" / "recipes" / "sample.toml"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
-from tests.export.conftest import MakeModel
+from tests.huggingface.conftest import MakeModel
 
 
 def card(make_model: MakeModel, *, finetuned: tuple = (), license: str = "other", **architecture: object) -> str:

@@ -174,7 +174,7 @@ def test_unreadable_pages_say_why() -> None:
         assert caught.value.reason == reason
 
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "html"
+GOLDEN = Path(__file__).parents[2] / "golden" / "html"
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text("utf-8"))
 
 
