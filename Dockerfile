@@ -1,6 +1,8 @@
 # One file, three images: `server` (Prefect alone), `data-worker` (corpus, vocabulary, examples, report) and
 # `training-worker` (CUDA). Dependencies are layers of their own, below the code, so that a change of code rebuilds only the last.
-ARG PYTHON=python:3.11.14-slim-bookworm
+# They are installed from locks/ (`make lock` writes them), each file by its hash; torch, whose build differs by platform, by its
+# version.
+ARG PYTHON=python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
 
 FROM ${PYTHON} AS base
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 DO_NOT_TRACK=1
@@ -10,26 +12,26 @@ RUN useradd --create-home --uid 10001 korealbert \
 WORKDIR /app
 
 FROM base AS server
-RUN pip install "prefect==3.8.8" "fastapi>=0.139,<0.151" "asyncpg>=0.30"
+COPY locks/server.txt /locks/
+RUN pip install --no-deps --require-hashes --requirement /locks/server.txt
 USER korealbert
 
-# The dependencies of pyproject.toml without the project, so that this layer stays while only code changes.
+# The dependencies without the project, so that this layer stays while only code changes.
 FROM base AS dependencies
-COPY pyproject.toml ./
-RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
-print('\n'.join([*p['dependencies'], *p['optional-dependencies']['crawl']]))" > /requirements.txt
+COPY locks/build.txt locks/worker.txt locks/torch.txt /locks/
+RUN pip install --no-deps --require-hashes --requirement /locks/build.txt \
+ && pip install --no-deps --require-hashes --no-build-isolation --requirement /locks/worker.txt
 
-FROM base AS project
+FROM dependencies AS project
 COPY pyproject.toml README.md LICENSE MANIFEST.in /source/
 COPY korealbert /source/korealbert
 COPY flows /source/flows
-RUN pip wheel --no-deps --wheel-dir /wheels /source
+RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels /source
 
-FROM base AS data-worker
-COPY --from=dependencies /requirements.txt /requirements.txt
+FROM dependencies AS data-worker
 # An index of CPU builds of torch makes this image some gigabytes smaller.
 ARG TORCH_INDEX=
-RUN pip install ${TORCH_INDEX:+--extra-index-url ${TORCH_INDEX}} --requirement /requirements.txt
+RUN pip install ${TORCH_INDEX:+--index-url ${TORCH_INDEX}} --requirement /locks/torch.txt
 COPY --from=project /wheels /wheels
 RUN pip install --no-deps /wheels/*.whl
 COPY --chown=korealbert data_specs data_specs
@@ -38,12 +40,11 @@ COPY --chown=korealbert prefect.yaml prefect.toml ./
 USER korealbert
 CMD ["python", "-m", "flows.worker", "data"]
 
-FROM base AS training-worker
-COPY --from=dependencies /requirements.txt /requirements.txt
+FROM dependencies AS training-worker
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends g++ \
- && rm -rf /var/lib/apt/lists/* \
- && pip install --requirement /requirements.txt
+ && rm -rf /var/lib/apt/lists/*
+RUN pip install --requirement /locks/torch.txt
 COPY --from=project /wheels /wheels
 RUN pip install --no-deps /wheels/*.whl
 COPY --chown=korealbert data_specs data_specs

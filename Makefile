@@ -1,7 +1,8 @@
 # The two commands: `make run` takes raw text to a report, `make test` passes the tests.
 
 PYTHON ?= python3.11
-VENV ?= .venv
+# LOCKED=1: exactly the versions and bytes that locks/ names, in an environment of their own.
+VENV ?= $(if $(LOCKED),.venv-locked,.venv)
 BIN := $(VENV)/bin
 RECIPE ?= data_specs/recipes/sample.toml
 STORE ?= store
@@ -11,7 +12,12 @@ PEERS := $(VENV)-peers
 SERVICE ?= .service
 PORT ?= 4200
 
-.PHONY: help run test lint check ui up down audit clean soak soak-crawl soak-finetune soak-mutations soak-pretrain
+# `uv pip compile` as `make lock` calls it; versions that still fit are kept, with UPGRADE=1 all are the newest.
+COMPILE = $(VENV)-lock/bin/uv pip compile --config-file locks/uv.toml $(if $(UPGRADE),--upgrade) --quiet \
+	--universal --python-version 3.11 --generate-hashes --annotation-style line --custom-compile-command "make lock" --no-emit-package torch
+HASHED := --quiet --no-deps --require-hashes --no-build-isolation --requirement
+
+.PHONY: help run test lint check ui up down audit lock clean soak soak-crawl soak-finetune soak-mutations soak-pretrain
 .PHONY: bench-cluster bench-corpus bench-news bench-examples bench-finetune bench-memorise bench-overhead bench-pretrain bench-same-curve
 .DEFAULT_GOAL := run
 
@@ -98,9 +104,26 @@ bench-memorise: $(VENV)/installed  ## every loss and label is right: 128 example
 bench-same-curve: $(VENV)/installed  ## our loop against a plain loop around transformers, 200 steps
 	$(BIN)/python -m bench.same_curve "$$($(BIN)/korealbert run $(RECIPE) --store $(STORE) --until views | tail -n 1)"
 
-$(VENV)/installed: pyproject.toml
+lock:  ## write locks/ anew from pyproject.toml; needs the network
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/pip install --quiet "uv==0.13.9"
+	$(COMPILE) pyproject.toml --extra dev --no-emit-package korealbert --output-file locks/dev.txt > /dev/null
+	$(COMPILE) pyproject.toml --extra crawl --constraint locks/dev.txt --output-file locks/worker.txt > /dev/null
+	printf "prefect\nfastapi\nasyncpg\n" | $(COMPILE) - --constraint locks/dev.txt --output-file locks/server.txt > /dev/null
+	printf "setuptools\nwheel\n" | $(COMPILE) - --constraint locks/dev.txt --output-file locks/build.txt > /dev/null
+	$(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --no-deps --no-annotate --no-header | grep "^torch==" > locks/torch.txt
+
+$(VENV)/installed: pyproject.toml $(if $(LOCKED),$(wildcard locks/*.txt))
 	$(PYTHON) -m venv $(VENV)
+ifdef LOCKED
+	$(BIN)/pip install $(HASHED) locks/build.txt
+	$(BIN)/pip install $(HASHED) locks/dev.txt
+	$(BIN)/pip install --quiet --requirement locks/torch.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/pip check
+else
 	$(BIN)/pip install --quiet --editable ".[dev]"
+endif
 	touch $@
 
 $(PEERS)/installed: bench/peers.txt
@@ -109,4 +132,4 @@ $(PEERS)/installed: bench/peers.txt
 	touch $@
 
 clean:  ## forget the environment and all artifacts
-	rm -rf $(VENV) $(PEERS) $(STORE)
+	rm -rf $(VENV) $(VENV)-lock $(PEERS) $(STORE)

@@ -56,12 +56,24 @@ def test_ports_are_published_on_loopback_alone(compose: dict[str, Any]) -> None:
 
 def test_what_runs_is_pinned_confined_and_watched(compose: dict[str, Any]) -> None:
     for name, service in compose["services"].items():
-        assert re.search(r":\d+\.\d+", service["image"]), f"{name}: {service['image']} is not pinned"
+        pinned = r"korealbert-[a-z-]+:\d+\.\d+\.\d+" if "build" in service else r"[a-z]+@sha256:[0-9a-f]{64}"
+        assert re.fullmatch(pinned, service["image"]), f"{name}: {service['image']} is not pinned"
         assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"], name
         assert "healthcheck" in service or service["restart"] == "no", name
         assert not service.get("privileged") and "network_mode" not in service, name
     assert compose["services"]["database"]["user"] == "postgres"
     assert set(compose["volumes"]) == {"database", "store"}
+
+
+def test_roots_are_read_only_and_memory_and_processes_are_limited(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        assert service["read_only"] is True, name
+        assert re.fullmatch(r"\d+g", service["mem_limit"]) and 0 < service["pids_limit"] <= 4096, name
+        mounts = dict(mount.split(":", 1) for mount in service["tmpfs"])
+        assert "/tmp" in mounts and all("size=" in options for options in mounts.values()), name  # noqa: S108 (in a container)
+        assert [path for path in mounts if "exec" in mounts[path]] == (["/tmp"] if name == "training-worker" else []), name  # noqa: S108
+        if "build" in service:
+            assert service["environment"]["HOME"] == "/tmp", f"{name} writes into its home, which is read-only"  # noqa: S108
 
 
 def test_no_image_runs_as_root_or_floats() -> None:
@@ -70,7 +82,33 @@ def test_no_image_runs_as_root_or_floats() -> None:
         name = stage.split("\n")[0].split(" AS ")[1]
         if name in ("server", "data-worker", "training-worker"):
             assert re.findall(r"^USER (\w+)$", stage, re.MULTILINE) == ["korealbert"], name
-    assert re.findall(r"^ARG PYTHON=python:(\S+)$", text, re.MULTILINE) == ["3.11.14-slim-bookworm"]
+    bases = re.findall(r"^(?:ARG PYTHON=|FROM )(\S+)", text, re.MULTILINE)
+    named = re.findall(r"^FROM .* AS (\S+)$", text, re.MULTILINE)
+    assert [
+        base for base in bases if base not in named and not re.fullmatch(r"python:3\.11\.\d+-\S+@sha256:[0-9a-f]{64}", base)
+    ] == ["${PYTHON}"]
     copied = {part for line in re.findall(r"^COPY (?!--from)(.*)$", text, re.MULTILINE) for part in line.split()[:-1]}
     for path in copied - {"--chown=korealbert"}:
         assert (ROOT / path).exists(), path
+
+
+def test_images_install_by_hash_and_torch_by_version() -> None:
+    text = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
+    installed = re.findall(r"pip install ([^&\n]+)", text)
+    for arguments in installed:
+        if "/locks/torch.txt" in arguments:
+            assert "--extra-index-url" not in arguments, "a second index may answer for any name"
+        elif "--requirement" in arguments:
+            assert "--require-hashes" in arguments and "--no-deps" in arguments, arguments
+        else:
+            assert arguments.strip() == "--no-deps /wheels/*.whl", arguments
+    read = {name for arguments in installed for name in re.findall(r"/locks/(\w+)\.txt", arguments)}
+    assert read == {"build", "server", "worker", "torch"}
+    builds = [
+        arguments
+        for arguments in (*installed, *re.findall(r"pip wheel ([^&\n]+)", text))
+        if "worker.txt" in arguments or "/source" in arguments
+    ]
+    assert len(builds) == 2 and all("--no-build-isolation" in arguments for arguments in builds), (
+        "a build would fetch its tools unhashed"
+    )
