@@ -81,7 +81,7 @@ bench-corpus: $(VENV)/installed $(PEERS)/installed  ## extraction, dedup, crawl,
 	-$(BIN)/python -m bench.wikipedia $(DATA)/corpus/wikipedia_xml.tar.zst --peers $(PEERS)/bin/python
 	-$(BIN)/python -m bench.namuwiki $(DATA)/corpus/namuwiki.tar.zst --peers $(PEERS)/bin/python
 	-$(BIN)/python -m bench.dedup $(DATA)/corpus/kowiki_extracted_AA.tar.zst --peers $(PEERS)/bin/python
-	-$(BIN)/python -m bench.crawl
+	-$(BIN)/python -m bench.crawl --peers $(PEERS)/bin/python
 	-$(BIN)/python -m bench.sentences $(DATA)/corpus/kowiki_extracted_AA.tar.zst $(DATA)/corpus/news_categories.tar.zst
 	-$(BIN)/python -m bench.data_stages $(DATA)/corpus/kowiki_extracted_A[ABC].tar.zst
 

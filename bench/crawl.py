@@ -1,9 +1,9 @@
 """Crawl pages a second beside bare Scrapy that stores the same pages as WARC, from the same loopback site, in one run.
 
-python -m bench.crawl [--pages 2000] [--rounds 3]. The site is served by a process of its own. Bare Scrapy reads the sitemap,
-obeys the same robots.txt with the same concurrency, and appends each response to one WARC file with the same library and
-compression; it keeps no frontier and no log, checks no addresses and finds no duplicates. Rounds alternate; the wall time is
-that of a whole crawl, process start and final log included. Exits with 1 below the goal.
+python -m bench.crawl --peers PYTHON [--pages 2000] [--rounds 3]. The site is served by a process of its own. Bare Scrapy reads
+the sitemap, obeys the same robots.txt with the same concurrency, and appends each response to one WARC file with the same
+library and compression; it keeps no frontier and no log, checks no addresses, finds no duplicates. Rounds alternate; the wall
+time is that of a whole crawl, process start and final log included. Exits with 1 below the goal.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -100,16 +101,17 @@ def crawl(site: Site, directory: Path, pages: int) -> None:
     assert build(STAGE, spec, {}, Runtime(store=directory / "store", workers=1)).artifact.stats["documents_out"] == pages
 
 
-def crawl_bare(site: Site, directory: Path, pages: int) -> None:
+def crawl_bare(peers: str, site: Site, directory: Path, pages: int) -> None:
     """Scrapy's own sitemap spider."""
     path = directory / "bare.warc.gz"
-    command = [sys.executable, "-c", BARE, f"{site.root}/sitemap.xml", str(path), str(CONCURRENCY)]
+    command = [peers, "-c", BARE, f"{site.root}/sitemap.xml", str(path), str(CONCURRENCY)]
     subprocess.run(command, check=True)
     assert path.stat().st_size > pages
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", required=True, help="interpreter of the peers' environment, which has Scrapy and warcio")
     parser.add_argument("--pages", type=int, default=2000)
     parser.add_argument("--page-bytes", type=int, default=60_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -124,7 +126,7 @@ def main() -> int:
     bare: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory() as scratch:
         for number in range(arguments.rounds):
-            for runs, run in ((ours, crawl), (bare, crawl_bare)):
+            for runs, run in ((ours, crawl), (bare, partial(crawl_bare, arguments.peers))):
                 runs.append(measured(lambda: run(site, Path(scratch) / f"round{number}", arguments.pages)))  # noqa: B023
     here.send("end")
     server.join()

@@ -84,6 +84,23 @@ def test_loading_weights_and_numbers_alone_is_allowed() -> None:
     assert list(faults(ast.parse("torch.load(p, weights_only=True); re.compile('x'); model.eval(); np.load(p)"))) == []
 
 
+CLIENTS = {"aiohttp", "ftplib", "http.client", "httpcore", "httpx", "requests", "scrapy", "urllib.request", "urllib3"}
+
+
+def test_only_the_client_that_checks_addresses_asks_servers() -> None:
+    found = set()
+    for path in (ROOT / "korealbert").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += (
+                [node.module or "", *(f"{node.module}.{n.name}" for n in node.names)]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
+            found |= {(path.name, name) for name in names if name in CLIENTS}
+    assert found == {("client.py", "httpcore")}
+
+
 def specs(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
     for child in kind.__subclasses__():
         yield child

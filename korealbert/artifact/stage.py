@@ -231,7 +231,7 @@ def check_conservation(name: str, stats: Stats) -> None:
 
 def host_facts() -> dict[str, Any]:
     """What built an artifact: code version, interpreter, machine and the packages whose versions can change results."""
-    corpus = ("pyarrow", "polars", "kiwipiepy", "rensa", "scrapy", "fastwarc", "lxml", "trafilatura")
+    corpus = ("pyarrow", "polars", "kiwipiepy", "rensa", "httpcore", "protego", "fastwarc", "lxml", "trafilatura")
     packages = (*corpus, "sentencepiece", "torch", "deepspeed", "transformers", "numpy")
     versions = {}
     for package in packages:

@@ -7,17 +7,18 @@ from datetime import date
 from typing import Any
 
 from korealbert.corpus.crawl import listing as listings
-from korealbert.corpus.crawl.context import Snapshot
-from korealbert.corpus.crawl.frontier import Kind, Known
+from korealbert.corpus.crawl.frontier import Frontier, Kind, Known
 from korealbert.corpus.crawl.listing import Entry
+from korealbert.corpus.crawl.source import Source
+from korealbert.corpus.crawl.spec import CrawlSpec
 from korealbert.corpus.crawl.urls import MAX_URL_CHARS, PageUrl, article_url, page_url
 
 
 class Discovery:
     """Adds URLs to the frontier, refused at once where host, pattern or date say so."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._spec, self._source, self._frontier = snapshot.spec, snapshot.source, snapshot.frontier
+    def __init__(self, spec: CrawlSpec, source: Source, frontier: Frontier) -> None:
+        self._spec, self._source, self._frontier = spec, source, frontier
 
     def seed(self) -> None:
         """Every listing of the source, for every day and section of the window."""

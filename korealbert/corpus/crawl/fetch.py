@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import http.client
-import ipaddress
 import json
 import logging
 import re
 import shutil
-import ssl
 import time
-import urllib.error
-import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Inputs, Progress, Runtime, Spec, Stage, Stats
 from korealbert.artifact.files import atomic_write
-from korealbert.corpus.crawl.public_addresses import is_public
+from korealbert.corpus.crawl.client import Answer, BadCertificate, Client, PrivateAddress, ascii_url
 
-BLOCK_BYTES = 1 << 20
+MAX_REDIRECTS = 10
 BYTES_BETWEEN_REPORTS = 16 << 20
 MAX_WAIT_SECONDS = 300.0
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -44,7 +41,7 @@ class FetchError(RuntimeError):
 
 
 class Interrupted(ConnectionError):
-    """A transfer that broke off and may be gone on with."""
+    """A transfer that broke off, or a server that is in trouble for now; another try may go on."""
 
 
 class FetchSpec(Spec):
@@ -111,7 +108,10 @@ def run(spec: FetchSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
                 raise FetchError(f"{spec.path}: path names a directory; name one file, or name it in paths of [extract.NAME]")
             shutil.copyfile(spec.path, part)
         else:
-            _download(spec, part, runtime)
+            allowed = spec.private_hosts.__contains__
+            client = Client(user_agent="korealbert/0.1", may_be_private=allowed, timeout_seconds=spec.timeout_seconds)
+            with closing(client):
+                _download(spec, part, client, runtime)
         _verify(spec, part)
         part.replace(target)
     return {"bytes": target.stat().st_size, "files": 1}
@@ -138,18 +138,15 @@ def _note(part: Path) -> Path:
     return part.with_name(".download.json")
 
 
-def _download(spec: FetchSpec, part: Path, runtime: Runtime) -> None:
-    opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), _Http(spec.private_hosts), _Https(spec.private_hosts), _HttpOnly()
-    )
+def _download(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> None:
     fruitless = 0
     while True:
         before = part.stat().st_size if part.exists() else 0
         try:
-            if _transfer(spec, part, opener, runtime):
+            if _transfer(spec, part, client, runtime):
                 return
             problem = "it broke off"
-        except (Interrupted, OSError, http.client.HTTPException) as error:
+        except OSError as error:
             _raise_final(spec, error, part)
             problem = f"{type(error).__name__}: {error}"
         grown = part.exists() and part.stat().st_size > before
@@ -161,40 +158,49 @@ def _download(spec: FetchSpec, part: Path, runtime: Runtime) -> None:
         time.sleep(wait)
 
 
-def _raise_final(spec: FetchSpec, error: BaseException, part: Path) -> None:
+def _raise_final(spec: FetchSpec, error: OSError, part: Path) -> None:
     """Raise FetchError for what no retry will mend."""
-    reason = (
-        error.reason if isinstance(error, urllib.error.URLError) and not isinstance(error, urllib.error.HTTPError) else error
-    )
-    if isinstance(reason, PrivateAddress):
-        raise FetchError(f"{spec.url}: {reason}; if that is meant, name the host in private_hosts") from None
-    if isinstance(reason, ssl.SSLCertVerificationError):
-        raise FetchError(f"{spec.url}: {reason}; fetch it by hand, and name it as path") from None
-    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+    if isinstance(error, PrivateAddress):
+        raise FetchError(f"{spec.url}: {error}; if that is meant, name the host in private_hosts") from None
+    if isinstance(error, BadCertificate):
+        raise FetchError(f"{spec.url}: {error}; fetch it by hand, and name it as path") from None
+    if error.errno in _NO_ROOM:
         came = part.stat().st_size if part.exists() else 0
         raise FetchError(f"{spec.url}: {error.strerror} after {came:,} bytes, which are kept: make room and go on") from None
-    if isinstance(error, urllib.error.HTTPError) and error.code not in PASSING:
-        raise FetchError(f"{spec.url}: the server answers {error.code} {error.reason}") from None
 
 
-def _transfer(spec: FetchSpec, part: Path, opener: urllib.request.OpenerDirector, runtime: Runtime) -> bool:
+@contextmanager
+def _answer(spec: FetchSpec, client: Client, headers: list[tuple[str, str]]) -> Iterator[Answer]:
+    """The answer behind all redirects; none leads to ``ftp:`` or from HTTPS to plain HTTP."""
+    url = ascii_url(spec.url)
+    for _ in range(MAX_REDIRECTS + 1):
+        with client.get(url, headers) as answer:
+            if not answer.location:
+                yield answer
+                return
+            target = ascii_url(urljoin(url, answer.location))
+        if not target.startswith("https://" if url.startswith("https://") else ("http://", "https://")):
+            raise FetchError(f"{url}: redirects to {target}, which is less secure")
+        url = target
+    raise FetchError(f"{spec.url}: more than {MAX_REDIRECTS} redirects in a row")
+
+
+def _transfer(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> bool:
     """Fetch what is missing; whether the file is complete now."""
     edition = _read_note(part)
     have = part.stat().st_size if part.exists() and edition else 0
-    headers = {"Accept-Encoding": "identity", "User-Agent": "korealbert/0.1"}
+    headers = [("Accept-Encoding", "identity")]
     if have:
-        headers |= {"Range": f"bytes={have}-", "If-Range": edition["validator"]}
-    try:
-        answer = opener.open(urllib.request.Request(spec.url, headers=headers), timeout=spec.timeout_seconds)  # noqa: S310
-    except urllib.error.HTTPError as error:
-        if error.code != 416 or not have:
-            raise
-        error.close()
-        if edition.get("total") == have:
-            return True
-        _forget(part)  # the file shrank
-        return False
-    with answer:
+        headers += [("Range", f"bytes={have}-"), ("If-Range", edition["validator"])]
+    with _answer(spec, client, headers) as answer:
+        if answer.status == 416 and have:
+            if edition.get("total") == have:
+                return True
+            _forget(part)  # the file shrank
+            return False
+        if not 200 <= answer.status < 300:
+            problem = f"{spec.url}: the server answers {answer.status}"
+            raise Interrupted(problem) if answer.status in PASSING else FetchError(problem)
         start, total = _extent(answer, have)
         if start is None:
             _forget(part)  # a part of something else than asked for
@@ -214,26 +220,26 @@ def _transfer(spec: FetchSpec, part: Path, opener: urllib.request.OpenerDirector
             return _copy(spec, answer, handle, start, total, runtime)
 
 
-def _validator(answer: Any) -> str:
+def _validator(answer: Answer) -> str:
     """What tells one edition of a file from another; If-Range takes strong ones only."""
-    etag = str(answer.headers.get("ETag", ""))
-    return etag if etag and not etag.startswith("W/") else str(answer.headers.get("Last-Modified", ""))
+    etag = answer.header("ETag")
+    return etag if etag and not etag.startswith("W/") else answer.header("Last-Modified")
 
 
-def _extent(answer: Any, have: int) -> tuple[int | None, int | None]:
+def _extent(answer: Answer, have: int) -> tuple[int | None, int | None]:
     """Where the bytes of an answer begin in the file, and the file's size if known; (None, None) for a wrong part."""
-    length = answer.headers.get("Content-Length")
+    length = answer.header("Content-Length")
     if answer.status != 206:
         return 0, int(length) if length and length.isdecimal() else None
-    found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", answer.headers.get("Content-Range", "").strip())
+    found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", answer.header("Content-Range"))
     if not found or int(found[1]) != have:
         return None, None
     return have, int(found[2]) + 1 if found[3] == "*" else int(found[3])
 
 
-def _copy(spec: FetchSpec, answer: Any, handle: IO[bytes], start: int, total: int | None, runtime: Runtime) -> bool:
+def _copy(spec: FetchSpec, answer: Answer, handle: IO[bytes], start: int, total: int | None, runtime: Runtime) -> bool:
     done = reported = start
-    while block := answer.read(BLOCK_BYTES):
+    for block in answer.blocks:
         handle.write(block)
         done += len(block)
         if done > spec.max_bytes:
@@ -263,63 +269,6 @@ def _write_note(part: Path, validator: str, total: int | None) -> None:
 def _forget(part: Path) -> None:
     part.unlink(missing_ok=True)
     _note(part).unlink(missing_ok=True)
-
-
-class PrivateAddress(OSError):
-    """A host that lies in a private network."""
-
-
-def _check(connection: http.client.HTTPConnection, private_hosts: tuple[str, ...]) -> None:
-    """Looks at the address that was connected to, before anything is asked of it."""
-    address = connection.sock.getpeername()[0]
-    if connection.host not in private_hosts and not is_public(address):
-        connection.close()
-        raise PrivateAddress(f"{connection.host} lies at the private address {ipaddress.ip_address(address)}")
-
-
-class _Connection(http.client.HTTPConnection):
-    private_hosts: tuple[str, ...] = ()
-
-    def connect(self) -> None:
-        super().connect()
-        _check(self, self.private_hosts)
-
-
-class _SecureConnection(http.client.HTTPSConnection):
-    private_hosts: tuple[str, ...] = ()
-
-    def connect(self) -> None:
-        super().connect()
-        _check(self, self.private_hosts)
-
-
-class _Http(urllib.request.HTTPHandler):
-    def __init__(self, private_hosts: tuple[str, ...]) -> None:
-        super().__init__()
-        self._kind: Any = type("Connection", (_Connection,), {"private_hosts": private_hosts})
-
-    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(self._kind, req)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, private_hosts: tuple[str, ...]) -> None:
-        super().__init__()
-        self._kind: Any = type("Connection", (_SecureConnection,), {"private_hosts": private_hosts})
-
-    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(self._kind, req)
-
-
-class _HttpOnly(urllib.request.HTTPRedirectHandler):
-    """No redirect to ``ftp:`` or from HTTPS to plain HTTP."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> urllib.request.Request | None:
-        if not newurl.startswith("https://" if req.full_url.startswith("https://") else ("http://", "https://")):
-            raise FetchError(f"{req.full_url}: redirects to {newurl}, which is less secure")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 STAGE = Stage("fetch", version=1, spec=FetchSpec, run=run)

@@ -1,22 +1,19 @@
-"""robots.txt by RFC 9309: asked for once per origin however many requests wait for it, and again after a day.
-
-Scrapy's own middleware lets waiters through: they share one Deferred, and all but the first get None from it, which means
-allowed (13 of 40 forbidden start requests were fetched). Here they share one asyncio task, which gives every waiter its result.
-"""
+"""robots.txt by RFC 9309: asked for once per origin however many threads wait for it, and again after a day."""
 
 from __future__ import annotations
 
-import asyncio
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from protego import Protego
-from scrapy import Request
-from scrapy.exceptions import IgnoreRequest
 
-from korealbert.corpus.crawl.context import SETTING, Snapshot
+from korealbert.corpus.crawl.client import Answer, NoAnswer, PrivateAddress
+from korealbert.corpus.crawl.source import Source
+from korealbert.corpus.crawl.urls import page_url
 from korealbert.corpus.html.encoding import decode_page
 from korealbert.corpus.html.http_body import BodyError, decode_body
 
@@ -31,105 +28,118 @@ SECONDS_VALID = 24 * 3600.0
 TRIES = 3
 
 
-class Refused(IgnoreRequest):  # type: ignore[misc]
-    """A request that is not made; the argument is the reason."""
+class Refused(Exception):
+    """A page that robots.txt forbids."""
 
 
-class RobotsUnreachable(IgnoreRequest):  # type: ignore[misc]
-    """The rules of a host could not be read, so none of its pages may be asked for now."""
+class RobotsUnreachable(Exception):
+    """The rules of an origin could not be read, so none of its pages may be asked for now (RFC 9309, 2.3.1.4)."""
+
+    def __init__(self, why: str, status: int | None = None) -> None:
+        super().__init__(why)
+        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What one robots.txt says."""
 
-    parser: Any
+    parser: Protego | None
+    """None where there is no robots.txt, so that everything may be asked for."""
+    status: int
     read_at: float
 
     def allow(self, url: str) -> bool:
         """Whether a page may be asked for."""
-        return bool(self.parser is None or self.parser.can_fetch(url, AGENT))
+        return self.parser is None or bool(self.parser.can_fetch(url, AGENT))
+
+    @property
+    def crawl_delay(self) -> float:
+        """Seconds between two requests that the file asks for; 0 if it does not say."""
+        return float((self.parser.crawl_delay(AGENT) if self.parser else None) or 0.0)
 
 
-class RobotsMiddleware:
-    """Downloader middleware: nothing is asked of an origin before its rules are known."""
+class Robots:
+    """The rules of all origins of a source; for use from several threads.
 
-    def __init__(self, crawler: Any, snapshot: Snapshot) -> None:
-        self._crawler, self._source, self._frontier = crawler, snapshot.source, snapshot.frontier
-        self._rules: dict[str, asyncio.Task[Rules]] = {}
+    ``read`` fetches a URL within a number of bytes; ``tell`` gets each origin with its rules, or with why there are none.
+    """
 
-    @classmethod
-    def from_crawler(cls, crawler: Any) -> RobotsMiddleware:
-        """For Scrapy."""
-        return cls(crawler, crawler.settings[SETTING])
+    def __init__(
+        self, source: Source, read: Callable[[str, int], Answer], tell: Callable[[str, Rules | RobotsUnreachable], None]
+    ) -> None:
+        self._source, self._read_url, self._tell = source, read, tell
+        self._lock = threading.Lock()
+        self._rules: dict[str, Future[Rules]] = {}
 
-    async def process_request(self, request: Any) -> None:
-        """Raises Refused for what the rules forbid, RobotsUnreachable when they cannot be read (RFC 9309, 2.3.1.4)."""
-        if request.meta.get("robots") or not self._source.robots:
-            return
-        parts = urlsplit(request.url)
-        rules = await self._rules_of(f"{parts.scheme}://{parts.netloc}", parts.hostname or "")
-        if not rules.allow(request.url):
+    def check(self, url: str) -> None:
+        """Raises Refused for what the rules forbid, RobotsUnreachable or PrivateAddress when they cannot be read."""
+        parts = urlsplit(url)
+        origin = f"{parts.scheme}://{parts.netloc}"
+        with self._lock:
+            rules = self._rules.get(origin)
+            outdated = rules is None or (rules.done() and _is_outdated(rules))
+            if rules is None or outdated:
+                rules = self._rules[origin] = Future()
+        if outdated:
+            self._fulfil(rules, origin)
+        if not rules.result().allow(url):
             raise Refused("robots")
 
-    async def _rules_of(self, origin: str, host: str) -> Rules:
-        task = self._rules.get(origin)
-        if task is None or (task.done() and (task.exception() or time.monotonic() - task.result().read_at > SECONDS_VALID)):
-            task = self._rules[origin] = asyncio.ensure_future(self._read(origin, host))
-        return await asyncio.shield(task)
-
-    async def _read(self, origin: str, host: str) -> Rules:
-        url, status, fault = f"{origin}/robots.txt", None, ""
-        for hop in range(MAX_ROBOTS_REDIRECTS + 1):
-            response = None
-            for attempt in range(TRIES):
-                if attempt:
-                    await asyncio.sleep(self._source.backoff_seconds * 2 ** (attempt - 1))
-                try:
-                    response = await self._crawler.engine.download_async(self._request(url))
-                except Exception as error:  # whatever the download handlers raise
-                    fault = f"{type(error).__name__}: {error}"
-                    continue
-                if response.status < 500 and response.status != 429:
-                    break
-            if response is None:
-                return self._unreachable(origin, fault, None)
-            status = response.status
-            if not (300 <= status < 400 and hop < MAX_ROBOTS_REDIRECTS and response.headers.get("Location")):
-                break
-            url = urljoin(url, response.headers["Location"].decode("latin-1"))
-            if not self._source.allows(urlsplit(url).hostname or ""):
-                return self._unreachable(origin, f"redirects to {url}, which `hosts` of the source does not allow", status)
-        assert response is not None
-        if status is None or status >= 500 or status == 429:
-            return self._unreachable(origin, f"status {status}", status)
-        if not 200 <= status < 300:
-            self._frontier.note_robots(f"robots {origin}", f"{origin}/robots.txt", "listed", "no_rules", status)
-            return Rules(None, time.monotonic())
+    def _fulfil(self, promise: Future[Rules], origin: str) -> None:
+        """Read the rules for all threads that wait for them."""
         try:
-            body = decode_body(
-                response.body, (response.headers.get("Content-Encoding") or b"").decode("latin-1"), MAX_ROBOTS_BYTES
-            )
+            rules = self._read(origin)
+        except PrivateAddress as error:
+            self._tell(origin, RobotsUnreachable(str(error)))
+            promise.set_exception(error)
+        except RobotsUnreachable as error:
+            self._tell(origin, error)
+            promise.set_exception(error)
+        except BaseException as error:
+            promise.set_exception(error)
+        else:
+            self._tell(origin, rules)
+            promise.set_result(rules)
+
+    def _read(self, origin: str) -> Rules:
+        url = f"{origin}/robots.txt"
+        answer = self._answer(url)
+        for _ in range(MAX_ROBOTS_REDIRECTS):
+            if not answer.location:
+                break
+            page = page_url(answer.location, self._source, base=url)
+            if page is None or not self._source.allows(page.host):
+                why = f"redirects to {answer.location}, which `hosts` of the source does not allow"
+                raise RobotsUnreachable(why, answer.status)
+            url = page.url
+            answer = self._answer(url)
+        if answer.status >= 500 or answer.status == 429:
+            raise RobotsUnreachable(f"status {answer.status}", answer.status)
+        if not 200 <= answer.status < 300:
+            return Rules(None, answer.status, time.monotonic())
+        try:
+            body = decode_body(answer.body, answer.content_encoding, MAX_ROBOTS_BYTES)
         except BodyError as error:
-            return self._unreachable(origin, str(error), status)
+            raise RobotsUnreachable(str(error), answer.status) from None
         read = body if len(body) <= READ_ROBOTS_BYTES else body[: body.rfind(b"\n", 0, READ_ROBOTS_BYTES)]
-        parser = Protego.parse(decode_page(read).text)
-        self._slow_down(host, parser.crawl_delay(AGENT))
-        self._frontier.note_robots(f"robots {origin}", f"{origin}/robots.txt", "listed", "", status)
-        return Rules(parser, time.monotonic())
+        return Rules(Protego.parse(decode_page(read).text), answer.status, time.monotonic())
 
-    def _request(self, url: str) -> Request:
-        meta = {"robots": True, "handle_httpstatus_all": True, "download_maxsize": MAX_ROBOTS_BYTES}
-        return Request(url, priority=1000, dont_filter=True, meta=meta, headers={"Accept-Encoding": "gzip, deflate"})
+    def _answer(self, url: str) -> Answer:
+        """The answer, after a few tries if the server is in trouble."""
+        for attempt in range(1, TRIES + 1):
+            try:
+                answer = self._read_url(url, MAX_ROBOTS_BYTES)
+                if attempt == TRIES or (answer.status < 500 and answer.status != 429):
+                    return answer
+            except PrivateAddress:
+                raise
+            except NoAnswer as error:
+                if attempt == TRIES:
+                    raise RobotsUnreachable(f"{type(error).__name__}: {error}") from None
+            time.sleep(self._source.backoff_seconds * 2 ** (attempt - 1))
+        raise AssertionError("the last try returns or raises")
 
-    def _unreachable(self, origin: str, why: str, status: int | None) -> Rules:
-        self._frontier.note_robots(f"robots {origin}", f"{origin}/robots.txt", "failed", "robots_unreachable", status)
-        raise RobotsUnreachable(why)
 
-    def _slow_down(self, host: str, crawl_delay: float | None) -> None:
-        if not crawl_delay or crawl_delay <= self._source.delay_seconds:
-            return
-        downloader = self._crawler.engine.downloader
-        downloader.per_slot_settings[host] = {"delay": crawl_delay}  # for slots to come: Scrapy forgets one that is idle
-        if host in downloader.slots:
-            downloader.slots[host].delay = crawl_delay
+def _is_outdated(rules: Future[Rules]) -> bool:
+    return rules.exception() is not None or time.monotonic() - rules.result().read_at > SECONDS_VALID

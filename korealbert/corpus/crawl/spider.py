@@ -1,38 +1,43 @@
-"""The Scrapy spider of a snapshot: takes URLs from the frontier, and tells it what became of each.
+"""The crawl itself: takes URLs from the frontier, has threads download them, and tells the frontier what became of each.
 
-Scrapy brings connections, TLS, delays, concurrency and size limits. Retries, redirects, deduplication and the queue are here
-and in the frontier, because each answer must be one durable transaction, and because Scrapy's own let start requests follow
-redirects to hosts that are not allowed.
+Retries, redirects and duplicates are decided here, in one thread, because each answer must be one durable transaction.
 """
 
 from __future__ import annotations
 
-import asyncio
+import json
+import logging
 import re
 import sqlite3
-import string
-from collections.abc import AsyncIterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
+from functools import partial
 from hashlib import sha256
 from html import unescape
+from queue import Empty, SimpleQueue
 from time import time
-from typing import Any
 from urllib.parse import quote
 
-from scrapy import Request, Spider
-from scrapy.exceptions import DownloadCancelledError, DownloadTimeoutError, ResponseDataLossError
-
-from korealbert.corpus.crawl.context import Snapshot
+from korealbert.corpus.crawl.client import Answer, NoAnswer, PrivateAddress, TooLarge
 from korealbert.corpus.crawl.discovery import Discovery
-from korealbert.corpus.crawl.frontier import Known
+from korealbert.corpus.crawl.downloads import Downloads
+from korealbert.corpus.crawl.frontier import Frontier, Known, State
 from korealbert.corpus.crawl.listing import UnreadableListing
-from korealbert.corpus.crawl.robots import Refused, RobotsUnreachable
+from korealbert.corpus.crawl.robots import Refused, RobotsUnreachable, Rules
+from korealbert.corpus.crawl.source import Source
+from korealbert.corpus.crawl.spec import CrawlSpec
 from korealbert.corpus.crawl.urls import article_url, page_url
+from korealbert.corpus.crawl.warc_files import WarcFiles
+from korealbert.corpus.html.encoding import is_html
 from korealbert.corpus.html.http_body import BodyError, decode_body, gunzip_if_gzip
 
 RETRIED_STATUSES = frozenset({408, 425, 429})
 MAX_WAIT_SECONDS = 600.0
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
+SECONDS_BETWEEN_REPORTS = 1.0
+REPORTED: tuple[State, ...] = ("waiting", "stored", "failed")
 DETAIL_CHARS = 300
 HEAD_BYTES = 64 << 10
 """How far into a page ``rel=canonical`` is looked for."""
@@ -42,44 +47,72 @@ _CANONICAL = re.compile(rb"""\brel\s*=\s*["']?canonical\b""", re.IGNORECASE)
 _HREF = re.compile(rb"""\bhref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
 
 
-class SnapshotSpider(Spider):  # type: ignore[misc]
-    """Crawls until nothing waits."""
+log = logging.getLogger(__name__)
 
-    name = "korealbert"
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__()
-        self._snapshot = snapshot
-        self._spec, self._source, self._frontier = snapshot.spec, snapshot.source, snapshot.frontier
-        self._files, self._private = snapshot.files, snapshot.private
-        self._discovery = Discovery(snapshot)
-        self._fault: Exception | None = None
-        self._wake = asyncio.Event()
+class Spider:
+    """Crawls until nothing waits; prints one line of JSON a second about its progress."""
+
+    def __init__(self, spec: CrawlSpec, source: Source, frontier: Frontier, files: WarcFiles) -> None:
+        self._spec, self._source, self._frontier, self._files = spec, source, frontier, files
+        self._discovery = Discovery(spec, source, frontier)
+        self._downloads = Downloads(
+            source, spec.user_agent, lambda origin, rules: self._news.put(partial(self._note, origin, rules))
+        )
+        self._news: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._checked = time()
+        self._reported = 0.0
         self._paused_until = 0.0
-        self._most_in_flight = self._source.concurrency * min(len(self._source.hosts), 16)
+        self._most_in_flight = source.concurrency * min(len(source.hosts), 16)
 
-    async def start(self) -> AsyncIterator[Any]:
-        """For Scrapy: one request at a time, as soon as there is room for it."""
+    def run(self) -> None:
+        """Raises OSError or sqlite3.Error where nothing more can be written; the next run cuts off what was half written."""
         self._discovery.seed()
-        while self._fault is None and (self._frontier.in_flight or self._frontier.waiting):
-            self._wake.clear()
-            known = self._next()
-            if known is not None:
-                yield self._request(known)
-            elif not self._frontier.in_flight and self._at_page_limit():
-                self._frontier.refuse_waiting("max_pages")
-            else:
-                await self._news()
-        self._snapshot.complete = self._fault is None
+        threads = ThreadPoolExecutor(self._most_in_flight)
+        try:
+            while self._frontier.in_flight or self._frontier.waiting:
+                known = self._next()
+                if known is not None:
+                    threads.submit(self._download, known)
+                elif not self._frontier.in_flight and self._at_page_limit():
+                    self._frontier.refuse_waiting("max_pages")
+                else:
+                    self._take_news()
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+        self._downloads.close()
 
-    async def _news(self) -> None:
+    def _download(self, known: Known) -> None:
+        """In a thread of its own: the frontier belongs to the other one."""
+        try:
+            answer = self._downloads.get(known.url, self._limit(known))
+        except Exception as error:
+            self._news.put(partial(self._settle, known, partial(self._take_error, known, error)))
+        else:
+            self._news.put(partial(self._settle, known, partial(self._take_in, known, answer)))
+
+    def _take_news(self) -> None:
         """Wait for an answer, or for a retry to be due."""
         due = self._frontier.seconds_until_due()
-        try:
-            await asyncio.wait_for(self._wake.wait(), 1.0 if due is None else min(1.0, max(due, 0.005)))
-        except TimeoutError:
-            return
+        with suppress(Empty):
+            self._news.get(timeout=SECONDS_BETWEEN_REPORTS if due is None else min(SECONDS_BETWEEN_REPORTS, max(due, 0.005)))()
+        now = time()
+        if now - self._reported > SECONDS_BETWEEN_REPORTS:
+            self._reported = now
+            print(json.dumps({state: self._frontier.count(state) for state in REPORTED}), flush=True)
+        if now - self._checked > SECONDS_BETWEEN_CHECKPOINTS:
+            self._checked = now
+            self._files.sync()
+            self._frontier.checkpoint()
+
+    def _note(self, origin: str, rules: Rules | RobotsUnreachable) -> None:
+        state: State = "listed"
+        reason = ""
+        if isinstance(rules, RobotsUnreachable):
+            state, reason = "failed", "robots_unreachable"
+        elif rules.parser is None:
+            reason = "no_rules"
+        self._frontier.note_robots(f"robots {origin}", f"{origin}/robots.txt", state, reason, rules.status)
 
     # --- what to ask for ----------------------------------------------------------------------------------------------
 
@@ -105,76 +138,53 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
             return known
         return None
 
-    def _request(self, known: Known) -> Request:
-        limit = self._source.max_page_bytes if known.kind == "article" else self._source.max_listing_bytes
-        return Request(
-            known.url,
-            callback=self._answered,
-            errback=self._failed,
-            dont_filter=True,
-            headers={"Accept-Encoding": "gzip, deflate"},
-            meta={"known": known, "handle_httpstatus_all": True, "download_maxsize": limit, "download_warnsize": 0},
-        )
+    def _limit(self, known: Known) -> int:
+        """The largest answer in bytes."""
+        return self._source.max_page_bytes if known.kind == "article" else self._source.max_listing_bytes
 
     # --- what came back -----------------------------------------------------------------------------------------------
 
-    def _answered(self, response: Any) -> None:
-        known: Known = response.meta["known"]
-        self._settle(known, lambda: self._take_in(known, response))
-
-    def _failed(self, failure: Any) -> None:
-        known: Known = failure.request.meta["known"]
-        self._settle(known, lambda: self._take_error(known, failure.value))
-
-    def _settle(self, known: Known, outcome: Any) -> None:
+    def _settle(self, known: Known, outcome: Callable[[], None]) -> None:
         """The URL gets its one outcome, whatever that is, and the next one its turn."""
         try:
-            if self._fault is None:
-                with self._frontier.transaction():
-                    outcome()
-        except (OSError, sqlite3.Error) as error:  # a full disk, say: the next run cuts off what was half written
-            self._fault = error
-            self.logger.error("%s; the crawl stops here", error)
+            with self._frontier.transaction():
+                outcome()
+        except (OSError, sqlite3.Error):  # a full disk, say
+            raise
         except Exception as error:
-            self.logger.exception("no outcome for %s", known.url)
+            log.exception("no outcome for %s", known.url)
             with self._frontier.transaction():
                 self._frontier.finish(known, "failed", "internal_error", detail=repr(error)[:DETAIL_CHARS])
         finally:
             self._frontier.landed()
-            self._wake.set()
-        if time() - self._checked > SECONDS_BETWEEN_CHECKPOINTS:
-            self._checked = time()
-            self._files.sync()
-            self._frontier.checkpoint()
 
-    def _take_in(self, known: Known, response: Any) -> None:
-        status = int(response.status)
-        if 300 <= status < 400 and response.headers.get("Location"):
-            self._redirected(known, location_of(response), status)
+    def _take_in(self, known: Known, answer: Answer) -> None:
+        status = answer.status
+        if answer.location:
+            self._redirected(known, answer.location, status)
         elif status in RETRIED_STATUSES or status >= 500:
             reason = "too_many_requests" if status == 429 else "server_error"
-            asked = _retry_after(response.headers.get("Retry-After"))
+            asked = _retry_after(answer.header("Retry-After"))
             if asked and status in (429, 503):
                 self._paused_until = time() + asked  # the hosts of a source are one publisher's
             self._retry(known, reason, f"status {status}", status, asked)
         elif status != 200:
             self._frontier.finish(known, "failed", f"status_{status}", status=status)
         else:
-            self._take_page(known, response)
+            self._take_page(known, answer)
 
-    def _take_page(self, known: Known, response: Any) -> None:
-        encoding = b",".join(response.headers.getlist("Content-Encoding")).decode("latin-1")
-        limit = self._source.max_page_bytes if known.kind == "article" else self._source.max_listing_bytes
+    def _take_page(self, known: Known, answer: Answer) -> None:
+        limit = self._limit(known)
         try:
-            body = decode_body(response.body, encoding, limit)
+            body = decode_body(answer.body, answer.content_encoding, limit)
             if known.kind != "article":
-                self._read_listing(known, gunzip_if_gzip(body, limit), response)
+                self._read_listing(known, gunzip_if_gzip(body, limit), answer)
             elif not body.strip():
                 self._frontier.finish(known, "failed", "empty", status=200)
-            elif not _is_html(response.headers.get("Content-Type"), body):
+            elif not is_html(body, answer.header("Content-Type")):
                 self._frontier.finish(known, "refused", "not_html", status=200)
             else:
-                self._store(known, response, body)
+                self._store(known, answer, body)
         except BodyError as error:
             if error.reason == "truncated":
                 self._retry(known, "truncated", error.detail, 200)
@@ -183,19 +193,18 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
 
     def _take_error(self, known: Known, error: Exception) -> None:
         detail = f"{type(error).__name__}: {error}"[:DETAIL_CHARS]
-        host = _host(known.url)
         if isinstance(error, Refused):
             self._frontier.finish(known, "refused", str(error))
-        elif host in self._private:
-            self._frontier.finish(known, "refused", "private_address", detail=self._private[host])
+        elif isinstance(error, PrivateAddress):
+            self._frontier.finish(known, "refused", error.reason, detail=error.address)
         elif isinstance(error, RobotsUnreachable):
             self._frontier.finish(known, "failed", "robots_unreachable", detail=detail)
-        elif isinstance(error, DownloadTimeoutError):
-            self._retry(known, "timeout", detail, None)
-        elif isinstance(error, DownloadCancelledError):
-            self._frontier.finish(known, "failed", "too_large", detail=detail)
+        elif isinstance(error, TooLarge):
+            self._frontier.finish(known, "failed", error.reason, detail=detail)
+        elif isinstance(error, NoAnswer):
+            self._retry(known, error.reason, detail, None)
         else:
-            self._retry(known, "truncated" if isinstance(error, ResponseDataLossError) else "unreachable", detail, None)
+            raise error
 
     def _retry(self, known: Known, reason: str, detail: str, status: int | None, asked_seconds: float = 0.0) -> None:
         if known.attempts >= self._source.retries:
@@ -223,25 +232,20 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
 
     # --- articles -----------------------------------------------------------------------------------------------------
 
-    def _store(self, known: Known, response: Any, body: bytes) -> None:
+    def _store(self, known: Known, answer: Answer, body: bytes) -> None:
         digest = sha256(body).hexdigest()
         claims = tuple(dict.fromkeys([self._canonical_key(known, body) or known.key, known.key, f"sha256 {digest}"]))
         owner = self._frontier.claimant(claims)
         if owner is not None:
             self._frontier.finish(known, "duplicate", "same_page", status=200, other=owner, sha256=digest)
             return
-        headers = [
-            (name.decode("latin-1"), value.decode("latin-1"))
-            for name, values in response.headers.items()
-            for value in values
-            if name.lower() not in (b"transfer-encoding", b"content-length", b"connection")
-        ]
-        headers.append(("Content-Length", str(len(response.body))))
+        unfit = ("transfer-encoding", "content-length", "connection")
+        headers = [(name, value) for name, value in answer.headers if name.lower() not in unfit]
+        headers.append(("Content-Length", str(len(answer.body))))
         hints = {"X-Section": known.section, "X-Published": known.published}
         extra = {name: quote(value) for name, value in hints.items() if value}
-        if response.ip_address is not None:
-            extra["WARC-IP-Address"] = str(response.ip_address)
-        place = self._files.append(known.url, 200, "OK", headers, response.body, extra)
+        extra["WARC-IP-Address"] = answer.address
+        place = self._files.append(known.url, 200, "OK", headers, answer.body, extra)
         self._frontier.store(known, place, digest, 200, claims)
 
     def _canonical_key(self, known: Known, body: bytes) -> str | None:
@@ -258,37 +262,17 @@ class SnapshotSpider(Spider):  # type: ignore[misc]
                     return page.key
         return None
 
-    def _read_listing(self, known: Known, body: bytes, response: Any) -> None:
-        content_type = (response.headers.get("Content-Type") or b"").decode("latin-1")
+    def _read_listing(self, known: Known, body: bytes, answer: Answer) -> None:
         try:
-            named = self._discovery.read(known, body, content_type)
+            named = self._discovery.read(known, body, answer.header("Content-Type"))
         except UnreadableListing as error:
             self._frontier.finish(known, "failed", "unreadable_listing", detail=str(error)[:DETAIL_CHARS], status=200)
         else:
             self._frontier.finish(known, "listed", status=200, detail=f"{sum(named)} new of {len(named)}")
 
 
-def location_of(response: Any) -> str:
-    """Where a redirect leads. Bytes beyond ASCII are sent back as they came, as browsers do."""
-    return quote(response.headers["Location"], safe=string.punctuation + " ")
-
-
-def _host(url: str) -> str:
-    page = url.partition("://")[2].partition("/")[0]
-    return page.partition("]")[0].lstrip("[") if page.startswith("[") else page.partition(":")[0]
-
-
-def _is_html(content_type: bytes | None, body: bytes) -> bool:
-    """By the header, or by the bytes where it says nothing or something general."""
-    kind = (content_type or b"").partition(b";")[0].strip().lower()
-    if kind in (b"text/html", b"application/xhtml+xml"):
-        return True
-    return kind in (b"", b"text/plain", b"application/octet-stream") and b"<html" in body[:2048].lower()
-
-
-def _retry_after(value: bytes | None) -> float:
+def _retry_after(text: str) -> float:
     """Seconds that a server asks to wait; 0 if it does not say."""
-    text = (value or b"").decode("latin-1").strip()
     if text.isdecimal():
         return float(min(int(text), MAX_WAIT_SECONDS))
     try:

@@ -31,12 +31,32 @@ _DECLARED = re.compile(rb"""<meta[^>]{0,400}?charset\s*=\s*["']?\s*([A-Za-z0-9_:
 _XML = re.compile(rb"""^\s*<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9_:.-]+)""")
 _HEADER = re.compile(r"""charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]+)""", re.IGNORECASE)
 _HANGUL = re.compile("[가-힣]")
+_HTML = ("text/html", "application/xhtml+xml")
+_GENERAL = ("", "text/plain", "application/octet-stream")
+"""Content types of servers that do not say what a file is."""
+_TAG = re.compile(rb"<(?:!doctype\s+html|/?[a-z])", re.IGNORECASE)
+_OTHER_XML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?<(?:mediawiki|rss|feed|urlset|sitemapindex)[\s>]")
 _NOT_OF_PAGES = ("utf-16", "utf-32", "utf-7", "idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape")
 """Codecs of Python that no page is in: those under which its declaration would not be ASCII, and those that are not charsets,
 which raise, take quadratic time, or give lone surrogates."""
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 MAX_BROKEN_SHARE = 0.01
 """Undecodable characters per character up to which a text counts as read."""
+
+
+def is_html(data: bytes, content_type: str | None = None) -> bool:
+    """Whether a body is an HTML page: by its header, or by its bytes where that says nothing or something general.
+
+    Without a header (None: a file that a recipe calls HTML) any tag is enough, if it is that of no dump, feed or sitemap;
+    two-byte encodings count as HTML until they are decoded.
+    """
+    if content_type is None:
+        head = data.removeprefix(codecs.BOM_UTF8)
+        return data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or bool(
+            _TAG.search(head) and not _OTHER_XML.match(head)
+        )
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind in _HTML or (kind in _GENERAL and b"<html" in data[:2048].lower())
 
 
 @dataclass(frozen=True, slots=True)

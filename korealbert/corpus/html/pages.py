@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import codecs
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
 
 from korealbert.corpus.html.article import Article, UnreadablePage, read_article
+from korealbert.corpus.html.encoding import is_html
 from korealbert.corpus.html.http_body import BodyError, decode_body
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.records import Dropped, Outcome, Tally, bad_record, category_of_folder, iso_date
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.corpus.readers.warc import Response, read_response
 from korealbert.documents.schema import Document, Drop, document_id
-
-_TAG = re.compile(rb"<(?:!doctype\s+html|/?[a-z])", re.IGNORECASE)
-_OTHER_XML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?<(?:mediawiki|rss|feed|urlset|sitemapindex)[\s>]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +47,6 @@ def site_of(context: str) -> Site:
     return Site(told["outlet"], pairs, told["first_day"], told["last_day"])
 
 
-def _is_html(data: bytes) -> bool:
-    """Whether a file holds any tag and is no dump, feed or sitemap. Two-byte encodings count as HTML until they are decoded."""
-    head = data.removeprefix(codecs.BOM_UTF8)
-    return data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or bool(_TAG.search(head) and not _OTHER_XML.match(head))
-
-
 def parse_html(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
     """One document per file."""
     tally.records += 1
@@ -66,7 +56,7 @@ def parse_html(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
     except UnreadablePage as fault:
         yield bad_record(records, 0, len(records.data), fault.reason, str(fault))
         return
-    if not _is_html(records.data):
+    if not is_html(records.data):
         remedy = "it is no HTML page: give it another format, or leave it out by `members`"
         yield bad_record(records, 0, len(records.data), "not_html", remedy)
         return
@@ -92,7 +82,7 @@ def parse_warc(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
 def _page(
     spec: ExtractSpec, records: RawRecords, extent: tuple[int, int], response: Response, site: Site, tally: Tally
 ) -> Outcome:
-    if response.status != 200 or not response.is_html:
+    if response.status != 200 or not is_html(response.body, response.content_type):
         identity = document_id(spec.source, f"{response.url} {records.file}@{records.byte + extent[0]}")
         rule = f"status {response.status}" if response.status != 200 else response.content_type
         drop = Drop("not_a_page" if response.status != 200 else "not_html", rule)

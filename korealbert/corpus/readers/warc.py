@@ -22,7 +22,6 @@ _NEXT = re.compile(rb"\r\n\r\nWARC/1\.[01]\r\n")
 _LONGEST_NEXT = len(b"\r\n\r\nWARC/1.0\r\n")
 _LENGTH = re.compile(rb"^content-length:[ \t]*(\d{1,18})[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
 _TYPE = re.compile(rb"^warc-type:[ \t]*([A-Za-z]+)[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
-_HTML = ("text/html", "application/xhtml+xml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +35,6 @@ class Response:
     headers: dict[str, str]
     """Of the WARC record, by lower-case name."""
     body: bytes
-
-    @property
-    def is_html(self) -> bool:
-        """By its header, or by its bytes where the header says nothing or something general."""
-        kind = self.content_type.partition(";")[0].strip().lower()
-        general = kind in ("", "text/plain", "application/octet-stream")
-        return kind in _HTML or (general and b"<html" in self.body[:2048].lower())
 
 
 def read_response(record: bytes) -> Response | None:

@@ -15,7 +15,7 @@ from tests.corpus.crawl.crawling import crawl, source_file
 from tests.corpus.crawl.site import Site
 from tests.corpus.extracting import extract
 
-EXTRA = ("fastwarc", "lxml", "protego", "scrapy", "trafilatura", "twisted", "warcio")
+EXTRA = ("fastwarc", "lxml", "protego", "trafilatura", "warcio")
 
 
 def test_the_stages_import_none_of_it() -> None:
@@ -30,5 +30,5 @@ def test_what_needs_it_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "a.html").write_text("<p>본문</p>", "utf-8")
     with pytest.raises(ExtractionError, match=r"html needs lxml, trafilatura: .*korealbert\[crawl\]"):
         extract(tmp_path / "store", tmp_path / "a.html", format="html")
-    with pytest.raises(CrawlError, match=r"needs scrapy, warcio: .*korealbert\[crawl\]"):
+    with pytest.raises(CrawlError, match=r"needs protego, warcio: .*korealbert\[crawl\]"):
         crawl(tmp_path, source_file(tmp_path, Site(port=1)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from korealbert.corpus.crawl.public_addresses import is_public
+from korealbert.corpus.crawl.addresses import is_public
 from korealbert.corpus.crawl.source import CATEGORIES, Source, load_source
 from korealbert.corpus.crawl.spec import CrawlSpec
 from korealbert.corpus.crawl.urls import ArticleUrl, article_url, page_url

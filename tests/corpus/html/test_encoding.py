@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from korealbert.corpus.html.encoding import decode_page
+from korealbert.corpus.html.encoding import decode_page, is_html
 
 SENTENCE = "정부는 올해 안에 새 제도를 시행하기로 했다고 밝혔다."
 DECLARATIONS = [
@@ -68,3 +68,22 @@ def test_codecs_that_are_not_charsets_are_not_used(codec: str) -> None:
             assert decoded.charset in ("utf-8", "cp949")
             assert page[:5] in decoded.text
             decoded.text.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("data", "content_type", "html"),
+    [
+        (b"<p>", "text/html; charset=euc-kr", True),
+        (b"", "Application/XHTML+XML", True),
+        (b"<html>", "image/png", False),
+        (b"warning: x\n<HTML lang=ko>", "text/plain", True),
+        (b"<p>a fragment", "", False),
+        (b"<p>a fragment", None, True),
+        (b"\xef\xbb\xbf<!DOCTYPE html>", None, True),
+        (b"<?xml version='1.0'?><rss><p>", None, False),
+        (b"1 < 2", None, False),
+        ("<p>".encode("utf-16"), None, True),
+    ],
+)
+def test_what_is_html(data: bytes, content_type: str | None, html: bool) -> None:
+    assert is_html(data, content_type) is html

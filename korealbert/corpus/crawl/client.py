@@ -1,0 +1,267 @@
+"""The one HTTP client of crawl and fetch: it connects only to addresses that were checked, and every answer has limits.
+
+httpcore keeps the connections and reads HTTP/1.1. Names are resolved here, once for each connection, and what is connected to
+is the address that was checked; certificate, SNI and Host header stay those of the name. Proxies of the environment are not
+used: they would resolve names behind the rule's back.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import ssl
+import string
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import httpcore
+
+from korealbert.corpus.crawl.addresses import is_public
+
+KEEP_ALIVE_SECONDS = 30.0
+"""An idle connection is closed after so long."""
+_OP_LEGACY_SERVER_CONNECT = 0x4
+"""OpenSSL's option for servers without secure renegotiation; Python names it from 3.12 on."""
+
+_deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
+"""When the request of this thread must be over, on the monotonic clock."""
+
+
+class NoAnswer(ConnectionError):
+    """A request without a whole answer; ``reason`` is the word for it in the log of a crawl."""
+
+    reason = "unreachable"
+
+
+class TimedOut(NoAnswer):
+    """The answer did not come in time."""
+
+    reason = "timeout"
+
+
+class Truncated(NoAnswer):
+    """The body ended before its announced end."""
+
+    reason = "truncated"
+
+
+class TooLarge(NoAnswer):
+    """A body beyond its limit."""
+
+    reason = "too_large"
+
+
+class BadCertificate(NoAnswer):
+    """A server that is not the one that its certificate names."""
+
+
+class PrivateAddress(NoAnswer):
+    """A host without a public address; raised before anything is connected to, so it tells nothing about the host's ports."""
+
+    reason = "private_address"
+
+    def __init__(self, host: str, address: str) -> None:
+        super().__init__(f"{host} lies at the private address {address}")
+        self.address = address
+
+
+@dataclass
+class Answer:
+    """Status and headers of an answer as they were received, and its body."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    """With the spelling and order of the server; bytes beyond ASCII as Latin-1."""
+    address: str
+    """The IP address that gave it."""
+    blocks: Iterator[bytes]
+    """The body as it arrives, its Content-Encoding kept. Raises NoAnswer when it breaks off."""
+    body: bytes = b""
+    """What ``Client.read`` has read of it."""
+
+    def header(self, name: str) -> str:
+        """The last value of a header, or empty."""
+        return next((value for key, value in reversed(self.headers) if key.lower() == name.lower()), "").strip()
+
+    @property
+    def content_encoding(self) -> str:
+        """All compressions of the body, in the order in which they were applied."""
+        return ",".join(value for key, value in self.headers if key.lower() == "content-encoding")
+
+    @property
+    def location(self) -> str:
+        """Where a redirect leads, empty if it is none. Bytes beyond ASCII are sent back as they came, as browsers do."""
+        value = self.header("Location") if 300 <= self.status < 400 else ""
+        return quote(value.encode("latin-1"), safe=string.punctuation + " ")
+
+
+class Client:
+    """Connections to web servers; for use from several threads.
+
+    ``may_be_private`` says of a host name whether it may lie at a private address. ``timeout_seconds`` is the longest time
+    without a byte.
+    """
+
+    def __init__(
+        self, *, user_agent: str, may_be_private: Callable[[str], bool], timeout_seconds: float, verify: bool = True
+    ) -> None:
+        self._headers = [("User-Agent", user_agent)]
+        self._timeout = dict.fromkeys(("connect", "read", "write", "pool"), timeout_seconds)
+        self._pool = httpcore.ConnectionPool(
+            ssl_context=_tls(verify),
+            max_connections=None,
+            keepalive_expiry=KEEP_ALIVE_SECONDS,
+            network_backend=_CheckedBackend(may_be_private),
+        )
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.close()
+
+    @contextmanager
+    def get(self, url: str, headers: Iterable[tuple[str, str]] = (), within_seconds: float = math.inf) -> Iterator[Answer]:
+        """Ask for a URL (ASCII only, see ``ascii_url``); redirects are the caller's affair. Raises NoAnswer."""
+        sent = [("Host", urlsplit(url).netloc.rpartition("@")[2]), *self._headers, *headers]
+        token = _deadline.set(time.monotonic() + within_seconds)
+        try:
+            with ExitStack() as stack:
+                with _raising(NoAnswer):
+                    request = self._pool.stream("GET", url, headers=sent, extensions={"timeout": self._timeout})
+                    response = stack.enter_context(request)
+                peer = response.extensions["network_stream"].get_extra_info("peer")
+                received = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers]
+                yield Answer(response.status, received, peer, _blocks(response))
+        finally:
+            _deadline.reset(token)
+
+    def read(self, url: str, headers: Iterable[tuple[str, str]], max_bytes: int, within_seconds: float) -> Answer:
+        """A whole answer. Raises NoAnswer; only an answer of status 2xx must have its whole body for that."""
+        with self.get(url, headers, within_seconds) as answer:
+            if 200 <= answer.status < 300:
+                answer.body = _limited(answer, max_bytes)
+            else:
+                with suppress(NoAnswer):  # read only so that the connection can be used again
+                    _limited(answer, max_bytes)
+            return answer
+
+
+def ascii_url(url: str) -> str:
+    """A URL in the form of a request: host in IDNA, everything beyond ASCII percent-encoded. Raises ValueError."""
+    parts = urlsplit(url)
+    netloc = parts.netloc if parts.netloc.isascii() else parts.netloc.encode("idna").decode("ascii")
+    return urlunsplit((parts.scheme, netloc, *(quote(part, safe=string.punctuation) for part in (parts.path, parts.query)), ""))
+
+
+def _limited(answer: Answer, max_bytes: int) -> bytes:
+    announced = answer.header("Content-Length")
+    if announced.isdecimal() and int(announced) > max_bytes:
+        raise TooLarge(f"{int(announced):,} bytes announced, more than {max_bytes:,}")
+    parts: list[bytes] = []
+    size = 0
+    for block in answer.blocks:
+        size += len(block)
+        if size > max_bytes:
+            raise TooLarge(f"more than {max_bytes:,} bytes")
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _blocks(response: httpcore.Response) -> Iterator[bytes]:
+    with _raising(Truncated):
+        yield from response.iter_stream()
+
+
+@contextmanager
+def _raising(otherwise: type[NoAnswer]) -> Iterator[None]:
+    """httpcore's errors as ours."""
+    try:
+        yield
+    except httpcore.TimeoutException as error:
+        raise TimedOut(str(error) or "no answer in time") from None
+    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol) as error:
+        if error.args and isinstance(error.args[0], ssl.SSLCertVerificationError):
+            raise BadCertificate(str(error)) from None
+        raise otherwise(str(error) or type(error).__name__) from None
+
+
+def _tls(verify: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        context.options |= _OP_LEGACY_SERVER_CONNECT
+    return context
+
+
+def _addresses(host: str, port: int, may_be_private: bool) -> list[str]:
+    """The addresses of a host that may be connected to. Raises NoAnswer for a name without any address."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise NoAnswer(str(error)) from None
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    allowed = [address for address in addresses if may_be_private or is_public(address)]
+    if not allowed:
+        raise PrivateAddress(host, addresses[0])
+    return allowed
+
+
+def _time_left(timeout: float | None) -> float:
+    left = _deadline.get() - time.monotonic()
+    if left <= 0:
+        raise httpcore.ReadTimeout("the answer took too long")
+    return left if timeout is None else min(timeout, left)
+
+
+class _CheckedBackend(httpcore.SyncBackend):
+    """Connects to checked addresses only."""
+
+    def __init__(self, may_be_private: Callable[[str], bool]) -> None:
+        self._may_be_private = may_be_private
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        addresses = _addresses(host, port, self._may_be_private(host))
+        for untried in range(len(addresses), 0, -1):  # each gets its share of the time: the first may swallow packets
+            address, share = addresses[-untried], _time_left(timeout) / untried
+            try:
+                return _Stream(super().connect_tcp(address, port, share, local_address, socket_options), address)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if untried == 1:
+                    raise
+        raise AssertionError("a host has an address")
+
+
+class _Stream(httpcore.NetworkStream):
+    """A connection whose every step ends with the time of its request."""
+
+    def __init__(self, inner: httpcore.NetworkStream, address: str) -> None:
+        self._inner, self._address = inner, address
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._inner.read(max_bytes, _time_left(timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._inner.write(buffer, _time_left(timeout))
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        return _Stream(self._inner.start_tls(ssl_context, server_hostname, _time_left(timeout)), self._address)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._address if info == "peer" else self._inner.get_extra_info(info)
