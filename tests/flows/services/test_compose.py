@@ -13,6 +13,7 @@ from compose_spec import PyCompose
 from flows.services.installation import POOLS
 
 ROOT = Path(__file__).parents[3]
+TEMPORARY = "/tmp"  # noqa: S108 (a mount in a container)
 VARIABLES = {"POSTGRES_PASSWORD": "p", "PREFECT_AUTH": "user:password"}
 
 
@@ -70,10 +71,13 @@ def test_roots_are_read_only_and_memory_and_processes_are_limited(compose: dict[
         assert service["read_only"] is True, name
         assert re.fullmatch(r"\d+g", service["mem_limit"]) and 0 < service["pids_limit"] <= 4096, name
         mounts = dict(mount.split(":", 1) for mount in service["tmpfs"])
-        assert "/tmp" in mounts and all("size=" in options for options in mounts.values()), name  # noqa: S108 (in a container)
-        assert [path for path in mounts if "exec" in mounts[path]] == (["/tmp"] if name == "training-worker" else []), name  # noqa: S108
+        assert TEMPORARY in mounts and all("size=" in options for options in mounts.values()), name
+        executable = [path for path, options in mounts.items() if "noexec" not in options]
+        assert executable == ([TEMPORARY] if name == "training-worker" else []), name
         if "build" in service:
-            assert service["environment"]["HOME"] == "/tmp", f"{name} writes into its home, which is read-only"  # noqa: S108
+            assert service["environment"]["HOME"] == TEMPORARY, f"{name} writes into its home, which is read-only"
+    pages = compose["services"]["server"]["environment"]["PREFECT_SERVER_UI_STATIC_DIRECTORY"]
+    assert Path(pages).is_relative_to(TEMPORARY), "beside its own code Prefect can write no pages, and starts without any"
 
 
 def test_no_image_runs_as_root_or_floats() -> None:
