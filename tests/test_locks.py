@@ -53,6 +53,9 @@ def test_every_requirement_is_satisfied(lock: str, extra: str) -> None:
     pins = _pins(lock) | _pins("torch")
     wanted = [*map(Requirement, _project()["dependencies"]), *_extra(extra)]
     assert _unsatisfied(pins, wanted) == [], f"locks/{lock}.txt is stale: run `make lock`"
+    named = re.findall(r"^([\w.-]+)==[^#]*# via [^\n]*korealbert", _text(lock), re.MULTILINE)
+    asked = {canonicalize_name(requirement.name) for requirement in wanted} - {"torch"}
+    assert {canonicalize_name(package) for package in named} == asked, f"locks/{lock}.txt is stale: run `make lock`"
 
 
 def test_a_stale_lock_is_noticed() -> None:
