@@ -33,40 +33,21 @@ _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
 
 
 class NoAnswer(ConnectionError):
-    """A request without a whole answer; ``reason`` is the word for it in the log of a crawl."""
+    """A request without a whole answer.
 
-    reason = "unreachable"
+    ``reason`` is ``unreachable``, ``timeout``, ``truncated``, ``too_large``, ``bad_certificate`` or ``private_address``.
+    """
 
-
-class TimedOut(NoAnswer):
-    """The answer did not come in time."""
-
-    reason = "timeout"
-
-
-class Truncated(NoAnswer):
-    """The body ended before its announced end."""
-
-    reason = "truncated"
-
-
-class TooLarge(NoAnswer):
-    """A body beyond its limit."""
-
-    reason = "too_large"
-
-
-class BadCertificate(NoAnswer):
-    """A server that is not the one that its certificate names."""
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
 
 
 class PrivateAddress(NoAnswer):
     """A host without a public address; raised before anything is connected to, so it tells nothing about the host's ports."""
 
-    reason = "private_address"
-
     def __init__(self, host: str, address: str) -> None:
-        super().__init__(f"{host} lies at the private address {address}")
+        super().__init__("private_address", f"{host} lies at the private address {address}")
         self.address = address
 
 
@@ -130,7 +111,7 @@ class Client:
         token = _deadline.set(time.monotonic() + within_seconds)
         try:
             with ExitStack() as stack:
-                with _raising(NoAnswer):
+                with _raising("unreachable"):
                     request = self._pool.stream("GET", url, headers=sent, extensions={"timeout": self._timeout})
                     response = stack.enter_context(request)
                 peer = response.extensions["network_stream"].get_extra_info("peer")
@@ -160,33 +141,32 @@ def ascii_url(url: str) -> str:
 def _limited(answer: Answer, max_bytes: int) -> bytes:
     announced = answer.header("Content-Length")
     if announced.isdecimal() and int(announced) > max_bytes:
-        raise TooLarge(f"{int(announced):,} bytes announced, more than {max_bytes:,}")
+        raise NoAnswer("too_large", f"{int(announced):,} bytes announced, more than {max_bytes:,}")
     parts: list[bytes] = []
     size = 0
     for block in answer.blocks:
         size += len(block)
         if size > max_bytes:
-            raise TooLarge(f"more than {max_bytes:,} bytes")
+            raise NoAnswer("too_large", f"more than {max_bytes:,} bytes")
         parts.append(block)
     return b"".join(parts)
 
 
 def _blocks(response: httpcore.Response) -> Iterator[bytes]:
-    with _raising(Truncated):
+    with _raising("truncated"):
         yield from response.iter_stream()
 
 
 @contextmanager
-def _raising(otherwise: type[NoAnswer]) -> Iterator[None]:
+def _raising(otherwise: str) -> Iterator[None]:
     """httpcore's errors as ours."""
     try:
         yield
     except httpcore.TimeoutException as error:
-        raise TimedOut(str(error) or "no answer in time") from None
+        raise NoAnswer("timeout", str(error) or "no answer in time") from None
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol) as error:
-        if error.args and isinstance(error.args[0], ssl.SSLCertVerificationError):
-            raise BadCertificate(str(error)) from None
-        raise otherwise(str(error) or type(error).__name__) from None
+        bad = error.args and isinstance(error.args[0], ssl.SSLCertVerificationError)
+        raise NoAnswer("bad_certificate" if bad else otherwise, str(error) or type(error).__name__) from None
 
 
 def _tls(verify: bool) -> ssl.SSLContext:
@@ -203,7 +183,7 @@ def _addresses(host: str, port: int, may_be_private: bool) -> list[str]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise NoAnswer(str(error)) from None
+        raise NoAnswer("unreachable", str(error)) from None
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     allowed = [address for address in addresses if may_be_private or is_public(address)]
     if not allowed:

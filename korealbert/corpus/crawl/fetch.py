@@ -23,7 +23,7 @@ from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Inputs, Progress, Runtime, Spec, Stage, Stats
 from korealbert.artifact.files import atomic_write
-from korealbert.corpus.crawl.client import Answer, BadCertificate, Client, PrivateAddress, ascii_url
+from korealbert.corpus.crawl.client import Answer, Client, NoAnswer, PrivateAddress, ascii_url
 
 MAX_REDIRECTS = 10
 BYTES_BETWEEN_REPORTS = 16 << 20
@@ -162,7 +162,7 @@ def _raise_final(spec: FetchSpec, error: OSError, part: Path) -> None:
     """Raise FetchError for what no retry will mend."""
     if isinstance(error, PrivateAddress):
         raise FetchError(f"{spec.url}: {error}; if that is meant, name the host in private_hosts") from None
-    if isinstance(error, BadCertificate):
+    if isinstance(error, NoAnswer) and error.reason == "bad_certificate":
         raise FetchError(f"{spec.url}: {error}; fetch it by hand, and name it as path") from None
     if error.errno in _NO_ROOM:
         came = part.stat().st_size if part.exists() else 0

@@ -1,7 +1,7 @@
 """The durable frontier: every URL that a crawl knows, and what became of it. One SQLite file, one transaction per answer.
 
 A SIGKILL loses at most the answers that were on their way: a URL waits until the transaction that tells its outcome, and a page
-counts as stored only together with its place in the WARC files. Scrapy's own JOBDIR loses its queue instead.
+counts as stored only together with its place in the WARC files.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ TRANSIENT = (
     "unreachable",
     "timeout",
     "truncated",
+    "bad_certificate",
     "robots_unreachable",
     "server_error",
     "too_many_requests",

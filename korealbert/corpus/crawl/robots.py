@@ -90,11 +90,8 @@ class Robots:
         """Read the rules for all threads that wait for them."""
         try:
             rules = self._read(origin)
-        except PrivateAddress as error:
-            self._tell(origin, RobotsUnreachable(str(error)))
-            promise.set_exception(error)
-        except RobotsUnreachable as error:
-            self._tell(origin, error)
+        except (PrivateAddress, RobotsUnreachable) as error:
+            self._tell(origin, error if isinstance(error, RobotsUnreachable) else RobotsUnreachable(str(error)))
             promise.set_exception(error)
         except BaseException as error:
             promise.set_exception(error)
@@ -136,7 +133,7 @@ class Robots:
                 raise
             except NoAnswer as error:
                 if attempt == TRIES:
-                    raise RobotsUnreachable(f"{type(error).__name__}: {error}") from None
+                    raise RobotsUnreachable(f"{error.reason}: {error}") from None
             time.sleep(self._source.backoff_seconds * 2 ** (attempt - 1))
         raise AssertionError("the last try returns or raises")
 

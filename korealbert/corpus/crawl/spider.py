@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from time import time
 from urllib.parse import quote
 
-from korealbert.corpus.crawl.client import Answer, NoAnswer, PrivateAddress, TooLarge
+from korealbert.corpus.crawl.client import Answer, NoAnswer, PrivateAddress
 from korealbert.corpus.crawl.discovery import Discovery
 from korealbert.corpus.crawl.downloads import Downloads
 from korealbert.corpus.crawl.frontier import Frontier, Known, State
@@ -192,14 +192,14 @@ class Spider:
                 self._frontier.finish(known, "failed", error.reason, detail=error.detail, status=200)
 
     def _take_error(self, known: Known, error: Exception) -> None:
-        detail = f"{type(error).__name__}: {error}"[:DETAIL_CHARS]
+        detail = str(error)[:DETAIL_CHARS]
         if isinstance(error, Refused):
             self._frontier.finish(known, "refused", str(error))
         elif isinstance(error, PrivateAddress):
             self._frontier.finish(known, "refused", error.reason, detail=error.address)
         elif isinstance(error, RobotsUnreachable):
             self._frontier.finish(known, "failed", "robots_unreachable", detail=detail)
-        elif isinstance(error, TooLarge):
+        elif isinstance(error, NoAnswer) and error.reason in ("too_large", "bad_certificate"):
             self._frontier.finish(known, "failed", error.reason, detail=detail)
         elif isinstance(error, NoAnswer):
             self._retry(known, error.reason, detail, None)
