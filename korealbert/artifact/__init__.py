@@ -3,8 +3,8 @@
 from korealbert.artifact.disk_space import DiskFull
 from korealbert.artifact.locks import ReadOnlyStore
 from korealbert.artifact.spec import Identity, InputPath, Spec, canonical, refuse_repeats
-from korealbert.artifact.stage import Built, Inputs, Progress, Runtime, Stage, Stats, build, cached, check_conservation
-from korealbert.artifact.store import Artifact, ArtifactError, Store, ancestors
+from korealbert.artifact.stage import Built, InputChanged, Inputs, Progress, Runtime, Stage, Stats, build, cached
+from korealbert.artifact.store import Artifact, ArtifactError, Store, ancestors, check_conservation
 
 __all__ = [
     "Artifact",
@@ -12,6 +12,7 @@ __all__ = [
     "Built",
     "DiskFull",
     "Identity",
+    "InputChanged",
     "InputPath",
     "Inputs",
     "Progress",

@@ -1,4 +1,5 @@
-"""Files that are whole or absent: atomic writes, directory swaps, and digests that are computed once per content."""
+"""Files that are whole or absent, and known by their bytes: atomic writes, directory swaps, JSON with a digest of itself, and
+digests that are computed once per content."""
 
 from __future__ import annotations
 
@@ -9,24 +10,77 @@ import os
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+_DIGEST_HEAD = b'{\n "digest": "'
+_DIGEST_END = len(_DIGEST_HEAD) + 64
+
+SETTLED_NS = 50_000_000
+"""A file changed less than this before it was stat'ed may change again under the same time stamps: the kernel's clock of file
+times ticks every 4 ms (Linux at 250 Hz), that of some shared file systems more slowly."""
+
+_written: ContextVar[list[Path] | None] = ContextVar("_written", default=None)
+
+
+class FileChanged(ValueError):
+    """A file does not hold the bytes that its own digest tells of."""
+
 
 @contextlib.contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write; on success it is fsynced and renamed to ``path``, on error it is removed."""
+def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
+    """Yield a temporary path to write; on success it is renamed to ``path``, on error it is removed.
+
+    ``durable``: the file and its name are fsynced, to survive the loss of power.
+    """
     # Two machines may have processes of one number, and write one file in turn where one of them was given up for lost; cells
     # that run at once are threads of one process, and may learn the same of the machine at the same time.
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
         yield temporary
-        with temporary.open("rb") as handle:
-            os.fsync(handle.fileno())
+        if durable:
+            sync_file(temporary)
         temporary.replace(path)
+        if durable:
+            sync_directory(path.parent)
+        note_written(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def noting_writes() -> Iterator[list[Path]]:
+    """Yield a list of all files that ``atomic_path`` puts into place within the block, or ``note_written`` is told of."""
+    written: list[Path] = []
+    token = _written.set(written)
+    try:
+        yield written
+    finally:
+        _written.reset(token)
+
+
+def note_written(path: Path) -> None:
+    """Tell ``noting_writes`` of a file, or of all files of a directory, that was written in another way than atomically."""
+    if (written := _written.get()) is not None:
+        written += [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+
+
+def sync_file(path: Path) -> None:
+    """Have a file's content survive the loss of power."""
+    with path.open("rb") as handle:
+        os.fsync(handle.fileno())
+
+
+def sync_directory(directory: Path) -> None:
+    """Have the names in a directory survive the loss of power."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def atomic_write(path: Path, content: bytes) -> None:
@@ -40,18 +94,52 @@ def write_json(path: Path, value: Any, *, indent: int = 1, sort_keys: bool = Fal
     atomic_write(path, (json.dumps(value, ensure_ascii=False, indent=indent, sort_keys=sort_keys) + "\n").encode())
 
 
+def digested_json(value: Mapping[str, Any], *, sort_keys: bool = False) -> bytes:
+    """A JSON object (of one field at least) before whose fields stands ``digest``, the sha256 of all the bytes behind it."""
+    rest = b'",' + json.dumps(value, ensure_ascii=False, indent=1, sort_keys=sort_keys).encode()[1:] + b"\n"
+    return _DIGEST_HEAD + hashlib.sha256(rest).hexdigest().encode() + rest
+
+
+def read_digested(content: bytes) -> tuple[Any, bool]:
+    """What JSON of ``digested_json`` holds, without its digest, and True; any other JSON as it is, and False.
+
+    Raises FileChanged where the digest is not that of the bytes behind it, ValueError where it is no JSON.
+    """
+    if not content.startswith(_DIGEST_HEAD):
+        return json.loads(content), False
+    rest = content[_DIGEST_END:]
+    if hashlib.sha256(rest).hexdigest().encode() != content[len(_DIGEST_HEAD) : _DIGEST_END]:
+        raise FileChanged("its bytes are not those that its digest tells of")
+    value = json.loads(content)
+    del value["digest"]
+    return value, True
+
+
+def write_digested(path: Path, value: Mapping[str, Any], *, sort_keys: bool = False) -> None:
+    """Write a JSON object with a digest of itself, whole or not at all."""
+    atomic_write(path, digested_json(value, sort_keys=sort_keys))
+
+
+def known_digested(path: Path) -> dict[str, Any] | None:
+    """What ``write_digested`` wrote; None where the file is missing or anything about it is wrong."""
+    try:
+        value, digested = read_digested(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return dict(value) if digested else None
+
+
 def replace_directory(source: Path, target: Path) -> None:
     """Rename ``source`` to ``target``; what was there is moved aside first and deleted last."""
+    for directory, _, _ in os.walk(source):
+        sync_directory(Path(directory))
     aside = target.with_name(f"{target.name}.replaced")
     shutil.rmtree(aside, ignore_errors=True)
     if target.exists():
         target.rename(aside)
     source.rename(target)
-    descriptor = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    for parent in {source.parent, target.parent}:
+        sync_directory(parent)
     shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -67,38 +155,49 @@ def sha256_of_file(path: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-class DigestMemory:
-    """Remembers sha256 by path, size, mtime and ctime, so that 43 GB of raw input are hashed once and not per plan.
+def sha256_and_stamp(path: Path) -> tuple[str, list[int]]:
+    """sha256 of a file and the ``stamp`` under which all of it was read. Raises FileChanged where it changed meanwhile."""
+    before = stamp(path)
+    digest = sha256_of_file(path)
+    if stamp(path) != before:
+        raise FileChanged(f"{path} changed while it was read; run again when nothing writes it")
+    return digest, before
 
-    ctime is part of the memory because a changed byte under a restored mtime must not pass as unchanged. The memory is a
-    directory within a store; while the store does not exist nothing is written, so that looking leaves no trace.
+
+def stamp(path: Path) -> list[int]:
+    """What of a file's status changes with its content: size, mtime and ctime.
+
+    ctime is part of it because a changed byte under a restored mtime must not pass as unchanged.
+    """
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+class DigestMemory:
+    """Remembers sha256 by path and ``stamp``, so that 43 GB of raw input are hashed once and not per plan.
+
+    The memory is a directory within a store; while the store does not exist nothing is written, so that looking leaves no
+    trace.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def of(self, path: Path) -> str:
-        """sha256 of a file, or of the listing of a directory's files. Raises FileNotFoundError."""
+        """sha256 of a file, or of the listing of a directory's files. Raises FileNotFoundError and FileChanged."""
         path = Path(path).absolute()
         if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.is_file())
-            return digest_of_listing({str(p.relative_to(path)): self.of(p) for p in inside})
-        stamp = self._stamp(path)
-        entry = self._entry(path)
-        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError, KeyError):
-            known = json.loads(entry.read_text("utf-8"))
-            if known["stamp"] == stamp:
-                return str(known["sha256"])
-        digest = sha256_of_file(path)
-        self._record(path, stamp, digest)
-        return digest
+            return digest_of_listing({str(inner.relative_to(path)): self.of(inner) for inner in files_of(path)})
+        known = known_digested(self._entry(path))
+        if known is not None and known["stamp"] == stamp(path):
+            return str(known["sha256"])
+        return self.read_again(path)
 
     def read_again(self, path: Path) -> str:
-        """sha256 of a file, read whatever is remembered of it, and remembered anew."""
+        """sha256 of a file, read whatever is remembered of it, and remembered anew. Raises FileChanged."""
         path = Path(path).absolute()
-        stamp = self._stamp(path)
-        digest = sha256_of_file(path)
-        self._record(path, stamp, digest)
+        digest, seen = sha256_and_stamp(path)
+        self.remember(path, digest, seen)
         return digest
 
     def forget_missing(self) -> None:
@@ -108,24 +207,24 @@ class DigestMemory:
                 if not Path(json.loads(entry.read_text("utf-8"))["path"]).exists():
                     entry.unlink()
 
-    def remember(self, digests: Mapping[Path, str]) -> None:
-        """Record digests that were just computed under another name of the same file (before a rename)."""
-        for path, digest in digests.items():
-            self._record(path, self._stamp(path), digest)
-
-    def _record(self, path: Path, stamp: list[int], digest: str) -> None:
+    def remember(self, path: Path, digest: str, seen: list[int]) -> None:
+        """Record the digest that a file had under a stamp; not while the file is so young that it may change unnoticed."""
         if not self.directory.parent.is_dir():
             return
         entry = self._entry(path)
         readable = os.fsencode(path).decode(errors="replace")  # A file name need not be UTF-8.
         with contextlib.suppress(OSError):  # A full disk or a store that may only be read: the file is read again next time.
+            if time.time_ns() - seen[2] < SETTLED_NS:
+                entry.unlink(missing_ok=True)
+                return
             entry.parent.mkdir(exist_ok=True)
-            write_json(entry, {"path": readable, "stamp": stamp, "sha256": digest})
+            with atomic_path(entry, durable=False) as temporary:
+                temporary.write_bytes(digested_json({"path": readable, "stamp": seen, "sha256": digest}))
 
     def _entry(self, path: Path) -> Path:
         return self.directory / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:32]}.json"
 
-    @staticmethod
-    def _stamp(path: Path) -> list[int]:
-        status = path.stat()
-        return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+def files_of(path: Path) -> list[Path]:
+    """A file, or all files of a directory, sorted."""
+    return sorted(inner for inner in path.rglob("*") if inner.is_file()) if path.is_dir() else [path]

@@ -1,4 +1,8 @@
-"""What every ``manifest.json`` holds, and the check that one does: a store or an archive may be somebody else's."""
+"""What every ``manifest.json`` holds, and the check that one does: a store or an archive may be somebody else's.
+
+A manifest begins with ``digest``, the sha256 of all bytes behind it. One without was written before manifests had it; it holds
+exactly the fields of ``Manifest``, so that no damage to the digest makes one of the two kinds of the other.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ class _Recipe(_Fact):
 
 
 class Manifest(_Fact):
-    """The fields of a manifest. Fields beyond them do no harm."""
+    """The fields of a manifest. Fields beyond them do no harm beside a digest."""
 
     name: str
     label: Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*\z")]
@@ -52,8 +56,8 @@ class Manifest(_Fact):
     host: dict[str, Any]
 
 
-def misfit(loaded: object) -> str | None:
-    """What keeps a JSON value from being a manifest, or None."""
+def misfit(loaded: object, *, digested: bool) -> str | None:
+    """What keeps a JSON value, with a digest or without, from being a manifest, or None."""
     try:
         Manifest.model_validate(loaded)
     except ValidationError as error:
@@ -62,4 +66,6 @@ def misfit(loaded: object) -> str | None:
         if lacking:
             return f"it lacks {', '.join(lacking)}"
         return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'all of it'}: {each['msg']}" for each in found[:3])
+    if not digested and isinstance(loaded, dict) and (more := sorted(loaded.keys() - Manifest.model_fields.keys())):
+        return f"it has {', '.join(map(repr, more))} and no whole digest before it"
     return None

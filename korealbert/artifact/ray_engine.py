@@ -28,7 +28,7 @@ class NodesLost(ConnectionError):
 
 
 def map_on_ray(
-    function: Callable[..., dict[str, Any]],
+    function: Callable[..., Any],
     pending: Iterator[tuple[int, Any]],
     out_dir: Path,
     address: str,
@@ -54,24 +54,24 @@ def map_on_ray(
         raise
 
 
-def _job(function: Callable[..., dict[str, Any]], job: Any, index: int, out_dir: Path) -> dict[str, Any]:
+def _job(function: Callable[..., Any], job: Any, index: int, out_dir: Path) -> Any:
     if not out_dir.is_dir():
         raise FileNotFoundError(f"{out_dir}: a node of the cluster does not see the store; put it on a shared file system")
     return function(job, index, out_dir)
 
 
 def _collect(ray: Any, flying: dict[Any, int], record: Callable[..., None]) -> None:
-    [finished], _ = ray.wait(list(flying), num_returns=1)
-    index = flying.pop(finished)
+    [reference], _ = ray.wait(list(flying), num_returns=1)
+    index = flying.pop(reference)
     try:
-        stats = ray.get(finished)
+        finished = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None  # What the job raised, as on one machine.
     except ray.exceptions.RaySystemError as error:
         raise NodesLost(f"shard {index}: {error}") from None
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError) as error:
         raise NodesLost(f"shard {index}: its nodes died {TRIES_AFTER_A_LOSS + 1} times in a row: {error}") from None
-    record(index, stats, fresh=True)
+    record(index, finished)
 
 
 def _connected(address: str) -> Any:

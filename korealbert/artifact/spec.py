@@ -110,3 +110,16 @@ def canonical(value: Any, digest: Callable[[Path], str]) -> Any:
     if isinstance(value, tuple | list):
         return [canonical(item, digest) for item in value]
     raise TypeError(f"a spec cannot hold a {type(value).__name__}: it has no canonical form")
+
+
+def input_paths(value: Any) -> list[InputPath]:
+    """All files and directories that a spec names."""
+    if isinstance(value, InputPath):
+        return [value]
+    if isinstance(value, BaseModel):
+        return [path for name in type(value).model_fields for path in input_paths(getattr(value, name))]
+    if isinstance(value, Mapping):
+        return [path for item in value.values() for path in input_paths(item)]
+    if isinstance(value, tuple | list):
+        return [path for item in value for path in input_paths(item)]
+    return []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import platform
 import shutil
@@ -22,11 +23,31 @@ from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from korealbert.artifact import markers
 from korealbert.artifact.disk_space import telling_of_a_full_disk
-from korealbert.artifact.files import digest_of_listing, replace_directory, write_json
+from korealbert.artifact.files import (
+    FileChanged,
+    digest_of_listing,
+    files_of,
+    replace_directory,
+    sha256_and_stamp,
+    stamp,
+    sync_file,
+    write_digested,
+    write_json,
+)
 from korealbert.artifact.locks import ReadOnlyStore
-from korealbert.artifact.spec import Identity, Spec, canonical
-from korealbert.artifact.store import OPENING, Artifact, ArtifactError, Store
+from korealbert.artifact.spec import Identity, Spec, canonical, input_paths
+from korealbert.artifact.store import (
+    MANIFEST,
+    OPENING,
+    Artifact,
+    ArtifactError,
+    Store,
+    check_conservation,
+    faults_within,
+    output_files,
+)
 
 Stats = dict[str, Any]
 """JSON-able facts of a stage's run; data stages carry ``documents_in``, ``documents_out``, ``dropped`` and ``quarantined``."""
@@ -35,6 +56,15 @@ Inputs = Mapping[str, Artifact]
 """What a stage reads, by role."""
 
 S = TypeVar("S", bound=Spec)
+
+TRIES = 3
+"""How often a stage is run when files of finished shards are not what they were, until the disk is to blame."""
+
+log = logging.getLogger(__name__)
+
+
+class InputChanged(ArtifactError):
+    """A file or artifact was changed while a stage read it."""
 
 
 @dataclass(frozen=True)
@@ -157,76 +187,124 @@ def build(
 def _build(
     store: Store, stage: Stage[S], spec: S, identity: Identity, inputs: Inputs, runtime: Runtime, label: str
 ) -> Artifact:
-    partial = store.root / f"{identity.name}.partial"
-    started_from = {role: artifact.output_digest for role, artifact in sorted(inputs.items())}
-    opening = {"recipe": identity.document, "built_from": started_from}
-    if not _same_opening(partial, opening):
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        write_json(partial / OPENING, opening, sort_keys=True)
-    if not (partial / "manifest.json").exists():  # Else the last try was killed between its manifest and the rename.
+    partial, target = store.root / f"{identity.name}.partial", store.root / identity.name
+    opening = {
+        "recipe": identity.document,
+        "built_from": {role: artifact.output_digest for role, artifact in sorted(inputs.items())},
+    }
+    sealed = _sealed(partial, identity.name, opening)
+    if sealed is None:
+        _open(partial, opening, spec)
         start = time.monotonic()
-        stats = stage.run(spec, inputs, partial, runtime)
-        check_conservation(identity.name, stats)
-        digests = _digests(store, partial)
-        manifest = {
+        stats, files = _run(store, stage, spec, identity, inputs, runtime, partial)
+        check_conservation(identity.name, stats, partial)
+        sealed = {
             "name": identity.name,
             "label": label,
             **opening,
             "spec": json.loads(spec.model_dump_json()),
             "inputs": dict(identity.inputs),
             "stats": stats,
-            "files": {name: {"sha256": digest, "size": (partial / name).stat().st_size} for name, digest in digests.items()},
-            "output_digest": digest_of_listing(digests),
+            "files": {name: {"sha256": digest, "size": seen[0]} for name, (digest, seen) in files.items()},
+            "output_digest": digest_of_listing({name: digest for name, (digest, _) in files.items()}),
             "wall_seconds": round(time.monotonic() - start, 3),
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "host": host_facts(),
         }
-        write_json(partial / "manifest.json", manifest, sort_keys=True)
+        write_digested(partial / MANIFEST, sealed, sort_keys=True)
+    else:
+        files = {name: (entry["sha256"], stamp(partial / name)) for name, entry in sealed["files"].items()}
     # Only now may the traces that a resumed stage works from go; the opening last, for it is what makes a partial usable.
     for hidden in sorted(partial.rglob(".*"), key=lambda path: path.name == OPENING):
         if hidden.is_dir():
             shutil.rmtree(hidden)
         else:
             hidden.unlink(missing_ok=True)  # It may have gone with a hidden directory above it.
-    target = store.root / identity.name
     replace_directory(partial, target)
-    artifact = Artifact(identity.name, target)
-    store.digests.remember({target / name: entry["sha256"] for name, entry in artifact.manifest["files"].items()})
-    return artifact
+    for name, (digest, seen) in files.items():
+        store.digests.remember(target / name, digest, seen)
+    return Artifact(identity.name, target)
 
 
-def _digests(store: Store, directory: Path) -> dict[str, str]:
-    """sha256 of every output file by relative name; hidden files are a stage's scratch and do not count."""
-    names = (path.relative_to(directory) for path in sorted(directory.rglob("*")) if path.is_file())
-    outputs = [name for name in names if not any(part.startswith(".") for part in name.parts)]
-    for name in outputs:
-        (directory / name).chmod(0o644)  # safetensors writes files that only their owner can read.
-    return {str(name): store.digests.of(directory / name) for name in outputs}
+def _run(
+    store: Store, stage: Stage[S], spec: S, identity: Identity, inputs: Inputs, runtime: Runtime, partial: Path
+) -> tuple[Stats, dict[str, tuple[str, list[int]]]]:
+    """Run a stage until the files of all its shards are what their markers say: statistics, and sha256 and stamp by file."""
+    for _ in range(TRIES):
+        stats = stage.run(spec, inputs, partial, runtime)
+        _refuse_changed(store, stage, spec, identity, inputs, partial)
+        names = [name for name in output_files(partial) if name != MANIFEST]
+        for name in names:
+            (partial / name).chmod(0o644)  # safetensors writes files that only their owner can read.
+            sync_file(partial / name)
+        files = {name: sha256_and_stamp(partial / name) for name in names}
+        damaged = markers.unbelieved(partial, {name: digest for name, (digest, _) in files.items()})
+        if not damaged:
+            return stats, files
+        markers.forget(damaged)
+    raise ArtifactError(f"{identity.name}: finished files change on disk ({next(iter(damaged.values()))}); check the disk")
 
 
-def _same_opening(partial: Path, opening: Mapping[str, Any]) -> bool:
-    """Whether a partial directory was begun from this very recipe and these very bytes."""
-    for name in (OPENING, "manifest.json"):
-        try:
-            found = json.loads((partial / name).read_text("utf-8"))
-        except (FileNotFoundError, ValueError):
-            continue
-        return {field: found.get(field) for field in opening} == opening
-    return False
+def _sealed(partial: Path, name: str, opening: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The manifest of a try that was killed between it and the rename, if all files were read and are what it says."""
+    try:
+        manifest = Artifact(name, partial).manifest
+    except (FileNotFoundError, ArtifactError):
+        return None
+    if {field: manifest[field] for field in opening} != opening:
+        return None
+    faults = faults_within(partial, name, manifest, scratch=True)
+    for fault in faults:
+        log.warning("%s: %s; it is built again", partial.name, fault)
+    return None if faults else manifest
 
 
-def check_conservation(name: str, stats: Stats) -> None:
-    """Documents are conserved: ``in = out + Σ dropped[reason] + quarantined``, where a stage counts documents at all."""
-    if "documents_in" not in stats:
-        return
-    dropped = sum(stats.get("dropped", {}).values())
-    accounted = stats["documents_out"] + dropped + stats.get("quarantined", 0)
-    if stats["documents_in"] != accounted:
-        raise ArtifactError(
-            f"{name}: {stats['documents_in']:,} documents came in, but {stats['documents_out']:,} out + {dropped:,} dropped"
-            f" + {stats.get('quarantined', 0):,} quarantined = {accounted:,}"
-        )
+def _open(partial: Path, opening: Mapping[str, Any], spec: Spec) -> None:
+    """Begin a partial directory, or go on with one that was begun from this recipe and these bytes."""
+    try:
+        found = json.loads((partial / OPENING).read_text("utf-8"))
+        begun = {field: found.get(field) for field in opening} == opening
+    except (FileNotFoundError, ValueError, AttributeError):
+        begun = False
+    if not begun:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+    now = {**opening, "read": _stamps(spec)}
+    if not begun or found != now:
+        if begun:  # They may have been changed and changed back, and shards read from them between.
+            log.warning("%s: input files have new times; its shards are built again", partial.name)
+        _forget_shards(partial)
+        write_json(partial / OPENING, now, sort_keys=True)
+    (partial / MANIFEST).unlink(missing_ok=True)
+
+
+def _stamps(spec: Spec) -> dict[str, list[int]]:
+    """Size and mtime of each file that a spec names."""
+    return {str(file): stamp(file)[:2] for path in input_paths(spec) for file in files_of(Path(path))}
+
+
+def _forget_shards(partial: Path) -> None:
+    for done in list(partial.rglob(markers.DONE)):
+        shutil.rmtree(done)
+
+
+def _refuse_changed(store: Store, stage: Stage[S], spec: S, identity: Identity, inputs: Inputs, partial: Path) -> None:
+    """Raise InputChanged, and forget the shards, where a file or artifact is not what the identity was taken from."""
+    changed = [
+        f"{artifact.path} (input {role})"
+        for role, artifact in inputs.items()
+        if Artifact(artifact.name, artifact.path).output_digest != artifact.output_digest
+    ]
+    try:
+        if stage.identity(spec, identity.inputs, store).document != identity.document:
+            before, after = json.loads((partial / OPENING).read_text("utf-8"))["read"], _stamps(spec)
+            touched = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+            changed += touched or [str(path) for path in input_paths(spec)]
+    except (OSError, FileChanged) as error:
+        changed.append(str(error))
+    if changed:
+        _forget_shards(partial)
+        raise InputChanged(f"{', '.join(changed)}: changed while {stage.name} read it; run again when nothing writes it")
 
 
 def host_facts() -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from korealbert.artifact import locks
-from korealbert.artifact.files import DigestMemory, digest_of_listing
+from korealbert.artifact.files import DigestMemory, FileChanged, digest_of_listing, read_digested, sha256_of_file
 from korealbert.artifact.manifest import misfit
+from korealbert.artifact.markers import rows_of
 from korealbert.artifact.spec import ARTIFACT_NAME, Identity
 
+MANIFEST = "manifest.json"
 OPENING = ".opening.json"
 """Names the recipe and the input bytes that a partial directory was begun with."""
 
@@ -32,13 +33,13 @@ class Artifact:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """The parsed ``manifest.json``. Raises ArtifactError naming the file when it is not one."""
-        path = self.path / "manifest.json"
+        """The parsed ``manifest.json``. Raises ArtifactError naming the file when it is not one, or its digest not its own."""
+        path = self.path / MANIFEST
         try:
-            loaded = json.loads(path.read_text("utf-8"))
+            loaded, digested = read_digested(path.read_bytes())
         except ValueError as error:
             raise ArtifactError(f"{path}: not a whole manifest ({error}); remove the directory or run its stage") from None
-        if wrong := misfit(loaded):
+        if wrong := misfit(loaded, digested=digested):
             raise ArtifactError(f"{path}: not a manifest, {wrong}; remove the directory")
         return dict(loaded)
 
@@ -122,13 +123,19 @@ class Store:
 
     def damage(self, artifact: Artifact) -> str | None:
         """What is wrong with the files of an artifact, or None. Unchanged files are not read twice."""
+        if wrong := contradictions(artifact.name, artifact.manifest):
+            return wrong[0]
         for relative, expected in artifact.manifest["files"].items():
             path = artifact.path / relative
             if not path.is_file():
                 return f"{relative} is missing"
             if path.stat().st_size != expected["size"]:
                 return f"{relative} has {path.stat().st_size:,} bytes, its manifest says {expected['size']:,}"
-            if self.digests.of(path) != expected["sha256"]:
+            try:
+                digest = self.digests.of(path)
+            except (OSError, FileChanged) as error:
+                return str(error)
+            if digest != expected["sha256"]:
                 return f"{relative} has another sha256 than its manifest says"
         return None
 
@@ -142,21 +149,7 @@ class Store:
 
     def rot(self, artifact: Artifact) -> list[str]:
         """Everything that is wrong with the bytes of an artifact, each file read anew whatever is remembered of it."""
-        expected = artifact.manifest["files"]
-        faults = []
-        for relative, entry in expected.items():
-            path = artifact.path / relative
-            if not path.is_file():
-                faults.append(f"{relative} is missing")
-            elif self.digests.read_again(path) != entry["sha256"]:
-                faults.append(f"{relative} has another sha256 than its manifest says")
-        present = {str(path.relative_to(artifact.path)) for path in artifact.path.rglob("*") if not path.is_dir()}
-        faults += [f"{name} is not in the manifest" for name in sorted(present - {*expected, "manifest.json"})]
-        if digest_of_listing({name: entry["sha256"] for name, entry in expected.items()}) != artifact.output_digest:
-            faults.append("manifest.json: its output_digest is not that of its files")
-        if identity_of(artifact.manifest).name != artifact.name:
-            faults.append("manifest.json: its recipe is that of another artifact")
-        return faults
+        return faults_within(artifact.path, artifact.name, artifact.manifest, self.digests.read_again, scratch=False)
 
     def lock_file(self, name: str) -> Path:
         """The file whose lock a builder of this artifact holds."""
@@ -165,6 +158,79 @@ class Store:
     def lock(self, name: str, *, waiting: Callable[[str], None] | None = None) -> AbstractContextManager[None]:
         """Keep two builders of one artifact apart; ``waiting`` is told who the other is. Raises ReadOnlyStore."""
         return locks.exclusive(self.lock_file(name), waiting=waiting)
+
+
+def faults_within(
+    directory: Path, name: str, manifest: Mapping[str, Any], digest: Callable[[Path], str] = sha256_of_file, *, scratch: bool
+) -> list[str]:
+    """Everything that does not fit together in the directory of an artifact of this name: files, manifest, documents.
+
+    ``scratch``: hidden files may lie there too.
+    """
+    expected = manifest["files"]
+    faults = []
+    for relative, entry in expected.items():
+        try:
+            if digest(directory / relative) != entry["sha256"]:
+                faults.append(f"{relative} has another sha256 than its manifest says")
+        except FileNotFoundError:
+            faults.append(f"{relative} is missing")
+        except (OSError, FileChanged) as error:
+            faults.append(str(error))
+    extra = {*output_files(directory, scratch=not scratch)} - {*expected, MANIFEST}
+    faults += [f"{relative} is not in the manifest" for relative in sorted(extra)]
+    faults += contradictions(name, manifest)
+    if not faults:
+        try:
+            check_conservation(name, manifest["stats"], directory)
+        except ArtifactError as error:
+            faults.append(str(error))
+    return faults
+
+
+def contradictions(name: str, manifest: Mapping[str, Any]) -> list[str]:
+    """Where a manifest in the directory of this name contradicts itself."""
+    faults = []
+    listing = digest_of_listing({relative: entry["sha256"] for relative, entry in manifest["files"].items()})
+    if listing != manifest["output_digest"]:
+        faults.append("manifest.json: its output_digest is not that of its files")
+    if identity_of(manifest).name != name or manifest["name"] != name:
+        faults.append("manifest.json: its recipe is that of another artifact")
+    try:
+        check_conservation("manifest.json", manifest["stats"])
+    except ArtifactError as error:
+        faults.append(str(error))
+    return faults
+
+
+def output_files(directory: Path, *, scratch: bool = False) -> list[str]:
+    """Names of all files within a stage's directory, sorted; of hidden ones, which are its scratch, where asked for."""
+    names = (path.relative_to(directory) for path in directory.rglob("*") if not path.is_dir())
+    return sorted(str(name) for name in names if scratch or not any(part.startswith(".") for part in name.parts))
+
+
+def check_conservation(name: str, stats: Mapping[str, Any], directory: Path | None = None) -> None:
+    """Documents are conserved: ``in = out + Σ dropped[reason] + quarantined``, where a stage counts documents at all.
+
+    What it keeps as rows in ``directory`` (documents, dropped ones, the quarantine) must be as many. Raises ArtifactError.
+    """
+    if "documents_in" not in stats:
+        return
+    dropped = sum(stats.get("dropped", {}).values())
+    quarantined = stats.get("quarantined", 0)
+    accounted = stats["documents_out"] + dropped + quarantined
+    if stats["documents_in"] != accounted:
+        raise ArtifactError(
+            f"{name}: {stats['documents_in']:,} documents came in, but {stats['documents_out']:,} out + {dropped:,} dropped"
+            f" + {quarantined:,} quarantined = {accounted:,}"
+        )
+    counted = {"documents": stats["documents_out"], "dropped": dropped, "quarantine": quarantined}
+    if directory is None:
+        return
+    for kind, count in counted.items():
+        files = sorted(directory.glob(f"{kind}-*.arrow"))
+        if files and (rows := sum(map(rows_of, files))) != count:
+            raise ArtifactError(f"{name}: {count:,} documents are counted as {kind}, but {kind}-*.arrow hold {rows:,}")
 
 
 def identity_of(manifest: Mapping[str, Any]) -> Identity:

@@ -21,9 +21,9 @@ from typing import IO, Any, Self
 
 from korealbert.artifact import locks
 from korealbert.artifact.disk_space import room, telling_of_a_full_disk
-from korealbert.artifact.files import digest_of_listing, replace_directory
+from korealbert.artifact.files import atomic_write, digest_of_listing, replace_directory, sha256_and_stamp
 from korealbert.artifact.spec import ARTIFACT_NAME
-from korealbert.artifact.store import Artifact, ArtifactError, Store, ancestors, identity_of
+from korealbert.artifact.store import MANIFEST, Artifact, ArtifactError, Store, ancestors, faults_within, identity_of
 
 INDEX = "korealbert.json"
 FORMAT = 1
@@ -161,7 +161,7 @@ class _Reader:
         out = self._staging / name
         out.mkdir(parents=True)
         content = self._content(f"{name}/manifest.json")
-        (out / "manifest.json").write_bytes(content)
+        atomic_write(out / MANIFEST, content)
         artifact = Artifact(name, out)
         files = _checked_files(artifact)
         if absent := {str(each) for each in artifact.manifest["inputs"].values()} - announced:
@@ -245,9 +245,18 @@ def _settle(store: Store, brought: Artifact) -> bool:
     with store.lock(brought.name):
         if _is_there(store, brought):
             return False
-        files, target = brought.manifest["files"], store.root / brought.name
+        target = store.root / brought.name
+        seen: dict[Path, tuple[str, list[int]]] = {}
+
+        def digest(path: Path) -> str:
+            seen[path] = sha256_and_stamp(path)
+            return seen[path][0]
+
+        if faults := faults_within(brought.path, brought.name, brought.manifest, digest, scratch=False):
+            raise ArtifactError(f"{brought.name}: {faults[0]} after it was copied; look at the archive and the disk")
         replace_directory(brought.path, target)
-        store.digests.remember({target / name: entry["sha256"] for name, entry in files.items()})
+        for path, known in seen.items():
+            store.digests.remember(target / path.relative_to(brought.path), *known)
         return True
 
 

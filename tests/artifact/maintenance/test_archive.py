@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from korealbert.artifact import Artifact, ArtifactError, Store
+from korealbert.artifact.files import digest_of_listing, digested_json, sha256_of_file, write_digested
 from korealbert.artifact.maintenance import archive
 from tests.artifact.conftest import three
 
@@ -97,7 +98,8 @@ def in_manifest(key: str, *values: object) -> Callable[[Members], None]:
             manifest["files"] = dict.fromkeys(values, next(iter(manifest["files"].values())))
         else:
             [manifest[key]] = values
-        data = json.dumps(manifest).encode()
+        del manifest["digest"]
+        data = digested_json(manifest)
         members[at][0].size = len(data)
         members[at] = (members[at][0], data)
 
@@ -169,7 +171,8 @@ def test_a_promise_of_more_than_the_disk_holds_is_refused_before_it_is_read(pack
         at = next(n for n, (member, _) in enumerate(members) if member.name.endswith("/manifest.json"))
         manifest = json.loads(members[at][1])
         next(iter(manifest["files"].values()))["size"] = 1 << 60
-        data = json.dumps(manifest).encode()
+        del manifest["digest"]
+        data = digested_json(manifest)
         members[at][0].size = len(data)
         members[at] = (members[at][0], data)
 
@@ -191,14 +194,12 @@ def test_other_bytes_under_one_name_are_neither_overwritten_nor_mixed(
     elsewhere = tmp_path / "elsewhere"
     bring(packed, elsewhere)
     words = elsewhere / built["words"].name
-    manifest = json.loads((words / "manifest.json").read_text("utf-8"))
+    manifest = dict(Artifact(words.name, words).manifest)
     (words / "part" / "out.txt").write_text("다른 기계", "utf-8")
-    from korealbert.artifact.files import digest_of_listing, sha256_of_file, write_json
-
     for name, entry in manifest["files"].items():
         entry |= {"sha256": sha256_of_file(words / name), "size": (words / name).stat().st_size}
     manifest["output_digest"] = digest_of_listing({name: entry["sha256"] for name, entry in manifest["files"].items()})
-    write_json(words / "manifest.json", manifest)
+    write_digested(words / "manifest.json", manifest)
     with pytest.raises(ArtifactError, match="with other bytes"):
         bring(packed, elsewhere)
     (words / "part" / "out.txt").write_text("부서졌다", "utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -14,7 +13,7 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from korealbert.artifact import Artifact, Store, locks, runs
-from korealbert.artifact.files import write_json
+from korealbert.artifact.files import stamp, write_digested, write_json
 from korealbert.artifact.maintenance import garbage
 from tests.artifact.conftest import three
 
@@ -138,11 +137,11 @@ def test_verify_reads_every_byte_whatever_is_remembered(built: dict[str, Artifac
     arguments = ["verify", "--store", str(store.root)]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     victim = built["lines"].path / "part" / "out.txt"
-    entry = store.digests._entry(victim)
-    stamped = json.loads(entry.read_text("utf-8"))
+    entry, sound = store.digests._entry(victim), store.digests.of(victim)
+    entry.parent.mkdir(exist_ok=True)
     victim.write_bytes(b"x" * victim.stat().st_size)
     # A bad sector changes bytes and no time: the memory is made to hold the damaged file's stamp.
-    write_json(entry, stamped | {"stamp": store.digests._stamp(victim)})
+    write_digested(entry, {"path": str(victim), "stamp": stamp(victim), "sha256": sound})
     assert store.damage(built["lines"]) is None
     (built["words"].path / "manifest.json").write_text("{", "utf-8")
     (built["book"].path / "added.txt").write_text("x", "utf-8")

@@ -1,0 +1,100 @@
+"""What a finished job of a map leaves: its statistics, and the files that it wrote with their sha256, size and rows.
+
+A marker ``.done/<step>-<number>.json`` is believed only after the files that it vouches for were read: when a stage is resumed,
+and again when its output is sealed. It carries a digest of itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from korealbert.artifact.files import known_digested, sha256_of_file, write_digested
+
+DONE = ".done"
+
+log = logging.getLogger(__name__)
+
+
+def marker(out_dir: Path, step: str, index: int) -> Path:
+    """Where the job of a number leaves its marker."""
+    return out_dir / DONE / f"{step}-{index:05d}.json"
+
+
+def facts_of(written: Iterable[Path], out_dir: Path) -> dict[str, dict[str, Any]]:
+    """sha256, size and rows of the files of a job that are there when it has ended, by name within ``out_dir``."""
+    files = sorted({path for path in written if path.is_relative_to(out_dir) and path.is_file()})
+    return {str(path.relative_to(out_dir)): _facts(path) for path in files}
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    facts: dict[str, Any] = {"sha256": sha256_of_file(path), "size": path.stat().st_size}
+    return {**facts, "rows": rows_of(path)} if path.suffix == ".arrow" else facts
+
+
+def rows_of(path: Path) -> int:
+    """Rows of an Arrow IPC file."""
+    import pyarrow as pa  # noqa: PLC0415 (a third of a second, which planning does without)
+
+    with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
+        return int(reader.count_rows())
+
+
+def leave(path: Path, stats: Mapping[str, Any], files: Mapping[str, Any]) -> None:
+    """Write the marker of a finished job."""
+    write_digested(path, {"stats": stats, "files": files})
+
+
+def believed(out_dir: Path, step: str, threads: int) -> dict[int, dict[str, Any]]:
+    """Statistics of the jobs of a step, by number, whose files were read and are what their markers say.
+
+    Markers of others are removed, with a warning that names the file.
+    """
+    paths = [path for path in sorted((out_dir / DONE).glob(f"{step}-*.json")) if path.stem[len(step) + 1 :].isdigit()]
+    with ThreadPoolExecutor(threads) as pool:
+        faults = list(pool.map(fault, paths))
+    forget({path: why for path, why in zip(paths, faults, strict=True) if why})
+    found = {path: known_digested(path) for path in paths if path.exists()}
+    return {int(path.stem[len(step) + 1 :]): dict(told["stats"]) for path, told in found.items() if told is not None}
+
+
+def unbelieved(partial: Path, digests: Mapping[str, str]) -> dict[Path, str]:
+    """What is wrong, by marker, with files that any marker in a stage's directory vouches for.
+
+    ``digests`` are sha256 by name within ``partial`` of the files that were read already.
+    """
+    return {path: why for path in sorted(partial.rglob(f"{DONE}/*.json")) if (why := fault(path, partial, digests))}
+
+
+def fault(path: Path, partial: Path | None = None, digests: Mapping[str, str] | None = None) -> str | None:
+    """Why a marker cannot be believed, or None."""
+    told = known_digested(path)
+    if told is None:
+        return "its marker is not whole"
+    for name, facts in told["files"].items():
+        file = path.parent.parent / name
+        try:
+            known = digests.get(str(file.relative_to(partial))) if partial is not None and digests is not None else None
+            if (known or sha256_of_file(file)) != facts["sha256"]:
+                return f"{name} has another sha256 than when it was finished"
+        except OSError as error:
+            return f"{name} cannot be read ({error.strerror})"
+    return None
+
+
+def forget(faults: Mapping[Path, str]) -> None:
+    """Remove markers that cannot be believed, and those that were left later by other steps: they may have read such files."""
+    for path, why in faults.items():
+        log.warning("%s: %s; it is built again", path.stem, why)
+    times = {path: path.stat().st_mtime_ns for path in faults}
+    for path, time_ns in times.items():
+        for other in path.parent.glob("*.json"):
+            if other in faults or (_step(other) != _step(path) and other.stat().st_mtime_ns >= time_ns):
+                other.unlink(missing_ok=True)
+
+
+def _step(path: Path) -> str:
+    return path.stem.rpartition("-")[0]

@@ -1,0 +1,345 @@
+"""No byte is believed that was not read: shards of a killed try, sealed partials, manifests, inputs that change meanwhile."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from korealbert.artifact import Artifact, ArtifactError, InputChanged, InputPath, Inputs, Runtime, Spec, Stage, Store, build
+from korealbert.artifact.files import (
+    FileChanged,
+    atomic_path,
+    atomic_write,
+    files_of,
+    note_written,
+    read_digested,
+    sha256_and_stamp,
+    stamp,
+    write_digested,
+    write_json,
+)
+from korealbert.artifact.shards import map_shards
+from korealbert.corpus import extract
+from korealbert.corpus.readers.spec import ExtractSpec
+from tests.artifact.conftest import WORDS, Text
+
+DOCUMENTS, SHARDS = 200, 6
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    directory = tmp_path / "raw"
+    directory.mkdir()
+    for number in range(SHARDS):
+        lines = [
+            json.dumps({"text": f"{n}번 문서의 본문이다. " * 40}, ensure_ascii=False) for n in range(number, DOCUMENTS, SHARDS)
+        ]
+        (directory / f"{number}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    return directory
+
+
+def source(raw: Path) -> ExtractSpec:
+    return ExtractSpec.model_validate({"source": "raw", "format": "jsonl", "paths": [str(raw)], "shard_bytes": 1024})
+
+
+class Stopped(Exception):
+    """Stands for a kill."""
+
+
+def stop_before_the_manifest(patch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise Stopped
+
+    patch.setattr("korealbert.artifact.stage.write_digested", stop)
+
+
+def stop_before_the_rename(patch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    patch.setattr("korealbert.artifact.stage.replace_directory", stop)
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def flip(path: Path, at: int = -1) -> None:
+    content = bytearray(path.read_bytes())
+    content[at if at >= 0 else len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def stopped_extract(raw: Path, runtime: Runtime, stop: Callable[[pytest.MonkeyPatch], None]) -> Path:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
+        stop(patch)
+        build(extract.STAGE, source(raw), {}, runtime)
+    [partial] = runtime.store.glob("extract-*.partial")
+    return partial
+
+
+@pytest.mark.parametrize("damage", [delete, truncate, flip])
+@pytest.mark.parametrize("victim", ["documents-00002.arrow", ".done/extract-00002.json"])
+def test_a_damaged_shard_of_a_killed_try_is_built_again(
+    victim: str, damage: Callable[[Path], None], raw: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    straight = build(extract.STAGE, source(raw), {}, Runtime(store=tmp_path / "straight", workers=1)).artifact
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    partial = stopped_extract(raw, runtime, stop_before_the_manifest)
+    assert len(list(partial.glob("documents-*.arrow"))) == SHARDS
+    marker = json.loads((partial / ".done" / "extract-00002.json").read_text("utf-8"))
+    facts = marker["files"]["documents-00002.arrow"]
+    assert (
+        facts["rows"] == marker["stats"]["documents_out"]
+        and facts["size"] == (partial / "documents-00002.arrow").stat().st_size
+    )
+    damage(partial / victim)
+    with caplog.at_level(logging.WARNING):
+        built = build(extract.STAGE, source(raw), {}, runtime).artifact
+    assert built.output_digest == straight.output_digest and built.stats == straight.stats
+    assert built.stats["documents_out"] == DOCUMENTS
+    if not (damage is delete and victim.startswith(".done")):
+        assert "extract-00002" in caplog.text
+        assert victim.startswith(".done") or victim in caplog.text
+
+
+@pytest.mark.parametrize("damage", [delete, truncate, flip])
+def test_a_partial_with_a_manifest_is_read_before_it_is_sealed(
+    damage: Callable[[Path], None], raw: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    straight = build(extract.STAGE, source(raw), {}, Runtime(store=tmp_path / "straight", workers=1)).artifact
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    partial = stopped_extract(raw, runtime, stop_before_the_rename)
+    assert (partial / "manifest.json").is_file()
+    damage(partial / "documents-00002.arrow")
+    with caplog.at_level(logging.WARNING):
+        built = build(extract.STAGE, source(raw), {}, runtime).artifact
+    assert built.output_digest == straight.output_digest
+    assert "documents-00002.arrow" in caplog.text
+    assert Store(runtime.store).rot(built) == []
+
+
+@pytest.mark.parametrize("at", [0, 5, 40, 90, 400])
+def test_a_damaged_manifest_of_a_partial_is_not_sealed(at: int, raw: Path, tmp_path: Path) -> None:
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    flip(stopped_extract(raw, runtime, stop_before_the_rename) / "manifest.json", at)
+    built = build(extract.STAGE, source(raw), {}, runtime).artifact
+    assert built.stats["documents_out"] == DOCUMENTS and Store(runtime.store).rot(built) == []
+
+
+def part(job: str, index: int, out_dir: Path) -> dict[str, Any]:
+    atomic_write(out_dir / f"part-{index}.txt", job.encode())
+    (out_dir / ".work").mkdir(exist_ok=True)
+    (out_dir / ".work" / f"plain-{index}.txt").write_text(job)
+    note_written(out_dir / ".work" / f"plain-{index}.txt")
+    return {"n": 1}
+
+
+class Parts(Spec):
+    parts: int = 3
+
+
+@pytest.mark.parametrize("victim", ["part-1.txt", ".work/plain-1.txt"])
+def test_a_shard_that_changes_before_the_seal_is_built_again(victim: str, tmp_path: Path) -> None:
+    damaged: list[bool] = []
+
+    def run(spec: Parts, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        parts = map_shards(part, map(str, range(spec.parts)), out_dir=out_dir, runtime=runtime, step="part")
+        if not damaged:
+            flip(out_dir / victim)
+        damaged.append(True)
+        return {"parts": sum(each["n"] for each in parts)}
+
+    built = build(Stage("parts", 1, Parts, run), Parts(), {}, Runtime(store=tmp_path, workers=1)).artifact
+    assert len(damaged) == 2 and (built.path / "part-1.txt").read_text() == "1" and built.stats == {"parts": 3}
+
+
+def test_a_disk_that_goes_on_changing_files_is_blamed(tmp_path: Path) -> None:
+    def run(spec: Parts, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        map_shards(part, map(str, range(spec.parts)), out_dir=out_dir, runtime=runtime, step="part")
+        flip(out_dir / "part-1.txt")
+        return {}
+
+    with pytest.raises(ArtifactError, match=r"part-1\.txt has another sha256 than when it was finished.*check the disk"):
+        build(Stage("parts", 1, Parts, run), Parts(), {}, Runtime(store=tmp_path, workers=1))
+    assert Store(tmp_path).artifacts() == []
+
+
+def test_what_a_damaged_work_file_led_to_is_made_again_too(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    def first(job: str, index: int, out_dir: Path) -> dict[str, Any]:
+        made.append("first")
+        atomic_write(out_dir / ".first.txt", job.encode())
+        return {}
+
+    def second(job: str, index: int, out_dir: Path) -> dict[str, Any]:
+        made.append("second")
+        atomic_write(out_dir / "second.txt", (out_dir / ".first.txt").read_bytes() * 2)
+        return {}
+
+    def both() -> None:
+        for function in (first, second):
+            map_shards(function, ["a"], out_dir=tmp_path, runtime=Runtime(workers=1), step=function.__name__)
+
+    both()
+    status = (tmp_path / ".first.txt").stat()
+    flip(tmp_path / ".first.txt", 0)
+    os.utime(tmp_path / ".first.txt", ns=(status.st_atime_ns, status.st_mtime_ns))
+    both()
+    assert made == ["first", "second", "first", "second"] and (tmp_path / "second.txt").read_text() == "aa"
+    both()
+    assert len(made) == 4, "what is as it was is not made again"
+
+
+def test_conservation_is_of_the_rows_on_disk(raw: Path, tmp_path: Path) -> None:
+    def loses(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        stats = extract.run(spec, inputs, out_dir, runtime)
+        (out_dir / "documents-00002.arrow").unlink()
+        shutil.rmtree(out_dir / ".done")
+        return stats
+
+    with pytest.raises(ArtifactError, match=r"200 documents are counted as documents, but documents-\*\.arrow hold 1\d\d"):
+        build(Stage("loses", 1, ExtractSpec, loses), source(raw), {}, Runtime(store=tmp_path / "store", workers=1))
+
+
+def test_every_flip_in_a_manifest_is_found(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    artifact = build(WORDS, Text(), {}, Runtime(store=tmp_path, workers=1)).artifact
+    path = artifact.path / "manifest.json"
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        for bit in (1, 16) if at % 8 else range(1, 256):
+            damaged = bytearray(whole)
+            damaged[at] ^= bit
+            path.write_bytes(damaged)
+            assert store.unreadable(Artifact(artifact.name, artifact.path)) is not None, (at, bit)
+    path.write_bytes(whole)
+    assert store.rot(Artifact(artifact.name, artifact.path)) == []
+
+
+def undigested(artifact: Artifact, **changed: Any) -> Artifact:
+    write_json(artifact.path / "manifest.json", {**artifact.manifest, **changed}, sort_keys=True)
+    return Artifact(artifact.name, artifact.path)
+
+
+def test_a_manifest_from_before_digests_is_found_and_its_contradictions_too(raw: Path, tmp_path: Path) -> None:
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    store = Store(runtime.store)
+    artifact = build(extract.STAGE, source(raw), {}, runtime).artifact
+    old = undigested(artifact)
+    assert build(extract.STAGE, source(raw), {}, runtime).cached and store.rot(old) == []
+    for changed in ({"documents_out": 201}, {"documents_in": 1, "documents_out": 1}):
+        wrong = undigested(artifact, stats={**artifact.stats, **changed})
+        assert any("documents" in fault for fault in store.rot(wrong)), changed
+    assert store.unreadable(undigested(artifact, digesu="0" * 64)) is not None, "what was its digest"
+    assert not build(extract.STAGE, source(raw), {}, runtime).cached
+
+
+def test_json_with_a_digest_of_itself(tmp_path: Path) -> None:
+    write_digested(tmp_path / "x", {"가": [1, 2.5, None], "b": {"digest": "0" * 64}})
+    content = (tmp_path / "x").read_bytes()
+    assert read_digested(content) == ({"가": [1, 2.5, None], "b": {"digest": "0" * 64}}, True)
+    assert json.loads(content)["digest"] == content[14:78].decode()
+    assert read_digested(b'{"a": 1}') == ({"a": 1}, False)
+    with pytest.raises(FileChanged):
+        read_digested(content[:-1])
+
+
+def test_a_damaged_memory_of_digests_is_not_believed(tmp_path: Path) -> None:
+    store, text = Store(tmp_path / "store"), tmp_path / "text.txt"
+    store.root.mkdir()
+    text.write_text("가나다")
+    digest, (size, changed, _) = sha256_and_stamp(text)
+    store.digests.remember(text, digest, [size, changed, 0])
+    [entry] = store.digests.directory.iterdir()
+    write_digested(entry, {"path": str(text), "stamp": stamp(text), "sha256": digest})
+    content = entry.read_bytes()
+    for at in range(len(content)):
+        flip(entry, at)
+        assert store.digests.of(text) == digest, at
+        entry.write_bytes(content)
+
+
+class Reads(Spec):
+    text: InputPath
+
+
+def copy(job: str, index: int, out_dir: Path) -> dict[str, Any]:
+    atomic_write(out_dir / f"part-{index}.txt", job.encode())
+    return {}
+
+
+@pytest.mark.parametrize("how", ["appended", "replaced", "removed", "added to its directory"])
+def test_an_input_that_changes_while_it_is_read_fails_the_stage_by_its_name(how: str, tmp_path: Path) -> None:
+    directory = tmp_path / "in"
+    directory.mkdir()
+    text = directory / "text.txt"
+    text.write_text("가나다")
+
+    def run(spec: Reads, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        if how == "appended":
+            with text.open("a") as handle:
+                handle.write("라")
+        elif how == "replaced":
+            with atomic_path(text) as other:
+                other.write_text("마바사")
+        elif how == "added to its directory":
+            (directory / "more.txt").write_text("아")
+        jobs = [path.read_text() for path in files_of(Path(spec.text))]
+        if how == "removed":
+            text.unlink()
+        map_shards(copy, jobs, out_dir=out_dir, runtime=runtime, step="copy")
+        return {}
+
+    spec = Reads(text=InputPath(directory if how.startswith("added") else text))
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    name = "more.txt" if how.startswith("added") else "text.txt"
+    with pytest.raises(InputChanged, match=rf"{name}.*changed while reads read it"):
+        build(Stage("reads", 1, Reads, run), spec, {}, runtime)
+    assert Store(runtime.store).artifacts() == []
+
+
+def test_shards_of_an_input_that_was_changed_and_changed_back_are_not_believed(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("가나다")
+    killed = [True]
+
+    def run(spec: Reads, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        if killed:
+            text.write_text("라마")
+        map_shards(copy, [text.read_text()], out_dir=out_dir, runtime=runtime, step="copy")
+        if killed:
+            raise Stopped
+        return {}
+
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    stage, spec = Stage("reads", 1, Reads, run), Reads(text=InputPath(text))
+    with pytest.raises(Stopped):
+        build(stage, spec, {}, runtime)
+    killed.clear()
+    text.write_text("가나다")
+    assert (build(stage, spec, {}, runtime).artifact.path / "part-0.txt").read_text() == "가나다"
+
+
+def test_an_input_artifact_that_is_rebuilt_with_other_bytes_meanwhile_fails_the_stage(tmp_path: Path) -> None:
+    runtime = Runtime(store=tmp_path, workers=1)
+    words = build(WORDS, Text(), {}, runtime).artifact
+
+    def run(spec: Parts, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        write_digested(words.path / "manifest.json", {**words.manifest, "output_digest": "0" * 64})
+        return {}
+
+    with pytest.raises(InputChanged, match=rf"{words.name} \(input words\)"):
+        build(Stage("parts", 1, Parts, run), Parts(), {"words": words}, runtime)
