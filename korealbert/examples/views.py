@@ -21,6 +21,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats, Store
+from korealbert.artifact.files import note_written
 from korealbert.artifact.shards import map_shards
 from korealbert.documents.shards import sum_stats
 from korealbert.examples.masking import MaskingSpec
@@ -150,6 +151,7 @@ def make_shard(job: ViewJob, index: int, out_dir: Path) -> dict[str, Any]:
         os.link(job.finished, target)
     except OSError:  # A file system without hard links.
         shutil.copyfile(job.finished, target)
+    note_written(target)
     return dict(open_view(target)[1].counts)
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from korealbert.artifact.files import write_json
+from korealbert.artifact.files import note_written, write_json
 from korealbert.corpus.clean.normalise import normalise
 from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
 from korealbert.corpus.dedup.shingles import Hashes, fingerprint, squeeze, window_hashes
@@ -174,6 +174,7 @@ def index_evaluation_texts(files: Sequence[EvaluationFile], min_letters: int, di
         "min_letters": min_letters,
     }
     write_json(directory / "header.json", header)
+    note_written(directory)
 
 
 def _telling_windows(squeezed: str) -> Hashes:

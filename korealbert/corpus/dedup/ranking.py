@@ -16,6 +16,8 @@ import numpy.typing as npt
 from korealbert.corpus.dedup.partitions import ROWS_PER_PARTITION, Partitions, partitions_for
 from korealbert.corpus.dedup.signatures import Signatures
 
+RANKING_FILES = ("numbers.bin", "ids.bin", "ranks.bin")
+"""What a ranking leaves in its directory."""
 UNRANKED = 0xFFFFFFFF
 """Stands for the rank of a document without a signature."""
 

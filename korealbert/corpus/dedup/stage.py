@@ -22,13 +22,13 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats, refuse_repeats
-from korealbert.artifact.files import write_json
+from korealbert.artifact.files import note_written, write_json
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.dedup.benchmarks import EvaluationFile
 from korealbert.corpus.dedup.candidates import Ranks, candidate_pairs, exact_duplicates, near_duplicates, read_pairs
 from korealbert.corpus.dedup.decontaminate import Decontaminated, index_evaluation_texts, load_evaluation_texts
 from korealbert.corpus.dedup.partitions import Partitions
-from korealbert.corpus.dedup.ranking import Ranking, rank_documents
+from korealbert.corpus.dedup.ranking import RANKING_FILES, Ranking, rank_documents
 from korealbert.corpus.dedup.shingle_store import ShingleStore, write_shingles
 from korealbert.corpus.dedup.shingles import shingles, squeeze
 from korealbert.corpus.dedup.signatures import Signatures, SignatureWriter
@@ -106,6 +106,11 @@ def _second_look(job: _Job, index: int, out_dir: Path) -> Iterator[tuple[int, Do
         yield ordinal, document, _decontaminated(document.text, job.spec, out_dir) if touches else Decontaminated(document.text)
 
 
+def _index(spec: DedupSpec, index: int, out_dir: Path) -> Stats:
+    index_evaluation_texts(spec.decontaminate, spec.min_letters, _work(out_dir) / "evaluation")
+    return {}
+
+
 def sign_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     """Write the signatures of one shard's documents; contaminated ones get none."""
     signatures = SignatureWriter(_work(out_dir), index, job.spec.seed, near=job.spec.near)
@@ -142,6 +147,8 @@ def find(job: _Decision, index: int, out_dir: Path) -> Stats:
             wanted[ranking.numbers(np.unique(pairs))] = True
     gone.tofile(work / "gone.bin")
     wanted.tofile(work / "wanted.bin")
+    for name in (*RANKING_FILES, "gone.bin", "wanted.bin", "pairs", "exact_duplicate"):
+        note_written(work / name)
     return {"candidate_pairs": candidates}
 
 
@@ -168,6 +175,7 @@ def compare(job: _Decision, index: int, out_dir: Path) -> Stats:
         positions = np.array([position for position, _ in found], dtype=np.int64)
         worse, better = pairs[positions].T
         _decide(decisions, job, ranking, worse, better, np.array([similarity for _, similarity in found]))
+    note_written(decisions.directory)
     return {}
 
 
@@ -221,8 +229,8 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
     jobs = [_Job(shard, spec) for role in sorted(inputs) for shard in inputs[role].files("documents-*.arrow")]
     work = _work(out_dir)
     work.mkdir(exist_ok=True)
-    if spec.decontaminate and not (work / "evaluation" / "header.json").exists():
-        index_evaluation_texts(spec.decontaminate, spec.min_letters, work / "evaluation")
+    if spec.decontaminate:
+        map_shards(_index, [spec], out_dir=out_dir, runtime=runtime, step="evaluation", total=1)
     signed = map_shards(sign_shard, jobs, out_dir=out_dir, runtime=runtime, step="sign", total=len(jobs))
     signatures = Signatures(work, [one["documents"] for one in signed], [one["sources"] for one in signed])
     jobs = [replace(job, numbers=numbers) for job, numbers in zip(jobs, pairwise(signatures.offsets.tolist()))]
