@@ -17,7 +17,7 @@ COMPILE = $(VENV)-lock/bin/uv pip compile --config-file locks/uv.toml $(if $(UPG
 	--universal --python-version 3.11 --generate-hashes --annotation-style line --custom-compile-command "make lock" --no-emit-package torch
 HASHED := --quiet --no-deps --require-hashes --no-build-isolation --requirement
 
-.PHONY: help run test lint check ui up down audit lock clean soak soak-crawl soak-finetune soak-mutations soak-pretrain
+.PHONY: help run test test-fast lint check ui up down audit lock clean soak soak-crawl soak-finetune soak-mutations soak-pretrain
 .PHONY: bench-cluster bench-corpus bench-news bench-examples bench-finetune bench-memorise bench-overhead bench-pretrain bench-same-curve
 .DEFAULT_GOAL := run
 
@@ -27,8 +27,11 @@ help:  ## this list
 run: $(VENV)/installed  ## the main job: make run RECIPE=... STORE=...
 	$(BIN)/korealbert run $(RECIPE) --store $(STORE)
 
-test: $(VENV)/installed  ## all tests
-	$(BIN)/pytest -n 2
+test: $(VENV)/installed  ## all tests, or those of a room: make test PKG=corpus/dedup
+	$(BIN)/pytest -n 2 tests/$(PKG)
+
+test-fast: $(VENV)/installed  ## the tests that need neither torch nor processes
+	$(BIN)/pytest -n 2 -m "not torch and not process and not server"
 
 lint: $(VENV)/installed  ## formatting, style, types, the import contract
 	$(BIN)/ruff format --check .

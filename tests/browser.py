@@ -79,7 +79,7 @@ def browser() -> Iterator[Browser]:
                 yield Browser(socket)
         finally:
             process.terminate()
-            process.wait(timeout=30)
+            process.wait(timeout=600)
 
 
 def _tab(port: int) -> str:

@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-# A check of a commit tries the same cases each time it runs; at a desk every run tries new ones.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# Every run tries the same cases, for as long as they take; `pytest --hypothesis-profile=explore` tries new ones.
+settings.register_profile("fixed", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None)
+settings.load_profile("fixed")
 
 ROOT = Path(__file__).parents[1]
+
+# What the tests of a room need beside the interpreter, by the beginning of their path. `make test-fast` runs the others.
+NEEDS = {
+    "torch": ("finetune", "huggingface", "model", "pretrain", "xpt", "recipe/test_recipe", "recipe/test_shipped", "vocab"),
+    "process": (
+        "artifact/maintenance",
+        "artifact/test_artifact",
+        "artifact/test_disk_space",
+        "artifact/test_ray_engine",
+        "artifact/test_subprocess_build",
+        "corpus/crawl",
+        "corpus/dedup/test_stage",
+        "corpus/readers/test_standalone",
+        "corpus/test_balance",
+        "corpus/test_extract",
+        "corpus/test_standalone",
+        "examples/test_packing",
+        "examples/test_views",
+        "report/test_browser",
+        "test_imports",
+        "test_security",
+        "vocab",
+    ),
+    "server": ("flows",),
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test with what its room needs."""
+    for item in items:
+        path = item.path.relative_to(ROOT / "tests").as_posix()
+        for marker, beginnings in NEEDS.items():
+            if path.startswith(beginnings):
+                item.add_marker(marker)
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ def in_namespace(tmp_path: Path, program: str) -> str:
     file.write_text(PREAMBLE + textwrap.dedent(program), "utf-8")
     mount = 'mount -t tmpfs -o size=2m none "$1" && exec "$2" "$3" "$1"'
     command = [*NAMESPACE, "sh", "-c", mount, "sh", str(tmp_path / "disk"), sys.executable, str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -24,7 +24,7 @@ def distance(shares: dict[str, float], targets: dict[str, float]) -> float:
     return sum(abs(shares.get(name, 0) - targets.get(name, 0)) for name in {*shares, *targets}) / 2
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(COUNTS, ALPHA)
 def test_capping_moves_the_whole_towards_the_targets(counts: dict[str, int], alpha: float) -> None:
     kept_characters = quotas.cap(counts, UNIFORM, alpha)
@@ -41,7 +41,7 @@ def test_capping_moves_the_whole_towards_the_targets(counts: dict[str, int], alp
     assert all(after[name] >= before[name] - rounding for name in targets if before[name] <= targets[name])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(COUNTS, ALPHA, ALPHA)
 def test_a_larger_alpha_keeps_at_least_as_much_of_everything(counts: dict[str, int], one: float, other: float) -> None:
     small, large = (quotas.cap(counts, UNIFORM, alpha) for alpha in sorted((one, other)))
@@ -49,7 +49,7 @@ def test_a_larger_alpha_keeps_at_least_as_much_of_everything(counts: dict[str, i
     assert quotas.cap(counts, UNIFORM, 1e9) == {name: count for name, count in counts.items() if count}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(COUNTS, st.dictionaries(st.sampled_from(CATEGORIES), st.floats(0.1, 10), min_size=1))
 def test_proportional_gives_the_target_shares(counts: dict[str, int], weights: dict[str, float]) -> None:
     kept_characters = quotas.proportional(counts, weights)
@@ -61,7 +61,7 @@ def test_proportional_gives_the_target_shares(counts: dict[str, int], weights: d
         assert share == pytest.approx(targets[name], abs=len(counts) / total)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(COUNTS, st.floats(1, 50))
 def test_temperature_keeps_the_order_and_sums_to_one(counts: dict[str, int], value: float) -> None:
     natural, wanted = quotas.shares(counts), quotas.temperature_shares(counts, value)

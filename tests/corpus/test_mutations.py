@@ -9,6 +9,7 @@ import pytest
 from bench.mutations import ROOT, SUBJECTS, documents, fault, mutations
 from korealbert.corpus.markup.wikitext import extract_wikitext
 from korealbert.corpus.readers.spec import WikiOptions
+from tests.work import linear_work
 
 DOCS = [
     f'<doc id="{n}" url="u" title="강 {n}">\n강 {n}\n\n강(, 1924년 ~)은 [[길]]다. {"물이 흐른다. " * n}\n생애.\n</doc>'
@@ -36,20 +37,21 @@ def test_damaged_documents(name: str) -> None:
 def seconds(source: str) -> float:
     best = float("inf")
     for _ in range(2):
-        begun = time.process_time()
+        begun = time.thread_time()
         extract_wikitext(source, WikiOptions())
-        best = min(best, time.process_time() - begun)
+        best = min(best, time.thread_time() - begun)
     return best
 
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("around", ["{}", "강 {}이다."])
 def test_hostile_markup_takes_linear_time(unit: str, around: str) -> None:
-    units = 20_000 // len(around.format(unit))
-    once, twice = (seconds(around.format(unit) * units * times) for times in (1, 2))
-    assert twice < 3 * once + 0.05  # quadratic work would take four times as long, and 0.05 s is what noise takes
+    units = 5_000 // len(around.format(unit))
+    once, eight_times = (seconds(around.format(unit) * units * times) for times in (1, 8))
+    assert eight_times < 30 * once + 0.2  # processor seconds; quadratic work would take 64 times as many
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_one_line_of_a_hundred_thousand_characters_around(unit: str) -> None:
-    assert seconds("강" * 100_000 + unit * 20 + "강" * 100_000) < 1
+    with linear_work():
+        extract_wikitext("강" * 100_000 + unit * 20 + "강" * 100_000, WikiOptions())

@@ -151,8 +151,8 @@ def test_standard_input_streams_and_a_reader_that_leaves_is_no_error() -> None:
         feeder.start()
         assert json.loads(process.stdout.readline())["text"].startswith(SENTENCE)
         process.stdout.close()
-        assert process.wait(timeout=60) == 0
-        feeder.join(timeout=60)
+        assert process.wait(timeout=600) == 0
+        feeder.join(timeout=600)
         assert process.stderr.read() == b""
         with contextlib.suppress(BrokenPipeError):
             feed.close()

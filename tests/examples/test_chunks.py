@@ -23,7 +23,7 @@ def targets_of(ids: np.ndarray, scope: str) -> ChunkTargets:
     return ChunkTargets(ids, expected, seed=1, min_pieces=8, max_pieces=125, short_probability=0.1, scope=scope)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.integers(1, 60), max_size=12), st.integers(MIN, N_MAX), st.booleans(), st.integers(1, 9))
 def test_chunks_and_dropped_pieces_are_all_pieces(lengths: list[int], target: int, carry: bool, word: int) -> None:
     spaced = np.arange(sum(lengths) + 1) % word == 0

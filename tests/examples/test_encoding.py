@@ -83,7 +83,7 @@ def any_vocabulary(request: pytest.FixtureRequest, runtime: Runtime, texts: Arti
 def test_any_text_gives_the_ids_of_its_lines(any_vocabulary: Vocabulary) -> None:
     encoder = DocumentEncoder(any_vocabulary)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(st.lists(TEXTS, min_size=1, max_size=4))
     def holds(texts: list[str]) -> None:
         check(encoder, any_vocabulary, [text.encode("utf-8", "replace").decode() for text in texts])

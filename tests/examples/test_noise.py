@@ -92,7 +92,7 @@ def check_moves(reading: Reading, chunk: list[list[int]], noise: NoiseSettings) 
             assert not set(crossed) & set(reading.masks)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(CHUNKS, NOISES, st.integers(0, 50))
 def test_every_row_keeps_all_invariants(chunks: list[list[list[int]]], noise: NoiseSettings, view: int) -> None:
     batch = noised(draw(made_rows(chunks), WORDS, noise, view))
@@ -103,7 +103,7 @@ def test_every_row_keeps_all_invariants(chunks: list[list[list[int]]], noise: No
         check_moves(reading, chunk, noise)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(CHUNKS, MASKINGS, st.integers(0, 2**63 - 1))
 def test_whole_words_are_predicted_whole(chunks: list[list[list[int]]], masking: MaskingSpec, seed: int) -> None:
     noise = noise_settings(masking=masking.model_copy(update={"unit": "whole_word"}), seed=seed)
@@ -128,7 +128,7 @@ def test_whole_words_are_predicted_whole(chunks: list[list[list[int]]], masking:
             assert all(length > budget for _, length in [*whole, *cut])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(CHUNKS, NOISES, st.integers(0, 9))
 def test_noise_does_not_depend_on_the_company_of_a_row(chunks: list[list[list[int]]], noise: NoiseSettings, view: int) -> None:
     rows = made_rows(chunks)

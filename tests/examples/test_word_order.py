@@ -70,7 +70,7 @@ def test_moved_places_are_a_uniform_set() -> None:
     assert np.abs(counts / counts.mean() - 1).max() < 0.14
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(chunks_of(), min_size=1, max_size=4), st.booleans(), st.integers(0, 10**6))
 def test_equal_pieces_of_a_run_come_from_ascending_places(chunks: list[list[list[int]]], top_up: bool, seed: int) -> None:
     batch = noised(draw(made_rows(chunks), WORDS, moving(top_up=top_up, rate=0.3, seed=seed), 0))

@@ -39,7 +39,7 @@ def test_a_word_has_the_pieces_it_has_alone(vocabulary: Vocabulary, monkeypatch:
     monkeypatch.setattr(words, "PLACES_BITS", bits)
     encoder = WordEncoder(vocabulary)
 
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=80)
     @given(st.lists(WORDS, max_size=40))
     def holds(some: list[str]) -> None:
         assert encode(encoder, some) == [ids.tolist() for ids in vocabulary.encode(some)]

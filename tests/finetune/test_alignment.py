@@ -78,7 +78,7 @@ texts = st.lists(st.sampled_from(["김구", "선생은", "서울에", "강", "�
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(text=texts)
 def test_spans_tile_the_text_without_overlap_or_space(family: Any, text: str) -> None:
     (found,) = pieces([text], family)
@@ -134,7 +134,7 @@ def continuation(tag: str) -> str:
     return tag if tag == "O" else f"I-{tag[2:]}"
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(example=tagged_text())
 def test_gold_labels_of_pieces_give_gold_tags_unless_a_piece_straddles_them(family: Any, example: Tagged) -> None:
     task = tasks.load("klue_ner")

@@ -104,7 +104,7 @@ def test_offsets_spell_the_word_of_an_entity(tmp_path: Path, field: str, begin: 
         read("klue_re", tmp_path / "gold", json.dumps([{**RELATION, field: entity}]))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), task=st.sampled_from(["klue_ner", "klue_dp"]))
 def test_a_sentence_that_lost_lines_is_refused(data: st.DataObject, task: str, tmp_path: Path) -> None:
     text = {"klue_ner": NER, "klue_dp": DP}[task]

@@ -140,7 +140,7 @@ def test_pieces_are_those_of_the_familys_own_vocabulary(family: Path) -> None:
     assert single.before == [tokenizer.cls_token_id] and single.after == [tokenizer.sep_token_id]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=TEXTS)
 def test_each_visible_character_belongs_to_one_piece_of_any_family(directories: dict[str, Path], text: str) -> None:
     for directory in directories.values():

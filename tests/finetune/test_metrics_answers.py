@@ -6,7 +6,7 @@ import string
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from korealbert.finetune import tasks
@@ -45,7 +45,6 @@ def test_two_answers_of_nothing_agree_but_the_official_f1_is_0() -> None:
     assert score("squad1", ["the"], "a", "corrected") == {"em": 100.0, "f1": 100.0}
 
 
-@settings(deadline=None)
 @given(answers, answers)
 def test_character_f1_is_symmetric_and_1_where_the_answers_are_equal(left: str, right: str) -> None:
     assert korquad_f1(left, right, "official") == pytest.approx(korquad_f1(right, left, "official"))
@@ -53,7 +52,6 @@ def test_character_f1_is_symmetric_and_1_where_the_answers_are_equal(left: str, 
     assert korquad_f1(left, left, "corrected") == 1
 
 
-@settings(deadline=None)
 @given(answers)
 def test_normalised_answers_hold_no_mark_no_capital_and_no_double_space(text: str) -> None:
     normalised = normalise_korquad(text)
@@ -67,7 +65,6 @@ def test_squad_drops_articles_punctuation_and_case_but_no_article_within_a_word(
     assert score("squad1", ["black cat", "cat"], "a black dog") == {"em": 0.0, "f1": 50.0}
 
 
-@settings(deadline=None)
 @given(english, english)
 def test_squad_f1_is_twice_the_shared_words_over_all_words(predicted: str, gold: str) -> None:
     left, right = normalise_squad(predicted).split(), normalise_squad(gold).split()
@@ -91,7 +88,6 @@ def test_klue_means_to_blank_quotes_and_brackets_but_keeps_them() -> None:
     assert score("klue_mrc", ["문"], "《문》", "corrected")["em"] == 100
 
 
-@settings(deadline=None)
 @given(answers, answers)
 def test_rouge_w_is_a_share_that_is_1_for_equal_answers_only(predicted: str, gold: str) -> None:
     predicted, gold = normalise_klue(predicted, "official"), normalise_klue(gold, "official")
@@ -100,7 +96,6 @@ def test_rouge_w_is_a_share_that_is_1_for_equal_answers_only(predicted: str, gol
     assert (value == 1) == (predicted == gold)
 
 
-@settings(deadline=None)
 @given(answers, answers)
 def test_rouge_w_knows_the_longest_common_run(predicted: str, gold: str) -> None:
     runs = {predicted[i:j] for i in range(len(predicted)) for j in range(i + 1, len(predicted) + 1)}

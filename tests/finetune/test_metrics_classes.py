@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 
@@ -25,7 +25,6 @@ def columns(rows: Rows) -> tuple[list[int], list[int]]:
     return list(gold), list(predicted)
 
 
-@settings(deadline=None)
 @given(rows)
 def test_f1_and_matthews_are_those_of_scikit_learn(rows: Rows) -> None:
     gold, predicted = columns(rows)
@@ -37,7 +36,6 @@ def test_f1_and_matthews_are_those_of_scikit_learn(rows: Rows) -> None:
         assert mcc(gold, predicted) == pytest.approx(100 * sklearn_metrics.matthews_corrcoef(gold, predicted), abs=1e-9)
 
 
-@settings(deadline=None)
 @given(rows, st.integers(0, 5))
 def test_relation_f1_counts_false_relations_but_not_the_left_out_class(rows: Rows, without: int) -> None:
     gold, predicted = columns(rows)
@@ -48,7 +46,6 @@ def test_relation_f1_counts_false_relations_but_not_the_left_out_class(rows: Row
     assert micro_f1(gold, predicted, classes=6, without=without) == expected
 
 
-@settings(deadline=None)
 @given(rows, st.permutations([1, 2, 3, 4, 5]))
 def test_relation_f1_does_not_know_the_relations_names(rows: Rows, order: list[int]) -> None:
     gold, predicted = columns(rows)
@@ -66,7 +63,6 @@ def scored(draw: st.DrawFn, classes: int = 5) -> tuple[list[int], np.ndarray[Any
     return gold, np.array(values).reshape(len(gold), classes) / 4
 
 
-@settings(deadline=None)
 @given(scored())
 def test_areas_under_curves_are_those_of_scikit_learn(case: tuple[list[int], np.ndarray[Any, Any]]) -> None:
     gold, scores_NC = case
@@ -111,7 +107,6 @@ def test_a_majority_class_has_its_share_as_accuracy_and_no_correlation() -> None
 
 
 @pytest.mark.parametrize("metric", [macro_f1, binary_f1, mcc, accuracy])
-@settings(deadline=None)
 @given(rows=rows, random=st.randoms(use_true_random=False))
 def test_the_order_of_examples_does_not_matter(metric: Callable[..., float], rows: Rows, random: Any) -> None:
     before = metric(*columns(rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from seqeval.metrics import f1_score as seqeval_f1
 from seqeval.scheme import IOB2
@@ -34,7 +34,6 @@ def split(sentences: Sentences) -> tuple[list[list[str]], list[list[str]]]:
     return list(gold), list(predicted)
 
 
-@settings(deadline=None)
 @given(sentences)
 def test_entity_scores_are_those_of_seqeval(sentences: Sentences) -> None:
     gold, predicted = split(sentences)
@@ -47,14 +46,12 @@ def test_entity_scores_are_those_of_seqeval(sentences: Sentences) -> None:
     assert entity_micro_f1(gold, predicted) == lenient
 
 
-@settings(deadline=None)
 @given(sentences)
 def test_the_challenge_without_its_quirks_is_the_lenient_micro_f1(sentences: Sentences) -> None:
     gold, predicted = split(sentences)
     assert challenge_f1(gold, predicted, "corrected") == pytest.approx(entity_micro_f1(gold, predicted), abs=1e-9)
 
 
-@settings(deadline=None)
 @given(sentences)
 def test_an_entity_closed_within_its_sentence_is_listed_with_and_without_quirks(sentences: Sentences) -> None:
     closed = [[*(tag.replace("I-", "B-") for tag in tags), "O"] for tags in split(sentences)[0]]
@@ -78,7 +75,6 @@ def test_an_entity_needs_its_beginning_only_where_scoring_is_strict() -> None:
     assert lenient_entities(tags) == [("PS", 0, 1), ("PS", 2, 3), ("LC", 3, 5), ("LC", 5, 7)]
 
 
-@settings(deadline=None)
 @given(sentence)
 def test_character_scores_are_those_of_scikit_learn(rows: list[tuple[str, str]]) -> None:
     gold, predicted = map(list, zip(*rows, strict=True))

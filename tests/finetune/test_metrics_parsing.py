@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
@@ -20,7 +20,6 @@ def four(words: Words) -> tuple[list[int], ...]:
     return tuple(map(list, zip(*words, strict=True)))
 
 
-@settings(deadline=None)
 @given(words)
 def test_scores_are_those_of_scikit_learn_on_the_collapsed_classes(words: Words) -> None:
     gold_heads, heads, gold_relations, relations = four(words)
@@ -39,7 +38,6 @@ def test_scores_are_those_of_scikit_learn_on_the_collapsed_classes(words: Words)
     assert corrected["las_micro"] == official["las_micro"]
 
 
-@settings(deadline=None)
 @given(words)
 def test_right_heads_leave_nothing_to_correct_and_perfect_trees_score_100(words: Words) -> None:
     heads, _, gold_relations, relations = four(words)

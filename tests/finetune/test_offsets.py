@@ -68,7 +68,7 @@ def shown(text: str) -> str:
     return "".join(" " if character in SEPARATORS or character.isspace() else character for character in text)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(TEXTS)
 def test_each_visible_character_belongs_to_exactly_one_piece(tokenizer: Any, text: str) -> None:
     (found,) = pieces([text], tokenizer)
@@ -81,7 +81,7 @@ def test_each_visible_character_belongs_to_exactly_one_piece(tokenizer: Any, tex
     assert "".join(shown("".join(slices)).split()).replace(BOUNDARY, "") == "".join(shown(text).split()).replace(BOUNDARY, "")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(TEXTS)
 def test_pretraining_and_fine_tuning_cut_any_text_alike(vocabulary: Vocabulary, tokenizer: Any, text: str) -> None:
     (ids,) = vocabulary.encode([text])

@@ -367,7 +367,7 @@ ODD: st.SearchStrategy[Any] = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), task=st.sampled_from(sorted(GOOD)), mode=st.sampled_from(["official", "corrected"]))
 def test_whatever_a_prediction_file_holds_the_answer_is_finite_scores_or_its_line(
     data: st.DataObject, task: str, mode: Mode, tmp_path: Path

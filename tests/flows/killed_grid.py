@@ -39,7 +39,7 @@ def kill_after(process: subprocess.Popen[str], store: Path, more: int) -> dict[s
     children = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.communicate()
-    _, alive = psutil.wait_procs(children, timeout=20)
+    _, alive = psutil.wait_procs(children, timeout=600)
     assert not alive, f"{len(alive)} processes outlived the run"
     return finished(store)
 

@@ -104,7 +104,7 @@ def test_each_group_adds_a_layer(groups: int, millions: float) -> None:
     assert round(counts(vocab_size=32_000, num_groups=groups, **BASE) / 1e6, 2) == millions
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 6), st.data())
 def test_layers_share_exactly_what_the_spec_says(layers: int, data: st.DataObject) -> None:
     share = data.draw(st.sampled_from(["all", "attention", "ffn", "none"]))
@@ -181,7 +181,7 @@ def test_the_masked_token_head_is_tied_to_the_word_table() -> None:
     assert not torch.allclose(before[..., absent], after[..., absent])
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(1, 20), st.integers(0, 2**31))
 def test_padding_changes_nothing(extra: int, seed: int) -> None:
     model, batch = tiny_model(word_order_classes=12), a_batch()

@@ -19,7 +19,7 @@ from korealbert.pretrain.trainer import Collapsed, Stopped, Trainer
 from tests.pretrain.runs import lines, no_dropout, same_bytes, spec, trainer
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=40))
 def test_recent_values_are_those_of_a_plain_mean_and_variance_while_they_are_few(values: list[float]) -> None:
     recent = Recent()

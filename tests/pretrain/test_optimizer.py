@@ -28,7 +28,7 @@ def reference_step(w, g, m, v, t, *, lr, wd, adapt, bias_correction, bound, weig
     return w - lr * (min(r, bound) if bound and adapt else r) * u, m, v
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     seed=st.integers(0, 2**31),
     adapt=st.booleans(),

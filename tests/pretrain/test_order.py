@@ -12,14 +12,14 @@ from korealbert.pretrain.spec import PretrainSpec
 from tests.pretrain.synthetic import SyntheticBatches
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 5000), st.integers(0, 2**32 - 1), st.integers(0, 1000))
 def test_every_epoch_visits_every_row_once(size: int, seed: int, epoch: int) -> None:
     rows = permute(np.arange(size), size, seed=seed, epoch=epoch)
     assert np.array_equal(np.sort(rows), np.arange(size))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 700), st.integers(1, 200))
 def test_any_stretch_can_be_computed_without_the_rest(start: int, count: int) -> None:
     whole = rows_at(0, 1000, num_rows=97, num_views=3, seed=5)

@@ -100,7 +100,7 @@ def test_no_gradient_of_detection_reaches_the_generator() -> None:
     assert all(parameter.grad is not None for parameter in objective.model.encoder.parameters())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 1000))
 def test_restoring_labels_gives_the_clean_text_and_touches_nothing_else(seed: int) -> None:
     source = rtd_rows(8, seed=seed)

@@ -49,7 +49,7 @@ def test_a_boundary_in_the_text_itself_is_a_space() -> None:
     assert split_morphemes(f"가{BOUNDARY}나").count(BOUNDARY) == 0
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(
         st.one_of(

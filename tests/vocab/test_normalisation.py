@@ -36,7 +36,7 @@ def test_both_libraries_normalise_every_character_alike(
     assert compiled.normalize(text) == fast.normalize_str(text)
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=1_000)
 @given(
     st.lists(
         st.one_of(

@@ -74,7 +74,7 @@ def test_every_way_to_encode_gives_the_ids_of_sentencepiece(
     assert [encoded.ids for encoded in fast.encode_batch(texts, add_special_tokens=False)] == raw
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(TEXTS)
 @example("밥[MASK]을 <unk>")
 def test_every_way_to_encode_agrees_on_any_text(

@@ -158,7 +158,7 @@ def test_documents_of_one_id_are_not_cut(tmp_path: Path) -> None:
     assert find_border(files, after=START, sentences=3, divisible=True) == Border(4, WHOLE), "each would give its first line"
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(
         st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 5)), min_size=1, max_size=60, unique_by=lambda row: row[0]

@@ -191,7 +191,7 @@ print(built.cached)
 def test_two_runs_that_need_one_artifact_build_it_once_and_the_second_says_whom_it_waits_for(tmp_path: Path) -> None:
     command = [sys.executable, "-c", TWO, str(tmp_path / "store"), str(tmp_path / "log"), str(tmp_path / "waits")]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    outcomes = sorted(process.communicate(timeout=240)[0].strip() for process in both)
+    outcomes = sorted(process.communicate(timeout=600)[0].strip() for process in both)
     assert (tmp_path / "log").read_text() == "built\n"
     assert outcomes == ["False", "True"]
     assert (tmp_path / "waits").exists()

@@ -106,7 +106,7 @@ def test_hangul_share_counts_letters_only() -> None:
     assert hangul_share("123 !!") == 0
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.text(st.sampled_from("가나다 라\n.…#-a1"), max_size=300))
 def test_extreme_limits_let_everything_pass_and_no_filter_fails(text: str) -> None:
     assert judge(text, PASS_ALL) is None

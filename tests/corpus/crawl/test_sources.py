@@ -6,7 +6,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from korealbert.corpus.crawl.addresses import is_public
@@ -112,7 +112,6 @@ def test_what_makes_two_addresses_one_page() -> None:
     assert other is not None and other.key not in keys
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_an_address_is_in_its_one_form_already(tail: str) -> None:
     page = page_url("http://a.example/" + tail, SOURCE)

@@ -182,7 +182,7 @@ def test_a_name_given_twice_is_refused() -> None:
         DedupSpec(priority=("news", "wiki", "news"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(st.sampled_from("가나다abc한글12漢"), max_size=60), st.integers(1, 12))
 def test_windows_hash_alike_where_and_only_where_the_text_is(text: str, width: int) -> None:
     hashes = window_hashes(text, width).tolist()
@@ -274,7 +274,7 @@ def test_three_workers_give_the_same_bytes(tmp_path: Path) -> None:
     assert bytes_of(one) == bytes_of(three)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4), st.sampled_from(["news", "wiki"])), max_size=25), st.randoms())
 def test_copies_leave_one_whatever_the_order(made: list[tuple[int, int, str]], chance: Random) -> None:
     """Every dropped document has a survivor that is alike, and no two survivors are exact copies."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from korealbert.corpus.html.encoding import decode_page, is_html
@@ -51,7 +51,6 @@ def test_western_pages() -> None:
     )
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300), st.sampled_from(DECLARATIONS))
 def test_any_bytes_are_decoded(data: bytes, header: str) -> None:
     assert decode_page(data, header).broken >= 0

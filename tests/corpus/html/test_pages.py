@@ -18,6 +18,7 @@ from korealbert.corpus.html.article import Article, UnreadablePage, read_article
 from korealbert.corpus.html.bylines import clean_author
 from korealbert.corpus.html.metadata import date_line
 from tests.corpus.extracting import extract
+from tests.work import linear_work
 
 BODY = [
     "시는 내년부터 도심 하천 세 곳에 산책로를 새로 놓는다고 3일 밝혔다.",
@@ -234,7 +235,7 @@ def test_a_byline_of_the_text(line: str, names: tuple[str, ...]) -> None:
 WHOLE = page(linked(headline="제목", author=[{"name": "김하늘"}], datePublished="2015-03-02") + "<title>제목</title>")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_damaged_pages_never_raise_anything_else(data: st.DataObject) -> None:
     damaged = bytearray(WHOLE)
@@ -257,12 +258,12 @@ def test_damaged_pages_are_all_accounted_for() -> None:
 @pytest.mark.parametrize("part", ["<p>{0}</p>", "<ul><li>{0}"])
 def test_work_grows_with_the_page_not_with_its_square(part: str) -> None:
     def seconds(copies: int) -> float:
-        data, begun = page(body=part.format(BODY[0]) * copies), time.process_time()
+        data, begun = page(body=part.format(BODY[0]) * copies), time.thread_time()
         read_article(data)
-        return time.process_time() - begun
+        return time.thread_time() - begun
 
     read_article(page())  # imports
-    assert min(seconds(1600) for _ in range(2)) < 8 * min(seconds(400) for _ in range(2)) + 0.05
+    assert min(seconds(1600) for _ in range(2)) < 10 * min(seconds(400) for _ in range(2)) + 0.2
 
 
 @pytest.mark.parametrize(
@@ -270,9 +271,8 @@ def test_work_grows_with_the_page_not_with_its_square(part: str) -> None:
 )
 def test_scripts_are_read_in_linear_time(part: str) -> None:
     head = f"<script>{part * 4000}x</script><script type='application/ld+json'>{part * 4000}</script>"
-    begun = time.process_time()
-    assert read(head + f"<script>self.__next_f.push([1]){' ' * 200_000}x</script>").text.split("\n\n") == BODY
-    assert time.process_time() - begun < 2
+    with linear_work():
+        assert read(head + f"<script>self.__next_f.push([1]){' ' * 200_000}x</script>").text.split("\n\n") == BODY
 
 
 @pytest.mark.parametrize("depth", [10, 300, 450, 900, 100_000])
@@ -299,7 +299,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(VALUES, VALUES, VALUES)
 def test_whatever_the_script_data_holds_is_read_or_passed_over(linked_data: object, story: object, row: object) -> None:
     typed = {"@type": "NewsArticle", **linked_data} if isinstance(linked_data, dict) else linked_data

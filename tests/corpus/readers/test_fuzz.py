@@ -38,7 +38,7 @@ DAMAGE = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @pytest.mark.parametrize("kind", sorted(FILES))
 @given(DAMAGE, st.sampled_from(["utf-8", "cp949", "auto"]), st.sampled_from(["record", "file"]))
 def test_damage_is_sorted_out(kind: str, damage: list[tuple[float, int, bytes]], encoding: str, document: str) -> None:
