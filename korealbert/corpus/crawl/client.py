@@ -23,8 +23,10 @@ import httpcore
 
 from korealbert.corpus.crawl.addresses import is_public
 
-KEEP_ALIVE_SECONDS = 30.0
-"""An idle connection is closed after so long."""
+KEEP_ALIVE_SECONDS = 4.0
+"""An idle connection is closed after so long, before most servers do: Apache's default is five seconds."""
+OPENING_TIMEOUTS = 4
+"""Connecting and the headers of an answer may take this many times the timeout; a server could drip them for ever."""
 _OP_LEGACY_SERVER_CONNECT = 0x4
 """OpenSSL's option for servers without secure renegotiation; Python names it from 3.12 on."""
 
@@ -108,12 +110,14 @@ class Client:
     def get(self, url: str, headers: Iterable[tuple[str, str]] = (), within_seconds: float = math.inf) -> Iterator[Answer]:
         """Ask for a URL (ASCII only, see ``ascii_url``); redirects are the caller's affair. Raises NoAnswer."""
         sent = [("Host", urlsplit(url).netloc.rpartition("@")[2]), *self._headers, *headers]
-        token = _deadline.set(time.monotonic() + within_seconds)
+        begin = time.monotonic()
+        token = _deadline.set(begin + min(within_seconds, OPENING_TIMEOUTS * self._timeout["read"]))
         try:
             with ExitStack() as stack:
                 with _raising("unreachable"):
                     request = self._pool.stream("GET", url, headers=sent, extensions={"timeout": self._timeout})
                     response = stack.enter_context(request)
+                _deadline.set(begin + within_seconds)
                 peer = response.extensions["network_stream"].get_extra_info("peer")
                 received = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers]
                 yield Answer(response.status, received, peer, _blocks(response))

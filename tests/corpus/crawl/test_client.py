@@ -9,6 +9,7 @@ import ipaddress
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -180,24 +181,37 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch
         assert not proxy.hits
 
 
-def test_an_answer_that_drips_ends_with_its_time() -> None:
-    stopped = threading.Event()
+@contextlib.contextmanager
+def flooding(head: bytes, again: bytes) -> Iterator[str]:
+    """A server that sends ``again`` until nobody listens any more."""
 
-    def drip(listener: socket.socket) -> None:
+    def flood(listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection, contextlib.suppress(OSError):
-            connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
-            while not stopped.wait(0.01):
-                connection.sendall(b"x")
+            connection.sendall(head)
+            while True:
+                connection.sendall(again)
+                time.sleep(0.001)
 
-    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.closing(client("127.0.0.1")) as one:
-        thread = threading.Thread(target=drip, args=(listener,))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=flood, args=(listener,), daemon=True)
         thread.start()
-        with pytest.raises(NoAnswer) as caught:
-            one.read(f"http://127.0.0.1:{listener.getsockname()[1]}/", (), 1 << 20, 0.5)
-        stopped.set()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
         thread.join()
-    assert caught.value.reason == "timeout"
+
+
+def test_an_answer_that_drips_ends_with_its_time() -> None:
+    with flooding(b"HTTP/1.1 200 OK\r\n\r\n", b"x") as url, contextlib.closing(client("127.0.0.1")) as one:
+        with pytest.raises(NoAnswer) as caught:
+            one.read(url, (), 1 << 30, 0.5)
+        assert caught.value.reason == "timeout"
+
+
+@pytest.mark.parametrize(("head", "again"), [(b"HTTP/1.1 200 OK\r\nX: ", b"x"), (b"", b"HTTP/1.1 100 Continue\r\n\r\n")])
+def test_headers_without_end_are_given_up_in_a_fetch_of_any_length(head: bytes, again: bytes) -> None:
+    one = Client(user_agent="test", may_be_private=["127.0.0.1"].__contains__, timeout_seconds=0.1)
+    with flooding(head, again) as url, contextlib.closing(one), pytest.raises(NoAnswer), one.get(url):
+        raise AssertionError("no answer")
 
 
 def test_no_answer_says_why() -> None:
