@@ -30,9 +30,9 @@ from korealbert.artifact import Artifact, InputPath, Runtime, Spec, Stage
 from korealbert.corpus import extract
 from korealbert.corpus.clean import stage as clean
 from korealbert.corpus.dedup import stage as dedup
-from korealbert.corpus.readers.archives import open_files
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.corpus.readers.streams import RawFile, ReadLimits
+from korealbert.documents.containers import open_files
+from korealbert.documents.streams import RawFile, ReadLimits
 
 FLAT = 1.25
 HANGUL = range(0xAC00, 0xD7A4)

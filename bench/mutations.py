@@ -25,12 +25,12 @@ from types import FrameType
 from typing import NoReturn
 
 from korealbert.corpus.extract import PARSERS, frame
-from korealbert.corpus.readers.archives import open_files
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.records import Outcome, Tally
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.corpus.readers.streams import RawFile, ReadLimits
+from korealbert.documents.containers import open_files
 from korealbert.documents.schema import Document
+from korealbert.documents.streams import RawFile, ReadLimits
 
 ROOT = Path(__file__).parents[1]
 LIMIT_SECONDS = 10

@@ -26,12 +26,12 @@ from typing import Any
 
 from korealbert.corpus.extract import PARSERS, frame
 from korealbert.corpus.markup.namumark import extract_namumark
-from korealbert.corpus.readers.archives import open_files
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.records import Dropped, Tally
 from korealbert.corpus.readers.spec import ExtractSpec, WikiOptions
-from korealbert.corpus.readers.streams import RawFile, ReadLimits
+from korealbert.documents.containers import open_files
 from korealbert.documents.schema import Document
+from korealbert.documents.streams import RawFile, ReadLimits
 
 PEER_SCRIPT = Path(__file__).with_name("namuwiki_peer.py")
 SHORT_CHARS = 10_000

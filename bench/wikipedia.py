@@ -25,9 +25,9 @@ from pathlib import Path
 
 from korealbert.artifact import build
 from korealbert.corpus.extract import STAGE
-from korealbert.corpus.readers.archives import open_files
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.corpus.readers.streams import RawFile, ReadLimits
+from korealbert.documents.containers import open_files
+from korealbert.documents.streams import RawFile, ReadLimits
 from korealbert.pretrain.runtime import TrainingRuntime
 
 HEADER = """<mediawiki xml:lang="ko">

@@ -22,18 +22,18 @@ from korealbert.corpus.html.pages import parse_html, parse_warc
 from korealbert.corpus.markup.mediawiki import BASE, PAGE_END, parse_pages
 from korealbert.corpus.markup.namuwiki import parse_namuwiki
 from korealbert.corpus.markup.wikiextractor import DOC_END, parse_docs
-from korealbert.corpus.readers.archives import open_files
 from korealbert.corpus.readers.csv import frame_csv, parse_rows
 from korealbert.corpus.readers.framing import RawRecords, frame_delimited, frame_json, frame_paragraphs, frame_whole
 from korealbert.corpus.readers.json import parse_json, parse_json_file
 from korealbert.corpus.readers.records import Dropped, Outcome, Parser, Tally
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.corpus.readers.streams import RawFile
 from korealbert.corpus.readers.text import parse_text_blocks, parse_text_file, parse_titled_text
 from korealbert.corpus.readers.warc import frame_warc
 from korealbert.documents.arrow import read_batches
+from korealbert.documents.containers import open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, sum_stats
+from korealbert.documents.streams import RawFile
 
 SHOWN_BAD_RECORDS = 5
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 
 from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, guarded
 from korealbert.corpus.readers.records import Outcome, Tally, bad_record, decode_record, document_of, one_line
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.corpus.readers.streams import RawFile, ReadFault
 from korealbert.documents.schema import Quarantined
+from korealbert.documents.streams import RawFile, ReadFault
+
+_BLANK_LINES = re.compile(rb"(?:\r?\n)++")
 
 
 class _RowTooLong(Exception):
@@ -30,6 +33,10 @@ class _RowLines:
 
     def __next__(self) -> str:
         begun = len(self.row)
+        if not begun and (blank := _BLANK_LINES.match(self._buffer, self._position)):
+            self._position = blank.end()
+            self.row += blank[0]
+            return "\n"  # one empty row, because files may have millions
         forgotten_before = self.bytes_forgotten
         while True:
             end = self._buffer.find(b"\n", self._position) + 1

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from korealbert.corpus.readers.json_values import ValueScanner, is_json_object
-from korealbert.corpus.readers.streams import BYTES_PER_READ, RawFile, ReadFault
 from korealbert.documents.schema import Quarantined
+from korealbert.documents.streams import BYTES_PER_READ, RawFile, ReadFault
 
 BOM = codecs.BOM_UTF8
 RAW_RECORDS_BYTES = 1 << 20
@@ -68,7 +68,7 @@ class Cursor:
         if self._peeked:
             block, self._peeked = self._peeked, b""
             return block
-        block = self.raw.read(BYTES_PER_READ)
+        block = self.raw.read_text(BYTES_PER_READ)
         if self._first:
             self._first = False
             if block.startswith(BOM):

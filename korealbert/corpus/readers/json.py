@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -13,6 +14,9 @@ from korealbert.corpus.readers.json_values import ValueScanner, is_json_object, 
 from korealbert.corpus.readers.records import Dropped, Outcome, Tally, bad_record, decode_record, document_of, writable
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
+
+_LINE = re.compile(rb"^[^\S\n]*+\S[^\n]*", re.MULTILINE)
+"""A line that is not blank. Found by one pattern, because files may have millions that are."""
 
 
 def parse_json(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
@@ -57,13 +61,8 @@ def _extents_in_file(records: RawRecords) -> Iterable[tuple[int, int]]:
 
 def line_extents(records: RawRecords) -> Iterator[tuple[int, int]]:
     """Extents of the lines of a batch that are not blank, without their line ends."""
-    data, start = records.data, 0
-    while start < len(data):
-        end = data.find(b"\n", start)
-        end = len(data) if end < 0 else end
-        if data[start:end].strip():
-            yield start, end
-        start = end + 1
+    for found in _LINE.finditer(records.data):
+        yield found.span()
 
 
 def json_records(

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Collection
 
 _TOP = re.compile(rb'["{\[]')
-_ELEMENT = re.compile(rb'["{\[\],]')
+_ELEMENT = re.compile(rb'["{\[\]]|,(?:[ \t\r\n]*+,)*+')
+"""Marks between the elements of an array; commas in a row are one, because files may have millions."""
 _INSIDE = re.compile(rb'["{}\[\]]')
 _SHORT_STRINGS = re.compile(rb'(?>(?:[^"{}\[\]]*+"[^"\\]{0,64}+")+)')
 """Whole strings in a row, as in a list of names; long ones are found faster by their end."""
@@ -141,13 +142,13 @@ class ValueScanner:
         if found is None:
             self._position = len(self._buffer)
             return False
-        at, mark = found.start(), found.group()
-        self._position = at + 1
+        at, mark = found.start(), found.group()[:1]
+        self._position = found.end()
         if mark == b'"':
             self._in_string = True
             return self._leave_string()
         if mark == b",":
-            self._end_record(at, at + 1)
+            self._end_record(at, found.end())
         elif mark in b"{[":
             self._open(at, mark)
         else:

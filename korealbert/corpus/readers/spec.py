@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from korealbert.artifact import InputPath, Spec
-from korealbert.corpus.readers.streams import ReadLimits
+from korealbert.documents.streams import ReadLimits
 
 Format = Literal[
     "mediawiki", "wikiextractor", "namuwiki", "news", "news_text", "books", "jsonl", "json", "text", "html", "warc"

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from korealbert.corpus.readers.framing import RAW_RECORDS_BYTES, Cursor, RawRecords, guarded
 from korealbert.corpus.readers.records import EXCERPT_CHARS, UNWANTED
-from korealbert.corpus.readers.streams import RawFile, ReadFault
 from korealbert.documents.schema import Quarantined
+from korealbert.documents.streams import RawFile, ReadFault
 
 MAX_HEADER_BYTES = 64 << 10
 _VERSION = re.compile(rb"WARC/1\.[01]\r\n")
@@ -131,7 +131,7 @@ class _Cutter:
     def _hold(self, size: int) -> bool:
         """Read until ``size`` bytes from the position on are there; whether they are."""
         while len(self._buffer) - self._position < size and not self._ended:
-            block = self._cursor.raw.read()
+            block = self._cursor.raw.read_text()
             self._ended = not block
             self._buffer += block
         return len(self._buffer) - self._position >= size

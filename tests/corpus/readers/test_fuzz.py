@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from korealbert.corpus.extract import PARSERS, ExtractSpec, frame
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.records import Dropped, Tally
-from korealbert.corpus.readers.streams import RawFile, ReadLimits
 from korealbert.documents.schema import Document, Quarantined
+from korealbert.documents.streams import RawFile, ReadLimits
 
 SAMPLE = Path(__file__).parents[3] / "data_specs" / "sample"
 DOCS = "".join(

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from korealbert.corpus.readers.archives import open_files
 from korealbert.corpus.readers.framing import RawRecords, frame_delimited, frame_json
 from korealbert.corpus.readers.json_values import ValueScanner
-from korealbert.corpus.readers.streams import RawFile, ReadFault, ReadLimits
+from korealbert.documents.containers import open_files
 from korealbert.documents.schema import Quarantined
+from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
 from tests.corpus.extracting import compressed, tar
 
 LIMITS = ReadLimits()
@@ -98,6 +98,10 @@ def test_bad_zip_archives_are_told_and_good_members_read(tmp_path: Path) -> None
     path = zipped(tmp_path / "a.zip", {"1.txt": b"one " * 50, "2.txt": b"two"}, zipfile.ZIP_STORED)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
+    found, (fault,) = read_until_fault(path)
+    assert found == {"a.zip::1.txt": b"one " * ((len(whole) // 2 - 35) // 4) + b"one "[: (len(whole) // 2 - 35) % 4]}
+    assert (fault.file, fault.reason) == ("a.zip::1.txt", "truncated_file")
+    path.write_bytes(b"no archive")
     (fault,) = open_files([path], "*", LIMITS)
     assert isinstance(fault, Quarantined) and fault.reason == "corrupt_archive"
     path.write_bytes(whole.replace(b"one ", b"uno ", 1))
@@ -123,13 +127,16 @@ def test_a_zip_bomb_is_stopped_in_one_member_and_in_all_together(tmp_path: Path)
         while raw.read():
             pass
     together = ReadLimits(max_decompression_ratio=1, ratio_applies_above_bytes=(1 << 20) + 1)
-    reasons = []
+    opened = []
     for raw in open_files([path], "*", together):
-        if isinstance(raw, Quarantined):
-            reasons.append(raw.reason)
-        else:
-            assert len(raw.read(2 << 20)) == 1 << 20
-    assert reasons == ["decompression_bomb"]
+        assert isinstance(raw, RawFile)
+        opened.append(raw.name)
+        try:
+            while raw.read():
+                pass
+        except ReadFault as fault:
+            assert fault.reason == "decompression_bomb"
+    assert opened == ["a.zip::0.txt", "a.zip::1.txt"], "and no member behind"
 
 
 def test_names_do_not_tell_where_a_source_lay(tmp_path: Path) -> None:

@@ -1,0 +1,304 @@
+"""Opens any local input as streams of bytes: files, tar and zip archives, compressed or not, and directories of these.
+
+Nothing is unpacked to disk, and what archives announce is not believed: see ``ReadLimits`` for what they may unfold to.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import IO
+
+from korealbert.artifact.tar import TarFault, TarReader
+from korealbert.documents.schema import Quarantined
+from korealbert.documents.streams import BYTES_PER_READ, Inflate, RawFile, ReadFault, ReadLimits, Unfolding, unfold
+
+TAR_SUFFIXES = (".tar", *(f".tar.{kind}" for kind in ("gz", "bz2", "xz", "zst")), ".tgz", ".tbz2", ".txz", ".tzst")
+ZIP_SUFFIX = ".zip"
+MAX_EMPTY_MEMBERS = 1 << 16
+"""Members without a byte in one archive; each costs an entry of the quarantine."""
+_ZIP_UTF8_NAME, _ZIP_UNKNOWN_SIZE, _ZIP_ENCRYPTED = 0x800, 0x8, 0x1
+"""Flags of a member of a zip archive."""
+_ZIP_HEADER = struct.Struct("<4s5H3I2H")
+_ZIP_SIGNATURE = b"PK\x03\x04"
+_ZIP_LONGEST_DESCRIPTOR = 24
+
+
+def open_files(paths: Sequence[Path], members: str, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
+    """All streams behind ``paths`` in the order given; directories sorted by relative path, archives in archive order.
+
+    ``members`` is an fnmatch pattern on the path within a directory or archive. A stream is valid until the next one is
+    asked for. Names do not tell where a source lay; of equal ones the second is ``2/name``. Raises FileNotFoundError naming a
+    path that does not exist.
+    """
+    taken: Counter[str] = Counter()
+    for path, name in _listed(paths, members):
+        taken[name] += 1
+        yield from _open_file(path, name if taken[name] == 1 else f"{taken[name]}/{name}", members, limits)
+
+
+def is_tar(name: str) -> bool:
+    """Whether a name means a tar archive, compressed or not."""
+    return name.lower().endswith(TAR_SUFFIXES)
+
+
+def _listed(paths: Sequence[Path], members: str) -> Iterator[tuple[Path, str]]:
+    for path in paths:
+        if path.is_dir():
+            inside = sorted((p.relative_to(path).as_posix(), p) for p in path.rglob("*") if p.is_file())
+            yield from ((file, name) for name, file in inside if _is_archive(name) or fnmatchcase(name, members))
+        elif path.exists():
+            yield path, path.name
+        else:
+            raise FileNotFoundError(f"{path}: no such file or directory; it is named by `paths` of an extract spec")
+
+
+def _is_archive(name: str) -> bool:
+    return is_tar(name) or name.lower().endswith(ZIP_SUFFIX)
+
+
+def _open_file(path: Path, name: str, members: str, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
+    with path.open("rb") as handle:
+        if name.lower().endswith(ZIP_SUFFIX):
+            yield from _Zip(RawFile(name, handle, limits), handle, members).opened()
+            return
+        unfolding = Unfolding(limits, handle.tell)
+        raw = unfold(RawFile(name, handle, limits), handle.tell, unfolding)
+        if is_tar(name):
+            yield from _Tar(raw, unfolding, members).opened()
+        else:
+            yield raw
+
+
+class _Members:
+    """The members of one archive that match a pattern, under limits that hold for all of them together."""
+
+    def __init__(self, archive: RawFile, unfolding: Unfolding, members: str) -> None:
+        self._archive, self._unfolding, self._pattern = archive, unfolding, members
+        self._matched = self._empty = 0
+        self._last: RawFile | None = None
+
+    def opened(self) -> Iterator[RawFile | Quarantined]:
+        """The members, then why the archive could not be read on, unless the last member's own fault said so."""
+        try:
+            yield from self._members()
+        except (TarFault, ReadFault) as error:
+            if self._last is None or self._last.fault is None:
+                yield self._archive.quarantined(error if isinstance(error, ReadFault) else _fault_of_archive(error))
+            return
+        if not self._matched:
+            remedy = f"no member matches {self._pattern!r}: correct `members` of the extract spec"
+            yield Quarantined(self._archive.name, "byte 0", "", "no_members", remedy)
+
+    def _members(self) -> Iterator[RawFile | Quarantined]:
+        raise NotImplementedError
+
+    def _wants(self, name: str, size: int) -> bool:
+        """Whether a member is to be opened. Raises ReadFault at too many empty ones."""
+        self._empty += size == 0
+        if self._empty > MAX_EMPTY_MEMBERS:
+            remedy = f"more than {MAX_EMPTY_MEMBERS:,} members are empty; pack the archive again without them"
+            raise ReadFault("too_many_empty_members", f"member {name}", remedy)
+        wanted = fnmatchcase(name, self._pattern)
+        self._matched += wanted
+        return wanted
+
+    def _open(self, inner: RawFile) -> Iterator[RawFile]:
+        self._last = unfold(inner, lambda: inner.bytes_read, self._unfolding)
+        yield self._last
+        if self._last.fault is not None and self._last.fault.reason == "decompression_bomb":
+            raise self._last.fault  # the next member would only say it again
+
+
+def _fault_of_archive(error: TarFault) -> ReadFault:
+    reason = {"truncated": "truncated_file", "corrupt": "corrupt_archive"}.get(error.reason, error.reason)
+    return ReadFault(reason, f"byte {error.byte}", f"{error.detail}; the members before are kept; fetch the archive again")
+
+
+class _Tar(_Members):
+    def _members(self) -> Iterator[RawFile | Quarantined]:
+        reader = TarReader(self._archive.read)
+        for member in reader:
+            if not member.is_file or not self._wants(member.name, member.size):
+                continue
+            inner = RawFile(f"{self._archive.name}::{member.name}", reader, self._archive.limits)
+            if member.is_sparse:
+                remedy = "a sparse file is not read: pack the archive again without --sparse"
+                yield Quarantined(inner.name, "byte 0", "", "sparse_file", remedy)
+            else:
+                yield from self._open(inner)
+
+
+class _Zip(_Members):
+    """The members in the order of the archive's directory; without it (a truncated file) from the beginning on."""
+
+    def __init__(self, archive: RawFile, handle: IO[bytes], members: str) -> None:
+        self._handle = handle
+        self._size = os.fstat(handle.fileno()).st_size
+        super().__init__(archive, Unfolding(archive.limits, lambda: self._size), members)
+
+    def _members(self) -> Iterator[RawFile | Quarantined]:
+        try:
+            packed = zipfile.ZipFile(self._handle)
+        except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+            self._handle.seek(0)
+            if self._handle.read(len(_ZIP_SIGNATURE)) != _ZIP_SIGNATURE:
+                raise ReadFault("corrupt_archive", "byte 0", f"{error}; fetch the archive again") from error
+            yield from self._salvaged()
+            return
+        with packed:
+            for member in packed.infolist():
+                name = _zip_name(member)
+                if not member.is_dir() and self._wants(name, member.file_size):
+                    yield from self._open_zipped(packed, member, f"{self._archive.name}::{name}")
+
+    def _open_zipped(self, packed: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Iterator[RawFile | Quarantined]:
+        if member.flag_bits & _ZIP_ENCRYPTED:
+            yield _encrypted(name)
+            return
+        try:
+            stream = packed.open(member)
+        except (zipfile.BadZipFile, NotImplementedError) as error:
+            remedy = f"{error}; fetch the archive again, or pack it as tar"
+            yield Quarantined(name, "byte 0", "", "corrupt_file", remedy)
+            return
+        limits = self._archive.limits
+        yield from self._open(RawFile(name, stream, limits, Unfolding(limits, lambda: member.compress_size, self._unfolding)))
+
+    def _salvaged(self) -> Iterator[RawFile | Quarantined]:
+        """Members by the header that each has of its own. Ends in a ReadFault."""
+        position, limits = 0, self._archive.limits
+        while (header := _local_header(self._handle, position)) is not None:
+            name = f"{self._archive.name}::{header.name}"
+            stream = _LocalMember(self._handle, header)
+            if header.flags & _ZIP_ENCRYPTED:
+                yield _encrypted(name)
+            elif not stream.readable:
+                yield Quarantined(
+                    name, "byte 0", "", "corrupt_file", "its compression needs the archive's directory; fetch it again"
+                )
+            elif not header.name.endswith("/") and self._wants(header.name, header.size):
+                yield from self._open(RawFile(name, stream, limits, Unfolding(limits, stream.folded, self._unfolding)))
+            if (end := stream.end()) is None:
+                break
+            position = end
+        where = f"byte {position if header is None else header.data}"
+        detail = "the archive ends without its directory; the members before were found by their own headers and are kept"
+        raise ReadFault("truncated_file", where, f"{detail}; fetch the archive again")
+
+
+def _encrypted(name: str) -> Quarantined:
+    return Quarantined(name, "byte 0", "", "encrypted_file", "it needs a password: unpack the archive first")
+
+
+@dataclass(frozen=True, slots=True)
+class _LocalHeader:
+    name: str
+    flags: int
+    method: int
+    crc: int
+    compressed: int | None
+    """Bytes of the compressed data; None where the header does not know."""
+    size: int
+    data: int
+    """Where the data begin."""
+
+
+def _local_header(handle: IO[bytes], position: int) -> _LocalHeader | None:
+    handle.seek(position)
+    block = handle.read(_ZIP_HEADER.size)
+    if len(block) < _ZIP_HEADER.size or not block.startswith(_ZIP_SIGNATURE):
+        return None
+    _, _, flags, method, _, _, crc, compressed, size, name_bytes, extra_bytes = _ZIP_HEADER.unpack(block)
+    name = handle.read(name_bytes)
+    unknown = bool(flags & _ZIP_UNKNOWN_SIZE) or compressed == 0xFFFFFFFF
+    data = position + _ZIP_HEADER.size + name_bytes + extra_bytes
+    return _LocalHeader(
+        _member_name(name, flags), flags, method, crc, None if unknown else compressed, size if not unknown else 1, data
+    )
+
+
+class _LocalMember:
+    """The data of a member whose archive has no directory, stored or deflated."""
+
+    def __init__(self, handle: IO[bytes], header: _LocalHeader) -> None:
+        self._handle, self._header, self._position, self._crc = handle, header, header.data, 0
+        stored = header.method == zipfile.ZIP_STORED and header.compressed is not None
+        self.readable = stored or header.method == zipfile.ZIP_DEFLATED
+        self._inflate = None if stored else Inflate(-zlib.MAX_WBITS)
+        self._ended = False
+
+    def folded(self) -> int:
+        """Compressed bytes read."""
+        return self._position - self._header.data
+
+    def _compressed(self, size: int) -> bytes:
+        if self._header.compressed is not None:
+            size = min(size, self._header.data + self._header.compressed - self._position)
+        self._handle.seek(self._position)
+        block = self._handle.read(size)
+        self._position += len(block)
+        return block
+
+    def read1(self, size: int) -> bytes:
+        """At most ``size`` bytes; empty at the end. Raises EOFError where the archive ends, BadZipFile for other bytes."""
+        if self._ended:
+            return b""
+        part = self._compressed(size) if self._inflate is None else self._inflated(self._inflate, size)
+        if not part and self.folded() < (self._header.compressed or 0):
+            raise EOFError("the archive ends within this member")
+        self._crc = zlib.crc32(part, self._crc)
+        if not part:
+            self._ended = True
+            if self._header.compressed is not None and self._crc != self._header.crc:
+                raise zipfile.BadZipFile("Bad CRC-32")
+        return part
+
+    def _inflated(self, inflate: Inflate, size: int) -> bytes:
+        part = b""
+        while not part and not inflate.eof:
+            block = self._compressed(BYTES_PER_READ) if inflate.needs_input else b""
+            if not block and inflate.needs_input:
+                raise EOFError("the archive ends within this member")
+            part = inflate.decompress(block, size)
+        return part
+
+    def end(self) -> int | None:
+        """Where the next member's header begins, or the archive's directory; None if that cannot be known."""
+        if self._header.compressed is not None:
+            return self._header.data + self._header.compressed
+        if not self.readable or self._inflate is None:
+            return None
+        try:
+            while self.read1(BYTES_PER_READ):
+                pass
+        except (EOFError, zlib.error):
+            return None
+        end = self._position - len(self._inflate.unused_data)
+        self._handle.seek(end)
+        behind = self._handle.read(_ZIP_LONGEST_DESCRIPTOR + len(_ZIP_SIGNATURE)).find(_ZIP_SIGNATURE)
+        return None if behind < 0 else end + behind
+
+
+def _zip_name(member: zipfile.ZipInfo) -> str:
+    try:
+        return _member_name(member.filename.encode("utf-8" if member.flag_bits & _ZIP_UTF8_NAME else "cp437"), member.flag_bits)
+    except UnicodeEncodeError:
+        return member.filename
+
+
+def _member_name(name: bytes, flags: int) -> str:
+    """Archivers of Korean Windows write names in CP949 and do not say so."""
+    for encoding in ("utf-8",) if flags & _ZIP_UTF8_NAME else ("cp949", "cp437"):
+        try:
+            return name.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return name.decode("utf-8", "backslashreplace")

@@ -1,0 +1,241 @@
+"""Truncated containers give all that is in them; small ones that unfold to much are stopped before they cost much."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import zipfile
+import zlib
+from pathlib import Path
+
+import pytest
+
+from korealbert.documents.containers import MAX_EMPTY_MEMBERS, open_files
+from korealbert.documents.schema import Quarantined
+from korealbert.documents.streams import ANY_RATIO_BYTES, MAX_EMPTY_STREAMS, ReadFault, ReadLimits
+from tests.corpus.extracting import compressed, extract, tar
+
+KINDS = ["gz", "bz2", "xz", "zst"]
+LIMITS = ReadLimits()
+
+
+def lines(count: int) -> bytes:
+    """Records that hardly compress."""
+    noise = (zlib.crc32(str(number).encode()) for number in range(count * 40))
+    return b"".join(
+        json.dumps({"text": " ".join(f"{next(noise):08x}" for _ in range(40))}).encode() + b"\n" for _ in range(count)
+    )
+
+
+DATA = lines(2000)
+
+
+def whole_records(data: bytes) -> int:
+    return data.count(b"\n")
+
+
+def read(path: Path) -> tuple[dict[str, int], list[Quarantined]]:
+    """Bytes by stream, and all faults."""
+    sizes, faults = {}, []
+    for raw in open_files([path], "*", LIMITS):
+        if isinstance(raw, Quarantined):
+            faults.append(raw)
+            continue
+        sizes[raw.name] = 0
+        try:
+            while block := raw.read():
+                sizes[raw.name] += len(block)
+        except ReadFault as fault:
+            faults.append(raw.quarantined(fault))
+    return sizes, faults
+
+
+@pytest.mark.parametrize("kind", ["", *KINDS])
+def test_a_truncated_archive_gives_the_records_of_the_same_truncated_file(tmp_path: Path, kind: str) -> None:
+    """Of one member nearly as large as a read, everything was lost."""
+    data = DATA[:250_000]
+    suffix = f".{kind}" if kind else ""
+    for name, content in (("a.jsonl", data), ("a.tar", tar({"a.jsonl": data}))):
+        packed = bz2.compress(content, 1) if kind == "bz2" else compressed(kind, content) if kind else content
+        (tmp_path / f"{name}{suffix}").write_bytes(packed[: len(packed) * 9 // 10])
+    alone, packed_up = (
+        extract(tmp_path / "store", tmp_path / f"{name}{suffix}", format="jsonl") for name in ("a.jsonl", "a.tar")
+    )
+    assert len(packed_up.documents) >= len(alone.documents) - 3 and len(packed_up.documents) > 200
+    (fault,) = packed_up.quarantined[-1:]
+    assert (fault.file, fault.reason) == (f"a.tar{suffix}::a.jsonl", "truncated_file")
+    size = int(fault.position.removeprefix("byte "))
+    assert whole_records(data[:size]) == len(packed_up.documents), "the position is where the data end"
+    assert "what comes before is kept, up to its last whole record; fetch the file again" in fault.remedy
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_truncated_zip_archive_is_read_from_its_beginning(tmp_path: Path, method: int, streamed: bool) -> None:
+    class Unseekable(io.BytesIO):
+        def seek(self, *position: int) -> int:
+            raise io.UnsupportedOperation
+
+        def tell(self) -> int:
+            raise io.UnsupportedOperation
+
+    if streamed and method == zipfile.ZIP_STORED:
+        pytest.skip("a stored member of unknown size has no end that could be found")
+    buffer = Unseekable() if streamed else io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        for name in ("정치/1.jsonl", "2.jsonl", "3.jsonl"):
+            archive.writestr(name, DATA[:200_000])
+    path = tmp_path / "a.zip"
+    path.write_bytes(buffer.getvalue()[: len(buffer.getvalue()) * 5 // 6])
+    found = extract(tmp_path / "store", path, format="jsonl")
+    each = whole_records(DATA[:200_000])
+    assert 2.4 * each < len(found.documents) < 2.6 * each
+    assert (found.quarantined[-1].file, found.quarantined[-1].reason) == ("a.zip::3.jsonl", "truncated_file")
+    path.write_bytes(buffer.getvalue()[:-40])
+    sizes, (fault,) = read(path)
+    assert list(sizes.values()) == [200_000] * 3
+    assert (fault.file, fault.reason) == ("a.zip", "truncated_file") and "ends without its directory" in fault.remedy
+
+
+def test_a_member_with_other_bytes_than_a_truncated_zip_archive_announces(tmp_path: Path) -> None:
+    path, buffer = tmp_path / "a.zip", io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("1.txt", b"abcdef")
+    path.write_bytes(buffer.getvalue().replace(b"abc", b"abd", 1)[:-30])
+    assert [fault.reason for fault in read(path)[1]] == ["corrupt_file"]
+
+
+def test_a_truncated_warc_gives_its_whole_records(tmp_path: Path) -> None:
+    head = "WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: {}\r\n\r\n"
+    records = b"".join(
+        gzip.compress(head.format(len(part)).encode() + part + b"\r\n\r\n") for part in DATA.splitlines(True)[:300]
+    )
+    (tmp_path / "a.warc.gz").write_bytes(records[:-100])
+    sizes, (fault,) = read(tmp_path / "a.warc.gz")
+    assert fault.position == f"byte {sizes['a.warc.gz']}" and "up to its last whole record" in fault.remedy
+
+
+def limited(path: Path, kind: str = "jsonl") -> list[str]:
+    """Reasons of the quarantine, read within 600 MB of address space for the data beside the libraries'."""
+    code = f"""
+import resource, sys
+from pathlib import Path
+from korealbert.corpus.extract import ExtractSpec, raw_parts, parse
+from korealbert.corpus.readers.records import Tally
+from korealbert.documents.schema import Quarantined
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (600 << 20),) * 2)
+spec = ExtractSpec.model_validate({{"source": "a", "format": {kind!r}, "paths": [{str(path)!r}]}})
+for part in raw_parts(spec):
+    for outcome in parse(spec, part, Tally()):
+        if isinstance(outcome, Quarantined):
+            print(outcome.reason, flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.split()
+
+
+def zeros_of(kind: str, head: bytes, fill: bytes, megabytes: int) -> bytes:
+    """``head`` and then megabytes of one byte, compressed."""
+    if kind == "gz":
+        packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+        return packer.compress(head) + b"".join(packer.compress(fill * (1 << 20)) for _ in range(megabytes)) + packer.flush()
+    return compressed(kind, head + fill * (megabytes << 20))
+
+
+@pytest.mark.parametrize("kind", ["zst", "gz"])
+@pytest.mark.parametrize("type_", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+def test_a_huge_header_of_an_archive_is_refused_unread(tmp_path: Path, kind: str, type_: bytes) -> None:
+    header = tarfile.TarInfo("././@PaxHeader")
+    header.type, header.size = type_, 3 << 30
+    path = tmp_path / f"a.tar.{kind}"
+    path.write_bytes(zeros_of(kind, tar({"1.jsonl": b'{"text": "a"}\n'})[:1024] + header.tobuf(), b"a", 4))
+    sizes, (fault,) = read(path)
+    assert list(sizes) == [f"a.tar.{kind}::1.jsonl"]
+    assert (fault.file, fault.reason, fault.position) == (path.name, "header_too_long", "byte 1024")
+    assert "a header of 3,221,225,472 bytes" in fault.remedy and "fetch the archive again" in fault.remedy
+
+
+def test_headers_without_end_are_refused(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("././@PaxHeader")
+    header.type = tarfile.XGLTYPE
+    (tmp_path / "a.tar").write_bytes(header.tobuf() * 2000)
+    assert [fault.reason for fault in read(tmp_path / "a.tar")[1]] == ["corrupt_archive"]
+
+
+def test_a_sparse_file_is_no_source_of_zeros(tmp_path: Path) -> None:
+    sparse = tarfile.TarInfo("a")
+    sparse.type = tarfile.GNUTYPE_SPARSE
+    rest = tar({"b": b"text"})
+    (tmp_path / "a.tar").write_bytes(sparse.tobuf() + rest)
+    sizes, (fault,) = read(tmp_path / "a.tar")
+    assert (sizes, fault.reason) == ({"a.tar::b": 4}, "sparse_file")
+
+
+@pytest.mark.parametrize("container", ["tar", "tar.zst", "zip", ""])
+@pytest.mark.parametrize("inner", ["bz2", "zst"])
+def test_members_unfold_within_one_limit_for_all_of_them(tmp_path: Path, container: str, inner: str) -> None:
+    """Each within what one stream may unfold to, as 54 GB from 25 KB were."""
+    bomb = compressed(inner, bytes(5 << 20))
+    members = {f"{number}.txt.{inner}": bomb for number in range(40)}
+    if container == "zip":
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in members.items():
+                archive.writestr(name, data)
+        content = buffer.getvalue()
+    else:
+        content = tar(members) if container else bomb * 40
+    path = tmp_path / (f"a.{container}" if container else f"a.txt.{inner}")
+    path.write_bytes(compressed("zst", content) if container == "tar.zst" else content)
+    if container == "tar":  # its blocks are not compressed: a ratio of 2,000
+        path.write_bytes(content)
+        limits = ReadLimits(max_decompression_ratio=100)
+    else:
+        limits = LIMITS
+    unfolded, reasons = 0, []
+    for raw in open_files([path], "*", limits):
+        assert not isinstance(raw, Quarantined)
+        try:
+            while block := raw.read():
+                unfolded += len(block)
+        except ReadFault as fault:
+            reasons.append(fault.reason)
+            assert "compressed bytes unfold to more than" in fault.remedy and "limits.max_decompression_ratio" in fault.remedy
+    assert reasons == ["decompression_bomb"]
+    assert unfolded < 4 * ANY_RATIO_BYTES, "of 200 MB"
+
+
+def test_too_many_empty_members_and_streams(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("a").tobuf()
+    (tmp_path / "a.tar").write_bytes(header * (MAX_EMPTY_MEMBERS + 10))
+    assert [fault.reason for fault in read(tmp_path / "a.tar")[1]] == ["too_many_empty_members"]
+    for kind in ("gz", "bz2", "xz"):
+        path = tmp_path / f"a.{kind}"
+        path.write_bytes(compressed(kind, b"text") + compressed(kind, b"") * (MAX_EMPTY_STREAMS + 10))
+        sizes, (fault,) = read(path)
+        assert (sizes, fault.reason) == ({path.name: 4}, "decompression_bomb")
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "json", "books", "text", "warc", "mediawiki", "news_text"])
+@pytest.mark.parametrize("packed", ["zst", "gz", "bz2"])
+def test_blank_lines_without_end_are_stopped(tmp_path: Path, kind: str, packed: str) -> None:
+    path = tmp_path / f"a.txt.{packed}"
+    path.write_bytes(zeros_of(packed, b"", b"\n", 6))
+    reasons = limited(path, kind)
+    assert reasons[-1] in ("blank_bytes", "decompression_bomb") and len(reasons) <= 2
+
+
+def test_a_window_of_gigabytes_is_refused(tmp_path: Path) -> None:
+    import lzma
+
+    path = tmp_path / "a.xz"
+    path.write_bytes(lzma.compress(b"text", filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 30}]))
+    _, (fault,) = read(path)
+    assert fault.reason == "decompression_bomb" and "xz -9" in fault.remedy
