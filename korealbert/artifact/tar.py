@@ -29,7 +29,7 @@ _SPARSE_CONTINUES, _SPARSE_CONTINUES_LATER = 482, 504
 _PAX_RECORD = re.compile(rb"(\d{1,9}) ([^=\n]+)=")
 
 
-class TarFault(ValueError):
+class TarFault(Exception):
     """An archive that cannot be read on; ``reason`` is ``truncated``, ``corrupt`` or ``header_too_long``."""
 
     def __init__(self, reason: str, byte: int, detail: str) -> None:

@@ -6,18 +6,20 @@ a score on half a test set, or a corpus cleaned of half of it, is worth nothing.
 
 from __future__ import annotations
 
-import tarfile
+import errno
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
+from korealbert.documents.containers import is_archive, open_files
+from korealbert.documents.schema import Quarantined
+from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
 
 MAX_BYTES = 2 << 30
 """Largest decompressed benchmark file that is read; the largest official one (MNLI train) has 76 MB."""
 
-BLOCK_BYTES = 1 << 20
+SHOWN_MEMBERS = 20
 
 BYTE_ORDER_MARK = "\ufeff"
 
@@ -40,7 +42,7 @@ class BenchmarkFile:
     """A benchmark file as a spec names it."""
 
     path: Path
-    """Plain, ``.gz``, ``.bz2`` or ``.zst``, or a tar archive, itself plain or compressed so."""
+    """Plain, ``.gz``, ``.bz2``, ``.xz`` or ``.zst``, or an archive: zip, or a tar plain or compressed so."""
     member: str = ""
     """Name of the file within the archive; empty where ``path`` is none."""
 
@@ -87,48 +89,43 @@ class BenchmarkFile:
     def content(self) -> bytes:
         """All bytes of the file, decompressed, at most ``MAX_BYTES``.
 
-        Raises ValueError naming the file when it is damaged or too large, or when the archive lacks the member.
+        Raises ValueError naming the file when it is damaged, too large or unfolds beyond ``ReadLimits``, or when the archive
+        lacks the member, and FileNotFoundError.
         """
-        is_tar = ".tar" in self.path.suffixes or self.path.suffix == ".tgz"
-        if is_tar != bool(self.member):
-            remedy = "name its member in the spec" if is_tar else "leave the member empty"
-            raise ValueError(f"{self}: {'an archive' if is_tar else 'not a tar archive'}; {remedy}")
-        try:
-            with self._open() as stream:
-                content = _member(stream, self) if is_tar else _bounded(stream)
-        except (OSError, tarfile.TarError) as error:
-            if isinstance(error, FileNotFoundError):
-                raise
-            raise ValueError(f"{self}: cannot be read ({error}); is the download complete?") from error
-        if len(content) > MAX_BYTES:
-            raise ValueError(f"{self}: more than {MAX_BYTES:,} bytes when decompressed; is this the official file?")
-        return content
+        in_archive = is_archive(self.path.name)
+        if in_archive != bool(self.member):
+            remedy = "name its member in the spec" if in_archive else "leave the member empty"
+            raise ValueError(f"{self}: {'an archive' if in_archive else 'not an archive'}; {remedy}")
+        if not self.path.exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
+        if self.path.is_dir():
+            raise self._unreadable("it is a directory")
+        names: list[str] = []
+        for raw in open_files([self.path], "*", ReadLimits()):
+            name = raw.file if isinstance(raw, Quarantined) else raw.name
+            member = name.partition("::")[2].removeprefix("./")
+            if isinstance(raw, Quarantined):
+                if member in ("", self.member.removeprefix("./")):
+                    raise self._unreadable(f"{raw.position}: {raw.reason}; {raw.remedy}")
+            elif member == self.member.removeprefix("./"):
+                return self._bounded(raw)
+            names += [member] if len(names) < SHOWN_MEMBERS else []
+        raise ValueError(f"{self}: the archive has no such member; it holds {', '.join(names)}")
 
-    def _open(self) -> Any:
-        compression = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd", ".bz2": "bz2"}.get(self.path.suffix)
-        return pa.input_stream(str(self.path), compression=compression)
+    def _bounded(self, raw: RawFile) -> bytes:
+        blocks: list[bytes] = []
+        try:
+            while block := raw.read():
+                blocks.append(block)
+                if raw.bytes_read > MAX_BYTES:
+                    raise ValueError(f"{self}: more than {MAX_BYTES:,} bytes when decompressed; is this the official file?")
+        except ReadFault as fault:
+            raise self._unreadable(str(fault)) from fault
+        return b"".join(blocks)
+
+    def _unreadable(self, why: str) -> ValueError:
+        return ValueError(f"{self}: cannot be read ({why}); is the download complete?")
 
 
 def _error(file: str, line: int, field: str, problem: str, remedy: str) -> ValueError:
     return ValueError(f"{file}, line {line}, field {field!r}: {problem}; {remedy}")
-
-
-def _bounded(stream: Any) -> bytes:
-    """All of a stream, or a little more than ``MAX_BYTES`` of it. Read in blocks: pyarrow allocates what it is asked for."""
-    blocks: list[bytes] = []
-    size = 0
-    while size <= MAX_BYTES and (block := stream.read(BLOCK_BYTES)):
-        blocks.append(block)
-        size += len(block)
-    return b"".join(blocks)
-
-
-def _member(stream: Any, file: BenchmarkFile) -> bytes:
-    seen = []
-    with tarfile.open(fileobj=stream, mode="r|") as archive:
-        for entry in archive:
-            content = archive.extractfile(entry) if entry.isreg() else None
-            if content is not None and entry.name.removeprefix("./") == file.member.removeprefix("./"):
-                return _bounded(content)
-            seen.append(entry.name)
-    raise ValueError(f"{file}: the archive has no such member; it holds {', '.join(seen[:20])}")

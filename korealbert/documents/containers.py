@@ -20,8 +20,8 @@ from korealbert.artifact.tar import TarFault, TarReader
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import BYTES_PER_READ, Inflate, RawFile, ReadFault, ReadLimits, Unfolding, unfold
 
-TAR_SUFFIXES = (".tar", *(f".tar.{kind}" for kind in ("gz", "bz2", "xz", "zst")), ".tgz", ".tbz2", ".txz", ".tzst")
-ZIP_SUFFIX = ".zip"
+_TAR_SUFFIXES = (".tar", *(f".tar.{kind}" for kind in ("gz", "bz2", "xz", "zst")), ".tgz", ".tbz2", ".txz", ".tzst")
+_ZIP_SUFFIX = ".zip"
 MAX_EMPTY_MEMBERS = 1 << 16
 """Members without a byte in one archive; each costs an entry of the quarantine."""
 _ZIP_UTF8_NAME, _ZIP_UNKNOWN_SIZE, _ZIP_ENCRYPTED = 0x800, 0x8, 0x1
@@ -44,34 +44,30 @@ def open_files(paths: Sequence[Path], members: str, limits: ReadLimits) -> Itera
         yield from _open_file(path, name if taken[name] == 1 else f"{taken[name]}/{name}", members, limits)
 
 
-def is_tar(name: str) -> bool:
-    """Whether a name means a tar archive, compressed or not."""
-    return name.lower().endswith(TAR_SUFFIXES)
+def is_archive(name: str) -> bool:
+    """Whether a name means a zip archive, or a tar archive, compressed or not."""
+    return name.lower().endswith((*_TAR_SUFFIXES, _ZIP_SUFFIX))
 
 
 def _listed(paths: Sequence[Path], members: str) -> Iterator[tuple[Path, str]]:
     for path in paths:
         if path.is_dir():
             inside = sorted((p.relative_to(path).as_posix(), p) for p in path.rglob("*") if p.is_file())
-            yield from ((file, name) for name, file in inside if _is_archive(name) or fnmatchcase(name, members))
+            yield from ((file, name) for name, file in inside if is_archive(name) or fnmatchcase(name, members))
         elif path.exists():
             yield path, path.name
         else:
             raise FileNotFoundError(f"{path}: no such file or directory; it is named by `paths` of an extract spec")
 
 
-def _is_archive(name: str) -> bool:
-    return is_tar(name) or name.lower().endswith(ZIP_SUFFIX)
-
-
 def _open_file(path: Path, name: str, members: str, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
     with path.open("rb") as handle:
-        if name.lower().endswith(ZIP_SUFFIX):
+        if name.lower().endswith(_ZIP_SUFFIX):
             yield from _Zip(RawFile(name, handle, limits), handle, members).opened()
             return
         unfolding = Unfolding(limits, handle.tell)
         raw = unfold(RawFile(name, handle, limits), handle.tell, unfolding)
-        if is_tar(name):
+        if is_archive(name):
             yield from _Tar(raw, unfolding, members).opened()
         else:
             yield raw

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -92,7 +93,7 @@ def test_compressed_files_and_archive_members_read_like_plain_ones(tmp_path: Pat
         BenchmarkFile(tmp_path / "all.tar.zst", "b").content()
     with pytest.raises(ValueError, match="an archive; name its member in the spec"):
         BenchmarkFile(tmp_path / "all.tar.zst").content()
-    with pytest.raises(ValueError, match="not a tar archive; leave the member empty"):
+    with pytest.raises(ValueError, match="not an archive; leave the member empty"):
         BenchmarkFile(tmp_path / "a.txt", "nsmc/a.txt").content()
 
 
@@ -108,6 +109,32 @@ def test_a_decompression_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "bomb.txt.gz").write_bytes(gzip.compress(bytes(3 << 20)))
     with pytest.raises(ValueError, match="more than 1,048,576 bytes when decompressed"):
         BenchmarkFile(tmp_path / "bomb.txt.gz").content()
+
+
+def test_archives_that_unfold_to_much_are_stopped_and_truncated_ones_say_where(tmp_path: Path) -> None:
+    """A header of 3 GB was read into memory; members before the wanted one unfolded without a limit."""
+    header = tarfile.TarInfo("././@PaxHeader")
+    header.type, header.size = tarfile.XHDTYPE, 3 << 30
+    (tmp_path / "header.tar.gz").write_bytes(gzip.compress(header.tobuf() + bytes(1 << 20)))
+    entry = tarfile.TarInfo("large")
+    entry.size = 4 << 30
+    with pa.output_stream(tmp_path / "large.tar.zst", compression="zstd") as stream:
+        stream.write(entry.tobuf())
+        for _ in range(20):
+            stream.write(bytes(1 << 20))
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("a.txt", "본문" * 1000)
+    (tmp_path / "whole.zip").write_bytes(packed.getvalue())
+    (tmp_path / "cut.zip").write_bytes(packed.getvalue()[:3000])
+    assert BenchmarkFile(tmp_path / "whole.zip", "a.txt").text() == "본문" * 1000
+    for name, message in (
+        ("header.tar.gz", "byte 0: header_too_long; a header of 3,221,225,472 bytes"),
+        ("large.tar.zst", "decompression_bomb; .* the limit is 8,000-fold"),
+        ("cut.zip", "byte 29..: truncated_file"),
+    ):
+        with pytest.raises(ValueError, match=f"{name}::a.txt: cannot be read .*{message}"):
+            BenchmarkFile(tmp_path / name, "a.txt").content()
 
 
 def test_an_unknown_task_is_answered_with_the_known_ones() -> None:

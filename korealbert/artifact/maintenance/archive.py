@@ -17,20 +17,19 @@ import shutil
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Self
+from typing import IO, Any
 
 from korealbert.artifact import locks
 from korealbert.artifact.disk_space import room, telling_of_a_full_disk
 from korealbert.artifact.files import atomic_write, digest_of_listing, replace_directory, sha256_and_stamp
 from korealbert.artifact.spec import ARTIFACT_NAME
 from korealbert.artifact.store import MANIFEST, Artifact, ArtifactError, Store, ancestors, faults_within, identity_of
+from korealbert.artifact.tar import TarFault, TarMember, TarReader
 
 INDEX = "korealbert.json"
 FORMAT = 1
 MANIFEST_BYTES = 256 << 20
 """The largest manifest or index that is read whole into memory."""
-HEADER_BYTES = 1 << 16
-"""The largest extended tar header that is read."""
 NAME_BYTES, PATH_BYTES = 255, 1024
 """The longest name that file systems take, and the longest path within an artifact that leaves room for the store's."""
 BLOCK = 1 << 20
@@ -94,7 +93,7 @@ def bring(store: Store, stream: IO[bytes], told: Told = lambda name, size: None)
 class _Hashing(io.RawIOBase):
     """Passes a file's bytes on and keeps their sha256."""
 
-    def __init__(self, source: IO[bytes]) -> None:
+    def __init__(self, source: IO[bytes] | TarReader) -> None:
         self._source = source
         self._hash = hashlib.sha256()
 
@@ -108,18 +107,6 @@ class _Hashing(io.RawIOBase):
         return self._hash.hexdigest()
 
 
-class _ShortHeaders(tarfile.TarInfo):
-    """Refuses extended headers beyond what a name needs: they are read whole into memory."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """One header block."""
-        found = super().frombuf(buf, encoding, errors)
-        if not found.isreg() and found.size > HEADER_BYTES:
-            raise ArtifactError(f"{found.name!r}: a header of {found.size:,} bytes; no archive of `korealbert export` has such")
-        return found
-
-
 def _member(name: str, size: int) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
     member.size, member.mode = size, 0o644
@@ -127,11 +114,10 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 
 
 @contextlib.contextmanager
-def _readable(stream: IO[bytes]) -> Iterator[tarfile.TarFile]:
+def _readable(stream: IO[bytes]) -> Iterator[TarReader]:
     try:
-        with tarfile.open(fileobj=stream, mode="r|", bufsize=BLOCK, tarinfo=_ShortHeaders) as tar:
-            yield tar
-    except (tarfile.TarError, EOFError) as error:
+        yield TarReader(stream.read)
+    except TarFault as error:
         raise ArtifactError(f"not a whole archive of `korealbert export` (a plain tar): {error}") from None
     except (RecursionError, UnicodeError, OverflowError) as error:
         raise ArtifactError(f"the archive's names or facts cannot be read: {error}") from None
@@ -140,7 +126,7 @@ def _readable(stream: IO[bytes]) -> Iterator[tarfile.TarFile]:
 class _Reader:
     """Reads an archive member by member into a staging directory, each checked against what was announced."""
 
-    def __init__(self, tar: tarfile.TarFile, store: Store, staging: Path, told: Told) -> None:
+    def __init__(self, tar: TarReader, store: Store, staging: Path, told: Told) -> None:
         self._tar, self._store, self._staging, self._told = tar, store, staging, told
 
     def read(self) -> list[str]:
@@ -176,13 +162,13 @@ class _Reader:
         if not digest_of_listing(digests) == artifact.output_digest == output_digest:
             raise ArtifactError(f"{name}: its files, manifest and {INDEX} tell of three different outputs")
 
-    def _next(self, wanted: str) -> tarfile.TarInfo:
+    def _next(self, wanted: str) -> TarMember:
         member = self._tar.next()
         if member is None:
             raise ArtifactError(f"the archive ends before {wanted!r}")
         if member.name != wanted:
             raise ArtifactError(f"{member.name!r} lies in the archive where {wanted!r} should")
-        if not member.isreg() or member.issparse():
+        if not member.is_file or member.is_sparse:
             raise ArtifactError(f"{member.name!r} is no regular file; links, devices and sparse files are not imported")
         return member
 
@@ -190,9 +176,7 @@ class _Reader:
         member = self._next(wanted)
         if member.size > MANIFEST_BYTES:
             raise ArtifactError(f"{wanted!r} has {member.size:,} bytes, more than any manifest")
-        source = self._tar.extractfile(member)
-        assert source is not None
-        return source.read()
+        return b"".join(iter(lambda: self._tar.read(BLOCK), b""))
 
     def _json(self, wanted: str) -> dict[str, Any]:
         try:
@@ -205,9 +189,7 @@ class _Reader:
         member = self._next(wanted)
         if member.size != size:
             raise ArtifactError(f"{wanted!r} has {member.size:,} bytes, its manifest says {size:,}")
-        source = self._tar.extractfile(member)
-        assert source is not None
-        reader = _Hashing(source)
+        reader = _Hashing(self._tar)
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("xb") as handle:
             shutil.copyfileobj(reader, handle, BLOCK)

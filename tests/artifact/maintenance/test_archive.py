@@ -182,6 +182,10 @@ def test_a_promise_of_more_than_the_disk_holds_is_refused_before_it_is_read(pack
     header.type, header.size = tarfile.XHDTYPE, 1 << 30
     with pytest.raises(ArtifactError, match="header of"):
         bring(header.tobuf() + b"\0" * 1024, tmp_path / "elsewhere")
+    common = tarfile.TarInfo("././@PaxHeader")
+    common.type = tarfile.XGLTYPE
+    with pytest.raises(ArtifactError, match="more than 16 extended headers in a row"):
+        bring(common.tobuf() * 500, tmp_path / "elsewhere")
     sparse = tarfile.TarInfo("korealbert.json")
     sparse.type = tarfile.GNUTYPE_SPARSE
     with pytest.raises(ArtifactError):
