@@ -30,7 +30,7 @@ from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.records import Tally
 from korealbert.corpus.readers.spec import ExtractSpec, FieldMap
 from korealbert.documents.schema import Document
-from korealbert.hashing import hash64
+from korealbert.philox import hash64
 
 VERDICTS = Path(__file__).with_suffix("").parent / "news_verdicts.toml"
 RULES = Path(__file__).parents[1] / "data_specs" / "rules"

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from korealbert.artifact import InputPath
-from korealbert.corpus.clean.sentence_agreement import compare
-from korealbert.corpus.clean.sentences import split_text
+from korealbert.corpus.clean.sentences import compare, split_text
 from korealbert.corpus.extract import PARSERS, shard_inputs
 from korealbert.corpus.readers.records import RawRecords, Tally
 from korealbert.corpus.readers.spec import ExtractSpec

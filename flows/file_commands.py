@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from flows.terminal import clear_errors, console, warn
-from korealbert.numbers import by_number
+from korealbert.formatting import by_number
 
 FAULTS_SHOWN = 100
 """Unreadable records that are told one by one; a file of another kind has one in every line."""

@@ -21,7 +21,7 @@ from prefect.artifacts import (
 )
 
 from korealbert.artifact import Built, Progress
-from korealbert.nested import flat
+from korealbert.formatting import flat
 from korealbert.recipe import Planned
 from korealbert.report.render.markdown import plain
 

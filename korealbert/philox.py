@@ -1,8 +1,8 @@
-"""Randomness that is a function of what it is for: Philox4x32-10, vectorised.
+"""Randomness that is a function of what it is for: Philox4x32-10, vectorised; and the 64-bit hashes that order and choose.
 
 A draw is named by (seed, stream, id, minor, index): the seed of the spec, what the draw decides, the document or example it
 is for, the view or chunk number, and a running index. No draw depends on workers, shard order or batch size, and switching one
-kind of noise off leaves every other draw as it was.
+kind of noise off leaves every other draw as it was. The hashes are the same on every machine and in every release.
 
 Philox: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011); the tests hold its published answers.
 """
@@ -13,9 +13,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
+
+
+def hash64(text: str) -> int:
+    """BLAKE2b of a text, with a digest of 64 bits; lone surrogates are encoded like other characters."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def mix64(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """A bijection of 64-bit words in which every input bit reaches every output bit (the finaliser of splitmix64)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
 
 Words = npt.NDArray[np.uint64]
 """Random 32-bit words, kept in uint64 so that ``below`` cannot overflow."""

@@ -1,4 +1,4 @@
-"""Randomness: the published answers, and that a draw depends on its name only."""
+"""Randomness: the published answers, that a draw depends on its name only, and the hashes that decide what a corpus holds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from korealbert.philox import RowDraws, Stream, below, draw_block, happens, philox4x32
+from korealbert.philox import RowDraws, Stream, below, draw_block, happens, hash64, mix64, philox4x32
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,15 @@ def test_integers_are_uniform_and_events_as_probable_as_asked() -> None:
 def test_a_seed_beyond_64_bits_is_refused() -> None:
     with pytest.raises(ValueError, match="seed"):
         draw_block(1 << 64, Stream.MASK_ORDER, 1)
+
+
+def test_mixing_is_that_of_splitmix64() -> None:
+    gamma = np.uint64(0x9E3779B97F4A7C15)
+    states = np.array([1, 2, 3], dtype=np.uint64) * gamma
+    # The first outputs of the generator seeded with 0, as in Vigna's reference implementation.
+    assert mix64(states).tolist() == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+
+
+def test_texts_have_the_hashes_that_they_always_had() -> None:
+    assert hash64("서울") == 0xFA7F18E7FA86DF9B
+    assert hash64("\ud800") != hash64("\ud801")

@@ -1,11 +1,14 @@
 """Stage ``balance``: bring the categories of the news corpus nearer to their target shares by leaving articles out.
 
-Articles of a category are kept in the order of a hash of seed and id until its characters are spent: the choice depends on
-neither input order nor workers, and a larger ``alpha`` keeps every article that a smaller one keeps.
+First the arithmetic of rebalancing, without documents: n characters of a category, N their sum, q = n / N its share, t its
+target. Then the documents: articles of a category are kept in the order of a hash of seed and id until its characters are
+spent. The choice depends on neither input order nor workers, and a larger ``alpha`` keeps every article that a smaller one
+keeps.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +20,67 @@ from pydantic import Field, model_validator
 
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
 from korealbert.artifact.shards import map_shards
-from korealbert.corpus import quotas
 from korealbert.documents.arrow import TableWriter, read_batches
 from korealbert.documents.schema import Document, Drop
 from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
-from korealbert.hashing import hash64
+from korealbert.philox import hash64
+
+Characters = Mapping[str, int]
+
+
+def shares(characters: Characters) -> dict[str, float]:
+    """Each category's share of all characters; empty when there are none."""
+    total = sum(characters.values())
+    return {name: count / total for name, count in characters.items()} if total else {}
+
+
+def present_targets(characters: Characters, targets: Mapping[str, float]) -> dict[str, float]:
+    """Targets of the categories that have any characters, scaled to sum to 1."""
+    weights = {name: targets[name] for name, count in characters.items() if count and targets.get(name, 0) > 0}
+    total = sum(weights.values())
+    return {name: weight / total for name, weight in weights.items()}
+
+
+def _floor(exact: float) -> int:
+    """⌊exact⌋, where a whole number may have come out a rounding error too small."""
+    return math.floor(exact * (1 + 1e-12))
+
+
+def cap(characters: Characters, targets: Mapping[str, float], alpha: float) -> dict[str, int]:
+    """min(n, ⌊alpha · t · N⌋) for each category with a target; N counts these categories alone.
+
+    What holds: no category with less than its target share loses share; the greatest share / target falls or stays; the
+    total variation distance to the targets falls or stays; a larger alpha keeps at least as much of every category. (One
+    category's own distance may grow: shares (1/3, 5/9, 1/9) capped at a third become (3/7, 3/7, 1/7).)
+    """
+    wanted = present_targets(characters, targets)
+    total = sum(characters[name] for name in wanted)
+    return {name: min(characters[name], _floor(alpha * share * total)) for name, share in wanted.items()}
+
+
+def proportional(characters: Characters, targets: Mapping[str, float]) -> dict[str, int]:
+    """⌊t · s⌋ with s = min n / t: exactly the target shares, at the price of everything above the scarcest category."""
+    wanted = present_targets(characters, targets)
+    scale = min((characters[name] / share for name, share in wanted.items()), default=0.0)
+    return {name: min(characters[name], _floor(share * scale)) for name, share in wanted.items()}
+
+
+def temperature_shares(characters: Characters, temperature: float) -> dict[str, float]:
+    """p ∝ q^(1/T): T = 1 is the natural distribution, T → ∞ the uniform one. Empty categories have no share."""
+    powers = {name: share ** (1 / temperature) for name, share in shares(characters).items() if share > 0}
+    total = sum(powers.values())
+    return {name: power / total for name, power in powers.items()}
+
+
+def temperature(characters: Characters, value: float) -> dict[str, int]:
+    """⌊n · w / max w⌋ with weights w = p / q of ``temperature_shares``: the scarcest category stays whole."""
+    if value == 1:
+        return dict(characters)
+    natural, wanted = shares(characters), temperature_shares(characters, value)
+    weights = {name: share / natural[name] for name, share in wanted.items()}
+    greatest = max(weights.values(), default=1.0)
+    return {name: math.floor(characters[name] * (weight / greatest)) for name, weight in weights.items()}
+
 
 CATEGORIES = ("정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠")
 """The categories of KoreALBERT's news corpus (Lee et al. 2021, section 3.1)."""
@@ -81,11 +140,11 @@ def stratum(document: Document, spec: BalanceSpec) -> str:
 def keep_characters(characters: Mapping[str, int], spec: BalanceSpec) -> dict[str, int]:
     """Characters that each category may keep; a category that is absent from the result keeps all."""
     if spec.mode == "cap":
-        return quotas.cap(characters, spec.targets, spec.alpha)
+        return cap(characters, spec.targets, spec.alpha)
     if spec.mode == "proportional":
-        return quotas.proportional(characters, spec.targets)
+        return proportional(characters, spec.targets)
     if spec.mode == "temperature":
-        return quotas.temperature(characters, spec.temperature)
+        return temperature(characters, spec.temperature)
     return {}
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from korealbert.examples.words import PADDING, WordEncoder, longest_line
-from korealbert.vocab.compiled_rules import joining_characters
+from korealbert.vocab.normalisation import joining_characters
 from korealbert.vocab.tokenizer import SPACE, Vocabulary
 
 Ints = npt.NDArray[np.int64]

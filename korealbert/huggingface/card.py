@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from korealbert.artifact import Artifact, ancestors
+from korealbert.formatting import flat, spread
 from korealbert.huggingface.checkpoint import family_of, repeats_blocks
 from korealbert.model.config import ModelConfig
-from korealbert.nested import flat
-from korealbert.numbers import spread
 
 Row = Sequence[object]
 

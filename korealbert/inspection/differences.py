@@ -20,8 +20,8 @@ from korealbert.corpus.clean.stage import read_removals
 from korealbert.documents.arrow import read_batches
 from korealbert.documents.schema import Document
 from korealbert.documents.shards import DOCUMENT_SCHEMA, read_documents
+from korealbert.formatting import by_number
 from korealbert.inspection.looks import ADDED, REMOVED
-from korealbert.numbers import by_number
 
 CONTEXT_CHARACTERS = 80
 """Unchanged text shown on each side of a change."""

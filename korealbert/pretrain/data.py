@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from korealbert.examples.batches import Batch
-from korealbert.hashing import mix64
 from korealbert.model.config import ModelConfig
 from korealbert.model.flops import training_flops
+from korealbert.philox import mix64
 from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.rows import BatchSource, Rows
 from korealbert.pretrain.spec import PretrainSpec

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from korealbert.artifact import Artifact, Identity, Runtime, Spec, Store
-from korealbert.nested import flat
+from korealbert.formatting import flat
 from korealbert.recipe import dag
 from korealbert.recipe.ablation import load_ablation
 from korealbert.recipe.cross_lingual import load_cross_lingual

@@ -11,7 +11,7 @@ import polars as pl
 
 from korealbert.artifact import Artifact
 from korealbert.finetune.init import INITS
-from korealbert.numbers import mean_and_sd, percent
+from korealbert.formatting import mean_and_sd, percent
 from korealbert.report import published
 
 

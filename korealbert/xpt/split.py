@@ -24,7 +24,7 @@ from korealbert.artifact.files import atomic_path
 from korealbert.artifact.shards import map_shards
 from korealbert.documents.schema import Document
 from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
-from korealbert.hashing import hash64
+from korealbert.philox import hash64
 from korealbert.xpt.borders import MEASURED, START, WHOLE, Border, find_border, sentences_behind
 
 Part = Literal["train", "valid", "test"]

@@ -9,7 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from korealbert.corpus import quotas
+from korealbert.corpus import balance
 from korealbert.corpus.balance import CATEGORIES, STAGE, BalanceSpec, draw
 from korealbert.documents.schema import Document
 from tests.corpus.documents_made import bytes_of, document, kept, ran, stored
@@ -27,11 +27,11 @@ def distance(shares: dict[str, float], targets: dict[str, float]) -> float:
 @settings(max_examples=150)
 @given(COUNTS, ALPHA)
 def test_capping_moves_the_whole_towards_the_targets(counts: dict[str, int], alpha: float) -> None:
-    kept_characters = quotas.cap(counts, UNIFORM, alpha)
+    kept_characters = balance.cap(counts, UNIFORM, alpha)
     assume(sum(kept_characters.values()) > 1_000)
-    targets = quotas.present_targets(counts, UNIFORM)
-    before = quotas.shares({name: counts[name] for name in kept_characters})
-    after = quotas.shares(kept_characters)
+    targets = balance.present_targets(counts, UNIFORM)
+    before = balance.shares({name: counts[name] for name in kept_characters})
+    after = balance.shares(kept_characters)
     rounding = len(counts) / sum(kept_characters.values())
     assert all(kept_characters[name] <= counts[name] for name in kept_characters)
     assert distance(after, targets) <= distance(before, targets) + rounding
@@ -44,38 +44,38 @@ def test_capping_moves_the_whole_towards_the_targets(counts: dict[str, int], alp
 @settings(max_examples=80)
 @given(COUNTS, ALPHA, ALPHA)
 def test_a_larger_alpha_keeps_at_least_as_much_of_everything(counts: dict[str, int], one: float, other: float) -> None:
-    small, large = (quotas.cap(counts, UNIFORM, alpha) for alpha in sorted((one, other)))
+    small, large = (balance.cap(counts, UNIFORM, alpha) for alpha in sorted((one, other)))
     assert all(small[name] <= large[name] for name in small)
-    assert quotas.cap(counts, UNIFORM, 1e9) == {name: count for name, count in counts.items() if count}
+    assert balance.cap(counts, UNIFORM, 1e9) == {name: count for name, count in counts.items() if count}
 
 
 @settings(max_examples=80)
 @given(COUNTS, st.dictionaries(st.sampled_from(CATEGORIES), st.floats(0.1, 10), min_size=1))
 def test_proportional_gives_the_target_shares(counts: dict[str, int], weights: dict[str, float]) -> None:
-    kept_characters = quotas.proportional(counts, weights)
-    targets = quotas.present_targets(counts, weights)
+    kept_characters = balance.proportional(counts, weights)
+    targets = balance.present_targets(counts, weights)
     assert all(kept_characters[name] <= counts[name] for name in kept_characters)
     total = sum(kept_characters.values())
     assume(total > 1_000)
-    for name, share in quotas.shares(kept_characters).items():
+    for name, share in balance.shares(kept_characters).items():
         assert share == pytest.approx(targets[name], abs=len(counts) / total)
 
 
 @settings(max_examples=80)
 @given(COUNTS, st.floats(1, 50))
 def test_temperature_keeps_the_order_and_sums_to_one(counts: dict[str, int], value: float) -> None:
-    natural, wanted = quotas.shares(counts), quotas.temperature_shares(counts, value)
+    natural, wanted = balance.shares(counts), balance.temperature_shares(counts, value)
     assert sum(wanted.values()) == pytest.approx(1)
     ordered = sorted(wanted, key=natural.__getitem__)
     assert all(wanted[low] <= wanted[high] + 1e-12 for low, high in pairwise(ordered))
-    assert all(limit <= counts[name] for name, limit in quotas.temperature(counts, value).items())
+    assert all(limit <= counts[name] for name, limit in balance.temperature(counts, value).items())
 
 
 def test_temperature_one_is_natural_and_a_great_one_uniform() -> None:
     counts = {"정치": 700, "IT": 200, "문화": 100}
-    assert quotas.temperature(counts, 1) == counts
-    assert quotas.temperature_shares(counts, 1) == pytest.approx(quotas.shares(counts))
-    assert quotas.temperature_shares(counts, 1e6) == pytest.approx(dict.fromkeys(counts, 1 / 3), abs=1e-5)
+    assert balance.temperature(counts, 1) == counts
+    assert balance.temperature_shares(counts, 1) == pytest.approx(balance.shares(counts))
+    assert balance.temperature_shares(counts, 1e6) == pytest.approx(dict.fromkeys(counts, 1 / 3), abs=1e-5)
 
 
 def corpus(sizes: dict[str, int], source: str = "news") -> list[Document]:
@@ -139,14 +139,14 @@ def test_raising_alpha_only_adds_articles(tmp_path: Path) -> None:
 def test_temperature_keeps_the_scarcest_category_whole(counts: dict[str, int], value: float) -> None:
     present = {name: count for name, count in counts.items() if count}
     scarcest = min(present, key=present.__getitem__)
-    assert quotas.temperature(counts, value)[scarcest] == counts[scarcest]
+    assert balance.temperature(counts, value)[scarcest] == counts[scarcest]
 
 
 @pytest.mark.parametrize(("alpha", "kept"), [(1.1, 1100), (1.2, 1200), (1.5, 1500)])
 def test_a_whole_number_of_characters_loses_none_to_rounding(alpha: float, kept: int) -> None:
     for others in range(1, 7):
         counts = {"정치": 1000 * (others + 1) - others, **{f"{number}": 1 for number in range(others)}}
-        assert quotas.cap(counts, dict.fromkeys(counts, 1.0), alpha)["정치"] == kept
+        assert balance.cap(counts, dict.fromkeys(counts, 1.0), alpha)["정치"] == kept
 
 
 @pytest.mark.parametrize("mode", ["cap", "proportional", "temperature", "none"])
@@ -218,7 +218,7 @@ def test_articles_stay_in_the_order_of_their_draws_until_the_quota_is_spent(alph
     ]
     _, stays = balanced(tmp_path, documents, alpha=alpha, per_shard=300)
     sizes = {name: sum(len(one.text) for one in documents if one.category == name) for name in ("정치", "경제", "IT")}
-    limits = quotas.cap(sizes, BalanceSpec().targets, alpha)
+    limits = balance.cap(sizes, BalanceSpec().targets, alpha)
     expected = set()
     for name, limit in limits.items():
         spent = 0

@@ -1,14 +1,12 @@
-"""Scales, ticks and thinning, and numbers as people read them."""
+"""Scales, ticks and thinning."""
 
 from __future__ import annotations
 
 import math
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from korealbert import numbers
 from korealbert.report.render import charts
 
 
@@ -41,25 +39,3 @@ def test_long_curves_are_thinned_to_means_and_keep_their_end() -> None:
     assert thin[-1] == points[-1]
     assert [x for x, _ in thin] == sorted(x for x, _ in thin)
     assert charts.thinned(points[:9]) == points[:9]
-
-
-@pytest.mark.parametrize(
-    ("shown", "expected"),
-    [
-        (numbers.count(1234567), "1,234,567"),
-        (numbers.count(None), "–"),
-        (numbers.compact(999_950), "1M"),
-        (numbers.compact(1_234_000), "1.23M"),
-        (numbers.compact(42), "42"),
-        (numbers.fixed(-1.234), "−1.23"),
-        (numbers.fixed(float("nan")), "–"),
-        (numbers.percent(0.5), "50.0 %"),
-        (numbers.percent(0.00001), "<0.1 %"),
-        (numbers.percent(0.0), "0.0 %"),
-        (numbers.signed(2.0), "+2.00"),
-        (numbers.spread([80.0]), "80.00"),
-        (numbers.spread([80.0, 82.0]), "81.00 ± 1.41"),
-    ],
-)
-def test_numbers_read_well(shown: str, expected: str) -> None:
-    assert shown == expected

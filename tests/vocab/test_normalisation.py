@@ -9,9 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentencepiece import SentencePieceNormalizer
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers.normalizers import Normalizer
 
-from korealbert.vocab.normalisation import SEPARATORS, normalizer, rules, rules_tsv
+from korealbert.vocab.normalisation import SEPARATORS, joining_characters, normalizer, rules, rules_tsv
+from korealbert.vocab.tokenizer import Vocabulary
+
+
+def test_the_characters_that_join_are_those_behind_another_one(vocabulary: Vocabulary) -> None:
+    model = ModelProto.FromString(vocabulary.processor.serialized_model_proto())
+    expected = {character for sequence in rules() for character in sequence[1:]}
+    assert joining_characters(model.normalizer_spec.precompiled_charsmap) == expected
+
+
+def test_a_model_without_a_table_joins_nothing() -> None:
+    assert joining_characters(b"") == set()
 
 
 @pytest.fixture(scope="module")

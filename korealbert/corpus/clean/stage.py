@@ -15,14 +15,12 @@ from pydantic import Field
 
 from korealbert.artifact import InputPath, Inputs, Runtime, Spec, Stage, Stats
 from korealbert.artifact.shards import map_shards
-from korealbert.corpus.clean.categories import CategoryMap, load_category_map
 from korealbert.corpus.clean.filters import Limits, judge
 from korealbert.corpus.clean.news import MAX_REMOVALS, Cleaned, NewsRules, Removal, load_news_rules
 from korealbert.corpus.clean.normalise import normalise
 from korealbert.corpus.clean.personal_data import Kind, mask
-from korealbert.corpus.clean.sentence_agreement import SentenceSample, agreement
-from korealbert.corpus.clean.sentences import Method, count_sentences, split_text
-from korealbert.corpus.clean.titles import TitleRules, load_title_rules
+from korealbert.corpus.clean.sentences import Method, SentenceSample, agreement, count_sentences, split_text
+from korealbert.corpus.clean.titles import CategoryMap, TitleRules, load_category_map, load_title_rules
 from korealbert.documents.arrow import TableWriter, read_batches
 from korealbert.documents.schema import Document, Drop
 from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
@@ -170,7 +168,7 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
 
     Statistics beside the conserved counts: ``removed`` {rule: spans}, ``removed_characters``, ``normalized`` {kind:
     characters}, ``masked`` {kind of personal data: spans}, ``sentences_out``, ``sentence_agreement`` (rules against Kiwi, see
-    ``sentence_agreement.compare``), ``sections`` {mapped, unmapped, missing, as_is}, ``unmapped_sections`` {name: documents}.
+    ``sentences.compare``), ``sections`` {mapped, unmapped, missing, as_is}, ``unmapped_sections`` {name: documents}.
     Drop reasons: ``title_rule``, ``removed_share``, ``removed_spans`` and those of ``filters``.
     """
     shards = inputs["documents"].files("documents-*.arrow")

@@ -1,18 +1,33 @@
-"""Articles that are dropped whole for what they are: personnel notices, obituaries, picture pages, lottery numbers.
+"""What a newspaper's title and section say of an article, by rules that are data (``data_specs/rules``).
 
-The rules are data (``data_specs/rules/titles.toml``), with examples that the tests run.
+``titles.toml``: articles that are dropped whole for what they are (notices, obituaries, picture pages, lottery numbers),
+with examples that the tests run. ``categories.toml``: section names mapped to the few categories that the corpus is balanced
+by. A section that the map does not know keeps its own name and with it a bucket of its own; nothing is dropped for its section.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
+
+from pydantic import ValidationError
 
 from korealbert.artifact import Spec
 from korealbert.corpus.clean.normalise import matching_view
-from korealbert.corpus.clean.rule_files import read_rules
 from korealbert.documents.schema import Drop
+
+S = TypeVar("S", bound=Spec)
+
+
+def read_rules(path: Path, kind: type[S]) -> S:
+    """The content of a TOML file of rules. Raises ValueError naming file and field."""
+    try:
+        return kind.model_validate(tomllib.loads(path.read_text("utf-8")))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
+        raise ValueError(f"{path}: not a rules file: {error}") from error
+
 
 END_CHARACTERS = 300
 """Characters at the end of the text in which ``end`` rules look."""
@@ -71,3 +86,45 @@ def _is_prose(text: str) -> bool:
 def load_title_rules(path: Path) -> TitleRules:
     """Read and compile a titles file. Raises ValueError naming file, rule and field."""
     return TitleRules(read_rules(path, TitleFile), str(path))
+
+
+_NOISE = re.compile(r"[\s·ㆍ・/&,._-]+")
+_PARTS = re.compile(r"\s*[>|/,·ㆍ&]\s*")
+
+
+class CategoryFile(Spec):
+    """The content of a categories file."""
+
+    categories: dict[str, tuple[str, ...]]
+    """Category → section names; blanks, middle dots and other separators in names do not count."""
+
+
+class CategoryMap:
+    """Looks sections up by their whole name, then by their parts from the last (``사회 > 법원·검찰``)."""
+
+    def __init__(self, file: CategoryFile, origin: str = "category map") -> None:
+        self._category: dict[str, str] = {}
+        for category, sections in file.categories.items():
+            for section in (category, *sections):
+                known = self._category.setdefault(_key(section), category)
+                if known != category:
+                    raise ValueError(f"{origin}: section {section!r} is under {known} and {category}; keep one")
+
+    def category(self, section: str) -> str | None:
+        """The category of a section name, or None for a name that the map does not know."""
+        whole = self._category.get(_key(section))
+        if whole is not None:
+            return whole
+        for part in reversed(_PARTS.split(section)):
+            if part and (found := self._category.get(_key(part))) is not None:
+                return found
+        return None
+
+
+def _key(section: str) -> str:
+    return _NOISE.sub("", section).lower()
+
+
+def load_category_map(path: Path) -> CategoryMap:
+    """Read a categories file. Raises ValueError naming file and field."""
+    return CategoryMap(read_rules(path, CategoryFile), str(path))

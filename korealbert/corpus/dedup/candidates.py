@@ -17,12 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from korealbert.corpus.dedup.minhash import BANDS
-from korealbert.corpus.dedup.partitions import ROWS_PER_PARTITION, Partitions, partitions_for
-from korealbert.corpus.dedup.ranking import Ranking
-from korealbert.corpus.dedup.shingle_store import ShingleStore
-from korealbert.corpus.dedup.shingles import begins_run, jaccard
-from korealbert.corpus.dedup.signatures import Signatures
+from korealbert.corpus.dedup.external_sort import ROWS_PER_PARTITION, Partitions, Ranking, partitions_for
+from korealbert.corpus.dedup.shingles import ShingleStore, begins_run, jaccard
+from korealbert.corpus.dedup.signatures import BANDS, Signatures
 
 NEIGHBOURS = 16
 """Better-ranked texts of the same band that a text is compared with, beside the best of all; a larger bucket (a template that

@@ -1,17 +1,22 @@
 """Texts reduced to letters and digits, and hashes of all their character windows: how duplicates and contamination are found.
 
-Spacing and punctuation differ between copies of one Korean text more than anything else, so neither counts.
+Spacing and punctuation differ between copies of one Korean text more than anything else, so neither counts. Shingles of
+candidate documents are kept on disk, a file per shard, and read one document at a time; not by memory map, whose pages would
+count as this process's own until something else needed them.
 """
 
 from __future__ import annotations
 
 import sys
-from functools import lru_cache
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from korealbert.hashing import hash64, mix64
+from korealbert.artifact.files import atomic_path
+from korealbert.philox import hash64, mix64
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -97,3 +102,49 @@ def _powers(count: int) -> tuple[Hashes, Hashes]:
         powers[0] = 1
         both.append(np.cumprod(powers, dtype=np.uint64))
     return both[0], both[1]
+
+
+def write_shingles(directory: Path, index: int, items: Iterable[tuple[int, Hashes]]) -> None:
+    """Write the shingles of a shard's documents, given by ordinal in order."""
+    ordinals, ends, end = [], [], 0
+    data, spans = _paths(directory, index)
+    with atomic_path(data) as temporary, temporary.open("wb") as sink:
+        for ordinal, hashes in items:
+            sink.write(hashes.tobytes())
+            end += len(hashes)
+            ordinals.append(ordinal)
+            ends.append(end)
+    with atomic_path(spans) as temporary, temporary.open("wb") as sink:
+        np.save(sink, np.array([ordinals, ends], dtype=np.int64))
+
+
+class ShingleStore:
+    """What ``write_shingles`` wrote for all shards, by rank. 16 bytes per candidate document are in memory."""
+
+    def __init__(self, directory: Path, offsets: npt.NDArray[np.int64]) -> None:
+        self._directory, self._offsets = directory, offsets
+        self._spans = cache(self._read_spans)
+
+    def _read_spans(self, shard: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        ordinals, ends = np.load(_paths(self._directory, shard)[1])
+        return ordinals, np.concatenate(([0], ends))
+
+    def _span(self, number: int) -> tuple[int, int, int]:
+        shard = int(np.searchsorted(self._offsets, number, side="right")) - 1
+        ordinals, bounds = self._spans(shard)
+        index = int(np.searchsorted(ordinals, number - self._offsets[shard]))
+        return shard, int(bounds[index]), int(bounds[index + 1])
+
+    def length(self, number: int) -> int:
+        """How many shingles the document of a number has."""
+        _, start, end = self._span(number)
+        return end - start
+
+    def shingles(self, number: int) -> Hashes:
+        """Sorted distinct shingles of the document of a number."""
+        shard, start, end = self._span(number)
+        return np.fromfile(_paths(self._directory, shard)[0], dtype="<u8", count=end - start, offset=8 * start)
+
+
+def _paths(directory: Path, index: int) -> tuple[Path, Path]:
+    return directory / f"shingles-{index:05d}.bin", directory / f"shingles-{index:05d}.npy"

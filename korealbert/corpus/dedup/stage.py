@@ -27,10 +27,8 @@ from korealbert.artifact.shards import map_shards
 from korealbert.corpus.dedup.benchmarks import EvaluationFile
 from korealbert.corpus.dedup.candidates import Ranks, candidate_pairs, exact_duplicates, near_duplicates, read_pairs
 from korealbert.corpus.dedup.decontaminate import Decontaminated, index_evaluation_texts, load_evaluation_texts
-from korealbert.corpus.dedup.partitions import Partitions
-from korealbert.corpus.dedup.ranking import RANKING_FILES, Ranking, rank_documents
-from korealbert.corpus.dedup.shingle_store import ShingleStore, write_shingles
-from korealbert.corpus.dedup.shingles import shingles, squeeze
+from korealbert.corpus.dedup.external_sort import RANKING_FILES, Partitions, Ranking, rank_documents
+from korealbert.corpus.dedup.shingles import ShingleStore, shingles, squeeze, write_shingles
 from korealbert.corpus.dedup.signatures import Signatures, SignatureWriter
 from korealbert.documents.schema import Document, Drop
 from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from korealbert.numbers import fixed, mean_and_sd, signed
+from korealbert.formatting import fixed, mean_and_sd, signed
 
 
 @dataclass(frozen=True)

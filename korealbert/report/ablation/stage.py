@@ -14,7 +14,7 @@ import polars as pl
 
 from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Stage, Stats
 from korealbert.artifact.files import atomic_write
-from korealbert.numbers import MISSING, compact, count, percent
+from korealbert.formatting import MISSING, compact, count, percent
 from korealbert.report import published
 from korealbert.report.ablation import table
 from korealbert.report.ablation.runs import Values

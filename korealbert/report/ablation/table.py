@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from korealbert.numbers import MISSING, fixed, percent, signed
+from korealbert.formatting import MISSING, fixed, percent, signed
 from korealbert.report.ablation.interval import Estimate, estimate
 from korealbert.report.ablation.runs import Values
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Row

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import product
 
 from korealbert.artifact import Artifact
-from korealbert.numbers import fixed
+from korealbert.formatting import fixed
 from korealbert.report.cross_lingual.models import Results, mean
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Figure, Figures, Section, Text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from korealbert.finetune.analysis import f1_of
-from korealbert.numbers import fixed
+from korealbert.formatting import fixed
 from korealbert.report import published
 from korealbert.report.cross_lingual import printed
 from korealbert.report.render.blocks import Block, Section, Text

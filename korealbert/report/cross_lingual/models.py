@@ -10,7 +10,7 @@ from typing import Any
 
 from korealbert.artifact import Artifact
 from korealbert.finetune.analysis import Distribution
-from korealbert.numbers import MISSING, mean_and_sd, spread
+from korealbert.formatting import MISSING, mean_and_sd, spread
 from korealbert.report import scores
 from korealbert.report.scores import Benchmark, Cell
 

@@ -13,7 +13,7 @@ import polars as pl
 
 from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
 from korealbert.artifact.files import atomic_write
-from korealbert.numbers import compact, count
+from korealbert.formatting import compact, count
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.cross_lingual import curves, misprints, tables
 from korealbert.report.cross_lingual.models import Results

@@ -7,7 +7,7 @@ from itertools import product
 
 from korealbert.finetune import tasks
 from korealbert.finetune.analysis import Distribution
-from korealbert.numbers import MISSING, by_number, count, fixed, percent
+from korealbert.formatting import MISSING, by_number, count, fixed, percent
 from korealbert.report.cross_lingual import printed
 from korealbert.report.cross_lingual.models import PHASE_TITLES, Results, distributions, shown
 from korealbert.report.cross_lingual.printed import GLUE, KLUE, Column

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from korealbert import numbers
+from korealbert import formatting
 from korealbert.report.render.markup import Markup, join, tag
 from korealbert.report.render.svg import WIDTH, Svg, text, text_width
 
@@ -64,7 +64,7 @@ def histogram(bins: Sequence[tuple[str, float]], *, label: str, unit: str) -> Sv
     every = max(1, math.ceil(max((text_width(name) for name, _ in bins), default=0.0) * 1.25 / pitch))
     for index, (name, value) in enumerate(bins):
         x, y = LEFT + index * pitch, scale(value / total)
-        tooltip = tag("title", f"{name}: {numbers.count(value)} ({numbers.percent(value / total)})")
+        tooltip = tag("title", f"{name}: {formatting.count(value)} ({formatting.percent(value / total)})")
         shape = tag("rect", tooltip, class_="mark-1", x=x + 0.5, y=y, width=max(pitch - 1, 0.5), height=max(floor - y, 0.0))
         body.append(shape)
         if index % every == 0:
@@ -96,7 +96,7 @@ def lines(series: Sequence[Line], *, label: str, x_unit: str, level: float | Non
     for tick in ticks(0.0, x_end, 4):
         if tick <= x_end:
             anchor = "end" if tick > 0.95 * x_end else "middle"
-            body.append(text(x_scale(tick), height - BOTTOM + 15, numbers.compact(tick), kind="tick", anchor=anchor))
+            body.append(text(x_scale(tick), height - BOTTOM + 15, formatting.compact(tick), kind="tick", anchor=anchor))
     body.append(text(WIDTH - RIGHT, height - 3, x_unit, kind="axis", anchor="end"))
     if level is not None:
         body.append(tag("line", class_="level", x1=LEFT, x2=WIDTH - RIGHT, y1=y_scale(level), y2=y_scale(level)))
@@ -177,7 +177,7 @@ def matrix(labels: Sequence[str], counts: Sequence[Sequence[int]], *, label: str
         body.append(text(left - 6, y + height / 2 + 4, name, anchor="end", width=left - 6))
         for column, value in enumerate(values):
             share = value / total if total else 0.0
-            tip = tag("title", f"{name} → {labels[column]}: {numbers.count(value)} ({numbers.percent(share)})")
+            tip = tag("title", f"{name} → {labels[column]}: {formatting.count(value)} ({formatting.percent(share)})")
             x = left + column * side
             body.append(tag("rect", class_="track", x=x, y=y, width=side - 1, height=height - 1))
             # Square roots, so that the rare confusions that the drawing is for can be seen.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from korealbert.numbers import fixed, spread
+from korealbert.formatting import fixed, spread
 from korealbert.report import published
 from korealbert.report.render.blocks import Block, Fold, Section, Table, Text
 from korealbert.report.scores import Benchmark, metric_title

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from korealbert.numbers import by_number, compact, count, percent
+from korealbert.formatting import by_number, compact, count, percent
 from korealbert.report.artifacts import DATA_STAGES, Artifacts
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from korealbert.numbers import MISSING, fixed, signed
+from korealbert.formatting import MISSING, fixed, signed
 from korealbert.report.render.blocks import Block, Fold, Table, Text
 from korealbert.report.scores import Benchmark
 

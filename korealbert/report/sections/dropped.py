@@ -9,7 +9,7 @@ from pathlib import PurePath
 from korealbert.artifact import Artifact
 from korealbert.documents.arrow import read_batches
 from korealbert.documents.shards import DROPPED_SCHEMA, QUARANTINE_SCHEMA
-from korealbert.numbers import MISSING, by_number, count, percent
+from korealbert.formatting import MISSING, by_number, count, percent
 from korealbert.report.artifacts import DATA_STAGES, Artifacts
 from korealbert.report.render.blocks import Block, Fold, Section, Table, Text
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import polars as pl
 from pyarrow import ipc
 
-from korealbert.numbers import by_number, count, percent
+from korealbert.formatting import by_number, count, percent
 from korealbert.report import published
 from korealbert.report.render.blocks import Block, Table, Text
 from korealbert.report.scores import Benchmark

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from korealbert.numbers import MISSING, count, fixed, percent
+from korealbert.formatting import MISSING, count, fixed, percent
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
 from korealbert.report.scores import Benchmark, Cell

@@ -8,7 +8,7 @@ from typing import Any
 
 from korealbert.artifact import Artifact
 from korealbert.finetune.init import INITS
-from korealbert.numbers import MISSING, compact, count, fixed, percent
+from korealbert.formatting import MISSING, compact, count, fixed, percent
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Section, Table, Text

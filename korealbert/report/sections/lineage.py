@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from korealbert.artifact import Artifact, ancestors
-from korealbert.nested import flat
-from korealbert.numbers import MISSING
+from korealbert.formatting import MISSING, flat
 from korealbert.report.artifacts import OPTIONAL_STAGES, STAGE_ORDER, Artifacts
 from korealbert.report.render.blocks import Fold, Section, Table, Text
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from korealbert.finetune.init import INITS
-from korealbert.numbers import MISSING, count, fixed, mean_and_sd, percent, signed, spread
+from korealbert.formatting import MISSING, count, fixed, mean_and_sd, percent, signed, spread
 from korealbert.report import published
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts

@@ -6,7 +6,7 @@ import json
 
 import polars as pl
 
-from korealbert.numbers import compact, count
+from korealbert.formatting import compact, count
 from korealbert.report import published
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render.blocks import Block, Section, Table, Text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from korealbert.numbers import count, percent
+from korealbert.formatting import count, percent
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Section, Table, Text

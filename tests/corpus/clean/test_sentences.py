@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from korealbert.corpus.clean.sentence_agreement import SentenceSample, agreement, compare
-from korealbert.corpus.clean.sentences import count_sentences, split_line, split_text
+from korealbert.corpus.clean.sentences import SentenceSample, agreement, compare, count_sentences, split_line, split_text
 from tests.work import linear_work
 
 

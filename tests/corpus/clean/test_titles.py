@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from korealbert.corpus.clean.categories import CategoryFile, CategoryMap, load_category_map
-from korealbert.corpus.clean.titles import TitleRule, load_title_rules
+from korealbert.corpus.clean.titles import CategoryFile, CategoryMap, TitleRule, load_category_map, load_title_rules
 from tests.corpus.documents_made import GOLDEN, RULES, json_lines
 
 TITLES = load_title_rules(RULES / "titles.toml")

@@ -15,13 +15,19 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from korealbert.corpus.dedup import candidates as near_duplicates_module
-from korealbert.corpus.dedup import ranking as ranking_module
+from korealbert.corpus.dedup import external_sort
 from korealbert.corpus.dedup.candidates import NEIGHBOURS, near_duplicates
-from korealbert.corpus.dedup.minhash import BANDS, band_hashes
-from korealbert.corpus.dedup.ranking import rank_documents
-from korealbert.corpus.dedup.shingle_store import ShingleStore, write_shingles
-from korealbert.corpus.dedup.shingles import fingerprint, jaccard, shingles, squeeze, window_hashes
-from korealbert.corpus.dedup.signatures import Signatures, SignatureWriter
+from korealbert.corpus.dedup.external_sort import rank_documents
+from korealbert.corpus.dedup.shingles import (
+    ShingleStore,
+    fingerprint,
+    jaccard,
+    shingles,
+    squeeze,
+    window_hashes,
+    write_shingles,
+)
+from korealbert.corpus.dedup.signatures import BANDS, Signatures, SignatureWriter, band_hashes
 from korealbert.corpus.dedup.stage import STAGE, DedupSpec
 from korealbert.documents.schema import Document
 from tests.corpus.documents_made import bytes_of, document, dropped, kept, prose, ran, stored
@@ -263,7 +269,7 @@ def test_partitions_of_any_size_give_the_same_bytes(tmp_path: Path, monkeypatch:
         for module, name in (
             (near_duplicates_module, "ROWS_PER_PARTITION"),
             (near_duplicates_module, "RANKS_PER_PARTITION"),
-            (ranking_module, "ROWS_PER_PARTITION"),
+            (external_sort, "ROWS_PER_PARTITION"),
         ):
             monkeypatch.setattr(module, name, rows)
         assert bytes_of(run_on(mixed_documents(), tmp_path, f"rows{rows}")) == whole

@@ -1,13 +1,15 @@
-"""Nested facts as dotted names."""
+"""Nested facts as dotted names, and numbers as people read them."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from korealbert.nested import flat
+from korealbert import formatting
+from korealbert.formatting import flat
 
 NAMES = st.sampled_from(["가", "나", "paths"])
 VALUES = st.recursive(st.integers(), lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=2))
@@ -26,3 +28,25 @@ def test_exactly_flattened_every_value_is_found_at_its_name(facts: dict[str, Any
         for part in name.split(".") if facts else ():
             found = found[int(part)] if isinstance(found, list) else found[part]
         assert found == value and (not isinstance(value, dict | list) or not value)
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (formatting.count(1234567), "1,234,567"),
+        (formatting.count(None), "–"),
+        (formatting.compact(999_950), "1M"),
+        (formatting.compact(1_234_000), "1.23M"),
+        (formatting.compact(42), "42"),
+        (formatting.fixed(-1.234), "−1.23"),
+        (formatting.fixed(float("nan")), "–"),
+        (formatting.percent(0.5), "50.0 %"),
+        (formatting.percent(0.00001), "<0.1 %"),
+        (formatting.percent(0.0), "0.0 %"),
+        (formatting.signed(2.0), "+2.00"),
+        (formatting.spread([80.0]), "80.00"),
+        (formatting.spread([80.0, 82.0]), "81.00 ± 1.41"),
+    ],
+)
+def test_numbers_read_well(shown: str, expected: str) -> None:
+    assert shown == expected
