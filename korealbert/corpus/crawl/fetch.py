@@ -82,6 +82,8 @@ class FetchSpec(Spec):
             raise ValueError("set url or path, one of the two")
         if "@" in urlsplit(self.url).netloc:
             raise ValueError("a password in a URL would stand in every manifest; fetch the file by hand, and name it as path")
+        if self.url:
+            ascii_url(self.url)  # raises ValueError for a host or port that is none
         if self.file_name.startswith(".") or not self.file_name.isprintable() or not self.file_name:
             raise ValueError("the address has no usable file name: set name")
         return self
@@ -178,7 +180,11 @@ def _answer(spec: FetchSpec, client: Client, headers: list[tuple[str, str]]) -> 
             if not answer.location:
                 yield answer
                 return
-            target = ascii_url(urljoin(url, answer.location))
+            location = answer.location
+        try:
+            target = ascii_url(urljoin(url, location))
+        except ValueError as error:
+            raise FetchError(f"{url}: redirects to {location}, which is no address: {error}") from None
         if not target.startswith("https://" if url.startswith("https://") else ("http://", "https://")):
             raise FetchError(f"{url}: redirects to {target}, which is less secure")
         url = target

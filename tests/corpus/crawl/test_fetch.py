@@ -150,13 +150,24 @@ def test_a_wrong_checksum_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("page", "message"),
-    [(text("", 404), "answers 404"), (serving(), "more than max_bytes"), (redirect("ftp://a.example/x"), "less secure")],
+    [
+        (text("", 404), "answers 404"),
+        (serving(), "more than max_bytes"),
+        (redirect("ftp://a.example/x"), "less secure"),
+        (redirect("http://[broken/"), "no address"),
+        (redirect("http://a.example:99999/"), "no address"),
+    ],
 )
 def test_what_no_retry_mends_is_an_error_at_once(page: Page, message: str, tmp_path: Path) -> None:
     with running({"/dump.bin": page}) as site:
         with pytest.raises(FetchError, match=message):
             fetch(tmp_path, site, max_bytes=1000)
         assert site.hits["/dump.bin"] == 1
+
+
+def test_redirects_without_end_are_given_up(tmp_path: Path) -> None:
+    with running({"/dump.bin": redirect("/dump.bin")}) as site, pytest.raises(FetchError, match="more than 10 redirects"):
+        fetch(tmp_path, site)
 
 
 def test_private_addresses_must_be_named(tmp_path: Path) -> None:
@@ -196,6 +207,8 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
         ({"url": "http://a.example/"}, "set name"),
         ({"url": "http://a.example/x", "checksum": "sha256:12"}, "hex digits"),
         ({"url": "ftp://a.example/x"}, "url"),
+        ({"url": "http://a.example:99999/x"}, "Port out of range"),
+        ({"url": "http://:80/x"}, "no host"),
     ],
 )
 def test_mistakes_are_named(fields: dict[str, str], message: str) -> None:
