@@ -9,10 +9,12 @@ same directory.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import logging
 import os
 import platform
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -59,6 +61,14 @@ S = TypeVar("S", bound=Spec)
 
 TRIES = 3
 """How often a stage is run when files of finished shards are not what they were, until the disk is to blame."""
+
+_BLAS_FILE = re.compile(r"lib(\w*openblas|mkl_rt|blis|blas)\w*[-.]")
+_CORE_NAMES = (
+    "scipy_openblas_get_corename64_",
+    "scipy_openblas_get_corename",
+    "openblas_get_corename64_",
+    "openblas_get_corename",
+)
 
 log = logging.getLogger(__name__)
 
@@ -320,5 +330,32 @@ def host_facts() -> dict[str, Any]:
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
+        "cpu": _cpu(),
+        "blas": _blas(),
         "packages": versions,
     }
+
+
+def _cpu() -> str:
+    """The processor's name as its maker gives it, where the system tells."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
+            if line.lower().startswith(("model name", "cpu model")):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _blas() -> list[str]:
+    """The BLAS libraries that this process has loaded, and of OpenBLAS the kernels that it chose: their sums differ."""
+    found = []
+    with contextlib.suppress(OSError):
+        mapped = {
+            line.split()[-1] for line in Path("/proc/self/maps").read_text("utf-8", "replace").splitlines() if "/" in line
+        }
+        for path in sorted(each for each in mapped if _BLAS_FILE.match(Path(each).name)):
+            library = ctypes.CDLL(path)
+            names = [getattr(library, symbol) for symbol in _CORE_NAMES if hasattr(library, symbol)]
+            for name in names[:1]:
+                name.restype = ctypes.c_char_p
+            found.append(" ".join([Path(path).name, *(name().decode() for name in names[:1])]))
+    return found

@@ -89,7 +89,8 @@ def _correlations(left_NB: Values, right_NB: Values, counts_NB: Counts | None = 
     total: Any = len(left_NB) if counts_NB is None else counts_NB.sum(axis=0)
     left_NB, right_NB = (side - _weighed(side, counts_NB).sum(axis=0) / total for side in (left_NB, right_NB))
     pairs = ((left_NB, right_NB), (left_NB, left_NB), (right_NB, right_NB))
-    covariance_B, left_B, right_B = (np.einsum("nb,nb->b", one, _weighed(other, counts_NB)) for one, other in pairs)
+    # Row upon row in the order of the examples: what BLAS or einsum would make of it differs between processors.
+    covariance_B, left_B, right_B = ((one * _weighed(other, counts_NB)).sum(axis=0) for one, other in pairs)
     varies_B = np.minimum(left_B, right_B) > NO_SPREAD * total
     spread_B = np.sqrt(np.where(varies_B, left_B * right_B, 1.0))
     return np.clip(np.where(varies_B, 100 * covariance_B / spread_B, 0.0), -100.0, 100.0)

@@ -24,6 +24,25 @@ BLOCK_ENTRIES = 1 << 18
 """Draws times examples at a time: arrays of so many stay in a processor's cache."""
 
 
+def exact_sums(counts_NB: Counts, quantities_NK: Values) -> Values:
+    """Sums [B, K] of quantities that stand there as often as counted, the same whatever the order of summation.
+
+    Each quantity is cut into two integers of so few bits that every partial sum of a product is one too. Together they keep it
+    to at least 2^-52 of the largest of its kind.
+    """
+    total = max(1.0, float(counts_NB.sum(axis=0).max(initial=0.0)))
+    bits = 52 - int(np.frexp(total)[1])
+    scale_K = bits - np.frexp(np.abs(quantities_NK).max(axis=0, initial=0.0))[1]
+    scaled_NK = np.ldexp(quantities_NK, scale_K)
+    high_NK = np.rint(scaled_NK)
+    low_NK = np.rint(np.ldexp(scaled_NK - high_NK, bits))
+    sums_BK = counts_NB.T @ high_NK
+    if low_NK.any():
+        sums_BK = sums_BK + np.ldexp(counts_NB.T @ low_NK, -bits)
+    exact_BK: Values = np.ldexp(sums_BK, -scale_K)
+    return exact_BK
+
+
 class Half(Protocol):
     """A system's answers as exchanges part them."""
 
@@ -54,12 +73,12 @@ class Additive:
 
     def over(self, counts_NB: Counts) -> Values:
         """See ``Answered``."""
-        return self.score(counts_NB.T @ self.quantities_NK)
+        return self.score(exact_sums(counts_NB, self.quantities_NK))
 
     def parted(self, masks_NB: Masks) -> PartedSums:
         """See ``Answered``."""
-        marked_BK = masks_NB.T.astype(np.float64) @ self.quantities_NK
-        return PartedSums(self.quantities_NK.sum(axis=0) - marked_BK, marked_BK, self.score)
+        marked_BK = exact_sums(masks_NB.astype(np.float64), self.quantities_NK)
+        return PartedSums(exact_sums(np.ones((len(masks_NB), 1)), self.quantities_NK) - marked_BK, marked_BK, self.score)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,11 @@
-"""Correlations of predicted with gold scores, times 100. A constant side has no correlation and counts as 0."""
+"""Correlations of predicted with gold scores, times 100. A constant side has no correlation and counts as 0.
+
+Sums are exact, so that the last digit does not depend on the order of summation, which BLAS chooses by processor.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,7 +22,9 @@ def pearson(gold: Sequence[float], predicted: Sequence[float]) -> float:
 def spearman(gold: Sequence[float], predicted: Sequence[float]) -> float:
     """Rank correlation times 100, in [-100, 100]: Pearson's of the ranks, equal values sharing their mean rank."""
     gold_N, predicted_N = _vectors(gold, predicted)
-    return 100 * _correlation(mean_ranks(gold_N), mean_ranks(predicted_N))
+    # Twice a mean rank is an integer, and so is twice its distance from the mean of all ranks, (N + 1) / 2.
+    left_N, right_N = ((2 * mean_ranks(x) - (len(x) + 1)).astype(np.int64).astype(object) for x in (gold_N, predicted_N))
+    return 100 * _cosine(*(int((a * b).sum()) for a, b in ((left_N, right_N), (left_N, left_N), (right_N, right_N))))
 
 
 def mean_ranks(values_N: Vector) -> Vector:
@@ -42,7 +48,11 @@ def _correlation(left_N: Vector, right_N: Vector) -> float:
     # Scaled by a power of two, which is exact, values of any size have a mean; scaled by the largest deviation from it, they
     # neither overflow nor vanish when squared.
     left_N, right_N = (np.ldexp(x, -np.frexp(np.abs(x).max())[1]) for x in (left_N, right_N))
-    left_N, right_N = (x - x.mean() for x in (left_N, right_N))
+    left_N, right_N = (x - math.fsum(x) / len(x) for x in (left_N, right_N))
     left_N, right_N = (x / np.abs(x).max() for x in (left_N, right_N))
-    cosine = left_N @ right_N / np.sqrt((left_N @ left_N) * (right_N @ right_N))
-    return float(np.clip(cosine, -1.0, 1.0))
+    return _cosine(*(math.fsum(a * b) for a, b in ((left_N, right_N), (left_N, left_N), (right_N, right_N))))
+
+
+def _cosine(product: float, left: float, right: float) -> float:
+    """Cosine of two vectors from the sums of their products and squares; 0 where one is all zeros."""
+    return max(-1.0, min(1.0, product / math.sqrt(left * right))) if left and right else 0.0
