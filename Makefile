@@ -17,7 +17,7 @@ COMPILE = $(VENV)-lock/bin/uv pip compile --config-file locks/uv.toml $(if $(UPG
 	--universal --python-version 3.11 --generate-hashes --annotation-style line --custom-compile-command "make lock" --no-emit-package torch
 HASHED := --quiet --no-deps --require-hashes --no-build-isolation --requirement
 
-.PHONY: help run test test-fast lint check ui up down audit lock clean soak soak-crawl soak-finetune soak-mutations soak-pretrain
+.PHONY: help run test test-fast lint check ui up down audit lock clean soak soak-bytes soak-crawl soak-finetune soak-mutations soak-pretrain
 .PHONY: bench-cluster bench-corpus bench-news bench-examples bench-finetune bench-memorise bench-overhead bench-pretrain bench-same-curve
 .DEFAULT_GOAL := run
 
@@ -62,6 +62,9 @@ bench-overhead: $(VENV)/installed  ## what scheduling costs when every stage is 
 
 bench-cluster: $(VENV)/installed  ## data stages on two Ray nodes beside two local processes
 	$(BIN)/python -m bench.cluster $(DATA)/corpus/kowiki_extracted_AA.tar.zst
+
+soak-bytes: $(VENV)/installed  ## kills at chosen moments, flipped bits, runs started together: nothing wrong is sealed, some two hours
+	$(BIN)/python -m bench.soak_bytes
 
 soak-crawl: $(VENV)/installed  ## a crawl killed twenty times at random moments must lose nothing, some five minutes
 	$(BIN)/python -m bench.soak_crawl
