@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from korealbert.artifact import Stats
-from korealbert.artifact.files import write_json
+from korealbert.artifact import Stats, markers
+from korealbert.artifact.files import atomic_path, write_json
 from korealbert.model.config import ModelConfig
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain.checkpoint import RunCheckpoints, TrainingState, detached
@@ -93,6 +93,9 @@ class Trainer:
         clipping = ZeroClipping(self.engine) if spec.zero_stage else Clipping(self.optimizer, spec.optimizer.max_grad_norm)
         self.clipping: Clipping | ZeroClipping = clipping
         saved = self.checkpoints.latest()
+        if saved is not None and (lost := self._lost_snapshot(saved.state["training"]["step"])):
+            log.warning("%s; no checkpoint that is kept lies before it, so training begins anew", lost)
+            saved = None
         self.state = TrainingState() if saved is None else self.checkpoints.restore(saved)
         self.resumed_from = self.state.step
         self.metrics_file = self._metrics_file(saved.metrics if saved else b"") if ranks.rank == 0 else None
@@ -287,9 +290,23 @@ class Trainer:
         self.ranks.sum([0.0])  # Nobody leaves before rank 0 has written.
 
     def _write_snapshot(self) -> None:
-        (self.out_dir / "snapshots").mkdir(exist_ok=True)
-        path = self.out_dir / "snapshots" / f"step-{self.state.step:08d}.safetensors"
-        save_file(detached(self.model), path, metadata={"format": "pt"})
+        path, done = self._snapshot(self.state.step)
+        for directory in (path.parent, done.parent):
+            directory.mkdir(exist_ok=True)
+        with atomic_path(path) as temporary:
+            save_file(detached(self.model), temporary, metadata={"format": "pt"})
+        markers.leave(done, {}, markers.facts_of([path], self.out_dir))
+
+    def _snapshot(self, step: int) -> tuple[Path, Path]:
+        """The snapshot of a step, and the marker that vouches for it."""
+        path = self.out_dir / "snapshots" / f"step-{step:08d}.safetensors"
+        return path, markers.marker(self.out_dir, "snapshot", step)
+
+    def _lost_snapshot(self, until: int) -> str | None:
+        """What is wrong with a snapshot that a checkpoint of step ``until`` has behind it, or None."""
+        steps = (step for step in self.spec.snapshots if step <= until)
+        faults = (f"snapshot of step {step}: {fault}" for step in steps if (fault := markers.fault(self._snapshot(step)[1])))
+        return next(faults, None)
 
     def _write_model(self) -> None:
         save_file(detached(self.model), self.out_dir / "model.safetensors", metadata={"format": "pt"})

@@ -87,6 +87,23 @@ def test_snapshots_are_the_weights_after_their_steps(alone: Ranks, tmp_path: Pat
         ).read_bytes()
 
 
+def test_a_damaged_snapshot_of_a_stopped_run_is_made_again(
+    alone: Ranks, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_spec, name = spec(snapshots=(2, 6)), "snapshots/step-00000002.safetensors"
+    trainer(run_spec, tmp_path / "straight", alone).run()
+    with pytest.raises(Stopped):
+        trainer(run_spec, tmp_path / "stopped", alone, stop_after=5).run()
+    victim = tmp_path / "stopped" / name
+    content = bytearray(victim.read_bytes())
+    content[-3] ^= 1
+    victim.write_bytes(content)
+    trainer(run_spec, tmp_path / "stopped", alone).run()
+    assert "snapshot of step 2" in caplog.text
+    assert victim.read_bytes() == (tmp_path / "straight" / name).read_bytes()
+    assert same_bytes(tmp_path / "straight", tmp_path / "stopped")
+
+
 @pytest.mark.parametrize("steps", [(3, 2), (0,), (7,), (2, 2)])
 def test_snapshots_must_be_steps_of_the_run(steps: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="snapshots"):

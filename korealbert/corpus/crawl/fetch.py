@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import logging
+import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -21,11 +21,12 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from korealbert.artifact import InputPath, Inputs, Progress, Runtime, Spec, Stage, Stats
-from korealbert.artifact.files import atomic_write
+from korealbert.artifact import InputPath, Inputs, Progress, Runtime, Spec, Stage, Stats, markers
+from korealbert.artifact.files import atomic_write, digested_json, known_digested, sync_file
 from korealbert.corpus.crawl.client import Answer, Client, NoAnswer, PrivateAddress, ascii_url
 
 MAX_REDIRECTS = 10
+BLOCK_BYTES = 1 << 20
 BYTES_BETWEEN_REPORTS = 16 << 20
 MAX_WAIT_SECONDS = 300.0
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -102,9 +103,10 @@ def run(spec: FetchSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
     Raises FetchError when it cannot be had or has another checksum, and Interrupted when its server is in trouble for now.
     """
     target = out_dir / "files" / spec.file_name
-    target.parent.mkdir(exist_ok=True)
-    part = out_dir / ".download"
-    if not target.exists():
+    for directory in (target.parent, out_dir / markers.DONE):
+        directory.mkdir(exist_ok=True)
+    part, done = out_dir / ".download", markers.marker(out_dir, "fetch", 0)
+    if markers.fault(done):
         if spec.path is not None:
             if spec.path.path.is_dir():
                 raise FetchError(f"{spec.path}: path names a directory; name one file, or name it in paths of [extract.NAME]")
@@ -115,7 +117,9 @@ def run(spec: FetchSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
             with closing(client):
                 _download(spec, part, client, runtime)
         _verify(spec, part)
+        sync_file(part)
         part.replace(target)
+        markers.leave(done, {}, markers.facts_of([target], out_dir))
     return {"bytes": target.stat().st_size, "files": 1}
 
 
@@ -193,8 +197,8 @@ def _answer(spec: FetchSpec, client: Client, headers: list[tuple[str, str]]) -> 
 
 def _transfer(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> bool:
     """Fetch what is missing; whether the file is complete now."""
-    edition = _read_note(part)
-    have = part.stat().st_size if part.exists() and edition else 0
+    edition, digest = _read_note(part)
+    have = edition["size"] if edition else 0
     headers = [("Accept-Encoding", "identity")]
     if have:
         headers += [("Range", f"bytes={have}-"), ("If-Range", edition["validator"])]
@@ -219,11 +223,15 @@ def _transfer(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> 
             return False
         if start == 0:
             _forget(part)  # before the note: killed between the two, the next run must not go on with bytes of another edition
-            _write_note(part, validator, total)
+            edition, digest = {"validator": validator, "total": total}, hashlib.sha256()
         with part.open("r+b" if start else "wb") as handle:
             handle.seek(start)
             handle.truncate()
-            return _copy(spec, answer, handle, start, total, runtime)
+            came = _Part(part, handle, edition, digest, start)
+            try:
+                return _copy(spec, answer, came, total, runtime)
+            finally:
+                came.note()
 
 
 def _validator(answer: Answer) -> str:
@@ -243,33 +251,56 @@ def _extent(answer: Answer, have: int) -> tuple[int | None, int | None]:
     return have, int(found[2]) + 1 if found[3] == "*" else int(found[3])
 
 
-def _copy(spec: FetchSpec, answer: Answer, handle: IO[bytes], start: int, total: int | None, runtime: Runtime) -> bool:
-    done = reported = start
+class _Part:
+    """What has come of a file, and a note of its edition, size and sha256: the next run goes on behind what was noted."""
+
+    def __init__(self, path: Path, handle: IO[bytes], edition: Mapping[str, Any], digest: hashlib._Hash, size: int) -> None:
+        self._path, self._handle, self._edition, self._digest, self.size = path, handle, edition, digest, size
+
+    def append(self, block: bytes) -> None:
+        """The next bytes."""
+        self._handle.write(block)
+        self._digest.update(block)
+        self.size += len(block)
+
+    def note(self) -> None:
+        """Note what came so far; without a validator nothing could tell later parts of another edition, so no resuming then."""
+        self._handle.flush()
+        os.fsync(self._handle.fileno())
+        if self._edition["validator"]:
+            known = {**self._edition, "size": self.size, "sha256": self._digest.hexdigest()}
+            atomic_write(_note(self._path), digested_json(known))
+
+
+def _copy(spec: FetchSpec, answer: Answer, came: _Part, total: int | None, runtime: Runtime) -> bool:
+    reported = came.size
     for block in answer.blocks:
-        handle.write(block)
-        done += len(block)
-        if done > spec.max_bytes:
+        came.append(block)
+        if came.size > spec.max_bytes:
             raise FetchError(f"{spec.url}: more than max_bytes = {spec.max_bytes:,}")
-        if done - reported >= BYTES_BETWEEN_REPORTS:
-            reported = done
-            runtime.report(Progress(done, total, "bytes"))
-    runtime.report(Progress(done, total or done, "bytes"))
-    if total is not None and done != total:
-        raise Interrupted(f"{done:,} of {total:,} bytes came")
+        if came.size - reported >= BYTES_BETWEEN_REPORTS:
+            reported = came.size
+            came.note()
+            runtime.report(Progress(came.size, total, "bytes"))
+    runtime.report(Progress(came.size, total or came.size, "bytes"))
+    if total is not None and came.size != total:
+        raise Interrupted(f"{came.size:,} of {total:,} bytes came")
     return True
 
 
-def _read_note(part: Path) -> dict[str, Any]:
-    try:
-        note = json.loads(_note(part).read_text("utf-8"))
-    except (FileNotFoundError, ValueError):
-        return {}
-    return note if isinstance(note, dict) and note.get("validator") else {}
-
-
-def _write_note(part: Path, validator: str, total: int | None) -> None:
-    """Without a validator nothing could tell whether a later part belongs to the same file, so no resuming then."""
-    atomic_write(_note(part), json.dumps({"validator": validator, "total": total}).encode())
+def _read_note(part: Path) -> tuple[dict[str, Any], hashlib._Hash]:
+    """What was noted of a part whose bytes are still those, and the hash to go on from; nothing where they are not."""
+    note, digest = known_digested(_note(part)) or {}, hashlib.sha256()
+    if note and part.exists():
+        left = note["size"]
+        with part.open("rb") as handle:
+            while block := handle.read(min(left, BLOCK_BYTES)):
+                digest.update(block)
+                left -= len(block)
+        if left == 0 and digest.hexdigest() == note["sha256"]:
+            return note, digest
+        log.warning("%s: what came of it has changed on the disk; it is fetched from the beginning", part)
+    return {}, hashlib.sha256()
 
 
 def _forget(part: Path) -> None:

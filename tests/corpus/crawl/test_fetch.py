@@ -108,6 +108,37 @@ def test_a_killed_fetch_is_resumed_by_the_next_run(tmp_path: Path) -> None:
         assert fetch(tmp_path, site, retries=2).files("files/*")[0].read_bytes() == DATA
 
 
+@pytest.mark.parametrize("victim", [".download", ".download.json"])
+def test_a_part_that_changed_on_the_disk_is_fetched_again(victim: str, tmp_path: Path) -> None:
+    with running({"/dump.bin": serving(cut_at=100_000)}) as site:
+        real = site.pages["/dump.bin"]
+        site.pages["/dump.bin"] = lambda asked: real(asked) if asked.times == 1 and callable(real) else text("", 503)
+        with pytest.raises(Interrupted):
+            fetch(tmp_path, site, retries=1)
+        [part] = tmp_path.glob(f"store/fetch-*.partial/{victim}")
+        content = bytearray(part.read_bytes())
+        content[len(content) // 2] ^= 1
+        part.write_bytes(content)
+        site.pages["/dump.bin"] = serving()
+        assert fetch(tmp_path, site, retries=1).files("files/*")[0].read_bytes() == DATA
+
+
+def test_a_fetched_file_that_changed_before_the_seal_is_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stopped(Exception):
+        pass
+
+    def stop(*_: object, **__: object) -> None:
+        raise Stopped
+
+    with running({"/dump.bin": serving()}) as site:
+        with monkeypatch.context() as patch, pytest.raises(Stopped):
+            patch.setattr("korealbert.artifact.stage.write_digested", stop)
+            fetch(tmp_path, site)
+        [came] = tmp_path.glob("store/fetch-*.partial/files/dump.bin")
+        came.write_bytes(DATA[:-1] + bytes([DATA[-1] ^ 1]))
+        assert fetch(tmp_path, site).files("files/*")[0].read_bytes() == DATA
+
+
 def test_killed_at_a_new_edition_it_keeps_nothing_of_the_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     new = DATA[::-1]
     with running({"/dump.bin": serving(cut_at=100_000)}) as site:
