@@ -20,7 +20,7 @@ from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Stats
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.html.pages import parse_html, parse_warc
 from korealbert.corpus.markup.mediawiki import BASE, PAGE_END, parse_pages
-from korealbert.corpus.markup.namuwiki import parse_namuwiki
+from korealbert.corpus.markup.namumark import parse_namuwiki
 from korealbert.corpus.markup.wikiextractor import DOC_END, parse_docs
 from korealbert.corpus.readers.csv import frame_csv, parse_rows
 from korealbert.corpus.readers.framing import RawRecords, frame_delimited, frame_json, frame_paragraphs, frame_whole

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from korealbert.corpus.html.arc import arc_story, arc_text, plain_text
-from korealbert.corpus.html.bylines import byline
 from korealbert.corpus.html.encoding import decode_page
-from korealbert.corpus.html.flight import flight_body, flight_date, flight_stream
-from korealbert.corpus.html.metadata import date_line, read_facts
+from korealbert.corpus.html.metadata import byline, date_line, read_facts
+from korealbert.corpus.html.script_data import arc_story, arc_text, flight_body, flight_date, flight_stream, plain_text
 from korealbert.corpus.readers.records import iso_date, one_line, tidy
 
 MIN_TEXT_CHARS = 60

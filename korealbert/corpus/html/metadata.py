@@ -1,13 +1,14 @@
-"""What a page says about itself: JSON-LD, OpenGraph and meta tags, and for older pages the date line in its text."""
+"""What a page says about itself: JSON-LD, OpenGraph and meta tags, authors, and for older pages the date line in its text."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from html import unescape
 from typing import Any
 
-from korealbert.corpus.html.bylines import people
-from korealbert.corpus.html.linked_data import breadcrumb_section, is_a, linked_objects, name_of, referred, string_of
 from korealbert.corpus.readers.records import iso_date, one_line
 
 _ARTICLE_TYPES = (
@@ -66,22 +67,22 @@ class Facts:
 def read_facts(tree: Any, outlet: str = "") -> Facts:
     """Read a parsed page (an lxml tree); ``outlet`` is the site's name where it is known. Never raises on what pages hold."""
     tags = _tags(tree)
-    linked = list(linked_objects(tree))
+    linked = list(_linked_objects(tree))
     nodes = {item["@id"]: item for item in linked if isinstance(item.get("@id"), str) and len(item) > 1}
-    article = next((item for item in linked if is_a(item, _ARTICLE_TYPES)), {})
-    book = next((item for item in linked if is_a(item, ("book",))), {})
+    article = next((item for item in linked if _is_a(item, _ARTICLE_TYPES)), {})
+    book = next((item for item in linked if _is_a(item, ("book",))), {})
     site = _text(tags, ("og:site_name", "application-name"))
-    outlet = name_of(referred(article.get("publisher"), nodes)) or site or outlet
+    outlet = _name_of(_referred(article.get("publisher"), nodes)) or site or outlet
     heading = one_line(next((node.text_content() for node in tree.xpath("//h1") if node.text_content().strip()), ""))
-    title = string_of(article.get("headline")) or string_of(book.get("name")) or _text(tags, _TITLES[:1])
+    title = _string_of(article.get("headline")) or _string_of(book.get("name")) or _text(tags, _TITLES[:1])
     facts = Facts(
         title=title or _without_site(_text(tags, _TITLES[1:]) or _document_title(tree), {outlet, site}, heading) or heading,
         outlet=outlet,
-        section=_section(tags, article) or breadcrumb_section(linked, nodes, {outlet, site, heading, title}),
+        section=_section(tags, article) or _breadcrumb_section(linked, nodes, {outlet, site, heading, title}),
         published=_published(tree, tags, article),
         authors=_authors(tags, article, nodes, {outlet, site}),
         url=_address(tree, tags),
-        body=string_of(article.get("articleBody"), lines=True) or string_of(book.get("description"), lines=True),
+        body=_string_of(article.get("articleBody"), lines=True) or _string_of(book.get("description"), lines=True),
         article=bool(article) or _text(tags, ("og:type",)).lower() == "article",
         book=bool(book) and not article,
         tags=tags,
@@ -114,7 +115,7 @@ def _tags(tree: Any) -> dict[str, list[str]]:
 
 
 def _text(tags: dict[str, list[str]], names: tuple[str, ...]) -> str:
-    return next((string_of(tags[name][0]) for name in names if name in tags and string_of(tags[name][0])), "")
+    return next((_string_of(tags[name][0]) for name in names if name in tags and _string_of(tags[name][0])), "")
 
 
 def _document_title(tree: Any) -> str:
@@ -145,11 +146,11 @@ def _without_site(title: str, sites: set[str], heading: str) -> str:
 
 
 def _section(tags: dict[str, list[str]], article: dict[str, Any]) -> str:
-    return _text(tags, _SECTIONS) or string_of(article.get("articleSection"))
+    return _text(tags, _SECTIONS) or _string_of(article.get("articleSection"))
 
 
 def _published(tree: Any, tags: dict[str, list[str]], article: dict[str, Any]) -> str:
-    candidates = [string_of(article.get("datePublished"))]
+    candidates = [_string_of(article.get("datePublished"))]
     candidates += [value for name in _PUBLISHED for value in tags.get(name, ())]
     candidates += [
         node.get("datetime") or "" for node in tree.xpath("//time[@datetime][@pubdate or @itemprop='datePublished']")
@@ -160,13 +161,13 @@ def _published(tree: Any, tags: dict[str, list[str]], article: dict[str, Any]) -
 def _authors(
     tags: dict[str, list[str]], article: dict[str, Any], nodes: dict[str, dict[str, Any]], outlets: set[str]
 ) -> tuple[str, ...]:
-    listed = referred(article.get("author"), nodes)
+    listed = _referred(article.get("author"), nodes)
     named = [
         item.get("name") if isinstance(item, dict) else item for item in (listed if isinstance(listed, list) else [listed])
     ]
-    found = people([name for name in named if isinstance(name, str)], outlets)
+    found = _people([name for name in named if isinstance(name, str)], outlets)
     for name in _AUTHORS:
-        found = found or people(tags.get(name, []), outlets)
+        found = found or _people(tags.get(name, []), outlets)
     return found
 
 
@@ -174,3 +175,142 @@ def _address(tree: Any, tags: dict[str, list[str]]) -> str:
     links = tree.xpath("//link[translate(@rel, 'CANOIL', 'canoil') = 'canonical']/@href")
     addresses = (one_line(link) for link in [*links, *tags.get("og:url", [])])
     return next((address for address in addresses if address.startswith(("http://", "https://"))), "")
+
+
+_HOME = frozenset(("홈", "home", "main", "메인", "처음", "뉴스", "news", "전체", "전체기사"))
+_MAX_SECTION_CHARS = 20
+"""A longer step of a breadcrumb is the title of the article."""
+_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
+
+
+def _linked_objects(tree: Any) -> Iterator[dict[str, Any]]:
+    """Every object of a parsed page's JSON-LD, those of a graph and of ``mainEntity`` too; what is no JSON is passed over."""
+    for node in tree.iter("script"):
+        if "ld+json" in (node.get("type") or "").lower():
+            yield from _objects(_lenient(node.text or ""))
+
+
+def _lenient(text: str) -> Any:
+    text = (
+        text.strip()
+        .removeprefix("<!--")
+        .removesuffix("-->")
+        .removeprefix("//<![CDATA[")
+        .removesuffix("//]]>")
+        .strip(" ;\n\r\t")
+    )
+    for attempt in (text, _TRAILING_COMMA.sub("", text)):
+        try:
+            return json.loads(attempt, strict=False)
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def _objects(value: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
+    if depth > 4:
+        return
+    if isinstance(value, list):
+        for item in value:
+            yield from _objects(item, depth + 1)
+    elif isinstance(value, dict):
+        yield value
+        for name in ("@graph", "mainEntity"):
+            yield from _objects(value.get(name), depth + 1)
+
+
+def _is_a(item: dict[str, Any], kinds: tuple[str, ...]) -> bool:
+    """Whether an object has one of some types, in lower case."""
+    declared = item.get("@type")
+    return any(
+        isinstance(kind, str) and kind.lower() in kinds for kind in (declared if isinstance(declared, list) else [declared])
+    )
+
+
+def _referred(value: Any, nodes: dict[str, dict[str, Any]]) -> Any:
+    """A value of JSON-LD, or a list of them, with references to other nodes of the page (``{"@id": …}``) replaced by these."""
+    found = [
+        nodes.get(item["@id"], item)
+        if isinstance(item, dict) and set(item) <= {"@id", "@type"} and isinstance(item.get("@id"), str)
+        else item
+        for item in (value if isinstance(value, list) else [value])
+    ]
+    return found if isinstance(value, list) else found[0]
+
+
+def _breadcrumb_section(linked: list[dict[str, Any]], nodes: dict[str, dict[str, Any]], others: set[str]) -> str:
+    """The first step of the page's path that is neither its home page nor the article."""
+    for path in linked:
+        steps = path.get("itemListElement") if _is_a(path, ("breadcrumblist",)) else None
+        for step in steps if isinstance(steps, list) else []:
+            item = step.get("item") if isinstance(step, dict) else None
+            name = (_string_of(step.get("name")) or _name_of(_referred(item, nodes))) if isinstance(step, dict) else ""
+            if name and len(name) <= _MAX_SECTION_CHARS and name not in others and name.lower() not in _HOME:
+                return name
+    return ""
+
+
+def _string_of(value: Any, *, lines: bool = False) -> str:
+    """A value, or the first text of a list, without entities; empty if it is no text. One line, unless ``lines``."""
+    if isinstance(value, list):
+        value = next((item for item in value if isinstance(item, str)), "")
+    text = unescape(unescape(value)) if isinstance(value, str) else ""  # doubly escaped titles are common
+    return text.strip() if lines else one_line(text)
+
+
+def _name_of(value: Any) -> str:
+    """The ``name`` of an object, or of the first of a list."""
+    if isinstance(value, list):
+        value = value[0] if value else None
+    return _string_of(value.get("name")) if isinstance(value, dict) else ""
+
+
+_MAX_AUTHOR_CHARS = 30
+_MAX_BYLINE_CHARS = 80
+"""A longer line is a sentence that mentions a reporter."""
+
+_MAX_TAG_CHARS = 400
+"""How far into a tag names are looked for."""
+
+_JOBS = r"(?:기자|특파원|논설위원|편집위원|칼럼니스트|객원기자|PD|앵커|에디터)"
+_ROLE = re.compile(rf"(?:\s*[가-힣A-Za-z]*{_JOBS}(?:\s*외\s*\d+\s*명)?|\s*외\s*\d+\s*명)$")
+_ADDRESS = re.compile(r"\S+@\S+|https?://\S+|@\w+")
+_BEFORE = re.compile(r"^(?:By|글|기자)\s+|[=()\[\]<>]", re.IGNORECASE)
+_NAMES = re.compile(r"\s*(?:[,;·ㆍ・/|]|\band\b|&)\s*")
+_BYLINE = re.compile(
+    rf"[\[(<]?(?:[가-힣]{{2,4}}\s?=\s?)?(?P<names>[가-힣]{{2,4}}(?:\s?[·ㆍ・,]\s?[가-힣]{{2,4}})*)\s?[가-힣]{{0,3}}{_JOBS}[\])>]?"
+    r"\s*[(\[<]?(?:\S+@\S+)?[)\]>]?\s*[=.]?"
+)
+_KINDS = "본지 시민 사진 수습 선임 인턴 객원 전문 온라인 취재 편집 디지털 정치부 사회부 경제부 문화부 국제부 체육부 산업부"
+_NO_NAMES = frozenset(_KINDS.split(" "))
+_OF_BYLINES = "|".join(
+    f"//*[contains(@class, '{name}') or contains(@id, '{name}')]" for name in ("byline", "reporter", "writer", "journalist")
+)
+
+
+def clean_author(name: str) -> str:
+    """A person's name without title, address and count of colleagues; empty for what is no name."""
+    name = one_line(_BEFORE.sub(" ", _ADDRESS.sub("", name)))
+    while (shorter := _ROLE.sub("", name)) != name:
+        name = shorter.strip()
+    words = name.split()
+    if len(words) > 1 and all(re.fullmatch("[가-힣]+", word) for word in words):
+        name = words[-1]  # the place of a report stands before the name
+    return name if 1 < len(name) <= _MAX_AUTHOR_CHARS else ""
+
+
+def _people(values: Iterable[str], outlets: set[str]) -> tuple[str, ...]:
+    """The names in tags that name authors, each once; a newspaper that names itself is no author."""
+    lines = (one_line(unescape(value[:_MAX_TAG_CHARS])) for value in values)
+    names = [clean_author(part) for line in lines for part in _NAMES.split(_ADDRESS.sub("", line))]
+    return tuple(dict.fromkeys(name for name in names if name and name not in outlets))
+
+
+def byline(tree: Any, paragraphs: list[str]) -> tuple[str, ...]:
+    """The names in the page's elements for bylines, else in a first or last line of the article that is only a byline."""
+    marked = (one_line(node.text_content()) for node in tree.xpath(_OF_BYLINES))
+    for line in (*marked, *paragraphs[:2], *reversed(paragraphs[-3:])):
+        found = _BYLINE.fullmatch(line) if len(line) <= _MAX_BYLINE_CHARS else None
+        if found and not _NO_NAMES & set(names := re.split(r"\s?[·ㆍ・,]\s?", found["names"])):
+            return tuple(dict.fromkeys(names))
+    return ()

@@ -6,8 +6,7 @@ import re
 from collections import Counter
 from functools import lru_cache
 
-from korealbert.corpus.markup.layout import FOOTNOTE_END, FOOTNOTE_START, GONE
-from korealbert.corpus.markup.literals import decode_entities, literal
+from korealbert.corpus.markup.layout import FOOTNOTE_END, FOOTNOTE_START, GONE, decode_entities, literal
 from korealbert.corpus.readers.spec import WikiOptions
 
 _CONSTRUCT = {

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
+from typing import Any
 
-from korealbert.corpus.markup.layout import GONE, URL, WikiText, finish, prepare
-from korealbert.corpus.markup.literals import decode_entities
+from korealbert.corpus.markup.layout import GONE, URL, WikiText, decode_entities, finish, prepare
+from korealbert.corpus.markup.names import other_namespace
 from korealbert.corpus.markup.namumark_blocks import resolve_blocks
 from korealbert.corpus.markup.namumark_brackets import resolve_brackets
 from korealbert.corpus.markup.namumark_lines import lay_out, own_length
-from korealbert.corpus.readers.spec import WikiOptions
+from korealbert.corpus.readers.framing import RawRecords
+from korealbert.corpus.readers.json import json_records
+from korealbert.corpus.readers.records import UNREAD_SOURCE_CHARS, Dropped, Outcome, Tally, bad_record, one_line, tidy, writable
+from korealbert.corpus.readers.spec import ExtractSpec, WikiOptions
+from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
 _REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s+\S", re.IGNORECASE)
 _DOLLAR_MATH = re.compile(r"\$(?=[^\s$])[^$\n가-힣]{1,300}(?<=\S)\$(?!\d)")
@@ -99,3 +105,40 @@ def _paired(parts: list[str], mark: str) -> list[int]:
     if index == last:
         parts[last] = mark + parts[last]
     return inside
+
+
+def parse_namuwiki(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
+    """One document per record; namespaces may be numbers or strings."""
+    for start, end, record in json_records(records, tally):
+        yield record if isinstance(record, Quarantined) else _outcome(spec, records, record, (start, end), tally)
+
+
+def _outcome(spec: ExtractSpec, records: RawRecords, record: dict[str, Any], extent: tuple[int, int], tally: Tally) -> Outcome:
+    for name in ("namespace", "title", "text"):
+        value = record.get(name)
+        if value is None:
+            remedy = f"the record has the fields {', '.join(record)[:300]}: is this a NamuWiki dump?"
+            return bad_record(records, *extent, "missing_field", remedy, field=name)
+        if not isinstance(value, str) and not (name == "namespace" and isinstance(value, int)):
+            remedy = f"expected a text, found {type(value).__name__}"
+            return bad_record(records, *extent, "wrong_type", remedy, field=name)
+    namespace, title, source = str(record["namespace"]), one_line(record["title"]), record["text"]
+    tally.namespaces[writable(namespace)] += 1
+
+    def document(text: str) -> Document:
+        identity = document_id(spec.source, f"{namespace}:{title}")
+        return Document(identity, spec.source, text, title, spec.outlet, spec.category)
+
+    def dropped(drop: Drop) -> Dropped:
+        tally.left_out(source)
+        return Dropped(document(tidy(source[:UNREAD_SOURCE_CHARS])), drop)
+
+    if namespace not in spec.article_namespaces:
+        return dropped(Drop("namespace", f"namespace = {namespace!r}"))
+    if unread := other_namespace(title):
+        return dropped(unread)
+    extracted = extract_namumark(source, spec.wiki)
+    if extracted.redirect or not extracted.text:
+        return dropped(Drop("redirect", "#redirect") if extracted.redirect else Drop("empty"))
+    tally.extracted(source, extracted.text, extracted.lost)
+    return document(extracted.text)

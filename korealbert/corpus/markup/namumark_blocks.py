@@ -10,8 +10,7 @@ import re
 from collections import Counter
 from functools import cached_property
 
-from korealbert.corpus.markup.layout import GONE
-from korealbert.corpus.markup.literals import literal
+from korealbert.corpus.markup.layout import GONE, literal
 from korealbert.corpus.readers.spec import WikiOptions
 
 _MAX_TABLE_DEPTH = 4

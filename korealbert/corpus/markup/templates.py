@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 
-from korealbert.corpus.markup.literals import literal
+from korealbert.corpus.markup.layout import literal
 
 FIRST_ARGUMENT = (
     *("한자", "국기나라", "nowrap", "date", "날짜", "연도", "ruby", "루비", "일본어", "훈민정음"),

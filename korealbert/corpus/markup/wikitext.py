@@ -6,10 +6,18 @@ import re
 from collections import Counter
 
 from korealbert.corpus.markup.elements import remove_elements, strip_tags
-from korealbert.corpus.markup.layout import GONE, WikiText, finish, prepare, remove_addresses
-from korealbert.corpus.markup.literals import decode_entities
+from korealbert.corpus.markup.layout import (
+    GONE,
+    LETTER,
+    Prose,
+    WikiText,
+    collapse_blanks,
+    decode_entities,
+    finish,
+    prepare,
+    remove_addresses,
+)
 from korealbert.corpus.markup.wikitext_brackets import Brackets
-from korealbert.corpus.markup.wikitext_lines import lay_out
 from korealbert.corpus.readers.spec import WikiOptions
 
 _REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s*:?\s*\[\[", re.IGNORECASE)
@@ -26,7 +34,7 @@ def extract_wikitext(source: str, options: WikiOptions) -> WikiText:
         return WikiText("", lost, redirect=True)
     brackets = Brackets(remove_elements(prepare(source), options, lost), options, lost)
     text = _inline(brackets.run(), lost)
-    return WikiText(lay_out(text, options, lost), lost, disambiguation=brackets.disambiguation)
+    return WikiText(_lay_out(text, options, lost), lost, disambiguation=brackets.disambiguation)
 
 
 def read_leftover_marks(text: str, options: WikiOptions, lost: Counter[str]) -> str:
@@ -60,3 +68,50 @@ def _inline(text: str, lost: Counter[str]) -> str:
 def _apostrophe(quotes: re.Match[str]) -> str:
     """Of four quotes one is text: two or three, or five for both, begin or end italics and bold."""
     return "'" if len(quotes[0]) == 4 else ""
+
+
+def _lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:
+    """Headings, lists and paragraphs."""
+    prose = Prose(headings=options.headings, dropped_sections=options.dropped_sections, lost=lost)
+    take = prose.line
+    for source_line in text.split("\n"):
+        line = source_line.strip()
+        if not line:
+            prose.paragraph_break()
+            continue
+        if GONE in line:
+            line = line.replace(GONE, "").strip()
+        if options.keep_footnotes:
+            line = prose.hold_footnotes(line)
+        if not line:
+            continue
+        mark = line[0]
+        if mark in "=*#:;-|":
+            if mark == "=" and line[-1] == "=":
+                _heading(line, prose)
+                continue
+            line = _without_mark(line, lost)
+        if mark.isalnum() or LETTER.search(line):
+            take(line)
+        else:
+            lost["line"] += len(line)
+    return finish(prose.text())
+
+
+def _heading(line: str, prose: Prose) -> None:
+    if title := line.strip("="):
+        level = min(len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("=")))
+        prose.heading(level, collapse_blanks(title).strip())
+
+
+def _without_mark(line: str, lost: Counter[str]) -> str:
+    """A line without what makes it a list item or a rule; nothing of a line that a table without an end left."""
+    mark = line[0]
+    if mark in "*#:;":
+        return line.lstrip("*#:; ")
+    if line.startswith("----"):
+        return line.lstrip("-").lstrip()
+    if mark == "|":
+        lost["table"] += len(line)
+        return ""
+    return line

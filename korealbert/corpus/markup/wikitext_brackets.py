@@ -15,7 +15,6 @@ from korealbert.corpus.markup.frames import LINK, MAX_DEPTH, Frame, NestedMarkup
 from korealbert.corpus.markup.layout import GONE
 from korealbert.corpus.markup.names import LANGUAGES, SISTER_PROJECTS, UNSEEN_LINKS
 from korealbert.corpus.markup.templates import DISAMBIGUATION, inline_text, is_inline, template_key
-from korealbert.corpus.markup.wikitext_lines import linear_table
 from korealbert.corpus.readers.spec import WikiOptions
 
 _BRACES, _TABLE = "{{", "{|"
@@ -222,7 +221,7 @@ class Brackets(NestedMarkup):
         if len(stack) >= MAX_DEPTH:
             return end
         if self.options.keep_tables:
-            text = linear_table("".join(self.out[frame.start :]))
+            text = _linear_table("".join(self.out[frame.start :]))
             del self.out[frame.start :]
             self.out.append(f"{text}\n")
         else:
@@ -280,3 +279,24 @@ def _unqualified(target: str) -> str:
         if name.endswith(right):
             name = name.rpartition(left)[0].rstrip() or name
     return name
+
+
+def _linear_table(content: str) -> str:
+    """A table's rows as lines, cells joined by a space; ``content`` is what lies between ``{|`` and ``|}``."""
+    rows: list[list[str]] = [[]]
+    for line in content.split("\n")[1:]:
+        row = line.strip()
+        if row.startswith("|-"):
+            rows.append([])
+        elif row.startswith(("|", "!")):
+            body = row[2:] if row.startswith("|+") else row[1:]
+            cells = re.split(r"\|\||!!" if row.startswith("!") else r"\|\|", body)
+            rows[-1].extend(_cell(cell) for cell in cells)
+        elif row and rows[-1]:
+            rows[-1][-1] += f" {row}"
+    return "\n".join(" ".join(filter(None, row)) for row in rows if row)
+
+
+def _cell(cell: str) -> str:
+    attributes, pipe, text = cell.partition("|")
+    return (text if pipe and "=" in attributes else cell).strip()

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from bench.mutations import SUBJECTS, fault, mutations
 from korealbert.corpus.html.article import Article, UnreadablePage, read_article
-from korealbert.corpus.html.bylines import clean_author
-from korealbert.corpus.html.metadata import date_line
+from korealbert.corpus.html.metadata import clean_author, date_line
 from tests.corpus.extracting import extract
 from tests.work import linear_work
 
