@@ -10,7 +10,7 @@ from prefect import Flow
 from flows.corpus_to_model import corpus_to_model
 from flows.cross_lingual import cross_lingual
 from flows.evaluation import evaluation
-from korealbert.recipe.kinds import Kind, kind_of
+from korealbert.recipe.tables import Kind, kind_of
 
 FLOWS: dict[Kind, Flow[Any, str]] = {
     "model": corpus_to_model,

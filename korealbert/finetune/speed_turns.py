@@ -6,19 +6,16 @@ import contextlib
 import statistics
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 from transformers import AutoModel
 
 from korealbert.artifact import Progress
-from korealbert.finetune.architectures import BASELINE, config_of, parameters_of
+from korealbert.finetune.architectures import BASELINE, SpeedSpec, config_of, parameters_of
 from korealbert.model.device import pick_device
 from korealbert.pretrain.runtime import TrainingRuntime
-
-if TYPE_CHECKING:
-    from korealbert.finetune.speed_column import SpeedSpec
 
 
 class Trainer:

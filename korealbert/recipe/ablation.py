@@ -1,21 +1,140 @@
-"""An ablation: one TOML file that names a recipe, the cells of a grid over it, and the table of the paper that they refill."""
+"""An ablation: one TOML file that names a recipe, the cells of a grid over it, and the table of the paper that they refill.
+
+A cell is a row of the table: the recipe with some fields set otherwise, by dotted name. Cells are listed (``[[cells]]``), or
+are all combinations of ``[[axes]]``. Each is pretrained once per seed and fine-tuned on every benchmark of the recipe. In the
+graph, what cells have in common is one stage, and what differs has the name of its cell.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, field_validator, model_validator
 
-from korealbert.artifact import Spec
-from korealbert.recipe.ablation_spec import AblationSpec, Cell, Overrides, key_of
-from korealbert.recipe.kinds import KINDS, kind_of
+from korealbert.artifact import Spec, Stage, refuse_repeats
+from korealbert.examples import views
+from korealbert.huggingface import export
+from korealbert.pretrain import intrinsic
+from korealbert.pretrain import stage as pretrain
+from korealbert.recipe import dag
+from korealbert.recipe.benchmarks import add_benchmark
+from korealbert.recipe.dag import Node
 from korealbert.recipe.reading import Recipe, load
-from korealbert.recipe.tables import RecipeError, explained, flattened, nearest, read_toml
-from korealbert.report.ablation.spec import AblationReportSpec, Column, Row
+from korealbert.recipe.tables import KINDS, RecipeError, explained, flattened, kind_of, nearest, read_toml
+from korealbert.report.ablation import stage as report
+from korealbert.report.ablation.spec import AblationReportSpec, Column, Printed, Row
+
+Overrides = dict[str, Any]
+"""Fields by dotted name (quoted, or as TOML nests them), with their values."""
+
+
+class Level(Spec):
+    """One value of an axis."""
+
+    label: str = Field(min_length=1)
+    """As printed; a cell's label is those of its levels, joined by a space."""
+    set: Overrides = Field(default_factory=dict)
+    """Fields that it sets otherwise than the recipe."""
+
+
+class Axis(Spec):
+    """One dimension of a grid."""
+
+    levels: tuple[Level, ...] = Field(min_length=1)
+    """In the order of the paper; those of the last axis change fastest."""
+
+
+class Cell(Spec):
+    """One row of the table."""
+
+    label: str = Field(min_length=1)
+    """As printed."""
+    set: Overrides = Field(default_factory=dict)
+    """Fields that it sets otherwise than the recipe."""
+    without: tuple[str, ...] = ()
+    """Fields or tables of the recipe that it takes out: ``["extract.news", "clean.news"]``."""
+    printed: str | None = None
+    """Its name in the published table, where the template of [printed] does not give it; empty: not in the paper."""
+
+
+class AblationSpec(Spec):
+    """The whole file."""
+
+    name: str = ""
+    """Short name; the file's by default."""
+    title: str = Field(default="", max_length=200)
+    """Title of the report; the name by default."""
+    description: str = ""
+    """What is compared, in a sentence."""
+    recipe: str
+    """The recipe that all cells start from, seen from this file. Paths that cells set start at the recipe, as all in it do."""
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(min_length=1)
+    """One pretraining per cell and seed."""
+    set: Overrides = Field(default_factory=dict)
+    """Fields that all cells set otherwise than the recipe."""
+    shared: tuple[Literal["dedup", "balance", "vocab", "examples", "views"], ...] = ()
+    """Stages that all cells take from the first one although what they read may differ: ``["vocab"]``."""
+    cells: tuple[Cell, ...] = ()
+    """Rows one by one, in the order of the paper."""
+    axes: tuple[Axis, ...] = ()
+    """Or as a grid: every combination of levels."""
+    noise: Mapping[Annotated[str, Field(pattern=r"^[\w-]+$")], Overrides] = Field(default_factory=dict)
+    """Noises by name under which held-out rows are scored, as fields of ``views`` set otherwise than the recipe."""
+    columns: tuple[Column, ...] = ()
+    """Columns in the order of the paper. By default the held-out accuracies and each benchmark with its own metric."""
+    baseline: str = ""
+    """Label of the cell that differences are from; the first by default."""
+    printed: Printed | None = None
+    """Where the paper's numbers are."""
+    confidence: float = Field(default=0.95, gt=0.5, lt=1)
+    """Of the intervals."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the reader of the report."""
+
+    @field_validator("seeds")
+    @classmethod
+    def _each_once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        refuse_repeats("seeds", seeds)
+        return seeds
+
+    @model_validator(mode="after")
+    def _one_kind_of_grid(self) -> Self:
+        if bool(self.cells) == bool(self.axes):
+            raise ValueError("give either [[cells]] or [[axes]]" + (", not both" if self.cells else ""))
+        labels = [cell.label for cell in self.grid]
+        refuse_repeats("cells", labels)
+        refuse_repeats("names of cells", [key_of(label) for label in labels])
+        if self.baseline and self.baseline not in labels:
+            raise ValueError(f"baseline = {self.baseline!r} is no cell{nearest(self.baseline, labels)}")
+        return self
+
+    @property
+    def grid(self) -> tuple[Cell, ...]:
+        """All cells, listed or combined."""
+        if self.cells:
+            return self.cells
+        combined = []
+        for levels in itertools.product(*(axis.levels for axis in self.axes)):
+            fields: Overrides = {}
+            for level in levels:
+                own = flattened(level.set)
+                refuse_repeats("fields set by axes", [*fields, *own])
+                fields |= own
+            combined.append(Cell(label=" ".join(level.label for level in levels), set=fields))
+        return tuple(combined)
+
+
+def key_of(label: str) -> str:
+    """A label as part of a stage's label: ``MLM+SOP`` as ``mlm-sop``."""
+    return re.sub(r"\W+", "-", label.lower()).strip("-") or "cell"
+
 
 RESERVED = {
     "pretrain.seed": "seeds are the ablation's own field",
@@ -147,3 +266,93 @@ def _validated(path: Path, kind: type[S], tables: Mapping[str, Any]) -> S:
         return kind.model_validate_json(json.dumps(tables, default=str), strict=True)
     except ValidationError as error:
         raise RecipeError(explained(path, kind, "", error)) from None
+
+
+def grid(ablation: Ablation) -> dict[str, Node]:
+    """The DAG of an ablation by label, every stage after those it reads.
+
+    Stages before pretraining keep their labels where all cells agree on them (``vocab``); else they get the name of the first
+    cell that needs them (``views/wop30``). What each cell adds is named by it and by the seed: ``pretrain/CELL/SEED``,
+    ``intrinsic/CELL/SEED/NOISE``, ``export/CELL/SEED``, ``features/CELL/SEED/BENCHMARK`` and
+    ``finetune/CELL/SEED/BENCHMARK/pretrained/SEED``. The last stage is ``ablation``.
+    """
+    nodes = _Nodes()
+    data = _data_stages(ablation, nodes)
+    first = data[next(iter(ablation.cells))]
+    noise = {
+        name: nodes.add(
+            f"views/noise-{name}", Node("", views.STAGE, recipe.views, {role: first[role] for role in ("examples", "vocab")})
+        )
+        for name, recipe in ablation.noise.items()
+    }
+    corpus = {label: label for label in nodes.by_label}
+    benchmarks = {column.benchmark for column in ablation.report.columns}
+    runs: dict[str, str] = {}
+    for cell, recipe in ablation.cells.items():
+        for seed in ablation.spec.seeds:
+            own = f"{cell}/{seed}"
+            spec = recipe.pretrain.model_copy(update={"seed": seed})
+            weights = nodes.add(f"pretrain/{own}", Node("", pretrain.STAGE, spec, data[cell]))
+            runs[f"pretrain/{own}"] = weights
+            for name, noised in noise.items():
+                inputs = {"pretrain": weights, "examples": first["examples"], "views": noised}
+                label = f"intrinsic/{own}/{name}"
+                runs[label] = nodes.add(label, Node("", intrinsic.STAGE, intrinsic.IntrinsicSpec(), inputs))
+            chosen = {name: benchmark for name, benchmark in recipe.finetune.items() if name in benchmarks}
+            # Pretrained weights are what an ablation compares.
+            tuned = {name: some for name, benchmark in chosen.items() if (some := benchmark.only(init="pretrained"))}
+            if tuned:
+                inputs = {"pretrain": weights, "vocab": data[cell]["vocab"]}
+                model = nodes.add(f"export/{own}", Node("", export.STAGE, recipe.export, inputs))
+                for name, benchmark in tuned.items():
+                    made = add_benchmark(nodes.add_stage, name, benchmark, model=model, root=f"{own}/")
+                    runs |= {f"finetune/{own}/{name}/{each}": label for each, label in made.items()}
+    nodes.add("ablation", Node("", report.STAGE, ablation.report, {**corpus, **runs}))
+    return nodes.by_label
+
+
+def _data_stages(ablation: Ablation, nodes: _Nodes) -> dict[str, dict[str, str]]:
+    """Add all stages that pretraining reads of every cell; their labels by cell and role."""
+    graphs = {cell: dag.graph(recipe) for cell, recipe in ablation.cells.items()}
+    first = next(iter(graphs))
+
+    def whose(cell: str, label: str) -> str:
+        return first if label in ablation.spec.shared else cell
+
+    @cache
+    def content(cell: str, label: str) -> tuple[object, ...]:
+        node = graphs[whose(cell, label)][label]
+        inputs = tuple((role, content(whose(cell, label), other)) for role, other in node.inputs.items())
+        return node.stage.name, node.spec.model_dump_json(), inputs
+
+    @cache
+    def place(cell: str, label: str) -> str:
+        owner = whose(cell, label)
+        node = graphs[owner][label]
+        inputs = {role: place(owner, other) for role, other in node.inputs.items()}
+        alike = all(label in graph and content(each, label) == content(first, label) for each, graph in graphs.items())
+        return nodes.add(label if alike else f"{label}/{owner}", Node("", node.stage, node.spec, inputs))
+
+    return {
+        cell: {role: place(cell, label) for role, label in graph["pretrain"].inputs.items()} for cell, graph in graphs.items()
+    }
+
+
+class _Nodes:
+    """Nodes of many graphs as one graph, each once."""
+
+    def __init__(self) -> None:
+        self.by_label: dict[str, Node] = {}
+        self._labels: dict[tuple[object, ...], str] = {}
+
+    def add(self, label: str, node: Node) -> str:
+        """Add a node under this label, unless one with its spec and inputs is there; returns the label of either."""
+        content = (node.stage.name, node.spec.model_dump_json(), *node.inputs.items())
+        if content not in self._labels:
+            self._labels[content] = label
+            self.by_label[label] = Node(label, node.stage, node.spec, node.inputs)
+        return self._labels[content]
+
+    def add_stage(self, label: str, stage: Stage[Any], spec: Spec, **inputs: str) -> str:
+        """Add a stage as a recipe's graph does."""
+        return self.add(label, Node("", stage, spec, inputs))

@@ -1,15 +1,16 @@
-"""Reading a cross-lingual recipe: the TOML file of a post-training (XPT), which has a [transfer] table.
+"""A cross-lingual recipe: the TOML file of a post-training (XPT), which has a [transfer] table; how it is read, and its graph.
 
 From raw text to balanced corpus it is a recipe like any other. Then its corpus is split into three parts, the source encoder is
 transferred in one or more variants, each is trained in two phases, and the models are fine-tuned on Korean and English
-benchmarks.
+benchmarks. What its tables ask of each other is checked on reading: all that would otherwise fail hours later.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -19,14 +20,26 @@ from korealbert.artifact import Spec, refuse_repeats
 from korealbert.corpus import balance
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.examples import packing, views
-from korealbert.huggingface import export
+from korealbert.huggingface import checkpoint, export
+from korealbert.pretrain import intrinsic
+from korealbert.pretrain import stage as pretrain
 from korealbert.pretrain.spec import PretrainSpec
-from korealbert.recipe.benchmarks import Benchmark, PretrainedGrid, Seed, read_benchmarks
+from korealbert.recipe.benchmarks import (
+    Benchmark,
+    PretrainedGrid,
+    Seed,
+    add_benchmark_of_encoders,
+    add_summary,
+    read_benchmarks,
+    too_long,
+)
+from korealbert.recipe.dag import Node, Nodes, add_corpus, add_model
 from korealbert.recipe.reading import CorpusRecipe, Model, Reader
-from korealbert.recipe.tables import RecipeError
-from korealbert.recipe.transfer_checks import check_whole
+from korealbert.recipe.tables import RecipeError, nearest
+from korealbert.report.cross_lingual import stage as report
 from korealbert.report.cross_lingual.spec import CrossLingualReportSpec
 from korealbert.vocab import stage as vocab
+from korealbert.xpt import phases, source, split, transfer, vocabulary_swap
 from korealbert.xpt.phases import PHASES, Phase, PhaseSpec
 from korealbert.xpt.split import SplitSpec
 from korealbert.xpt.transfer import TransferSpec
@@ -197,3 +210,199 @@ def _variants(reader: Reader) -> dict[str, TransferSpec]:
         name: reader.validate(TransferSpec, f"variants.{name}", {**common, **reader.table(f"variants.{name}")})
         for name in names
     }
+
+
+def check_whole(path: Path, recipe: CrossLingualRecipe) -> None:
+    """Raise RecipeError naming file, table, field and remedy where tables contradict each other."""
+    for where, problem in _problems(recipe):
+        raise RecipeError(f"{path}, {where}: {problem}")
+
+
+def _problems(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
+    """Where in the file, and what is wrong there."""
+    yield from _names(recipe)
+    if recipe.phase2.freeze != "none":
+        yield "[phase2], field 'freeze'", f"phase 2 trains everything (it is {recipe.phase2.freeze!r}); remove it"
+    for name, control in recipe.control.items():
+        yield from ((f"[control.{name}]", problem) for problem in _control(control, recipe.views))
+    yield from _english(recipe)
+    yield from _lengths(recipe)
+
+
+def _names(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
+    """Models and variants that tables speak of."""
+    known = [*recipe.models, "source"]
+    for name, benchmark in recipe.finetune.items():
+        for model in benchmark.grid.models:
+            if model not in known:
+                there = f"no model {model!r}{nearest(model, known)}; there are {', '.join(known)}"
+                yield f"[finetune.{name}], field 'models'", there
+    for variant in recipe.language_loss.variants:
+        if variant not in recipe.variants:
+            yield "[language_loss], field 'variants'", f"no variant {variant!r}{nearest(variant, recipe.variants)}"
+
+
+def _control(control: PretrainSpec, views: views.ViewsSpec) -> Iterator[str]:
+    """What a model from scratch asks of the noise, and of the formats that it is exported in."""
+    if control.long is not None:
+        yield "field 'long': these recipes have rows of one length; remove it"
+    if control.objective == "rtd" and views.word_order.portion:
+        yield "objective = 'rtd' restores masked tokens only, but [views] word_order moves some; set its portion = 0"
+    if control.sop_weight and views.sentence_task == "none":
+        yield f"sop_weight = {control.sop_weight}, but [views] sentence_task = 'none' swaps nothing; set sop_weight = 0"
+    if control.wop_weight and not views.word_order.portion:
+        yield f"wop_weight = {control.wop_weight}, but [views] word_order moves nothing; set wop_weight = 0"
+    try:
+        checkpoint.settings(
+            control.config_for(vocab_size=8, sequence_length=1), export.SPECIAL_IDS
+        )  # No format minds these sizes.
+    except ValueError as error:
+        yield f"field 'model': it could not be exported: {error}"
+
+
+def _english(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
+    """What the curve over snapshots and the English benchmarks ask of each other and of the rest."""
+    table = recipe.language_loss
+    if table != type(table)() and not recipe.english:
+        yield "[language_loss]", "there is no benchmark to see it by; add one as [english.NAME], or remove the table"
+    for name, benchmark in recipe.english.items():
+        if name in recipe.finetune:
+            yield f"[english.{name}]", f"[finetune.{name}] has this name too; give one of them another, and name its task"
+        for seed in table.curve_seeds:
+            if seed not in benchmark.grid.seeds:
+                there = f"[english.{name}] has no seed {seed}; it has {', '.join(map(str, benchmark.grid.seeds))}"
+                yield "[language_loss], field 'curve_seeds'", there
+    if table.curve_seeds and not (recipe.phase1.snapshots or recipe.phase2.snapshots):
+        yield "[language_loss]", "curve_seeds want snapshots; name steps in snapshots of [phase1] or [phase2]"
+
+
+def _lengths(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
+    """Whether every model has positions for what it is to read."""
+    controls = {f"control/{name}": control.model.longest_sequence for name, control in recipe.control.items()}
+    try:
+        source = _positions_of_source(recipe)
+    except ValueError as error:
+        yield "[source], field 'path'", str(error)
+        return
+    models = {**dict.fromkeys(("source", *recipe.models), source), **controls}
+    rows = recipe.examples.sequence_length
+    for model, positions in models.items():
+        if positions is not None and rows > positions:
+            owner = "the source" if model not in controls else f"[{model.replace('/', '.')}.model]"
+            yield "[examples], field 'sequence_length'", f"{rows} exceeds the {positions} positions of {owner}; lower it"
+    benchmarks = [(f"[finetune.{name}]", b.first, b.grid.models or recipe.models) for name, b in recipe.finetune.items()]
+    benchmarks += [(f"[english.{name}]", b.first, ("source",)) for name, b in recipe.english.items()]
+    for where, cell, measured in benchmarks:
+        for problem in too_long(cell, {model: models[model] for model in measured}):
+            yield f"{where}, field 'max_length'", problem
+
+
+def _positions_of_source(recipe: CrossLingualRecipe) -> int | None:
+    """Positions that tokens of the source can take; None where it is in a package, which may be installed elsewhere only."""
+    if recipe.source.recipe is not None:
+        return recipe.source.recipe.pretrain.model.longest_sequence
+    path = recipe.source.place.path
+    return None if path is None else checkpoint.read_config(path.path).longest_sequence
+
+
+def transfer_graph(recipe: CrossLingualRecipe) -> dict[str, Node]:
+    """The DAG of a post-training by label, every stage after those it reads.
+
+    ``source`` (below it ``source/…``, where it is another recipe's model), ``split/PART``, ``transfer/VARIANT``,
+    ``phase1/VARIANT``, ``phase2/VARIANT``, ``control/NAME``; of every model ``intrinsic/MODEL``, ``export/MODEL``,
+    ``english/MODEL`` (its source's vocabulary put back), ``features/MODEL/BENCHMARK`` and
+    ``finetune/MODEL/BENCHMARK/pretrained/SEED``; of every benchmark ``summary/BENCHMARK``. A MODEL is ``VARIANT/PHASE``,
+    ``control/NAME`` or ``source``; a snapshot is ``VARIANT/PHASE/STEP``. On English benchmarks it is named
+    ``language_loss/{ko,en}/MODEL``, by whose vocabulary it has.
+    """
+    return _Graph(recipe).nodes.by_label
+
+
+class _Graph:
+    def __init__(self, recipe: CrossLingualRecipe) -> None:
+        self.recipe, self.nodes = recipe, Nodes()
+        self.source = add_model(self.nodes, "source", source.STAGE, recipe.source)
+        self.data, self.test = self._data(add_corpus(self.nodes, recipe))
+        self.weights: dict[str, str] = {}
+        self.models = {"source": self.source}
+        """Labels of directories in Hugging Face format, by model."""
+        self._train()
+        for model, weights in self.weights.items():
+            scored = {"pretrain": weights, **self.test}
+            self.nodes.add(f"intrinsic/{model}", intrinsic.STAGE, intrinsic.IntrinsicSpec(), **scored)
+            self.models[model] = self.nodes.add(
+                f"export/{model}", export.STAGE, recipe.export, pretrain=weights, vocab=self.data["vocab"]
+            )
+        add = self.nodes.add
+        for name, benchmark in recipe.finetune.items():
+            models = {model: self.models[model] for model in benchmark.grid.models or recipe.models}
+            add_summary(add, name, benchmark, add_benchmark_of_encoders(add, name, benchmark, models))
+        self._language_loss()
+        self.nodes.add("report", report.STAGE, recipe.report, **{label: label for label in self.nodes.by_label})
+
+    def _data(self, corpus: str) -> tuple[dict[str, str], dict[str, str]]:
+        """What training reads, with the valid part held out; and what models are tested on at the end."""
+        recipe, table, add = self.recipe, self.recipe.split, self.nodes.add
+        train_spec = table.part("train", train_sentences=table.train_sentences)
+        train = add("split/train", split.STAGE, train_spec, documents=corpus)
+        valid = add("split/valid", split.STAGE, table.part("valid"), documents=corpus)
+        test = add("split/test", split.STAGE, table.part("test"), documents=corpus)
+        learnt_from = train
+        if table.vocabulary_sentences not in (None, table.train_sentences):
+            spec = table.part("train", train_sentences=table.vocabulary_sentences)
+            learnt_from = add("split/vocabulary", split.STAGE, spec, documents=corpus)
+        words = add("vocab", vocab.STAGE, recipe.vocab, documents=learnt_from)
+        rows = add("examples", packing.STAGE, recipe.examples, documents=train, heldout=valid, vocab=words)
+        noise = add("views", views.STAGE, recipe.views, examples=rows, vocab=words)
+        # Rows want something to train on: here the valid part, which nobody reads.
+        test_rows = add("examples/test", packing.STAGE, recipe.examples, documents=valid, heldout=test, vocab=words)
+        one_view = recipe.views.model_copy(update={"views": 1})
+        test_noise = add("views/test", views.STAGE, one_view, examples=test_rows, vocab=words)
+        return {"vocab": words, "examples": rows, "views": noise}, {"examples": test_rows, "views": test_noise}
+
+    def _train(self) -> None:
+        recipe, add = self.recipe, self.nodes.add
+        for name, spec in recipe.variants.items():
+            weights = add(f"transfer/{name}", transfer.STAGE, spec, source=self.source, vocab=self.data["vocab"])
+            for phase, phase_spec in self._phases():
+                weights = add(f"{phase}/{name}", phases.STAGE, phase_spec, initial=weights, **self.data)
+                self.weights[f"{name}/{phase}"] = weights
+        for name, control in recipe.control.items():
+            self.weights[f"control/{name}"] = add(f"control/{name}", pretrain.STAGE, control, **self.data)
+
+    def _language_loss(self) -> None:
+        """The matrix {source, vocab-ko, vocab-en} × variants × phases, compared in summaries, and the curve over snapshots."""
+        add, curve_seeds = self.nodes.add, self.recipe.language_loss.curve_seeds
+        for name, benchmark in self.recipe.english.items():
+            finished = add_benchmark_of_encoders(add, name, benchmark, dict(self._matrix()))
+            add_summary(add, name, benchmark, finished)
+            if curve := benchmark.only(seeds=curve_seeds):
+                add_benchmark_of_encoders(add, name, curve, dict(self._snapshots()))
+
+    def _matrix(self) -> Iterator[tuple[str, str]]:
+        """Names and labels of the models that read English."""
+        table = self.recipe.language_loss
+        if table.source:
+            yield "language_loss/en/source", self.source
+        for variant, phase, words in product(self._variants(), table.phases, table.vocabularies):
+            model = f"{variant}/{phase}"
+            yield f"language_loss/{words}/{model}", self.models[model] if words == "ko" else self._english(model, None)
+
+    def _snapshots(self) -> Iterator[tuple[str, str]]:
+        """Names and labels of the models along the way, with their source's vocabulary put back."""
+        for variant, (phase, spec) in product(self._variants(), self._phases()):
+            for step in spec.snapshots:
+                yield f"language_loss/en/{variant}/{phase}/{step}", self._english(f"{variant}/{phase}", step)
+
+    def _variants(self) -> Sequence[str]:
+        return self.recipe.language_loss.variants or tuple(self.recipe.variants)
+
+    def _phases(self) -> list[tuple[Phase, PhaseSpec]]:
+        return list(zip(PHASES, (self.recipe.phase1, self.recipe.phase2), strict=True))
+
+    def _english(self, model: str, step: int | None) -> str:
+        label = f"english/{model}" if step is None else f"english/{model}/{step}"
+        if label not in self.nodes.by_label:
+            spec = vocabulary_swap.SwapSpec(snapshot=step)
+            self.nodes.add(label, vocabulary_swap.STAGE, spec, source=self.source, model=self.weights[model])
+        return label

@@ -14,11 +14,12 @@ from korealbert.corpus.crawl import stage as crawl
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.examples import packing, views
 from korealbert.finetune import encoder_files, speed_column
+from korealbert.finetune.architectures import SpeedSpec
 from korealbert.huggingface import export
 from korealbert.huggingface.package import ModelPlace
 from korealbert.pretrain import stage as pretrain
-from korealbert.recipe import finetuning
-from korealbert.recipe.reading import CorpusRecipe, Model, Recipe
+from korealbert.recipe.benchmarks import add_benchmark, add_benchmark_of_encoders, add_summary
+from korealbert.recipe.reading import CorpusRecipe, Evaluation, Model, Recipe
 from korealbert.recipe.tables import RecipeError, nearest
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
@@ -56,9 +57,19 @@ def graph(recipe: Recipe) -> dict[str, Node]:
     model = add("export", export.STAGE, recipe.export, pretrain=weights, vocab=vocabulary)
     others = add_encoders(nodes, recipe.encoder)
     for name, benchmark in recipe.finetune.items():
-        finished = finetuning.add_benchmark(add, name, benchmark, model=model)
-        finished |= finetuning.add_encoders(add, name, benchmark, others)
-        finetuning.add_summary(add, name, benchmark, finished)
+        finished = add_benchmark(add, name, benchmark, model=model)
+        finished |= add_benchmark_of_encoders(add, name, benchmark, others)
+        add_summary(add, name, benchmark, finished)
+    add_report(nodes, recipe.speed, recipe.report)
+    return nodes.by_label
+
+
+def evaluation_graph(recipe: Evaluation) -> dict[str, Node]:
+    """The DAG of an evaluation by label, every stage after those it reads."""
+    nodes = Nodes()
+    encoders = add_encoders(nodes, recipe.encoder)
+    for name, benchmark in recipe.finetune.items():
+        add_summary(nodes.add, name, benchmark, add_benchmark_of_encoders(nodes.add, name, benchmark, encoders))
     add_report(nodes, recipe.speed, recipe.report)
     return nodes.by_label
 
@@ -105,7 +116,7 @@ def add_model(nodes: Nodes, label: str, stage: Stage[ModelPlace], model: Model) 
     return nodes.add(label, stage, model.place, **made)
 
 
-def add_report(nodes: Nodes, speed: speed_column.SpeedSpec, spec: report.ReportSpec) -> None:
+def add_report(nodes: Nodes, speed: SpeedSpec, spec: report.ReportSpec) -> None:
     """Add the speed of architectures, where any are named, and the report of all that there is."""
     if speed.architectures:
         nodes.add("speed", speed_column.STAGE, speed)

@@ -10,20 +10,16 @@ from typing import Any, Literal
 from korealbert.artifact import Artifact, Identity, Runtime, Spec, Store
 from korealbert.formatting import flat
 from korealbert.recipe import dag
-from korealbert.recipe.ablation import load_ablation
-from korealbert.recipe.cross_lingual import load_cross_lingual
+from korealbert.recipe.ablation import grid, load_ablation
+from korealbert.recipe.cross_lingual import load_cross_lingual, transfer_graph
 from korealbert.recipe.dag import Node
-from korealbert.recipe.evaluation import evaluation_graph, load_evaluation
-from korealbert.recipe.grid import grid
-from korealbert.recipe.kinds import Kind, kind_of
-from korealbert.recipe.reading import load
-from korealbert.recipe.tables import RecipeError
-from korealbert.recipe.transfer_graph import transfer_graph
+from korealbert.recipe.reading import load, load_evaluation
+from korealbert.recipe.tables import Kind, RecipeError, kind_of
 
 READERS: dict[Kind, tuple[Callable[..., Any], Callable[[Any], dict[str, Node]]]] = {
     "model": (load, dag.graph),
     "cross-lingual": (load_cross_lingual, transfer_graph),
-    "evaluation": (load_evaluation, evaluation_graph),
+    "evaluation": (load_evaluation, dag.evaluation_graph),
     "ablation": (load_ablation, grid),
 }
 """How a recipe of each kind is read, and the graph it forms."""

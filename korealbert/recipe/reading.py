@@ -1,4 +1,4 @@
-"""Reading a recipe's TOML file into the validated specs of every stage."""
+"""Reading a recipe's TOML file into the validated specs of every stage: of a model from raw text, and of an evaluation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from pydantic import Field, model_validator
 
 from korealbert.artifact import Spec
 from korealbert.corpus import balance
@@ -18,19 +20,38 @@ from korealbert.corpus.dedup import stage as dedup
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.examples import packing
 from korealbert.examples.views import ViewsSpec
+from korealbert.finetune.architectures import SpeedSpec
 from korealbert.finetune.init import INITS
-from korealbert.finetune.speed_column import SpeedSpec
 from korealbert.huggingface import export
 from korealbert.huggingface.package import ModelPlace
 from korealbert.huggingface.positions import longest_input_of
 from korealbert.pretrain.spec import PretrainSpec
-from korealbert.recipe.benchmarks import Benchmark, FinetuneGrid, read_benchmarks, too_long
-from korealbert.recipe.kinds import KINDS, kind_of
-from korealbert.recipe.models import ModelTable
-from korealbert.recipe.tables import TOP, RecipeError, Tables, flattened, merged, nearest, read_toml
+from korealbert.recipe.benchmarks import Benchmark, FinetuneGrid, PretrainedGrid, read_benchmarks, too_long
+from korealbert.recipe.tables import KINDS, TOP, RecipeError, Tables, flattened, kind_of, merged, nearest, read_toml
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
+
+
+class ModelTable(ModelPlace):
+    """Where a model is: ALBERT, BERT, RoBERTa, ELECTRA; to be measured, also XLM-R, DistilBERT, BigBird, …"""
+
+    recipe: str | None = None
+    """Or another recipe, seen from this one: its exported model, built as part of this graph."""
+    set: dict[str, Any] = Field(default_factory=dict)
+    """Fields of that recipe to set otherwise: ``set.pretrain.steps = 9_000``."""
+
+    @model_validator(mode="after")
+    def _one_of_all(self) -> Self:
+        if sum(place is not None for place in (self.path, self.package, self.recipe)) != 1:
+            raise ValueError("give either path (a directory in Hugging Face format), package and folder, or recipe")
+        if self.set and self.recipe is None:
+            raise ValueError("set changes fields of a recipe, and none is named")
+        return self
+
+    def place(self) -> ModelPlace:
+        """Without the recipe: what the stage that checks the model is told."""
+        return ModelPlace(path=self.path, package=self.package, folder=self.folder)
 
 
 @dataclass(frozen=True)
@@ -94,6 +115,20 @@ class Recipe(CorpusRecipe):
     report: report.ReportSpec
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """The validated specs of every stage of an evaluation."""
+
+    name: str
+    description: str
+    encoder: Mapping[str, Model]
+    """What is measured, by name."""
+    finetune: Mapping[str, Benchmark[PretrainedGrid]]
+    """Benchmarks by name."""
+    speed: SpeedSpec
+    report: report.ReportSpec
+
+
 SINGLE_TABLES: dict[str, type[Spec]] = {
     "dedup": dedup.DedupSpec,
     "balance": balance.BalanceSpec,
@@ -121,6 +156,23 @@ def load(
     RecipeError for anything that could not run.
     """
     return Reader(Path(path), data, overrides, without).recipe()
+
+
+def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Evaluation:
+    """Read and validate an evaluation; see ``reading.load``. Raises RecipeError for anything that could not run."""
+    reader = Reader(path, data, overrides)
+    reader.refuse_unknown(["encoder", "finetune", "speed", "report"])
+    encoders, benchmarks = reader.encoders(), read_benchmarks(reader, "finetune", PretrainedGrid)
+    if not benchmarks:
+        raise RecipeError(f"{path}: no [finetune.NAME] table; name the benchmarks to measure [encoder.NAME] on")
+    reader.check_lengths(benchmarks, encoders, {})
+    return Evaluation(
+        **reader.heading(),
+        encoder=encoders,
+        finetune=benchmarks,
+        speed=reader.spec(SpeedSpec, "speed"),
+        report=reader.spec(report.ReportSpec, "report"),
+    )
 
 
 class Reader(Tables):

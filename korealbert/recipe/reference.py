@@ -24,11 +24,10 @@ from korealbert.corpus.crawl.spec import CrawlSpec
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain.spec import PretrainSpec
-from korealbert.recipe.ablation_spec import AblationSpec, Cell, Level
+from korealbert.recipe.ablation import AblationSpec, Cell, Level
 from korealbert.recipe.benchmarks import FinetuneGrid
 from korealbert.recipe.cross_lingual import KoreanGrid, LanguageLossTable, SplitTable
-from korealbert.recipe.models import ModelTable
-from korealbert.recipe.reading import SINGLE_TABLES
+from korealbert.recipe.reading import SINGLE_TABLES, ModelTable
 from korealbert.report.ablation.spec import Column
 from korealbert.xpt.phases import PhaseSpec
 from korealbert.xpt.transfer import TransferSpec

@@ -1,4 +1,4 @@
-"""The tables of a TOML file, read into specs with errors that name file, table, field and remedy."""
+"""The tables of a TOML file, read into specs with errors that name file, table, field and remedy; and its kind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -229,3 +229,28 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
 def _neighbours(path: Path) -> list[str]:
     return [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+
+
+Kind = Literal["model", "cross-lingual", "evaluation", "ablation"]
+
+KINDS: dict[Kind, str] = {
+    "model": "a model from raw text",
+    "cross-lingual": "a cross-lingual post-training",
+    "evaluation": "an evaluation of others' encoders",
+    "ablation": "an ablation",
+}
+"""What each makes."""
+
+
+def kind_of(path: Path) -> Kind:
+    """The kind of a recipe. Raises RecipeError where it cannot be read.
+
+    An ablation names the recipe that it starts from, a cross-lingual one says how a source is transferred or trained on, an
+    evaluation has encoders and no text.
+    """
+    tables = read_toml(path)
+    if "recipe" in tables:
+        return "ablation"
+    if {"transfer", "phase1", "phase2"} & tables.keys():
+        return "cross-lingual"
+    return "evaluation" if "encoder" in tables and "extract" not in tables else "model"

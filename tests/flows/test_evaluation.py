@@ -12,7 +12,8 @@ from flows.by_kind import flow_of
 from korealbert.artifact import Artifact, Store, build
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import RecipeError, prepare
-from korealbert.recipe.evaluation import evaluation_graph, load_evaluation
+from korealbert.recipe.dag import evaluation_graph
+from korealbert.recipe.reading import load_evaluation
 from tests.flows.conftest import TINY
 
 SAMPLE = Path(__file__).parents[2] / "data_specs" / "sample"

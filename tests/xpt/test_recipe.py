@@ -10,9 +10,8 @@ import pytest
 from flows.by_kind import flow_of
 from korealbert.artifact import Identity, Store
 from korealbert.recipe import RecipeError, prepare
-from korealbert.recipe.cross_lingual import load_cross_lingual
+from korealbert.recipe.cross_lingual import load_cross_lingual, transfer_graph
 from korealbert.recipe.dag import Node
-from korealbert.recipe.transfer_graph import transfer_graph
 from korealbert.xpt.phases import PHASES
 from tests.editing import edit
 
