@@ -276,6 +276,10 @@ class Frontier:
                 for (id_,) in lost:
                     self._set(id_, "stored", "waiting", file=None, offset=None, length=None, sha256="", attempts=0)
                     self._db.execute("DELETE FROM claims WHERE id = ?", (id_,))
+        return self.ends()
+
+    def ends(self) -> dict[int, int]:
+        """Bytes of each WARC file, by number, up to the end of its last stored page."""
         ends = self._db.execute("SELECT file, max(offset + length) FROM urls WHERE file IS NOT NULL GROUP BY file").fetchall()
         return {int(file): int(end) for file, end in ends}
 

@@ -66,6 +66,7 @@ def run(spec: CrawlSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
         stats = _stats(frontier)
         _check(spec, source, stats, frontier)
         _write_log(frontier, out_dir / LOG)
+        _check_files(frontier, out_dir)
     finally:
         frontier.close()
     atomic_write(out_dir / SNAPSHOT, _about(spec, source))
@@ -147,6 +148,16 @@ def _check(spec: CrawlSpec, source: Source, stats: Stats, frontier: Frontier) ->
             )
         if failed and what == "listings":
             log.warning("%s; articles that only they name are missing:\n%s", problem, _first_failed(frontier, kinds))
+
+
+def _check_files(frontier: Frontier, out_dir: Path) -> None:
+    """Raise CrawlInterrupted where the files do not hold every page that the frontier says is stored; the next run heals it."""
+    from korealbert.corpus.crawl.warc_files import warc_files, whole_bytes  # noqa: PLC0415 (needs the extra)
+
+    ends = frontier.ends()
+    for number, path in warc_files(out_dir).items():
+        if (whole := whole_bytes(path)) < max(path.stat().st_size, ends.get(number, 0)):
+            raise CrawlInterrupted(f"{path}: changed on the disk behind byte {whole:,}; run it again to fetch those pages anew")
 
 
 def _first_failed(frontier: Frontier, kinds: tuple[str, ...], states: tuple[str, ...] = ("failed",)) -> str:

@@ -17,6 +17,9 @@ from korealbert.corpus.crawl.frontier import Place
 GZIP_LEVEL = 6
 """warcio itself takes 9, which is 2.5 times slower on Korean news pages for 0.4 % of their size."""
 
+_HEADER = zlib.compress(b"", GZIP_LEVEL, 31)[:10]
+_BLOCK_BYTES = 1 << 14
+
 
 class WarcFiles:
     """``pages-00000.warc.gz`` and so on in one directory. ``ends`` are the bytes of each that count; the rest is cut off."""
@@ -94,3 +97,33 @@ def warc_name(number: int) -> str:
 def warc_files(directory: Path) -> dict[int, Path]:
     """The files of a crawl by number."""
     return {int(path.name[6:11]): path for path in sorted(directory.glob("pages-?????.warc.gz"))}
+
+
+def whole_bytes(path: Path) -> int:
+    """Bytes of a file of a crawl up to its first record that is not as it was written; all records are read for it."""
+    end = 0
+    with path.open("rb") as handle:
+        while size := _member_bytes(handle, end):
+            end += size
+    return end
+
+
+def _member_bytes(handle: IO[bytes], start: int) -> int:
+    """Bytes of the gzip member that begins there, whose check sum was compared; 0 where none, or no whole one, does."""
+    handle.seek(start)
+    unpacker, block = zlib.decompressobj(31), handle.read(_BLOCK_BYTES)
+    if not block.startswith(_HEADER):
+        return 0
+    read = len(block)
+    try:
+        while block:
+            unpacker.decompress(block, _BLOCK_BYTES)
+            if unpacker.eof:
+                return read - len(unpacker.unused_data)
+            block = unpacker.unconsumed_tail
+            if not block:
+                block = handle.read(_BLOCK_BYTES)
+                read += len(block)
+    except zlib.error:
+        pass
+    return 0

@@ -18,13 +18,16 @@ from korealbert.corpus.crawl.source import load_source
 from korealbert.corpus.crawl.spec import CrawlSpec
 from korealbert.corpus.crawl.spider import Spider
 from korealbert.corpus.crawl.stage import FRONTIER
-from korealbert.corpus.crawl.warc_files import WarcFiles, warc_files
+from korealbert.corpus.crawl.warc_files import WarcFiles, warc_files, whole_bytes
 
 
 def open_frontier(out_dir: Path) -> tuple[Frontier, dict[int, int]]:
-    """The frontier of an output directory in step with its WARC files, and the bytes of each that count."""
+    """The frontier of an output directory in step with its WARC files, and the bytes of each that count.
+
+    What lies behind a record that is not as it was written is fetched again.
+    """
     frontier = Frontier(out_dir / FRONTIER)
-    sizes = {number: path.stat().st_size for number, path in warc_files(out_dir).items()}
+    sizes = {number: whole_bytes(path) for number, path in warc_files(out_dir).items()}
     return frontier, frontier.heal(sizes)
 
 

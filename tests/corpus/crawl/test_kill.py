@@ -10,11 +10,14 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from korealbert.corpus.crawl import stage
 from korealbert.corpus.crawl.frontier import Frontier
 from korealbert.corpus.crawl.stage import CrawlInterrupted
+from korealbert.corpus.crawl.warc_files import whole_bytes
 from korealbert.corpus.crawl.worker import open_frontier
 from tests.corpus.crawl.crawling import crawl, pages_of, source_file
 from tests.corpus.crawl.site import Answer, Asked, article, running, sitemap, text
@@ -90,6 +93,48 @@ def test_a_record_without_its_row_is_cut_off_and_a_row_without_its_record_waits_
         crawled = crawl(tmp_path, source, failed_share_applies_from=1)
     assert sorted(Counter(url for url, _ in crawled.pages).values()) == [1] * 12
     assert site.hits["/news/0"] == 2  # what had failed was tried again by the next run
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.999])
+def test_pages_that_changed_on_the_disk_are_fetched_again(share: float, tmp_path: Path) -> None:
+    with running({}) as site:
+        site.pages |= {f"/news/{number}": page(number) for number in range(12)}
+        site.pages["/sitemap.xml"] = sitemap(*(f"{site.root}/news/{number}" for number in range(12)))
+        source = source_file(tmp_path, site, retries=0)
+        site.pages["/news/0"] = text("고장", 500)
+        with pytest.raises(CrawlInterrupted, match="1 of 12 articles"):
+            crawl(tmp_path, source, failed_share_applies_from=1)
+        warc = next((tmp_path / "store").glob("*.partial")) / "pages-00000.warc.gz"
+        content = bytearray(warc.read_bytes())
+        assert whole_bytes(warc) == len(content)
+        content[int(share * len(content))] ^= 8
+        warc.write_bytes(content)
+        assert whole_bytes(warc) <= share * len(content)
+        site.pages["/news/0"] = page(0)
+        crawled = crawl(tmp_path, source, failed_share_applies_from=1)
+    assert sorted(Counter(url for url, _ in crawled.pages).values()) == [1] * 12
+    assert all(body == page(int(url.rpartition("/")[2])).body for url, body in crawled.pages)
+
+
+def test_pages_that_change_before_the_seal_are_not_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running({}) as site:
+        site.pages |= {f"/news/{number}": page(number) for number in range(12)}
+        site.pages["/sitemap.xml"] = sitemap(*(f"{site.root}/news/{number}" for number in range(12)))
+        source = source_file(tmp_path, site)
+
+        def flip_after(*arguments: Any) -> None:
+            really(*arguments)
+            warc = next((tmp_path / "store").glob("*.partial")) / "pages-00000.warc.gz"
+            content = bytearray(warc.read_bytes())
+            content[len(content) // 2] ^= 8
+            warc.write_bytes(content)
+
+        really = stage._crawl
+        with monkeypatch.context() as patch, pytest.raises(CrawlInterrupted, match="changed on the disk behind byte"):
+            patch.setattr(stage, "_crawl", flip_after)
+            crawl(tmp_path, source)
+        crawled = crawl(tmp_path, source)
+    assert sorted(Counter(url for url, _ in crawled.pages).values()) == [1] * 12
 
 
 def test_only_a_transaction_changes_the_frontier(tmp_path: Path) -> None:
