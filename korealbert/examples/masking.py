@@ -14,7 +14,6 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from korealbert.artifact import Spec
-from korealbert.examples.partial_shuffle import Deck, Turns
 from korealbert.examples.schema import pieces_per_row
 from korealbert.examples.segments import Bools, Ints, Layout, before, flatten, ranges
 from korealbert.philox import RowDraws, Stream, Words, below, happens
@@ -144,7 +143,7 @@ def find_units(layout: Layout, words: WordTable, spec: MaskingSpec) -> Units:
 
 def _choose(units: Units, budget: Ints, spec: MaskingSpec, draws: RowDraws) -> tuple[Stretches, Ints]:
     """What is predicted, and how many n-grams of each n that took."""
-    deck = Deck(units.first, units.count, Turns(draws, Stream.MASK_ORDER))
+    deck = PartialShuffle(units.first, units.count, Turns(draws, Stream.MASK_ORDER))
     sizes = Turns(draws, Stream.MASK_NGRAM)
     overlaps = range(spec.ngram_max if spec.ngram_max > 1 else 0)  # Single units are visited once and never overlap.
     taken = np.zeros(len(units.begins), dtype=np.bool_)
@@ -197,3 +196,44 @@ def _ngram_sizes(ngram_max: int, words: Words) -> Ints:
     limits = (np.cumsum(weights) / weights.sum() * 2.0**32).astype(np.uint64)
     sizes: Ints = 1 + np.searchsorted(limits[:-1], words, side="right").astype(np.int64)
     return sizes
+
+
+_LANES = 4
+"""Words that a counter gives: turns that one computation of randomness lasts."""
+
+
+class Turns:
+    """One random word for each row and turn, for loops in which all rows take their n-th turn together.
+
+    Turns count from 0. A row may stop at any turn, but not come back.
+    """
+
+    def __init__(self, draws: RowDraws, stream: Stream) -> None:
+        self._draws, self._stream = draws, stream
+        self._words = np.empty((_LANES, len(draws.ids)), dtype=np.uint64)
+
+    def words(self, rows: Ints, turn: int) -> Words:
+        """Of some rows in this turn."""
+        if turn % _LANES == 0:
+            self._words[:, rows] = self._draws.block(self._stream, rows, block=turn // _LANES)
+        words: Words = self._words[turn % _LANES, rows]
+        return words
+
+
+class PartialShuffle:
+    """A Fisher-Yates shuffle of each row's own range of numbers that stops when the row has enough."""
+
+    def __init__(self, begins: Ints, counts: Ints, turns: Turns) -> None:
+        """``begins`` and ``counts`` [R] are the first number and the size of each stretch."""
+        self.numbers = np.arange(int(counts.sum()))
+        """Of each stretch what has been drawn, in the order of the draws, then the rest."""
+        self._begins, self._counts, self._turns = begins, counts, turns
+
+    def draw(self, rows: Ints, turn: int) -> Ints:
+        """The next number of some rows; ``turn`` lies below their counts."""
+        here = self._begins[rows] + turn
+        there = here + below(self._turns.words(rows, turn), self._counts[rows] - turn)
+        drawn: Ints = self.numbers[there]
+        self.numbers[there] = self.numbers[here]
+        self.numbers[here] = drawn
+        return drawn

@@ -15,8 +15,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from korealbert.artifact import Spec
-from korealbert.examples.masking import Masked, word_starts
-from korealbert.examples.partial_shuffle import Deck, Turns
+from korealbert.examples.masking import Masked, PartialShuffle, Turns, word_starts
 from korealbert.examples.schema import Array, pieces_per_row
 from korealbert.examples.segments import Bools, Ints, Layout, flatten, ranges, ranks_in_row
 from korealbert.philox import RowDraws, Stream, below, happens
@@ -164,7 +163,7 @@ def _choose_tokens(inputs: MoveInputs, *, top_up: bool) -> Items:
     movable = np.flatnonzero(inputs.layout.inside & ~inputs.selected)
     begins = np.searchsorted(movable, np.arange(len(inputs.budget) + 1) * width)
     counts = np.diff(begins)
-    deck = Deck(begins[:-1], counts, Turns(inputs.draws, Stream.MOVE_CHOICE))
+    deck = PartialShuffle(begins[:-1], counts, Turns(inputs.draws, Stream.MOVE_CHOICE))
     wanted = np.minimum(inputs.budget, counts)
     turn_drawn = np.full(len(movable), -1)
     for turn in range(int(wanted.max(initial=0))):

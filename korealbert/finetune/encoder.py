@@ -1,4 +1,11 @@
-"""Encoders in Hugging Face format: ours or anybody's, from a directory on this machine, never executing what lies there."""
+"""Encoders in Hugging Face format from a local directory, whoever made it; nothing in it is executed.
+
+In BERT-like families the last layer may compute the first position alone, which is all that a pooled vector depends on: keys
+and values are still those of every piece, but query, output and feed-forward are of one. That saves ten twelfths of the layer's
+matrix products and changes no result.
+
+Shapes: B inputs, L pieces, H hidden size, N heads.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +14,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel
 from transformers.utils import logging as transformers_logging
 
 from korealbert.finetune.encode import PaddedBatch
-from korealbert.finetune.init import Init
-from korealbert.finetune.own_pieces import check_own_pieces
-from korealbert.finetune.sentencepiece_tokenizer import sentencepiece_of_wordpiece_family, tokenizer_from_sentencepiece
+from korealbert.finetune.spec import Init
 from korealbert.finetune.task import EncoderOutput
-from korealbert.huggingface.positions import OFFSET_POSITIONS, longest_input
-from korealbert.vocab.morpheme_tokenizer import for_directory
+from korealbert.huggingface.positions import longest_input
 
 LOCAL_ONLY = {"local_files_only": True, "trust_remote_code": False}
 
@@ -71,7 +75,7 @@ def load_encoder(directory: Path, *, init: Init) -> Encoder:
         transformer, loading = _quietly_loaded(directory, config)
     # Whatever lies in a stranger's directory: transformers, safetensors and torch raise a dozen kinds of errors over it.
     except Exception as error:
-        raise ValueError(f"{directory}: no encoder that can be loaded ({_first_line(error)}); {_remedy(directory)}") from error
+        raise ValueError(f"{directory}: no encoder that can be loaded ({first_line(error)}); {_remedy(directory)}") from error
     # A pooler is trained by few objectives; where a checkpoint has none it starts afresh, like the head.
     missing = sorted(name for name in loading["missing_keys"] if "pooler" not in name)
     if missing:
@@ -100,7 +104,8 @@ def _remedy(directory: Path) -> str:
     )
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, or its class where it has none."""
     return str(error).strip().split("\n", maxsplit=1)[0] or type(error).__name__
 
 
@@ -120,39 +125,46 @@ def _quietly_loaded(directory: Path, config: Any) -> tuple[Any, dict[str, Any]]:
     return transformer, loading
 
 
-def load_tokenizer(directory: Path) -> Any:
-    """The tokenizer of a directory, which knows offsets, pads, and belongs to the encoder beside it.
-
-    Raises ValueError naming the directory where there is none such.
-    """
-    try:
-        config = load_config(directory)
-        tokenizer = _tokenizer(directory, config.model_type)
-    except Exception as error:
-        problem = f"no tokenizer that can be loaded ({_first_line(error)})"
-        raise ValueError(f"{directory}: {problem}; put its tokenizer.json beside config.json") from error
-    if not tokenizer.is_fast:
-        raise ValueError(f"{directory}: its tokenizer knows no offsets; save it with a tokenizer.json")
-    if tokenizer.pad_token_id is None or tokenizer.cls_token_id is None:
-        raise ValueError(f"{directory}/tokenizer_config.json: needs a pad_token and a cls_token")
-    _check_together(directory, tokenizer, config)
-    check_own_pieces(directory, tokenizer)
-    return for_directory(tokenizer, directory)
+FIRST_POSITION_FAMILIES = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
+"""Model types whose layers are BERT's, under the same names. ALBERT's last layer is also its first."""
 
 
-def _tokenizer(directory: Path, model_type: str) -> Any:
-    model = sentencepiece_of_wordpiece_family(directory, model_type)
-    if model is not None:
-        return tokenizer_from_sentencepiece(model)
-    # A [SEP] that somebody typed is text, as it was in pretraining.
-    return AutoTokenizer.from_pretrained(directory, split_special_tokens=True, **LOCAL_ONLY)
+class FirstPosition(nn.Module):
+    """A layer of one of ``FIRST_POSITION_FAMILIES``: [B, L, H] -> [B, 1, H]."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.layer = layer
+        self.train(layer.training)
+
+    def forward(self, hidden_BLH: torch.Tensor, attention_mask: torch.Tensor | None = None, *_: Any, **__: Any) -> torch.Tensor:
+        """What the layer gives at the first position; the mask is [B, 1, L, L] or [B, 1, 1, L], from every position to all."""
+        attention = self.layer.attention
+        own = attention.self
+        first_B1H = hidden_BLH[:, :1]
+
+        def heads(values_BXH: torch.Tensor) -> torch.Tensor:
+            inputs, positions, _ = values_BXH.shape
+            return values_BXH.view(inputs, positions, own.num_attention_heads, own.attention_head_size).transpose(1, 2)
+
+        context_BN1D = nn.functional.scaled_dot_product_attention(
+            heads(own.query(first_B1H)),
+            heads(own.key(hidden_BLH)),
+            heads(own.value(hidden_BLH)),
+            attn_mask=None if attention_mask is None else attention_mask[:, :, :1],
+            dropout_p=own.dropout.p if self.training else 0.0,
+            scale=own.scaling,
+        )
+        attended_B1H = attention.output(context_BN1D.transpose(1, 2).flatten(2), first_B1H)
+        result: torch.Tensor = self.layer.feed_forward_chunk(attended_B1H)
+        return result
 
 
-def _check_together(directory: Path, tokenizer: Any, config: Any) -> None:
-    largest = max(tokenizer.get_vocab().values())
-    if largest >= config.vocab_size:
-        problem = f"the tokenizer has a piece number {largest:,}, config.json a vocab_size of {config.vocab_size:,}"
-        raise ValueError(f"{directory}: {problem}; the two do not belong together")
-    if config.model_type in OFFSET_POSITIONS and tokenizer.pad_token_id != config.pad_token_id:
-        problem = f"the tokenizer pads with {tokenizer.pad_token_id}, config.json has pad_token_id {config.pad_token_id}"
-        raise ValueError(f"{directory}: {problem}, from which positions are counted; the two do not belong together")
+def keep_first_position(transformer: Any) -> bool:
+    """Let the last layer compute the first position alone, in place; whether this family's can."""
+    config = transformer.config
+    if config.model_type not in FIRST_POSITION_FAMILIES or config._attn_implementation != "sdpa" or config.is_decoder:
+        return False
+    layers = transformer.encoder.layer
+    layers[-1] = FirstPosition(layers[-1])
+    return True

@@ -19,7 +19,8 @@ FILES = (*WEIGHT_FILES, *TOKENIZER_FILES, "*.model")
 
 def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Check and copy. Raises ValueError naming the directory where encoder or tokenizer cannot be used."""
-    from korealbert.finetune.encoder import load_encoder, load_tokenizer  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.encoder import load_encoder  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
     from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)
 
     directory = spec.directory() or inputs["model"].path

@@ -1,21 +1,159 @@
 """Stage `features` (labels ``features/BENCHMARK``): official files and a model's tokenizer → every example as piece ids.
 
 Input role ``model``: as of stage ``finetune``; only its tokenizer is read. Roles ``train``, ``dev`` and ``test``: fetched
-files, for those that the spec names by URL. Output: ``train.arrow``, ``dev.arrow`` and ``test.arrow`` (see
-``feature_table``), which all inits, seeds and settings of the benchmark read.
+files, for those that the spec names by URL. Output: ``train.arrow``, ``dev.arrow`` and ``test.arrow``, one uncompressed file
+per split. All inits, seeds and settings of the benchmark map it into memory and so share its pages on one machine. Files are
+written chunk by chunk; a row becomes a ``Feature`` when it is read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import ipc
 
 from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
+from korealbert.artifact.files import atomic_path
+from korealbert.documents.arrow import ShardError
 from korealbert.finetune import tasks
-from korealbert.finetune.feature_table import FeatureTable, write_features
 from korealbert.finetune.spec import FeaturesSpec
 from korealbert.finetune.splits import read_examples
-from korealbert.finetune.task import Task
+from korealbert.finetune.task import Example, Feature, Task
+
+EXAMPLES_PER_BATCH = 10_000
+"""Examples that are encoded at once; memory holds their features, and those of no others."""
+
+IDS = pa.list_(pa.int32())
+SEGMENTS = pa.list_(pa.uint8())
+CHOICES = pa.list_(pa.struct([("input_ids", IDS), ("token_type_ids", SEGMENTS)]))
+
+
+def write_features(path: Path, task: Task, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> int:
+    """Encode examples into an Arrow file that is whole or absent; how many features they gave.
+
+    Raises ValueError where there is no example, and what ``task.encode`` raises.
+    """
+    if not examples:
+        raise ValueError(f"{path.stem}: no example to encode")
+    rows = 0
+    with atomic_path(path) as temporary, pa.OSFile(str(temporary), "wb") as sink:
+        writer: ipc.RecordBatchFileWriter | None = None
+        schema: pa.Schema | None = None
+        for start in range(0, len(examples), EXAMPLES_PER_BATCH):
+            chunk = examples[start : start + EXAMPLES_PER_BATCH]
+            features = task.encode(chunk, tokenizer, max_length=max_length)
+            batch = _batch(task, features, start, schema)
+            schema = schema or batch.schema
+            writer = writer or ipc.new_file(sink, schema)
+            writer.write_batch(batch)
+            rows += batch.num_rows
+        assert writer is not None
+        writer.close()
+    return rows
+
+
+def _batch(task: Task, features: Sequence[Feature], start: int, schema: pa.Schema | None) -> pa.RecordBatch:
+    """The features of the examples from number ``start`` on. A task that names no types gets those of its first batch."""
+    columns = {
+        "input_ids": pa.array([feature.input_ids for feature in features], IDS),
+        "token_type_ids": pa.array([feature.token_type_ids for feature in features], SEGMENTS),
+        "example": pa.array([start + feature.example for feature in features], pa.int32()),
+        "target": pa.array([feature.target for feature in features], _type(task.target_type, schema, "target")),
+        "layout": pa.array([task.stored_layout(f.layout) for f in features], _type(task.layout_type, schema, "layout")),
+    }
+    if any(feature.choices for feature in features):
+        inputs = [
+            [{"input_ids": c.input_ids, "token_type_ids": c.token_type_ids} for c in feature.choices] for feature in features
+        ]
+        columns["choices"] = pa.array(inputs, CHOICES)
+    return pa.record_batch(columns)
+
+
+def _type(given: pa.DataType | None, schema: pa.Schema | None, name: str) -> pa.DataType | None:
+    return schema.field(name).type if given is None and schema is not None else given
+
+
+class FeatureTable(Sequence[Feature]):
+    """The features of a split in the order of its examples, read from a memory-mapped file."""
+
+    def __init__(self, path: Path, task: Task) -> None:
+        """Raises ShardError naming the file when it is no whole Arrow file."""
+        try:
+            reader = ipc.open_file(pa.memory_map(str(path)))
+            batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
+        except pa.ArrowInvalid as error:
+            raise ShardError(f"{path}: not a whole Arrow file ({error}); rebuild its stage") from error
+        self._parts = [_Part(batch, task) for batch in batches]
+        self._ends = np.cumsum([batch.num_rows for batch in batches])
+        self.lengths: npt.NDArray[np.int64] = np.concatenate([part.lengths for part in self._parts])
+        """Pieces of each feature; of one with choices, those of the longest."""
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __getitem__(self, index: Any) -> Any:
+        """A feature, or a list of those of a slice."""
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(len(self)))]
+        row = int(index) + len(self) if index < 0 else int(index)
+        if not 0 <= row < len(self):
+            raise IndexError(index)
+        part = int(np.searchsorted(self._ends, row, side="right"))
+        return self._parts[part].feature(row - int(self._ends[part - 1] if part else 0))
+
+    def __iter__(self) -> Iterator[Feature]:
+        return (self[row] for row in range(len(self)))
+
+
+class _Part:
+    """One record batch."""
+
+    def __init__(self, batch: pa.RecordBatch, task: Task) -> None:
+        self._ids, self._segments = _lists(batch.column("input_ids")), _lists(batch.column("token_type_ids"))
+        self._example, self._target, self._layout = (_values(batch.column(n)) for n in ("example", "target", "layout"))
+        self._choices = _values(batch.column("choices")) if "choices" in batch.schema.names else None
+        self._task = task
+        self.lengths = np.diff(batch.column("input_ids").offsets.to_numpy()).astype(np.int64)
+
+    def feature(self, row: int) -> Feature:
+        choices = self._choices(row) if self._choices else ()
+        return Feature(
+            cast("Sequence[int]", self._ids(row)),
+            cast("Sequence[int]", self._segments(row)),
+            self._target(row),
+            self._example(row),
+            self._task.restored_layout(self._layout(row)),
+            tuple(Feature(c["input_ids"], c["token_type_ids"], None) for c in choices),
+        )
+
+
+def _lists(column: pa.Array) -> Callable[[int], npt.NDArray[Any]]:
+    """Rows of a column of lists of numbers, as views of the file."""
+    offsets, values = column.offsets.to_numpy(), column.values.to_numpy()
+    return lambda row: values[offsets[row] : offsets[row + 1]]
+
+
+def _values(column: pa.Array) -> Callable[[int], Any]:
+    """Rows of a column as Python values: what ``column[row].as_py()`` gives, many times faster for lists of numbers."""
+    kind = column.type
+    if column.null_count == 0 and pa.types.is_list(kind):
+        if kind.value_type in (pa.int32(), pa.int64(), pa.float64()) and column.values.null_count == 0:
+            numbers = _lists(column)
+            return lambda row: numbers(row).tolist()
+        offsets, inner = column.offsets.to_numpy(), _values(column.values)
+        return lambda row: [inner(at) for at in range(offsets[row], offsets[row + 1])]
+    if column.null_count == 0 and pa.types.is_struct(kind):
+        fields = {field.name: _values(column.field(number)) for number, field in enumerate(kind)}
+        return lambda row: {name: value(row) for name, value in fields.items()}
+    if column.null_count == 0 and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        plain = column.to_numpy()
+        return lambda row: plain[row].item()
+    return lambda row: column[row].as_py()
 
 
 def run(spec: FeaturesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
@@ -37,7 +175,7 @@ def run(spec: FeaturesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 
 def task_tokenizer(task: Task, directory: Path) -> Any:
     """The tokenizer of a model's directory, with the markers that a task puts into its texts."""
-    from korealbert.finetune.encoder import load_tokenizer  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
 
     tokenizer = load_tokenizer(directory)
     if task.markers:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune.reading import NUMBER, Form, tsv_rows
+from korealbert.finetune.files import NUMBER, Form, tsv_rows
 from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.task import Example
 

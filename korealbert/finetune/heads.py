@@ -1,13 +1,17 @@
-"""What learns a benchmark on top of an encoder: dense layers on its pooled vector, or on every piece.
+"""Heads on top of an encoder: dense layers on its pooled vector or on every piece, and KLUE-baseline's biaffine parser.
 
-Shapes: B inputs, L pieces, H hidden size.
+Shapes: B inputs (sentences), L pieces, H hidden size, W words, P = W + 1 possible heads (the root first), R relations.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from korealbert.finetune.parse import Parse, Words
 from korealbert.finetune.task import EncoderOutput
 
 INITIAL_STD = 0.02
@@ -52,3 +56,112 @@ class PieceHead(nn.Module):
         """Logits [B, L, outputs]."""
         logits: torch.Tensor = self.dense(self.dropout(encoded.hidden_BLH))
         return logits
+
+
+LSTM_SIZE = 768
+ARC_SIZE = 512
+RELATION_SIZE = 256
+POS_SIZE = 256
+DROPOUT = 0.33
+"""Sizes and dropout of KLUE-baseline."""
+
+
+class SharedDropout(nn.Module):
+    """Dropout that takes the same features from all words of a sentence."""
+
+    def forward(self, values_BWX: torch.Tensor) -> torch.Tensor:
+        """The same shape."""
+        if not self.training:
+            return values_BWX
+        keep_B1X = torch.empty_like(values_BWX[:, :1]).bernoulli_(1 - DROPOUT) / (1 - DROPOUT)
+        return values_BWX * keep_B1X
+
+
+class Bilinear(nn.Bilinear):
+    """torch's, as one matrix product: its own way takes thirty times as long on a CPU."""
+
+    def forward(self, left_BWX: torch.Tensor, right_BWY: torch.Tensor) -> torch.Tensor:
+        """[B, W, R]."""
+        flat_XRY = self.weight.transpose(0, 1).flatten(1)
+        left_BWRY = (left_BWX @ flat_XRY).view(*left_BWX.shape[:-1], self.out_features, self.in2_features)
+        scores_BWR: torch.Tensor = (left_BWRY @ right_BWY[..., None]).squeeze(-1) + self.bias
+        return scores_BWR
+
+
+class BiaffineParser(nn.Module):
+    """A word is its first and last piece side by side, the root ``[CLS]`` twice; then BiLSTM, decoder, scorers.
+
+    Relations are scored to the gold head in training, to the best one in evaluation. Heads are chosen one by one, not as
+    a tree.
+    """
+
+    def __init__(self, hidden_size: int, relations: int, parts_of_speech: int | None) -> None:
+        super().__init__()
+        # One more part of speech for the root and for whatever the list lacks.
+        self.pos = nn.Embedding(parts_of_speech + 1, POS_SIZE) if parts_of_speech is not None else None
+        width = 2 * hidden_size + (POS_SIZE if self.pos else 0)
+        self.encoder = nn.LSTM(width, LSTM_SIZE, batch_first=True, bidirectional=True)
+        self.start = nn.Linear(2 * LSTM_SIZE, LSTM_SIZE)
+        self.source = nn.Linear(2 * LSTM_SIZE, LSTM_SIZE)
+        self.decoder = nn.LSTM(LSTM_SIZE, LSTM_SIZE, batch_first=True)
+        self.dropout = SharedDropout()
+        self.head_arc = nn.Linear(2 * LSTM_SIZE, ARC_SIZE)
+        self.head_relation = nn.Linear(2 * LSTM_SIZE, RELATION_SIZE)
+        self.word_arc = nn.Linear(LSTM_SIZE, ARC_SIZE)
+        self.word_relation = nn.Linear(LSTM_SIZE, RELATION_SIZE)
+        self.arc = nn.Parameter(torch.empty(ARC_SIZE, ARC_SIZE))
+        self.arc_head = nn.Linear(ARC_SIZE, 1)
+        self.arc_word = nn.Linear(ARC_SIZE, 1, bias=False)
+        self.relation = Bilinear(RELATION_SIZE, RELATION_SIZE, relations)
+        self.relation_head = nn.Linear(RELATION_SIZE, relations, bias=False)
+        self.relation_word = nn.Linear(RELATION_SIZE, relations, bias=False)
+        nn.init.xavier_uniform_(self.arc)
+
+    def forward(self, encoded: EncoderOutput) -> Parse:
+        """Scores for the sentences whose ``Words`` are the features' layouts."""
+        sentences: list[Words] = [feature.layout for feature in encoded.features]
+        device = encoded.hidden_BLH.device
+        counts_B = torch.tensor([len(words.first) for words in sentences])
+        width = int(counts_B.max())
+        words_BPX = self._words(encoded.hidden_BLH, sentences, width)
+        packed = pack_padded_sequence(words_BPX, counts_B + 1, batch_first=True, enforce_sorted=False)
+        states, (_, cells) = self.encoder(packed)
+        context_BPX = self.dropout(pad_packed_sequence(states, batch_first=True)[0])
+        cell_1BX = self.start(torch.cat([cells[0], cells[1]], dim=-1))[None]
+        source_BWX = nn.functional.elu(self.source(context_BPX[:, 1:]))
+        packed = pack_padded_sequence(source_BWX, counts_B, batch_first=True, enforce_sorted=False)
+        states, _ = self.decoder(packed, (torch.tanh(cell_1BX), cell_1BX))
+        decoded_BWX = self.dropout(pad_packed_sequence(states, batch_first=True)[0])
+
+        arc_head_BPA, arc_word_BWA = self._elu(self.head_arc, context_BPX), self._elu(self.word_arc, decoded_BWX)
+        arcs_BWP = arc_word_BWA @ self.arc @ arc_head_BPA.transpose(1, 2)
+        arcs_BWP = arcs_BWP + self.arc_word(arc_word_BWA) + self.arc_head(arc_head_BPA).transpose(1, 2)
+        beyond_BP = torch.arange(width + 1)[None] > counts_B[:, None]
+        arcs_BWP = arcs_BWP.masked_fill(beyond_BP.to(device)[:, None], -torch.inf)
+
+        heads_BW = _padded([words.heads for words in sentences], width).to(device) if self.training else arcs_BWP.argmax(-1)
+        to_head_BPX = self._elu(self.head_relation, context_BPX)
+        chosen_BWX = to_head_BPX.gather(1, heads_BW[..., None].expand(-1, -1, to_head_BPX.shape[-1]))
+        word_BWX = self._elu(self.word_relation, decoded_BWX)
+        relations_BWR = self.relation(word_BWX, chosen_BWX) + self.relation_word(word_BWX) + self.relation_head(chosen_BWX)
+        return Parse(arcs_BWP, relations_BWR)
+
+    def _words(self, hidden_BLH: torch.Tensor, sentences: Sequence[Words], width: int) -> torch.Tensor:
+        """[B, P, 2H], with the part of speech [B, P, 2H + POS_SIZE]."""
+        parts = []
+        for positions in ([words.first for words in sentences], [words.last for words in sentences]):
+            index_BP = _padded([[0, *row] for row in positions], width + 1).to(hidden_BLH.device)
+            parts.append(hidden_BLH.gather(1, index_BP[..., None].expand(-1, -1, hidden_BLH.shape[-1])))
+        if self.pos is not None:
+            root = self.pos.num_embeddings - 1
+            pos_BP = _padded([[root, *words.pos] for words in sentences], width + 1).to(hidden_BLH.device)
+            parts.append(self.dropout(self.pos(pos_BP)))
+        return torch.cat(parts, dim=-1)
+
+    @staticmethod
+    def _elu(layer: nn.Module, values: torch.Tensor) -> torch.Tensor:
+        return nn.functional.elu(layer(values))
+
+
+def _padded(rows: Sequence[Sequence[int]], width: int) -> torch.Tensor:
+    return torch.tensor([[*row, *[0] * (width - len(row))] for row in rows])

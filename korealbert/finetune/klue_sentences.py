@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.finetune.identifiers import Identifiers
+from korealbert.finetune.files import Identifiers
 
 COMMENT = "##"
 

@@ -18,8 +18,7 @@ from torch import nn
 
 from korealbert.finetune import tasks
 from korealbert.finetune.encode import evaluation_batches, lengths_of, pad, training_batches
-from korealbert.finetune.encoder import Encoder
-from korealbert.finetune.first_position import keep_first_position
+from korealbert.finetune.encoder import Encoder, keep_first_position
 from korealbert.finetune.heads import PooledHead
 from korealbert.finetune.spec import FinetuneSpec, Precision
 from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Scores, Task

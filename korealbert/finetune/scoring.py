@@ -12,11 +12,10 @@ from typing import Any
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
-from korealbert.finetune.answered import answered, mcnemar_of
-from korealbert.finetune.json_records import Record, json_lines
+from korealbert.finetune.files import Record, json_lines
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.resampling import Draws
-from korealbert.finetune.statistics import compare
+from korealbert.finetune.statistics import answered, compare, mcnemar_of
 from korealbert.finetune.task import Example, Scores, Task
 
 MEMBER_MARK = "::"

@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import Line
-from korealbert.finetune.correlated import Correlated
 from korealbert.finetune.encode import encode_sequences
-from korealbert.finetune.json_records import Record
+from korealbert.finetune.files import Record
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import ClassCounts, accuracy
 from korealbert.finetune.metrics.correlation import pearson, spearman
-from korealbert.finetune.resampling import Additive, Answered
+from korealbert.finetune.resampling import Additive, Answered, Correlated
 from korealbert.finetune.task import Example, Feature, Scores, Task
 
 if TYPE_CHECKING:

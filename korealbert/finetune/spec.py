@@ -1,15 +1,20 @@
-"""What a fine-tuning cell is made of: the examples and how they enter the encoder, then the settings it is trained with."""
+"""Specs of fine-tuning: the examples and how they enter the encoder, then the training settings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Spec
 from korealbert.finetune import tasks
-from korealbert.finetune.init import Init
+
+Init = Literal["pretrained", "random"]
+"""``random``: the same architecture with fresh weights, which shows what pretraining adds."""
+
+INITS: tuple[Init, ...] = get_args(Init)
+
 
 Precision = Literal["float32", "bfloat16"]
 """``bfloat16``: the encoder computes in bfloat16 under autocast; weights, heads, losses and the optimiser stay float32."""

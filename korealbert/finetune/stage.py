@@ -28,8 +28,7 @@ from korealbert.documents.arrow import TableWriter
 from korealbert.finetune import tasks
 from korealbert.finetune.analysis import analysis
 from korealbert.finetune.encode import lengths_of
-from korealbert.finetune.feature_table import FeatureTable, write_features
-from korealbert.finetune.features import task_tokenizer
+from korealbert.finetune.features import FeatureTable, task_tokenizer, write_features
 from korealbert.finetune.search import AXES
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
 from korealbert.finetune.splits import SPLITS, read_examples

@@ -1,8 +1,8 @@
-"""What a score over a sample of examples and seeds can say: intervals by bootstrap, paired tests of two systems.
+"""Uncertainty of scores over examples and seeds: bootstrap intervals and paired tests of two systems.
 
-Draws come from a generator that a seed makes, so that the same arguments give the same figures.
+All randomness comes from a seeded generator, so that the same arguments give the same figures.
 
-Shapes: N examples, B draws.
+Shapes: N examples, B samples or exchanges.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import mean, median, stdev
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from korealbert.finetune.resampling import Answered, Draws, Half, Values
+from korealbert.finetune.metrics import Mode
+from korealbert.finetune.resampling import Answered, Counts, Draws, Half, Masks, Values
+from korealbert.finetune.task import Example, Task
 
 
 class Spread(NamedTuple):
@@ -116,3 +119,53 @@ def mcnemar(first_right: Sequence[bool], second_right: Sequence[bool]) -> float:
 
 def _log_binomial(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Answers of whose score nothing is known: it is computed anew for every draw."""
+
+    task: Task
+    examples: Sequence[Example]
+    predicted: Sequence[Any]
+    mode: Mode
+
+    def over(self, counts_NB: Counts) -> Values:
+        """See ``Answered``."""
+        numbers = np.arange(len(self.examples))
+        samples = (np.repeat(numbers, counts_N.astype(np.int64)).tolist() for counts_N in counts_NB.T)
+        return np.array([self.score([self.examples[n] for n in rows], [self.predicted[n] for n in rows]) for rows in samples])
+
+    def parted(self, masks_NB: Masks) -> PartedAnswers:
+        """See ``Answered``."""
+        return PartedAnswers(self, masks_NB)
+
+    def score(self, examples: Sequence[Example], predicted: Sequence[Any]) -> float:
+        """The task's own metric."""
+        return self.task.score(examples, predicted, self.mode).values[self.task.metric]
+
+
+@dataclass(frozen=True)
+class PartedAnswers:
+    """Answers of which those marked True are another's."""
+
+    whole: Whole
+    masks_NB: Masks
+
+    def completed(self, other: PartedAnswers) -> Values:
+        """See ``Half``."""
+        pairs = list(zip(self.whole.predicted, other.whole.predicted, strict=True))
+        mixed = (
+            [theirs if swap else ours for swap, (ours, theirs) in zip(mask, pairs, strict=True)] for mask in self.masks_NB.T
+        )
+        return np.array([self.whole.score(self.whole.examples, predicted) for predicted in mixed])
+
+
+def answered(task: Task, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Answered:
+    """The answers as far as the task's own metric depends on them."""
+    return task.answered(examples, predicted, mode) or Whole(task, examples, predicted, mode)
+
+
+def mcnemar_of(examples: Sequence[Example], first: Sequence[Any], second: Sequence[Any]) -> float:
+    """The p-value of McNemar's exact test between two lists of predicted classes."""
+    return mcnemar(*([e.target == p for e, p in zip(examples, predicted, strict=True)] for predicted in (first, second)))

@@ -24,11 +24,10 @@ from pydantic import Field
 from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Stage, Stats
 from korealbert.artifact.files import write_json
 from korealbert.finetune import tasks
-from korealbert.finetune.answered import answered, mcnemar_of
 from korealbert.finetune.resampling import Answered, Draws
 from korealbert.finetune.spec import FeaturesSpec
 from korealbert.finetune.splits import read_examples
-from korealbert.finetune.statistics import Comparison, Interval, compare, interval, resampled, spread
+from korealbert.finetune.statistics import Comparison, Interval, answered, compare, interval, mcnemar_of, resampled, spread
 from korealbert.finetune.task import Example, Task
 
 

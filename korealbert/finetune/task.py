@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune.json_records import Record
+from korealbert.finetune.files import Record
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.resampling import Answered
 

@@ -10,10 +10,9 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from korealbert.artifact import Spec, Stage, refuse_repeats
 from korealbert.corpus.crawl import fetch
-from korealbert.finetune import features, stage, summary, trials
-from korealbert.finetune.init import INITS, Init
-from korealbert.finetune.search import SearchSpec, trial_cell
-from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec, RemoteFile
+from korealbert.finetune import features, stage, summary
+from korealbert.finetune.search import PROPOSAL, SELECTION, ProposalSpec, SearchSpec, SelectionSpec, trial_cell
+from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init, RemoteFile
 from korealbert.finetune.splits import SPLITS
 from korealbert.recipe.tables import RecipeError, Tables
 
@@ -191,9 +190,9 @@ def _add_search(add: Add, root: str, cell: FinetuneSpec, search: SearchSpec, inp
         settings = {}
         if not grid:
             seen = {f"{n}/{seed}": tried[f"{n}/{seed}"] for n in search.seen_before(number) for seed in search.seeds}
-            proposal = trials.ProposalSpec(search=search, number=number)
-            settings = {"settings": add(f"{place}/proposal", trials.PROPOSAL, proposal, **seen)}
+            proposal = ProposalSpec(search=search, number=number)
+            settings = {"settings": add(f"{place}/proposal", PROPOSAL, proposal, **seen)}
         for seed in search.seeds:
             spec = trial_cell(cell, seed, grid[number] if grid else None)
             tried[f"{number}/{seed}"] = add(f"{place}/{seed}", stage.STAGE, spec, **dev_inputs, **settings)
-    return add(f"{root}/selection", trials.SELECTION, trials.SelectionSpec(search=search), **tried)
+    return add(f"{root}/selection", SELECTION, SelectionSpec(search=search), **tried)

@@ -13,8 +13,9 @@ from korealbert.corpus.crawl import fetch
 from korealbert.corpus.crawl import stage as crawl
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.examples import packing, views
-from korealbert.finetune import encoder_files, speed_column
-from korealbert.finetune.architectures import SpeedSpec
+from korealbert.finetune import encoder_files
+from korealbert.finetune import speed as speed_stage
+from korealbert.finetune.speed import SpeedSpec
 from korealbert.huggingface import export
 from korealbert.huggingface.package import ModelPlace
 from korealbert.pretrain import stage as pretrain
@@ -119,7 +120,7 @@ def add_model(nodes: Nodes, label: str, stage: Stage[ModelPlace], model: Model) 
 def add_report(nodes: Nodes, speed: SpeedSpec, spec: report.ReportSpec) -> None:
     """Add the speed of architectures, where any are named, and the report of all that there is."""
     if speed.architectures:
-        nodes.add("speed", speed_column.STAGE, speed)
+        nodes.add("speed", speed_stage.STAGE, speed)
     nodes.add("report", report.STAGE, spec, **{label: label for label in nodes.by_label})
 
 

@@ -20,8 +20,8 @@ from korealbert.corpus.dedup import stage as dedup
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.examples import packing
 from korealbert.examples.views import ViewsSpec
-from korealbert.finetune.architectures import SpeedSpec
-from korealbert.finetune.init import INITS
+from korealbert.finetune.spec import INITS
+from korealbert.finetune.speed import SpeedSpec
 from korealbert.huggingface import export
 from korealbert.huggingface.package import ModelPlace
 from korealbert.huggingface.positions import longest_input_of

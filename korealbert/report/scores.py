@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from korealbert.artifact import Artifact
-from korealbert.finetune.init import INITS
+from korealbert.finetune.spec import INITS
 from korealbert.formatting import mean_and_sd, percent
 from korealbert.report import published
 

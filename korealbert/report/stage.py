@@ -15,7 +15,7 @@ from pydantic import Field, field_validator
 
 from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
 from korealbert.artifact.files import atomic_write
-from korealbert.finetune.init import INITS
+from korealbert.finetune.spec import INITS
 from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
 from korealbert.report import published, scores
 from korealbert.report.artifacts import Artifacts

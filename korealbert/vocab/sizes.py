@@ -15,8 +15,7 @@ from pydantic import Field, model_validator
 
 from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
 from korealbert.artifact.shards import map_shards
-from korealbert.vocab.facts import vocabulary_facts
-from korealbert.vocab.stage import VocabSpec, train_model, training_sample, training_text, write_vocabulary
+from korealbert.vocab.stage import VocabSpec, train_model, training_sample, training_text, vocabulary_facts, write_vocabulary
 from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, Vocabulary
 
 

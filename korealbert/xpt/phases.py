@@ -18,7 +18,7 @@ from korealbert.model.config import ModelConfig, ModelSpec
 from korealbert.pretrain import stage as pretrain
 from korealbert.pretrain.spec import OptimizerSpec, PretrainSpec, ScheduleSpec
 from korealbert.vocab.tokenizer import Vocabulary
-from korealbert.xpt.layout import Freeze, unreached_names
+from korealbert.xpt.transfer import Freeze, unreached_names
 
 Phase = Literal["phase1", "phase2"]
 PHASES: tuple[Phase, ...] = get_args(Phase)

@@ -6,14 +6,18 @@ smaller train part lies within every larger one of the same seed, and none of th
 
 No sentence is in two parts. At document level, where a sentence may occur in several documents, the train part leaves out those
 of the other two, and the valid part those of the test part.
+
+A part ends where it has enough sentences, which is found without sorting: every document (or sentence) has a 64-bit hash, a
+part is a range of hashes, and a histogram of their first bits tells in which of ``BINS`` intervals a border lies. Only that
+one interval is sorted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +29,6 @@ from korealbert.artifact.shards import map_shards
 from korealbert.documents.schema import Document
 from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
 from korealbert.philox import hash64
-from korealbert.xpt.borders import MEASURED, START, WHOLE, Border, find_border, sentences_behind
 
 Part = Literal["train", "valid", "test"]
 Hashes = NDArray[np.uint64]
@@ -53,6 +56,27 @@ class SplitSpec(Spec):
         if self.part != "train" and self.train_sentences is not None:
             raise ValueError(f"train_sentences = {self.train_sentences} says nothing about the {self.part} part; remove it")
         return self
+
+
+BINS = 1 << 16
+_SHIFT = np.uint64(48)
+
+MEASURED = np.dtype([("draw", np.uint64), ("sentences", np.uint32)])
+"""One document, or one sentence."""
+
+
+class Border(NamedTuple):
+    """The end of a part: all draws below ``draw`` are in it, and of the document at ``draw`` so many sentences."""
+
+    draw: int
+    sentences: int
+
+
+WHOLE = 1 << 62
+"""More sentences than a document has."""
+
+START = Border(-1, 0)
+"""The border before the first part."""
 
 
 @dataclass(frozen=True)
@@ -237,6 +261,41 @@ def _join_hashes(work: Path) -> Path:
 def _save(path: Path, array: NDArray[np.generic]) -> None:
     with atomic_path(path) as temporary, temporary.open("wb") as handle:
         np.save(handle, array)
+
+
+def sentences_behind(files: Sequence[Path], border: Border) -> int:
+    """Sentences of all draws behind a border."""
+    return sum(int(table["sentences"].sum(dtype=np.int64)) for table in _behind(files, border))
+
+
+def find_border(files: Sequence[Path], *, after: Border, sentences: int, divisible: bool) -> Border:
+    """The border of a part of so many ``sentences`` that begins behind ``after``.
+
+    ``files`` hold arrays of ``MEASURED``. ``divisible``: the last document is cut, so that the part has exactly so many;
+    otherwise, and where several documents have the id at which it would be cut, it has at most so many. There must be more
+    than ``sentences`` behind ``after``.
+    """
+    histogram = np.zeros(BINS, dtype=np.int64)
+    for table in _behind(files, after):
+        np.add.at(histogram, (table["draw"] >> _SHIFT).astype(np.int64), table["sentences"].astype(np.int64))
+    upto = np.cumsum(histogram)
+    place = int(np.searchsorted(upto, sentences, side="right"))
+    before = int(upto[place - 1]) if place else 0
+    inside = [table[table["draw"] >> _SHIFT == np.uint64(place)] for table in _behind(files, after)]
+    joined = np.concatenate(inside)
+    draws, group = np.unique(joined["draw"], return_inverse=True)
+    counts = np.bincount(group, joined["sentences"]).astype(np.int64)
+    ends = before + np.cumsum(counts)
+    last = int(np.searchsorted(ends, sentences, side="right"))
+    rest = sentences - int(ends[last] - counts[last])
+    alone = np.count_nonzero(joined["sentences"][group == last]) == 1
+    return Border(int(draws[last]), rest) if divisible and alone and rest else Border(int(draws[last]) - 1, WHOLE)
+
+
+def _behind(files: Sequence[Path], border: Border) -> Iterator[NDArray[np.void]]:
+    for path in files:
+        table = np.load(path, mmap_mode="r")
+        yield table if border.draw < 0 else table[table["draw"] > np.uint64(border.draw)]
 
 
 STAGE = Stage("xpt_split", version=3, spec=SplitSpec, run=run)

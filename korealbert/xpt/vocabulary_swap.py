@@ -21,8 +21,8 @@ from korealbert.huggingface import checkpoint
 from korealbert.huggingface.family import Array
 from korealbert.huggingface.files import TOKENIZER_FILES, copy_files
 from korealbert.model.config import ModelConfig
-from korealbert.xpt.layout import DECODER_BIAS, POSITIONS, WORD_TABLE
 from korealbert.xpt.source import special_ids
+from korealbert.xpt.transfer import DECODER_BIAS, POSITIONS, WORD_TABLE
 
 
 class SwapSpec(Spec):

@@ -15,7 +15,7 @@ import torch
 
 from korealbert.artifact import Artifact, Runtime
 from korealbert.finetune import stage, tasks
-from korealbert.finetune.biaffine import BiaffineParser, Bilinear, Words
+from korealbert.finetune.heads import BiaffineParser, Bilinear, Words
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.splits import read_examples
 from korealbert.finetune.task import EncoderOutput, Feature

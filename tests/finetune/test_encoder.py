@@ -13,9 +13,10 @@ from safetensors.torch import load_file, save_file
 from transformers import ElectraConfig, ElectraModel, RobertaConfig, RobertaModel
 
 from korealbert.finetune.encode import pad
-from korealbert.finetune.encoder import load_encoder, load_tokenizer
-from korealbert.finetune.init import Init
+from korealbert.finetune.encoder import load_encoder
+from korealbert.finetune.spec import Init
 from korealbert.finetune.task import Feature
+from korealbert.finetune.tokenizer import load_tokenizer
 
 CPU = torch.device("cpu")
 BATCH = [Feature([2, 9, 3], [0, 0, 0], 1), Feature([2, 9, 8, 7, 3], [0, 0, 0, 1, 1], 0)]

@@ -22,7 +22,7 @@ from korealbert.artifact import InputPath, build
 from korealbert.finetune import tasks
 from korealbert.finetune.alignment import frame, pieces
 from korealbert.finetune.encode import pad
-from korealbert.finetune.encoder import Encoder, load_encoder, load_tokenizer
+from korealbert.finetune.encoder import Encoder, load_encoder
 from korealbert.finetune.encoder_files import STAGE, ModelPlace
 from korealbert.finetune.features import task_tokenizer
 from korealbert.finetune.questions import Answer, Question
@@ -30,6 +30,7 @@ from korealbert.finetune.tagged import Tagged
 from korealbert.finetune.task import Encoded, Example
 from korealbert.finetune.tasks.klue_dp import Parsed, Tree
 from korealbert.finetune.tasks.klue_re import Related
+from korealbert.finetune.tokenizer import load_tokenizer
 from korealbert.pretrain.runtime import TrainingRuntime
 from tests.finetune.families import FAMILIES, TEXT, write_family
 from tests.finetune.test_offsets import TEXTS, shown

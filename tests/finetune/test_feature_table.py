@@ -11,9 +11,8 @@ import pytest
 
 from korealbert.artifact import Artifact, Runtime
 from korealbert.documents.arrow import ShardError
-from korealbert.finetune import feature_table, features, stage, tasks
-from korealbert.finetune.feature_table import FeatureTable, write_features
-from korealbert.finetune.features import task_tokenizer
+from korealbert.finetune import features, stage, tasks
+from korealbert.finetune.features import FeatureTable, task_tokenizer, write_features
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.splits import read_examples
 from korealbert.finetune.task import Feature
@@ -34,7 +33,7 @@ def plain(value: Any) -> Any:
 def test_features_of_every_kind_survive_their_file(
     task_name: str, model: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feature_table, "EXAMPLES_PER_BATCH", 7)
+    monkeypatch.setattr(features, "EXAMPLES_PER_BATCH", 7)
     task = tasks.load(task_name)
     path = tmp_path / "train"
     path.write_text(FILES[task_name](np.random.default_rng(3), 20), "utf-8")

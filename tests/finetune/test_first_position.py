@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel
 
-from korealbert.finetune.first_position import FAMILIES, keep_first_position
+from korealbert.finetune.encoder import FIRST_POSITION_FAMILIES, keep_first_position
 
 SHAPE = {
     "hidden_size": 16,
@@ -32,7 +32,7 @@ def first(transformer: Any, **inputs: torch.Tensor) -> torch.Tensor:
     return output.last_hidden_state[:, 0] if pooled is None else pooled
 
 
-@pytest.mark.parametrize("model_type", FAMILIES)
+@pytest.mark.parametrize("model_type", FIRST_POSITION_FAMILIES)
 @pytest.mark.parametrize("padded", [True, False])
 def test_the_pooled_vector_is_that_of_the_whole_layer(model_type: str, padded: bool) -> None:
     whole = encoder(model_type)

@@ -13,13 +13,15 @@ from sklearn.metrics import f1_score as sklearn_f1
 
 from korealbert.finetune import tasks
 from korealbert.finetune.metrics.entities import (
+    challenge_f1,
     char_f1,
     entity_macro_f1,
     entity_micro_f1,
     lenient_entities,
+    plain_listings,
+    quirky_listings,
     strict_entities,
 )
-from korealbert.finetune.metrics.naver_challenge import challenge_f1, plain_listings, quirky_listings
 from korealbert.finetune.tagged import Tagged
 from korealbert.finetune.task import Example
 

@@ -17,7 +17,7 @@ from korealbert.finetune.resampling import exact_sums
 KERNELS = ("Haswell", "SkylakeX", "Prescott")
 SCRIPT = """
 import numpy as np
-from korealbert.finetune.correlated import Correlated
+from korealbert.finetune.resampling import Correlated
 from korealbert.finetune.metrics.correlation import pearson, spearman
 from korealbert.finetune.resampling import Additive, Draws
 from korealbert.finetune.statistics import compare

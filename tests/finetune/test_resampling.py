@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata
 
 from korealbert.finetune import tasks
-from korealbert.finetune.answered import Whole, answered
-from korealbert.finetune.correlated import ranks
-from korealbert.finetune.resampling import Draws
-from korealbert.finetune.statistics import compare, interval, resampled
+from korealbert.finetune.resampling import Draws, ranks
+from korealbert.finetune.statistics import Whole, answered, compare, interval, resampled
 from korealbert.finetune.task import Example, Task
 
 LABELS = {"glue_cola": 2, "ynat": 7, "nsmc": 2, "kornli": 3}

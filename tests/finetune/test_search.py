@@ -11,10 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, Runtime
-from korealbert.finetune import stage, trials
-from korealbert.finetune.search import Range, SearchSpec, trial_cell
+from korealbert.finetune import stage
+from korealbert.finetune.search import ProposalSpec, Range, SearchSpec, SelectionSpec, propose, select, trial_cell
 from korealbert.finetune.spec import FinetuneSpec
-from korealbert.finetune.trials import ProposalSpec, SelectionSpec
 from tests.finetune.test_stage import QUICK
 
 RATES = Range(low=1e-5, high=1e-3, log=True)
@@ -36,7 +35,7 @@ def scored(directory: Path, settings: dict[str, Any], dev: float | None) -> Arti
 
 def proposed(search: SearchSpec, number: int, inputs: dict[str, Artifact], out: Path) -> dict[str, Any]:
     out.mkdir()
-    trials.propose(ProposalSpec(search=search, number=number), inputs, out, Runtime())
+    propose(ProposalSpec(search=search, number=number), inputs, out, Runtime())
     settings: dict[str, Any] = json.loads((out / "settings.json").read_text("utf-8"))
     return settings
 
@@ -125,14 +124,14 @@ def test_the_best_mean_is_chosen_and_the_first_of_equals(tmp_path: Path) -> None
         for number, settings in enumerate(search.grid())
         for seed, dev in zip((1, 2), scores[number], strict=True)
     }
-    stats = trials.select(SelectionSpec(search=search), inputs, tmp_path, Runtime())
+    stats = select(SelectionSpec(search=search), inputs, tmp_path, Runtime())
     assert stats == {"trials": 4, "diverged": 1, "trial": 1, "dev": 81.0, "settings": {"learning_rate": 2e-5}}
     assert json.loads((tmp_path / "settings.json").read_text("utf-8")) == {"learning_rate": 2e-5}
     rows = json.loads((tmp_path / "trials.json").read_text("utf-8"))
     assert [row["dev"] for row in rows] == [80, 81, 81, None]
     lost = {role: artifact for role, artifact in inputs.items() if role.startswith("3/")}
     with pytest.raises(ValueError, match="all 1 settings of the search diverged"):
-        trials.select(SelectionSpec(search=search), lost, tmp_path, Runtime())
+        select(SelectionSpec(search=search), lost, tmp_path, Runtime())
 
 
 def test_a_cell_of_a_search_never_opens_test_and_the_chosen_settings_reach_the_last_one(

@@ -11,9 +11,8 @@ from pydantic import ValidationError
 from transformers import AutoModel
 
 from korealbert.artifact import Artifact, build
-from korealbert.finetune.architectures import BASELINE, SHAPES, SpeedSpec, config_of, parameters_of
 from korealbert.finetune.encoder import Encoder
-from korealbert.finetune.speed_column import STAGE, run
+from korealbert.finetune.speed import BASELINE, SHAPES, STAGE, SpeedSpec, config_of, parameters_of, run
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.report.stage import ReportSpec

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from korealbert.finetune import tasks
 from korealbert.finetune.alignment import Frame, Pieces
-from korealbert.finetune.questions import Answer, Question
+from korealbert.finetune.questions import STRIDE, Answer, Found, Question, Window, best_span, near_spans, windows
 from korealbert.finetune.task import Encoded, Feature
-from korealbert.finetune.windows import STRIDE, Found, Window, best_span, near_spans, windows
 
 FRAME = Frame([2], [3], [3], (0, 1))
 

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from korealbert.artifact import Artifact, Runtime, build
 from korealbert.examples import packing
 from korealbert.finetune.alignment import pieces
-from korealbert.finetune.encoder import load_tokenizer
+from korealbert.finetune.tokenizer import load_tokenizer
 from korealbert.vocab.morpheme_tokenizer import for_directory
 from korealbert.vocab.morphemes import BOUNDARY, MORPHEMES_FILE, cut_sentences, split_morphemes
 from korealbert.vocab.normalisation import normalizer

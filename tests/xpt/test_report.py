@@ -160,5 +160,5 @@ def test_many_pairs_of_systems_are_folded_away() -> None:
     for number, kind in ((differences.MOST_OPEN, Table), (differences.MOST_OPEN + 1, Fold)):
         metrics = {"task": "nsmc", "title": "NSMC", "metric": "accuracy", "metric_title": "accuracy"}
         cell = SimpleNamespace(metrics=metrics)
-        benchmark = Benchmark("nsmc", [cast(Cell, cell)], {"comparisons": [pair] * number})
+        benchmark = Benchmark("nsmc", [cast("Cell", cell)], {"comparisons": [pair] * number})
         assert isinstance(differences.blocks([benchmark])[0], kind)

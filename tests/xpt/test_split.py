@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats, build
 from korealbert.documents.schema import Document, document_id
 from korealbert.documents.shards import DocumentShard, read_documents
-from korealbert.xpt.borders import MEASURED, START, WHOLE, Border, find_border, sentences_behind
-from korealbert.xpt.split import STAGE, SplitSpec
+from korealbert.xpt.split import MEASURED, STAGE, START, WHOLE, Border, SplitSpec, find_border, sentences_behind
 
 NAMES = ("산", "강", "바다", "들판", "마을", "학교", "시장", "절", "섬", "호수")
 VERBS = ("넓다.", "조용하다.", "오래되었다.", "북쪽에 있다.", "사람이 많다.")

@@ -18,8 +18,7 @@ from korealbert.model.config import ModelConfig
 from korealbert.model.heads import PretrainingModel
 from korealbert.model.parameters import count_parameters
 from korealbert.vocab.tokenizer import SPECIAL
-from korealbert.xpt.layout import encoder_names, translation_names
-from korealbert.xpt.transfer import Transferred, TransferSpec, target_config, transfer
+from korealbert.xpt.transfer import Transferred, TransferSpec, encoder_names, target_config, transfer, translation_names
 from tests.xpt.sources import make_source
 
 FAMILIES = ("albert", "bert", "electra", "roberta")

@@ -16,8 +16,7 @@ from korealbert.model.config import ModelConfig
 from korealbert.xpt import source as source_stage
 from korealbert.xpt import transfer as transfer_stage
 from korealbert.xpt import vocabulary_swap
-from korealbert.xpt.layout import unreached_names
-from korealbert.xpt.transfer import TransferSpec
+from korealbert.xpt.transfer import TransferSpec, unreached_names
 from korealbert.xpt.vocabulary_swap import SwapSpec, WordPart, swap
 from tests.pretrain.shards import build_ancestry
 from tests.xpt.test_transfer import FAMILIES, as_model, moved, sources

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import glue
-from korealbert.finetune.reading import NUMBER, tsv_rows
+from korealbert.finetune.files import NUMBER, tsv_rows
 from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.task import Example
 

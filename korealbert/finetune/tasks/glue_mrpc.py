@@ -6,9 +6,9 @@ the same columns, and a byte order mark.
 
 from __future__ import annotations
 
+from korealbert.finetune.files import NUMBER
 from korealbert.finetune.glue import GlueClassification
 from korealbert.finetune.metrics.classification import accuracy, binary_f1
-from korealbert.finetune.reading import NUMBER
 
 
 class Mrpc(GlueClassification):

@@ -6,9 +6,9 @@ Official files ``QQP/{train,dev}.tsv`` (363,846 / 40,430). A few rows lack field
 from __future__ import annotations
 
 from korealbert.documents.benchmark_files import BenchmarkFile
+from korealbert.finetune.files import NUMBER, tsv_rows
 from korealbert.finetune.glue import GlueClassification
 from korealbert.finetune.metrics.classification import accuracy, binary_f1
-from korealbert.finetune.reading import NUMBER, tsv_rows
 from korealbert.finetune.task import Example
 
 

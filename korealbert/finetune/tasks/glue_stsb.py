@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import glue
+from korealbert.finetune.files import NAME, NUMBER, YEAR, tsv_rows
 from korealbert.finetune.metrics.correlation import pearson, spearman
-from korealbert.finetune.reading import NAME, NUMBER, YEAR, tsv_rows
 from korealbert.finetune.sequence import SequenceRegression
 from korealbert.finetune.task import Example
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import klue
 from korealbert.finetune.alignment import Pieces, Span, frame, pieces, with_every_unit
-from korealbert.finetune.json_records import Record
+from korealbert.finetune.files import Record
 from korealbert.finetune.klue_sentences import sentences
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import ClassCounts
@@ -130,7 +130,7 @@ class KlueDp(Task):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """The biaffine parser; its dropout is that of KLUE-baseline, not ``dropout``."""
-        from korealbert.finetune.biaffine import BiaffineParser  # noqa: PLC0415 (planning does without)
+        from korealbert.finetune.heads import BiaffineParser  # noqa: PLC0415 (planning does without)
 
         return BiaffineParser(hidden_size, len(RELATIONS), len(PARTS_OF_SPEECH) if self.uses_pos else None)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import klue
-from korealbert.finetune.json_records import json_list
+from korealbert.finetune.files import json_list
 from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.task import Example
 

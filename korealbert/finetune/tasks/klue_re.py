@@ -19,7 +19,7 @@ import pyarrow as pa
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import klue
 from korealbert.finetune.alignment import frame
-from korealbert.finetune.json_records import Record, json_list
+from korealbert.finetune.files import Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import ClassCounts, check_lengths
 from korealbert.finetune.metrics.relations import absent_classes, auprc, average_precision, micro_f1

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import klue
-from korealbert.finetune.json_records import json_list
+from korealbert.finetune.files import json_list
 from korealbert.finetune.metrics.classification import binary_f1
 from korealbert.finetune.metrics.correlation import pearson, spearman
 from korealbert.finetune.sequence import SequenceRegression

@@ -9,7 +9,7 @@ issue 5), and nothing tells which: that row is left out.
 from __future__ import annotations
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune.reading import tsv_rows
+from korealbert.finetune.files import tsv_rows
 from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.task import Example
 

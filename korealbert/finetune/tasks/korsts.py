@@ -7,8 +7,7 @@ train pairs occur twice, and 3 pairs are in train and dev, 3 in dev and test: ke
 from __future__ import annotations
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune.identifiers import Identifiers
-from korealbert.finetune.reading import NAME, NUMBER, YEAR, tsv_rows
+from korealbert.finetune.files import NAME, NUMBER, YEAR, Identifiers, tsv_rows
 from korealbert.finetune.sequence import SequenceRegression
 from korealbert.finetune.task import Example
 

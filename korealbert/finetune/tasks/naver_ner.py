@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.finetune.json_records import Record
+from korealbert.finetune.files import Record
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import ClassCounts, accuracy
-from korealbert.finetune.metrics.entities import OUTSIDE, entity_micro_f1, lenient_counts
-from korealbert.finetune.metrics.naver_challenge import challenge_f1
+from korealbert.finetune.metrics.entities import OUTSIDE, challenge_f1, entity_micro_f1, lenient_counts
 from korealbert.finetune.resampling import Additive
 from korealbert.finetune.tagged import Tagged, Tagging, entity_tags
 from korealbert.finetune.task import Example, Scores

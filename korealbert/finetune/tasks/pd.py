@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from korealbert.documents.benchmark_files import BenchmarkFile
+from korealbert.finetune.files import tsv_rows
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import accuracy
-from korealbert.finetune.reading import tsv_rows
 from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.task import Example, Scores
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.encode import encode_sequences
-from korealbert.finetune.identifiers import Identifiers
-from korealbert.finetune.json_records import Record, json_lines
+from korealbert.finetune.files import Identifiers, Record, json_lines
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import accuracy
 from korealbert.finetune.sequence import SequenceClassification

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import klue
-from korealbert.finetune.json_records import json_list
+from korealbert.finetune.files import json_list
 from korealbert.finetune.metrics.classification import accuracy, macro_f1
 from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.task import Example

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from korealbert.artifact import Artifact
-from korealbert.finetune.init import INITS
+from korealbert.finetune.spec import INITS
 from korealbert.formatting import MISSING, compact, count, fixed, percent
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts

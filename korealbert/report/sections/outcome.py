@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from korealbert.finetune.init import INITS
+from korealbert.finetune.spec import INITS
 from korealbert.formatting import MISSING, count, fixed, mean_and_sd, percent, signed, spread
 from korealbert.report import published
 from korealbert.report.artifacts import Artifacts

@@ -1,12 +1,27 @@
-"""The shapes of the encoders that the published tables compare, each as its own config.json has it, and how they are timed."""
+"""Stage `speed`: architectures of encoders, from random weights → their parameters and training speed relative to M-BERT's.
+
+This is the speed column of KoreALBERT's Table III. A step is forward, backward and AdamW over the encoder and a head of two
+classes, on random pieces of equal length. Steps of each architecture alternate with steps of M-BERT's, so that other load on
+the machine slows both equally; the speed-up is the median over the pairs. Output: ``speed.json``. Times depend on the machine,
+and another build gives others.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, field_validator
 
-from korealbert.artifact import Spec, refuse_repeats
+from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats, refuse_repeats
+from korealbert.artifact.files import write_json
+from korealbert.pretrain.runtime import TrainingRuntime, check_device
+
+if TYPE_CHECKING:
+    import torch
+
+    from korealbert.finetune.step_timing import Trainer
 
 BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 
@@ -77,7 +92,7 @@ class SpeedSpec(Spec):
     """Which shapes are measured, and how."""
 
     architectures: tuple[str, ...] = ()
-    """Names of shapes, as ``korealbert/finetune/architectures.py`` lists them; none: nothing is measured."""
+    """Names of shapes, as ``korealbert/finetune/speed.py`` lists them; none: nothing is measured."""
     batch_size: int = Field(default=32, ge=1)
     """Inputs of one step."""
     sequence_length: int = Field(default=128, ge=8, le=512)
@@ -87,8 +102,8 @@ class SpeedSpec(Spec):
     warmup_steps: int = Field(default=1, ge=1, le=1000)
     """Turns before them."""
     shrink: Literal[1, 2, 4, 8, 16, 32] = 1
-    """Divides widths and vocabularies of all shapes, where their own are too much for the machine; parameters are always told
-    of the whole shape."""
+    """Divides widths and vocabularies of all shapes, where their own are too much for the machine; parameters are always
+    those of the whole shape."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """bf16: matrix products under autocast."""
     seed: int = Field(default=1, ge=0, lt=2**63)
@@ -102,3 +117,55 @@ class SpeedSpec(Spec):
                 raise ValueError(f"there is no shape {name!r}; known are {', '.join(SHAPES)}")
         refuse_repeats("architectures", names)
         return names
+
+
+def run(spec: SpeedSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+    """Measure the shapes one after the other; see the module's docstring."""
+    if not spec.architectures:
+        raise ValueError("no architecture to measure; name some in architectures")
+    device, rows = _measured_all(spec, TrainingRuntime.of(runtime))
+    settings = {name: getattr(spec, name) for name in ("batch_size", "sequence_length", "steps", "shrink", "precision")}
+    write_json(out_dir / "speed.json", {"baseline": BASELINE, "device": device, **settings, "rows": rows})
+    return {name: row["speedup"] for name, row in rows.items()}
+
+
+def _measured_all(spec: SpeedSpec, runtime: TrainingRuntime) -> tuple[str, dict[str, dict[str, Any]]]:
+    """The type of the device, and the figures of each architecture, measured one after the other."""
+    import torch  # noqa: PLC0415 (planning does without)
+
+    from korealbert.finetune.step_timing import torch_threads  # noqa: PLC0415 (planning does without)
+    from korealbert.model.device import pick_device  # noqa: PLC0415 (planning does without)
+
+    device = pick_device(runtime.device)
+    rows: dict[str, dict[str, Any]] = {}
+    with torch_threads(runtime.threads), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(spec.seed)
+        baseline = _trainer(BASELINE, spec, device)
+        for number, name in enumerate(spec.architectures, start=1):
+            rows[name] = _measured(name, baseline, spec, device)
+            runtime.report(Progress(number, len(spec.architectures), "shapes", {"speedup": rows[name]["speedup"]}))
+    return device.type, rows
+
+
+def _trainer(name: str, spec: SpeedSpec, device: torch.device) -> Trainer:
+    from korealbert.finetune.step_timing import Trainer  # noqa: PLC0415 (planning does without)
+
+    config = config_of(name, shrink=spec.shrink)
+    return Trainer(config, spec.batch_size, spec.sequence_length, device=device, bf16=spec.precision == "bf16")
+
+
+def _measured(name: str, baseline: Trainer, spec: SpeedSpec, device: torch.device) -> dict[str, Any]:
+    trainer = baseline if name == BASELINE else _trainer(name, spec, device)
+    turns = [(baseline.step(), trainer.step()) for _ in range(spec.warmup_steps + spec.steps)][spec.warmup_steps :]
+    ratios = [theirs / ours for theirs, ours in turns]
+    seconds = statistics.median(ours for _, ours in turns)
+    return {
+        "parameters": parameters_of(name),
+        "speedup": 1.0 if name == BASELINE else float(f"{statistics.median(ratios):.4g}"),
+        "lowest": float(f"{min(ratios):.4g}"),
+        "highest": float(f"{max(ratios):.4g}"),
+        "pieces_per_second": float(f"{spec.batch_size * spec.sequence_length / seconds:.4g}"),
+    }
+
+
+STAGE = Stage("speed", version=1, spec=SpeedSpec, run=run, check=check_device)
