@@ -77,8 +77,7 @@ class ReadLimits(Spec):
     max_decompression_ratio: int = Field(default=1000, ge=1)
     """Decompressed bytes per compressed byte. Text compresses 3- to 30-fold, boilerplate rarely above 200-fold."""
     ratio_applies_above_bytes: int = Field(default=1 << 30, ge=0)
-    """Decompressed size up to which a higher ratio is fine, though not above eight times that ratio (see
-    ``REPETITION_FACTOR``)."""
+    """Decompressed size up to which a higher ratio is fine, though not above eight times that ratio."""
 
 
 class ReadFault(Exception):

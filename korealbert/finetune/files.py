@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
+from korealbert.artifact.strict_json import unambiguous
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 
 
@@ -96,16 +97,7 @@ def _not_json(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
 
-def _each_field_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        twice = next(name for number, (name, _) in enumerate(pairs) if name in dict(pairs[:number]))
-        raise ValueError(f"field {twice!r} stands there twice")
-    return fields
-
-
-DECODER = json.JSONDecoder(parse_constant=_not_json, object_pairs_hook=_each_field_once)
-"""JSON leaves open which of two values of one field counts, and Python takes the last in silence."""
+DECODER = json.JSONDecoder(parse_constant=_not_json, object_pairs_hook=unambiguous)
 
 
 @dataclass(frozen=True)

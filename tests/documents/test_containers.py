@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from korealbert.corpus.extract import ExtractSpec, raw_parts
+from korealbert.corpus.readers.framing import RawRecords
 from korealbert.documents.containers import MAX_EMPTY_MEMBERS, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import ANY_RATIO_BYTES, MAX_EMPTY_STREAMS, ReadFault, ReadLimits
@@ -230,6 +232,18 @@ def test_blank_lines_without_end_are_stopped(tmp_path: Path, kind: str, packed: 
     path.write_bytes(zeros_of(packed, b"", b"\n", 6))
     reasons = limited(path, kind)
     assert reasons[-1] in ("blank_bytes", "decompression_bomb") and len(reasons) <= 2
+
+
+@pytest.mark.parametrize(("kind", "record"), [("jsonl", b"{}\n\n"), ("json", b"{},"), ("books", b"1\n\n"), ("text", b"\n\na")])
+def test_millions_of_records_with_nothing_in_them_are_stopped(tmp_path: Path, kind: str, record: bytes) -> None:
+    path = tmp_path / "a.gz"
+    head = b"[" if kind == "json" else b""
+    path.write_bytes(gzip.compress(head + record * (5 << 20)))
+    spec = ExtractSpec.model_validate({"source": "a", "format": kind, "paths": [str(path)]})
+    parts = list(raw_parts(spec))
+    assert isinstance(parts[-1], Quarantined) and parts[-1].reason == "empty_records"
+    read = sum(len(part.data) for part in parts if isinstance(part, RawRecords))
+    assert read <= int(parts[-1].position.removeprefix("byte ")) + (1 << 20) < 8 << 20, "of 15 MB and more"
 
 
 def test_a_window_of_gigabytes_is_refused(tmp_path: Path) -> None:

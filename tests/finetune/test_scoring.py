@@ -212,7 +212,7 @@ def test_wrong_predictions_are_errors_that_name_file_line_field_and_remedy(
             squad(question(1, "한강", 0))[:-1],
             "line 1, .* and no more .*is the download complete, and one file alone",
         ),
-        ("korquad", squad(question(1, "한강", 0))[:-1] + ', "data": []}', "field 'data' stands there twice"),
+        ("korquad", squad(question(1, "한강", 0))[:-1] + ', "data": []}', "field 'data' is given twice"),
         ("korquad", '{"other": {"data": []}, ' + squad(question(1, "한강", 0))[1:], "the first 'data' stands within another"),
         ("klue_re", RE + "\n" + RE, "line 2, field 'record': the file is not a list and no more .*one file alone"),
         ("klue_re", RE[:-1] + ",]", "line 1, field 'record': no JSON"),
@@ -307,7 +307,7 @@ def test_two_prediction_files_are_compared_in_pairs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"label": "1", "label": "0"}\n', "line 1, field 'record': .* is no JSON .*field 'label' stands there twice"),
+        (b'{"label": "1", "label": "0"}\n', "line 1, field 'record': .* is no JSON .*field 'label' is given twice"),
         (b"[" * 100_000, "line 1, field 'record': .* is no JSON"),
         (b'{"label": NaN}\n', "line 1, field 'record': .*NaN is no JSON number"),
         (b'{"label": "1"}\n{"label": Infinity}\n', "line 2, field 'record': .*Infinity is no JSON number"),

@@ -24,6 +24,7 @@ from korealbert.artifact.disk_space import room, telling_of_a_full_disk
 from korealbert.artifact.files import atomic_write, digest_of_listing, replace_directory, sha256_and_stamp
 from korealbert.artifact.spec import ARTIFACT_NAME
 from korealbert.artifact.store import MANIFEST, Artifact, ArtifactError, Store, ancestors, faults_within, identity_of
+from korealbert.artifact.strict_json import unambiguous
 from korealbert.artifact.tar import TarFault, TarMember, TarReader
 
 INDEX = "korealbert.json"
@@ -180,7 +181,7 @@ class _Reader:
 
     def _json(self, wanted: str) -> dict[str, Any]:
         try:
-            found = json.loads(self._content(wanted))
+            found = json.loads(self._content(wanted), object_pairs_hook=unambiguous)
         except (ValueError, RecursionError) as error:
             raise ArtifactError(f"{wanted}: not JSON: {error}") from None
         return found if isinstance(found, dict) else {}

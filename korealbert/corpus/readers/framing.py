@@ -13,11 +13,16 @@ from dataclasses import dataclass, replace
 
 from korealbert.corpus.readers.json_values import ValueScanner, is_json_object
 from korealbert.documents.schema import Quarantined
-from korealbert.documents.streams import BYTES_PER_READ, RawFile, ReadFault
+from korealbert.documents.streams import BYTES_PER_READ, SALVAGED, RawFile, ReadFault
 
 BOM = codecs.BOM_UTF8
 RAW_RECORDS_BYTES = 1 << 20
 """Size towards which batches are cut; records above it make larger ones."""
+
+MAX_EMPTY_RECORDS = 1 << 20
+"""Lines or records from which on a file of fewer than ``_FEWEST_BYTES`` for each counts as an attack or an accident."""
+_FEWEST_BYTES = 4
+"""One Hangul syllable and a line end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class Cursor:
         self.line, self.byte = 1, 0
         self.encoding = "utf-8" if encoding == "utf-8-sig" else encoding
         self.context = ""
+        self._records = 0
         self._first = True
         self._carriage_returns = False
         self._peeked = b""
@@ -68,6 +74,11 @@ class Cursor:
         if self._peeked:
             block, self._peeked = self._peeked, b""
             return block
+        if self._records > MAX_EMPTY_RECORDS and self.byte < _FEWEST_BYTES * self._records:
+            remedy = (
+                f"{self._records:,} lines or records have fewer than {_FEWEST_BYTES} bytes each; {SALVAGED}, or leave it out"
+            )
+            raise ReadFault("empty_records", f"byte {self.byte}", remedy)
         block = self.raw.read_text(BYTES_PER_READ)
         if self._first:
             self._first = False
@@ -85,12 +96,14 @@ class Cursor:
         """The bytes at the cursor as a batch; the cursor moves behind them."""
         encoding = "utf-8" if self.encoding == "auto" else self.encoding  # nothing but ASCII so far
         records = RawRecords(self.raw.name, encoding, self.line, self.byte, data, cuts, self.context)
-        self.skip(data)
+        self.skip(data, len(cuts))
         return records
 
-    def skip(self, data: bytes) -> None:
-        """Move behind bytes that become no batch."""
-        self.line += data.count(b"\n")
+    def skip(self, data: bytes, records: int = 0) -> None:
+        """Move behind bytes, which hold that many records, or as many as lines."""
+        lines = data.count(b"\n")
+        self.line += lines
+        self._records += max(lines, records)
         self.byte += len(data)
 
     def too_long(self, line: int, byte: int) -> Quarantined:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from korealbert.artifact.strict_json import RepeatedName, unambiguous
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.json_values import ValueScanner, is_json_object, resynchronised
 from korealbert.corpus.readers.records import Dropped, Outcome, Tally, bad_record, decode_record, document_of, writable
@@ -87,21 +87,8 @@ def json_records(
             yield *part, _json_object(records, *part)
 
 
-class _DuplicateKey(ValueError):
-    """An object that names a field twice; the message is the name."""
-
-
-def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these pairs. JSON leaves open what a repeated name means, and Python would silently take the last."""
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        counts = Counter(name for name, _ in pairs)
-        raise _DuplicateKey(next(name for name, count in counts.items() if count > 1))
-    return record
-
-
 # Not strict: raw tabs and line feeds in strings are common and harmless.
-_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_unambiguous)
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=unambiguous)
 
 
 def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | Quarantined:
@@ -111,9 +98,9 @@ def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | 
     marks = len(text) - len(text.lstrip("\ufeff"))  # joined files have byte order marks between their lines
     try:
         record = _DECODER.decode(text[marks:])
-    except _DuplicateKey as error:
+    except RepeatedName as error:
         remedy = "the record gives it twice, and only its owner knows which counts: delete one"
-        return bad_record(records, start, end, "duplicate_key", remedy, field=writable(str(error)))
+        return bad_record(records, start, end, "duplicate_key", remedy, field=writable(error.name))
     except json.JSONDecodeError as error:
         at = start + len(text[: marks + error.pos].encode(records.encoding))
         position = f"line {records.line_at(at)}, byte {records.byte + at}"

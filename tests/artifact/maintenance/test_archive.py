@@ -159,6 +159,14 @@ def test_a_hostile_archive_leaves_nothing_anywhere(what: str, packed: bytes, tmp
     assert not Path(EVIL).exists()
 
 
+def test_an_index_that_gives_a_field_twice_is_refused(packed: bytes, tmp_path: Path) -> None:
+    def doubled(members: Members) -> None:
+        index(members[0][1].replace(b'"format": 1,', b'"format": 1, "format": 1,'))(members)
+
+    with pytest.raises(ArtifactError, match="the field 'format' is given twice"):
+        bring(repacked(packed, doubled), tmp_path / "elsewhere")
+
+
 def test_a_flipped_byte_is_named(packed: bytes, tmp_path: Path) -> None:
     at = packed.rindex("가나다".encode())
     broken = packed[:at] + "나나다".encode() + packed[at + 9 :]
