@@ -55,7 +55,7 @@ class FeaturesSpec(Spec):
     """The examples of a benchmark as piece ids: what all inits, seeds and settings of it share."""
 
     task: str
-    """Name of a module in ``korealbert/finetune/tasks``: nsmc, klue_ner, glue_cola, …"""
+    """Name of a benchmark: nsmc, klue_ner, glue_cola, …"""
     train: DataFile
     """Official training file, in any form that ``benchmark_files`` reads: compressed or not, in a tar archive or not."""
     train_member: str = ""

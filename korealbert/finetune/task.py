@@ -1,6 +1,6 @@
-"""What a benchmark is: how its files read, how an example enters the encoder, which head and loss learn it, what scores it.
+"""Interface of a benchmark: reading its files, encoding examples, head, loss, decoding, and scores.
 
-A benchmark is one file in ``korealbert/finetune/tasks`` whose ``TASK`` is an instance of ``Task``; nothing else names it.
+A benchmark is an instance of ``Task`` in the ``TASKS`` of a module in ``korealbert/finetune/tasks``; nothing else names it.
 """
 
 from __future__ import annotations

@@ -1,25 +1,26 @@
-"""The benchmarks: one module each, found by name."""
+"""The benchmarks by name. Each module names its own in ``TASKS``; modules that begin with ``_`` have none."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 import re
+from collections.abc import Mapping
+from functools import cache
 
 from korealbert.finetune.task import Task
 
 
 def names() -> list[str]:
     """All benchmarks, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return sorted(_tasks())
 
 
 def load(name: str) -> Task:
     """The benchmark of this name. Raises ValueError naming the known ones."""
-    if name not in names():
+    if name not in _tasks():
         raise ValueError(f"there is no task {name!r}; known are {', '.join(names())}")
-    task: Task = importlib.import_module(f"{__name__}.{name}").TASK
-    return task
+    return _tasks()[name]
 
 
 def find(written: str) -> Task:
@@ -28,13 +29,19 @@ def find(written: str) -> Task:
     Raises ValueError naming the known ones when there is none, or several.
     """
     wanted = _core(written)
-    known = {name: load(name) for name in names()}
-    alike = [name for name, task in known.items() if wanted in (_core(name), _core(task.title))]
-    found = [written] if written in known else alike
+    matches = [name for name in names() if wanted in (_core(name), _core(load(name).title))]
+    found = [written] if written in names() else matches
     if len(found) != 1:
         problem = f"{written!r} is {' or '.join(found)}" if found else f"there is no task {written!r}"
-        raise ValueError(f"{problem}; known are {', '.join(known)}")
-    return known[found[0]]
+        raise ValueError(f"{problem}; known are {', '.join(names())}")
+    return load(found[0])
+
+
+@cache
+def _tasks() -> Mapping[str, Task]:
+    """All benchmarks by name. Their modules load neither torch nor transformers."""
+    modules = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
+    return {name: task for module in modules for name, task in importlib.import_module(module).TASKS.items()}
 
 
 def _core(name: str) -> str:

@@ -17,10 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
-from korealbert.finetune import klue
 from korealbert.finetune.alignment import Pieces, Span, frame, pieces, with_every_unit
 from korealbert.finetune.files import Record
-from korealbert.finetune.klue_sentences import sentences
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import ClassCounts
 from korealbert.finetune.metrics.parsing import las, las_counts, uas
@@ -28,6 +26,7 @@ from korealbert.finetune.parse import Parse, Words
 from korealbert.finetune.resampling import Additive
 from korealbert.finetune.tagged import IGNORED
 from korealbert.finetune.task import Encoded, Example, Feature, Scores, Task
+from korealbert.finetune.tasks._klue import ORIGIN, klue_defaults, sentences
 
 if TYPE_CHECKING:
     import torch
@@ -85,13 +84,13 @@ class KlueDp(Task):
 
     title = "KLUE-DP"
     official_test_examples = 2_000
-    origin = klue.ORIGIN
+    origin = ORIGIN
     has_official_dev = False
     metric = "las_macro"
     prediction_type = pa.struct([("heads", pa.list_(pa.int64())), ("relations", pa.list_(pa.int64()))])
     counted = "words"
     target_type = layout_type = pa.list_(pa.list_(pa.int32()))
-    defaults = klue.defaults(epochs=10, max_length=256)
+    defaults = klue_defaults(epochs=10, max_length=256)
     uses_pos: ClassVar[bool] = True
     """The parser sees the gold part of speech of each word's last morpheme, as KLUE-baseline does unless told ``--no_pos``."""
 
@@ -280,4 +279,17 @@ def _relation(name: str, line: Line, field: str) -> int:
     return RELATIONS.index(name)
 
 
-TASK = KlueDp()
+class KlueDpNoPos(KlueDp):
+    """KLUE-DP without gold parts of speech: what an encoder parses when nobody tells it the tags, which raw text does not have.
+
+    Files and metrics of ``klue_dp``; KLUE-baseline's option ``--no_pos``.
+    """
+
+    title = "KLUE-DP no POS"
+    uses_pos = False
+
+
+TASKS: dict[str, Task] = {
+    "klue_dp": KlueDp(),
+    "klue_dp_no_pos": KlueDpNoPos(),
+}

@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune import klue
-from korealbert.finetune.klue_sentences import Sentence, sentences
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import ClassCounts
 from korealbert.finetune.metrics.entities import OUTSIDE, char_f1, entity_macro_f1, strict_counts
 from korealbert.finetune.resampling import Additive
 from korealbert.finetune.tagged import Tagged, Tagging, entity_tags
-from korealbert.finetune.task import Example, Scores
+from korealbert.finetune.task import Example, Scores, Task
+from korealbert.finetune.tasks._klue import ORIGIN, Sentence, klue_defaults, sentences
 
 KINDS = ("PS", "LC", "OG", "DT", "TI", "QT")
 
@@ -36,7 +35,7 @@ class KlueNer(Tagging):
 
     title = "KLUE-NER"
     official_test_examples = 5_000
-    origin = klue.ORIGIN
+    origin = ORIGIN
     has_official_dev = False
     metric = "entity_macro_f1"
     dev_metric = "char_f1_all13"
@@ -46,7 +45,7 @@ class KlueNer(Tagging):
     labels_every_piece = True
     needs_every_unit = False
     # KLUE-baseline trains without warm-up here; 510 pieces hold every sentence.
-    defaults = klue.defaults(epochs=3, max_length=510, warmup_ratio=0.0)
+    defaults = klue_defaults(epochs=3, max_length=510, warmup_ratio=0.0)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All sentences; ``spans`` are all single characters."""
@@ -118,4 +117,4 @@ def _begun(text: str, tags: Sequence[str]) -> list[str]:
     return moved
 
 
-TASK = KlueNer()
+TASKS: dict[str, Task] = {"klue_ner": KlueNer()}

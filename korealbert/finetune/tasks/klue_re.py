@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune import klue
 from korealbert.finetune.alignment import frame
 from korealbert.finetune.files import Record, json_list
 from korealbert.finetune.metrics import Mode
@@ -25,6 +24,7 @@ from korealbert.finetune.metrics.classification import ClassCounts, check_length
 from korealbert.finetune.metrics.relations import absent_classes, auprc, average_precision, micro_f1
 from korealbert.finetune.resampling import Additive
 from korealbert.finetune.task import Example, Feature, Scores, Task
+from korealbert.finetune.tasks._klue import ORIGIN, klue_defaults
 
 if TYPE_CHECKING:
     import torch
@@ -87,14 +87,14 @@ class KlueRe(Task):
 
     title = "KLUE-RE"
     official_test_examples = 7_765
-    origin = klue.ORIGIN
+    origin = ORIGIN
     has_official_dev = False
     metric = "micro_f1"
     prediction_type = pa.struct([("label", pa.int64()), ("probs", pa.list_(pa.float64()))])
     target_type = pa.int64()
     listed = 4
     markers = ("<subj>", "</subj>", "<obj>", "</obj>")
-    defaults = klue.defaults(epochs=3, max_length=256)
+    defaults = klue_defaults(epochs=3, max_length=256)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All sentences."""
@@ -256,4 +256,4 @@ def _letters(text: str) -> str:
     return "".join(unicodedata.normalize("NFC", text).split())
 
 
-TASK = KlueRe()
+TASKS: dict[str, Task] = {"klue_re": KlueRe()}

@@ -21,7 +21,7 @@ from korealbert.finetune.metrics.classification import ClassCounts, accuracy
 from korealbert.finetune.metrics.entities import OUTSIDE, challenge_f1, entity_micro_f1, lenient_counts
 from korealbert.finetune.resampling import Additive
 from korealbert.finetune.tagged import Tagged, Tagging, entity_tags
-from korealbert.finetune.task import Example, Scores
+from korealbert.finetune.task import Example, Scores, Task
 
 KINDS = ("PER", "FLD", "AFW", "ORG", "LOC", "CVL", "DAT", "TIM", "NUM", "EVT", "ANM", "PLT", "MAT", "TRM")
 
@@ -120,4 +120,4 @@ def _sentence(line_number: int, words: Sequence[str], tags: Sequence[str]) -> Ta
     return Tagged(str(line_number), " ".join(words), tuple(tags), spans=tuple(spans))
 
 
-TASK = NaverNer()
+TASKS: dict[str, Task] = {"naver_ner": NaverNer()}

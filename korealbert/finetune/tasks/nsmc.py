@@ -9,7 +9,7 @@ from __future__ import annotations
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.files import NUMBER, tsv_rows
 from korealbert.finetune.sequence import SequenceClassification
-from korealbert.finetune.task import Example
+from korealbert.finetune.task import Example, Task
 
 HEADER = ("id", "document", "label")
 
@@ -34,4 +34,4 @@ class Nsmc(SequenceClassification):
         ]
 
 
-TASK = Nsmc()
+TASKS: dict[str, Task] = {"nsmc": Nsmc()}

@@ -15,7 +15,7 @@ from korealbert.finetune.files import tsv_rows
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import accuracy
 from korealbert.finetune.sequence import SequenceClassification
-from korealbert.finetune.task import Example, Scores
+from korealbert.finetune.task import Example, Scores, Task
 
 HEADER = ("question1", "question2", "is_duplicate")
 
@@ -49,4 +49,4 @@ class ParaphraseDetection(SequenceClassification):
         return Scores({**scores.values, "accuracy_not_identical": accuracy(gold, labels)}, scores.warnings)
 
 
-TASK = ParaphraseDetection()
+TASKS: dict[str, Task] = {"pd": ParaphraseDetection()}

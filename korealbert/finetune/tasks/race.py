@@ -17,7 +17,7 @@ from korealbert.finetune.files import Identifiers, Record, json_lines
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.classification import accuracy
 from korealbert.finetune.sequence import SequenceClassification
-from korealbert.finetune.task import Example, Feature, Scores
+from korealbert.finetune.task import Example, Feature, Scores, Task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -102,4 +102,4 @@ def _files(file: BenchmarkFile) -> list[BenchmarkFile]:
     return [BenchmarkFile(path) for path in paths]
 
 
-TASK = Race()
+TASKS: dict[str, Task] = {"race": Race()}

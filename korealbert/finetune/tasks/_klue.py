@@ -1,16 +1,26 @@
-"""Sentences of KLUE's files of tagged and parsed text, one line for each of their units.
+"""Shared by the tasks of KLUE: origin, settings of KLUE's baselines for models of base size, TSV files of tagged sentences.
 
-Comments begin with ``##``. One of them, ``## guid<TAB>text``, stands before each sentence, an empty line behind it.
+Those files have a line for each unit of a sentence. Comments begin with ``##``; one of them, ``## guid<TAB>text``, precedes
+each sentence, and an empty line follows it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune.files import Identifiers
+
+ORIGIN = "github.com/KLUE-benchmark/KLUE (klue_benchmark), v1.1, CC BY-SA 4.0"
+
+
+def klue_defaults(*, epochs: int, **other: float) -> Mapping[str, int | float]:
+    """Fields of the fine-tuning spec as in KLUE-baseline's run_all.sh, of which ``other`` replaces some."""
+    common = {"batch_size": 32, "learning_rate": 5e-5, "max_length": 128, "warmup_ratio": 0.1, "weight_decay": 0.0}
+    return {"epochs": epochs, **common, **other}
+
 
 COMMENT = "##"
 

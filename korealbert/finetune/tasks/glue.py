@@ -1,0 +1,275 @@
+"""GLUE: nine English tasks with one label for a sentence or a pair, from TSV files with literal quotes.
+
+Scores are those of dev: the answers of the test sets are not public. Test files have no label and are refused by their header.
+Settings are those of the Language Chameleon paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from korealbert.documents.benchmark_files import BenchmarkFile
+from korealbert.finetune.files import NAME, NUMBER, YEAR, Form, tsv_rows
+from korealbert.finetune.metrics.classification import accuracy, binary_f1, mcc
+from korealbert.finetune.metrics.correlation import pearson, spearman
+from korealbert.finetune.sequence import SequenceClassification, SequenceRegression
+from korealbert.finetune.task import Example, Task
+
+ORIGIN = "gluebenchmark.com; each task has its own licence"
+
+ENTAILMENT = ("entailment", "not_entailment")
+
+
+def glue_defaults(**other: float) -> Mapping[str, int | float]:
+    """Fields of the fine-tuning spec: 5 epochs, batch 64, 5e-5 (Language Chameleon), of which ``other`` replaces some."""
+    return {"epochs": 5, "batch_size": 64, "learning_rate": 5e-5, "max_length": 128, **other}
+
+
+class GlueClassification(SequenceClassification):
+    """A GLUE task whose columns have names: a sentence or two, and a label."""
+
+    origin = ORIGIN
+    has_official_dev = False
+    defaults = glue_defaults()
+    header: ClassVar[tuple[str, ...]]
+    sentences: ClassVar[tuple[str, ...]]
+    """Columns of the sentence, or of the two."""
+    label_column: ClassVar[str] = "label"
+    forms: ClassVar[Mapping[str, Form]] = {"index": NUMBER}
+    """What columns look like, as far as the header has them."""
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All examples; an id is the line number."""
+        return [
+            self.example(str(line.number), row, self.label(row[self.label_column], line=line, field=self.label_column))
+            for line, fields in tsv_rows(file, self.header, forms=self.forms, unique="index")
+            for row in [dict(zip(self.header, fields, strict=True))]
+        ]
+
+    def example(self, example_id: str, row: Mapping[str, str], target: int) -> Example:
+        """The example of a row."""
+        first, *second = (row[name] for name in self.sentences)
+        return Example(example_id, first, target, pair=second[0] if second else None)
+
+
+COLA_MARKS = ("", "*", "?", "??", "*?", "?*")
+"""Of the author of the source; empty at what is acceptable."""
+
+COLA_COLUMNS = ("source", "label", "mark", "sentence")
+
+
+class Cola(SequenceClassification):
+    """CoLA: is an English sentence acceptable? Matthews' correlation on 1,043 dev sentences, of which 69.13 % are.
+
+    Official files ``CoLA/{train,dev}.tsv`` (8,551 / 1,043) without a header: source, label, the author's mark, sentence.
+    """
+
+    title = "CoLA"
+    official_test_examples = 1_043
+    origin = ORIGIN
+    has_official_dev = False
+    labels = ("unacceptable", "acceptable")
+    spellings = ("0", "1")
+    metric = "mcc"
+    measures = {"mcc": mcc, "accuracy": accuracy}  # noqa: RUF012 - read only
+    defaults = glue_defaults(dropout=0.05)
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All sentences; an id is the line number."""
+        examples = []
+        for line in file.lines():
+            fields = line.text.split("\t")
+            if len(fields) != len(COLA_COLUMNS):
+                problem = f"{len(fields)} fields instead of {len(COLA_COLUMNS)}"
+                raise line.error(COLA_COLUMNS[min(len(fields), 4) - 1], problem, "give train.tsv or dev.tsv as GLUE has it")
+            if fields[2].strip() not in COLA_MARKS:
+                problem = f"found {fields[2][:40]!r} where the author's mark stands"
+                raise line.error("mark", problem, "the columns have moved; restore the line from the official file")
+            examples.append(Example(str(line.number), fields[3], self.label(fields[1], line=line)))
+        return examples
+
+
+class Sst2(GlueClassification):
+    """SST-2: is an English film review positive? Accuracy on 872 dev sentences.
+
+    Official files ``SST-2/{train,dev}.tsv`` (67,349 / 872). Train is made of phrases, and sentences end in a space: kept.
+    """
+
+    title = "SST-2"
+    official_test_examples = 872
+    labels = ("negative", "positive")
+    spellings = ("0", "1")
+    header = ("sentence", "label")
+    sentences = ("sentence",)
+
+
+class Mrpc(GlueClassification):
+    """MRPC: do two English sentences mean the same? Accuracy and F1 on 408 dev pairs, of which 68.38 % do.
+
+    Official files ``MRPC/{train,dev}.tsv`` (3,668 / 408): GLUE's parts of ``msr_paraphrase_train.txt``, by ``dev_ids.tsv``,
+    with the same columns, and a byte order mark.
+    """
+
+    title = "MRPC"
+    official_test_examples = 408
+    labels = ("different", "same")
+    spellings = ("0", "1")
+    measures = {"accuracy": accuracy, "f1": binary_f1}  # noqa: RUF012 - read only
+    header = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
+    sentences = ("#1 String", "#2 String")
+    label_column = "Quality"
+    forms = {"#1 ID": NUMBER, "#2 ID": NUMBER}  # noqa: RUF012 - read only
+
+
+class Qqp(GlueClassification):
+    """QQP: do two English questions ask the same? Accuracy and F1 on 40,430 dev pairs.
+
+    Official files ``QQP/{train,dev}.tsv`` (363,846 / 40,430). A few rows lack fields; GLUE's own readers leave them out.
+    """
+
+    title = "QQP"
+    official_test_examples = 40_430
+    labels = ("different", "same")
+    spellings = ("0", "1")
+    measures = {"accuracy": accuracy, "f1": binary_f1}  # noqa: RUF012 - read only
+    header = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
+    sentences = ("question1", "question2")
+    label_column = "is_duplicate"
+    forms = dict.fromkeys(("id", "qid1", "qid2"), NUMBER)
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All pairs that have all six fields; an id is the line number."""
+        rows = tsv_rows(file, self.header, leave_out=lambda line, fields: len(fields) < len(self.header), forms=self.forms)
+        return [
+            Example(str(line.number), first, self.label(label, line=line, field=self.label_column), pair=second)
+            for line, (_, _, _, first, second, label) in rows
+        ]
+
+
+STSB_HEADER = (
+    *("index", "genre", "filename", "year", "old_index", "source1", "source2"),
+    *("sentence1", "sentence2", "score"),
+)
+
+STSB_FORMS = {"index": NUMBER, "genre": NAME, "filename": NAME, "year": YEAR, "old_index": NUMBER}
+
+
+class StsB(SequenceRegression):
+    """STS-B: how alike are two English sentences, from 0 to 5? Pearson's and Spearman's correlation on 1,500 dev pairs.
+
+    Official files ``STS-B/{train,dev}.tsv`` (5,749 / 1,500), the score last.
+    """
+
+    title = "STS-B"
+    official_test_examples = 1_500
+    origin = ORIGIN
+    has_official_dev = False
+    metric = "pearson"
+    measures = {"pearson": pearson, "spearman": spearman}  # noqa: RUF012 - read only
+    defaults = glue_defaults()
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All pairs; an id is the line number."""
+        return [
+            Example(str(line.number), first, self.gold_score(score, line=line), pair=second)
+            for line, (*_, first, second, score) in tsv_rows(file, STSB_HEADER, forms=STSB_FORMS, unique="index")
+        ]
+
+
+MNLI_COLUMNS = (
+    *("index", "promptID", "pairID", "genre", "sentence1_binary_parse", "sentence2_binary_parse"),
+    *("sentence1_parse", "sentence2_parse", "sentence1", "sentence2", "label1"),
+)
+MNLI_TRAIN_HEADER = (*MNLI_COLUMNS, "gold_label")
+MNLI_DEV_HEADER = (*MNLI_COLUMNS, "label2", "label3", "label4", "label5", "gold_label")
+
+
+class Mnli(SequenceClassification):
+    """MNLI-m: does one English sentence follow from another? Accuracy on 9,815 dev pairs from the genres of train.
+
+    Official files ``MNLI/train.tsv`` (392,702; 12 columns) and ``MNLI/dev_matched.tsv`` (9,815; 16 columns, five annotators).
+    """
+
+    title = "MNLI-m"
+    official_test_examples = 9_815
+    origin = ORIGIN
+    has_official_dev = False
+    labels = ("entailment", "contradiction", "neutral")
+    defaults = glue_defaults(dropout=0.3)
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All pairs of train or dev; an id is ``pairID``."""
+        first = next(file.lines(), None)
+        is_train = first is not None and first.text.count("\t") + 1 == len(MNLI_TRAIN_HEADER)
+        header = MNLI_TRAIN_HEADER if is_train else MNLI_DEV_HEADER
+        return [
+            Example(fields[2], fields[8], self.label(fields[-1], line=line, field="gold_label"), pair=fields[9])
+            for line, fields in tsv_rows(file, header, forms={"index": NUMBER}, unique="index")
+        ]
+
+
+class MnliMismatched(Mnli):
+    """MNLI-mm: does one English sentence follow from another? Accuracy on 9,832 dev pairs from genres that train lacks.
+
+    Official files ``MNLI/train.tsv`` (392,702) and ``MNLI/dev_mismatched.tsv`` (9,832), as for MNLI-m.
+    """
+
+    title = "MNLI-mm"
+    official_test_examples = 9_832
+
+
+class Qnli(GlueClassification):
+    """QNLI: does an English sentence answer a question? Accuracy on 5,463 dev pairs.
+
+    Official files ``QNLI/{train,dev}.tsv`` (104,743 / 5,463) of QNLI version 2. Version 1 split by pair and leaks: do not use
+    it.
+    """
+
+    title = "QNLI"
+    official_test_examples = 5_463
+    labels = ENTAILMENT
+    header = ("index", "question", "sentence", "label")
+    sentences = ("question", "sentence")
+
+
+class Rte(GlueClassification):
+    """RTE: does one English sentence follow from a text? Accuracy on 277 dev pairs.
+
+    Official files ``RTE/{train,dev}.tsv`` (2,490 / 277).
+    """
+
+    title = "RTE"
+    official_test_examples = 277
+    labels = ENTAILMENT
+    header = ("index", "sentence1", "sentence2", "label")
+    sentences = ("sentence1", "sentence2")
+
+
+class Wnli(GlueClassification):
+    """WNLI: does an English sentence with a pronoun resolved follow? Accuracy on 71 dev pairs, of which 56.34 % do not.
+
+    Official files ``WNLI/{train,dev}.tsv`` (635 / 71). Dev shares sentences with train under the opposite label, so that who
+    learns train by heart scores below the majority.
+    """
+
+    title = "WNLI"
+    official_test_examples = 71
+    labels = ("not_entailment", "entailment")
+    spellings = ("0", "1")
+    header = ("index", "sentence1", "sentence2", "label")
+    sentences = ("sentence1", "sentence2")
+
+
+TASKS: dict[str, Task] = {
+    "glue_cola": Cola(),
+    "glue_sst2": Sst2(),
+    "glue_mrpc": Mrpc(),
+    "glue_qqp": Qqp(),
+    "glue_stsb": StsB(),
+    "glue_mnli": Mnli(),
+    "glue_mnli_mm": MnliMismatched(),
+    "glue_qnli": Qnli(),
+    "glue_rte": Rte(),
+    "glue_wnli": Wnli(),
+}

@@ -1,0 +1,133 @@
+"""KLUE's tasks with one label for a sentence or a pair: YNAT, KLUE-NLI and KLUE-STS."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Iterator, Sequence
+
+from korealbert.documents.benchmark_files import BenchmarkFile
+from korealbert.finetune.files import json_list
+from korealbert.finetune.metrics.classification import accuracy, binary_f1, macro_f1
+from korealbert.finetune.metrics.correlation import pearson, spearman
+from korealbert.finetune.sequence import SequenceClassification, SequenceRegression
+from korealbert.finetune.task import Example, Task
+from korealbert.finetune.tasks._klue import ORIGIN, klue_defaults
+
+
+class Ynat(SequenceClassification):
+    """KLUE YNAT: which of 7 topics has a headline? Macro F1 on 9,107 dev headlines; the test set is not public.
+
+    Official files ``ynat-v1.1_{train,dev}.json`` (45,678 / 9,107): a list of objects with ``guid``, ``title`` and ``label``.
+    """
+
+    title = "YNAT"
+    official_test_examples = 9_107
+    origin = ORIGIN
+    has_official_dev = False
+    labels = ("정치", "경제", "사회", "생활문화", "세계", "IT과학", "스포츠")
+    metric = "macro_f1"
+    measures = {"macro_f1": macro_f1, "accuracy": accuracy}  # noqa: RUF012 - read only
+    defaults = klue_defaults(epochs=4)
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All headlines."""
+        return [
+            Example(item.text("guid"), item.text("title"), self.label(item.text("label"), line=item.line))
+            for item in json_list(file, unique="guid")
+        ]
+
+
+CSV_HEADER = ["index", "premise", "hypothesis", "label"]
+
+CSV_TRAIN_ROWS = 24_998
+
+
+class KlueNli(SequenceClassification):
+    """KLUE-NLI: does one sentence follow from another? Accuracy on 3,000 dev pairs; the test set is not public.
+
+    Official files ``klue-nli-v1.1_{train,dev}.json`` (24,998 / 3,000), a list of objects. The training set is also around as a
+    CSV file of DACON (``index,premise,hypothesis,label``, in CP949: convert it), to whose 24,998 rows the 3,000 of dev are
+    appended: those are left out.
+    """
+
+    title = "KLUE-NLI"
+    official_test_examples = 3_000
+    origin = ORIGIN
+    has_official_dev = False
+    labels = ("entailment", "contradiction", "neutral")
+    defaults = klue_defaults(epochs=5)
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All pairs; of a CSV file the first 24,998."""
+        first = next(file.lines(), None)
+        if first is not None and first.text.split(",") == CSV_HEADER:
+            return list(self._csv(file))
+        return [
+            Example(
+                item.text("guid"),
+                item.text("premise"),
+                self.label(item.text("gold_label"), line=item.line, field="gold_label"),
+                pair=item.text("hypothesis"),
+            )
+            for item in json_list(file, unique="guid")
+        ]
+
+    def _csv(self, file: BenchmarkFile) -> Iterator[Example]:
+        lines = list(file.lines())
+        rows = csv.reader((f"{line.text}\n" for line in lines), strict=True)
+        next(rows)
+        try:
+            for number, row in enumerate(itertools.islice(rows, CSV_TRAIN_ROWS)):
+                line = lines[rows.line_num - 1]
+                if len(row) != len(CSV_HEADER):
+                    raise line.error("label", f"{len(row)} fields instead of {len(CSV_HEADER)}", "restore the line")
+                if row[0] != str(number):
+                    raise line.error("index", f"found {row[0][:40]!r} for row {number}", "restore the line")
+                yield Example(row[0], row[1], self.label(row[3], line=line), pair=row[2])
+        except csv.Error as error:
+            raise lines[rows.line_num - 1].error("record", f"no CSV ({error})", "restore the quotation marks") from error
+
+
+THRESHOLD = 3
+"""From this score on two sentences count as paraphrases."""
+
+
+def threshold_f1(gold: Sequence[float], predicted: Sequence[float]) -> float:
+    """F1 of paraphrases, times 100."""
+    return binary_f1([int(score >= THRESHOLD) for score in gold], [int(score >= THRESHOLD) for score in predicted])
+
+
+class KlueSts(SequenceRegression):
+    """KLUE-STS: how alike are two sentences, from 0 to 5? Pearson's correlation and F1 on 519 dev pairs; test is not public.
+
+    Official files ``klue-sts-v1.1_{train,dev}.json`` (11,668 / 519). The target is ``labels.real-label``; the F1 asks both
+    sides whether they reach 3, which on dev is ``labels.binary-label`` (220 do, 299 do not).
+    """
+
+    title = "KLUE-STS"
+    official_test_examples = 519
+    origin = ORIGIN
+    has_official_dev = False
+    metric = "pearson"
+    measures = {"pearson": pearson, "f1": threshold_f1, "spearman": spearman}  # noqa: RUF012 - read only
+    defaults = klue_defaults(epochs=4)
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All pairs; an id is ``guid``."""
+        return [
+            Example(
+                item.text("guid"),
+                item.text("sentence1"),
+                self.gold_score(str(item.record("labels").number("real-label")), line=item.line),
+                pair=item.text("sentence2"),
+            )
+            for item in json_list(file, unique="guid")
+        ]
+
+
+TASKS: dict[str, Task] = {
+    "ynat": Ynat(),
+    "klue_nli": KlueNli(),
+    "klue_sts": KlueSts(),
+}
