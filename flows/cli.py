@@ -111,8 +111,7 @@ def run(
 
     Under srun or torchrun, --nodes and --node are theirs; docs/several-machines.md tells more.
     """
-    from korealbert.pretrain import hosts as machines  # noqa: PLC0415
-    from korealbert.pretrain import member, together  # noqa: PLC0415
+    from korealbert.pretrain import machines  # noqa: PLC0415
 
     chosen: dict[str, Any] = {"store": store.resolve(), "workers": workers, "threads": threads, "processes": processes}
     chosen |= {"device": device, "hostfile": hosts and hosts.resolve(), "remote_shell": remote_shell}
@@ -121,12 +120,11 @@ def run(
         if nodes is not None:
             chosen |= {"nodes": nodes, "node": node, "meeting": meeting}
         elif hosts is None:
-            chosen |= together.found_in(os.environ)
+            chosen |= machines.started_together(os.environ)
         chosen |= {} if address is None else {"address": address}
         runtime = TrainingRuntime.model_validate({name: value for name, value in chosen.items() if value is not None})
         if runtime.node:
-            own = {"node": runtime.node, "processes": runtime.processes, "threads": runtime.threads}
-            member.serve(runtime.store, runtime.meeting, **own)
+            machines.serve(runtime)
             return
         runtime.store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
         with machines.leading(runtime):

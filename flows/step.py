@@ -83,7 +83,7 @@ def step(
 
 
 def _built(job: Job, runtime: TrainingRuntime, gate: Gate) -> Built:
-    if job.stage.needs_alike is None or (runtime.cells_at_once == 1 and runtime.memory_gib is None):
+    if job.stage.memory_class is None or (runtime.cells_at_once == 1 and runtime.memory_gib is None):
         with gate.alone():
             return build(job.stage, job.spec, job.inputs, runtime, label=job.label, rerun=job.rerun)
     if not job.rerun and (found := cached(job.stage, job.spec, job.inputs, runtime)) is not None:

@@ -128,7 +128,7 @@ class Stage(Generic[S]):
     version: int
     spec: type[S]
     run: Callable[[S, Inputs, Path, Runtime], Stats]
-    needs_alike: Callable[[S, Inputs], str] | None = None
+    memory_class: Callable[[S, Inputs], str] | None = None
     """For cells, of which several may run at once: names what their need for memory depends on. None: a stage that takes the
     whole machine."""
     check: Callable[[S, Runtime], None] | None = None
@@ -136,7 +136,7 @@ class Stage(Generic[S]):
 
     def kind(self, spec: S, inputs: Inputs) -> str:
         """What cells that need the same memory have in common."""
-        return f"{self.name} {self.needs_alike(spec, inputs) if self.needs_alike else ''}"
+        return f"{self.name} {self.memory_class(spec, inputs) if self.memory_class else ''}"
 
     def identity(self, spec: Spec, inputs: Mapping[str, str], store: Store) -> Identity:
         """The identity of the artifact that ``build`` would give: known before anything runs.

@@ -70,7 +70,7 @@ def _settled(spec: FinetuneSpec, inputs: Inputs) -> FinetuneSpec:
     return spec.with_settings(json.loads((inputs["settings"].path / "settings.json").read_text("utf-8")))
 
 
-def needs_alike(spec: FinetuneSpec, inputs: Inputs) -> str:
+def memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:
     """What the memory of a cell depends on: the encoder, the examples, and how many pieces pass it at once."""
     at_once = spec.micro_batch_size or _settled(spec, inputs).batch_size
     size = f"{spec.max_train_examples} {spec.max_dev_examples} {spec.max_test_examples if spec.tested else 0}"
@@ -186,4 +186,4 @@ def _write_predictions(path: Path, task: Task, examples: Sequence[Example], answ
             table.append((example.id, task.kept(example.target), task.kept(prediction), loss))
 
 
-STAGE = Stage("finetune", version=6, spec=FinetuneSpec, run=run, needs_alike=needs_alike, check=check_device)
+STAGE = Stage("finetune", version=6, spec=FinetuneSpec, run=run, memory_class=memory_class, check=check_device)

@@ -1,4 +1,4 @@
-"""What the stage tells its training processes, and what they tell the stage: one JSON file in, JSON lines out."""
+"""What the stage and its training processes send each other: one JSON file in, JSON lines out."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from korealbert.pretrain.spec import PretrainSpec
 
 MARK = "korealbert-event "
 """Begins each line on rank 0's standard output that is meant for the stage; all other lines are log lines."""
+
+AGENT_MARK = "korealbert-agent "
+"""Begins each line of the agent of a machine that is meant for the launcher."""
+
+STOPPED_STATUS = 143
+"""Exit status of a rank that was asked to stop: 128 + SIGTERM, as a shell would say."""
 
 
 class Job(BaseModel):

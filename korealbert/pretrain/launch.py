@@ -1,101 +1,71 @@
-"""Start training processes on this machine and others, follow their output, and leave none behind.
+"""Start the ranks of a run on this machine and others, follow their output, and leave none behind.
 
-On one machine the rendezvous of the ranks is a file rather than torch's TCP server, which listens on all addresses.
+Ranks run under torch's elastic agents (``korealbert.pretrain.agent``), one on each machine. This module starts the agent of
+this machine, which reports how the ranks of all machines have ended. It imports no torch.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import queue
 import signal
-import tempfile
+import subprocess
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import FrameType
+from typing import Any
 
-from korealbert.pretrain.crew import LOST, Crew
-from korealbert.pretrain.processes import LocalRanks
+from korealbert.pretrain.job import AGENT_MARK
+from korealbert.pretrain.machines import Place, Rendezvous, meeting
+from korealbert.pretrain.runtime import TrainingRuntime
 
-GRACE_SECONDS = 30.0
-"""How long processes that were asked to stop may take to save a checkpoint."""
+GRACE_SECONDS = 60.0
+"""How long ranks that were asked to stop may take to save a checkpoint."""
 
-TAIL_LINES = 60
-"""Lines of each process that an error shows at most."""
+READ_SECONDS = 5.0
+"""How long output is read after the end of the agent: a child of a rank may hold the pipe open for ever."""
 
-SETTLE_SECONDS = 2.0
-"""How long the other ranks may take to fail after the first."""
-
-KILL_SECONDS = 10.0
-"""How long the news of a killed process may take from another machine."""
-
-LOST_A_PEER = (
-    "onnection closed by peer",
-    "onnection reset by peer",
-    "Broken pipe",
-    "remote process exited",
-    "ncclRemoteError",
-    "Socket closed",
-    "recvValue failed",
-    "sendBytes failed",
-)
-"""What gloo, NCCL and torch's store say in a process that ends because another has."""
+TAIL_LINES = 20
+"""Lines of the agent that an error shows at most where it ends without a word."""
 
 log = logging.getLogger(__name__)
 
 
 class RankFailed(RuntimeError):
-    """A training process ended with an error; the message holds its own last lines."""
+    """A training process ended with an error; the message holds its traceback."""
 
 
 class RankKilled(RankFailed):
-    """A training process was killed from outside, which may not happen again; the run resumes from its last checkpoint."""
+    """A rank or a machine was lost, which may not happen again; the run resumes from its last checkpoint."""
 
 
 def run_ranks(
     module: str,
     arguments: Sequence[str],
     *,
-    processes: int,
-    threads: int,
+    runtime: TrainingRuntime,
     on_line: Callable[[str], None],
     environment: Mapping[str, str] | None = None,
-    crew: Crew | None = None,
 ) -> None:
-    """Run ``python -m module *arguments --init-method URL --parent PID`` once per rank until all have ended.
+    """Run ``python -m module *arguments --parent PID`` once per rank until all have ended.
 
-    ``processes`` ranks run here, with ``threads`` CPU threads among them; those of other machines are the ``crew``'s.
-    ``on_line`` receives the lines of rank 0; those of the others go to the log. Whenever this function is left early (an
-    exception of ``on_line``, a cancelled run), the processes are asked to stop, and killed after ``GRACE_SECONDS``. Raises
-    ``RankFailed`` when one fails, with the output of the first that did.
+    ``on_line`` receives the lines that rank 0 writes to its standard output; all other output goes to the log. Whenever this
+    function is left early (an exception of ``on_line``, a cancelled run), the ranks are asked to stop, and killed after
+    ``GRACE_SECONDS``. Raises ``RankFailed`` with the traceback of the rank that failed first, ``RankKilled`` naming the machine
+    of one that was killed, and ConnectionError where machines do not meet.
     """
-    with tempfile.TemporaryDirectory(prefix="korealbert-ranks-") as directory, _terminated_like_an_error():
-        world_size = processes + (crew.processes if crew else 0)
-        run = _Run(world_size, crew.names if crew else {}, on_line)
-        meeting = crew.meeting_point() if crew else (Path(directory) / "rendezvous").as_uri()
-        command = [*arguments, "--init-method", meeting]
-        own = {**(crew.environment if crew else {}), **(environment or {})}
-        with _stoppable(run):
-            try:
-                here = LocalRanks(
-                    module,
-                    command,
-                    ranks=range(processes),
-                    world_size=world_size,
-                    threads=threads,
-                    environment=own,
-                    tell=run.tell,
-                )
-                run.machines.append(here)
-                if crew:
-                    crew.start(module, command, world_size=world_size, environment=environment or {}, tell=run.tell)
-                    run.machines.append(crew)
-                run.follow()
-            finally:
-                run.end()
+    with _terminated_like_an_error(), meeting(runtime, module, arguments, environment or {}) as (place, rendezvous):
+        run = _Run(place, rendezvous, module, arguments, environment or {}, on_line)
+        _followed.append(run)
+        try:
+            run.follow()
+        finally:
+            run.end()
+            _followed.remove(run)
 
 
 def stop_all() -> bool:
@@ -110,94 +80,104 @@ _followed: list[_Run] = []
 
 
 class _Run:
-    """What is known of all ranks of one run."""
+    """The agent of this machine, which speaks for all ranks of a run."""
 
-    def __init__(self, world_size: int, names: Mapping[int, str], on_line: Callable[[str], None]) -> None:
-        self.machines: list[LocalRanks | Crew] = []
-        self._names = names
-        self._on_line = on_line
-        self._told: queue.SimpleQueue[tuple[int, str | int]] = queue.SimpleQueue()
-        self._tails: list[deque[str]] = [deque(maxlen=TAIL_LINES) for _ in range(world_size)]
-        self._running = set(range(world_size))
-        self._failed: dict[int, int] = {}
-        """Exit statuses other than 0 by rank, in the order in which they became known."""
-
-    def tell(self, rank: int, what: str | int) -> None:
-        """A line or the exit status of a rank, from any thread."""
-        self._told.put((rank, what))
+    def __init__(
+        self,
+        place: Place,
+        rendezvous: Rendezvous,
+        module: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        on_line: Callable[[str], None],
+    ) -> None:
+        self._rendezvous, self._on_line, self._place = rendezvous, on_line, place
+        self._agent = place.start_agent(
+            module, arguments, environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, listener=rendezvous.listener
+        )
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        """What the agent and rank 0 write to standard output, and None when the agent has ended."""
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._joined = False
+        self._outcome: dict[str, Any] | None = None
+        threading.Thread(target=self._watch, daemon=True).start()
 
     def follow(self) -> None:
-        """Pass lines on until all have ended. Raises ``RankFailed`` soon after the first failure."""
-        while self._running:
-            self._take(*self._told.get())
-            if self._failed:
-                self._settle()
-                raise self._first_failure()
+        """Pass lines on until all ranks have ended. Raises as ``run_ranks`` does."""
+        while (line := self._next()) is not None:
+            if not line.startswith(AGENT_MARK):
+                self._on_line(line)
+            elif (told := json.loads(line.removeprefix(AGENT_MARK))) == "joined":
+                self._joined = True
+            else:
+                self._outcome = told
+        if self._outcome is None:
+            ended = "\n".join([f"status {self._agent.returncode}", *self._tail])
+            raise (RankKilled if self._agent.returncode < 0 else RankFailed)(
+                f"the agent of the training processes on {self._place.name} ended with {ended}"
+            )
+        if fault := _fault(self._outcome, self._place.world_size, alone=self._rendezvous.listener is None):
+            raise fault
 
     def ask_to_stop(self) -> None:
         """Ask all ranks to save and end."""
-        for machine in self.machines:
-            machine.terminate()
+        self._agent.terminate()
 
     def end(self) -> None:
         """Ask what still runs to save and stop, then kill it."""
-        if self._running:
+        if self._agent.poll() is None:
             self.ask_to_stop()
-            self._wait(GRACE_SECONDS, heard=False)
-        self._kill()
-        for machine in self.machines:
-            machine.join()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._agent.wait(GRACE_SECONDS)
+        self._agent.kill()
+        self._agent.wait()
 
-    def _take(self, rank: int, what: str | int, *, heard: bool = True) -> None:
-        if isinstance(what, int):
-            self._running.discard(rank)
-            if what:
-                self._failed.setdefault(rank, what)
-            return
-        self._tails[rank].append(what)
-        if rank:
-            log.info("rank %d: %s", rank, what)
-        elif heard:
-            self._on_line(what)
+    def _next(self) -> str | None:
+        while True:
+            try:
+                return self._lines.get(timeout=0.5)
+            except queue.Empty:
+                if not self._joined:
+                    self._rendezvous.check()
 
-    def _wait(self, seconds: float, *, heard: bool) -> None:
-        """Wait for the ranks to end; whether rank 0 is ``heard`` meanwhile."""
-        deadline = time.monotonic() + seconds
-        with contextlib.suppress(queue.Empty):
-            while self._running:
-                self._take(*self._told.get(timeout=max(0.0, deadline - time.monotonic())), heard=heard)
+    def _watch(self) -> None:
+        readers = [threading.Thread(target=read, daemon=True) for read in (self._read_output, self._read_log)]
+        for reader in readers:
+            reader.start()
+        self._agent.wait()
+        deadline = time.monotonic() + READ_SECONDS
+        for reader in readers:
+            reader.join(max(0.0, deadline - time.monotonic()))
+        self._lines.put(None)
 
-    def _settle(self) -> None:
-        """After one failure: let the others fail too, then kill those that wait for a rank that is gone."""
-        self._wait(SETTLE_SECONDS, heard=True)
-        failed = dict(self._failed)
-        self._kill()
-        self._failed = failed  # Those that we ended did not fail.
-        self._running.clear()  # Who does not even tell of its end by now is beyond reach.
+    def _read_output(self) -> None:
+        assert self._agent.stdout is not None
+        with self._agent.stdout as stream:
+            for line in stream:
+                self._lines.put(line.rstrip("\n"))
 
-    def _kill(self) -> None:
-        if self._running:
-            for machine in self.machines:
-                machine.kill()
-            self._wait(KILL_SECONDS, heard=False)
+    def _read_log(self) -> None:
+        assert self._agent.stderr is not None
+        with self._agent.stderr as stream:
+            for line in stream:
+                self._tail.append(line.rstrip("\n"))
+                log.info("%s", line.rstrip("\n"))
 
-    def _first_failure(self) -> RankFailed:
-        """What the process that failed by itself said; a rank that lost its peer fails too, inside a collective operation."""
-        first = min(self._failed, key=self._lost_a_peer)  # Of equals the one that was known first.
-        status, name = self._failed[first], self._names.get(first, "")
-        which = f"training process {first} of {len(self._tails)}" + (f" on {name}" if name else "")
-        kind, ended = RankFailed, f"ended with status {status}"
-        if status == LOST:
-            kind, ended = RankKilled, f"was lost with its machine: the connection to {name} has closed"
-        elif status < 0:
-            kind, ended = RankKilled, f"was killed by {_signal_name(-status)}"
-            if -status == signal.SIGKILL:
-                ended += " (out of memory?)"
-        told = "\n".join(_traceback_first(list(self._tails[first])))
-        return kind(f"{which} {ended}; its own words:\n{told}")
 
-    def _lost_a_peer(self, rank: int) -> bool:
-        return any(words in line for line in self._tails[rank] for words in LOST_A_PEER)
+def _fault(outcome: Mapping[str, Any], world_size: int, *, alone: bool) -> Exception | None:
+    """What the outcome of a run says of a failure: the machine that was lost, else the rank that failed first."""
+    if outcome["lost"]:
+        names = " and ".join(outcome["lost"])
+        return RankKilled(f"{names} gave no sign of life any more: the machine was lost, or its network; the next run resumes")
+    if outcome["failures"]:
+        cause = outcome["failures"][0]
+        which = f"training process {cause['rank']} of {world_size}" + ("" if alone else f" on {cause['machine']}")
+        status = cause["status"]
+        if status >= 0:
+            return RankFailed(f"{which} ended with status {status}; its own words:\n{cause['words']}")
+        ended = f"was killed by {_signal_name(-status)}" + (" (out of memory?)" if -status == signal.SIGKILL else "")
+        return RankKilled(f"{which} {ended}; its own words:\n{cause['words']}")
+    return ConnectionError(outcome["problem"]) if outcome["problem"] else None
 
 
 def _signal_name(number: int) -> str:
@@ -205,21 +185,6 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def _traceback_first(lines: list[str]) -> list[str]:
-    starts = [index for index, line in enumerate(lines) if "Traceback (most recent call last)" in line]
-    return lines[starts[0] :] if starts else lines
-
-
-@contextlib.contextmanager
-def _stoppable(run: _Run) -> Iterator[None]:
-    """Let ``stop_all`` know of a run."""
-    _followed.append(run)
-    try:
-        yield
-    finally:
-        _followed.remove(run)
 
 
 @contextlib.contextmanager

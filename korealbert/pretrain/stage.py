@@ -22,9 +22,9 @@ from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
 from korealbert.model.config import ModelConfig
 from korealbert.pretrain.compile_locks import clear_stale_locks, extension_directories
-from korealbert.pretrain.hosts import crew_of, ranks_of
 from korealbert.pretrain.job import Job, parse_event
 from korealbert.pretrain.launch import RankFailed, run_ranks
+from korealbert.pretrain.machines import world_size
 from korealbert.pretrain.rows import Rows, check_rows
 from korealbert.pretrain.runtime import TrainingRuntime, check_device
 from korealbert.pretrain.spec import PretrainSpec
@@ -46,7 +46,6 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     examples, views = inputs["examples"].path, inputs["views"].path
     check_runtime(spec, runtime)
     training = TrainingRuntime.of(runtime)
-    processes, _ = ranks_of(training)
     optional = {role: inputs[role].path for role in ("initial", "examples_long", "views_long") if role in inputs}
     config = check(spec, vocab=inputs["vocab"].path, examples=examples, views=views, **optional)
     job = Job(spec=spec, config=config, examples=examples, views=views, **optional, out_dir=out_dir, device=training.device)
@@ -66,15 +65,7 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
             seen[event["kind"]] = event
 
     try:
-        with crew_of(training) as crew:
-            run_ranks(
-                "korealbert.pretrain.worker",
-                [str(job_file)],
-                processes=processes,
-                threads=training.threads,
-                on_line=on_line,
-                crew=crew,
-            )
+        run_ranks("korealbert.pretrain.worker", [str(job_file)], runtime=training, on_line=on_line)
     except RankFailed as failure:
         if "stopped" not in seen:
             raise
@@ -89,9 +80,9 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
 def check_runtime(spec: PretrainSpec, runtime: Runtime) -> None:
     """Raise ValueError where the global batches cannot be divided among all ranks, or a device or a package is missing."""
     check_device(spec, runtime)
-    _, world_size = ranks_of(TrainingRuntime.of(runtime))
+    ranks = world_size(TrainingRuntime.of(runtime))
     for batch, micro_batch in spec.batches:
-        spec.accumulation(world_size, batch, micro_batch)
+        spec.accumulation(ranks, batch, micro_batch)
     if spec.tensorboard and find_spec("tensorboard") is None:
         raise ValueError(
             "tensorboard = true, but the package tensorboard is not installed; install korealbert[tensorboard] or leave it out"

@@ -1,7 +1,6 @@
 """One training process: ``python -m korealbert.pretrain.worker JOB.json``.
 
-The stage starts one per rank. Across machines DeepSpeed's or torch's launcher starts them
-(``deepspeed --hostfile hosts --module korealbert.pretrain.worker JOB.json``); every host must see the job's paths.
+The agent of each machine starts one per rank.
 SIGTERM and SIGINT save a checkpoint at the next step and end the process with status 143.
 """
 
@@ -18,18 +17,16 @@ from types import FrameType
 
 import torch
 from torch import distributed
+from torch.distributed.elastic.multiprocessing.errors import record
 
 from korealbert.artifact.shards import die_with_parent
 from korealbert.examples.batches import ExampleBatches
 from korealbert.model.device import pick_device
 from korealbert.pretrain.engine import join
-from korealbert.pretrain.job import Job, event_line
+from korealbert.pretrain.job import STOPPED_STATUS, Job, event_line
 from korealbert.pretrain.metrics import Metrics
 from korealbert.pretrain.rows import Rows
 from korealbert.pretrain.trainer import Stopped, Trainer
-
-STOPPED_STATUS = 143
-"""Exit status after a requested stop: 128 + SIGTERM, as a shell would say."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -96,4 +93,4 @@ def run(job: Job, init_method: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(record(main)())  # Leaves the traceback of an error in the file that the agent names.

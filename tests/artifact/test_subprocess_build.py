@@ -49,11 +49,11 @@ def run(spec: ToySpec, inputs: Inputs, out_dir: Path, runtime: TrainingRuntime) 
     return {"threads": runtime.threads}
 
 
-def needs_alike(spec: ToySpec, inputs: Inputs) -> str:
+def memory_class(spec: ToySpec, inputs: Inputs) -> str:
     return str(spec.mebibytes)
 
 
-STAGE = Stage("toy", version=1, spec=ToySpec, run=run, needs_alike=needs_alike)
+STAGE = Stage("toy", version=1, spec=ToySpec, run=run, memory_class=memory_class)
 
 
 def job(**fields: Any) -> Job:

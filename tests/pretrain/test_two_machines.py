@@ -1,4 +1,7 @@
-"""Training on two machines, here two launchers on loopback: killed, resumed, and equal to two ranks on one machine."""
+"""Training on two machines: as one, also after one was killed, and on fewer ranks after that.
+
+Two launchers on loopback, and, where the machine lets an ordinary user make them, two network namespaces joined by a cable.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from korealbert.artifact import Artifact
+import pytest
+from safetensors.numpy import load_file
+
+from korealbert.artifact import Artifact, build
+from korealbert.pretrain.runtime import TrainingRuntime
+from korealbert.pretrain.stage import STAGE
 from tests.pretrain.conftest import TWO_RANKS
 from tests.pretrain.runs import ranks_using, same_bytes
 from tests.pretrain.test_launch import wait_until
@@ -18,58 +26,160 @@ from tests.pretrain.test_launch import wait_until
 LEADER = """
 import sys
 from pathlib import Path
-from korealbert.artifact import Artifact, Progress, build
+from korealbert.artifact import Artifact, build
+from korealbert.pretrain.machines import leading
 from korealbert.pretrain.runtime import TrainingRuntime
-from korealbert.pretrain.hosts import leading
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE
-store, spec, *paths = sys.argv[1:]
+store, address, spec, *paths = sys.argv[1:]
 inputs = {role: Artifact(Path(path).name, Path(path)) for role, path in zip(("vocab", "examples", "views"), paths)}
-runtime = TrainingRuntime(store=Path(store), threads=1, device="cpu", nodes=2, address="127.0.0.1")
+runtime = TrainingRuntime(store=Path(store), threads=1, device="cpu", nodes=2, address=address)
 with leading(runtime):
     build(STAGE, PretrainSpec.model_validate_json(spec), inputs, runtime.reporting_to(lambda p: print(p.done, flush=True)))
 """
 
+MEMBER = """
+import sys
+from pathlib import Path
+from korealbert.pretrain.machines import LeaderGone, serve
+from korealbert.pretrain.runtime import TrainingRuntime
+try:
+    serve(TrainingRuntime(store=Path(sys.argv[1]), threads=1, nodes=2, node=1))
+except LeaderGone as gone:
+    sys.exit(str(gone))
+"""
 
-def started(store: Path, ancestry: dict[str, Artifact]) -> tuple[subprocess.Popen[str], subprocess.Popen[str]]:
-    """The leader and its member, each a process of its own."""
-    paths = [str(ancestry[role].path) for role in ("vocab", "examples", "views")]
-    spec = TWO_RANKS.model_dump_json()
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    leader = subprocess.Popen([sys.executable, "-c", LEADER, str(store), spec, *paths], **pipes)
-    command = ["korealbert.pretrain.member", "--store", str(store), "--meeting", "run", "--node", "1"]
-    member = subprocess.Popen([sys.executable, "-m", *command, "--processes", "1", "--threads", "1"], **pipes)
-    return leader, member
+INSIDE = ["unshare", "--user", "--map-root-user", "--net", "--uts", "--fork", "--kill-child"]
+"""A network of its own, as a machine has, and a name of its own."""
+
+
+class Machines:
+    """Two machines, given as what starts a command on each, and the leader's address."""
+
+    def __init__(self, prefixes: tuple[list[str], list[str]], address: str) -> None:
+        self.prefixes, self.address = prefixes, address
+
+    def started(self, store: Path, ancestry: dict[str, Artifact]) -> tuple[subprocess.Popen[str], subprocess.Popen[str]]:
+        """The leader and its member, each a process of its own."""
+        paths = [str(ancestry[role].path) for role in ("vocab", "examples", "views")]
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        spec = TWO_RANKS.model_dump_json()
+        arguments = [sys.executable, "-c", LEADER, str(store), self.address, spec, *paths]
+        leader = subprocess.Popen([*self.prefixes[0], *arguments], **pipes)
+        return leader, subprocess.Popen([*self.prefixes[1], sys.executable, "-c", MEMBER, str(store)], **pipes)
+
+
+@pytest.fixture
+def loopback() -> Machines:
+    return Machines(([], []), "127.0.0.1")
+
+
+@pytest.fixture
+def cabled() -> Iterator[Machines]:
+    """Two namespaces with 10.77.0.1 and 10.77.0.2 at the ends of a cable."""
+    try:
+        first = subprocess.Popen([*INSIDE, "sleep", "infinity"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    except FileNotFoundError:
+        pytest.skip("needs unshare")
+    second: subprocess.Popen[bytes] | None = None
+    try:
+        one = _child_of(first)
+        second = subprocess.Popen(
+            [*_inside(one), "unshare", "--net", "--uts", "--fork", "--kill-child", "sleep", "infinity"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        two = _child_of(second)
+        links = [
+            (one, "hostname node-a"),
+            (one, f"ip link add eth0 type veth peer name eth0 netns {two}"),
+            *((pid, f"ip addr add 10.77.0.{number}/24 dev eth0") for number, pid in ((1, one), (2, two))),
+            *((pid, f"ip link set {name} up") for name in ("eth0", "lo") for pid in (one, two)),
+            (two, "hostname node-b"),
+        ]
+        for pid, command in links:
+            done = subprocess.run([*_inside(pid), *command.split()], capture_output=True, text=True, check=False)
+            if done.returncode:
+                pytest.skip(f"{command}: {done.stderr}")
+        yield Machines((_inside(one), _inside(two)), "10.77.0.1")
+    finally:
+        for holder in (second, first):
+            if holder is not None:
+                holder.kill()
+                holder.wait()
+
+
+def _inside(pid: int) -> list[str]:
+    return ["nsenter", f"--target={pid}", "--user", "--net", "--uts", "--preserve-credentials"]
+
+
+def _child_of(holder: subprocess.Popen[bytes]) -> int:
+    """The process inside the namespaces. Skips where this machine does not let us make them."""
+    children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children")
+
+    def inside() -> bool:
+        return holder.poll() is not None or bool(children.read_text().split())
+
+    wait_until(inside)
+    if holder.poll() is not None:
+        pytest.skip("needs the right to make network namespaces")
+    return int(children.read_text().split()[0])
+
+
+def begun(store: Path) -> bool:
+    return any(store.glob("*.partial/.checkpoints/step-00000010"))
 
 
 def test_two_machines_train_as_one_also_after_one_was_killed(
-    ancestry: dict[str, Artifact], two_ranks: Artifact, tmp_path: Path
+    ancestry: dict[str, Artifact], two_ranks: Artifact, loopback: Machines, tmp_path: Path
 ) -> None:
     store = tmp_path / "store"
-    leader, member = started(store, ancestry)
+    leader, member = loopback.started(store, ancestry)
     try:
-        assert leader.stdout is not None
-        wait_until(lambda: any(store.glob("*.partial/.checkpoints/step-00000010")), 60)
+        wait_until(lambda: begun(store))
         assert len(ranks_using(store)) == 2
         os.kill(member.pid, signal.SIGKILL)
-        killed = time.monotonic()
-        told, _ = leader.communicate(timeout=40)
-        assert time.monotonic() - killed < 20
+        words, _ = leader.communicate(timeout=240)
     finally:
         for process in (leader, member):
             process.kill()
             process.communicate()
     assert leader.returncode == 1
-    assert "RankKilled: training process 1 of 2 on" in told
-    assert "was lost with its machine" in told
+    assert "RankKilled" in words and "gave no sign of life any more: the machine was lost" in words
     assert not ranks_using(store)
 
-    leader, member = started(store, ancestry)
-    told, _ = leader.communicate(timeout=120)
-    assert leader.returncode == 0, told
-    assert member.wait(timeout=20) == 0
+    leader, member = loopback.started(store, ancestry)
+    words, _ = leader.communicate(timeout=240)
+    assert leader.returncode == 0, words
+    assert member.wait(timeout=240) == 0
     member.communicate()
     (resumed,) = [path for path in store.glob("pretrain-*") if path.is_dir()]
     found = Artifact(resumed.name, resumed)
     assert found.stats["resumed_from_step"] >= 10
     assert same_bytes(two_ranks.path, found.path)
+
+
+def test_a_machine_that_vanishes_from_its_network_is_named_and_one_alone_goes_on(
+    ancestry: dict[str, Artifact], two_ranks: Artifact, cabled: Machines, tmp_path: Path
+) -> None:
+    """The cable is cut: nothing closes a connection, and nothing more arrives."""
+    store = tmp_path / "store"
+    leader, member = cabled.started(store, ancestry)
+    try:
+        wait_until(lambda: begun(store))
+        subprocess.run([*cabled.prefixes[1], "ip", "link", "set", "eth0", "down"], check=True)
+        words, _ = leader.communicate(timeout=240)
+        assert "RankKilled: node-b gave no sign of life any more" in words
+        told, _ = member.communicate(timeout=240)
+        assert "the first machine of the run has gone, or cannot be reached" in told
+    finally:
+        for process in (leader, member):
+            process.kill()
+            process.communicate()
+    assert not ranks_using(store)
+
+    alone = build(STAGE, TWO_RANKS, ancestry, TrainingRuntime(store=store, threads=1, device="cpu")).artifact
+    assert alone.stats["processes"] == 1 and alone.stats["resumed_from_step"] >= 10
+    straight, found = (load_file(path / "model.safetensors") for path in (two_ranks.path, alone.path))
+    for name, tensor in straight.items():
+        assert abs(tensor - found[name]).max() < 1e-4

@@ -1,0 +1,358 @@
+"""The ranks of one machine, under torch's elastic agent: ``python -m korealbert.pretrain.agent … MODULE ARGUMENTS``.
+
+The launcher starts one on each machine of a run. The first machine's agent (node 0) holds torch's TCPStore, in which the agents
+find each other, show that they live, and leave what became of their ranks. When ranks fail or a machine is lost, all others end
+theirs, and node 0 writes to its standard output what has happened. A lone machine has no such store: its ranks find each other
+through a file.
+
+Ranks never restart within a run. The next run, on as many ranks as there are then, resumes from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import psutil
+from torch._C._distributed_c10d import HashStore, Store, TCPStore
+from torch.distributed.elastic.agent.server.api import WorkerSpec
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
+from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+from torch.distributed.elastic.rendezvous import RendezvousInfo
+from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
+
+from korealbert.artifact.shards import die_with_parent
+from korealbert.pretrain.job import AGENT_MARK, STOPPED_STATUS
+
+CONNECT_SECONDS = 120
+"""How long an agent may take to reach the store, and the store to answer."""
+
+BEAT_SECONDS = 0.5
+"""Pause between two signs of life."""
+
+LOST_SECONDS = 15.0
+"""A machine that gave signs of life and has given none for so long is lost."""
+
+SETTLE_SECONDS = 2.0
+"""How long ranks may take to fail by themselves after those of another machine have failed."""
+
+SHUTDOWN_SECONDS = 30
+"""How long ranks that were asked to end may take until they are killed."""
+
+TAIL_LINES = 60
+"""Lines of such a rank that an error shows at most."""
+
+
+@dataclass
+class Failure:
+    """A rank that ended with an error."""
+
+    rank: int
+    status: int
+    """Exit status; negative: the signal that killed it."""
+    at: float
+    """When it recorded its error or else last wrote anything, in seconds since 1970: before what it did to its peers."""
+    words: str
+    """Its traceback, or else the last lines that it wrote."""
+    machine: str
+
+    @property
+    def asked(self) -> bool:
+        """Whether it ended because it was asked to."""
+        return self.status in (STOPPED_STATUS, -signal.SIGTERM)
+
+
+@dataclass
+class Outcome:
+    """What became of the ranks of one machine, or of all."""
+
+    failures: list[Failure] = field(default_factory=list)
+    """The cause first."""
+    lost: list[str] = field(default_factory=list)
+    """Machines that gave no sign of life any more."""
+    problem: str = ""
+    """What has failed but ranks."""
+
+    @property
+    def well(self) -> bool:
+        """Whether all ranks have ended as they should."""
+        return not (self.failures or self.lost or self.problem)
+
+    @classmethod
+    def of(cls, text: bytes) -> Outcome:
+        """From JSON."""
+        given = json.loads(text)
+        return cls(**{**given, "failures": [Failure(**failure) for failure in given["failures"]]})
+
+
+class _Machines:
+    """The machines of a run, as the agent of one of them sees them in the store."""
+
+    def __init__(self, place: argparse.Namespace, store: Store) -> None:
+        self.store = store
+        self._place, self._count = place, 0
+        self._beats: dict[int, tuple[bytes, float]] = {}
+        self.ends: dict[int, Outcome] = {}
+        """What became of the others. Node 0 looks after all of them, they look after node 0."""
+
+    def look(self) -> None:
+        """Show that this machine lives, and see who else does."""
+        self._count += 1
+        self.store.set(f"beat/{self._place.node}", str(self._count))
+        for node in self._running():
+            if self.store.check([f"end/{node}"]):
+                self.ends[node] = Outcome.of(self.store.get(f"end/{node}"))
+            elif self.store.check([f"beat/{node}"]):
+                beat = self.store.get(f"beat/{node}")
+                if node not in self._beats or self._beats[node][0] != beat:
+                    self._beats[node] = beat, time.monotonic()
+
+    def _running(self) -> list[int]:
+        looked_after = [0] if self._place.node else range(1, self._place.nodes)
+        return [node for node in looked_after if node not in self.ends]
+
+    def _lost(self) -> list[int]:
+        now = time.monotonic()
+        return [node for node in self._running() if node in self._beats and now - self._beats[node][1] > LOST_SECONDS]
+
+    @property
+    def lost(self) -> list[str]:
+        """Names of the machines that are lost."""
+        return [self.name_of(node) for node in self._lost()]
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds that the ranks of this machine have left, because those of others ended; None while all is well."""
+        if self._lost():
+            return 0.0
+        faults = [end for end in self.ends.values() if not end.well]
+        asked = all(failure.asked for end in faults for failure in end.failures) and not any(end.problem for end in faults)
+        return None if not faults else float(SHUTDOWN_SECONDS) if asked else SETTLE_SECONDS
+
+    def name_of(self, node: int) -> str:
+        """The name of a machine that has joined."""
+        return self.store.get(f"name/{node}").decode() if self.store.check([f"name/{node}"]) else f"node {node}"
+
+    def collect(self, own: Outcome) -> Outcome:
+        """Tell the others how this machine ended. Node 0 waits until they too have ended, or are lost."""
+        self.store.set(f"end/{self._place.node}", json.dumps(asdict(own)))
+        if self._place.node:
+            return own
+        self.look()
+        while (set(self._running()) & set(self._beats)) - set(self._lost()):  # Who has never come is not waited for.
+            time.sleep(BEAT_SECONDS / 5)
+            self.look()
+        ends = [own, *self.ends.values()]
+        failures = sorted((failure for end in ends for failure in end.failures), key=lambda f: (f.asked, f.at))
+        return Outcome(failures, self.lost, next((end.problem for end in ends if end.problem), ""))
+
+
+class _Watch(threading.Thread):
+    """Looks after the ranks of this machine: has them stop when asked to, and ends them when those of others have ended."""
+
+    def __init__(self, machines: _Machines | None, *, leads: bool) -> None:
+        super().__init__(daemon=True)
+        self.stop = threading.Event()
+        """Set to have all ranks save and end."""
+        self.over = threading.Event()
+        """Set when the run is over elsewhere."""
+        self.problem = ""
+        self._machines, self._leads = machines, leads
+        self._closed = threading.Event()
+        self._asked: set[int] = set()
+
+    def run(self) -> None:
+        """Look until ``close``."""
+        since: float | None = None
+        while not self._closed.wait(BEAT_SECONDS):
+            if self.stop.is_set():
+                self._ask()
+            if self._machines is None:
+                continue
+            try:
+                self._look(self._machines)
+                patience = self._machines.patience
+            except RuntimeError as error:  # torch's errors of a store are such.
+                self.problem, patience = f"the first machine of the run has gone, or cannot be reached ({error})", 0.0
+            if patience is None:
+                continue
+            since = since or time.monotonic()
+            if time.monotonic() - since >= patience:
+                self.over.set()
+                for process in psutil.Process().children():
+                    process.kill()
+            if self.problem:
+                return
+
+    def _look(self, machines: _Machines) -> None:
+        machines.look()
+        if self.stop.is_set() and self._leads:
+            machines.store.set("stop", "")
+        elif machines.store.check(["stop"]):
+            self.stop.set()
+
+    def _ask(self) -> None:
+        for process in psutil.Process().children():
+            if process.pid not in self._asked:
+                self._asked.add(process.pid)
+                process.terminate()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closed.set()
+        self.join()
+
+
+class _Rendezvous(StaticTCPRendezvous):
+    """torch's static rendezvous, complete when all machines are there."""
+
+    def __init__(self, place: argparse.Namespace, store: Store, watch: _Watch) -> None:
+        host, _, port = place.endpoint.rpartition(":")
+        super().__init__(host, int(port), place.node, place.nodes, "ranks", CONNECT_SECONDS)
+        self._store, self._place, self._watch = store, place, watch
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """Wait for all machines. Raises ConnectionError naming those that have come."""
+        assert self._store is not None
+        nodes, deadline = range(self._place.nodes), time.monotonic() + self._place.join_seconds
+        self._store.set(f"name/{self._place.node}", self._place.name)
+        while not self._store.check([f"name/{node}" for node in nodes]):
+            if self._watch.stop.wait(0.1):
+                raise ConnectionError("the run was asked to stop before all its machines had met")
+            if self._watch.over.is_set() or time.monotonic() > deadline:
+                came = [self._store.get(f"name/{node}").decode() for node in nodes[1:] if self._store.check([f"name/{node}"])]
+                raise ConnectionError(
+                    f"{len(nodes)} machines should meet; {self._store.get('name/0').decode()} was joined by "
+                    f"{', '.join(came) or 'none'} within {self._place.join_seconds:g} s"
+                )
+        print(AGENT_MARK + json.dumps("joined"), flush=True)
+        return super().next_rendezvous()
+
+
+def run(place: argparse.Namespace, directory: Path) -> Outcome:
+    """Run the ranks of this machine to their end; ``directory`` is for their logs and records of errors."""
+    connect: Callable[..., TCPStore] | None = None
+    if place.endpoint:
+        host, _, port = place.endpoint.rpartition(":")
+        _choose_interface(host)
+        answer = timedelta(seconds=CONNECT_SECONDS)
+        connect = partial(TCPStore, host, int(port), None, timeout=answer, wait_for_workers=False)
+        held = connect(is_master=True, master_listen_fd=place.listen_fd) if place.listen_fd is not None else None
+        assert (held is None) == bool(place.node)
+    else:
+        place.endpoint = "localhost:0"
+        place.arguments += ["--init-method", (directory / "rendezvous").as_uri()]
+    machines = _Machines(place, connect(is_master=False)) if connect else None
+    watch = _Watch(machines, leads=not place.node)
+    signal.signal(signal.SIGTERM, lambda *_: watch.stop.set())
+    if machines:
+        machines.look()
+    watch.start()
+    rendezvous = _Rendezvous(place, connect(is_master=False) if connect else HashStore(), watch)
+    own = _run_agent(place, rendezvous, directory, watch)
+    watch.close()
+    own.problem = own.problem or watch.problem
+    return own if machines is None or watch.problem else machines.collect(own)
+
+
+def _run_agent(place: argparse.Namespace, rendezvous: _Rendezvous, directory: Path, watch: _Watch) -> Outcome:
+    spec = WorkerSpec(
+        role="rank",
+        local_world_size=place.processes,
+        entrypoint=sys.executable,
+        args=("-m", place.module, *place.arguments, "--parent", str(os.getpid())),
+        rdzv_handler=rendezvous,
+        max_restarts=0,
+        monitor_interval=0.1,
+    )
+    # What rank 0 writes to its standard output goes straight to the launcher; what others do is kept for an error.
+    redirects = {local: Std.ERR if local + place.node == 0 else Std.ALL for local in range(place.processes)}
+    logs = DefaultLogsSpecs(log_dir=str(directory / "logs"), redirects=redirects, tee=Std.ERR)
+    prefix = f"{place.name}, rank ${{rank}}: "
+    agent = LocalElasticAgent(
+        spec, logs, exit_barrier_timeout=10, log_line_prefix_template=prefix, shutdown_timeout=SHUTDOWN_SECONDS
+    )
+    try:
+        result = agent.run()
+    except Exception as error:
+        return Outcome(problem=str(error) if isinstance(error, ConnectionError) else f"{type(error).__name__}: {error}")
+    failures = list(result.failures.items())
+    ended = [
+        _failure(rank, failure, directory, place.name) for rank, failure in failures if not _was_ended(failure, failures, watch)
+    ]
+    return Outcome(ended)
+
+
+def _was_ended(failure: ProcessFailure, failures: list[tuple[int, ProcessFailure]], watch: _Watch) -> bool:
+    """Whether a rank did not fail but was killed here, after the failure of another."""
+    late = failure.timestamp - min(other.timestamp for _, other in failures) >= SHUTDOWN_SECONDS - 1
+    return failure.exitcode == -signal.SIGKILL and (late or watch.over.is_set())
+
+
+def _failure(rank: int, failure: ProcessFailure, directory: Path, machine: str) -> Failure:
+    record = Path(failure.error_file)
+    if record.is_file():
+        told = failure.error_file_data["message"]
+        words = told if isinstance(told, str) else told["extraInfo"]["py_callstack"]
+        return Failure(rank, failure.exitcode, record.stat().st_mtime, words.rstrip(), machine)
+    written = sorted(directory.glob(f"logs/*/*/{failure.local_rank}/std*.log"), reverse=True)  # Its errors last.
+    lines = "".join(path.read_text("utf-8", "replace") for path in written).splitlines()[-TAIL_LINES:]
+    lines = lines[next((i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")), 0) :]
+    return Failure(rank, failure.exitcode, max(path.stat().st_mtime for path in written), "\n".join(lines), machine)
+
+
+def _choose_interface(host: str) -> None:
+    """Have gloo and NCCL use the network interface that leads to ``host``, unless the environment names one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, 9))
+        own = str(probe.getsockname()[0])
+    names = [name for name, addresses in psutil.net_if_addrs().items() if own in {each.address for each in addresses}]
+    for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        if found := "lo" if own.startswith("127.") else next(iter(names), ""):
+            os.environ.setdefault(variable, found)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """What the launcher starts."""
+    parser = argparse.ArgumentParser(description="Run the training processes of one machine.")
+    parser.add_argument("--node", type=int, default=0, help="number of this machine")
+    parser.add_argument("--nodes", type=int, default=1, help="number of machines")
+    parser.add_argument("--name", default=socket.gethostname(), help="what this machine is called in messages")
+    parser.add_argument("--processes", type=int, required=True, help="ranks on this machine")
+    parser.add_argument("--threads", type=int, required=True, help="CPU threads of all of them")
+    parser.add_argument("--endpoint", default="", help="ADDRESS:PORT of node 0's store; none on a lone machine")
+    parser.add_argument("--listen-fd", type=int, help="the socket that node 0's store listens at")
+    parser.add_argument("--join-seconds", type=float, default=600.0, help="how long machines may take to meet")
+    parser.add_argument("--parent", type=int, help="process id that this one must not outlive")
+    parser.add_argument("module")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    place = parser.parse_args(arguments)
+    if place.parent is not None:
+        die_with_parent(place.parent)
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.ERROR)
+    os.environ["OMP_NUM_THREADS"] = str(max(1, place.threads // place.processes))
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = "SIGQUIT"  # SIGTERM is handled here: ranks save, and the agent waits.
+    with tempfile.TemporaryDirectory(prefix="korealbert-ranks-") as directory:
+        outcome = run(place, Path(directory))
+    if place.node and outcome.problem:
+        print(f"{place.name}: {outcome.problem}", file=sys.stderr)
+    print(AGENT_MARK + json.dumps(asdict(outcome)), flush=True)
+    return 0 if outcome.well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
