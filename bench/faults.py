@@ -91,13 +91,13 @@ class Faults:
         return self._first("korealbert.pretrain.worker")
 
     def _launcher(self) -> psutil.Process | None:
-        rank = self._rank()
-        return None if rank is None else rank.parent()
+        agent = self._first("korealbert.pretrain.agent")
+        return None if agent is None else agent.parent()
 
     def _first(self, module: str) -> psutil.Process | None:
         for process in self.here.processes():
             try:
-                if module in process.cmdline():
+                if module in process.cmdline()[:3]:  # An agent names its ranks' module further on.
                     return process
             except psutil.NoSuchProcess:
                 continue

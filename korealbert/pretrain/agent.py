@@ -306,8 +306,8 @@ def _was_ended(failure: ProcessFailure, failures: list[tuple[int, ProcessFailure
 def _failure(rank: int, failure: ProcessFailure, directory: Path, machine: str) -> Failure:
     record = Path(failure.error_file)
     if record.is_file():
-        told = failure.error_file_data["message"]
-        words = told if isinstance(told, str) else told["extraInfo"]["py_callstack"]
+        message = failure.error_file_data["message"]
+        words = message if isinstance(message, str) else message["extraInfo"]["py_callstack"]
         return Failure(rank, failure.exitcode, record.stat().st_mtime, words.rstrip(), machine)
     written = sorted(directory.glob(f"logs/*/*/{failure.local_rank}/std*.log"), reverse=True)  # Its errors last.
     lines = "".join(path.read_text("utf-8", "replace") for path in written).splitlines()[-TAIL_LINES:]

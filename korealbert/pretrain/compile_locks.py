@@ -22,7 +22,7 @@ def extension_directories(environment: Mapping[str, str]) -> list[Path]:
 
 
 def clear_stale_locks(directories: Iterable[Path]) -> list[Path]:
-    """Remove and return the lock files that nobody holds, one or two folders deep; each is told to the log."""
+    """Remove and return the lock files that nobody holds, one or two folders deep; each is logged."""
     found = [path for directory in directories for pattern in ("*/lock", "*/*/lock") for path in directory.glob(pattern)]
     stale = [path for path in found if path.is_file() and not _is_open(path)]
     for path in stale:

@@ -1,7 +1,7 @@
 """Stage ``intrinsic``: a pretrained model → its held-out scores under another noise than that of its own views.
 
 Input roles ``pretrain``, ``examples`` and ``views``. So models that were trained on different noise, or for different tasks,
-are scored on the same targets (ALBERT, table 5). A head that was not trained scores as it was drawn: by guessing.
+are scored on the same targets (ALBERT, table 5). An untrained head scores as guessing does.
 """
 
 from __future__ import annotations

@@ -107,10 +107,10 @@ class _Run:
         while (line := self._next()) is not None:
             if not line.startswith(AGENT_MARK):
                 self._on_line(line)
-            elif (told := json.loads(line.removeprefix(AGENT_MARK))) == "joined":
+            elif (message := json.loads(line.removeprefix(AGENT_MARK))) == "joined":
                 self._joined = True
             else:
-                self._outcome = told
+                self._outcome = message
         if self._outcome is None:
             ended = "\n".join([f"status {self._agent.returncode}", *self._tail])
             raise (RankKilled if self._agent.returncode < 0 else RankFailed)(
@@ -174,9 +174,9 @@ def _fault(outcome: Mapping[str, Any], world_size: int, *, alone: bool) -> Excep
         which = f"training process {cause['rank']} of {world_size}" + ("" if alone else f" on {cause['machine']}")
         status = cause["status"]
         if status >= 0:
-            return RankFailed(f"{which} ended with status {status}; its own words:\n{cause['words']}")
+            return RankFailed(f"{which} ended with status {status}:\n{cause['words']}")
         ended = f"was killed by {_signal_name(-status)}" + (" (out of memory?)" if -status == signal.SIGKILL else "")
-        return RankKilled(f"{which} {ended}; its own words:\n{cause['words']}")
+        return RankKilled(f"{which} {ended}:\n{cause['words']}")
     return ConnectionError(outcome["problem"]) if outcome["problem"] else None
 
 

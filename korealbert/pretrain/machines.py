@@ -192,7 +192,7 @@ class Rendezvous:
 def meeting(
     runtime: TrainingRuntime, module: str, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[tuple[Place, Rendezvous]]:
-    """This machine's place in a run, whose other machines were told to start ``module``, and where they meet.
+    """This machine's place in a run, whose other machines have been asked to start ``module``, and where they meet.
 
     Raises ValueError for hostfiles and addresses that cannot be, ConnectionError for machines that have left.
     """

@@ -85,7 +85,7 @@ class OrderObjective(nn.Module):
 class ReplacedTokenObjective(nn.Module):
     """A generator's masked tokens; then, for every real token of the text with its guesses in it, whether it was replaced.
 
-    A guess that hits the original is no replacement. The third task is a part of the second, told for its hits alone: the
+    A guess that hits the original is no replacement. The third task is a part of the second, reported for its hits alone: the
     replaced tokens, of which a discriminator that says "original" to all finds none.
     """
 
@@ -94,7 +94,7 @@ class ReplacedTokenObjective(nn.Module):
         self.model = model
 
     def forward(self, *tensors: Tensor) -> TaskSums:
-        """As ``Objective``; guesses are drawn with torch's random generator."""
+        """As ``Objective``; guesses are sampled with torch's random generator."""
         batch = TensorBatch(*tensors)
         types, lengths, positions, labels = batch.token_type_ids, batch.lengths, batch.mlm_positions, batch.mlm_labels
         guesses = self.model.guess(batch.input_ids, types, lengths, positions)
@@ -158,7 +158,7 @@ def evaluate(
 ) -> Metrics:
     """Loss, accuracy and (MLM) perplexity per task, each a mean over its targets of all held-out rows.
 
-    What an objective draws itself is drawn anew and alike in every scoring: each batch has a seed of its own.
+    What an objective samples is sampled alike in every scoring: each batch has a seed of its own.
     """
     was_training = objective.model.training
     objective.model.eval()

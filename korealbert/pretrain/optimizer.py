@@ -148,7 +148,7 @@ def make_optimizer(model: nn.Module, spec: OptimizerSpec, *, scaled: bool = Fals
 class Clipping:
     """Bounds the global gradient norm right before each update, after loss scaling is undone.
 
-    It also tells what DeepSpeed does not: the norm, and whether an update took place or fp16 overflow skipped it.
+    It also reports what DeepSpeed does not: the norm, and whether an update took place or fp16 overflow skipped it.
     """
 
     def __init__(self, optimizer: Optimizer, bound: float) -> None:

@@ -145,7 +145,7 @@ class PretrainSpec(Spec):
 
     objective: Literal["mlm", "rtd"] = "mlm"
     """``mlm``: masked pieces, with sentence and word order (ALBERT, KoreALBERT). ``rtd``: a generator fills in the masked
-    pieces, and the model tells which tokens are not the original (ELECTRA)."""
+    pieces, and the model predicts which tokens are not the original (ELECTRA)."""
     rtd: ReplacedTokensSpec = ReplacedTokensSpec()
     """The generator and its weight, under ``objective = "rtd"``."""
 

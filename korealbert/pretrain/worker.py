@@ -55,12 +55,12 @@ def run(job: Job, init_method: str) -> int:
     signal.signal(signal.SIGINT, stop)
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
 
-    def tell(line: str) -> None:
+    def send(line: str) -> None:
         if rank == 0:
             print(line, flush=True)
 
     def report(step: int, metrics: Metrics) -> None:
-        tell(event_line("metrics", step, metrics))
+        send(event_line("metrics", step, metrics))
 
     device = pick_device(job.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
     if device.type == "cuda":
@@ -85,9 +85,9 @@ def run(job: Job, init_method: str) -> int:
         )
         stats = trainer.run()
     except Stopped as stopped:
-        tell(event_line("stopped", stopped.step, None))
+        send(event_line("stopped", stopped.step, None))
         return STOPPED_STATUS
-    tell(event_line("stats", job.spec.steps, stats))
+    send(event_line("stats", job.spec.steps, stats))
     distributed.destroy_process_group()
     return 0
 

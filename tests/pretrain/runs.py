@@ -92,14 +92,14 @@ def same_bytes(a: Path, b: Path) -> bool:
 
 
 def ranks_using(store: Path) -> list[int]:
-    """Workers that train in this store."""
+    """Ranks that train in this store, without the agents that run them."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().split(b"\0")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if b"korealbert.pretrain.worker" in words and any(str(store).encode() in word for word in words):
+        if words[1:3] == [b"-m", b"korealbert.pretrain.worker"] and any(str(store).encode() in word for word in words):
             found.append(int(path.parent.name))
     return found
 

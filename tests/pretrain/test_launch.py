@@ -75,10 +75,10 @@ sys.exit(1)
 """
     with pytest.raises(RankFailed) as failure:
         launch(script, processes=2)
-    told = str(failure.value).splitlines()
-    assert told[0] == "training process 1 of 2 ended with status 1; its own words:"
-    assert told[1].startswith("Traceback")
-    assert told[-1] == "ValueError: the shard is torn"
+    words = str(failure.value).splitlines()
+    assert words[0] == "training process 1 of 2 ended with status 1:"
+    assert words[1].startswith("Traceback")
+    assert words[-1] == "ValueError: the shard is torn"
 
 
 def test_a_rank_that_the_kernel_killed_is_named(launch: Launch) -> None:

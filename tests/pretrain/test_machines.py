@@ -106,7 +106,7 @@ main()
     with pytest.raises(RankFailed) as failure:
         launch(script)
     words = str(failure.value).splitlines()
-    assert words[0] == "training process 2 of 3 on 127.0.0.2 ended with status 1; its own words:"
+    assert words[0] == "training process 2 of 3 on 127.0.0.2 ended with status 1:"
     assert words[-1] == "MemoryError: no room for the batch"
 
 
