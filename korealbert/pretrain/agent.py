@@ -44,7 +44,7 @@ CONNECT_SECONDS = 120
 BEAT_SECONDS = 0.5
 """Pause between two signs of life."""
 
-LOST_SECONDS = 15.0
+LOST_SECONDS = 20.0
 """A machine that gave signs of life and has given none for so long is lost."""
 
 SETTLE_SECONDS = 2.0
@@ -173,6 +173,7 @@ class _Watch(threading.Thread):
         self.problem = ""
         self._machines, self._leads = machines, leads
         self._closed = threading.Event()
+        self._looked = time.monotonic()
         self._asked: set[int] = set()
 
     def run(self) -> None:
@@ -185,18 +186,29 @@ class _Watch(threading.Thread):
                 continue
             try:
                 self._look(self._machines)
-                patience = self._machines.patience
             except RuntimeError as error:  # torch's errors of a store are such.
-                self.problem, patience = f"the first machine of the run has gone, or cannot be reached ({error})", 0.0
-            if patience is None:
+                self._give_up(str(error))
+                return
+            self._looked = time.monotonic()
+            if (patience := self._machines.patience) is None:
                 continue
             since = since or time.monotonic()
             if time.monotonic() - since >= patience:
-                self.over.set()
-                for process in psutil.Process().children():
-                    process.kill()
-            if self.problem:
-                return
+                self._kill()
+
+    def check(self) -> None:
+        """End the ranks where the store has not answered for ``LOST_SECONDS``: torch waits as long as the kernel resends."""
+        if self._machines and self.is_alive() and time.monotonic() - self._looked > LOST_SECONDS:
+            self._give_up(f"no answer for {LOST_SECONDS:g} s")
+
+    def _give_up(self, why: str) -> None:
+        self.problem = f"the first machine of the run has gone, or cannot be reached ({why})"
+        self._kill()
+
+    def _kill(self) -> None:
+        self.over.set()
+        for process in psutil.Process().children():
+            process.kill()
 
     def _look(self, machines: _Machines) -> None:
         machines.look()
@@ -212,9 +224,9 @@ class _Watch(threading.Thread):
                 process.terminate()
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread, or leave it where it waits for a machine that is gone."""
         self._closed.set()
-        self.join()
+        self.join(2 * BEAT_SECONDS if self.problem else None)
 
 
 class _Rendezvous(StaticTCPRendezvous):
@@ -241,6 +253,11 @@ class _Rendezvous(StaticTCPRendezvous):
                 )
         print(AGENT_MARK + json.dumps("joined"), flush=True)
         return super().next_rendezvous()
+
+    def num_nodes_waiting(self) -> int:
+        """None ever: ranks do not restart. The agent asks ten times a second, which is when the watch is checked."""
+        self._watch.check()
+        return 0
 
 
 def run(place: argparse.Namespace, directory: Path) -> Outcome:
