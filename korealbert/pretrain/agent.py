@@ -181,7 +181,7 @@ class _Watch(threading.Thread):
         since: float | None = None
         while not self._closed.wait(BEAT_SECONDS):
             if self.stop.is_set():
-                self._ask()
+                self.ask()  # Also ranks that have been started since.
             if self._machines is None:
                 continue
             try:
@@ -217,7 +217,9 @@ class _Watch(threading.Thread):
         elif machines.store.check(["stop"]):
             self.stop.set()
 
-    def _ask(self) -> None:
+    def ask(self) -> None:
+        """Have all ranks save and end."""
+        self.stop.set()
         for process in psutil.Process().children():
             if process.pid not in self._asked:
                 self._asked.add(process.pid)
@@ -275,7 +277,7 @@ def run(place: argparse.Namespace, directory: Path) -> Outcome:
         place.arguments += ["--init-method", (directory / "rendezvous").as_uri()]
     machines = _Machines(place, connect(is_master=False)) if connect else None
     watch = _Watch(machines, leads=not place.node)
-    signal.signal(signal.SIGTERM, lambda *_: watch.stop.set())
+    signal.signal(signal.SIGTERM, lambda *_: watch.ask())
     if machines:
         machines.look()
     watch.start()
