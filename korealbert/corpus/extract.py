@@ -1,6 +1,6 @@
 """The extract stage: one raw source → documents.
 
-In: files, archives and directories in one of eleven formats, or what a crawl or a fetch brought. Out: ``documents-*``,
+In: files, archives and directories in one of eleven formats, or the output of a crawl or fetch. Out: ``documents-*``,
 ``dropped-*``, ``quarantine-*`` shards. This process reads, decompresses and cuts the files into batches of whole records;
 workers parse the batches, a shard at a time. Shards depend on the raw bytes and ``shard_bytes`` alone, so any number of
 workers gives the same bytes.
@@ -53,7 +53,7 @@ PARSERS: dict[tuple[str, str], Parser] = {
     **{(name, "record"): parse_json for name in ("news", "json", "jsonl")},
     **{(name, "file"): parse_json_file for name in ("news", "json", "jsonl")},
 }
-"""What turns raw records into documents, by format and by what a document is."""
+"""Parser of each format, for one document per record or per file."""
 
 
 class ExtractionError(ValueError):
@@ -88,7 +88,7 @@ def check_installed(spec: ExtractSpec) -> None:
 
 
 def raw_parts(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> Iterator[RawRecords | Quarantined]:
-    """All that a source holds, in order, in batches of whole records: its paths, then what a crawl or a fetch brought.
+    """All that a source holds, in order, in batches of whole records: its paths, then the output of a crawl or fetch.
 
     Raises ExtractionError if that is no file at all.
     """
@@ -128,7 +128,7 @@ def shard_inputs(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> It
 
 
 def parse(spec: ExtractSpec, part: RawRecords | Quarantined, tally: Tally) -> Iterator[Outcome]:
-    """What becomes of the records of one batch, in order."""
+    """The outcomes of one batch's records, in order."""
     return iter([part]) if isinstance(part, Quarantined) else PARSERS[spec.format, spec.document](spec, part, tally)
 
 

@@ -43,7 +43,7 @@ class Extractor:
         cannot be read.
 
         ``dropped`` is None, or the ``reason`` and ``rule`` for which the pipeline would not keep the document. ``removed``
-        lists what is not in its text: of wiki markup the characters by construct, of news each span with rule and zone.
+        lists the source that its text lacks: for wiki markup characters by construct, for news each span with rule and zone.
         """
         check_installed(self.source)
         rules = Rules.of(self.cleaning) if self.cleaning else None
@@ -64,7 +64,7 @@ class Extractor:
             tally.namespaces.update(batch.namespaces)
 
     def misfit(self, tally: Tally) -> str | None:
-        """What says, once all is read, that the options do not fit the source, or None."""
+        """The error that the options do not fit the source, known once all is read, or None."""
         try:
             check_namespaces(self.source, tally.namespaces)
         except ExtractionError as error:

@@ -1,6 +1,6 @@
 """Opens any local input as streams of bytes: files, tar and zip archives, compressed or not, and directories of these.
 
-Nothing is unpacked to disk, and what archives announce is not believed: see ``ReadLimits`` for what they may unfold to.
+Nothing is unpacked to disk, and sizes that archives announce are not trusted: ``ReadLimits`` bounds what they unfold to.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def open_files(paths: Sequence[Path], members: str, limits: ReadLimits) -> Itera
     """All streams behind ``paths`` in the order given; directories sorted by relative path, archives in archive order.
 
     ``members`` is an fnmatch pattern on the path within a directory or archive. A stream is valid until the next one is
-    asked for. Names do not tell where a source lay; of equal ones the second is ``2/name``. Raises FileNotFoundError naming a
+    asked for. Names hold no directory above a path; of equal names the second is ``2/name``. Raises FileNotFoundError naming a
     path that does not exist.
     """
     taken: Counter[str] = Counter()

@@ -35,7 +35,7 @@ class Drop:
     reason: str
     """Snake-case name that the statistics count by: too_short, redirect, exact_duplicate, …"""
     rule: str = ""
-    """What decided: the rule id, the metric with its value and limit, or the id of the copy that stays."""
+    """The reason in detail: the rule id, the metric with its value and limit, or the id of the copy that stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Quarantined:
     reason: str
     """Snake-case name that the statistics count by: invalid_utf8, malformed_json, …"""
     remedy: str
-    """What its owner can do about it."""
+    """The remedy: a step that the owner of the source can take."""
     excerpt: str = ""
     """At most 200 characters of the offending input."""
 

@@ -43,7 +43,7 @@ _MAGIC = (
 )
 """First bytes of a packed file, its kind, and the ending under which it is read; none for what must be unpacked first."""
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")
-"""What follows ``BZh`` and a digit: a block, or the end of an empty file. Text could begin with ``BZh`` alone."""
+"""Bytes after ``BZh`` and a digit: a block, or the end of an empty file. Text could begin with ``BZh`` alone."""
 
 BYTES_PER_READ = 1 << 18
 """Decompressed bytes asked for at once."""
@@ -59,11 +59,11 @@ _WINDOW_BYTES = 128 << 20
 """Memory that a header may ask for: twice that of ``xz -9``, and what zstd's own decoder grants. Headers may say 4 GB."""
 
 _COMPRESSED_BYTES_PER_READ = 1 << 14
-"""What gzip members leave over is copied for each of them, so blocks are small."""
+"""Unused input is copied for each gzip member, so blocks are small."""
 _ZSTANDARD_BYTES_PER_READ = 1 << 10
 
 SALVAGED = "what comes before is kept, up to its last whole record; fetch the file again"
-"""What the message of a damaged stream says of its data, and the remedy."""
+"""The part of a damaged stream that is kept, and the remedy."""
 
 
 class ReadLimits(Spec):
@@ -198,7 +198,7 @@ def _check_plain(begin: bytes) -> None:
 
 
 def fault_of(error: Exception, position: str) -> ReadFault:
-    """What the error of a decompressor or an archive means for the stream that it ends."""
+    """The fault of a stream that ends in an error of a decompressor or an archive."""
     text = str(error) or type(error).__name__
     truncated = isinstance(error, EOFError) or "runcated" in text
     if isinstance(error, TarFault):
@@ -213,7 +213,7 @@ def fault_of(error: Exception, position: str) -> ReadFault:
 def unfold(raw: RawFile, folded: Callable[[], int], around: Unfolding | None = None) -> RawFile:
     """The decompressed stream of a file whose name says that it is compressed, else the file itself.
 
-    ``folded`` says how many compressed bytes were read; ``around`` is what the file itself lies in.
+    ``folded`` says how many compressed bytes were read; ``around`` counts for the archive or file around it.
     """
     kind = COMPRESSED.get(Path(raw.name).suffix.lower())
     stream: Any

@@ -98,7 +98,7 @@ _ANY_BYTES = frozenset({"iso8859-1", "cp1252", "iso8859-15", "cp1250", "cp1251",
 
 
 def _rather_korean(whole: dict[str, str], declared: list[str]) -> bool:
-    """Two or three syllables of EUC-KR may be valid UTF-8 by chance; then the declaration tells."""
+    """Two or three syllables of EUC-KR may be valid UTF-8 by chance; then the declaration decides."""
     if "utf-8" in declared or "cp949" not in declared or "cp949" not in whole:
         return False
     return bool(_HANGUL.search(whole["cp949"])) and not _HANGUL.search(whole["utf-8"])

@@ -91,7 +91,7 @@ def read_facts(tree: Any, outlet: str = "") -> Facts:
 
 
 def date_line(text: str) -> str:
-    """The date that stands behind 입력, 등록 or the like on a line, as older pages have it; empty if there is none."""
+    """The date after 입력, 등록 or the like on a line, as older pages have it; empty if there is none."""
     found = _DATE_LINE.search(text)
     if found is None:
         return ""
@@ -295,7 +295,7 @@ def clean_author(name: str) -> str:
         name = shorter.strip()
     words = name.split()
     if len(words) > 1 and all(re.fullmatch("[가-힣]+", word) for word in words):
-        name = words[-1]  # the place of a report stands before the name
+        name = words[-1]  # the place of a report comes before the name
     return name if 1 < len(name) <= _MAX_AUTHOR_CHARS else ""
 
 

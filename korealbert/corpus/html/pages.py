@@ -42,9 +42,9 @@ def site_of(context: str) -> Site:
     """The ``snapshot.json`` of a crawl, which batches of its WARC files carry as their context."""
     if not context:
         return Site()
-    told = json.loads(context)
-    pairs = tuple((name, category) for category, names in sorted(told["categories"].items()) for name in names)
-    return Site(told["outlet"], pairs, told["first_day"], told["last_day"])
+    facts = json.loads(context)
+    pairs = tuple((name, category) for category, names in sorted(facts["categories"].items()) for name in names)
+    return Site(facts["outlet"], pairs, facts["first_day"], facts["last_day"])
 
 
 def parse_html(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:

@@ -1,4 +1,4 @@
-"""Nested wiki markup: the text read so far, the constructs still open at its end, and what of the source is left out.
+"""Nested wiki markup: the text read so far, the constructs still open at its end, and which parts of the source are left out.
 
 Both wiki parsers read by tokens. A construct that may hold others is a frame on a stack, whose content is text already when it
 closes. Work is linear in the length of the source whatever is unbalanced in it: a frame's content is joined only in the outer

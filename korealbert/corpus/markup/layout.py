@@ -256,7 +256,7 @@ def _without_labels(text: str) -> str:
 
 
 def _cut_before(text: str, mark: re.Pattern[str], cut: Callable[[str], str]) -> str:
-    """Cut the end of what stands before each mark; the same string if there is none."""
+    """Cut the end of the text before each mark; the same string if there is none."""
     parts, position = list[str](), 0
     for found in mark.finditer(text):
         parts.append(cut(text[position : found.start()]))

@@ -53,7 +53,7 @@ def parse_pages(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterato
         end = data.find(PAGE_END, start.end())
         if end < 0:
             tally.records += 1
-            remedy = "the page is not closed: fetch the dump again, what stands before was read"
+            remedy = "the page is not closed; those before are kept: fetch the dump again"
             yield bad_record(records, start.start(), len(data), "truncated_xml", remedy)
             return
         position = end + len(PAGE_END)

@@ -39,7 +39,7 @@ class RawRecords:
     cuts: tuple[tuple[int, int], ...] = ()
     """Extents of the records within ``data``, where the framing had to find them."""
     context: str = ""
-    """What the file said once for all its records: the CSV header, the address of the wiki."""
+    """Data that a file gives once for all records: the CSV header, the address of the wiki."""
     last: bool = False
     """Nothing of the file follows."""
 
@@ -281,7 +281,9 @@ def _json(cursor: Cursor) -> Iterator[RawRecords | Quarantined]:
     elif not closed:
         yield cursor.raw.quarantined(
             ReadFault(
-                "truncated_file", f"byte {cursor.byte}", "the array is not closed; fetch the file again, its records were read"
+                "truncated_file",
+                f"byte {cursor.byte}",
+                "the array is not closed; its whole records are kept; fetch the file again",
             )
         )
 

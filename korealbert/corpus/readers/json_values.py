@@ -238,7 +238,7 @@ class ValueScanner:
         self._start = max(0, self._start - size)
 
     def finish(self) -> bool:
-        """End of the stream: what is left becomes a last record. False if an array was left open without one."""
+        """End of the stream: the rest becomes a last record. False if an array was left open without one."""
         open_array = self._depth > 0
         size = len(self._buffer)
         rest = bool(self._buffer[self._start :].strip(_BLANK))

@@ -1,4 +1,4 @@
-"""From one raw record to a document: decoding, the field map, and what to say about records that cannot be read."""
+"""From one raw record to a document: decoding, the field map, and the quarantine entries of records that cannot be read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Dropped:
 
 
 Outcome = Document | Dropped | Quarantined
-"""What became of one raw record."""
+"""The result of reading one raw record."""
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ def one_line(value: str) -> str:
 
 
 def iso_date(value: str) -> str:
-    """A date as ISO 8601, as precise as it was written; empty for what is no date in a usual Korean or ISO form."""
+    """A date as ISO 8601, as precise as it was written; empty for anything but a date in a usual Korean or ISO form."""
     found = _DATE.fullmatch(value)
     if not found:
         return value if _YEAR_OR_MONTH.fullmatch(value) else ""

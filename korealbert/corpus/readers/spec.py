@@ -1,4 +1,4 @@
-"""What a raw source is: its files, their format, and how its records become documents (the spec of the extract stage)."""
+"""The spec of the extract stage: the files of a source, their format, and how its records become documents."""
 
 from __future__ import annotations
 
@@ -113,12 +113,12 @@ class ExtractSpec(Spec):
     markdown: bool = False
     """Strip Markdown's marks from text."""
     wiki: WikiOptions = WikiOptions()
-    """What of wiki markup is kept."""
+    """How wiki markup becomes text."""
     article_namespaces: tuple[str, ...] = ("0", "")
     """NamuWiki: values of ``namespace`` that mean an article. Which other codes exist is not documented, so a dump whose most
     frequent value is none of these is an error rather than an empty corpus."""
     limits: ReadLimits = ReadLimits()
-    """What a file may cost to open, against archives made to exhaust memory or disk."""
+    """How far a file may unfold, against archives made to exhaust memory or disk."""
     max_bad_share: float = Field(default=0.05, ge=0, le=1)
     """Largest share of quarantined records; above it the stage fails and names the first five."""
     bad_share_applies_from: int = Field(default=20, ge=1)

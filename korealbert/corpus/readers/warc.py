@@ -38,7 +38,7 @@ class Response:
 
 
 def read_response(record: bytes) -> Response | None:
-    """The HTTP response in one whole record; None for what is none."""
+    """The HTTP response in one whole record; None if it holds none."""
     from fastwarc.warc import ArchiveIterator, WarcRecordType  # noqa: PLC0415
 
     for found in ArchiveIterator(
@@ -97,7 +97,7 @@ class _Cutter:
         length = _LENGTH.search(head) if _VERSION.match(head) else None
         if length is None:
             yield from self._flush()
-            yield self._fault("malformed_record", "no WARC header; what stands before the next one was left out")
+            yield self._fault("malformed_record", "no WARC header; the bytes before the next one were left out")
             self._forget_until_header()
             return
         size = header_bytes + int(length[1])
@@ -107,7 +107,9 @@ class _Cutter:
             self._forget(size)
         elif not self._hold(size):
             yield from self._flush()
-            yield self._fault("truncated_record", "the file ends within it; fetch the file again, what stands before was read")
+            yield self._fault(
+                "truncated_record", "the file ends within this record; those before are kept; fetch the file again"
+            )
             self._forget(size)
         else:
             kind = _TYPE.search(head)

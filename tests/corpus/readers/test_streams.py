@@ -50,7 +50,7 @@ def test_directories_archives_and_compression_open_alike(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", ["gz", "bz2", "xz", "zst"])
 @pytest.mark.parametrize("data", [b"", b"one\ntwo\n"])
-def test_packed_files_whose_name_does_not_say_so_are_told(kind: str, data: bytes, tmp_path: Path) -> None:
+def test_packed_files_whose_name_does_not_say_so_are_reported(kind: str, data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "dump.xml"
     path.write_bytes(compressed(kind, data))
     for raw in open_files([path], "*", LIMITS):
@@ -59,7 +59,7 @@ def test_packed_files_whose_name_does_not_say_so_are_told(kind: str, data: bytes
             raw.read()
 
 
-def test_archives_that_are_not_read_are_told_and_text_is_none(tmp_path: Path) -> None:
+def test_archives_that_are_not_read_are_reported_and_text_is_none(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"7z\xbc\xaf\x27\x1c\0\4")
     (tmp_path / "b.html").write_bytes(b"PK\x03\x04\x14\0")
     for raw in open_files([tmp_path], "*", LIMITS):
@@ -94,7 +94,7 @@ def test_names_in_cp949_are_read(tmp_path: Path) -> None:
     assert contents([path]) == {"a.zip::정치/1.txt": b"one"}
 
 
-def test_bad_zip_archives_are_told_and_good_members_read(tmp_path: Path) -> None:
+def test_bad_zip_archives_are_reported_and_good_members_read(tmp_path: Path) -> None:
     path = zipped(tmp_path / "a.zip", {"1.txt": b"one " * 50, "2.txt": b"two"}, zipfile.ZIP_STORED)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
@@ -139,7 +139,7 @@ def test_a_zip_bomb_is_stopped_in_one_member_and_in_all_together(tmp_path: Path)
     assert opened == ["a.zip::0.txt", "a.zip::1.txt"], "and no member behind"
 
 
-def test_names_do_not_tell_where_a_source_lay(tmp_path: Path) -> None:
+def test_names_do_not_show_where_a_source_lay(tmp_path: Path) -> None:
     path = tmp_path / "somewhere" / "a.txt"
     path.parent.mkdir()
     path.write_bytes(b"x")
@@ -162,7 +162,7 @@ def test_archives_hold_nothing_but_files_for_us(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["gz", "bz2", "xz", "zst"])
-def test_what_stands_before_a_fault_is_returned_first(tmp_path: Path, kind: str) -> None:
+def test_what_comes_before_a_fault_is_returned_first(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"a.{kind}"
     packed = compressed(kind, bytes(range(256)) * 4000 + b"end")
     path.write_bytes(packed[:-9])
@@ -194,7 +194,7 @@ def read_until_fault(path: Path) -> tuple[dict[str, bytes], list[Quarantined]]:
 
 
 @pytest.mark.parametrize("kind", ["gz", "bz2", "xz", "zst"])
-def test_what_stands_behind_a_compressed_stream_is_read_or_told(tmp_path: Path, kind: str) -> None:
+def test_what_follows_a_compressed_stream_is_read_or_reported(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"a.{kind}"
     one, two = b"first\n" * 1000, b"second\n" * 1000
     path.write_bytes(compressed(kind, one) + compressed(kind, two))
@@ -211,7 +211,7 @@ def test_what_stands_behind_a_compressed_stream_is_read_or_told(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("suffix", ["tar", "tar.gz", "tar.zst"])
-def test_an_archive_that_does_not_end_as_archives_do_is_told(tmp_path: Path, suffix: str) -> None:
+def test_an_archive_that_does_not_end_as_archives_do_is_reported(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.{suffix}"
     kind = suffix.removeprefix("tar").removeprefix(".")
 
