@@ -284,6 +284,8 @@ def run(place: argparse.Namespace, directory: Path) -> Outcome:
     rendezvous = _Rendezvous(place, connect(is_master=False) if connect else HashStore(), watch)
     own = _run_agent(place, rendezvous, directory, watch)
     watch.close()
+    if machines and watch.stop.is_set() and not place.node:
+        machines.store.set("stop", "")  # The ranks here may have ended before the watch had passed it on.
     own.problem = own.problem or watch.problem
     return own if machines is None or watch.problem else machines.collect(own)
 
