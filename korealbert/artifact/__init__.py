@@ -4,6 +4,7 @@ from korealbert.artifact.disk_space import DiskFull
 from korealbert.artifact.locks import ReadOnlyStore
 from korealbert.artifact.spec import Identity, InputPath, Spec, canonical, refuse_repeats
 from korealbert.artifact.stage import Built, InputChanged, Inputs, Progress, Runtime, Stage, Stats, build, cached
+from korealbert.artifact.statistics import Real, Statistics
 from korealbert.artifact.store import Artifact, ArtifactError, Store, ancestors, check_conservation
 
 __all__ = [
@@ -17,9 +18,11 @@ __all__ = [
     "Inputs",
     "Progress",
     "ReadOnlyStore",
+    "Real",
     "Runtime",
     "Spec",
     "Stage",
+    "Statistics",
     "Stats",
     "Store",
     "ancestors",

@@ -40,6 +40,7 @@ from korealbert.artifact.files import (
 )
 from korealbert.artifact.locks import ReadOnlyStore
 from korealbert.artifact.spec import Identity, Spec, canonical, input_paths
+from korealbert.artifact.statistics import Statistics
 from korealbert.artifact.store import (
     MANIFEST,
     OPENING,
@@ -127,7 +128,7 @@ class Stage(Generic[S]):
     name: str
     version: int
     spec: type[S]
-    run: Callable[[S, Inputs, Path, Runtime], Stats]
+    run: Callable[[S, Inputs, Path, Runtime], Statistics | Stats]
     memory_class: Callable[[S, Inputs], str] | None = None
     """For cells, of which several may run at once: names what their need for memory depends on. None: a stage that takes the
     whole machine."""
@@ -241,7 +242,8 @@ def _run(
 ) -> tuple[Stats, dict[str, tuple[str, list[int]]]]:
     """Run a stage until the files of all its shards are what their markers say: statistics, and sha256 and stamp by file."""
     for _ in range(TRIES):
-        stats = stage.run(spec, inputs, partial, runtime)
+        told = stage.run(spec, inputs, partial, runtime)
+        stats = told.facts() if isinstance(told, Statistics) else told
         _refuse_changed(store, stage, spec, identity, inputs, partial)
         names = [name for name in output_files(partial) if name != MANIFEST]
         for name in names:

@@ -7,13 +7,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
 
 from korealbert.artifact import locks
 from korealbert.artifact.files import DigestMemory, FileChanged, digest_of_listing, read_digested, sha256_of_file
 from korealbert.artifact.manifest import misfit
 from korealbert.artifact.markers import rows_of
 from korealbert.artifact.spec import ARTIFACT_NAME, Identity
+from korealbert.artifact.statistics import Statistics
+
+T = TypeVar("T", bound=Statistics)
 
 MANIFEST = "manifest.json"
 OPENING = ".opening.json"
@@ -48,6 +53,15 @@ class Artifact:
         """What the stage counted."""
         stats: dict[str, Any] = self.manifest["stats"]
         return stats
+
+    def stats_as(self, kind: type[T]) -> T:
+        """The same as an object of the stage's own class. Raises ArtifactError naming artifact and field that do not fit it."""
+        try:
+            return kind.model_validate(self.stats)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found[:3])
+            raise ArtifactError(f"{self.name}: its statistics are no {kind.__name__} ({wrong}); build it again") from None
 
     @property
     def output_digest(self) -> str:

@@ -18,11 +18,11 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
+from korealbert.artifact import Inputs, Runtime, Spec, Stage, Statistics, Stats
 from korealbert.artifact.shards import map_shards
 from korealbert.documents.arrow import TableWriter, read_batches
 from korealbert.documents.schema import Document, Drop
-from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
+from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentStats, read_documents, sum_stats
 from korealbert.philox import hash64
 
 Characters = Mapping[str, int]
@@ -241,11 +241,27 @@ def _tally(table: dict[str, dict[str, int]], name: str, document: Document, keep
         row[f"{when}_characters"] += len(document.text)
 
 
-def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class BeforeAndAfter(Statistics):
+    """Sizes of one category or source."""
+
+    before_documents: int = 0
+    before_characters: int = 0
+    after_documents: int = 0
+    after_characters: int = 0
+
+
+class BalanceStats(DocumentStats):
+    """What balancing left."""
+
+    categories: dict[str, BeforeAndAfter] = Field(default_factory=dict)
+    """Those of the balanced sources."""
+    sources: dict[str, BeforeAndAfter] = Field(default_factory=dict)
+
+
+def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> BalanceStats:
     """Balance ``documents``.
 
-    Statistics beside the conserved counts: ``categories`` of the balanced sources and ``sources``, each
-    {name: before_documents, before_characters, after_documents, after_characters}. Drop reason: ``balanced_out`` (rule: the
+    Drop reason: ``balanced_out`` (rule: the
     category).
     """
     (out_dir / ".work").mkdir(exist_ok=True)
@@ -254,7 +270,7 @@ def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> S
         map_shards(measure_shard, jobs, out_dir=out_dir, runtime=runtime, step="measure", total=len(jobs))
         map_shards(decide, [spec], out_dir=out_dir, runtime=runtime, step="decide", total=1)
     parts = map_shards(write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
-    return sum_stats([NO_DOCUMENTS, _NONE, *parts])
+    return BalanceStats.of(sum_stats([NO_DOCUMENTS, _NONE, *parts]))
 
 
 _NONE: Stats = {"categories": {}, "sources": {}}

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from pydantic import Field
+
 from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Stats
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.html.pages import parse_html, parse_warc
@@ -32,7 +34,7 @@ from korealbert.corpus.readers.warc import frame_warc
 from korealbert.documents.arrow import read_batches
 from korealbert.documents.containers import open_files
 from korealbert.documents.schema import Quarantined
-from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, sum_stats
+from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, DocumentStats, sum_stats
 from korealbert.documents.streams import RawFile
 
 SHOWN_BAD_RECORDS = 5
@@ -68,14 +70,28 @@ class ShardInput:
     parts: tuple[RawRecords | Quarantined, ...]
 
 
-def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class ExtractStats(DocumentStats):
+    """What a source holds and what of it is lost."""
+
+    records_in: int = 0
+    missing_fields: dict[str, int] = Field(default_factory=dict)
+    """Records without a value, by field of the document."""
+    unread_dates: int = 0
+    source_characters: int = 0
+    """Characters of the markup."""
+    lost_characters: dict[str, int] = Field(default_factory=dict)
+    """Characters of markup whose text is left out, by construct."""
+    namespaces: dict[str, int] = Field(default_factory=dict)
+
+
+def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExtractStats:
     """Extract one source. Raises ExtractionError when the source and the spec do not fit together."""
     check_installed(spec)
     stats = sum_stats(map_shards(extract_shard, shard_inputs(spec, inputs), out_dir=out_dir, runtime=runtime, step="extract"))
     _check_bad_share(spec, stats, out_dir)
     _check_fields(spec, stats)
     check_namespaces(spec, stats["namespaces"])
-    return stats
+    return ExtractStats.of(stats)
 
 
 def check_installed(spec: ExtractSpec) -> None:

@@ -15,7 +15,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
+from pydantic import Field
 
+from korealbert.artifact import Statistics
 from korealbert.documents.arrow import TableWriter, read_batches
 from korealbert.documents.schema import Document, Drop, Quarantined
 
@@ -27,6 +29,23 @@ def _schema(kind: type, *more: tuple[str, pa.DataType]) -> pa.Schema:
 DOCUMENT_SCHEMA = _schema(Document)
 DROPPED_SCHEMA = _schema(Document, ("reason", pa.string()), ("rule", pa.string()))
 QUARANTINE_SCHEMA = _schema(Quarantined)
+
+
+class DocumentStats(Statistics):
+    """What every stage that takes documents in counts; ``documents_in = documents_out + Σ dropped + quarantined``."""
+
+    documents_in: int
+    documents_out: int
+    dropped: dict[str, int] = Field(default_factory=dict)
+    """Documents by reason."""
+    quarantined: int = 0
+    """Records that could not be read as documents."""
+    quarantine_reasons: dict[str, int] = Field(default_factory=dict)
+    characters_out: int | None = None
+    """Characters of the documents that come out; None where a stage does not count them."""
+    bytes_out: int | None = None
+    """The same as UTF-8."""
+
 
 NO_DOCUMENTS: Mapping[str, Any] = {
     "documents_in": 0,

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Spec, Stage, Stats
+from korealbert.artifact import Artifact, Inputs, Progress, Real, Runtime, Spec, Stage
 from korealbert.artifact.shards import map_shards
 from korealbert.documents.arrow import TableWriter
 from korealbert.documents.schema import Document
-from korealbert.documents.shards import DROPPED_SCHEMA, document_row, read_documents, sum_stats
+from korealbert.documents.shards import DROPPED_SCHEMA, DocumentStats, document_row, read_documents, sum_stats
 from korealbert.examples.chunks import Chunk, Chunks, ChunkTargets, cut_document
 from korealbert.examples.encoding import DocumentEncoder, EncodedDocuments
 from korealbert.examples.schema import MOST_SOURCES, Rows, RowsHeader, id_type, join_rows, pieces_per_row, write_rows
@@ -137,7 +137,25 @@ class RowCollector:
         return join_rows(self._batches)
 
 
-def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class ExamplesStats(DocumentStats):
+    """Rows that documents were packed into; lengths are in pieces without the special ones."""
+
+    rows_train: int
+    rows_heldout: int = 0
+    rows: int | None = None
+    sentences: int | None = None
+    pieces_in: int | None = None
+    pieces: int | None = None
+    single_sentence_rows: int | None = None
+    dropped_pieces: dict[str, int] = Field(default_factory=dict)
+    """By reason."""
+    length_histogram: dict[str, int] = Field(default_factory=dict)
+    """Rows by length: ``1-8``, ``9-16``, …"""
+    fill: Real | None = None
+    """Share of all positions that pieces fill."""
+
+
+def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExamplesStats:
     """Pack all documents. Raises ValueError when no row comes out, or no held-out row although some were asked for."""
     groups = _groups(inputs["documents"])
     quota = -(-spec.heldout_max_rows // max(1, len(groups)))
@@ -161,7 +179,7 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
             "raise heldout_share, or set it to 0 to train without held-out rows"
         )
     capacity = (stats["rows_train"] + stats["rows_heldout"]) * pieces_per_row(spec.sequence_length)
-    return {**stats, "fill": round(stats["pieces"] / capacity, 4)}
+    return ExamplesStats.of({**stats, "fill": round(stats["pieces"] / capacity, 4)})
 
 
 def _groups(documents: Artifact) -> list[tuple[Path, ...]]:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats, Store
+from korealbert.artifact import Artifact, Inputs, Real, Runtime, Spec, Stage, Statistics, Stats, Store
 from korealbert.artifact.files import note_written
 from korealbert.artifact.shards import map_shards
 from korealbert.documents.shards import sum_stats
@@ -83,11 +83,47 @@ class ViewJob:
     """The same shard in another artifact."""
 
 
-def run(spec: ViewsSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
-    """Draw all views. Raises ValueError when rows and vocabulary do not belong together, or NSP has no second document.
+class NoiseStats(Statistics):
+    """Noise realised in some rows: counts, and the shares that ``noise_rates`` makes of them."""
 
-    Statistics are those of all training views; of the first one where they are not stored.
-    """
+    rows: int | None = None
+    pieces: int | None = None
+    cut_words: int | None = None
+    mlm_targets: int | None = None
+    masked: int | None = None
+    random: int | None = None
+    kept: int | None = None
+    wop_rows: int | None = None
+    wop_pieces: int | None = None
+    wop_targets: int | None = None
+    sop_rows: int | None = None
+    sop_swapped: int | None = None
+    single_segment: int | None = None
+    ngrams_1: int = 0
+    """N-grams of 1, 2, … words chosen for prediction."""
+    ngrams_2: int = 0
+    ngrams_3: int = 0
+    ngrams_4: int = 0
+    ngrams_5: int = 0
+    mlm_rate: Real | None = None
+    masked_share: Real | None = None
+    random_share: Real | None = None
+    kept_share: Real | None = None
+    wop_portion: Real | None = None
+    wop_rate: Real | None = None
+    sop_swapped_share: Real | None = None
+
+
+class ViewsStats(NoiseStats):
+    """Noise of all training views; of the first one where they are not stored."""
+
+    views: int
+    heldout: NoiseStats | None = None
+    """Noise of the held-out rows."""
+
+
+def run(spec: ViewsSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ViewsStats:
+    """Draw all views. Raises ValueError when rows and vocabulary do not belong together, or NSP has no second document."""
     examples, vocab = inputs["examples"], inputs["vocab"].path
     train, heldout = examples.files("train-*.arrow"), examples.files("heldout-*.arrow")
     if spec.sentence_task == "nsp":
@@ -119,7 +155,7 @@ def run(spec: ViewsSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
     stats: Stats = {"views": spec.views, **by_split["train"], **noise_rates(by_split["train"])}
     if by_split["heldout"]:
         stats["heldout"] = {**by_split["heldout"], **noise_rates(by_split["heldout"])}
-    return stats
+    return ViewsStats.of(stats)
 
 
 def _same_noise(spec: ViewsSpec, inputs: Inputs, runtime: Runtime) -> Artifact | None:

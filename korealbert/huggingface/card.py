@@ -12,9 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from korealbert.artifact import Artifact, ancestors
+from korealbert.documents.shards import DocumentStats
+from korealbert.examples.packing import ExamplesStats
+from korealbert.examples.views import ViewsStats
 from korealbert.formatting import flat, spread
-from korealbert.huggingface.checkpoint import family_of, repeats_blocks
+from korealbert.huggingface.checkpoint import SourceStats, family_of, repeats_blocks
 from korealbert.model.config import ModelConfig
+from korealbert.pretrain.stage import PretrainStats
+from korealbert.vocab.stage import VocabStats
 
 Row = Sequence[object]
 
@@ -33,7 +38,7 @@ class ModelFacts:
     def of(cls, pretrain: Artifact, *, title: str, license: str) -> Self:
         """The facts of a pretrained model once it is exported under this title and license."""
         config = ModelConfig.model_validate_json((pretrain.path / "config.json").read_bytes())
-        return cls(title, license, config, int(pretrain.stats["sequence_length"]))
+        return cls(title, license, config, pretrain.stats_as(PretrainStats).sequence_length)
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,7 @@ def _header(facts: ModelFacts) -> str:
 
 
 def _summary(facts: ModelFacts, pretrain: Artifact, ancestors: Mapping[str, list[Artifact]]) -> str:
-    config = facts.config
+    config, parameters = facts.config, pretrain.stats_as(PretrainStats).parameters
     spec = pretrain.manifest["spec"]
     order = {"sop_weight": "sentence order (SOP)", "wop_weight": "word order (WOP)"}
     tasks = ["masked tokens (MLM)", *(task for field, task in order.items() if spec.get(field))]
@@ -108,11 +113,11 @@ def _summary(facts: ModelFacts, pretrain: Artifact, ancestors: Mapping[str, list
     for source in ancestors.get("xpt_source", []):
         origin = (
             f"by cross-lingual post-training (Lee et al. 2021; Son et al. 2022) of an English encoder of "
-            f"{source.stats['layers']} layers, the artifact `{source.name}`"
+            f"{source.stats_as(SourceStats).layers} layers, the artifact `{source.name}`"
         )
     return (
         f"# {facts.title}\n\nA Korean {family_of(config).title}: {config.num_layers} layers of width {config.hidden_size}, "
-        f"{pretrain.stats['parameters']:,} parameters with its pretraining heads, pretrained on {' and '.join(tasks)} "
+        f"{parameters:,} parameters with its pretraining heads, pretrained on {' and '.join(tasks)} "
         f"{origin}. It encodes Korean text; fine-tune it to classify, tag or compare texts."
     )
 
@@ -160,9 +165,8 @@ def _corpus(ancestors: Mapping[str, list[Artifact]]) -> str:
 
 
 def _sizes(artifact: Artifact) -> tuple[str, str, str]:
-    names = ("documents_out", "characters_out", "bytes_out")
-    documents, characters, size = (_number(artifact.stats.get(name)) for name in names)
-    return documents, characters, size
+    stats = artifact.stats_as(DocumentStats)
+    return _number(stats.documents_out), _number(stats.characters_out), _number(stats.bytes_out)
 
 
 def _drops(ancestors: Mapping[str, list[Artifact]]) -> str:
@@ -170,10 +174,10 @@ def _drops(ancestors: Mapping[str, list[Artifact]]) -> str:
     for stage in ("extract", "clean", "dedup", "balance", "examples"):
         total: Counter[str] = Counter()
         for artifact in ancestors.get(stage, []):
-            total.update(artifact.stats.get("dropped", {}))
-            quarantined = artifact.stats.get("quarantined", 0)
-            if quarantined:
-                total["unreadable (quarantined)"] += quarantined
+            stats = artifact.stats_as(DocumentStats)
+            total.update(stats.dropped)
+            if stats.quarantined:
+                total["unreadable (quarantined)"] += stats.quarantined
         rows += [(stage, reason, _number(count)) for reason, count in total.most_common()]
     if not rows:
         return ""
@@ -194,7 +198,13 @@ _MORPHEMES = (
 def _vocabulary(ancestors: Mapping[str, list[Artifact]]) -> str:
     described = []
     for artifact in ancestors.get("vocab", []):
-        shown = _facts(artifact.stats, ("pieces", "characters_per_piece", "pieces_per_word", "unknown_share"))
+        stats = artifact.stats_as(VocabStats)
+        shown = {
+            "pieces": stats.pieces,
+            "characters per piece": stats.characters_per_piece,
+            "pieces per word": stats.pieces_per_word,
+            "unknown share": stats.unknown_share,
+        }
         described.append(f"## Vocabulary\n\nSentencePiece, cased. {_sentence(shown)}")
         if artifact.manifest["spec"].get("morphemes") == "everywhere":
             described.append(_MORPHEMES)
@@ -206,29 +216,44 @@ def _noise(ancestors: Mapping[str, list[Artifact]]) -> str:
         return ""
     parts = []
     for artifact in ancestors.get("examples", []):
-        shown = _facts(artifact.stats, ("rows_train", "rows_heldout", "pieces", "fill"))
+        rows = artifact.stats_as(ExamplesStats)
+        shown = {
+            "rows train": rows.rows_train,
+            "rows heldout": rows.rows_heldout,
+            "pieces": rows.pieces,
+            "fill": rows.fill,
+        }
         parts.append(f"Examples: {_sentence(shown)}")
     for artifact in ancestors["views"]:
-        names = ("views", "mlm_rate", "wop_rate", "wop_rows", "rows", "sop_swapped", "sop_rows")
-        parts.append(f"Realised noise: {_sentence(_facts(artifact.stats, names))}")
+        noise = artifact.stats_as(ViewsStats)
+        realised = {
+            "views": noise.views,
+            "mlm rate": noise.mlm_rate,
+            "wop rate": noise.wop_rate,
+            "wop rows": noise.wop_rows,
+            "rows": noise.rows,
+            "sop swapped": noise.sop_swapped,
+            "sop rows": noise.sop_rows,
+        }
+        parts.append(f"Realised noise: {_sentence(realised)}")
         parts.append("Settings:\n\n" + _settings(artifact.manifest["spec"]))
     return "## Training examples\n\n" + "\n\n".join(parts)
 
 
 def _training(facts: ModelFacts, pretrain: Artifact) -> str:
-    stats, spec = pretrain.stats, pretrain.manifest["spec"]
+    stats, spec = pretrain.stats_as(PretrainStats), pretrain.manifest["spec"]
     long, length = spec.get("long"), f"of {facts.sequence_length} tokens"
     if long:
         length = f"(shorter ones first, those {length} from update {_number(long['from_step'])} on)"
     told = (
-        f"{_number(stats['steps'])} updates of {_number(spec['global_batch_size'])} sequences {length}: "
-        f"{_number(stats['tokens'])} tokens, {stats['epochs']} epochs."
+        f"{_number(stats.steps)} updates of {_number(spec['global_batch_size'])} sequences {length}: "
+        f"{_number(stats.tokens)} tokens, {stats.epochs} epochs."
     )
     return f"## Pretraining\n\n{told}\n\n" + _settings(spec)
 
 
 def _scores(pretrain: Artifact) -> str:
-    heldout = pretrain.stats.get("heldout") or {}
+    heldout = pretrain.stats_as(PretrainStats).heldout or {}
     names = {
         "mlm_accuracy": "masked tokens: accuracy",
         "mlm_perplexity": "masked tokens: perplexity",
@@ -237,7 +262,7 @@ def _scores(pretrain: Artifact) -> str:
         "rtd_accuracy": "replaced tokens: accuracy on all tokens",
         "replaced_accuracy": "replaced tokens: share found",
     }
-    rows = [(told, f"{heldout[name]:.4g}") for name, told in names.items() if heldout.get(name) is not None]
+    rows = [(title, f"{value:.4g}") for name, title in names.items() if (value := heldout.get(name)) is not None]
     if not rows:
         return "## Scores\n\nNo documents were held out of pretraining, so there are no intrinsic scores."
     return "## Scores on held-out documents\n\n" + _table(("measure", "value"), rows)
@@ -296,12 +321,8 @@ def _origin(ancestors: Mapping[str, list[Artifact]]) -> str:
     return "## Origin\n\nBuilt from the artifacts " + ", ".join(names) + "; equal names mean equal recipes."
 
 
-def _facts(stats: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, str]]:
-    return [(name.replace("_", " "), _number(stats[name])) for name in names if stats.get(name) is not None]
-
-
-def _sentence(facts: Sequence[tuple[str, str]]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in facts) + "."
+def _sentence(facts: Mapping[str, float | None]) -> str:
+    return ", ".join(f"{name} {_number(value)}" for name, value in facts.items() if value is not None) + "."
 
 
 def _number(value: Any) -> str:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from safetensors import SafetensorError
 
+from korealbert.artifact import Statistics
 from korealbert.huggingface.albert import Albert
 from korealbert.huggingface.bert import Bert, Roberta
 from korealbert.huggingface.electra import Electra, ElectraDiscriminator
@@ -93,6 +94,19 @@ class Checkpoint:
     """Tensors of heads (and the pooler) that the file has not: they start afresh."""
     unused: tuple[str, ...]
     """Tensors of the file that a pretraining model has no place for, such as a classifier's."""
+
+
+class SourceStats(Statistics):
+    """A model that a cross-lingual post-training starts from."""
+
+    model_type: str
+    layers: int
+    hidden_size: int | None = None
+    vocab_size: int | None = None
+    parameters: int | None = None
+    fresh_heads: list[str] = Field(default_factory=list)
+    """Tensors that it lacks and that are drawn anew."""
+    special_ids: dict[str, int] = Field(default_factory=dict)
 
 
 def read(directory: Path) -> Checkpoint:

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import Field
 from safetensors.numpy import load_file, save_file
 
-from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
+from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import atomic_write, write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.card import ModelFacts, model_card
@@ -36,7 +36,15 @@ class ExportSpec(Spec):
     """License of the weights, as the Hugging Face hub spells it. ``other`` refers readers to the licenses of the corpora."""
 
 
-def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class ExportStats(Statistics):
+    """The exported model."""
+
+    parameters: int
+    model_type: str
+    sequence_length: int
+
+
+def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExportStats:
     """Write the directory. Raises ValueError when model and vocabulary differ in size."""
     pretrain, vocab = inputs["pretrain"], inputs["vocab"]
     facts = ModelFacts.of(pretrain, title=spec.title, license=spec.license)
@@ -54,11 +62,11 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
     atomic_write(out_dir / "README.md", model_card(facts, pretrain).encode())
     parameters = sum(array.size for array in weights.values())
     runtime.report(Progress(1, 1, "models"))
-    return {
-        "parameters": parameters,
-        "model_type": checkpoint.family_of(config).model_type,
-        "sequence_length": facts.sequence_length,
-    }
+    return ExportStats(
+        parameters=parameters,
+        model_type=checkpoint.family_of(config).model_type,
+        sequence_length=facts.sequence_length,
+    )
 
 
 def _write_tokenizer(vocab: Path, out_dir: Path, facts: ModelFacts) -> None:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from korealbert.artifact import Artifact
 from korealbert.documents.arrow import read_batches
-from korealbert.documents.shards import DOCUMENT_SCHEMA, DROPPED_SCHEMA, QUARANTINE_SCHEMA
+from korealbert.documents.shards import DOCUMENT_SCHEMA, DROPPED_SCHEMA, QUARANTINE_SCHEMA, DocumentStats
 from korealbert.inspection.differences import applied, changed_documents, cleaning, difference, removal_log, summary, words
 from korealbert.inspection.evidence import Spans, text_spans, title_spans
 from korealbert.inspection.looks import EVIDENCE
@@ -33,7 +33,7 @@ def dropped(artifact: Artifact, reason: str, *, whole: bool = False, wanted: str
     Of a copy it names the document that stays, and shows where a near-copy differs from it. Raises ValueError naming the
     reasons that occur when none was dropped for the one asked for.
     """
-    reasons = artifact.stats.get("dropped", {})
+    reasons = artifact.stats_as(DocumentStats).dropped
     if reason != "all" and reason not in reasons:
         raise ValueError(f"{artifact.name}: nothing dropped for {reason!r}; reasons: {', '.join(reasons) or 'none'}")
     for path in artifact.files("dropped-*.arrow"):

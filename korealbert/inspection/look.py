@@ -11,6 +11,7 @@ from rich.theme import Theme
 
 from korealbert.artifact import Artifact
 from korealbert.examples.render import legend, render_rows
+from korealbert.examples.views import ViewsStats
 from korealbert.inspection import crawls, documents
 from korealbert.inspection.looks import STYLES
 
@@ -85,7 +86,7 @@ def _documents(artifact: Artifact, what: What) -> Iterator[Text]:
 
 
 def _examples(artifact: Artifact, what: What, offset: int) -> Iterator[Text]:
-    views = artifact.stats["views"]
+    views = artifact.stats_as(ViewsStats).views
     if not 0 <= what.view < views:
         raise ValueError(f"{artifact.name} has views 0 to {views - 1}, not {what.view}")
     inputs = artifact.inputs()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
+from korealbert.artifact import Inputs, Real, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import write_json
 from korealbert.examples.batches import ExampleBatches
 from korealbert.model.config import ModelConfig
@@ -26,7 +26,15 @@ class IntrinsicSpec(Spec):
     """Rows of one forward pass."""
 
 
-def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class IntrinsicStats(Statistics):
+    """Scores of a model on held-out rows."""
+
+    rows: int
+    heldout: dict[str, Real | None]
+    """By name: ``mlm_accuracy``, ``sop_loss``."""
+
+
+def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> IntrinsicStats:
     """Score the held-out rows. Raises ValueError where there are none, or vocabulary or length are not those of the model."""
     import torch  # noqa: PLC0415 (the graph of a recipe is made without it)
     from safetensors.torch import load_file  # noqa: PLC0415
@@ -57,7 +65,7 @@ def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     finally:
         torch.set_num_threads(threads)
     write_json(out_dir / "metrics.json", scores, sort_keys=True)
-    return {"rows": heldout.num_rows, "heldout": scores}
+    return IntrinsicStats.of({"rows": heldout.num_rows, "heldout": scores})
 
 
 STAGE = Stage("intrinsic", version=1, spec=IntrinsicSpec, run=run, check=check_device)

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
+from korealbert.artifact import Inputs, Progress, Real, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_write
 from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
@@ -37,7 +37,39 @@ class PretrainingStopped(RuntimeError):
     """The processes were asked to stop from outside; the next build resumes from the checkpoint that they saved."""
 
 
-def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class PretrainStats(Statistics):
+    """Size, length and held-out scores of a training."""
+
+    steps: int
+    skipped_steps: int = 0
+    """Steps whose update was left out."""
+    tokens: int
+    sequences: int | None = None
+    epochs: Real
+    """Passes over the rows; with ``long`` those of the short ones."""
+    rollbacks: int = 0
+    """Returns to a checkpoint after a collapse."""
+    parameters: int
+    trainable_parameters: int | None = None
+    frozen_tensors: int = 0
+    frozen_sha256: str = ""
+    sequence_length: int
+    """Of the last row trained on."""
+    heldout: dict[str, Real | None] | None = None
+    """Scores on held-out rows by name (``mlm_accuracy``, ``sop_loss``); None where no rows are held out."""
+    heldout_long: dict[str, Real | None] | None = None
+    """The same on long rows."""
+    long_epochs: Real | None = None
+    processes: int = 1
+    resumed_from_step: int = 0
+    padding_share: Real | None = None
+    tokens_per_second: Real | None = None
+    loading_share: Real | None = None
+    """Share of the time spent waiting for data."""
+    model_flops_utilization: Real | None = None
+
+
+def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> PretrainStats:
     """Check everything that can be wrong, then train, resuming from a checkpoint in ``out_dir`` if there is one.
 
     Raises ValueError (before any process starts) when spec, data and runtime do not fit together, ``RankFailed`` with the
@@ -73,8 +105,7 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         raise PretrainingStopped(
             f"pretraining was stopped after step {step:,} of {spec.steps:,}; it resumes there"
         ) from failure
-    stats: Stats = seen["stats"]["content"]
-    return stats
+    return PretrainStats.of(seen["stats"]["content"])
 
 
 def check_runtime(spec: PretrainSpec, runtime: Runtime) -> None:

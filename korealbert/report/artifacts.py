@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from korealbert.artifact import Artifact
+from korealbert.artifact import Artifact, Statistics
+
+T = TypeVar("T", bound=Statistics)
 
 STAGE_ORDER = (
     "crawl",
@@ -55,10 +57,10 @@ class Artifacts:
         """The artifact of a stage that a run has once, or None."""
         return next(iter(self.of(stage).values()), None)
 
-    def stats(self, stage: str) -> dict[str, Any]:
-        """Its statistics, or nothing."""
+    def stats(self, stage: str, kind: type[T]) -> T | None:
+        """Its statistics, or None."""
         artifact = self.one(stage)
-        return artifact.stats if artifact else {}
+        return artifact.stats_as(kind) if artifact else None
 
     def origin(self, *stages: str) -> str:
         """A sentence that names the artifacts which numbers come from."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
+from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import atomic_write
 from korealbert.finetune.spec import INITS
 from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
@@ -63,7 +63,19 @@ class ReportSpec(Spec):
         return names
 
 
-def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class ReportStats(Statistics):
+    """What the report holds."""
+
+    sections: list[str]
+    figures: int
+    scores: int
+    means: dict[str, dict[str, float]]
+    """Mean test score times 100 by benchmark and initial weights."""
+    missing: list[str]
+    """Stages that the run does not have."""
+
+
+def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ReportStats:
     """Write the report; see the module's docstring."""
     artifacts = Artifacts(inputs)
     benchmarks = scores.read(artifacts.of("finetune"), artifacts.of("summary"))
@@ -102,13 +114,13 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
     if (card := _card_with_scores(artifacts, benchmarks)) is not None:
         atomic_write(out_dir / "model-card.md", card.encode())
     runtime.report(Progress(len(sections), len(sections), "sections"))
-    return {
-        "sections": [section.anchor for section in sections],
-        "figures": len(drawn),
-        "scores": table.height,
-        "means": {b.name: {init: sum(v) / len(v) for init in INITS if (v := b.values(init))} for b in benchmarks},
-        "missing": absent,
-    }
+    return ReportStats(
+        sections=[section.anchor for section in sections],
+        figures=len(drawn),
+        scores=table.height,
+        means={b.name: {init: sum(v) / len(v) for init in INITS if (v := b.values(init))} for b in benchmarks},
+        missing=absent,
+    )
 
 
 def _card_with_scores(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str | None:

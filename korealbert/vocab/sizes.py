@@ -13,9 +13,17 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats
+from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.shards import map_shards
-from korealbert.vocab.stage import VocabSpec, train_model, training_sample, training_text, vocabulary_facts, write_vocabulary
+from korealbert.vocab.stage import (
+    VocabSpec,
+    VocabularyFacts,
+    train_model,
+    training_sample,
+    training_text,
+    vocabulary_facts,
+    write_vocabulary,
+)
 from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, Vocabulary
 
 
@@ -52,7 +60,32 @@ class Trial:
     """The sentences as ``train_model`` takes them."""
 
 
-def run(spec: VocabSizesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class TrialFacts(VocabularyFacts):
+    """What one of the vocabularies does to text."""
+
+    model_type: Literal["unigram", "bpe"]
+
+
+class Chosen(Statistics):
+    """Kind and size of the run's vocabulary."""
+
+    model_type: Literal["unigram", "bpe"]
+    pieces: int
+
+
+class VocabSizesStats(Statistics):
+    """All vocabularies, measured on one sample."""
+
+    vocabularies: list[TrialFacts]
+    chosen: Chosen
+    sampled_sentences: int
+    sampled_characters: int
+    sampled_by_source: dict[str, int] = Field(default_factory=dict)
+    sentences: int | None = None
+    too_long_sentences: int = 0
+
+
+def run(spec: VocabSizesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> VocabSizesStats:
     """Train them one after the other. Raises ValueError naming the size when the corpus cannot give one."""
     chosen = VocabSpec.model_validate_json(json.dumps(inputs["vocab"].manifest["spec"]))
     drawn = chosen.model_copy(update={"sample_characters": min(chosen.sample_characters, spec.sample_characters)})
@@ -67,7 +100,8 @@ def run(spec: VocabSizesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -
     alone = runtime.model_copy(update={"workers": 1})
     facts = map_shards(_train, trials, out_dir=out_dir, runtime=alone, step="train", total=len(trials))
     runtime.report(Progress(len(trials), len(trials), "vocabularies"))
-    return {"vocabularies": facts, "chosen": {"model_type": chosen.model_type, "pieces": chosen.size}, **sample.counts}
+    kind_and_size = {"model_type": chosen.model_type, "pieces": chosen.size}
+    return VocabSizesStats.of({"vocabularies": facts, "chosen": kind_and_size, **sample.counts})
 
 
 def _train(trial: Trial, index: int, out_dir: Path) -> dict[str, Any]:
@@ -78,7 +112,7 @@ def _train(trial: Trial, index: int, out_dir: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"vocab_sizes.sizes, {trial.spec.model_type} of {trial.spec.size:,}: {error}") from error
     write_vocabulary(model, directory)
-    return {"model_type": trial.spec.model_type, **vocabulary_facts(Vocabulary.load(directory), trial.sentences)}
+    return {"model_type": trial.spec.model_type, **vocabulary_facts(Vocabulary.load(directory), trial.sentences).facts()}
 
 
 STAGE = Stage("vocab_sizes", version=1, spec=VocabSizesSpec, run=run)

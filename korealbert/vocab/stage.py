@@ -19,7 +19,7 @@ from pydantic import Field, field_validator, model_validator
 from sentencepiece import SentencePieceTrainer
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Spec, Stage, Stats
+from korealbert.artifact import Artifact, Inputs, Progress, Real, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import atomic_write
 from korealbert.vocab.fast_tokenizer import UNIGRAM, fast_tokenizer
 from korealbert.vocab.morphemes import BOUNDARY, cut_sentences, write_analyser
@@ -85,7 +85,47 @@ class VocabSpec(Spec):
         return self
 
 
-def run(spec: VocabSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class VocabularyFacts(Statistics):
+    """What a vocabulary does to text. A character is covered that can be written on its own in proper pieces."""
+
+    pieces: int
+    characters_per_piece: Real | None = None
+    """Spaces count."""
+    pieces_per_word: Real | None = None
+    """Words are what stands between spaces."""
+    words_by_pieces: dict[str, int] = Field(default_factory=dict)
+    """How many words have 1, 2, … pieces."""
+    unknown_share: Real | None = None
+    """Of pieces, like the next."""
+    byte_share: Real | None = None
+    character_coverage: Real | None = None
+    """Share of the visible characters that are covered."""
+    hangul_syllables_covered: int | None = None
+    """Of all 11,172."""
+    hangul_syllables_in_text: int | None = None
+    hangul_syllables_in_text_covered: int | None = None
+    """Of those that the text holds."""
+    word_start_share: Real | None = None
+    """Of pieces: 0.63 in Korean Wikipedia with 32,000 pieces; the official ALBERT rule finds 0.98."""
+    specimens: list[str] = Field(default_factory=list)
+    """``SPECIMENS`` cut into pieces, which spaces separate."""
+    sha256: str = ""
+    """Digest of the vocabulary."""
+
+
+class VocabStats(VocabularyFacts):
+    """The vocabulary, and what it was trained on."""
+
+    sampled_sentences: int | None = None
+    sampled_characters: int | None = None
+    sampled_by_source: dict[str, int] = Field(default_factory=dict)
+    """Sentences by source."""
+    sentences: int | None = None
+    """All that the corpus holds."""
+    too_long_sentences: int = 0
+
+
+def run(spec: VocabSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> VocabStats:
     """Train the vocabulary. Raises ValueError naming the field when the corpus cannot give what the spec asks for."""
     sample = training_sample(spec, inputs["documents"], out_dir, runtime)
     runtime.report(Progress(0, None, "sentences", message=f"training on {len(sample.sentences):,} sentences"))
@@ -94,7 +134,8 @@ def run(spec: VocabSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
     listing = "".join(f"{piece.piece}\t{piece.score:g}\n" for piece in model.pieces)
     atomic_write(out_dir / "spiece.vocab", listing.encode("utf-8"))
     atomic_write(out_dir / "tokenizer.json", fast_tokenizer(model).to_str(pretty=True).encode("utf-8"))
-    return {**vocabulary_facts(Vocabulary.load(out_dir), sample.sentences), **sample.counts}
+    facts = vocabulary_facts(Vocabulary.load(out_dir), sample.sentences)
+    return VocabStats.of({**facts.facts(), **sample.counts})
 
 
 def training_sample(spec: VocabSpec, documents: Artifact, out_dir: Path, runtime: Runtime) -> Sample:
@@ -226,16 +267,8 @@ SPECIMENS = (
 """Sentences of our own, in several registers, whose cut is shown: of any corpus, so that vocabularies compare."""
 
 
-def vocabulary_facts(vocabulary: Vocabulary, sentences: Sequence[str]) -> dict[str, Any]:
-    """Facts measured on the first sentences of the training sample (which is in random order).
-
-    ``characters_per_piece`` counts spaces; ``pieces_per_word`` counts words between spaces, and ``words_by_pieces`` says how
-    many have 1, 2, … of them; ``unknown_share`` and ``byte_share`` are of pieces. A character is covered that can be written on
-    its own in proper pieces: ``character_coverage`` is their share among the visible ones; ``hangul_syllables_covered`` counts
-    among all 11,172, ``hangul_syllables_in_text_covered`` among those that the text holds. ``word_start_share`` is of pieces
-    (0.63 in Korean Wikipedia with 32,000 pieces; the official ALBERT rule finds 0.98). ``specimens`` shows the cut of
-    ``SPECIMENS``, pieces set apart by spaces.
-    """
+def vocabulary_facts(vocabulary: Vocabulary, sentences: Sequence[str]) -> VocabularyFacts:
+    """Facts measured on the first sentences of the training sample (which is in random order)."""
     measured = list(sentences[:SENTENCES_MEASURED])
     encoded = vocabulary.encode(measured)
     ids = np.concatenate([*encoded, np.empty(0, dtype=np.int32)])
@@ -249,21 +282,21 @@ def vocabulary_facts(vocabulary: Vocabulary, sentences: Sequence[str]) -> dict[s
     covered = covered_characters(vocabulary, sorted(SYLLABLES | characters.keys()))
     visible = {character: count for character, count in characters.items() if not character.isspace()}
     seen = SYLLABLES & characters.keys()
-    return {
-        "pieces": vocabulary.size,
-        "characters_per_piece": round(sum(characters.values()) / len(ids), 4),
-        "pieces_per_word": round(float(words.mean()), 4),
-        "words_by_pieces": _histogram(words),
-        "unknown_share": round(float(np.mean(ids == SPECIAL.unk)), 6),
-        "byte_share": round(float(np.mean(~proper[ids] & (ids != SPECIAL.unk))), 6),
-        "character_coverage": round(sum(n for c, n in visible.items() if c in covered) / max(1, sum(visible.values())), 6),
-        "hangul_syllables_covered": len(SYLLABLES & covered),
-        "hangul_syllables_in_text": len(seen),
-        "hangul_syllables_in_text_covered": len(seen & covered),
-        "word_start_share": round(float(np.mean(vocabulary.words().mark(ids, first))), 4),
-        "specimens": [" ".join(vocabulary.pieces(pieces)) for pieces in vocabulary.encode(SPECIMENS)],
-        "sha256": vocabulary.sha256,
-    }
+    return VocabularyFacts(
+        pieces=vocabulary.size,
+        characters_per_piece=round(sum(characters.values()) / len(ids), 4),
+        pieces_per_word=round(float(words.mean()), 4),
+        words_by_pieces=_histogram(words),
+        unknown_share=round(float(np.mean(ids == SPECIAL.unk)), 6),
+        byte_share=round(float(np.mean(~proper[ids] & (ids != SPECIAL.unk))), 6),
+        character_coverage=round(sum(n for c, n in visible.items() if c in covered) / max(1, sum(visible.values())), 6),
+        hangul_syllables_covered=len(SYLLABLES & covered),
+        hangul_syllables_in_text=len(seen),
+        hangul_syllables_in_text_covered=len(seen & covered),
+        word_start_share=round(float(np.mean(vocabulary.words().mark(ids, first))), 4),
+        specimens=[" ".join(vocabulary.pieces(pieces)) for pieces in vocabulary.encode(SPECIMENS)],
+        sha256=vocabulary.sha256,
+    )
 
 
 def covered_characters(vocabulary: Vocabulary, characters: Sequence[str]) -> set[str]:

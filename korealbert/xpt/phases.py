@@ -13,7 +13,7 @@ from typing import Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Stats
+from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Statistics
 from korealbert.model.config import ModelConfig, ModelSpec
 from korealbert.pretrain import stage as pretrain
 from korealbert.pretrain.spec import OptimizerSpec, PretrainSpec, ScheduleSpec
@@ -61,17 +61,30 @@ class PhaseSpec(PretrainSpec):
         return PretrainSpec(**{**{name: getattr(self, name) for name in PretrainSpec.model_fields}, "frozen": tuple(frozen)})
 
 
-def run(spec: PhaseSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class _Transferred(Statistics):
+    """What a transfer and a phase both say of the model that they write."""
+
+    vocab_sha256: str | None = None
+
+
+class PhaseStats(pretrain.PretrainStats):
+    """A training of one phase."""
+
+    vocab_sha256: str
+    freeze: str
+
+
+def run(spec: PhaseSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> PhaseStats:
     """Train one phase. Raises ValueError where vocabulary, examples and weights do not belong together."""
     initial, vocab = inputs["initial"], Vocabulary.load(inputs["vocab"].path)
-    meant_for = initial.stats.get("vocab_sha256")
+    meant_for = initial.stats_as(_Transferred).vocab_sha256
     if meant_for != vocab.sha256:
         raise ValueError(
             f"{initial.name} was transferred to another vocabulary (sha256 {str(meant_for)[:12]}…) than {inputs['vocab'].name} "
             f"({vocab.sha256[:12]}…); transfer to the vocabulary that the examples were packed with"
         )
     stats = pretrain.run(spec.pretraining(frozen_names(initial, spec.freeze)), inputs, out_dir, runtime)
-    return {**stats, "vocab_sha256": vocab.sha256, "freeze": spec.freeze}
+    return PhaseStats.of({**stats.facts(), "vocab_sha256": vocab.sha256, "freeze": spec.freeze})
 
 
 def frozen_names(initial: Artifact, freeze: Freeze) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from korealbert.artifact import Inputs, Runtime, Stage, Stats
+from korealbert.artifact import Inputs, Runtime, Stage
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.family import SpecialIds
 from korealbert.huggingface.files import TOKENIZER_FILES, WEIGHT_FILES, copy_files
@@ -22,7 +22,7 @@ VOCABULARIES = frozenset({"tokenizer.json", "vocab.json", "vocab.txt", "spiece.m
 """Without any of these transformers makes up an empty tokenizer."""
 
 
-def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> checkpoint.SourceStats:
     """Check and copy. Raises ValueError naming the directory where model or tokenizer cannot be used."""
     directory = spec.directory() or inputs["model"].path
     read = checkpoint.read(directory)
@@ -32,15 +32,15 @@ def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
         raise ValueError(f"{directory}/config.json: with a masked-token head it could not be written: {error}") from None
     special = special_ids(directory, vocab_size=read.config.vocab_size, position_offset=read.config.position_offset)
     copy_files(directory, out_dir, (*WEIGHT_FILES, *TOKENIZER_FILES))
-    return {
-        "model_type": read.model_type,
-        "layers": read.config.num_layers,
-        "hidden_size": read.config.hidden_size,
-        "vocab_size": read.config.vocab_size,
-        "parameters": sum(int(np.prod(array.shape)) for array in read.weights.values()),
-        "fresh_heads": list(read.missing),
-        "special_ids": special._asdict(),
-    }
+    return checkpoint.SourceStats(
+        model_type=read.model_type,
+        layers=read.config.num_layers,
+        hidden_size=read.config.hidden_size,
+        vocab_size=read.config.vocab_size,
+        parameters=sum(int(np.prod(array.shape)) for array in read.weights.values()),
+        fresh_heads=list(read.missing),
+        special_ids=special._asdict(),
+    )
 
 
 def special_ids(directory: Path, *, vocab_size: int, position_offset: int) -> SpecialIds:

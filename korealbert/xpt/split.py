@@ -27,7 +27,7 @@ from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
 from korealbert.artifact.files import atomic_path
 from korealbert.artifact.shards import map_shards
 from korealbert.documents.schema import Document
-from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
+from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentStats, read_documents, sum_stats
 from korealbert.philox import hash64
 
 Part = Literal["train", "valid", "test"]
@@ -93,7 +93,14 @@ class SplitJob:
     """Hashes of the sentences that the part must not have, sorted."""
 
 
-def run(spec: SplitSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class SplitStats(DocumentStats):
+    """Size of one part."""
+
+    sentences_in: int = 0
+    sentences_out: int = 0
+
+
+def run(spec: SplitSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> SplitStats:
     """Write one part. Raises ValueError where the corpus has too few sentences for the sizes asked for."""
     (out_dir / ".work").mkdir(exist_ok=True)
     shards = inputs["documents"].files("documents-*.arrow")
@@ -116,7 +123,7 @@ def run(spec: SplitSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
     stats = sum_stats([NO_DOCUMENTS, *over_shards("write", write_part, begin=begin, end=end, excluded=excluded)])
     if not stats.get("sentences_out"):
         raise ValueError(f"split: no sentence is left for the {spec.part} part; the corpus is too small for these sizes")
-    return stats
+    return SplitStats.of(stats)
 
 
 def _range(spec: SplitSpec, measured: list[Path]) -> tuple[Border, Border | None]:

@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 from safetensors.numpy import save_file
 
-from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
+from korealbert.artifact import Inputs, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.family import Array
@@ -100,7 +100,21 @@ class Transferred:
     """Names of the tensors that are the source's."""
 
 
-def run(spec: TransferSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class TransferStats(Statistics):
+    """Size of the transferred model and of its parts."""
+
+    layers: int
+    vocab_size: int
+    vocab_sha256: str
+    parameters: int
+    parameters_copied: int
+    parameters_fresh: int
+    """Drawn anew."""
+    parameters_encoder: int
+    parameters_translation: int
+
+
+def run(spec: TransferSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> TransferStats:
     """Transfer; raises ValueError as ``checkpoint.read`` and ``transfer`` do."""
     vocabulary = Vocabulary.load(inputs["vocab"].path)
     moved = transfer(checkpoint.read(inputs["source"].path), spec, vocab_size=vocabulary.size)
@@ -115,13 +129,13 @@ def run(spec: TransferSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     }
     write_json(out_dir / "layout.json", layout, sort_keys=True)
     sizes = {f"parameters_{part}": _size(moved.weights, part_names) for part, part_names in layout.items()}
-    return {
-        "layers": config.num_layers,
-        "vocab_size": config.vocab_size,
-        "vocab_sha256": vocabulary.sha256,
-        "parameters": _size(moved.weights, names),
+    return TransferStats(
+        layers=config.num_layers,
+        vocab_size=config.vocab_size,
+        vocab_sha256=vocabulary.sha256,
+        parameters=_size(moved.weights, names),
         **sizes,
-    }
+    )
 
 
 def transfer(source: checkpoint.Checkpoint, spec: TransferSpec, *, vocab_size: int) -> Transferred:

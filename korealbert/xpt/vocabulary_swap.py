@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 from safetensors.numpy import load_file, save_file
 
-from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats
+from korealbert.artifact import Inputs, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.family import Array
@@ -80,7 +80,14 @@ def swap(config: ModelConfig, weights: Mapping[str, Array], words: WordPart) -> 
     return changed, {**weights, WORD_TABLE: words.table_VE, DECODER_BIAS: words.bias_V, POSITIONS: moved}
 
 
-def run(spec: SwapSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class SwapStats(Statistics):
+    """Size of the model with the other vocabulary."""
+
+    layers: int
+    vocab_size: int
+
+
+def run(spec: SwapSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> SwapStats:
     """Write the directory. Raises ValueError where the model has no snapshot of this step, or another source."""
     model, source_directory = inputs["model"].path, inputs["source"].path
     config = ModelConfig.model_validate_json((model / "config.json").read_bytes())
@@ -95,7 +102,7 @@ def run(spec: SwapSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stat
     save_file(checkpoint.to_huggingface(config, weights), out_dir / "model.safetensors", metadata={"format": "pt"})
     write_json(out_dir / "config.json", checkpoint.settings(config, special), indent=2, sort_keys=True)
     copy_files(source_directory, out_dir, TOKENIZER_FILES)
-    return {"layers": config.num_layers, "vocab_size": config.vocab_size}
+    return SwapStats(layers=config.num_layers, vocab_size=config.vocab_size)
 
 
 STAGE = Stage("xpt_swap", version=2, spec=SwapSpec, run=run)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from korealbert.artifact import Artifact, Runtime, Spec, Stage, check_conservation
+from korealbert.artifact import Artifact, Runtime, Spec, Stage, Statistics, check_conservation
 from korealbert.documents.arrow import read_batches
 from korealbert.documents.schema import Document, document_id
 from korealbert.documents.shards import DROPPED_SCHEMA, DocumentShard, read_documents
@@ -79,8 +79,9 @@ def ran(stage: Stage[Any], spec: Spec, inputs: dict[str, Artifact], out_dir: Pat
     """Run a stage outside the store; its documents are conserved."""
     out_dir.mkdir(parents=True, exist_ok=True)
     stats = stage.run(spec, inputs, out_dir, Runtime(workers=workers))
-    check_conservation(stage.name, stats)
-    return stats
+    assert isinstance(stats, Statistics)
+    check_conservation(stage.name, stats.facts())
+    return stats.facts()
 
 
 def kept(directory: Path) -> list[Document]:

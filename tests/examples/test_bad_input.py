@@ -135,7 +135,7 @@ def test_several_shards_of_documents_become_one_of_rows(
     spec = ExamplesSpec(sequence_length=SEQUENCE_LENGTH, heldout_share=0.1)
     out = tmp_path / "out"
     out.mkdir()
-    stats = packing.run(spec, {"documents": texts, "vocab": vocab}, out, Runtime(workers=1))
+    stats = packing.run(spec, {"documents": texts, "vocab": vocab}, out, Runtime(workers=1)).facts()
     assert len(list(out.glob("train-*.arrow"))) == 2
     assert {key: stats[key] for key in ("pieces", "rows_train", "rows_heldout", "documents_out", "length_histogram")} == {
         key: packed.stats[key] for key in ("pieces", "rows_train", "rows_heldout", "documents_out", "length_histogram")

@@ -29,7 +29,7 @@ def report(artifacts: Artifacts, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 def write(artifacts: Artifacts, out: Path, **spec: object) -> tuple[dict[str, object], str, str]:
     out.mkdir()
-    stats = run(ReportSpec.model_validate(spec), artifacts, out, Runtime())
+    stats = run(ReportSpec.model_validate(spec), artifacts, out, Runtime()).facts()
     return stats, (out / "report.html").read_text("utf-8"), (out / "report.md").read_text("utf-8")
 
 
@@ -210,9 +210,9 @@ def test_two_settings_of_one_task_are_not_mixed(tmp_path: Path) -> None:
 
 
 def test_the_sizes_of_ngrams_are_drawn_where_there_are_any(tmp_path: Path) -> None:
-    counts = {"ngrams_1": 6_500, "ngrams_2": 2_500, "ngrams_3": 1_000}
+    counts = {"views": 1, "ngrams_1": 6_500, "ngrams_2": 2_500, "ngrams_3": 1_000}
     views = made(tmp_path / "store", "views", counts, masking={"unit": "whole_word", "ngram_max": 3})
-    alone = made(tmp_path / "store", "views", {"ngrams_1": 6_500}, masking={"unit": "whole_word", "ngram_max": 1})
+    alone = made(tmp_path / "store", "views", {"views": 1, "ngrams_1": 6_500}, masking={"unit": "whole_word", "ngram_max": 1})
     page, without = (write({"views": artifact}, tmp_path / name)[1] for name, artifact in (("a", views), ("b", alone)))
     assert "N-grams chosen for prediction, of 10,000: 1 word 65.0 %; 2 words 25.0 %; 3 words 10.0 %" in page
     assert "N-grams" not in without

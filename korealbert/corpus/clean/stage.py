@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import Field
 
-from korealbert.artifact import InputPath, Inputs, Runtime, Spec, Stage, Stats
+from korealbert.artifact import InputPath, Inputs, Real, Runtime, Spec, Stage, Statistics, Stats
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.clean.filters import Limits, judge
 from korealbert.corpus.clean.news import MAX_REMOVALS, Cleaned, NewsRules, Removal, load_news_rules
@@ -23,7 +23,7 @@ from korealbert.corpus.clean.sentences import Method, SentenceSample, agreement,
 from korealbert.corpus.clean.titles import CategoryMap, TitleRules, load_category_map, load_title_rules
 from korealbert.documents.arrow import TableWriter, read_batches
 from korealbert.documents.schema import Document, Drop
-from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
+from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentStats, read_documents, sum_stats
 
 REMOVALS_SCHEMA = pa.schema(
     [("id", pa.string()), ("rule", pa.string()), ("zone", pa.string()), ("start", pa.int64()), ("text", pa.string())]
@@ -163,12 +163,39 @@ def read_removals(path: Path) -> dict[str, list[Removal]]:
     return found
 
 
-def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class SentenceAgreement(Statistics):
+    """How far the sentence rules and Kiwi agree on a sample; see ``sentences.agreement``."""
+
+    documents: int
+    both: int
+    """Boundaries that both find."""
+    rules_only: int
+    kiwi_only: int
+    f1: Real
+
+
+class CleanStats(DocumentStats):
+    """What cleaning changed in the documents."""
+
+    removed: dict[str, int] = Field(default_factory=dict)
+    """Spans that the news rules removed, by rule."""
+    removed_characters: int = 0
+    normalized: dict[str, int] = Field(default_factory=dict)
+    """Characters, by kind."""
+    masked: dict[str, int] = Field(default_factory=dict)
+    """Spans, by kind of personal data."""
+    sentences_out: int = 0
+    sentence_agreement: SentenceAgreement | None = None
+    """None where no sentences are split, or no sample is asked for."""
+    sections: dict[str, int] = Field(default_factory=dict)
+    """Documents whose section is mapped, unmapped, missing, or taken as it is."""
+    unmapped_sections: dict[str, int] = Field(default_factory=dict)
+    """Documents by the name of the section."""
+
+
+def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> CleanStats:
     """Clean ``documents`` shard by shard.
 
-    Statistics beside the conserved counts: ``removed`` {rule: spans}, ``removed_characters``, ``normalized`` {kind:
-    characters}, ``masked`` {kind of personal data: spans}, ``sentences_out``, ``sentence_agreement`` (rules against Kiwi, see
-    ``sentences.compare``), ``sections`` {mapped, unmapped, missing, as_is}, ``unmapped_sections`` {name: documents}.
     Drop reasons: ``title_rule``, ``removed_share``, ``removed_spans`` and those of ``filters``.
     """
     shards = inputs["documents"].files("documents-*.arrow")
@@ -179,7 +206,7 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
         sampled = [spec.agreement_documents]
         compared = map_shards(agreement, sampled, out_dir=out_dir, runtime=runtime, step="agreement", total=1)
         stats["sentence_agreement"] = compared[0]
-    return stats
+    return CleanStats.of(stats)
 
 
 _NONE: Stats = {"removed": {}, "removed_characters": 0, "normalized": {}, "masked": {}, "sentences_out": 0, "sections": {}}

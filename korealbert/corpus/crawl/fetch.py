@@ -21,7 +21,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from korealbert.artifact import InputPath, Inputs, Progress, Runtime, Spec, Stage, Stats, markers
+from korealbert.artifact import InputPath, Inputs, Progress, Runtime, Spec, Stage, Statistics, markers
 from korealbert.artifact.files import atomic_write, digested_json, known_digested, sync_file
 from korealbert.corpus.crawl.client import Answer, Client, NoAnswer, PrivateAddress, ascii_url
 
@@ -97,7 +97,14 @@ class FetchSpec(Spec):
         )
 
 
-def run(spec: FetchSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class FetchStats(Statistics):
+    """Size of what was fetched."""
+
+    bytes: int
+    files: int
+
+
+def run(spec: FetchSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> FetchStats:
     """Fetch one file.
 
     Raises FetchError when it cannot be had or has another checksum, and Interrupted when its server is in trouble for now.
@@ -120,7 +127,7 @@ def run(spec: FetchSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
         sync_file(part)
         part.replace(target)
         markers.leave(done, {}, markers.facts_of([target], out_dir))
-    return {"bytes": target.stat().st_size, "files": 1}
+    return FetchStats(bytes=target.stat().st_size, files=1)
 
 
 def _verify(spec: FetchSpec, part: Path) -> None:

@@ -21,11 +21,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
+from pydantic import Field
+
+from korealbert.artifact import Inputs, Progress, Runtime, Stage
 from korealbert.artifact.files import atomic_path, atomic_write
 from korealbert.corpus.crawl.frontier import TRANSIENT, Frontier
 from korealbert.corpus.crawl.source import Source, load_source
 from korealbert.corpus.crawl.spec import CrawlSpec
+from korealbert.documents.shards import DocumentStats
 
 __all__ = ["FRONTIER", "LOG", "SNAPSHOT", "STAGE", "CrawlError", "CrawlInterrupted", "CrawlSpec", "read_log", "run"]
 
@@ -48,7 +51,14 @@ class CrawlInterrupted(ConnectionError):
     """A crawl that is not complete; another try goes on where it was."""
 
 
-def run(spec: CrawlSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class CrawlStats(DocumentStats):
+    """Documents are articles: stored ones come out, duplicates and refused ones are dropped, failures are quarantined."""
+
+    urls: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """URLs by kind (article, sitemap, rss, archive, …) and what became of them."""
+
+
+def run(spec: CrawlSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> CrawlStats:
     """Crawl one site.
 
     Raises CrawlError for a source that does not fit the site, and CrawlInterrupted when too much could not be fetched for now
@@ -106,8 +116,7 @@ def _tail(stream: IO[bytes]) -> str:
     return stream.read().decode("utf-8", "replace").strip()
 
 
-def _stats(frontier: Frontier) -> Stats:
-    """Documents are articles here: those stored come out, duplicates and refused ones are dropped, failures are quarantined."""
+def _stats(frontier: Frontier) -> CrawlStats:
     outcomes = frontier.outcomes()
     articles = outcomes.get("article", {})
     failed = {name.partition(": ")[2]: count for name, count in articles.items() if name.startswith("failed")}
@@ -116,27 +125,27 @@ def _stats(frontier: Frontier) -> Stats:
         if name != "stored" and not name.startswith("failed"):
             reason = name.partition(": ")[2] or name
             dropped[reason] = dropped.get(reason, 0) + count
-    return {
-        "documents_in": sum(articles.values()),
-        "documents_out": articles.get("stored", 0),
-        "dropped": dict(sorted(dropped.items())),
-        "quarantined": sum(failed.values()),
-        "quarantine_reasons": dict(sorted(failed.items())),
-        "urls": outcomes,
-    }
+    return CrawlStats(
+        documents_in=sum(articles.values()),
+        documents_out=articles.get("stored", 0),
+        dropped=dict(sorted(dropped.items())),
+        quarantined=sum(failed.values()),
+        quarantine_reasons=dict(sorted(failed.items())),
+        urls=outcomes,
+    )
 
 
-def _check(spec: CrawlSpec, source: Source, stats: Stats, frontier: Frontier) -> None:
-    listings = {kind: counts for kind, counts in stats["urls"].items() if kind in ("sitemap", "rss", "archive")}
+def _check(spec: CrawlSpec, source: Source, stats: CrawlStats, frontier: Frontier) -> None:
+    listings = {kind: counts for kind, counts in stats.urls.items() if kind in ("sitemap", "rss", "archive")}
     if not any(counts.get("listed") for counts in listings.values()):
         shown = _first_failed(frontier, tuple(listings), ("failed", "refused"))
         message = f"{spec.source}: no listing could be read; is the site reachable, are its addresses right?\n{shown}"
         passing = any(name == f"failed: {reason}" for counts in listings.values() for name in counts for reason in TRANSIENT)
         raise CrawlInterrupted(message) if passing else CrawlError(message)
-    if not stats["documents_in"]:
+    if not stats.documents_in:
         raise CrawlError(f"{spec.source}: the listings name no address that matches article = {source.article!r}; correct it")
     for what, kinds, fetched in (("listings", tuple(listings), "listed"), ("articles", ("article",), "stored")):
-        counts = sum((Counter(stats["urls"][kind]) for kind in kinds), Counter[str]())
+        counts = sum((Counter(stats.urls[kind]) for kind in kinds), Counter[str]())
         failed = sum(counts[f"failed: {reason}"] for reason in TRANSIENT)
         tried = counts[fetched] + failed
         share = failed / max(1, tried)

@@ -31,7 +31,7 @@ from korealbert.corpus.dedup.external_sort import RANKING_FILES, Partitions, Ran
 from korealbert.corpus.dedup.shingles import ShingleStore, shingles, squeeze, write_shingles
 from korealbert.corpus.dedup.signatures import Signatures, SignatureWriter
 from korealbert.documents.schema import Document, Drop
-from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, read_documents, sum_stats
+from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentStats, read_documents, sum_stats
 
 DECISION = np.dtype([("number", "<u4"), ("survivor", "<u8"), ("similarity", "<f8")])
 """A document to drop: its number, the survivor's id, their similarity; NaN for exact copies."""
@@ -216,11 +216,22 @@ def _counted(clean: Decontaminated, drop: Drop | None) -> dict[str, Any]:
     return {"documents_in": 1, "documents_out": 1, "characters_out": len(clean.text)}
 
 
-def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class DedupStats(DocumentStats):
+    """Copies and evaluation texts that were taken out."""
+
+    paragraphs_decontaminated: int = 0
+    """Of documents that stay, like the next two."""
+    lines_decontaminated: int = 0
+    decontaminated: dict[str, int] = Field(default_factory=dict)
+    """Paragraphs and lines by benchmark."""
+    candidate_pairs: int = 0
+    sources: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """By source: documents_in, documents_out, characters_out, and documents by drop reason."""
+
+
+def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> DedupStats:
     """Deduplicate the ``documents`` shards of all roles, taken together.
 
-    Statistics beside the conserved counts: ``paragraphs_decontaminated``, ``lines_decontaminated`` (of documents that stay),
-    ``decontaminated`` {benchmark: paragraphs and lines}, ``candidate_pairs``, ``sources`` {source: counts by outcome}.
     Drop reasons: ``exact_duplicate`` (rule: the id of the best copy, which may itself have gone for a near one),
     ``near_duplicate`` (the survivor's id and the similarity), ``contaminated``.
     """
@@ -238,7 +249,7 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Sta
         map_shards(shingle_shard, jobs, out_dir=out_dir, runtime=runtime, step="shingle", total=len(jobs))
         map_shards(compare, decision, out_dir=out_dir, runtime=runtime, step="compare", total=1)
     parts = map_shards(write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
-    return sum_stats([NO_DOCUMENTS, _NONE, *found, *parts])
+    return DedupStats.of(sum_stats([NO_DOCUMENTS, _NONE, *found, *parts]))
 
 
 _NONE: Stats = {

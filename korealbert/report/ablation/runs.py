@@ -6,9 +6,10 @@ import json
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from korealbert.artifact import Artifact
+from korealbert.pretrain.intrinsic import IntrinsicStats
+from korealbert.pretrain.stage import PretrainStats
 from korealbert.report.ablation.spec import Column, Row
 
 Runs = Mapping[int, Mapping[int, float]]
@@ -87,6 +88,9 @@ def _value(column: Column, stage: str, what: list[str], artifact: Artifact) -> f
         return float(scores[metric])
     if column.heldout is None or (column.noise != what[0] if what else column.noise):
         return None
-    heldout: Mapping[str, Any] = artifact.stats.get("heldout") or {}
+    if stage == "intrinsic":
+        heldout = artifact.stats_as(IntrinsicStats).heldout
+    else:
+        heldout = artifact.stats_as(PretrainStats).heldout or {}
     accuracy = heldout.get(f"{column.heldout}_accuracy")
     return None if accuracy is None else 100 * float(accuracy)

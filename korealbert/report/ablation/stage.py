@@ -12,9 +12,11 @@ from pathlib import Path
 
 import polars as pl
 
-from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Stage, Stats
+from korealbert.artifact import Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_write
+from korealbert.examples.packing import ExamplesStats
 from korealbert.formatting import MISSING, compact, count, percent
+from korealbert.pretrain.stage import PretrainStats
 from korealbert.report import published
 from korealbert.report.ablation import table
 from korealbert.report.ablation.runs import Values
@@ -26,7 +28,15 @@ from korealbert.report.render.page import page
 from korealbert.report.sections import lineage
 
 
-def run(spec: AblationReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class AblationStats(Statistics):
+    """Size of the table, and its estimates as text by row and column."""
+
+    rows: int
+    columns: int
+    means: dict[str, dict[str, str]]
+
+
+def run(spec: AblationReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> AblationStats:
     """Write the report; see the module's docstring."""
     artifacts = Artifacts(inputs)
     values = Values.read(spec.rows, spec.columns, artifacts.by_label)
@@ -51,40 +61,40 @@ def run(spec: AblationReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtim
     atomic_write(out_dir / "report.html", page(spec.title, lede, sections).encode())
     runtime.report(Progress(len(sections), len(sections), "sections"))
     means = {row.label: {title: found.text for title, found in table.estimates(spec, values, row).items()} for row in spec.rows}
-    return {"rows": len(spec.rows), "columns": len(spec.columns), "means": means}
+    return AblationStats(rows=len(spec.rows), columns=len(spec.columns), means=means)
 
 
 def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
     """What was compared and how large, in figures: so that nobody takes a small run for the paper's."""
-    pretrained = list(artifacts.of("pretrain").values())
-    stats = pretrained[0].stats
-    sizes = sorted({artifact.stats["parameters"] for artifact in pretrained})
+    pretrained = [artifact.stats_as(PretrainStats) for artifact in artifacts.of("pretrain").values()]
+    stats = pretrained[0]
+    sizes = sorted({training.parameters for training in pretrained})
     parameters = " to ".join(compact(size) for size in dict.fromkeys((sizes[0], sizes[-1])))
     return (
-        f"{spec.description} {len(pretrained)} pretraining runs of {parameters} parameters, {count(stats['steps'])} steps and "
-        f"{compact(stats['tokens'])} tokens each; {len(artifacts.of('finetune'))} fine-tuning runs."
+        f"{spec.description} {len(pretrained)} pretraining runs of {parameters} parameters, {count(stats.steps)} steps and "
+        f"{compact(stats.tokens)} tokens each; {len(artifacts.of('finetune'))} fine-tuning runs."
     ).strip()
 
 
 def _models(spec: AblationReportSpec, artifacts: Artifacts) -> Section:
     """Settings, size and data of every row."""
-    by_row: dict[str, list[Artifact]] = {}
+    by_row: dict[str, list[PretrainStats]] = {}
     for label, artifact in artifacts.of("pretrain").items():
-        by_row.setdefault(label.split("/")[1], []).append(artifact)
+        by_row.setdefault(label.split("/")[1], []).append(artifact.stats_as(PretrainStats))
     body = []
     for row in spec.rows:
-        stats = by_row[row.key][0].stats
-        rollbacks = sum(artifact.stats.get("rollbacks", 0) for artifact in by_row[row.key])
-        figures = (stats["parameters"], stats["steps"], stats["tokens"])
+        stats = by_row[row.key][0]
+        rollbacks = sum(training.rollbacks for training in by_row[row.key])
+        figures = (stats.parameters, stats.steps, stats.tokens)
         body.append(
-            [row.label, "; ".join(row.settings) or MISSING, *map(count, figures), f"{stats['epochs']:g}", count(rollbacks)]
+            [row.label, "; ".join(row.settings) or MISSING, *map(count, figures), f"{stats.epochs:g}", count(rollbacks)]
         )
     header = ["", "Settings other than the recipe's", "Parameters", "Steps", "Tokens", "Epochs", "Returns after a collapse"]
     blocks: list[Block] = [Table("Models", header, body, frozenset(range(2, 7)), prose=frozenset({1}))]
-    if heldout := artifacts.stats("examples").get("rows_heldout"):
-        rows = artifacts.stats("examples")
-        share = percent(heldout / (heldout + rows["rows_train"]))
-        blocks.append(Text(f"Held out of training: {count(heldout)} rows, {share} of the corpus.", quiet=True))
+    examples = artifacts.stats("examples", ExamplesStats)
+    if examples and examples.rows_heldout:
+        share = percent(examples.rows_heldout / (examples.rows_heldout + examples.rows_train))
+        blocks.append(Text(f"Held out of training: {count(examples.rows_heldout)} rows, {share} of the corpus.", quiet=True))
     return Section("models", "Models", blocks)
 
 

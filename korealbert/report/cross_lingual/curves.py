@@ -8,6 +8,7 @@ from itertools import product
 
 from korealbert.artifact import Artifact
 from korealbert.formatting import fixed
+from korealbert.pretrain.stage import PretrainStats
 from korealbert.report.cross_lingual.models import Results, mean
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Figure, Figures, Section, Text
@@ -53,7 +54,7 @@ def _panels(name: str, parts: list[Artifact]) -> list[Figure]:
         title = f"phase {number}" if len(parts) > 1 else "training"
         losses.append(charts.Line(title, loss, number))
         perplexities.append(charts.Line(title, heldout, number))
-        offset += int(artifact.stats["steps"])
+        offset += artifact.stats_as(PretrainStats).steps
     key = name.replace("/", "-")
     figures = []
     for kind, series in (("loss", losses), ("perplexity", perplexities)):
@@ -109,4 +110,4 @@ def _step(artifacts: Mapping[str, Artifact], place: str) -> int:
 
 
 def _steps(artifacts: Mapping[str, Artifact], phase: str) -> int:
-    return max((int(a.stats["steps"]) for label, a in artifacts.items() if label.startswith(f"{phase}/")), default=0)
+    return max((a.stats_as(PretrainStats).steps for label, a in artifacts.items() if label.startswith(f"{phase}/")), default=0)

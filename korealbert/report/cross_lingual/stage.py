@@ -11,9 +11,10 @@ from pathlib import Path
 
 import polars as pl
 
-from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
+from korealbert.artifact import Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_write
 from korealbert.formatting import compact, count
+from korealbert.huggingface.checkpoint import SourceStats
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.cross_lingual import curves, misprints, tables
 from korealbert.report.cross_lingual.models import Results
@@ -22,12 +23,22 @@ from korealbert.report.render.blocks import Section, Table, Text, figures_of
 from korealbert.report.render.markdown import markdown
 from korealbert.report.render.page import page
 from korealbert.report.sections import cleaning, corpus, dropped, lineage, vocabulary
+from korealbert.xpt.split import SplitStats
+from korealbert.xpt.transfer import TransferStats
 
 EXAMPLES_PER_REASON = 0
 """Titles of dropped documents that are quoted."""
 
 
-def run(spec: CrossLingualReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class CrossLingualReportStats(Statistics):
+    """What the report holds."""
+
+    sections: list[str]
+    figures: int
+    scores: int
+
+
+def run(spec: CrossLingualReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> CrossLingualReportStats:
     """Write the report; see the module's docstring."""
     artifacts = Artifacts(inputs)
     results = Results(inputs)
@@ -59,7 +70,8 @@ def run(spec: CrossLingualReportSpec, inputs: Inputs, out_dir: Path, runtime: Ru
     atomic_write(out_dir / "report.md", markdown(spec.title, lede, sections).encode())
     atomic_write(out_dir / "report.html", page(spec.title, lede, sections).encode())
     runtime.report(Progress(len(sections), len(sections), "sections"))
-    return {"sections": [section.anchor for section in sections], "figures": len(drawn), "scores": len(results.scores)}
+    anchors = [section.anchor for section in sections]
+    return CrossLingualReportStats(sections=anchors, figures=len(drawn), scores=len(results.scores))
 
 
 def _lede(results: Results) -> str:
@@ -67,9 +79,9 @@ def _lede(results: Results) -> str:
     source = results.artifacts.get("source")
     parts = []
     if source is not None:
-        stats = source.stats
-        size = compact(stats["parameters"])
-        parts.append(f"A source of {stats['layers']} layers and {size} parameters ({stats['model_type']}) learns Korean")
+        stats = source.stats_as(SourceStats)
+        size = f" and {compact(stats.parameters)} parameters" if stats.parameters is not None else ""
+        parts.append(f"A source of {stats.layers} layers{size} ({stats.model_type}) learns Korean")
     if variants := results.variants:
         parts.append(f"in {len(variants)} variant{'s' * (len(variants) > 1)}: {', '.join(variants)}")
     return " ".join(parts) + "." if parts else "A cross-lingual post-training."
@@ -80,10 +92,10 @@ def _transfers(results: Results) -> Section | None:
     rows = []
     for label, artifact in results.artifacts.items():
         if label.startswith("transfer/"):
-            spec, stats = artifact.manifest["spec"], artifact.stats
+            spec, stats = artifact.manifest["spec"], artifact.stats_as(TransferStats)
             how = ["ITL" if spec["itl"] else "no ITL", f"{spec['encoder']} encoder", f"ITL {spec['itl_init']}"]
-            sizes = [stats[f"parameters_{part}"] for part in ("copied", "fresh", "encoder", "translation")]
-            rows.append([label.split("/")[1], ", ".join(how), str(stats["layers"]), *map(count, [stats["parameters"], *sizes])])
+            parts = (stats.parameters_copied, stats.parameters_fresh, stats.parameters_encoder, stats.parameters_translation)
+            rows.append([label.split("/")[1], ", ".join(how), str(stats.layers), *map(count, (stats.parameters, *parts))])
     if not rows:
         return None
     header = ["Variant", "Settings", "Layers", "Parameters", "copied", "drawn", "of the encoder", "of translation layers"]
@@ -103,8 +115,8 @@ def _split(artifacts: Artifacts) -> Section | None:
         return None
     rows = []
     for label, artifact in parts.items():
-        stats = artifact.stats
-        figures = [count(stats[name]) for name in ("documents_out", "sentences_out", "characters_out")]
+        stats = artifact.stats_as(SplitStats)
+        figures = map(count, (stats.documents_out, stats.sentences_out, stats.characters_out))
         rows.append([label.split("/")[1], *figures, str(artifact.manifest["spec"]["level"])])
     title = "What models read"
     header = ["Part", "Documents", "Sentences", "Characters", "Drawn by"]

@@ -8,6 +8,8 @@ from itertools import product
 from korealbert.finetune import tasks
 from korealbert.finetune.analysis import Distribution
 from korealbert.formatting import MISSING, by_number, count, fixed, percent
+from korealbert.pretrain.intrinsic import IntrinsicStats
+from korealbert.pretrain.stage import PretrainStats
 from korealbert.report.cross_lingual import printed
 from korealbert.report.cross_lingual.models import PHASE_TITLES, Results, distributions, shown
 from korealbert.report.cross_lingual.printed import GLUE, KLUE, Column
@@ -146,13 +148,12 @@ def intrinsic(results: Results) -> Section | None:
         stage, _, model = label.partition("/")
         if stage != "intrinsic":
             continue
-        trained = artifact.inputs()["pretrain"]
-        valid, test = trained.stats.get("heldout") or {}, artifact.stats["heldout"]
+        stats = artifact.inputs()["pretrain"].stats_as(PretrainStats)
+        valid, test = stats.heldout or {}, artifact.stats_as(IntrinsicStats).heldout
         figures = [fixed(part.get(name)) for part in (valid, test) for name in ("mlm_perplexity",)]
         accuracy = [percent(part.get("mlm_accuracy")) for part in (valid, test)]
-        stats = trained.stats
-        trainable = stats.get("trainable_parameters", stats["parameters"])
-        sizes = [f"{stats['parameters']:,}", f"{trainable:,}", f"{stats['steps']:,}"]
+        trainable = stats.parameters if stats.trainable_parameters is None else stats.trainable_parameters
+        sizes = [f"{stats.parameters:,}", f"{trainable:,}", f"{stats.steps:,}"]
         rows.append([results.title(model), *sizes, *figures, *accuracy])
     if not rows:
         return None

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from korealbert.corpus.balance import BalanceStats, BeforeAndAfter
+from korealbert.corpus.dedup.stage import DedupStats
+from korealbert.documents.shards import DocumentStats
 from korealbert.formatting import by_number, compact, count, percent
 from korealbert.report.artifacts import DATA_STAGES, Artifacts
 from korealbert.report.render import charts
@@ -27,13 +30,10 @@ def _through(artifacts: Artifacts) -> Table:
     rows = []
     for stage in DATA_STAGES:
         for label, artifact in artifacts.of(stage).items():
-            stats = artifact.stats
-            if "documents_in" not in stats:
-                continue
-            dropped, taken = sum(stats.get("dropped", {}).values()), stats["documents_in"]
-            kept = percent(stats["documents_out"] / taken if taken else None)
-            numbers = (taken, dropped, stats.get("quarantined", 0), stats["documents_out"])
-            rows.append([label, *map(count, numbers), kept, count(stats.get("characters_out"))])
+            stats = artifact.stats_as(DocumentStats)
+            kept = percent(stats.documents_out / stats.documents_in if stats.documents_in else None)
+            numbers = (stats.documents_in, sum(stats.dropped.values()), stats.quarantined, stats.documents_out)
+            rows.append([label, *map(count, numbers), kept, count(stats.characters_out)])
     header = ["Stage", "Documents in", "Dropped", "Quarantined", "Documents out", "Kept", "Characters out"]
     return Table("Every document is accounted for", header, rows, frozenset(range(1, 7)))
 
@@ -53,15 +53,18 @@ def _by_source(artifacts: Artifacts) -> Figure | None:
 
 def _sizes_by_source(artifacts: Artifacts) -> tuple[str, dict[str, int]]:
     """Characters by source after the last stage that still tells sources apart."""
-    if sources := artifacts.stats("dedup").get("sources"):
-        return "deduplication", {name: counts.get("characters_out", 0) for name, counts in sources.items()}
+    dedup = artifacts.stats("dedup", DedupStats)
+    if dedup and dedup.sources:
+        return "deduplication", {name: counts.get("characters_out", 0) for name, counts in dedup.sources.items()}
     stage, after = ("clean", "cleaning") if artifacts.of("clean") else ("extract", "extraction")
-    return after, {label.split("/", 1)[-1]: a.stats.get("characters_out", 0) for label, a in artifacts.of(stage).items()}
+    found = {label.split("/", 1)[-1]: artifact.stats_as(DocumentStats) for label, artifact in artifacts.of(stage).items()}
+    return after, {source: stats.characters_out or 0 for source, stats in found.items()}
 
 
-def _categories(artifacts: Artifacts) -> Mapping[str, Mapping[str, int]]:
-    categories: Mapping[str, Mapping[str, int]] = artifacts.stats("balance").get("categories") or {}
-    return dict(sorted(categories.items(), key=lambda item: (-item[1].get("after_characters", 0), item[0])))
+def _categories(artifacts: Artifacts) -> Mapping[str, BeforeAndAfter]:
+    balance = artifacts.stats("balance", BalanceStats)
+    categories = balance.categories if balance else {}
+    return dict(sorted(categories.items(), key=lambda item: (-item[1].after_characters, item[0])))
 
 
 def _by_category(artifacts: Artifacts) -> Figure | None:
@@ -70,7 +73,7 @@ def _by_category(artifacts: Artifacts) -> Figure | None:
         return None
     rows = []
     for name, sizes in categories[: charts.MAX_BARS]:
-        before, after = sizes.get("before_characters", 0), sizes.get("after_characters", 0)
+        before, after = sizes.before_characters, sizes.after_characters
         rows.append(charts.Bar(name or "none", after, f"{compact(before)} → {compact(after)}", before))
     more = f", the largest {charts.MAX_BARS} of {len(categories)}" if len(categories) > charts.MAX_BARS else ""
     label = "Characters by category before and after balancing: " + "; ".join(f"{row.label} {row.text}" for row in rows)
@@ -78,8 +81,10 @@ def _by_category(artifacts: Artifacts) -> Figure | None:
     return Figure("categories", caption, charts.bars(rows, label=label))
 
 
-def _category_table(categories: Mapping[str, Mapping[str, int]]) -> Table:
-    keys = ("before_documents", "after_documents", "before_characters", "after_characters")
-    rows = [[name or "none", *(count(sizes.get(key)) for key in keys)] for name, sizes in categories.items()]
+def _category_table(categories: Mapping[str, BeforeAndAfter]) -> Table:
+    rows = []
+    for name, sizes in categories.items():
+        numbers = (sizes.before_documents, sizes.after_documents, sizes.before_characters, sizes.after_characters)
+        rows.append([name or "none", *map(count, numbers)])
     header = ["Category", "Documents before", "after", "Characters before", "after"]
     return Table("Categories", header, rows, frozenset({1, 2, 3, 4}))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import PurePath
 
 from korealbert.artifact import Artifact
+from korealbert.corpus.dedup.stage import DedupStats
+from korealbert.corpus.extract import ExtractStats
 from korealbert.documents.arrow import read_batches
-from korealbert.documents.shards import DROPPED_SCHEMA, QUARANTINE_SCHEMA
+from korealbert.documents.shards import DROPPED_SCHEMA, QUARANTINE_SCHEMA, DocumentStats
 from korealbert.formatting import MISSING, by_number, count, percent
 from korealbert.report.artifacts import DATA_STAGES, Artifacts
 from korealbert.report.render.blocks import Block, Fold, Section, Table, Text
@@ -42,7 +43,8 @@ def _data_artifacts(artifacts: Artifacts) -> list[tuple[str, Artifact]]:
 def _dropped(artifacts: Artifacts, examples_per_reason: int) -> Table:
     rows = []
     for label, artifact in _data_artifacts(artifacts):
-        reasons, taken = artifact.stats.get("dropped", {}), artifact.stats.get("documents_in", 0)
+        stats = artifact.stats_as(DocumentStats)
+        reasons, taken = stats.dropped, stats.documents_in
         quotes = _quotes(artifact, examples_per_reason) if reasons and examples_per_reason else {}
         for reason, number in by_number(reasons):
             if number:
@@ -73,8 +75,8 @@ def _shortened(text: str) -> str:
 
 
 def _decontaminated(artifacts: Artifacts) -> Table:
-    stats = artifacts.stats("dedup")
-    rows = [[benchmark, count(passages)] for benchmark, passages in by_number(stats.get("decontaminated", {}))]
+    stats = artifacts.stats("dedup", DedupStats)
+    rows = [[benchmark, count(passages)] for benchmark, passages in by_number(stats.decontaminated if stats else {})]
     title = "Benchmark texts taken out of documents that stay"
     return Table(title, ["Benchmark", "Paragraphs and lines"], rows, frozenset({1}))
 
@@ -82,8 +84,7 @@ def _decontaminated(artifacts: Artifacts) -> Table:
 def _quarantined(artifacts: Artifacts) -> Table:
     rows = []
     for label, artifact in _data_artifacts(artifacts):
-        reasons: Mapping[str, int] = artifact.stats.get("quarantine_reasons", {})
-        for reason, number in by_number(reasons):
+        for reason, number in by_number(artifact.stats_as(DocumentStats).quarantine_reasons):
             rows.append([label, _words(reason), count(number)])
     return Table("Quarantined: input that could not be read", ["Stage", "Reason", "Records"], rows, frozenset({2}))
 
@@ -111,9 +112,10 @@ def _file_name(file: str) -> str:
 
 def _constructs(artifacts: Artifacts) -> Table:
     rows = [
-        [label, _words(construct), count(characters), _share(characters, artifact.stats.get("source_characters", 0))]
+        [label, _words(construct), count(characters), _share(characters, stats.source_characters)]
         for label, artifact in artifacts.of("extract").items()
-        for construct, characters in by_number(artifact.stats.get("lost_characters", {}))
+        for stats in [artifact.stats_as(ExtractStats)]
+        for construct, characters in by_number(stats.lost_characters)
         if characters
     ]
     header = ["Stage", "Construct", "Characters", "Share of the source"]

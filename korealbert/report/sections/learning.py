@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from korealbert.artifact import Artifact
+from korealbert.examples.views import ViewsStats
 from korealbert.finetune.spec import INITS
 from korealbert.formatting import MISSING, compact, count, fixed, percent
+from korealbert.pretrain.stage import PretrainStats
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Section, Table, Text
@@ -23,9 +25,6 @@ OBJECTIVES = {
     "replaced": "Those that were replaced",
 }
 """What pretraining predicts, by the key that its metrics begin with."""
-
-TARGETS = {"mlm": "mlm_targets", "sop": "sop_rows", "wop": "wop_targets"}
-"""What the views stage calls the number of an objective's targets."""
 
 CHANCE = {"sop": 0.5}
 """Accuracy of guessing, where that is more than about nothing."""
@@ -53,7 +52,7 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
     if artifact is None or not artifact.files("metrics.jsonl"):
         return []
     records = training_lines(artifact)
-    targets = artifacts.stats("views").get("heldout") or {}
+    targets = heldout_targets(artifacts)
     figures = []
     for key, name in OBJECTIVES.items():
         for kind in ("loss", "accuracy"):
@@ -62,8 +61,8 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
                 continue
             end = (heldout or seen)[-1][1]
             shown = percent(end) if kind == "accuracy" else fixed(end, 3)
-            if heldout and kind == "accuracy" and TARGETS.get(key) in targets:
-                shown += f" of {count(targets[TARGETS[key]])}"
+            if heldout and kind == "accuracy" and (number := targets.get(key)) is not None:
+                shown += f" of {count(number)}"
             svg = charts.lines(
                 [charts.Line("training", seen, 2), charts.Line("held out", heldout, 1)],
                 label=f"{name}: {kind} over steps, {shown} at the end",
@@ -73,6 +72,13 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
             )
             figures.append(Figure(f"pretrain-{key}-{kind}", f"{name}: {kind}, {shown} at the end", svg))
     return figures
+
+
+def heldout_targets(artifacts: Artifacts) -> dict[str, int | None]:
+    """How many held-out pieces or rows each objective has to predict."""
+    views = artifacts.stats("views", ViewsStats)
+    noise = views.heldout if views else None
+    return {"mlm": noise.mlm_targets, "sop": noise.sop_rows, "wop": noise.wop_targets} if noise else {}
 
 
 def training_lines(artifact: Artifact | None) -> list[dict[str, Any]]:
@@ -123,14 +129,12 @@ def _finetuning(benchmark: Benchmark) -> Figure:
 
 def _size(artifacts: Artifacts) -> str:
     """Size and length of pretraining in one sentence, or nothing."""
-    stats = artifacts.stats("pretrain")
-    if not stats:
+    stats = artifacts.stats("pretrain", PretrainStats)
+    if stats is None:
         return ""
-    parts = [f"{compact(stats['parameters'])} parameters" if "parameters" in stats else ""]
-    parts += [f"{count(stats['steps'])} steps" if "steps" in stats else ""]
-    parts += [f"{compact(stats['tokens'])} tokens" if "tokens" in stats else ""]
-    told = f"Pretrained: {', '.join(part for part in parts if part)}."
-    if rollbacks := stats.get("rollbacks"):
-        times = "once" if rollbacks == 1 else f"{count(rollbacks)} times"
-        told += f" The guard went back to a checkpoint {times}, left out the data since and lowered the rate."
-    return told
+    parts = (f"{compact(stats.parameters)} parameters", f"{count(stats.steps)} steps", f"{compact(stats.tokens)} tokens")
+    text = f"Pretrained: {', '.join(parts)}."
+    if stats.rollbacks:
+        times = "once" if stats.rollbacks == 1 else f"{count(stats.rollbacks)} times"
+        text += f" The guard went back to a checkpoint {times}, left out the data since and lowered the rate."
+    return text

@@ -5,8 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
+from korealbert.documents.shards import DocumentStats
 from korealbert.finetune.spec import INITS
 from korealbert.formatting import MISSING, count, fixed, mean_and_sd, percent, signed, spread
+from korealbert.pretrain.stage import PretrainStats
 from korealbert.report import published
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts
@@ -14,7 +16,7 @@ from korealbert.report.render.blocks import Block, Card, Cards, Figure, Figures,
 from korealbert.report.render.style import COLOUR_OF_INIT
 from korealbert.report.scores import Benchmark, metric_title, seeds
 from korealbert.report.sections import differences, entities
-from korealbert.report.sections.learning import OBJECTIVES, TARGETS
+from korealbert.report.sections.learning import OBJECTIVES, heldout_targets
 
 REFERENCE = "KoreALBERT-Base"
 """The published model that this pipeline follows; it gets a row of its own beside ours."""
@@ -34,8 +36,12 @@ def lede(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
     if not sentences and (accuracy := _heldout_scores(artifacts).get("mlm_accuracy")) is not None:
         sentences.append(f"The pretrained model fills {percent(accuracy)} of the masked pieces of held-out text correctly.")
     if not sentences:
-        documents = artifacts.stats("balance").get("documents_out")
-        sentences.append(f"A corpus of {count(documents)} documents." if documents else "A run without scores so far.")
+        corpus = artifacts.stats("balance", DocumentStats)
+        sentences.append(
+            f"A corpus of {count(corpus.documents_out)} documents."
+            if corpus and corpus.documents_out
+            else "A run without scores so far."
+        )
     return " ".join(sentences[:2])
 
 
@@ -74,7 +80,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
             Fold("Fine-tuning settings", [_settings_table(benchmarks)]),
         ]
     if heldout:
-        blocks.append(_heldout_table(heldout, artifacts.stats("views").get("heldout") or {}))
+        blocks.append(_heldout_table(heldout, heldout_targets(artifacts)))
     blocks.append(Text(artifacts.origin("pretrain", "finetune"), quiet=True))
     return Section("outcome", "Outcome", blocks)
 
@@ -168,17 +174,17 @@ def _warnings_table(benchmarks: Sequence[Benchmark]) -> Table:
 
 def _heldout_scores(artifacts: Artifacts) -> Mapping[str, float | None]:
     """The scores at the end of pretraining, or none."""
-    heldout: Mapping[str, float | None] = artifacts.stats("pretrain").get("heldout") or {}
-    return heldout
+    pretrain = artifacts.stats("pretrain", PretrainStats)
+    return (pretrain.heldout or {}) if pretrain else {}
 
 
-def _heldout_table(heldout: Mapping[str, float | None], targets: Mapping[str, int]) -> Table:
+def _heldout_table(heldout: Mapping[str, float | None], targets: Mapping[str, int | None]) -> Table:
     """Accuracy and loss by objective, each with the number of targets that it is a mean of."""
     rows = [
         [
             name,
             percent(heldout[f"{key}_accuracy"], 2),
-            count(targets.get(TARGETS.get(key, ""))),
+            count(targets.get(key)),
             fixed(heldout.get(f"{key}_loss"), 3),
             fixed(heldout.get(f"{key}_perplexity")),
         ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from korealbert.examples.packing import ExamplesStats
+from korealbert.examples.views import ViewsStats
 from korealbert.formatting import count, percent
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts
@@ -23,13 +25,12 @@ def section(artifacts: Artifacts) -> Section | None:
 
 
 def _lengths(artifacts: Artifacts) -> Figure | None:
-    bins: dict[str, int] = artifacts.stats("examples").get("length_histogram") or {}
-    if not bins:
+    stats = artifacts.stats("examples", ExamplesStats)
+    if stats is None or not stats.length_histogram:
         return None
-    ordered = sorted(bins.items(), key=lambda item: int(item[0].split("-")[0]))
+    ordered = sorted(stats.length_histogram.items(), key=lambda item: int(item[0].split("-")[0]))
     label = "Rows by length in pieces: " + "; ".join(f"{name} {count(number)}" for name, number in ordered)
-    fill = artifacts.stats("examples").get("fill")
-    filled = f"; {percent(fill)} of all positions are filled" if fill is not None else ""
+    filled = f"; {percent(stats.fill)} of all positions are filled" if stats.fill is not None else ""
     caption = f"Rows by length in pieces, special pieces not counted{filled}"
     return Figure("lengths", caption, charts.histogram(ordered, label=label, unit="pieces"))
 
@@ -38,17 +39,19 @@ def _amounts(artifacts: Artifacts) -> Figure | None:
     """How much was masked, moved and swapped, beside what the recipe asks for."""
     spec = _views_spec(artifacts)
     masking, word_order = spec.get("masking", {}), spec.get("word_order", {})
+    stats = artifacts.stats("views", ViewsStats)
+    if stats is None:
+        return None
     dynamic = word_order.get("amount") == "dynamic"
     return _beside_asked(
-        artifacts,
         "noise-amounts",
         "How much noise",
         [
-            ("Pieces to predict (MLM)", "mlm_rate", masking.get("rate")),
-            ("Rows with moved words (WOP)", "wop_portion", word_order.get("portion")),
+            ("Pieces to predict (MLM)", stats.mlm_rate, masking.get("rate")),
+            ("Rows with moved words (WOP)", stats.wop_portion, word_order.get("portion")),
             # A little less than asked: a word stays that has none to change places with. Drawn from 0 to the rate, half of it.
-            ("Pieces moved in those rows", "wop_rate", word_order["rate"] / (2 if dynamic else 1) if word_order else None),
-            ("Segments swapped (SOP)", "sop_swapped_share", 0.5 if spec.get("sentence_task") == "sop" else None),
+            ("Pieces moved in those rows", stats.wop_rate, word_order["rate"] / (2 if dynamic else 1) if word_order else None),
+            ("Segments swapped (SOP)", stats.sop_swapped_share, 0.5 if spec.get("sentence_task") == "sop" else None),
         ],
     )
 
@@ -57,23 +60,27 @@ def _replacements(artifacts: Artifacts) -> Figure | None:
     """What stands in place of the pieces to predict, beside what the recipe asks for."""
     masking = _views_spec(artifacts).get("masking", {})
     masked, random = masking.get("mask_portion"), masking.get("random_portion")
+    stats = artifacts.stats("views", ViewsStats)
+    if stats is None:
+        return None
     return _beside_asked(
-        artifacts,
         "noise-replacements",
         "In place of a piece to predict",
         [
-            ("[MASK]", "masked_share", masked),
-            ("a random piece", "random_share", random),
-            ("the piece itself", "kept_share", None if masked is None else 1 - masked - random),
+            ("[MASK]", stats.masked_share, masked),
+            ("a random piece", stats.random_share, random),
+            ("the piece itself", stats.kept_share, None if masked is None else 1 - masked - random),
         ],
     )
 
 
 def _ngrams(artifacts: Artifacts) -> Figure | None:
     """How many words are predicted together, beside p(n) ∝ 1/n; nothing where n-grams are off."""
-    stats, masking = artifacts.stats("views"), _views_spec(artifacts).get("masking", {})
+    stats, masking = artifacts.stats("views", ViewsStats), _views_spec(artifacts).get("masking", {})
+    if stats is None:
+        return None
     most, unit = masking.get("ngram_max", 1), "piece" if masking.get("unit") == "token" else "word"
-    counts = [stats.get(f"ngrams_{n}", 0) for n in range(1, most + 1)]
+    counts = [stats.ngrams_1, stats.ngrams_2, stats.ngrams_3, stats.ngrams_4, stats.ngrams_5][:most]
     if most == 1 or not sum(counts):
         return None
     asked = [1 / n / sum(1 / k for k in range(1, most + 1)) for n in range(1, most + 1)]
@@ -92,15 +99,12 @@ def _views_spec(artifacts: Artifacts) -> dict[str, Any]:
     return spec
 
 
-def _beside_asked(artifacts: Artifacts, name: str, what: str, shares: list[tuple[str, str, float | None]]) -> Figure | None:
+def _beside_asked(name: str, what: str, shares: list[tuple[str, float | None, float | None]]) -> Figure | None:
     """Bars of realised shares; those that were asked for are the ghosts beneath."""
-    stats = artifacts.stats("views")
     rows = [
-        charts.Bar(
-            label, stats[key], percent(stats[key], 2) + (f", asked {percent(asked)}" if asked is not None else ""), asked
-        )
-        for label, key, asked in shares
-        if key in stats
+        charts.Bar(label, share, percent(share, 2) + (f", asked {percent(asked)}" if asked is not None else ""), asked)
+        for label, share, asked in shares
+        if share is not None
     ]
     if not rows:
         return None
@@ -114,46 +118,50 @@ def _facts(title: str, rows: list[tuple[str, str | None]]) -> Table:
 
 
 def _rows(artifacts: Artifacts) -> Table:
-    stats = artifacts.stats("examples")
+    stats = artifacts.stats("examples", ExamplesStats)
+    if stats is None:
+        return _facts("Rows", [])
     return _facts(
         "Rows",
         [
-            ("Rows for training", _count(stats, "rows_train")),
-            ("Rows held out", _count(stats, "rows_heldout")),
-            ("Pieces", _count(stats, "pieces")),
-            ("Sentences", _count(stats, "sentences")),
-            ("Share of positions filled", _percent(stats, "fill")),
+            ("Rows for training", count(stats.rows_train)),
+            ("Rows held out", count(stats.rows_heldout)),
+            ("Pieces", _count(stats.pieces)),
+            ("Sentences", _count(stats.sentences)),
+            ("Share of positions filled", _percent(stats.fill)),
         ],
     )
 
 
 def _noise(artifacts: Artifacts) -> Table:
-    stats = artifacts.stats("views")
+    stats = artifacts.stats("views", ViewsStats)
+    if stats is None:
+        return _facts("Noise", [])
     return _facts(
         "Noise, as measured on all views",
         [
-            ("Views, one per epoch", _count(stats, "views")),
-            ("Rows with noise", _count(stats, "rows")),
-            ("Pieces to predict (MLM)", _percent_of(stats, "mlm_rate", "pieces", "pieces", 2)),
-            ("of these masked", _percent(stats, "masked_share")),
-            ("of these replaced by a random piece", _percent(stats, "random_share")),
-            ("of these left as they are", _percent(stats, "kept_share")),
-            ("Segments swapped (SOP)", _percent_of(stats, "sop_swapped_share", "sop_rows", "rows")),
-            ("Rows with moved words (WOP)", _count(stats, "wop_rows")),
-            ("Pieces moved in those rows (WOP)", _percent_of(stats, "wop_rate", "wop_pieces", "pieces", 2)),
+            ("Views, one per epoch", count(stats.views)),
+            ("Rows with noise", _count(stats.rows)),
+            ("Pieces to predict (MLM)", _percent_of(stats.mlm_rate, stats.pieces, "pieces", 2)),
+            ("of these masked", _percent(stats.masked_share)),
+            ("of these replaced by a random piece", _percent(stats.random_share)),
+            ("of these left as they are", _percent(stats.kept_share)),
+            ("Segments swapped (SOP)", _percent_of(stats.sop_swapped_share, stats.sop_rows, "rows")),
+            ("Rows with moved words (WOP)", _count(stats.wop_rows)),
+            ("Pieces moved in those rows (WOP)", _percent_of(stats.wop_rate, stats.wop_pieces, "pieces", 2)),
         ],
     )
 
 
-def _count(stats: dict[str, Any], key: str) -> str | None:
-    return count(stats[key]) if key in stats else None
+def _count(number: int | None) -> str | None:
+    return None if number is None else count(number)
 
 
-def _percent(stats: dict[str, Any], key: str, decimals: int = 1) -> str | None:
-    return percent(stats[key], decimals) if key in stats else None
+def _percent(share: float | None, decimals: int = 1) -> str | None:
+    return None if share is None else percent(share, decimals)
 
 
-def _percent_of(stats: dict[str, Any], key: str, total: str, what: str, decimals: int = 1) -> str | None:
+def _percent_of(share: float | None, total: int | None, what: str, decimals: int = 1) -> str | None:
     """A share with what it is a share of."""
-    told = _percent(stats, key, decimals)
-    return f"{told} of {count(stats[total])} {what}" if told and total in stats else told
+    shown = _percent(share, decimals)
+    return f"{shown} of {count(total)} {what}" if shown and total is not None else shown
