@@ -86,7 +86,8 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
     vocab_spec = VocabSpec(size=82, character_coverage=1.0, training_threads=1)
     vocab_stage = Stage("vocab", 1, VocabSpec, write_vocab)
     vocab = build(vocab_stage, vocab_spec, {"documents": unique}, Runtime(store=store)).artifact
-    examples = ancestor(store, "examples", {"rows_train": 300, "rows_heldout": 10}, {"documents": unique, "vocab": vocab})
+    packed = {"documents_in": 11, "documents_out": 11, "rows_train": 300, "rows_heldout": 10}
+    examples = ancestor(store, "examples", packed, {"documents": unique, "vocab": vocab})
     views = ancestor(store, "views", {"views": 3, "mlm_rate": 0.149}, {"examples": examples, "vocab": vocab})
 
     def make(**architecture: Any) -> tuple[dict[str, Artifact], PretrainingModel]:
