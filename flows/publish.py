@@ -50,23 +50,23 @@ class ProgressBar:
             return
         percent = round(100 * progress.done / progress.total, 1)
         if self._id is None:
-            created = create_progress_artifact(percent, key=key(self.label, "progress"), description=self.label)
+            created = create_progress_artifact(percent, key=key(self.label, "progress"), description=plain(self.label))
             self._id = cast(UUID, created)  # A coroutine only where an event loop runs, and a stage runs in a plain thread.
         else:
-            update_progress_artifact(self._id, percent, description=f"{self.label}: {line(progress)}")
+            update_progress_artifact(self._id, percent, description=plain(f"{self.label}: {line(progress)}"))
 
 
 def outcome(label: str, built: Built) -> None:
     """Publish a finished artifact: where it is, its statistics as a table, its pictures."""
     artifact = built.artifact
-    create_link_artifact(artifact.path.as_uri(), link_text=artifact.name, key=key(label, "output"), description=label)
+    create_link_artifact(artifact.path.as_uri(), link_text=artifact.name, key=key(label, "output"), description=plain(label))
     rows = [{"statistic": name, "value": _shown(value)} for name, value in flat(artifact.stats).items()]
     if rows:
-        create_table_artifact(rows, key=key(label, "stats"), description=f"{label}: {artifact.name}")
+        create_table_artifact(rows, key=key(label, "stats"), description=plain(f"{label}: {artifact.name}"))
     for picture in artifact.files("figures/*.svg"):
         encoded = base64.b64encode(picture.read_bytes()).decode()
         url = f"data:image/svg+xml;base64,{encoded}"
-        create_image_artifact(url, key=key(label, picture.stem), description=f"{label}: {picture.stem}")
+        create_image_artifact(url, key=key(label, picture.stem), description=plain(f"{label}: {picture.stem}"))
 
 
 def _shown(value: Any) -> Any:

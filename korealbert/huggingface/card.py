@@ -116,7 +116,8 @@ def _summary(facts: ModelFacts, pretrain: Artifact, ancestors: Mapping[str, list
             f"{source.stats_as(SourceStats).layers} layers, the artifact `{source.name}`"
         )
     return (
-        f"# {facts.title}\n\nA Korean {family_of(config).title}: {config.num_layers} layers of width {config.hidden_size}, "
+        f"# {_escaped(facts.title)}\n\nA Korean {family_of(config).title}: "
+        f"{config.num_layers} layers of width {config.hidden_size}, "
         f"{parameters:,} parameters with its pretraining heads, pretrained on {' and '.join(tasks)} "
         f"{origin}. It encodes Korean text; fine-tune it to classify, tag or compare texts."
     )
@@ -149,8 +150,8 @@ def _corpus(ancestors: Mapping[str, list[Artifact]]) -> str:
         spec, after = extract.manifest["spec"], cleaned.get(extract.name)
         rows.append(
             (
-                spec.get("source", extract.manifest["label"]),
-                spec.get("license") or "not stated",
+                _escaped(spec.get("source", extract.manifest["label"])),
+                _escaped(spec.get("license") or "not stated"),
                 *_sizes(extract),
                 *(_sizes(after)[:2] if after else ("", "")),
             )
@@ -178,7 +179,7 @@ def _drops(ancestors: Mapping[str, list[Artifact]]) -> str:
             total.update(stats.dropped)
             if stats.quarantined:
                 total["unreadable (quarantined)"] += stats.quarantined
-        rows += [(stage, reason, _number(count)) for reason, count in total.most_common()]
+        rows += [(stage, _escaped(reason), _number(count)) for reason, count in total.most_common()]
     if not rows:
         return ""
     return "## What was left out\n\n" + _table(("stage", "reason", "documents"), rows)
@@ -331,8 +332,22 @@ def _number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
+_MARKUP = {ord(sign): f"\\{sign}" for sign in "\\[]`"} | {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
+
+
+def _escaped(text: object) -> str:
+    """Text from recipes and corpora in one line, in which no tag, link or code span begins."""
+    return _one_line(text).translate(_MARKUP)
+
+
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())
+
+
 def _settings(spec: Mapping[str, Any]) -> str:
-    return _table(("setting", "value"), [(name, f"`{value}`") for name, value in flat(spec).items()])
+    # No backslash ends a code span's backtick, so a value must have none.
+    shown = {name: _one_line(value).replace("`", "'") for name, value in flat(spec).items()}
+    return _table(("setting", "value"), [(_escaped(name), f"`{value}`") for name, value in shown.items()])
 
 
 def _table(head: Sequence[str], rows: Iterable[Row]) -> str:

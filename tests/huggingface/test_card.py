@@ -46,6 +46,14 @@ def test_the_card_tells(make_model: MakeModel, told: str) -> None:
     assert told in card(make_model)
 
 
+def test_titles_and_sources_begin_no_markup(make_model: MakeModel) -> None:
+    inputs, model = make_model()
+    facts = ModelFacts("<script>alert(1)</script>\n\n[a](javascript:b) & c", "other", model.config, 16)
+    shown = model_card(facts, inputs["pretrain"])
+    assert "<script" not in shown
+    assert "# &lt;script&gt;alert(1)&lt;/script&gt; \\[a\\](javascript:b) &amp; c\n" in shown
+
+
 def test_scores_that_do_not_exist_are_not_told(make_model: MakeModel) -> None:
     told = card(make_model)
     assert "word order: accuracy" not in told
