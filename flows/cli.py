@@ -239,11 +239,13 @@ def inspect(
     """Look into an artifact: its documents, what it dropped and why, what it changed, or its examples under a view's noise."""
     from korealbert.inspection import look  # noqa: PLC0415 (loads every package)
     from korealbert.inspection.page import page  # noqa: PLC0415
+    from korealbert.recipe import registry  # noqa: PLC0415
 
     with clear_errors():
         found = find(store, artifact)
         what = look.What(dropped=dropped, quarantine=quarantine, diff=diff, view=view, wanted=wanted, whole=whole)
-        shown = look.items(found, what, limit=limit, offset=offset)
+        shows = registry.shows(found.manifest["recipe"]["stage"])
+        shown = look.items(found, what, shows=shows, limit=limit, offset=offset)
         if html is not None:
             html.write_text(page(f"{found.manifest['label']} · {found.name}", shown), "utf-8")
             console.print(str(html), soft_wrap=True)

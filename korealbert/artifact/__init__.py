@@ -3,7 +3,7 @@
 from korealbert.artifact.disk_space import DiskFull
 from korealbert.artifact.locks import ReadOnlyStore
 from korealbert.artifact.spec import Identity, InputPath, Spec, canonical, refuse_repeats
-from korealbert.artifact.stage import Built, InputChanged, Inputs, Progress, Runtime, Stage, Stats, build, cached
+from korealbert.artifact.stage import Built, Deployment, InputChanged, Inputs, Progress, Runtime, Stage, Stats, build, cached
 from korealbert.artifact.statistics import Real, Statistics
 from korealbert.artifact.store import Artifact, ArtifactError, Store, ancestors, check_conservation
 
@@ -11,6 +11,7 @@ __all__ = [
     "Artifact",
     "ArtifactError",
     "Built",
+    "Deployment",
     "DiskFull",
     "Identity",
     "InputChanged",

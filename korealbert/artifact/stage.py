@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
@@ -122,6 +122,20 @@ class Runtime(BaseModel):
 
 
 @dataclass(frozen=True)
+class Deployment:
+    """A stage as a deployment of its own: what ``prefect.yaml`` says of it."""
+
+    description: str
+    """In a few words: what goes in, what comes out."""
+    queue: Literal["build", "crawl"] = "build"
+    """``crawl``: it waits for the network, and goes on where it was stopped instead of beginning anew."""
+    nightly: str = ""
+    """A schedule, as cron writes it, that is off until someone turns it on."""
+    gpu: bool = False
+    """Whether it is deployed to the GPU's worker as well, as ``NAME-gpu``."""
+
+
+@dataclass(frozen=True)
 class Stage(Generic[S]):
     """A named, versioned step. ``version`` is raised when the same spec should give different bytes."""
 
@@ -134,6 +148,22 @@ class Stage(Generic[S]):
     whole machine."""
     check: Callable[[S, Runtime], None] | None = None
     """Raises ValueError where spec and runtime exclude each other; asked of all stages of a recipe before one is built."""
+
+    table: str = ""
+    """Its table in a recipe: ``vocab``; ``extract.SOURCE`` or ``finetune.NAME`` where there is one for each; or none."""
+    inputs: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What it reads in the recipe of a model: labels by role. A role that is a name in capitals stands for several."""
+    label: str = ""
+    """What its labels begin with, and reports list it under; its name by default."""
+    required: bool = False
+    """Whether every run has it; reports name those that are missing."""
+    shows: Literal["documents", "examples", "urls"] = "documents"
+    """What ``inspect`` shows of it, where it wrote any."""
+    deployment: Deployment | None = None
+    """None: it is built within a whole run only."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", self.label or self.name)
 
     def kind(self, spec: S, inputs: Inputs) -> str:
         """What cells that need the same memory have in common."""

@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from korealbert.artifact import Inputs, Runtime, Spec, Stage, Statistics, Stats
+from korealbert.artifact import Deployment, Inputs, Runtime, Spec, Stage, Statistics, Stats
 from korealbert.artifact.shards import map_shards
 from korealbert.documents.arrow import TableWriter, read_batches
 from korealbert.documents.schema import Document, Drop
@@ -276,4 +276,13 @@ def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> B
 _NONE: Stats = {"categories": {}, "sources": {}}
 """The statistics of no documents, beside the conserved counts."""
 
-STAGE = Stage("balance", version=3, spec=BalanceSpec, run=run)
+STAGE = Stage(
+    "balance",
+    version=3,
+    spec=BalanceSpec,
+    run=run,
+    table="balance",
+    inputs={"documents": "dedup"},
+    required=True,
+    deployment=Deployment("Rebalance news categories"),
+)

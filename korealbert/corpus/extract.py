@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import Field
 
-from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Stats
+from korealbert.artifact import Artifact, Deployment, Inputs, Runtime, Stage, Stats
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.html.pages import parse_html, parse_warc
 from korealbert.corpus.markup.mediawiki import BASE, PAGE_END, parse_pages
@@ -233,4 +233,13 @@ def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
         )
 
 
-STAGE = Stage("extract", version=7, spec=ExtractSpec, run=run)
+STAGE = Stage(
+    "extract",
+    version=7,
+    spec=ExtractSpec,
+    run=run,
+    table="extract.SOURCE",
+    inputs={"crawl": "crawl/SOURCE", "fetch": "fetch/SOURCE"},
+    required=True,
+    deployment=Deployment("Sources to documents"),
+)

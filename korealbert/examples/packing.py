@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from korealbert.artifact import Artifact, Inputs, Progress, Real, Runtime, Spec, Stage
+from korealbert.artifact import Artifact, Deployment, Inputs, Progress, Real, Runtime, Spec, Stage
 from korealbert.artifact.shards import map_shards
 from korealbert.documents.arrow import TableWriter
 from korealbert.documents.schema import Document
@@ -337,4 +337,13 @@ def length_histogram(lengths: npt.NDArray[Any], width: int) -> dict[str, int]:
     return {f"{i * step + 1}-{min((i + 1) * step, width)}": int(count) for i, count in enumerate(counts)}
 
 
-STAGE = Stage("examples", version=4, spec=ExamplesSpec, run=run)
+STAGE = Stage(
+    "examples",
+    version=4,
+    spec=ExamplesSpec,
+    run=run,
+    table="examples",
+    inputs={"documents": "balance", "vocab": "vocab"},
+    required=True,
+    deployment=Deployment("Tokenise and pack example rows"),
+)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from korealbert.artifact import Artifact, Inputs, Real, Runtime, Spec, Stage, Statistics, Stats, Store
+from korealbert.artifact import Artifact, Deployment, Inputs, Real, Runtime, Spec, Stage, Statistics, Stats, Store
 from korealbert.artifact.files import note_written
 from korealbert.artifact.shards import map_shards
 from korealbert.documents.shards import sum_stats
@@ -227,4 +227,14 @@ def _check_documents(table: RowTable, split: str) -> None:
         raise ValueError(f"views.sentence_task = 'nsp' needs two documents to draw from, the {split} rows come from one")
 
 
-STAGE = Stage("views", version=3, spec=ViewsSpec, run=run)
+STAGE = Stage(
+    "views",
+    version=3,
+    spec=ViewsSpec,
+    run=run,
+    table="views",
+    inputs={"examples": "examples", "vocab": "vocab"},
+    required=True,
+    shows="examples",
+    deployment=Deployment("Precompute masking and order noise"),
+)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from korealbert.artifact import Inputs, Runtime, Stage, Stats
+from korealbert.artifact import Deployment, Inputs, Runtime, Stage, Stats
 from korealbert.huggingface.files import TOKENIZER_FILES, WEIGHT_FILES, copy_files
 from korealbert.huggingface.package import ModelPlace
 
@@ -35,4 +35,11 @@ def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
     }
 
 
-STAGE = Stage("encoder", version=1, spec=ModelPlace, run=run)
+STAGE = Stage(
+    "encoder",
+    version=1,
+    spec=ModelPlace,
+    run=run,
+    table="encoder.NAME",
+    deployment=Deployment("Others' encoders to measure too"),
+)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import ipc
 
-from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
+from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Stage, Stats
 from korealbert.artifact.files import atomic_path
 from korealbert.documents.arrow import ShardError
 from korealbert.finetune import tasks
@@ -183,4 +183,11 @@ def task_tokenizer(task: Task, directory: Path) -> Any:
     return tokenizer
 
 
-STAGE = Stage("features", version=1, spec=FeaturesSpec, run=run)
+STAGE = Stage(
+    "features",
+    version=1,
+    spec=FeaturesSpec,
+    run=run,
+    inputs={"model": "export"},
+    deployment=Deployment("Benchmarks as piece ids"),
+)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, field_validator
 
-from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Stats, refuse_repeats
+from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Stats, refuse_repeats
 from korealbert.artifact.files import write_json
 from korealbert.pretrain.runtime import TrainingRuntime, check_device
 
@@ -168,4 +168,12 @@ def _measured(name: str, baseline: Trainer, spec: SpeedSpec, device: torch.devic
     }
 
 
-STAGE = Stage("speed", version=1, spec=SpeedSpec, run=run, check=check_device)
+STAGE = Stage(
+    "speed",
+    version=1,
+    spec=SpeedSpec,
+    run=run,
+    check=check_device,
+    table="speed",
+    deployment=Deployment("Training speed of architectures beside M-BERT's"),
+)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from korealbert.artifact import Inputs, Progress, Runtime, Stage, Stats
+from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Stage, Stats
 from korealbert.artifact.files import atomic_write, write_json
 from korealbert.documents.arrow import TableWriter
 from korealbert.finetune import tasks
@@ -186,4 +186,15 @@ def _write_predictions(path: Path, task: Task, examples: Sequence[Example], answ
             table.append((example.id, task.kept(example.target), task.kept(prediction), loss))
 
 
-STAGE = Stage("finetune", version=6, spec=FinetuneSpec, run=run, memory_class=memory_class, check=check_device)
+STAGE = Stage(
+    "finetune",
+    version=6,
+    spec=FinetuneSpec,
+    run=run,
+    memory_class=memory_class,
+    check=check_device,
+    table="finetune.NAME",
+    inputs={"model": "export", "features": "features/NAME"},
+    required=True,
+    deployment=Deployment("Fine-tune on every benchmark and seed", gpu=True),
+)

@@ -21,7 +21,7 @@ import numpy as np
 from pyarrow import ipc
 from pydantic import Field
 
-from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Stage, Stats
+from korealbert.artifact import Artifact, Deployment, Inputs, Progress, Runtime, Stage, Stats
 from korealbert.artifact.files import write_json
 from korealbert.finetune import tasks
 from korealbert.finetune.resampling import Answered, Draws
@@ -121,4 +121,11 @@ def _headline(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-STAGE = Stage("summary", version=2, spec=SummarySpec, run=run)
+STAGE = Stage(
+    "summary",
+    version=2,
+    spec=SummarySpec,
+    run=run,
+    inputs={"CELL": "finetune/NAME/CELL"},
+    deployment=Deployment("Means; intervals and paired tests of the cells"),
+)

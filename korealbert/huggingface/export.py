@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import Field
 from safetensors.numpy import load_file, save_file
 
-from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Statistics
+from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import atomic_write, write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.card import ModelFacts, model_card
@@ -99,4 +99,13 @@ def _write_settings(path: Path, content: Mapping[str, Any]) -> None:
     write_json(path, content, indent=2, sort_keys=True)
 
 
-STAGE = Stage("export", version=2, spec=ExportSpec, run=run)
+STAGE = Stage(
+    "export",
+    version=2,
+    spec=ExportSpec,
+    run=run,
+    table="export",
+    inputs={"pretrain": "pretrain", "vocab": "vocab"},
+    required=True,
+    deployment=Deployment("Write the Hugging Face directory"),
+)

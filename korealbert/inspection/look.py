@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Literal
 
 from rich.text import Text
 from rich.theme import Theme
@@ -16,6 +17,7 @@ from korealbert.inspection import crawls, documents
 from korealbert.inspection.looks import STYLES
 
 THEME = Theme(STYLES)
+Shows = Literal["documents", "examples", "urls"]
 
 
 @dataclass(frozen=True)
@@ -34,16 +36,16 @@ class What:
     """Long texts are not shortened."""
 
 
-def items(artifact: Artifact, what: What, *, limit: int, offset: int = 0) -> Iterator[Text]:
-    """The ``limit`` items behind the first ``offset``, or one that says that there is none.
+def items(artifact: Artifact, what: What, *, shows: Shows = "documents", limit: int, offset: int = 0) -> Iterator[Text]:
+    """The ``limit`` items behind the first ``offset``, or one that says that there is none; ``shows``: see ``Stage``.
 
     Raises ValueError for a stage, a reason, a view, an id or a comparison that has nothing to show, and for wishes that exclude
     each other.
     """
     _check_compatible(what)
     stage = artifact.manifest["recipe"]["stage"]
-    is_views = stage == "views"
-    if not is_views and stage != "crawl" and "documents_out" not in artifact.stats:
+    is_views = shows == "examples"
+    if shows == "documents" and "documents_out" not in artifact.stats:
         raise ValueError(
             f"{artifact.name}: stage {stage} writes neither documents nor examples under noise; "
             f"`korealbert show {artifact.name}` prints what it did, and its files lie in {artifact.path}"
@@ -52,7 +54,7 @@ def items(artifact: Artifact, what: What, *, limit: int, offset: int = 0) -> Ite
         found = _examples(artifact, what, offset)
         yield legend()
     else:
-        found = islice(_documents(artifact, what), offset, None)
+        found = islice(_documents(artifact, what, shows), offset, None)
     shown = 0
     for shown, item in enumerate(islice(found, limit), start=1):  # noqa: B007
         yield item
@@ -73,8 +75,8 @@ def _check_compatible(what: What) -> None:
         raise ValueError("--id names a document, and what --quarantine shows could not be read as any; give one of them")
 
 
-def _documents(artifact: Artifact, what: What) -> Iterator[Text]:
-    if artifact.manifest["recipe"]["stage"] == "crawl":
+def _documents(artifact: Artifact, what: What, shows: Shows) -> Iterator[Text]:
+    if shows == "urls":
         return crawls.urls(artifact, "failed" if what.quarantine else what.dropped)
     if what.quarantine:
         return documents.quarantined(artifact)

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from korealbert.artifact import Inputs, Progress, Real, Runtime, Stage, Statistics
+from korealbert.artifact import Deployment, Inputs, Progress, Real, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_write
 from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
@@ -168,4 +168,14 @@ def _open(spec: PretrainSpec, vocab: Path, examples: Path, views: Path) -> tuple
     return train, ExampleBatches(examples, views, "heldout")
 
 
-STAGE = Stage("pretrain", version=7, spec=PretrainSpec, run=run, check=check_runtime)
+STAGE = Stage(
+    "pretrain",
+    version=7,
+    spec=PretrainSpec,
+    run=run,
+    check=check_runtime,
+    table="pretrain",
+    inputs={name: name.replace("_", "/") for name in ("vocab", "examples", "views", "examples_long", "views_long")},
+    required=True,
+    deployment=Deployment("Pretrain with DeepSpeed", gpu=True),
+)

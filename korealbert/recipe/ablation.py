@@ -23,12 +23,11 @@ from korealbert.examples import views
 from korealbert.huggingface import export
 from korealbert.pretrain import intrinsic
 from korealbert.pretrain import stage as pretrain
-from korealbert.recipe import dag
+from korealbert.recipe import dag, registry
 from korealbert.recipe.benchmarks import add_benchmark
 from korealbert.recipe.dag import Node
 from korealbert.recipe.reading import Recipe, load
 from korealbert.recipe.tables import KINDS, RecipeError, explained, flattened, kind_of, nearest, read_toml
-from korealbert.report.ablation import stage as report
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Printed, Row
 
 Overrides = dict[str, Any]
@@ -307,7 +306,7 @@ def grid(ablation: Ablation) -> dict[str, Node]:
                 for name, benchmark in tuned.items():
                     made = add_benchmark(nodes.add_stage, name, benchmark, model=model, root=f"{own}/")
                     runs |= {f"finetune/{own}/{name}/{each}": label for each, label in made.items()}
-    nodes.add("ablation", Node("", report.STAGE, ablation.report, {**corpus, **runs}))
+    nodes.add("ablation", Node("", registry.ABLATION, ablation.report, {**corpus, **runs}))
     return nodes.by_label
 
 

@@ -170,7 +170,7 @@ def _files(add: Add, name: str, spec: FeaturesSpec) -> dict[str, str]:
     return {
         split: add(
             f"benchmark/{name}/{split}",
-            fetch.STAGE,
+            fetch.BENCHMARK,
             fetch.FetchSpec(
                 url=place.url, name=place.name, checksum=f"sha256:{place.sha256}", private_hosts=place.private_hosts
             ),

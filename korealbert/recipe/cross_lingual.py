@@ -24,6 +24,7 @@ from korealbert.huggingface import checkpoint, export
 from korealbert.pretrain import intrinsic
 from korealbert.pretrain import stage as pretrain
 from korealbert.pretrain.spec import PretrainSpec
+from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import (
     Benchmark,
     PretrainedGrid,
@@ -36,7 +37,6 @@ from korealbert.recipe.benchmarks import (
 from korealbert.recipe.dag import Node, Nodes, add_corpus, add_model
 from korealbert.recipe.reading import CorpusRecipe, Model, Reader
 from korealbert.recipe.tables import RecipeError, nearest
-from korealbert.report.cross_lingual import stage as report
 from korealbert.report.cross_lingual.spec import CrossLingualReportSpec
 from korealbert.vocab import stage as vocab
 from korealbert.xpt import phases, source, split, transfer, vocabulary_swap
@@ -338,7 +338,7 @@ class _Graph:
             models = {model: self.models[model] for model in benchmark.grid.models or recipe.models}
             add_summary(add, name, benchmark, add_benchmark_of_encoders(add, name, benchmark, models))
         self._language_loss()
-        self.nodes.add("report", report.STAGE, recipe.report, **{label: label for label in self.nodes.by_label})
+        self.nodes.add("report", registry.CROSS_LINGUAL, recipe.report, **{label: label for label in self.nodes.by_label})
 
     def _data(self, corpus: str) -> tuple[dict[str, str], dict[str, str]]:
         """What training reads, with the valid part held out; and what models are tested on at the end."""

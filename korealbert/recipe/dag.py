@@ -19,6 +19,7 @@ from korealbert.finetune.speed import SpeedSpec
 from korealbert.huggingface import export
 from korealbert.huggingface.package import ModelPlace
 from korealbert.pretrain import stage as pretrain
+from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import add_benchmark, add_benchmark_of_encoders, add_summary
 from korealbert.recipe.reading import CorpusRecipe, Evaluation, Model, Recipe
 from korealbert.recipe.tables import RecipeError, nearest
@@ -61,6 +62,8 @@ def graph(recipe: Recipe) -> dict[str, Node]:
         finished = add_benchmark(add, name, benchmark, model=model)
         finished |= add_benchmark_of_encoders(add, name, benchmark, others)
         add_summary(add, name, benchmark, finished)
+    for table, spec in recipe.further.items():
+        add_further(nodes, registry.tables()[table], spec)
     add_report(nodes, recipe.speed, recipe.report)
     return nodes.by_label
 
@@ -117,11 +120,22 @@ def add_model(nodes: Nodes, label: str, stage: Stage[ModelPlace], model: Model) 
     return nodes.add(label, stage, model.place, **made)
 
 
+def add_further(nodes: Nodes, stage: Stage[Any], spec: Spec) -> None:
+    """Add a registered stage that this page does not name, from the inputs that it declares.
+
+    Raises RecipeError where the recipe has none of the stages that it reads.
+    """
+    for label in stage.inputs.values():
+        if label not in nodes.by_label:
+            raise RecipeError(f"[{stage.table}]: it reads {label!r}, which this recipe does not make; remove the table")
+    nodes.add(stage.label, stage, spec, **stage.inputs)
+
+
 def add_report(nodes: Nodes, speed: SpeedSpec, spec: report.ReportSpec) -> None:
     """Add the speed of architectures, where any are named, and the report of all that there is."""
     if speed.architectures:
         nodes.add("speed", speed_stage.STAGE, speed)
-    nodes.add("report", report.STAGE, spec, **{label: label for label in nodes.by_label})
+    nodes.add("report", registry.REPORT, spec, **{label: label for label in nodes.by_label})
 
 
 def select(nodes: Mapping[str, Node], name: str, *, option: str) -> list[str]:

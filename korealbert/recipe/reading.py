@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +26,7 @@ from korealbert.huggingface import export
 from korealbert.huggingface.package import ModelPlace
 from korealbert.huggingface.positions import longest_input_of
 from korealbert.pretrain.spec import PretrainSpec
+from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import Benchmark, FinetuneGrid, PretrainedGrid, read_benchmarks, too_long
 from korealbert.recipe.tables import KINDS, TOP, RecipeError, Tables, flattened, kind_of, merged, nearest, read_toml
 from korealbert.report import stage as report
@@ -113,6 +114,8 @@ class Recipe(CorpusRecipe):
     """By name: others' encoders that every benchmark measures too."""
     speed: SpeedSpec
     report: report.ReportSpec
+    further: Mapping[str, Spec]
+    """By table: specs of registered stages that have no field here, where the recipe has their table."""
 
 
 @dataclass(frozen=True)
@@ -129,20 +132,7 @@ class Evaluation:
     report: report.ReportSpec
 
 
-SINGLE_TABLES: dict[str, type[Spec]] = {
-    "dedup": dedup.DedupSpec,
-    "balance": balance.BalanceSpec,
-    "vocab": vocab.VocabSpec,
-    "vocab_sizes": sizes.VocabSizesSpec,
-    "examples": packing.ExamplesSpec,
-    "views": ViewsSpec,
-    "pretrain": PretrainSpec,
-    "export": export.ExportSpec,
-    "speed": SpeedSpec,
-    "report": report.ReportSpec,
-}
 _LONG: dict[str, type[Spec]] = {"examples_long": packing.ExamplesSpec, "views_long": ViewsSpec}
-PER_SOURCE = ("crawl", "fetch", "extract", "clean")
 
 
 def load(
@@ -180,8 +170,11 @@ class Reader(Tables):
 
     def recipe(self) -> Recipe:
         """A recipe of a model from raw text."""
-        sources = self.sources([*SINGLE_TABLES, *_LONG, "encoder", "finetune"])
-        single: dict[str, Any] = {name: self.spec(kind, name) for name, kind in SINGLE_TABLES.items()}
+        once = registry.tables()
+        sources = self.sources([*once, *_LONG, "encoder", "finetune"])
+        own = {field.name for field in fields(Recipe)}
+        single: dict[str, Any] = {name: self.spec(stage.spec, name) for name, stage in once.items() if name in own}
+        further = {name: self.spec(stage.spec, name) for name, stage in once.items() if name in self.tables.keys() - own}
         self.check_sources(sources, **single)
         length, model = single["examples"].sequence_length, single["pretrain"].model
         if length > model.longest_sequence:
@@ -196,13 +189,14 @@ class Reader(Tables):
             **self.brought(sources),
             finetune=benchmarks,
             encoder=encoders,
+            further=further,
             **single,
             **self._long(**single),
         )
 
     def sources(self, tables: Iterable[str]) -> dict[str, ExtractSpec]:
         """The sources by name, once it is clear that the file has no table but those of sources and ``tables``."""
-        self.refuse_unknown([*PER_SOURCE, *tables])
+        self.refuse_unknown([*registry.per_source(), *tables])
         sources = {name: self.spec(ExtractSpec, f"extract.{name}", source=name) for name in self.names("extract")}
         if not sources:
             raise RecipeError(f"{self.path}: no [extract.NAME] table; a recipe needs at least one source")

@@ -24,10 +24,11 @@ from korealbert.corpus.crawl.spec import CrawlSpec
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain.spec import PretrainSpec
+from korealbert.recipe import registry
 from korealbert.recipe.ablation import AblationSpec, Cell, Level
 from korealbert.recipe.benchmarks import FinetuneGrid
 from korealbert.recipe.cross_lingual import KoreanGrid, LanguageLossTable, SplitTable
-from korealbert.recipe.reading import SINGLE_TABLES, ModelTable
+from korealbert.recipe.reading import ModelTable
 from korealbert.report.ablation.spec import Column
 from korealbert.xpt.phases import PhaseSpec
 from korealbert.xpt.transfer import TransferSpec
@@ -100,7 +101,7 @@ def page() -> str:
     parts = [HEAD]
     for table, kinds in {f"{name}.NAME": kinds for name, kinds in PER_NAME.items()}.items():
         parts.append(_section(table, kinds))
-    parts += [_section(table, (kind,)) for table, kind in SINGLE_TABLES.items()]
+    parts += [_section(table, (stage.spec,)) for table, stage in registry.tables().items()]
     for title, (text, tables) in OTHER_KINDS.items():
         parts += [f"# {title}\n\n{text}\n", *(_section(table, (kind,)) for table, kind in tables.items())]
     return "\n".join(parts)

@@ -3,41 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from korealbert.artifact import Artifact, Statistics
+from korealbert.artifact import Artifact, Stage, Statistics
 
 T = TypeVar("T", bound=Statistics)
-
-STAGE_ORDER = (
-    "crawl",
-    "fetch",
-    "extract",
-    "clean",
-    "dedup",
-    "balance",
-    "vocab",
-    "vocab_sizes",
-    "examples",
-    "views",
-    "pretrain",
-    "export",
-    "benchmark",
-    "features",
-    "search",
-    "encoder",
-    "finetune",
-    "summary",
-    "speed",
-)
-"""Order of stages in tables; others follow."""
-
-OPTIONAL_STAGES = frozenset({"crawl", "fetch", "vocab_sizes", "encoder", "benchmark", "features", "search", "summary", "speed"})
-"""Stages that a whole run need not have."""
-
-DATA_STAGES = ("crawl", "extract", "clean", "dedup", "balance", "examples")
-"""Stages that count the documents which they take in, put out, drop and quarantine."""
 
 MAX_NAMED = 4
 """Artifacts of one stage that a sentence names one by one."""
@@ -46,8 +17,24 @@ MAX_NAMED = 4
 class Artifacts:
     """The artifacts of one run by label (``clean/news``, ``finetune/nsmc/random/2``), in the order of the DAG."""
 
-    def __init__(self, inputs: Mapping[str, Artifact]) -> None:
-        self.by_label = {label: inputs[label] for label in sorted(inputs, key=_label_order)}
+    def __init__(self, inputs: Mapping[str, Artifact], stages: Sequence[Stage[Any]]) -> None:
+        self._stages = {stage.label: stage for stage in stages}
+        order = list(self._stages)
+        self.by_label = {label: inputs[label] for label in sorted(inputs, key=lambda label: _label_order(label, order))}
+
+    @property
+    def counting(self) -> list[str]:
+        """The stages that count the documents which they take in, put out, drop and quarantine."""
+        return [
+            label
+            for label, stage in self._stages.items()
+            if any(a.manifest["recipe"]["stage"] == stage.name and "documents_in" in a.stats for a in self.of(label).values())
+        ]
+
+    @property
+    def missing(self) -> list[str]:
+        """The stages that every run has, and this one has not."""
+        return [label for label, stage in self._stages.items() if stage.required and not self.of(label)]
 
     def of(self, stage: str) -> dict[str, Artifact]:
         """All artifacts of a stage by label."""
@@ -76,9 +63,9 @@ class Artifacts:
         return f"Read from {', '.join(parts)}; see Lineage." if parts else ""
 
 
-def _label_order(label: str) -> tuple[Any, ...]:
-    """Stage by stage; within a stage by name, numbers by their value."""
+def _label_order(label: str, stages: Sequence[str]) -> tuple[Any, ...]:
+    """Stage by stage, those that are not among ``stages`` last; within a stage by name, numbers by their value."""
     stage, *rest = label.split("/")
-    position = STAGE_ORDER.index(stage) if stage in STAGE_ORDER else len(STAGE_ORDER)
+    position = stages.index(stage) if stage in stages else len(stages)
     words = [re.split(r"(\d+)", part) for part in rest]
     return position, stage, [[(int(w), "") if w.isdigit() else (-1, w) for w in part] for part in words]

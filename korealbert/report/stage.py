@@ -10,10 +10,11 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, field_validator
 
-from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Statistics
+from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import atomic_write
 from korealbert.finetune.spec import INITS
 from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
@@ -75,9 +76,9 @@ class ReportStats(Statistics):
     """Stages that the run does not have."""
 
 
-def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ReportStats:
-    """Write the report; see the module's docstring."""
-    artifacts = Artifacts(inputs)
+def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stages: Sequence[Stage[Any]] = ()) -> ReportStats:
+    """Write the report; see the module\'s docstring. ``stages`` are those that there are, in the order to tell of them."""
+    artifacts = Artifacts(inputs, stages)
     benchmarks = scores.read(artifacts.of("finetune"), artifacts.of("summary"))
     chapters = [
         outcome.section(artifacts, benchmarks, spec.published),
@@ -93,7 +94,7 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Re
         lineage.section(artifacts),
     ]
     sections = [section for section in chapters if section is not None]
-    if absent := lineage.missing_stages(artifacts):
+    if absent := artifacts.missing:
         note = Text(f"Not part of this run: {', '.join(absent)}.", quiet=True)
         sections[-1] = Section(sections[-1].anchor, sections[-1].title, [*sections[-1].blocks, note])
     lede = outcome.lede(artifacts, benchmarks)
@@ -137,4 +138,12 @@ def _card_with_scores(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> 
     return model_card(ModelFacts.of(pretrain, title=spec["title"], license=spec["license"]), pretrain, finetuned=cells)
 
 
-STAGE = Stage("report", version=8, spec=ReportSpec, run=run)
+STAGE = Stage(
+    "report",
+    version=8,
+    spec=ReportSpec,
+    run=run,
+    table="report",
+    inputs={"LABEL": "LABEL"},
+    deployment=Deployment("Draw up the report"),
+)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Statistics
+from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.shards import map_shards
 from korealbert.vocab.stage import (
     VocabSpec,
@@ -115,4 +115,12 @@ def _train(trial: Trial, index: int, out_dir: Path) -> dict[str, Any]:
     return {"model_type": trial.spec.model_type, **vocabulary_facts(Vocabulary.load(directory), trial.sentences).facts()}
 
 
-STAGE = Stage("vocab_sizes", version=1, spec=VocabSizesSpec, run=run)
+STAGE = Stage(
+    "vocab_sizes",
+    version=1,
+    spec=VocabSizesSpec,
+    run=run,
+    table="vocab_sizes",
+    inputs={"documents": "balance", "vocab": "vocab"},
+    deployment=Deployment("Compare vocabularies of other sizes"),
+)

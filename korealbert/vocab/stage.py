@@ -19,7 +19,7 @@ from pydantic import Field, field_validator, model_validator
 from sentencepiece import SentencePieceTrainer
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from korealbert.artifact import Artifact, Inputs, Progress, Real, Runtime, Spec, Stage, Statistics
+from korealbert.artifact import Artifact, Deployment, Inputs, Progress, Real, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import atomic_write
 from korealbert.vocab.fast_tokenizer import UNIGRAM, fast_tokenizer
 from korealbert.vocab.morphemes import BOUNDARY, cut_sentences, write_analyser
@@ -313,4 +313,13 @@ def _histogram(pieces_per_word: Any) -> dict[str, int]:
     return {name: int(count) for name, count in zip(names, counts, strict=True)}
 
 
-STAGE = Stage("vocab", version=4, spec=VocabSpec, run=run)
+STAGE = Stage(
+    "vocab",
+    version=4,
+    spec=VocabSpec,
+    run=run,
+    table="vocab",
+    inputs={"documents": "balance"},
+    required=True,
+    deployment=Deployment("Train the SentencePiece vocabulary"),
+)

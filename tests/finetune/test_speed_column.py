@@ -15,8 +15,8 @@ from korealbert.finetune.encoder import Encoder
 from korealbert.finetune.speed import BASELINE, SHAPES, STAGE, SpeedSpec, config_of, parameters_of, run
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain.runtime import TrainingRuntime
+from korealbert.recipe.registry import REPORT
 from korealbert.report.stage import ReportSpec
-from korealbert.report.stage import run as report
 
 PUBLISHED = {
     "M-BERT": 177_853_440,
@@ -64,7 +64,7 @@ def test_shapes_are_measured_beside_m_bert_and_the_report_sets_them_beside_table
         assert row["pieces_per_second"] > 0
     out = tmp_path / "report"
     out.mkdir()
-    report(ReportSpec(), {"speed": artifact}, out, TrainingRuntime())
+    REPORT.run(ReportSpec(), {"speed": artifact}, out, TrainingRuntime())
     text = (out / "report.md").read_text("utf-8")
     assert "| KoreALBERT large | 17,939,968 |" in text and "| 18M | 1.3x | Disagrees with the text" in text
     assert "1/16 of the shapes'" in text

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from flows import deployments
 from flows.services.installation import POOLS
 from korealbert import recipe as recipes
 from tests.flows.conftest import TINY
@@ -44,3 +45,8 @@ def test_every_stage_has_a_deployment_of_its_own() -> None:
     names = {each["name"] for each in DEPLOYMENTS if each["entrypoint"].endswith(":one_stage")}
     assert {*stages, "crawl", "fetch", "vocab_sizes"} <= names
     assert len({each["name"] for each in DEPLOYMENTS}) == len(DEPLOYMENTS), "bare names must be clear"
+
+
+def test_the_deployments_of_stages_are_those_that_stages_declare() -> None:
+    current = (ROOT / "prefect.yaml").read_text("utf-8")
+    assert current == deployments.page(current), "python -m flows.deployments"

@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 from flows.cli import app
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, runs
-from korealbert.recipe.reference import SINGLE_TABLES, page
+from korealbert.recipe import registry
+from korealbert.recipe.reference import page
 from tests.flows.conftest import TINY
 
 ROOT = Path(__file__).parents[2]
@@ -140,9 +141,9 @@ def test_the_recipe_reference_is_current_and_whole() -> None:
     assert (ROOT / "docs" / "recipes.md").read_text("utf-8") == page(), (
         "python -m korealbert.recipe.reference > docs/recipes.md"
     )
-    for table, kind in SINGLE_TABLES.items():
+    for table, stage in registry.tables().items():
         section = page().split(f"## [{table}]")[1].split("\n## ")[0]
-        assert all(f"| `{field}` |" in section for field in kind.model_fields), table
+        assert all(f"| `{field}` |" in section for field in stage.spec.model_fields), table
     assert "|  |\n" not in page(), "every field has its meaning beneath it"
 
 

@@ -14,7 +14,8 @@ import pytest
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, build
 from korealbert.pretrain.runtime import TrainingRuntime
-from korealbert.report.stage import ReportSpec, run
+from korealbert.recipe.registry import REPORT
+from korealbert.report.stage import ReportSpec
 from tests.flows.conftest import TINY
 from tests.report.conftest import whole_run
 
@@ -42,7 +43,7 @@ def artifacts(straight: dict[str, Artifact], tmp_path_factory: pytest.TempPathFa
 def tables(artifacts: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rows]:
     """The tables of report.md by title, without header, rule and emphasis."""
     out = tmp_path_factory.mktemp("out")
-    run(ReportSpec(), artifacts, out, TrainingRuntime())
+    REPORT.run(ReportSpec(), artifacts, out, TrainingRuntime())
     found: dict[str, Rows] = {}
     title = ""
     for line in (out / "report.md").read_text("utf-8").splitlines():

@@ -20,6 +20,7 @@ from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.inspection import look
 from korealbert.inspection.differences import cleaning, difference, words
 from korealbert.inspection.page import markup, page
+from korealbert.recipe import registry
 from tests.inspection.raw import ARTICLES, BENCHMARK, RULES, write_jsonl
 
 
@@ -45,7 +46,9 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
 
 
 def seen(artifact: Artifact, limit: int = 50, **what: Any) -> list[Text]:
-    return list(look.items(artifact, look.What(**what), limit=limit))
+    return list(
+        look.items(artifact, look.What(**what), shows=registry.shows(artifact.manifest["recipe"]["stage"]), limit=limit)
+    )
 
 
 def evidence(text: Text) -> list[str]:

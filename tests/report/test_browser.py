@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from korealbert.artifact import Artifact, Runtime
+from korealbert.recipe.registry import REPORT
 from korealbert.report.ablation import stage as ablation
 from korealbert.report.cross_lingual import stage as cross_lingual
 from korealbert.report.cross_lingual.spec import CrossLingualReportSpec
-from korealbert.report.stage import ReportSpec, run
+from korealbert.report.stage import ReportSpec
 from tests.browser import Browser, browser
 from tests.report.test_ablation import SPEC
 from tests.report.test_ablation import artifacts as runs_of_an_ablation
@@ -49,7 +50,7 @@ LINES_OF_FIRST_CELLS = """Math.max(0, ...[...document.querySelectorAll('tbody td
 def reports(artifacts: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One report of each kind."""
     out = {kind: tmp_path_factory.mktemp(kind) for kind in KINDS}
-    run(ReportSpec(), artifacts, out["run"], Runtime())
+    REPORT.run(ReportSpec(), artifacts, out["run"], Runtime())
     many = runs_of_an_ablation.__wrapped__(tmp_path_factory.mktemp("cells"))
     ablation.run(SPEC, many, out["ablation"], Runtime())
     cross_lingual.run(CrossLingualReportSpec(), {}, out["cross-lingual"], Runtime())

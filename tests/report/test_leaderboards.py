@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from korealbert.artifact import Artifact, Runtime
 from korealbert.documents.arrow import TableWriter
 from korealbert.finetune import tasks
+from korealbert.recipe.registry import REPORT
 from korealbert.report.render import latex
 from korealbert.report.render.blocks import Fold, Section, Table
 from korealbert.report.render.table_files import table_files
 from korealbert.report.sections import entities
-from korealbert.report.stage import ReportSpec, run
+from korealbert.report.stage import ReportSpec
 from tests.report.conftest import made
 
 SCORES = {"entity_micro_f1": 80.0, "challenge_f1": 79.0, "accuracy": 95.0, "accuracy_entities": 78.0}
@@ -85,7 +86,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (path / "summary.json").write_text(json.dumps(summary))
 
     run_of["summary/naver_ner"] = made(store, "summary/naver_ner", {}, {}, write)
-    run(ReportSpec(), run_of, out, Runtime())
+    REPORT.run(ReportSpec(), run_of, out, Runtime())
     return out
 
 

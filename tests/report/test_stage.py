@@ -13,8 +13,9 @@ import pytest
 from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, Runtime, Store, build
+from korealbert.recipe.registry import REPORT
 from korealbert.report.scores import CSV_COLUMNS
-from korealbert.report.stage import STAGE, ReportSpec, run
+from korealbert.report.stage import ReportSpec
 from tests.report.conftest import SCRIPT, cell, made, whole_run
 
 Artifacts = dict[str, Artifact]
@@ -23,13 +24,13 @@ Artifacts = dict[str, Artifact]
 @pytest.fixture(scope="module")
 def report(artifacts: Artifacts, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report")
-    run(ReportSpec(), artifacts, out, Runtime())
+    REPORT.run(ReportSpec(), artifacts, out, Runtime())
     return out
 
 
 def write(artifacts: Artifacts, out: Path, **spec: object) -> tuple[dict[str, object], str, str]:
     out.mkdir()
-    stats = run(ReportSpec.model_validate(spec), artifacts, out, Runtime()).facts()
+    stats = REPORT.run(ReportSpec.model_validate(spec), artifacts, out, Runtime()).facts()
     return stats, (out / "report.html").read_text("utf-8"), (out / "report.md").read_text("utf-8")
 
 
@@ -164,7 +165,7 @@ def test_the_model_card_gets_the_scores(report: Path) -> None:
 def test_equal_inputs_give_equal_bytes_and_no_time_or_machine(artifacts: Artifacts, report: Path, tmp_path: Path) -> None:
     (tmp_path / "again").mkdir()
     rebuilt = whole_run(tmp_path / "store")
-    run(ReportSpec(), dict(reversed(rebuilt.items())), tmp_path / "again", Runtime())
+    REPORT.run(ReportSpec(), dict(reversed(rebuilt.items())), tmp_path / "again", Runtime())
     files = sorted(path.relative_to(report) for path in report.rglob("*") if path.is_file())
     assert sum(len(name.parts) == 1 for name in files) == 4
     assert sum(name.parts[0] == "figures" for name in files) == 16
@@ -181,7 +182,7 @@ def test_equal_inputs_give_equal_bytes_and_no_time_or_machine(artifacts: Artifac
 def test_it_builds_as_a_stage_with_slashes_in_its_roles(tmp_path: Path) -> None:
     model = made(tmp_path, "export", {})
     inputs = {"finetune/nsmc/pretrained/1": cell(tmp_path, model, "nsmc", "pretrained", 1)}
-    built = build(STAGE, ReportSpec(published=()), inputs, Runtime(store=tmp_path), label="report")
+    built = build(REPORT, ReportSpec(published=()), inputs, Runtime(store=tmp_path), label="report")
     assert built.artifact.stats["means"] == {"nsmc": {"pretrained": 84.3}}
     assert Store(tmp_path).damage(built.artifact) is None
     html = (built.artifact.path / "report.html").read_text("utf-8")

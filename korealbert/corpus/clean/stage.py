@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import Field
 
-from korealbert.artifact import InputPath, Inputs, Real, Runtime, Spec, Stage, Statistics, Stats
+from korealbert.artifact import Deployment, InputPath, Inputs, Real, Runtime, Spec, Stage, Statistics, Stats
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.clean.filters import Limits, judge
 from korealbert.corpus.clean.news import MAX_REMOVALS, Cleaned, NewsRules, Removal, load_news_rules
@@ -212,4 +212,13 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Cle
 _NONE: Stats = {"removed": {}, "removed_characters": 0, "normalized": {}, "masked": {}, "sentences_out": 0, "sections": {}}
 """The statistics of no documents, beside the conserved counts."""
 
-STAGE = Stage("clean", version=8, spec=CleanSpec, run=run)
+STAGE = Stage(
+    "clean",
+    version=8,
+    spec=CleanSpec,
+    run=run,
+    table="clean.SOURCE",
+    inputs={"documents": "extract/SOURCE"},
+    required=True,
+    deployment=Deployment("Normalise; strip meta tags; filter; split sentences"),
+)

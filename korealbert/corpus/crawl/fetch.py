@@ -15,13 +15,14 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote, urljoin, urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from korealbert.artifact import InputPath, Inputs, Progress, Runtime, Spec, Stage, Statistics, markers
+from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime, Spec, Stage, Statistics, markers
 from korealbert.artifact.files import atomic_write, digested_json, known_digested, sync_file
 from korealbert.corpus.crawl.client import Answer, Client, NoAnswer, PrivateAddress, ascii_url
 
@@ -315,4 +316,14 @@ def _forget(part: Path) -> None:
     _note(part).unlink(missing_ok=True)
 
 
-STAGE = Stage("fetch", version=1, spec=FetchSpec, run=run)
+STAGE = Stage(
+    "fetch",
+    version=1,
+    spec=FetchSpec,
+    run=run,
+    table="fetch.SOURCE",
+    deployment=Deployment("Dumps by URL", queue="crawl"),
+)
+"""Dumps of sources."""
+BENCHMARK = replace(STAGE, label="benchmark", table="", deployment=None)
+"""The files of benchmarks."""

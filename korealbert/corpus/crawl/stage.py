@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from pydantic import Field
 
-from korealbert.artifact import Inputs, Progress, Runtime, Stage
+from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Stage
 from korealbert.artifact.files import atomic_path, atomic_write
 from korealbert.corpus.crawl.frontier import TRANSIENT, Frontier
 from korealbert.corpus.crawl.source import Source, load_source
@@ -198,4 +198,14 @@ def _about(spec: CrawlSpec, source: Source) -> bytes:
     return (json.dumps(known, ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode()
 
 
-STAGE = Stage("crawl", version=1, spec=CrawlSpec, run=run)
+STAGE = Stage(
+    "crawl",
+    version=1,
+    spec=CrawlSpec,
+    run=run,
+    table="crawl.SOURCE",
+    shows="urls",
+    deployment=Deployment(
+        "Newspapers to pinned WARC snapshots; goes on where it was stopped", queue="crawl", nightly="0 1 * * *"
+    ),
+)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats, refuse_repeats
+from korealbert.artifact import Deployment, Inputs, Runtime, Spec, Stage, Stats, refuse_repeats
 from korealbert.artifact.files import note_written, write_json
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.dedup.benchmarks import EvaluationFile
@@ -261,4 +261,13 @@ _NONE: Stats = {
 }
 """The statistics of no documents, beside the conserved counts."""
 
-STAGE = Stage("dedup", version=6, spec=DedupSpec, run=run)
+STAGE = Stage(
+    "dedup",
+    version=6,
+    spec=DedupSpec,
+    run=run,
+    table="dedup",
+    inputs={"SOURCE": "clean/SOURCE"},
+    required=True,
+    deployment=Deployment("Exact and near duplicates; benchmark decontamination"),
+)

@@ -8,7 +8,9 @@ Input roles are labels of the grid: ``pretrain/ROW/SEED``, ``intrinsic/ROW/SEED/
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -36,9 +38,11 @@ class AblationStats(Statistics):
     means: dict[str, dict[str, str]]
 
 
-def run(spec: AblationReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> AblationStats:
-    """Write the report; see the module's docstring."""
-    artifacts = Artifacts(inputs)
+def run(
+    spec: AblationReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stages: Sequence[Stage[Any]] = ()
+) -> AblationStats:
+    """Write the report; see the module\'s docstring. ``stages`` are those that there are, in the order to tell of them."""
+    artifacts = Artifacts(inputs, stages)
     values = Values.read(spec.rows, spec.columns, artifacts.by_label)
     chapters = [
         table.section(spec, values),

@@ -7,7 +7,9 @@ and ``figures/*.svg``. Equal inputs give equal bytes.
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -38,9 +40,11 @@ class CrossLingualReportStats(Statistics):
     scores: int
 
 
-def run(spec: CrossLingualReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> CrossLingualReportStats:
-    """Write the report; see the module's docstring."""
-    artifacts = Artifacts(inputs)
+def run(
+    spec: CrossLingualReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stages: Sequence[Stage[Any]] = ()
+) -> CrossLingualReportStats:
+    """Write the report; see the module\'s docstring. ``stages`` are those that there are, in the order to tell of them."""
+    artifacts = Artifacts(inputs, stages)
     results = Results(inputs)
     chapters = [
         tables.korean(results),

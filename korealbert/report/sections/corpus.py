@@ -8,7 +8,7 @@ from korealbert.corpus.balance import BalanceStats, BeforeAndAfter
 from korealbert.corpus.dedup.stage import DedupStats
 from korealbert.documents.shards import DocumentStats
 from korealbert.formatting import by_number, compact, count, percent
-from korealbert.report.artifacts import DATA_STAGES, Artifacts
+from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
 
@@ -23,12 +23,16 @@ def section(artifacts: Artifacts) -> Section | None:
     blocks.append(through)
     if categories := _categories(artifacts):
         blocks.append(Fold("Categories before and after balancing", [_category_table(categories)]))
-    return Section("corpus", "Corpus", [*blocks, Text(artifacts.origin(*DATA_STAGES[:-1]), quiet=True)])
+    return Section(
+        "corpus",
+        "Corpus",
+        [*blocks, Text(artifacts.origin(*(stage for stage in artifacts.counting if stage != "examples")), quiet=True)],
+    )
 
 
 def _through(artifacts: Artifacts) -> Table:
     rows = []
-    for stage in DATA_STAGES:
+    for stage in artifacts.counting:
         for label, artifact in artifacts.of(stage).items():
             stats = artifact.stats_as(DocumentStats)
             kept = percent(stats.documents_out / stats.documents_in if stats.documents_in else None)

@@ -11,7 +11,7 @@ from korealbert.corpus.extract import ExtractStats
 from korealbert.documents.arrow import read_batches
 from korealbert.documents.shards import DROPPED_SCHEMA, QUARANTINE_SCHEMA, DocumentStats
 from korealbert.formatting import MISSING, by_number, count, percent
-from korealbert.report.artifacts import DATA_STAGES, Artifacts
+from korealbert.report.artifacts import Artifacts
 from korealbert.report.render.blocks import Block, Fold, Section, Table, Text
 
 EXAMPLE_CHARACTERS = 60
@@ -33,11 +33,11 @@ def section(artifacts: Artifacts, examples_per_reason: int) -> Section | None:
         blocks.append(Fold("Examples from quarantine", [examples]))
     if not blocks:
         return None
-    return Section("dropped", "What was dropped, and why", [*blocks, Text(artifacts.origin(*DATA_STAGES), quiet=True)])
+    return Section("dropped", "What was dropped, and why", [*blocks, Text(artifacts.origin(*artifacts.counting), quiet=True)])
 
 
 def _data_artifacts(artifacts: Artifacts) -> list[tuple[str, Artifact]]:
-    return [(label, artifact) for stage in DATA_STAGES for label, artifact in artifacts.of(stage).items()]
+    return [(label, artifact) for stage in artifacts.counting for label, artifact in artifacts.of(stage).items()]
 
 
 def _dropped(artifacts: Artifacts, examples_per_reason: int) -> Table:

@@ -7,7 +7,7 @@ from typing import Any
 
 from korealbert.artifact import Artifact, ancestors
 from korealbert.formatting import MISSING, flat
-from korealbert.report.artifacts import OPTIONAL_STAGES, STAGE_ORDER, Artifacts
+from korealbert.report.artifacts import Artifacts
 from korealbert.report.render.blocks import Fold, Section, Table, Text
 
 SHORT_DIGEST = 12
@@ -61,8 +61,3 @@ def _row(artifact: Artifact, labels: Mapping[str, str]) -> list[str]:
 def _seeds(spec: Mapping[str, Any]) -> list[tuple[str, int]]:
     """Fields of a recipe that seed randomness, by dotted name."""
     return [(name, value) for name, value in flat(spec).items() if f".{name}".endswith((".seed", "_seed"))]
-
-
-def missing_stages(artifacts: Artifacts) -> list[str]:
-    """Stages of the full pipeline that this run does not have."""
-    return [stage for stage in STAGE_ORDER if stage not in OPTIONAL_STAGES and not artifacts.of(stage)]

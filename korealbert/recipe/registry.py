@@ -1,0 +1,75 @@
+"""All stages, one line each. Adding a stage is writing it in its room, and adding its line here.
+
+What a stage is called, its table, inputs, place in reports and deployment stand in its own module (``Stage``). From here they
+are taken by recipes, the graph, reports, ``inspect``, docs/recipes.md and prefect.yaml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+from korealbert.artifact import Stage
+from korealbert.corpus import balance, extract
+from korealbert.corpus.clean import stage as clean
+from korealbert.corpus.crawl import fetch
+from korealbert.corpus.crawl import stage as crawl
+from korealbert.corpus.dedup import stage as dedup
+from korealbert.examples import packing, views
+from korealbert.finetune import encoder_files, features, search, speed, summary
+from korealbert.finetune import stage as finetune
+from korealbert.huggingface import export
+from korealbert.pretrain import stage as pretrain
+from korealbert.report import stage as report
+from korealbert.report.ablation import stage as ablation
+from korealbert.report.cross_lingual import stage as cross_lingual
+from korealbert.vocab import sizes
+from korealbert.vocab import stage as vocab
+
+STAGES: tuple[Stage[Any], ...] = (
+    crawl.STAGE,
+    fetch.STAGE,
+    extract.STAGE,
+    clean.STAGE,
+    dedup.STAGE,
+    balance.STAGE,
+    vocab.STAGE,
+    sizes.STAGE,
+    packing.STAGE,
+    views.STAGE,
+    pretrain.STAGE,
+    export.STAGE,
+    fetch.BENCHMARK,
+    features.STAGE,
+    search.SELECTION,
+    encoder_files.STAGE,
+    finetune.STAGE,
+    summary.STAGE,
+    speed.STAGE,
+)
+"""In the order in which reports tell of them. A stage with a table that ``dag.graph`` does not name is built where a recipe has
+its table, from the inputs that it declares."""
+
+REPORT = replace(report.STAGE, run=partial(report.run, stages=STAGES))
+"""The report of a recipe or an evaluation."""
+ABLATION = replace(ablation.STAGE, run=partial(ablation.run, stages=STAGES))
+"""The report of a grid."""
+CROSS_LINGUAL = replace(cross_lingual.STAGE, run=partial(cross_lingual.run, stages=STAGES))
+"""The report of a post-training, whose own stages ``cross_lingual.transfer_graph`` chains."""
+
+
+def tables() -> Mapping[str, Stage[Any]]:
+    """The stages that have one table in a recipe, by its name."""
+    return {stage.table: stage for stage in (*STAGES, REPORT) if stage.table and "." not in stage.table}
+
+
+def per_source() -> list[str]:
+    """The tables that a recipe has once for each source, in the order of the stages."""
+    return [stage.table.removesuffix(".SOURCE") for stage in STAGES if stage.table.endswith(".SOURCE")]
+
+
+def shows(name: str) -> Literal["documents", "examples", "urls"]:
+    """What ``inspect`` shows of the artifacts of a stage."""
+    return next((stage.shows for stage in STAGES if stage.name == name), "documents")
