@@ -32,11 +32,14 @@ from korealbert.examples.table import RowTable
 from korealbert.examples.word_order import WordOrderSpec
 from korealbert.vocab.tokenizer import Vocabulary, WordTable
 
+_MOST_VIEWS = 10_000
+"""So many names are tried to find finished views of the same noise: a quarter of a second."""
+
 
 class ViewsSpec(Spec):
     """What noise the rows get, and how many times over."""
 
-    views: int = Field(default=10, ge=1, le=10_000)
+    views: int = Field(default=10, ge=1, le=_MOST_VIEWS)
     """Views drawn: epochs before noise repeats (the official code makes 40 static copies)."""
     sentence_task: SentenceTask = "sop"
     """Sentence order (ALBERT), next sentence (BERT), or pairs without a task."""
@@ -159,22 +162,19 @@ def run(spec: ViewsSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Vie
 
 
 def _same_noise(spec: ViewsSpec, inputs: Inputs, runtime: Runtime) -> Artifact | None:
-    """The undamaged artifact with the most views that differs from the wanted one in their number only."""
+    """The undamaged artifact with the most views that differs from the wanted one in their number only.
+
+    Its inputs and spec give its name, so that no other artifact is looked into.
+    """
     store = Store(runtime.store)
-    wanted = {role: (artifact.name, artifact.output_digest) for role, artifact in inputs.items()}
-    noise = spec.model_dump(mode="json", exclude={"views"})
-    found = []
-    for artifact in store.artifacts():
-        manifest = artifact.manifest
-        other = dict(manifest["spec"])
-        if (manifest["recipe"]["stage"], manifest["recipe"]["version"]) != (STAGE.name, STAGE.version):
-            continue
-        views = other.pop("views")
-        made_from = {role: (name, manifest["built_from"][role]) for role, name in manifest["inputs"].items()}
+    present = {path.name for path in store.directories()} if spec.stored else set()
+    wanted = STAGE.identity(spec, {role: artifact.name for role, artifact in inputs.items()}, store)
+    for views in range(_MOST_VIEWS if present else 0, 0, -1):
+        name = replace(wanted, spec={**wanted.spec, "views": views}).name
         # An artifact of just as many views is the wanted one itself: whoever builds it again wants it drawn again.
-        if other == noise and spec.stored and views != spec.views and made_from == wanted and not store.damage(artifact):
-            found.append((views, artifact))
-    return max(found, key=lambda pair: pair[0])[1] if found else None
+        if name in present and views != spec.views and store.fault(name, inputs) is None:
+            return store.find(name)
+    return None
 
 
 def make_shard(job: ViewJob, index: int, out_dir: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from korealbert.artifact import Artifact, Runtime, build
+from korealbert.artifact import Artifact, Runtime, Store, build
 from korealbert.documents.arrow import ShardError
 from korealbert.examples import batches as batches_module
 from korealbert.examples import packing, views
@@ -70,6 +70,16 @@ def test_only_the_same_noise_of_the_same_rows_is_taken_over(shop: tuple[Runtime,
     content[len(content) // 2] ^= 1
     victim.write_bytes(content)
     assert views._same_noise(ViewsSpec(views=4), inputs, runtime) is None, "nothing is taken over from a damaged one"
+
+
+def test_what_is_taken_over_is_found_by_its_name(
+    shop: tuple[Runtime, dict[str, Artifact]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime, inputs = shop
+    few, many = (build(STAGE, ViewsSpec(views=views), inputs, runtime).artifact for views in (1, 2))
+    monkeypatch.setattr(Store, "artifacts", lambda _: pytest.fail("other artifacts are looked into"))
+    assert views._same_noise(ViewsSpec(views=4), inputs, runtime) == many
+    assert views._same_noise(ViewsSpec(views=2), inputs, runtime) == few
 
 
 def test_drawing_on_the_fly_gives_the_stored_noise(

@@ -1,0 +1,160 @@
+"""A stage that is written in its room and has its line in the registry is planned, built, reported, inspected and deployed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from korealbert.artifact import Spec, Stage, Store
+from korealbert.recipe import RecipeError, dag, graph, load, prepare, registry
+from tests.flows.conftest import TINY
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "data_specs" / "sample"
+
+STAGE_FILE = '''"""Stage ``shortest``: the shortest documents of the corpus."""
+
+from korealbert.artifact import Deployment, Spec, Stage
+from korealbert.documents.schema import Drop
+from korealbert.documents.shards import DocumentShard, read_documents
+
+
+class ShortestSpec(Spec):
+    """How many there are."""
+
+    documents: int = 3
+    """Documents that stay."""
+
+
+def run(spec, inputs, out_dir, runtime):
+    found = [document for shard in inputs["documents"].files("documents-*.arrow") for document in read_documents(shard)]
+    with DocumentShard(out_dir, 0) as shard:
+        for place, document in enumerate(sorted(found, key=lambda each: len(each.text))):
+            if place < spec.documents:
+                shard.keep(document)
+            else:
+                shard.drop(document, Drop("not_among_the_shortest", str(place)))
+    return shard.stats
+
+
+STAGE = Stage(
+    "shortest",
+    version=1,
+    spec=ShortestSpec,
+    run=run,
+    table="shortest",
+    inputs={"documents": "balance"},
+    deployment=Deployment("The shortest documents"),
+)
+'''
+RECIPE = f"""
+[extract.books]
+format = "books"
+paths = ["{SAMPLE / "books.csv"}"]
+fields = {{ text = "introduction", outlet = "", url = "", published = "", id = "isbn" }}
+[clean.books]
+limits = {{ min_characters = 30 }}
+[shortest]
+documents = 2
+[pretrain]
+steps = 1
+"""
+BUILD_AND_REPORT = """
+import sys
+from pathlib import Path
+from korealbert.artifact import Runtime, Store, build
+from korealbert.recipe import prepare
+recipe, runtime, built = Path(sys.argv[1]), Runtime(store=Path(sys.argv[2]), workers=1), {}
+def made(label, node):
+    inputs = {role: built[other] for role, other in node.inputs.items() if other in built}
+    built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
+for label, node in prepare(recipe, Store(runtime.store), until="shortest").nodes.items():
+    made(label, node)
+made("report", prepare(recipe, Store(runtime.store)).nodes["report"])
+print((built["report"].path / "report.md").read_text("utf-8"))
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The project with one more stage: a file in the corpus room, and its line in the registry."""
+    root = tmp_path / "checkout"
+    for package in ("korealbert", "flows"):
+        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "prefect.yaml", root)
+    (root / "korealbert" / "corpus" / "shortest.py").write_text(STAGE_FILE, "utf-8")
+    file = root / "korealbert" / "recipe" / "registry.py"
+    line = "    shortest.STAGE,\n"
+    before, first, after = file.read_text("utf-8").partition("    vocab.STAGE,\n")
+    assert first
+    imported = before.replace("import balance, extract\n", "import balance, extract, shortest\n")
+    assert imported != before
+    file.write_text(imported + line + first + after, "utf-8")
+    (root / "recipe.toml").write_text(RECIPE, "utf-8")
+    return root
+
+
+def told(checkout: Path, *arguments: str) -> str:
+    """What a command in this checkout prints."""
+    environment = {**os.environ, "PYTHONPATH": str(checkout), "NO_COLOR": "1", "COLUMNS": "200"}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.process
+def test_a_stage_of_one_line_is_planned_reported_inspected_and_deployed(checkout: Path) -> None:
+    store = ("--store", "store")
+    planned = told(checkout, "-m", "korealbert", "plan", "recipe.toml", *store)
+    assert [line.split()[:2] for line in planned.splitlines() if line.startswith("shortest")] == [["shortest", "new"]]
+    report = told(checkout, "-c", BUILD_AND_REPORT, "recipe.toml", "store")
+    accounted = next(line for line in report.splitlines() if line.startswith("| shortest") and " 2 " in line)
+    assert accounted.count("|") == 8, "documents in, dropped, quarantined, out, kept, characters"
+    assert "not among the shortest" in report, "its drops are told"
+    assert report.index("| balance") < report.index("| shortest"), "in the order of the registry"
+    assert "Not part of this run: vocab" in report
+    inspected = told(checkout, "-m", "korealbert", "inspect", "shortest", "--dropped", "all", *store)
+    assert "not_among_the_shortest" in inspected
+    told(checkout, "-m", "flows.deployments")
+    deployments = yaml.safe_load((checkout / "prefect.yaml").read_text("utf-8"))["deployments"]
+    (found,) = [each for each in deployments if each["name"] == "shortest"]
+    assert (found["description"], found["parameters"]) == ("The shortest documents", {"stage": "shortest"})
+    assert "## [shortest]" in told(checkout, "-m", "korealbert.recipe.reference")
+
+
+def test_the_page_of_the_graph_chains_what_stages_declare() -> None:
+    single = registry.tables()
+    for label, node in graph(load(TINY)).items():
+        if label not in single or label in ("report", "dedup"):
+            continue
+        declared = {role: other for role, other in node.stage.inputs.items() if role in node.inputs}
+        assert dict(node.inputs) == declared, label
+
+
+def test_every_stage_of_a_recipe_is_registered() -> None:
+    registered = {stage.name for stage in (*registry.STAGES, registry.REPORT)}
+    assert {node.stage.name for node in graph(load(TINY)).values()} <= registered
+    labels = [stage.label for stage in registry.STAGES]
+    assert len(set(labels)) == len(labels)
+
+
+def test_a_stage_whose_input_a_recipe_does_not_make_is_refused() -> None:
+    stage = Stage("toy", 1, Spec, lambda *_: {}, table="toy", inputs={"sizes": "vocab_sizes"})
+    with pytest.raises(
+        RecipeError, match=r"\[toy\]: it reads 'vocab_sizes', which this recipe does not make; remove the table"
+    ):
+        dag.add_further(dag.Nodes(), stage, Spec())
+
+
+def test_a_table_of_no_stage_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "recipe.toml"
+    file.write_text(RECIPE, "utf-8")
+    with pytest.raises(RecipeError, match=r"unknown table or field \[shortest\]"):
+        prepare(file, Store(tmp_path / "store"))
