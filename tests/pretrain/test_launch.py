@@ -64,12 +64,18 @@ def test_each_rank_knows_its_place_its_rendezvous_and_its_share_of_threads(launc
     assert len(seen) == 1 and seen[0].startswith("0|3|2|['--init-method', 'file:///")
 
 
-def test_the_failing_ranks_own_traceback_comes_first(launch: Launch) -> None:
-    script = """
+def test_the_failing_ranks_own_traceback_comes_first(launch: Launch, tmp_path: Path) -> None:
+    script = f"""
+import signal
+from pathlib import Path
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+pid = Path(r"{tmp_path}/pid")
 if rank == 1:
     print("some noise before")
+    pid.write_text(str(os.getpid()))
     raise ValueError("the shard is torn")
-time.sleep(0.2)
+while not pid.exists() or not pid.read_text() or os.path.exists("/proc/" + pid.read_text()):
+    time.sleep(0.01)
 print("RuntimeError: gloo: Connection closed by peer", file=sys.stderr)
 sys.exit(1)
 """
