@@ -1,1 +1,1 @@
-"""Token rows, precomputed noise, and batches: what pre-training reads instead of text."""
+"""Token rows, precomputed noise, and batches: the input of pre-training."""

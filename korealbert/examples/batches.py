@@ -40,7 +40,7 @@ class Batch:
     mlm_positions: npt.NDArray[np.int64]
     """[B, P]: positions to predict, 0 in unused slots."""
     mlm_labels: npt.NDArray[np.int64]
-    """[B, P]: what is there in the clean text, -100 in unused slots."""
+    """[B, P]: ids of the clean text there, -100 in unused slots."""
     sop_labels: npt.NDArray[np.int64]
     """[B]: 1 = swapped (or not the continuation, under NSP), 0 = as written, -100 = no label."""
     wop_positions: npt.NDArray[np.int64]
@@ -59,7 +59,7 @@ class Clean:
 
 
 class NoiseTable(Protocol):
-    """Noise of one view, row by row beside a ``RowTable``: stored, or drawn when asked for."""
+    """Noise of one view, row by row beside a ``RowTable``: stored, or generated on demand."""
 
     header: ViewHeader
 
@@ -73,7 +73,7 @@ class NoiseTable(Protocol):
 
 
 class ExampleBatches:
-    """Rows of one split under any of its views, which are stored or drawn on the fly.
+    """Rows of one split under any of its views, which are stored or generated on the fly.
 
     Opening checks every shard against its rows: raises ValueError naming both sides when views belong to other rows or another
     vocabulary, and ShardError naming the file when one is missing or damaged.
@@ -111,7 +111,7 @@ class ExampleBatches:
             ) from error
 
     def header(self, view: int) -> ViewHeader:
-        """What a view's noise was drawn with."""
+        """Settings of a view's noise."""
         return self._views[view].header
 
     def _use(self, view: int) -> NoiseTable:

@@ -1,4 +1,4 @@
-"""Masked-word prediction: which pieces are to be predicted, and what replaces them.
+"""Masked-word prediction: the pieces to predict, and their replacements.
 
 Words (or n-grams of words, or single pieces) are visited in random order and taken while they fit the budget of
 round(rate · n) pieces; what does not fit or overlaps is skipped. All rows of a batch take their t-th visit together.
@@ -30,11 +30,11 @@ class MaskingSpec(Spec):
     rate: float = Field(default=0.15, gt=0.0, le=0.5)
     """Share of the ordinary pieces that is predicted."""
     max_predictions: int | None = Field(default=None, ge=1, le=2048)
-    """Prediction slots per row; by default what the rate asks for in a full row (19 at L = 128, 76 at L = 512)."""
+    """Prediction slots per row; by default the rate times a full row (19 at L = 128, 76 at L = 512)."""
     mask_portion: float = Field(default=0.8, ge=0.0, le=1.0)
     """Share of the predicted pieces that is replaced by ``[MASK]``."""
     random_portion: float = Field(default=0.1, ge=0.0, le=1.0)
-    """Share that is replaced by a random ordinary piece; what is left stays as it is."""
+    """Share that is replaced by a random ordinary piece; the rest stays unchanged."""
 
     @model_validator(mode="after")
     def _portions_fit(self) -> MaskingSpec:
@@ -61,7 +61,7 @@ class Masked:
     places: Ints
     """[K]"""
     replacement: Ints
-    """[K]: what the input holds there."""
+    """[K]: the ids of the input there."""
     selected: Bools
     """[R, N]: the piece is predicted, masked or not."""
     ngrams: Ints
@@ -77,7 +77,7 @@ class Masked:
 
 @dataclass(frozen=True)
 class Units:
-    """What is chosen as a whole: words, or single pieces. Those of all rows are numbered through.
+    """Units of masking: words, or single pieces. Those of all rows are numbered through.
 
     Places are flat too: row · N + place.
     """
@@ -142,7 +142,7 @@ def find_units(layout: Layout, words: WordTable, spec: MaskingSpec) -> Units:
 
 
 def _choose(units: Units, budget: Ints, spec: MaskingSpec, draws: RowDraws) -> tuple[Stretches, Ints]:
-    """What is predicted, and how many n-grams of each n that took."""
+    """Pieces to predict, and the number of n-grams of each n."""
     deck = PartialShuffle(units.first, units.count, Turns(draws, Stream.MASK_ORDER))
     sizes = Turns(draws, Stream.MASK_NGRAM)
     overlaps = range(spec.ngram_max if spec.ngram_max > 1 else 0)  # Single units are visited once and never overlap.
@@ -226,7 +226,7 @@ class PartialShuffle:
     def __init__(self, begins: Ints, counts: Ints, turns: Turns) -> None:
         """``begins`` and ``counts`` [R] are the first number and the size of each stretch."""
         self.numbers = np.arange(int(counts.sum()))
-        """Of each stretch what has been drawn, in the order of the draws, then the rest."""
+        """In each range the numbers taken so far, in that order, then the rest."""
         self._begins, self._counts, self._turns = begins, counts, turns
 
     def draw(self, rows: Ints, turn: int) -> Ints:

@@ -1,4 +1,4 @@
-"""One function draws all noise of some rows in some view: written to shards beforehand, or drawn on the fly, it is the same.
+"""All noise of some rows in a view, by one function: the same in shards written beforehand and on the fly.
 
 The order is that of the paper: split, swap, mask, move. Every draw is keyed by (seed, view, example, stream), so the noise of a
 row does not depend on what else is in the batch, and rows without word order noise are those of a view without any.
@@ -45,7 +45,7 @@ class Drawn:
     moved: Moved
 
     def counts(self) -> dict[str, int]:
-        """Counts of what was drawn, summable; ``noise_rates`` makes shares of them.
+        """Counts of the noise, summable; ``noise_rates`` turns them into shares.
 
         A random replacement that happens to be the piece itself counts as kept. ``wop_rows`` counts rows drawn to carry word
         order noise, also the few in which no token could move. ``ngrams_3`` counts the n-grams of three words chosen for

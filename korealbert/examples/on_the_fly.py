@@ -1,4 +1,7 @@
-"""Views that are drawn when they are read: the same noise as in stored views, from one file instead of one a shard and view."""
+"""Views whose noise is generated when they are read, the same as in stored views.
+
+One file of settings replaces one file of noise per shard and view.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from korealbert.vocab.tokenizer import WordTable
 
 NOISE_FILE = "noise.json"
 ROWS_AT_ONCE = 2_048
-"""Rows drawn together: enough to hide numpy's overhead, few enough to stay in the processor's cache."""
+"""Rows whose noise is generated together: enough to hide numpy's overhead, few enough to stay in the processor's cache."""
 
 
 class DrawnNoise(NoiseSettings):
@@ -58,7 +61,7 @@ def view_header(settings: NoiseSettings, *, view: int, vocab_sha256: str, rows_d
 
 
 def write_noise(directory: Path, settings: NoiseSettings, views: int, table: RowTable, words: WordTable) -> None:
-    """Write what the noise of these rows follows from, whole or not at all."""
+    """Write the settings that determine the noise of these rows, atomically."""
     packed = {f.name: np.packbits(getattr(words, f.name)).tobytes().hex() for f in fields(WordTable)}
     digests = {path.name: header.digest for path, header in zip(table.paths, table.headers, strict=True)}
     vocab_sha256 = table.headers[0].vocab_sha256
@@ -68,7 +71,7 @@ def write_noise(directory: Path, settings: NoiseSettings, views: int, table: Row
 
 
 class DrawnView:
-    """One view's noise, drawn for the rows that are asked for; the counterpart of ``table.ViewTable``."""
+    """One view's noise, generated for the requested rows; the counterpart of ``table.ViewTable``."""
 
     def __init__(self, noise: DrawnNoise, words: WordTable, view: int, rows: RowTable) -> None:
         self._words, self._noise, self._view, self._rows = words, noise, view, rows

@@ -49,7 +49,7 @@ class ExamplesSpec(Spec):
     short_seq_scope: Literal["chunk", "document"] = "chunk"
     """Draw that per chunk (as the papers say) or once per document (as the official code does)."""
     overflow: Literal["carry", "truncate"] = "carry"
-    """What becomes of a sentence's rest when a row is full: it opens the next row, or is dropped (as in the official code)."""
+    """Treatment of a sentence's rest when a row is full: it opens the next row, or is dropped (as in the official code)."""
     min_pieces: int = Field(default=8, ge=2)
     """Shorter chunks (the ends of documents) are dropped."""
     max_characters: int = Field(default=20_000_000, ge=1)

@@ -21,13 +21,13 @@ ORDER = {
     "nsp": {0: "in order", 1: "the second is another document's", IGNORED: "no label"},
     "none": {IGNORED: "no label"},
 }
-"""What the sentence label means, by sentence task."""
+"""Meaning of the sentence label, by sentence task."""
 
 ENDS = (SPECIAL.cls, SPECIAL.sep)
 BLANK = "␣"
 """A piece that is nothing but the space before a word, where it has to be seen."""
 CAME = {"first": " (came after the other)", "second": " (came before the other)"}
-"""What is said of swapped segments."""
+"""Note on swapped segments."""
 
 
 def render_rows(examples: Path, views: Path, vocab: Path, view: int, *, offset: int = 0, wanted: str = "") -> Iterator[Text]:
@@ -50,7 +50,7 @@ def render_rows(examples: Path, views: Path, vocab: Path, view: int, *, offset: 
 
 
 def legend() -> Text:
-    """What the signs and colours mean."""
+    """Legend of signs and colours."""
     return Text.assemble(
         ("⟦MASK|piece⟧", "masked"),
         " hidden, to be predicted   ",

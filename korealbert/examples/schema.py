@@ -32,7 +32,7 @@ SHORT_VOCABULARY = 65_535
 MOST_SOURCES = 255
 """Greatest number that the column ``source`` holds."""
 HELDOUT_VIEW = 0xFFFFFFFF
-"""View number that held-out noise is drawn under: no training view can have it."""
+"""View number of the held-out noise: no training view can have it."""
 FIXED_COLUMNS = ("example_id", "doc_id", "source", "ids", "length")
 """Columns of rows with one width; sentence lengths come beside."""
 _METADATA_KEY = b"korealbert"
@@ -40,7 +40,7 @@ _METADATA_KEY = b"korealbert"
 
 @dataclass(frozen=True)
 class RowsHeader:
-    """What a shard of rows says about itself."""
+    """Metadata of a shard of rows."""
 
     sequence_length: int
     """L, special pieces included."""
@@ -53,13 +53,13 @@ class RowsHeader:
 
     @property
     def common(self) -> tuple[int, int, str]:
-        """What all shards of an artifact share: sequence length, vocabulary size, vocabulary digest."""
+        """Metadata that all shards of an artifact share: sequence length, vocabulary size, vocabulary digest."""
         return self.sequence_length, self.vocab_size, self.vocab_sha256
 
 
 @dataclass(frozen=True)
 class ViewHeader:
-    """What a shard of noise says about itself."""
+    """Metadata of a shard of noise."""
 
     sequence_length: int
     vocab_size: int
@@ -74,11 +74,11 @@ class ViewHeader:
     """With word order decided per batch: the share of batches that get it. None: decided per row, in this view."""
     seed: int = 0
     counts: dict[str, int] = field(default_factory=dict)
-    """What was drawn in this shard (``noise.Drawn.counts``)."""
+    """Counts of this shard's noise (``noise.Drawn.counts``)."""
 
     @property
     def common(self) -> dict[str, Any]:
-        """What all shards of a view share beyond the vocabulary and the sequence length."""
+        """Metadata that all shards of a view share beyond the vocabulary and the sequence length."""
         names = ("sentence_task", "prediction_slots", "word_order_slots", "batch_portion", "seed")
         return {name: getattr(self, name) for name in names}
 

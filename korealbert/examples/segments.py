@@ -22,7 +22,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Split:
-    """Where R chunks are cut, and what the sentence task makes of it."""
+    """Where R chunks are cut, and their labels in the sentence task."""
 
     first: Ints
     """[R]: pieces of the segment that comes first; the whole length in rows without a second one."""

@@ -132,7 +132,7 @@ class RowTable:
 class ViewTable:
     """One view's noise over all shards, row by row beside a ``RowTable``; mapped into memory while it is in use.
 
-    Raises ValueError naming both sides when the noise was drawn for other rows or another vocabulary, or as another view, and
+    Raises ValueError naming both sides when the noise belongs to other rows or another vocabulary, or as another view, and
     ShardError where rows that the view has noise for are gone.
     """
 
@@ -146,7 +146,7 @@ class ViewTable:
             check_belongs(path, header, rows_path, rows_header)
             if path == self._paths[0]:
                 self.header = header
-                """That of the first shard; what is used of it is that of every shard."""
+                """Metadata of the first shard; the fields used are equal in all shards."""
             if header.view != view or header.common != self.header.common:
                 raise ValueError(
                     f"{path}: holds view {header.view} of {header.common}, expected view {view} of {self.header.common}; "
@@ -176,7 +176,7 @@ def check_complete(views: Path, names: Iterable[str], rows: RowTable) -> None:
 
 
 def check_belongs(view_path: Path, view: ViewHeader, rows_path: Path, rows: RowsHeader) -> None:
-    """Refuse noise that was drawn for something else."""
+    """Refuse noise of other rows, another vocabulary or another view."""
     facts = [
         ("vocabulary", view.vocab_sha256, rows.vocab_sha256),
         ("vocabulary size", view.vocab_size, rows.vocab_size),

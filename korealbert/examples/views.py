@@ -2,10 +2,10 @@
 
 Input: roles ``examples`` and ``vocab``. Output: ``view-000/train-00000.arrow`` …, ``heldout/heldout-00000.arrow``
 (``schema.View``), each aligned row by row with the shard of rows of the same name. With ``stored = false`` the training views
-are one file, ``noise.json``, and drawn when they are read.
+are one file, ``noise.json``, and generated when they are read.
 
 A view depends on its number alone. So where the store holds an artifact with fewer or more views of the same rows under the
-same noise, those are linked and only the others are drawn: to add ten views, raise ``views`` by ten.
+same noise, those are linked and only the others are generated: to add ten views, raise ``views`` by ten.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _MOST_VIEWS = 10_000
 
 
 class ViewsSpec(Spec):
-    """What noise the rows get, and how many times over."""
+    """Kinds of noise, and the number of views."""
 
     views: int = Field(default=10, ge=1, le=_MOST_VIEWS)
-    """Views drawn: epochs before noise repeats (the official code makes 40 static copies)."""
+    """Number of views: epochs before noise repeats (the official code makes 40 static copies)."""
     sentence_task: SentenceTask = "sop"
     """Sentence order (ALBERT), next sentence (BERT), or pairs without a task."""
     masking: MaskingSpec = MaskingSpec()
@@ -171,14 +171,14 @@ def _same_noise(spec: ViewsSpec, inputs: Inputs, runtime: Runtime) -> Artifact |
     wanted = STAGE.identity(spec, {role: artifact.name for role, artifact in inputs.items()}, store)
     for views in range(_MOST_VIEWS if present else 0, 0, -1):
         name = replace(wanted, spec={**wanted.spec, "views": views}).name
-        # An artifact of just as many views is the wanted one itself: whoever builds it again wants it drawn again.
+        # An artifact of just as many views is the wanted one itself: whoever builds it again wants it generated again.
         if name in present and views != spec.views and store.fault(name, inputs) is None:
             return store.find(name)
     return None
 
 
 def make_shard(job: ViewJob, index: int, out_dir: Path) -> dict[str, Any]:
-    """One shard's noise in one view: linked where it is finished, else drawn. Returns its counts."""
+    """One shard's noise in one view: linked where it is finished, else generated. Returns its counts."""
     if job.finished is None or job.target is None:
         return draw_shard(job, out_dir)
     target = out_dir / job.target

@@ -1,4 +1,4 @@
-"""Words to pieces, most of them without SentencePiece: what a word's pieces are does not depend on what stands beside it.
+"""Words to pieces, most of them without SentencePiece: a word's pieces do not depend on its neighbours.
 
 No piece reaches over a space, and scores add up exactly (``vocab.stage.SCORE_STEP``), so that the pieces of a line are those of
 its words, ties included. Words follow Zipf's law: of Korean Wikipedia's, 67 % are remembered from earlier batches, another 7 %

@@ -1,1 +1,1 @@
-"""Fine-tuning on benchmarks: any encoder in Hugging Face format, one cell per benchmark, init and seed."""
+"""Fine-tuning on benchmarks: any encoder in Hugging Face format, one run per benchmark, init and seed."""

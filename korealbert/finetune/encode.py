@@ -59,7 +59,7 @@ class PaddedBatch:
 
     @property
     def targets(self) -> list[Any]:
-        """What the features are to learn."""
+        """Targets of the features."""
         return [feature.target for feature in self.features]
 
 

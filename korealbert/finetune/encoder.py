@@ -110,7 +110,7 @@ def first_line(error: Exception) -> str:
 
 
 def _quietly_loaded(directory: Path, config: Any) -> tuple[Any, dict[str, Any]]:
-    """Model and loading report, without the progress bar and the advice to train the model, which is what happens next."""
+    """Model and loading report, without the progress bar and the advice to train the model, which follows anyway."""
     verbosity, bar = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
@@ -138,7 +138,7 @@ class FirstPosition(nn.Module):
         self.train(layer.training)
 
     def forward(self, hidden_BLH: torch.Tensor, attention_mask: torch.Tensor | None = None, *_: Any, **__: Any) -> torch.Tensor:
-        """What the layer gives at the first position; the mask is [B, 1, L, L] or [B, 1, 1, L], from every position to all."""
+        """The layer's output at the first position; the mask is [B, 1, L, L] or [B, 1, 1, L], from every position to all."""
         attention = self.layer.attention
         own = attention.self
         first_B1H = hidden_BLH[:, :1]

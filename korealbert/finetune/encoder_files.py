@@ -1,4 +1,4 @@
-"""Stage `encoder` (labels ``encoder/NAME``): anybody's encoder → what every benchmark measures beside the run's own model.
+"""Stage `encoder` (labels ``encoder/NAME``): any encoder → a baseline for every benchmark, beside the run's own model.
 
 The spec names a directory in Hugging Face format or an installed package that has one, or the input role ``model`` is an export
 artifact. It is loaded once with its tokenizer, so that what is wrong with it shows before anything is trained. Output: its
@@ -14,7 +14,7 @@ from korealbert.huggingface.files import TOKENIZER_FILES, WEIGHT_FILES, copy_fil
 from korealbert.huggingface.package import ModelPlace
 
 FILES = (*WEIGHT_FILES, *TOKENIZER_FILES, "*.model")
-"""What is copied; SentencePiece models under any name, since KoBERT's have names of their own."""
+"""Files that are copied; SentencePiece models under any name, since KoBERT's have names of their own."""
 
 
 def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:

@@ -17,7 +17,7 @@ from korealbert.documents.benchmark_files import BenchmarkFile, Line
 
 
 class Identifiers:
-    """The ids seen so far, and where."""
+    """Ids of the examples of one official file. An id that occurs twice shows that part of the file does."""
 
     def __init__(self) -> None:
         self._lines: dict[str, Line] = {}
@@ -34,7 +34,7 @@ class Identifiers:
 
 
 class Form(NamedTuple):
-    """What every value of a column looks like: where one does not, the columns of its row have moved."""
+    """Form of all values of a column; a value of another form shows that the columns of its row have moved."""
 
     pattern: re.Pattern[str]
     meaning: str
@@ -175,7 +175,7 @@ class Record:
 
 
 def json_lines(file: BenchmarkFile) -> Iterator[Record]:
-    """One record per line. Raises ValueError naming file and line of what is no JSON object."""
+    """One record per line. Raises ValueError naming file and line where a line is no JSON object."""
     for line in file.lines():
         if not line.text.strip():
             raise line.error("record", "the line is empty", "give one JSON object per line, and no line without one")
@@ -218,7 +218,7 @@ def json_list(file: BenchmarkFile, *, key: str | None = None, unique: str = "") 
             position = _skip_space(text, position + 1)
         elif text[position : position + 1] != "]":
             raise line.error("record", "neither a comma nor ] after it", "is the download complete?")
-    # What stands around the list: of two files in one, or two lists of one name, the second would be lost.
+    # The text around the list: of two files in one, or two lists of one name, the second would be lost.
     try:
         around = DECODER.decode(text[: opening.end()] + text[position:])
     except (ValueError, RecursionError) as error:

@@ -79,7 +79,7 @@ class FinetunedModel:
         return nn.ModuleDict({"encoder": self.encoder, "head": self.head})
 
     def answer(self, encoded: Encoded, *, with_losses: bool = False) -> Answers:
-        """What the model says to each example. Dropout is off."""
+        """The model's prediction for each example, without dropout."""
         self.modules.eval()
         features = encoded.features
         decoded: list[Any] = [None] * len(features)
@@ -117,7 +117,7 @@ def _by_example(features: Sequence[Feature], losses: npt.NDArray[np.float64], ex
 
 @dataclass
 class History:
-    """What happened: a loss curve, and dev scores after each epoch."""
+    """Record of a run: the loss curve, and dev scores after each epoch."""
 
     curve: list[dict[str, float]] = field(default_factory=list)
     """``step``, ``loss`` (mean since the point before) and ``lr`` at that step."""

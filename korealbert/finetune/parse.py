@@ -1,4 +1,4 @@
-"""What a dependency parser is told about words and what it says about them.
+"""Input and output of a dependency parser: positions of words, scores of heads and relations.
 
 Shapes: B sentences, W words, P = W + 1 possible heads (the root first), R relations.
 """
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Words(NamedTuple):
-    """Where the words of a sentence are: positions of the first and last piece of each, and what is known of them."""
+    """Where the words of a sentence are: positions of the first and last piece of each, their gold tags and heads."""
 
     first: list[int]
     last: list[int]

@@ -62,7 +62,7 @@ class Window:
 
 
 class Found(NamedTuple):
-    """What a window says: its best span with its score, and the score of there being no answer."""
+    """Output for a window: its best span with its score, and the score of there being no answer."""
 
     score: float
     span: Span
@@ -103,7 +103,7 @@ def best_span(logits_L2: npt.NDArray[Any], window: Window, max_pieces: int) -> F
 
 
 def near_spans(window: Window, answer: Span, max_pieces: int) -> list[Span]:
-    """The spans of whole pieces that cover what the window has of an answer, and those one piece shorter at either end."""
+    """The spans of whole pieces that cover the answer as far as the window goes, and those one piece shorter at either end."""
     inside = window.within(answer)
     if not inside:
         return []
@@ -134,7 +134,7 @@ class Question(Example):
     """``text`` is the question, ``pair`` the context, ``target`` the tuple of accepted answers, empty when there is none."""
 
     article: str = ""
-    """What the context is a paragraph of."""
+    """Name of the document that the context is a paragraph of."""
     kind: int = 1
     """KLUE-MRC's type of question: 1 paraphrase, 2 several sentences, 3 unanswerable."""
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from korealbert.finetune.metrics.correlation import mean_ranks
 
 Counts = npt.NDArray[np.float64]
-"""[N, B]: how often each example stands in each sample."""
+"""[N, B]: how often each example occurs in each sample."""
 
 Masks = npt.NDArray[np.bool_]
 """[N, B]: the examples to which another system answers."""
@@ -30,7 +30,7 @@ BLOCK_ENTRIES = 1 << 18
 
 
 def exact_sums(counts_NB: Counts, quantities_NK: Values) -> Values:
-    """Sums [B, K] of quantities that stand there as often as counted, the same whatever the order of summation.
+    """Sums [B, K] of quantities weighted by counts, independent of the order of summation.
 
     Each quantity is cut into two integers of so few bits that every partial sum of a product is one too. Together they keep it
     to at least 2^-52 of the largest of its kind.
@@ -101,7 +101,7 @@ class PartedSums:
 
 @dataclass(frozen=True)
 class Draws:
-    """What chance gives: the same samples and exchanges for all systems, from a generator that a seed makes."""
+    """Random samples and exchanges, the same for all systems, from a seeded generator."""
 
     examples: int
     resamples: int
@@ -196,12 +196,12 @@ def _scaled(values_N: Values) -> Values:
 def _correlations(left_NB: Values, right_NB: Values, counts_NB: Counts | None = None) -> Values:
     """Correlations [B] times 100, of examples that stand there as often as counted, or once; 0 where a side is constant.
 
-    Columns of a side that are all alike may be one.
+    A side whose columns are equal may be given as one column.
     """
     total: Any = len(left_NB) if counts_NB is None else counts_NB.sum(axis=0)
     left_NB, right_NB = (side - _weighed(side, counts_NB).sum(axis=0) / total for side in (left_NB, right_NB))
     pairs = ((left_NB, right_NB), (left_NB, left_NB), (right_NB, right_NB))
-    # Row upon row in the order of the examples: what BLAS or einsum would make of it differs between processors.
+    # Row upon row in the order of the examples: the order of BLAS and einsum differs between processors.
     covariance_B, left_B, right_B = ((one * _weighed(other, counts_NB)).sum(axis=0) for one, other in pairs)
     varies_B = np.minimum(left_B, right_B) > NO_SPREAD * total
     spread_B = np.sqrt(np.where(varies_B, left_B * right_B, 1.0))

@@ -51,10 +51,10 @@ def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> 
     (scores, ours), (others, theirs) = (_scores(benchmark, examples, file, mode) for file in (first, second))
     systems = [[answered(benchmark, examples, predicted, mode)] for predicted in (ours, theirs)]
     (found,) = compare(systems, Draws(len(examples), RESAMPLES, seed=0), confidence=CONFIDENCE)
-    told = {"scores": dict(others.values), "metric": benchmark.metric, **found._asdict(), "interval": list(found.interval)}
+    result = {"scores": dict(others.values), "metric": benchmark.metric, **found._asdict(), "interval": list(found.interval)}
     if benchmark.metric == "accuracy":
-        told["mcnemar"] = mcnemar_of(examples, ours, theirs)
-    return Scores(scores.values, (*scores.warnings, *others.warnings)), told
+        result["mcnemar"] = mcnemar_of(examples, ours, theirs)
+    return Scores(scores.values, (*scores.warnings, *others.warnings)), result
 
 
 def _read_gold(benchmark: Task, gold: str) -> list[Example]:
@@ -68,7 +68,7 @@ def _read_gold(benchmark: Task, gold: str) -> list[Example]:
 
 
 def _scores(benchmark: Task, examples: Sequence[Example], predictions: str, mode: Mode) -> tuple[Scores, list[Any]]:
-    """Metrics of a prediction file, and what it predicts."""
+    """Metrics of a prediction file, and its predictions."""
     file = _file(predictions)
     if not file.path.is_file():
         raise FileNotFoundError(f"{file}: no such file; give JSON Lines, one record per example")
@@ -78,8 +78,8 @@ def _scores(benchmark: Task, examples: Sequence[Example], predictions: str, mode
     if not missing:
         return scores, predicted
     named = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
-    told = f"{file}: no prediction for {len(missing):,} of {len(examples):,} questions ({named}), which score 0"
-    return Scores(scores.values, (*scores.warnings, told)), predicted
+    warning = f"{file}: no prediction for {len(missing):,} of {len(examples):,} questions ({named}), which score 0"
+    return Scores(scores.values, (*scores.warnings, warning)), predicted
 
 
 def read_predictions(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example], mode: Mode) -> list[Any]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 Settings = dict[str, int | float]
-"""Fields of a cell's spec with the values that a search tries."""
+"""Fields of the fine-tuning spec with the values that a search tries."""
 
 MAX_SETTINGS = 1000
 """Largest search: each of its settings is a stage or several in the DAG."""
@@ -84,7 +84,7 @@ class SearchSpec(Spec):
     """
 
     method: Literal["grid", "optuna"] = "grid"
-    """``grid``: every combination. ``optuna``: ``trials`` settings, each proposed from what was seen before by TPE."""
+    """``grid``: every combination. ``optuna``: ``trials`` settings, each proposed by TPE from the results before it."""
     epochs: Whole | None = None
     """Numbers of epochs to try."""
     batch_size: Whole | None = None
@@ -128,7 +128,7 @@ class SearchSpec(Spec):
 
     @property
     def axes(self) -> dict[str, tuple[int | float, ...] | Range]:
-        """What is searched, by field."""
+        """Searched values by field."""
         return {name: getattr(self, name) for name in AXES if getattr(self, name) is not None}
 
     @property
@@ -149,7 +149,7 @@ class SearchSpec(Spec):
         return range(number - number % self.at_once)
 
     def check(self, cell: FinetuneSpec) -> None:
-        """Raise ValueError naming the field where a value that may be tried is not allowed in a cell."""
+        """Raise ValueError naming the field where a value of the search is not allowed in the fine-tuning spec."""
         for name, axis in self.axes.items():
             ends = (axis.low, axis.high) if isinstance(axis, Range) else axis
             for value in ends:
@@ -166,7 +166,7 @@ WHOLE = ("epochs", "batch_size")
 
 
 def trial_cell(cell: FinetuneSpec, seed: int, settings: Settings | None = None) -> FinetuneSpec:
-    """A cell of the search: without the test file, so that nothing can be selected on test."""
+    """The spec of one run of the search: without the test file, so that nothing can be selected on test."""
     without_test = {"test": None, "test_member": "", "max_test_examples": None}
     return cell.with_settings({**without_test, "seed": seed, **(settings or {})})
 
@@ -179,7 +179,7 @@ class ProposalSpec(Spec):
     """One proposal of Optuna."""
 
     search: SearchSpec
-    """What may be tried."""
+    """The space to search."""
     number: int
     """The trial's number from 0. The first ten settings are random ones."""
 
@@ -188,7 +188,7 @@ class SelectionSpec(Spec):
     """The choice of a search."""
 
     search: SearchSpec
-    """What was tried."""
+    """The space that was searched."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ def select(spec: SelectionSpec, inputs: Inputs, out_dir: Path, runtime: Runtime)
 
 
 def read_trials(search: SearchSpec, inputs: Inputs) -> list[Trial]:
-    """The trials that the cells of a search are of, by number."""
+    """The finished trials of a search, by number."""
     cells: dict[int, dict[int, Any]] = {}
     for role, artifact in inputs.items():
         number, seed = map(int, role.split("/"))

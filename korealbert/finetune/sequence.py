@@ -30,7 +30,7 @@ Measures = Mapping[str, Callable[[Sequence[Any], Sequence[Any]], float]]
 
 
 class SequenceTask(Task):
-    """What classification and regression of whole inputs share."""
+    """Base of classification and regression of whole inputs."""
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
         """``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, the longer sentence truncated first."""

@@ -52,7 +52,7 @@ DataFile = Annotated[Annotated[InputPath, Tag(LOCAL)] | Annotated[RemoteFile, Ta
 
 
 class FeaturesSpec(Spec):
-    """The examples of a benchmark as piece ids: what all inits, seeds and settings of it share."""
+    """The examples of a benchmark as piece ids, shared by all its inits, seeds and settings."""
 
     task: str
     """Name of a benchmark: nsmc, klue_ner, glue_cola, …"""
@@ -78,7 +78,7 @@ class FeaturesSpec(Spec):
     max_test_examples: int | None = Field(default=None, ge=2)
     """Test on a random part, which makes scores that compare with no published ones. None: on all."""
     split_seed: int = Field(default=0, ge=0, lt=2**63)
-    """Seeds the held-out dev part and the random parts: one for all cells, so that they see the same examples."""
+    """Seeds the held-out dev part and the random parts: one for all runs, so that they see the same examples."""
     max_length: int = Field(default=128, ge=8)
     """Longest input in pieces with special pieces; longer ones are cut."""
 
@@ -108,12 +108,12 @@ class FeaturesSpec(Spec):
         return self.test is not None or self.test_share is not None
 
     def features(self) -> FeaturesSpec:
-        """The part of a cell's spec that its features depend on."""
+        """The part of the spec that determines the features."""
         return FeaturesSpec(**{name: getattr(self, name) for name in FeaturesSpec.model_fields})
 
 
 class FinetuneSpec(FeaturesSpec):
-    """One cell of the evaluation: task, init, seed and settings, the same budget for every init.
+    """One fine-tuning run: task, init, seed and settings, the same budget for every init.
 
     ``epochs``, ``batch_size``, ``learning_rate``, ``warmup_ratio``, ``weight_decay``, ``dropout`` and ``max_length`` default to
     the task's own values where it has some.
@@ -146,5 +146,5 @@ class FinetuneSpec(FeaturesSpec):
     """``bfloat16`` is for GPUs; a CPU without bfloat16 units emulates it slowly."""
 
     def with_settings(self, settings: Mapping[str, Any]) -> FinetuneSpec:
-        """The same cell with other settings. Raises ValueError where one is out of its range."""
+        """The same run with other settings. Raises ValueError where one is out of its range."""
         return FinetuneSpec(**{name: getattr(self, name) for name in FinetuneSpec.model_fields} | dict(settings))

@@ -31,7 +31,7 @@ OFFSET = {"max_position_embeddings": 514, "type_vocab_size": 1, "pad_token_id": 
 ALBERT_LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
 
 BASELINE = "M-BERT"
-"""What KoreALBERT's Table III gives speeds relative to."""
+"""The architecture relative to which KoreALBERT's Table III gives speeds."""
 
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     BASELINE: ("bert", {**BASE, "vocab_size": 119_547}),

@@ -48,7 +48,7 @@ def read_examples(
 
 
 def benchmark_file(spec: FeaturesSpec, split: str, inputs: Inputs) -> BenchmarkFile:
-    """The file of a split: where the spec says, or what was fetched from there."""
+    """The file of a split: the one that the spec names, or the fetched one."""
     place, member = getattr(spec, split), getattr(spec, f"{split}_member")
     if isinstance(place, InputPath):
         return BenchmarkFile(place.path, member)

@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from korealbert.finetune.loop import Answers
 
 HEADLINE = ("metric", "dev", "test", "best_epoch", "warnings")
-"""What of ``metrics.json`` the stage's statistics repeat, for whoever looks at a store or a running flow."""
+"""Fields of ``metrics.json`` that the stage's statistics repeat, to be read in a store or a running flow."""
 
 
 def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """Fine-tune, select, test; see the module's docstring.
 
-    A cell of a search whose loss is not finite any more has no dev scores, and says so; any other raises Diverged.
+    A run of a search whose loss is not finite any more has no dev scores, and says so; any other raises Diverged.
     """
     from korealbert.finetune.loop import Diverged  # noqa: PLC0415 (planning does without)
 
@@ -71,7 +71,7 @@ def _settled(spec: FinetuneSpec, inputs: Inputs) -> FinetuneSpec:
 
 
 def memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:
-    """What the memory of a cell depends on: the encoder, the examples, and how many pieces pass it at once."""
+    """The determinants of a run's memory: the encoder, the examples, and the number of pieces per forward pass."""
     at_once = spec.micro_batch_size or _settled(spec, inputs).batch_size
     size = f"{spec.max_train_examples} {spec.max_dev_examples} {spec.max_test_examples if spec.tested else 0}"
     return f"{inputs['model'].name} {spec.task} {size} {spec.max_length} {at_once} {spec.precision}"
@@ -148,7 +148,7 @@ def _features(
 
 
 def _told(task: Task, spec: FinetuneSpec) -> dict[str, Any]:
-    """What is known of a cell before it runs."""
+    """Estimates for a run before it starts."""
     settings = {name: getattr(spec, name) for name in AXES}
     known = {"task": spec.task, "title": task.title, "init": spec.init, "seed": spec.seed}
     return {**known, "settings": settings, "metric": task.metric, "selected_by": task.selects_by}

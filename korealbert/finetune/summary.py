@@ -1,9 +1,9 @@
-"""Stage `summary` (labels ``summary/BENCHMARK``): all cells of a benchmark → what their scores say together.
+"""Stage `summary` (labels ``summary/BENCHMARK``): all runs of a benchmark → means, intervals and tests of their scores.
 
-Input roles: finished ``finetune`` cells as ``SYSTEM/SEED`` (a system is an init, or a model and its init); ``train``, ``dev``
-and ``test``: fetched files, for those that the spec names by URL. Output: ``summary.json``. ``systems`` has for each system
-``best``, ``mean``, ``sd`` and ``median`` of its seeds' test scores, the ``interval`` of their mean over other test examples,
-and the scores themselves. ``comparisons`` has for each two systems the difference of their means with its interval and
+Input roles: finished ``finetune`` artifacts as ``SYSTEM/SEED`` (a system is an init, or a model and its init); ``train``,
+``dev`` and ``test``: fetched files, for those that the spec names by URL. Output: ``summary.json``. ``systems`` has for each
+system ``best``, ``mean``, ``sd`` and ``median`` of its seeds' test scores, the ``interval`` of their mean over other test
+examples, and their scores. ``comparisons`` has for each two systems the difference of their means with its interval and
 ``p_value``, and for accuracies ``mcnemar``: the p-value between the seeds of each that are best on dev. All of the task's own
 metric, official mode.
 """
@@ -32,7 +32,7 @@ from korealbert.finetune.task import Example, Task
 
 
 class SummarySpec(FeaturesSpec):
-    """The examples of the cells, and how much is drawn from them."""
+    """The examples of the runs, and the number of resamples."""
 
     resamples: int = Field(default=1000, ge=1)
     """Draws of every interval and every test. The smallest p-value is 1 / (resamples + 1)."""
@@ -42,7 +42,7 @@ class SummarySpec(FeaturesSpec):
 
 @dataclass(frozen=True)
 class Cell:
-    """A finished cell: its answers to the test examples and what its dev score was."""
+    """A finished fine-tuning run: its answers to the test examples and its dev score."""
 
     seed: int
     dev: float
@@ -51,7 +51,7 @@ class Cell:
 
 
 def run(spec: SummarySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
-    """Score the cells together; see the module's docstring."""
+    """Score the runs together; see the module's docstring."""
     task = tasks.load(spec.task)
     examples = read_examples(task, spec, inputs, splits=("test",))["test"]
     systems = {name: _cells(task, examples, cells) for name, cells in _by_system(inputs).items()}
@@ -84,7 +84,7 @@ def _by_system(inputs: Inputs) -> dict[str, dict[int, Artifact]]:
 
 
 def _cells(task: Task, examples: Sequence[Example], artifacts: Mapping[int, Artifact]) -> list[Cell]:
-    """Raises ValueError naming a cell whose predictions are not of these examples."""
+    """Raises ValueError naming an artifact whose predictions are not of these examples."""
     cells = []
     for seed, artifact in artifacts.items():
         metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))

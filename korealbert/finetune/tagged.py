@@ -43,9 +43,9 @@ class Tagging(Task):
 
     tags: ClassVar[tuple[str, ...]]
     unit: ClassVar[str]
-    """What a tag belongs to, in the plural: characters, eojeols."""
+    """Name of the tagged units, in the plural: characters, eojeols."""
     hint: ClassVar[str] = ""
-    """What is easily forgotten when units are counted."""
+    """Units that a count easily misses."""
     labels_every_piece: ClassVar[bool]
     """Pieces that are no unit's first, special ones too, learn ``O``; else they learn nothing."""
     needs_every_unit: ClassVar[bool]
@@ -120,7 +120,7 @@ class Tagging(Task):
         return [self._tags_of_units(_tagged(example), feature.layout, numbers) for example, feature, numbers in rows]
 
     def oracle(self, encoded: Encoded) -> list[Any]:
-        """What the gold labels of the pieces give: a tag that changes within a piece is lost, and so is a text's cut end."""
+        """Predictions from the pieces' gold labels, which lose tags that change within a piece and the cut end of a text."""
         return self.predictions(encoded, [feature.target for feature in encoded.features])
 
     def _tags_of_units(self, example: Tagged, layout: Sequence[Sequence[int]], numbers: Sequence[int]) -> list[str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One example of a benchmark; ``target`` is a class number, a score, or what else the task learns."""
+    """One example of a benchmark; ``target`` is a class number, a score, or another value that the task learns."""
 
     id: str
     text: str
@@ -58,7 +58,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Scores:
-    """Metrics by name, each times 100, and what a reader must know to read them right."""
+    """Metrics by name, each times 100, and warnings for their reader."""
 
     values: Mapping[str, float]
     warnings: tuple[str, ...] = field(default=())
@@ -66,12 +66,12 @@ class Scores:
 
 @dataclass(frozen=True)
 class EncoderOutput:
-    """What a head sees: every position, and the one vector of the whole input."""
+    """Input of a head: the hidden vectors of all positions, and one pooled vector per input."""
 
     hidden_BLH: torch.Tensor
     pooled_BH: torch.Tensor
     features: Sequence[Feature]
-    """The features of the batch, one per row unless they are made of choices."""
+    """The features of the batch, one per row, except for features with choices."""
 
 
 class Task(ABC):
@@ -119,7 +119,7 @@ class Task(ABC):
         """All examples of an official file, in order. Raises ValueError naming file, line, field and remedy."""
 
     def document(self, example: Example) -> str:
-        """What must not be torn apart when dev is held out of train: examples of one document share their text."""
+        """Group of an example: when dev is held out of train, examples of one group stay together."""
         return example.id
 
     @abstractmethod
@@ -166,7 +166,7 @@ class Task(ABC):
 
     @abstractmethod
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
-        """A fresh module ``EncoderOutput -> logits``; ``train`` tells what a good initial bias is."""
+        """A fresh module ``EncoderOutput -> logits``; ``train`` may determine its initial bias."""
 
     @abstractmethod
     def loss(self, logits: Any, targets: Sequence[Any]) -> torch.Tensor:
@@ -174,7 +174,7 @@ class Task(ABC):
 
     @abstractmethod
     def decode(self, logits: Any, features: Sequence[Feature]) -> list[Any]:
-        """What a batch's logits say about each of its features: a prediction, where every example is one feature."""
+        """One output for each feature of a batch: a prediction, where every example is one feature."""
 
     def predictions(self, encoded: Encoded, decoded: Sequence[Any]) -> list[Any]:
         """One prediction per example from what ``decode`` said about each feature."""

@@ -63,7 +63,7 @@ HANGUL_WORD = re.compile(r"▁?([가-힣]+)")
 """A piece of syllables that begins a word, as SentencePiece or WordPiece writes it."""
 
 SAMPLE = 200
-"""So many pieces are asked for."""
+"""Number of pieces that are tested."""
 
 MAX_LOST_SHARE = 0.5
 """A piece may be unreachable by itself; where half of them are, none is reached."""
@@ -72,7 +72,7 @@ MAX_LOST_SHARE = 0.5
 def check_own_pieces(directory: Path, tokenizer: Any) -> None:
     """Raise ValueError where Korean words that are pieces of the vocabulary come out as unknown.
 
-    BERT's and ALBERT's tokenizers lower-case unless told otherwise, and with that take ``김`` apart into three jamo, of which
+    BERT's and ALBERT's tokenizers lower-case by default and thereby take ``김`` apart into three jamo, of which
     a vocabulary of syllables knows nothing: every Korean text becomes a row of unknown pieces.
     """
     words = [found[1] for piece in sorted(tokenizer.get_vocab()) if (found := HANGUL_WORD.fullmatch(piece))][:SAMPLE]

@@ -1,1 +1,1 @@
-"""The vocabulary: a SentencePiece model, the same as a fast tokenizer, and what the other packages ask of them."""
+"""The vocabulary: a SentencePiece model, the same as a fast tokenizer, and the interface of both."""

@@ -26,7 +26,7 @@ class MorphemeTokenizer:
         self._tokenizer = tokenizer
 
     def __call__(self, text: str | Sequence[str], text_pair: str | Sequence[str] | None = None, **options: Any) -> Any:
-        """What the tokenizer gives for the cut texts; a special piece written out is cut only where it is text to it."""
+        """The tokenizer's output for the cut texts; a special piece is cut only where the tokenizer reads it as text."""
         texts = [self._split(text), self._split(text_pair)]
         encoded = self._tokenizer(*texts, **options)
         if "offset_mapping" in encoded:

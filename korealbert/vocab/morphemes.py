@@ -1,7 +1,7 @@
 """Text cut into morphemes before it is cut into pieces: an invisible separator at each boundary, which no piece reaches over.
 
-Kiwi analyses each word by itself, so a sentence is cut alike on its own and within a paragraph, and a word that was seen before
-costs nothing: on Wikipedia 98 % of the boundaries are those of the whole sentence's analysis, at twice its speed or more.
+Kiwi analyses each word by itself, so a sentence is cut the same way on its own and within a paragraph, and a known word costs
+nothing: on Wikipedia 98 % of the boundaries are those of the whole sentence's analysis, at twice its speed or more.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WORDS_REMEMBERED = 1 << 18
 SENTENCES_PER_SHARD = 20_000
 _SPACE_FOR_BOUNDARY = "\u200b"
 _STRETCH = re.compile(r"\S{1,64}")
-"""A word, or a part of a very long one: Kiwi's memory grows with what it is given."""
+"""A word, or a part of a very long one: Kiwi's memory grows with its input."""
 
 
 def write_analyser(directory: Path) -> None:

@@ -37,7 +37,7 @@ SAMPLE_SCHEMA = pa.schema(
         ("text", pa.string()),
     ]
 )
-"""Sentences with what orders them."""
+"""Sentences with their sort keys."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class SampleLimits:
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """What to draw from one shard of documents."""
+    """Task of one shard: which sentences to sample."""
 
     path: Path
     seed: int

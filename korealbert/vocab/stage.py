@@ -30,14 +30,14 @@ from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, MODEL_FILE, SPECIAL, S
 SCORE_STEP = 2.0**-6
 """Scores are rounded to multiples of this, so that float32 sums of up to about 29,000 of them are exact.
 
-Then pieces that can be put in two orders (``0`` ``00``) tie exactly and are cut alike in every context and by every library;
-unrounded, 2 of 21,623 Wikipedia paragraphs came out otherwise from the ``tokenizers`` library than from SentencePiece. With
-2⁻¹⁰ 9 of 30 texts of 53,000 pieces still did, with 2⁻⁶ none, nor of 278,000; it changes the cut of 51 of 30,000 paragraphs.
+Then pieces that can be put in two orders (``0`` ``00``) tie exactly and are cut the same way in every context and by every
+library; unrounded, 2 of 21,623 Wikipedia paragraphs came out otherwise from ``tokenizers`` than from SentencePiece.
+With 2⁻¹⁰ 9 of 30 texts of 53,000 pieces still did, with 2⁻⁶ none, nor of 278,000; it changes 51 of 30,000 paragraphs.
 """
 
 
 class VocabSpec(Spec):
-    """What the vocabulary consists of and is trained on."""
+    """Contents of the vocabulary and its training text."""
 
     model_type: Literal["unigram", "bpe"] = "unigram"
     """How pieces are chosen."""
@@ -59,7 +59,7 @@ class VocabSpec(Spec):
     sample_sentences: int = Field(default=5_000_000, ge=1)
     """Sentences to train on at most."""
     sample_characters: int = Field(default=300_000_000, ge=1)
-    """Characters to train on at most; they decide what training takes in memory, about 50 bytes each."""
+    """Characters to train on at most; they determine the memory of training, about 50 bytes each."""
     source_weights: dict[str, float] = Field(default_factory=dict)
     """Relative probability of a sentence by source, 10⁻⁶ to 10⁶; 1 for sources not named, 0 leaves a source out."""
     training_threads: int = Field(default=16, ge=1, le=1024)

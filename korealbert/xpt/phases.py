@@ -57,7 +57,7 @@ class PhaseSpec(PretrainSpec):
         return self
 
     def pretraining(self, frozen: list[str]) -> PretrainSpec:
-        """What the pretraining stage is told."""
+        """The spec of the pretraining stage."""
         return PretrainSpec(**{**{name: getattr(self, name) for name in PretrainSpec.model_fields}, "frozen": tuple(frozen)})
 
 

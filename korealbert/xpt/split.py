@@ -41,7 +41,8 @@ class SplitSpec(Spec):
     part: Part
     """Which of them."""
     level: Literal["document", "sentence"] = "document"
-    """What is drawn. ``sentence`` is what the paper seems to have done; neighbours in a text then lie in different parts."""
+    """The unit that is split. ``sentence`` is what the paper seems to split; neighbours in a text then lie in
+    different parts."""
     test_sentences: int = Field(default=88_000, ge=1)
     """Sentences of the test part (Chameleon: 88,000)."""
     valid_sentences: int = Field(default=100_000, ge=1)
@@ -86,7 +87,7 @@ class SplitJob:
     shard: Path
     spec: SplitSpec
     begin: Border = START
-    """Where the part begins, or which draws a step looks at."""
+    """Where the part begins, or the hashes that a step considers."""
     end: Border | None = None
     """Where it ends; None: nowhere."""
     excluded: Path | None = None
@@ -163,7 +164,7 @@ def sentences_of(text: str) -> Iterator[str]:
 
 
 def draw(spec: SplitSpec, what: str) -> int:
-    """The number by which a document id or a sentence is drawn."""
+    """The 64-bit hash that orders a document id or a sentence."""
     return hash64(f"{spec.seed}\0{what.strip()}")
 
 

@@ -27,7 +27,7 @@ from korealbert.model.config import ModelConfig
 from korealbert.vocab.tokenizer import SPECIAL, Vocabulary
 
 Freeze = Literal["chameleon", "l21", "none"]
-"""What a phase leaves as it is: the encoder (Chameleon), everything that was copied (Lee et al. 2021), nothing."""
+"""Frozen in a phase: the encoder (Chameleon), everything that was copied (Lee et al. 2021), nothing."""
 
 WORD_TABLE = "encoder.embeddings.word.weight"
 """Tied to the decoder of the masked-token head: one tensor."""
@@ -48,7 +48,7 @@ def translation_names(config: ModelConfig, names: Iterable[str]) -> list[str]:
 
 
 def unreached_names(names: Iterable[str]) -> list[str]:
-    """What masked words give no gradient: pooler and sentence-order head. Trained, they would only decay."""
+    """Tensors to which masked words give no gradient: pooler and sentence-order head. Trained, they would only decay."""
     return [name for name in names if name.startswith(("encoder.pooler.", "sop."))]
 
 
@@ -85,9 +85,10 @@ class TransferSpec(Spec):
     """``identity`` zeroes the output matrices of both blocks, so that a translation layer begins as its residual path (up to
     its LayerNorms). The papers draw them like all other matrices."""
     encoder: Literal["source", "random"] = "source"
-    """``random``: the layers begin anew instead (Chameleon, table 3); everything else stays the same, drawn numbers too."""
+    """``random``: the layers begin anew instead (Chameleon, table 3); everything else stays the same, with the
+    other random weights."""
     seed: int = Field(default=1, ge=0, lt=2**32)
-    """Seed of all that is drawn: word table, translation layers, random encoder, heads that the source lacks."""
+    """Seed of all random weights: word table, translation layers, random encoder, heads that the source lacks."""
 
 
 @dataclass(frozen=True)

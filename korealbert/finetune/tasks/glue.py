@@ -37,7 +37,7 @@ class GlueClassification(SequenceClassification):
     """Columns of the sentence, or of the two."""
     label_column: ClassVar[str] = "label"
     forms: ClassVar[Mapping[str, Form]] = {"index": NUMBER}
-    """What columns look like, as far as the header has them."""
+    """Expected form of columns; those that the header lacks are ignored."""
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All examples; an id is the line number."""
@@ -54,7 +54,7 @@ class GlueClassification(SequenceClassification):
 
 
 COLA_MARKS = ("", "*", "?", "??", "*?", "?*")
-"""Of the author of the source; empty at what is acceptable."""
+"""Marks of the source's author; empty for acceptable sentences."""
 
 COLA_COLUMNS = ("source", "label", "mark", "sentence")
 
@@ -93,7 +93,8 @@ class Cola(SequenceClassification):
 class Sst2(GlueClassification):
     """SST-2: is an English film review positive? Accuracy on 872 dev sentences.
 
-    Official files ``SST-2/{train,dev}.tsv`` (67,349 / 872). Train is made of phrases, and sentences end in a space: kept.
+    Official files ``SST-2/{train,dev}.tsv`` (67,349 / 872). Train consists of phrases; sentences end in a space, which is
+    kept.
     """
 
     title = "SST-2"
@@ -156,7 +157,7 @@ STSB_FORMS = {"index": NUMBER, "genre": NAME, "filename": NAME, "year": YEAR, "o
 
 
 class StsB(SequenceRegression):
-    """STS-B: how alike are two English sentences, from 0 to 5? Pearson's and Spearman's correlation on 1,500 dev pairs.
+    """STS-B: how similar are two English sentences, from 0 to 5? Pearson's and Spearman's correlation on 1,500 dev pairs.
 
     Official files ``STS-B/{train,dev}.tsv`` (5,749 / 1,500), the score last.
     """

@@ -92,7 +92,7 @@ class KlueDp(Task):
     target_type = layout_type = pa.list_(pa.list_(pa.int32()))
     defaults = klue_defaults(epochs=10, max_length=256)
     uses_pos: ClassVar[bool] = True
-    """The parser sees the gold part of speech of each word's last morpheme, as KLUE-baseline does unless told ``--no_pos``."""
+    """The parser sees the gold part of speech of each word's last morpheme, as in KLUE-baseline without ``--no_pos``."""
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All sentences."""
@@ -280,7 +280,7 @@ def _relation(name: str, line: Line, field: str) -> int:
 
 
 class KlueDpNoPos(KlueDp):
-    """KLUE-DP without gold parts of speech: what an encoder parses when nobody tells it the tags, which raw text does not have.
+    """KLUE-DP without gold parts of speech: parsing from words alone, since raw text has no tags.
 
     Files and metrics of ``klue_dp``; KLUE-baseline's option ``--no_pos``.
     """

@@ -99,7 +99,7 @@ def threshold_f1(gold: Sequence[float], predicted: Sequence[float]) -> float:
 
 
 class KlueSts(SequenceRegression):
-    """KLUE-STS: how alike are two sentences, from 0 to 5? Pearson's correlation and F1 on 519 dev pairs; test is not public.
+    """KLUE-STS: how similar are two sentences, from 0 to 5? Pearson's correlation and F1 on 519 dev pairs; test is not public.
 
     Official files ``klue-sts-v1.1_{train,dev}.json`` (11,668 / 519). The target is ``labels.real-label``; the F1 asks both
     sides whether they reach 3, which on dev is ``labels.binary-label`` (220 do, 299 do not).

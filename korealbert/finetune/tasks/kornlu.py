@@ -47,7 +47,7 @@ STS_FORMS = {"genre": NAME, "filename": NAME, "year": YEAR, "id": NUMBER}
 
 
 class KorSts(SequenceRegression):
-    """KorSTS: how alike are two sentences, from 0 to 5? Spearman's correlation on 1,379 test pairs.
+    """KorSTS: how similar are two sentences, from 0 to 5? Spearman's correlation on 1,379 test pairs.
 
     Official files ``sts-{train,dev,test}.tsv`` (5,749 / 1,500 / 1,379). Sentences carry literal quotes (315 begin with one), 49
     train pairs occur twice, and 3 pairs are in train and dev, 3 in dev and test: kept as they are, for scores to compare.
