@@ -46,10 +46,12 @@ def artifacts(tmp_path: Path) -> dict[str, Artifact]:
     found = {}
     for row, runs in SCORES.items():
         for seed, scores in enumerate(runs, start=1):
-            facts = {"parameters": 12_000_000, "steps": 60, "tokens": 100_000, "epochs": 2.5}
+            facts = {"parameters": 12_000_000, "steps": 60, "tokens": 100_000, "epochs": 2.5, "sequence_length": 128}
             accuracy = {"heldout": {"mlm_accuracy": 0.3 + seed / 100, "sop_accuracy": None}}
             found[f"pretrain/{row}/{seed}"] = made(tmp_path, f"pretrain/{row}/{seed}", {**facts, **accuracy})
-            found[f"intrinsic/{row}/{seed}/n"] = made(tmp_path, f"intrinsic/{row}/{seed}/n", {"heldout": {"sop_accuracy": 0.5}})
+            found[f"intrinsic/{row}/{seed}/n"] = made(
+                tmp_path, f"intrinsic/{row}/{seed}/n", {"rows": 9, "heldout": {"sop_accuracy": 0.5}}
+            )
             for number, score in enumerate(scores, start=1):
                 label = f"finetune/{row}/{seed}/squad1/pretrained/{number}"
                 metrics = json.dumps({"metric": "f1", "test": {"f1": score, "em": score - 7}})

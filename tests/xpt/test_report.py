@@ -73,13 +73,16 @@ def test_our_rows_stand_beneath_the_printed_ones(tmp_path: Path) -> None:
     sizes = {f"parameters_{part}": 10 for part in ("copied", "fresh", "encoder", "translation")}
     trained = {
         "steps": 3,
+        "tokens": 900,
+        "epochs": 0.5,
+        "sequence_length": 128,
         "parameters": 40,
         "trainable_parameters": 30,
         "heldout": {"mlm_perplexity": 99.5, "mlm_accuracy": 0.2},
     }
     inputs: dict[str, Artifact] = {}
     for variant, spec in (("itl", {}), ("random", {"encoder": "random"})):
-        stats = {"layers": 4, "parameters": 40, **sizes}
+        stats = {"layers": 4, "parameters": 40, "vocab_size": 90, "vocab_sha256": "", **sizes}
         inputs[f"transfer/{variant}"] = made(store, f"transfer/{variant}", stats, **spec)
         for phase in ("phase1", "phase2"):
             trained_model = made(store, f"{phase}/{variant}", trained, write=curve)
