@@ -1,7 +1,7 @@
 """Error analysis: which labels are predicted for each gold label, the confusion matrix, and the hardest examples.
 
 As the Language Chameleon paper shows it (Tables 8-10): STS asks both sides whether they reach 3, NER counts characters without
-spaces and merges ``B`` and ``I``, RE lists the four commonest predictions of each relation.
+spaces and merges ``B`` and ``I``, RE lists the four most frequent predictions of each relation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Distribution = dict[str, dict[str, int]]
 
 
 def dist(gold: Sequence[str], pred: Sequence[str], *, top: int | None = None) -> Distribution:
-    """For each gold label the predicted ones with their counts, commonest first; gold labels in order of their names.
+    """For each gold label the predicted ones with their counts, most frequent first; gold labels in order of their names.
 
     Equal counts stand in order of their names. With ``top`` only so many of each. The counts of a gold label add up to its own
     unless ``top`` cuts them. Raises ValueError when the lists differ in length.

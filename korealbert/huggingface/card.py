@@ -1,4 +1,4 @@
-"""The model card: what a model was made of and how well it does, told from the manifests of everything it was built from.
+"""The model card: what a model was made of and how well it does, from the manifests of everything it was built from.
 
 Rendered by the export stage, and again with fine-tuning scores once they exist. It holds no dates and no machine facts, so the
 same recipe gives the same card.
@@ -158,10 +158,10 @@ def _corpus(ancestors: Mapping[str, list[Artifact]]) -> str:
         )
     head = ("source", "license", "documents", "characters", "bytes", "documents after cleaning", "characters after cleaning")
     lines = ["## Corpus\n\n" + _table(head, rows)]
-    for stage, told in (("dedup", "After deduplication"), ("balance", "After balancing of categories")):
+    for stage, text in (("dedup", "After deduplication"), ("balance", "After balancing of categories")):
         for artifact in ancestors.get(stage, []):
             documents, characters, size = _sizes(artifact)
-            lines.append(f"{told}: {documents} documents, {characters} characters, {size} bytes.")
+            lines.append(f"{text}: {documents} documents, {characters} characters, {size} bytes.")
     return "\n\n".join(lines)
 
 
@@ -246,11 +246,11 @@ def _training(facts: ModelFacts, pretrain: Artifact) -> str:
     long, length = spec.get("long"), f"of {facts.sequence_length} tokens"
     if long:
         length = f"(shorter ones first, those {length} from update {_number(long['from_step'])} on)"
-    told = (
+    text = (
         f"{_number(stats.steps)} updates of {_number(spec['global_batch_size'])} sequences {length}: "
         f"{_number(stats.tokens)} tokens, {stats.epochs} epochs."
     )
-    return f"## Pretraining\n\n{told}\n\n" + _settings(spec)
+    return f"## Pretraining\n\n{text}\n\n" + _settings(spec)
 
 
 def _scores(pretrain: Artifact) -> str:
@@ -285,8 +285,8 @@ def _finetuning(cells: list[FinetunedScores]) -> str:
         for key, group in sorted(groups.items())
     ]
     head = ("benchmark", "weights", "metric", "seeds", "dev", "test")
-    told = "Mean ± standard deviation over seeds; `random`: fresh weights under the same budget."
-    return f"## Fine-tuning\n\n{told}\n\n" + _table(head, rows)
+    text = "Mean ± standard deviation over seeds; `random`: fresh weights under the same budget."
+    return f"## Fine-tuning\n\n{text}\n\n" + _table(head, rows)
 
 
 def _limits(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]]) -> str:

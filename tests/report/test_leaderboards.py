@@ -132,8 +132,8 @@ def test_corrected_and_oracle_scores_of_every_cell_stand_in_the_csv(report: Path
 def test_errors_are_those_of_the_cell_that_was_best_on_dev(report: Path) -> None:
     table = rows(report / "tables" / "errors-naverner-what-is-predicted-for-each-gold-label-seed-3.csv")
     assert table[0] == {
-        **{"Gold": "NUM", "Eojeols": "100", "Predicted alike": "90.0 %"},
-        "Predicted, commonest first": "NUM 90, DAT 9, O 1",
+        **{"Gold": "NUM", "Eojeols": "100", "Correct": "90.0 %"},
+        "Predicted labels, most frequent first": "NUM 90, DAT 9, O 1",
     }
     html = (report / "report.html").read_text("utf-8").replace("/<wbr/>", "/")
     assert "&lt;b&gt;24&lt;/b&gt;" in html and "<b>" not in html

@@ -155,7 +155,7 @@ class KlueDp(Task):
         return [Tree(tuple(heads[:count]), tuple(relations[:count])) for heads, relations, count in rows]
 
     def predictions(self, encoded: Encoded, decoded: Sequence[Any]) -> list[Any]:
-        """The trees; a word beyond the length limit depends on the next one as ``NP``, the commonest of both."""
+        """The trees; a word beyond the length limit depends on the next one as ``NP``, the more frequent of both."""
         trees = []
         for example, tree in zip(encoded.examples, decoded, strict=True):
             total, count = len(example.target.heads), len(tree.heads)

@@ -62,10 +62,10 @@ def _panels(name: str, parts: list[Artifact]) -> list[Figure]:
         if not drawn:
             continue
         end = drawn[-1].points[-1][1]
-        told = fixed(end) if kind == "loss" else fixed(10**end)
+        shown = fixed(end) if kind == "loss" else fixed(10**end)
         what = "training loss" if kind == "loss" else "held-out perplexity (log10)"
-        svg = charts.lines(drawn, label=f"{name}: {what} over steps, {told} at the end", x_unit="steps")
-        figures.append(Figure(f"curve-{key}-{kind}", f"{name}: {what}, {told} at the end", svg))
+        svg = charts.lines(drawn, label=f"{name}: {what} over steps, {shown} at the end", x_unit="steps")
+        figures.append(Figure(f"curve-{key}-{kind}", f"{name}: {what}, {shown} at the end", svg))
     return figures
 
 

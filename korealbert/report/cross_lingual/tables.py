@@ -122,7 +122,7 @@ def _kept(results: Results, columns: Sequence[Column]) -> Table | None:
 
 
 def _compared(results: Results, *, english: bool) -> list[Block]:
-    """What the summaries say: intervals of every model, and how surely one is better than another."""
+    """What the summaries say: intervals of every model, and paired significance tests between models."""
     benchmarks = results.of_language(english=english)
     rows = [
         [
@@ -182,11 +182,11 @@ def errors(results: Results) -> Section:
 
 
 def _distribution_rows(model: str, distribution: Distribution, listed: int | None) -> list[list[str]]:
-    """The commonest gold labels with their number and what was predicted for them most often."""
-    commonest = by_number({gold: sum(row.values()) for gold, row in distribution.items()})[:MOST_LABELS]
+    """The most frequent gold labels with their number, and the labels most often predicted for them."""
+    frequent = by_number({gold: sum(row.values()) for gold, row in distribution.items()})[:MOST_LABELS]
     return [
         [model, gold, count(number), ", ".join(f"{label}: {count(n)}" for label, n in by_number(distribution[gold])[:listed])]
-        for gold, number in commonest
+        for gold, number in frequent
     ]
 
 

@@ -1,4 +1,4 @@
-"""How surely one system scores better than another on a benchmark: the paired tests of its summary."""
+"""Paired significance tests between the systems of a benchmark, from its summary."""
 
 from __future__ import annotations
 

@@ -33,7 +33,9 @@ def section(artifacts: Artifacts, examples_per_reason: int) -> Section | None:
         blocks.append(Fold("Examples from quarantine", [examples]))
     if not blocks:
         return None
-    return Section("dropped", "What was dropped, and why", [*blocks, Text(artifacts.origin(*artifacts.counting), quiet=True)])
+    return Section(
+        "dropped", "Dropped documents and reasons", [*blocks, Text(artifacts.origin(*artifacts.counting), quiet=True)]
+    )
 
 
 def _data_artifacts(artifacts: Artifacts) -> list[tuple[str, Artifact]]:

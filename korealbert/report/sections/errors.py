@@ -35,7 +35,7 @@ def section(benchmarks: Sequence[Benchmark], hardest: int) -> Section | None:
     if not blocks:
         return None
     text = "For each gold label what was predicted, of the pretrained cell that scored best on dev, over the test examples."
-    return Section("errors", "Where it errs", [Text(text), *([Figures(figures)] if figures else []), *blocks])
+    return Section("errors", "Errors", [Text(text), *([Figures(figures)] if figures else []), *blocks])
 
 
 def _best(benchmark: Benchmark) -> Cell:
@@ -58,7 +58,7 @@ def _tables(benchmark: Benchmark, cell: Cell, found: Mapping[str, Any], hardest:
         total, right = sum(predicted.values()), predicted.get(gold, 0)
         listed = list(predicted.items())[: found.get("listed") or SHOWN]
         rows.append([gold, count(total), percent(right / total), ", ".join(f"{name} {count(n)}" for name, n in listed)])
-    header = ["Gold", found["unit"].capitalize(), "Predicted alike", "Predicted, commonest first"]
+    header = ["Gold", found["unit"].capitalize(), "Correct", "Predicted labels, most frequent first"]
     title = f"{benchmark.title}: what is predicted for each gold label, seed {cell.seed}"
     blocks: list[Block] = [Table(title, header, rows, frozenset({1, 2}), prose=frozenset({3}))]
     hard = found["hardest"][:hardest]

@@ -150,8 +150,8 @@ def _caveats(benchmarks: Sequence[Benchmark]) -> list[Block]:
         if not b.on_whole_test_set
     ]
     warnings = _warnings_table(benchmarks)
-    told = len(warnings.rows)
-    return [*partly, Fold(f"{told} warning{'s' if told > 1 else ''} of fine-tuning", [warnings])] if told else partly
+    number = len(warnings.rows)
+    return [*partly, Fold(f"{number} warning{'s' if number > 1 else ''} of fine-tuning", [warnings])] if number else partly
 
 
 def _warnings_table(benchmarks: Sequence[Benchmark]) -> Table:

@@ -48,8 +48,8 @@ def _sizes(trials: Sequence[TrialFacts]) -> Figure | None:
             lines.append(charts.Line(name, points, style))
     if not lines:
         return None
-    told = "; ".join(f"{line.name} {', '.join(f'{count(x)}: {fixed(y)}' for x, y in line.points)}" for line in lines)
-    drawing = charts.lines(lines, label=f"Characters per piece by size: {told}", x_unit="pieces of the vocabulary")
+    values = "; ".join(f"{line.name} {', '.join(f'{count(x)}: {fixed(y)}' for x, y in line.points)}" for line in lines)
+    drawing = charts.lines(lines, label=f"Characters per piece by size: {values}", x_unit="pieces of the vocabulary")
     return Figure("vocabulary-sizes", "Characters per piece by size of the vocabulary", drawing)
 
 
