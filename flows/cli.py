@@ -23,7 +23,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from flows import file_commands, store_commands
-from flows.terminal import DataDir, StoreDir, clear_errors, console, existing, find
+from flows.terminal import DataDir, DataRoot, StoreDir, clear_errors, console, existing, find
 from korealbert.artifact import Progress, Store, runs
 from korealbert.model.device import Device
 from korealbert.pretrain.runtime import TrainingRuntime
@@ -35,7 +35,7 @@ app.add_typer(store_commands.app)
 RecipeFile = Annotated[Path, typer.Argument(help="the recipe, or the ablation over one: a TOML file")]
 Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
 Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
-From = Annotated[str | None, typer.Option("--from", help="stage to build with all that stand on it, although they are cached")]
+From = Annotated[str | None, typer.Option("--from", help="stage to build with all downstream stages, although they are cached")]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="a field of the recipe by dotted name; repeatable")
 ]
@@ -65,6 +65,7 @@ def plan(
     rerun: Rerun = None,
     overrides: Overrides = None,
     data: DataDir = None,
+    data_root: DataRoot = None,
 ) -> None:
     """Print per stage whether it is cached, stale or new, and why."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
@@ -72,7 +73,14 @@ def plan(
     with clear_errors():
         changed = _fields(overrides)
         prepared = recipes.prepare(
-            recipe, Store(store), until=until, from_stage=from_stage, rerun=rerun, overrides=changed, data=data
+            recipe,
+            Store(store),
+            until=until,
+            from_stage=from_stage,
+            rerun=rerun,
+            overrides=changed,
+            data=data,
+            data_root=data_root,
         )
     console.print(f"{prepared.name}: {prepared.description}".removesuffix(": "), style="bold")
     table = Table("stage", "status", "artifact", "why", "last took", box=None, pad_edge=False)
@@ -100,6 +108,7 @@ def run(
     cells: Annotated[int | None, typer.Option("--cells", min=1, help="fine-tuning cells at once")] = None,
     memory_gib: Annotated[float | None, typer.Option("--memory-gib", help="memory that cells may take together")] = None,
     data: DataDir = None,
+    data_root: DataRoot = None,
     hosts: Annotated[Path | None, typer.Option("--hosts", help="train on these machines: DeepSpeed's hostfile")] = None,
     remote_shell: Annotated[str, typer.Option("--remote-shell", help="what reaches them")] = "ssh",
     nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="machines that run this same command")] = None,
@@ -128,7 +137,8 @@ def run(
             return
         runtime.store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
         with machines.leading(runtime):
-            asked = {"until": until, "from_stage": from_stage, "rerun": rerun, "overrides": _fields(overrides), "data": data}
+            asked: dict[str, Any] = {"until": until, "from_stage": from_stage, "rerun": rerun, "overrides": _fields(overrides)}
+            asked |= {"data": data, "data_root": data_root}
             last = _build(recipe, runtime, asked)
     report = last / "report.html"
     console.print(str(report if report.exists() else last), soft_wrap=True)
@@ -166,7 +176,7 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any]) -> 
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     signal.signal(signal.SIGINT, _leave_at_once)
     signal.signal(signal.SIGTERM, _save_and_leave)
-    from flows.by_kind import flow_of  # noqa: PLC0415 (after the environment is set)
+    from flows.corpus_to_model import flow_of  # noqa: PLC0415 (after the environment is set)
     from flows.services.local_server import api_for_one_run  # noqa: PLC0415
 
     with api_for_one_run(runtime.store), _bars():

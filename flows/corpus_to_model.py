@@ -1,11 +1,17 @@
-"""The main job: raw Korean text in, an evaluated model and its report out."""
+"""The flow: a recipe in, its last artifact out. Its stages, chained on one page, are in ``korealbert/recipe/dag.py``::
+
+    crawl, fetch ─► extract ─► clean ─► dedup ─► balance ─► vocab ─► examples ─► views ─► pretrain ─► export
+                                                                          finetune × task × seed ◄─┘ └─► report
+
+Cross-lingual post-training and the evaluation of encoders are the same flow, over recipes of other kinds and under other names.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from prefect import flow
+from prefect import Flow, flow
 from prefect.exceptions import TerminationSignal
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
@@ -19,8 +25,10 @@ from korealbert.artifact import Store, runs
 from korealbert.pretrain.launch import stop_all
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import prepare
+from korealbert.recipe.kinds import Kind, kind_of
 
 SAMPLE = Path("data_specs/recipes/sample.toml")
+ABLATION = Path("data_specs/ablations/sample/korealbert-table-2.toml")
 
 
 @flow(name="corpus-to-model", persist_result=False)
@@ -33,57 +41,43 @@ def corpus_to_model(
     on_gpu: list[str] | None = None,
     runtime: TrainingRuntime = TrainingRuntime(),  # noqa: B008 (frozen)
     data: Path | None = None,
+    data_root: Path | None = None,
 ) -> str:
-    """Build every stage of a recipe that is missing or stale.
+    """Build every stage of a recipe of any kind that is missing or stale.
 
     Args:
         recipe: The recipe's TOML file, from the project's root.
         until: Build only what this stage needs, and it (``vocab``, ``clean/news``, ``clean`` for all sources).
-        from_stage: Build this stage and all that stand on it, although they are cached.
+        from_stage: Build this stage and all downstream stages, although they are cached.
         rerun: Stages to build although they are cached.
         overrides: Fields of the recipe to change, by dotted name: ``{"pretrain.steps": 200}``.
         on_gpu: Stages that the worker of the pool ``gpu`` builds, which must run: ``pretrain``, ``finetune``.
         runtime: Store, workers, training processes; not part of any identity.
         data: Directory that ``${data}`` in the recipe stands for.
+        data_root: Directory that holds every file which the recipe may name; any may be named where it is not given.
 
     Returns:
         The path of the last stage's artifact: the report's, unless ``until`` names another.
     """
-    return build_all(
-        recipe,
-        runtime=runtime,
-        until=until,
-        from_stage=from_stage,
-        rerun=rerun,
-        overrides=overrides,
-        on_gpu=on_gpu,
-        data=data,
-    )
-
-
-def build_all(
-    recipe: Path,
-    *,
-    runtime: TrainingRuntime,
-    until: str | None,
-    from_stage: str | None,
-    rerun: list[str] | None,
-    overrides: dict[str, Any] | None,
-    on_gpu: list[str] | None,
-    data: Path | None,
-) -> str:
-    """Plan a recipe of any kind and submit its stages to the flow that is running; returns the path of the last artifact."""
     with of_a_worker():
         store = runtime.store
         store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
         announce(store)
         prepared = prepare(
-            recipe, Store(store), until=until, rerun=rerun, from_stage=from_stage, data=data, overrides=overrides
+            recipe,
+            Store(store),
+            until=until,
+            rerun=rerun,
+            from_stage=from_stage,
+            data=data,
+            overrides=overrides,
+            data_root=data_root,
         )
         elsewhere = prepared.named(on_gpu or (), option="on_gpu")
         prepared.check(runtime, elsewhere=elsewhere)
         publish.plan(prepared.planned, store)
-        same = {"recipe": str(recipe), "overrides": overrides, "data": data and str(data)}
+        places = {"data": data and str(data), "data_root": data_root and str(data_root)}
+        same = {"recipe": str(recipe), "overrides": overrides, **places}
         names = {stage.label: stage.name for stage in prepared.planned}
         gate = Gate(runtime)
         runner: Any = ThreadPoolTaskRunner(max_workers=runtime.cells_at_once)
@@ -102,3 +96,44 @@ def build_all(
                     leave_soon()  # but nothing else can be asked to.
                 raise
         return str(store.resolve() / last)
+
+
+cross_lingual = corpus_to_model.with_options(
+    name="cross-lingual", description="An English encoder in, a Korean one out, with what it has kept of its English."
+)
+evaluation = corpus_to_model.with_options(
+    name="evaluation", description="Encoders in, a report of what each scores out; trains none but what another recipe makes."
+)
+
+FLOWS: dict[Kind, Flow[Any, str]] = {
+    "model": corpus_to_model,
+    "ablation": corpus_to_model,
+    "cross-lingual": cross_lingual,
+    "evaluation": evaluation,
+}
+
+
+def flow_of(recipe: Path) -> Flow[Any, str]:
+    """The flow under the name for a recipe of this kind. Raises RecipeError for a file that is no recipe at all."""
+    return FLOWS[kind_of(recipe)]
+
+
+@flow(name="ablations", persist_result=False)
+def ablations(
+    files: list[Path] = [ABLATION],  # noqa: B006 (never changed)
+    runtime: TrainingRuntime = TrainingRuntime(),  # noqa: B008 (frozen)
+    data: Path | None = None,
+    data_root: Path | None = None,
+) -> list[str]:
+    """Build every stage of some ablations that is missing or stale; what they share is built once.
+
+    Args:
+        files: The ablations' TOML files.
+        runtime: Store, workers, training processes; not part of any identity.
+        data: Directory that ``${data}`` in the recipes stands for.
+        data_root: Directory that holds every file which the recipes may name; any may be named where it is not given.
+
+    Returns:
+        The paths of the reports, in the order of ``files``.
+    """
+    return [flow_of(file)(file, runtime=runtime, data=data, data_root=data_root) for file in files]

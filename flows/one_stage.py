@@ -7,8 +7,7 @@ from typing import Any
 
 from prefect import flow
 
-from flows.by_kind import flow_of
-from flows.corpus_to_model import SAMPLE
+from flows.corpus_to_model import SAMPLE, flow_of
 from korealbert.pretrain.runtime import TrainingRuntime
 
 
@@ -20,6 +19,7 @@ def one_stage(
     overrides: dict[str, Any] | None = None,
     runtime: TrainingRuntime = TrainingRuntime(),  # noqa: B008 (frozen)
     data: Path | None = None,
+    data_root: Path | None = None,
 ) -> str:
     """Build one stage of a recipe.
 
@@ -30,9 +30,11 @@ def one_stage(
         overrides: Fields of the recipe to change, by dotted name.
         runtime: Store, workers, training processes; not part of any identity.
         data: Directory that ``${data}`` in the recipe stands for.
+        data_root: Directory that holds every file which the recipe may name; any may be named where it is not given.
 
     Returns:
         The path of the stage's artifact.
     """
     again = [stage] if rerun else None
-    return flow_of(recipe)(recipe, until=stage, rerun=again, overrides=overrides, runtime=runtime, data=data)
+    given = {"overrides": overrides, "runtime": runtime, "data": data, "data_root": data_root}
+    return flow_of(recipe)(recipe, until=stage, rerun=again, **given)

@@ -10,7 +10,7 @@ from typing import IO, Annotated
 import typer
 from rich.table import Table
 
-from flows.terminal import DataDir, StoreDir, clear_errors, console, existing, find, warn
+from flows.terminal import DataDir, DataRoot, StoreDir, clear_errors, console, existing, find, warn
 from korealbert.artifact import Artifact, ArtifactError, Store
 from korealbert.artifact.files import atomic_path
 from korealbert.artifact.maintenance import archive, garbage
@@ -26,6 +26,7 @@ def gc(
     delete: Annotated[bool, typer.Option("--delete", help="remove what is listed; without it nothing is touched")] = False,
     store: StoreDir = Path("store"),
     data: DataDir = None,
+    data_root: DataRoot = None,
 ) -> None:
     """List what no recipe and no run refers to, with sizes; remove it with --delete.
 
@@ -38,7 +39,8 @@ def gc(
         here = existing(store)
         wanted: dict[str, str] = {}
         for path in recipe or ():
-            wanted |= {stage.name: str(path) for stage in recipes.prepare(path, here, data=data).planned}
+            planned = recipes.prepare(path, here, data=data, data_root=data_root).planned
+            wanted |= {stage.name: str(path) for stage in planned}
         found = garbage.survey(here, wanted)
         if not found.kept and found.garbage:
             raise ValueError(

@@ -22,6 +22,9 @@ console = Console(highlight=False, markup=False, emoji=False, width=None if sys.
 
 StoreDir = Annotated[Path, typer.Option("--store", help="directory of the artifacts", file_okay=False)]
 DataDir = Annotated[Path | None, typer.Option("--data", help="what ${data} in the recipe stands for")]
+DataRoot = Annotated[
+    Path | None, typer.Option("--data-root", help="refuse a recipe that names a file outside this directory", file_okay=False)
+]
 
 
 @contextmanager

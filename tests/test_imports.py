@@ -26,7 +26,7 @@ for name in tasks.names():
     tasks.load(name)
 light("reading benchmarks")
 
-import flows.ablations, flows.corpus_to_model, flows.cross_lingual, flows.one_stage
+import flows.corpus_to_model, flows.one_stage
 light("a worker's process")
 """
 

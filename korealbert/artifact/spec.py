@@ -33,11 +33,29 @@ def refuse_repeats(field: str, values: Sequence[object]) -> None:
         raise ValueError(f"{field}: {', '.join(sorted(repeated))} named twice; name each once")
 
 
+def refuse_outside(path: Path, within: Path) -> None:
+    """Raise ValueError where a file, or anything in a directory, lies outside ``within`` once symbolic links are followed."""
+    within = within.resolve()
+    waiting, seen = [path], set[Path]()
+    while waiting:
+        each = waiting.pop()
+        real = each.resolve()
+        if not real.is_relative_to(within):
+            through = "" if each == path else f" by the link {each}"
+            raise ValueError(
+                f"{path} leads out of the data root {within}{through}; move the file into it, or name another root"
+            )
+        if real not in seen and real.is_dir():
+            seen.add(real)
+            with os.scandir(real) as entries:
+                waiting += [Path(entry) for entry in entries if entry.is_symlink() or entry.is_dir()]
+
+
 class InputPath(os.PathLike[str]):
     """A file or directory named by a spec. It enters the identity by name and content: moving it elsewhere rebuilds nothing.
 
     Relative paths start at ``root`` of the validation context (a recipe passes its own directory), else at the working
-    directory.
+    directory. Where the context has ``within``, a path that leads out of that directory is an error.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -62,8 +80,11 @@ class InputPath(os.PathLike[str]):
                 return value
             if not isinstance(value, str | os.PathLike) or not str(value):
                 raise ValueError("expected the path of a file or directory")
-            root = Path((info.context or {}).get("root", "."))
-            return cls(Path(os.path.normpath(root / Path(value).expanduser())))
+            context = info.context or {}
+            path = Path(os.path.normpath(Path(context.get("root", ".")) / Path(value).expanduser()))
+            if within := context.get("within"):
+                refuse_outside(path, within)
+            return cls(path)
 
         return core_schema.with_info_plain_validator_function(
             parse, serialization=core_schema.plain_serializer_function_ser_schema(str)

@@ -27,7 +27,7 @@ from korealbert.recipe import dag, registry
 from korealbert.recipe.benchmarks import add_benchmark
 from korealbert.recipe.dag import Node
 from korealbert.recipe.reading import Recipe, load
-from korealbert.recipe.tables import KINDS, RecipeError, explained, flattened, kind_of, nearest, read_toml
+from korealbert.recipe.tables import KINDS, RecipeError, explained, flattened, kind_of, named_recipe, nearest, read_toml
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Printed, Row
 
 Overrides = dict[str, Any]
@@ -167,7 +167,7 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
     anything that could not run.
     """
     spec = _validated(path, AblationSpec, read_toml(path))
-    base = path.parent / spec.recipe
+    base = named_recipe(str(path), path.parent / spec.recipe)
     if base.is_file() and (kind := kind_of(base)) != "model":
         raise RecipeError(f"{path}, field 'recipe': {base} is itself a recipe of {KINDS[kind]}; name one of a model")
 

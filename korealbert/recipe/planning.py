@@ -14,7 +14,7 @@ from korealbert.recipe.ablation import grid, load_ablation
 from korealbert.recipe.cross_lingual import load_cross_lingual, transfer_graph
 from korealbert.recipe.dag import Node
 from korealbert.recipe.reading import load, load_evaluation
-from korealbert.recipe.tables import Kind, RecipeError, kind_of
+from korealbert.recipe.tables import Kind, RecipeError, confined, kind_of
 
 READERS: dict[Kind, tuple[Callable[..., Any], Callable[[Any], dict[str, Node]]]] = {
     "model": (load, dag.graph),
@@ -82,16 +82,18 @@ def prepare(
     from_stage: str | None = None,
     data: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
+    data_root: Path | None = None,
 ) -> Prepared:
     """Read a recipe of any kind, take the part that ``until`` needs, and plan it.
 
-    ``rerun`` names stages to build although they are cached, ``from_stage`` one that is so built with all that stand on it;
-    ``overrides`` are fields by dotted name. Raises RecipeError for a recipe that could not run and for names that mean nothing
-    in it.
+    ``rerun`` names stages to build although they are cached, ``from_stage`` one that is so built with all downstream stages;
+    ``overrides`` are fields by dotted name. All files that the recipe names must lie in ``data_root``, if it is given. Raises
+    RecipeError for a recipe that could not run and for names that mean nothing in it.
     """
     read, graph = READERS[kind_of(path)]
-    source = read(path, data=data, overrides=overrides)
-    whole = graph(source)
+    with confined(data_root):
+        source = read(path, data=data, overrides=overrides)
+        whole = graph(source)
     nodes = dag.until(whole, until)
     labels = dag.onward(nodes, from_stage) if from_stage is not None else set()
     for name in rerun or ():

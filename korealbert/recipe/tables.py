@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 import os
+import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from korealbert.artifact import InputPath, Spec
+from korealbert.artifact.spec import refuse_outside
 from korealbert.finetune import tasks
 from korealbert.finetune.search import LIST, RANGE
 from korealbert.finetune.spec import LOCAL, REMOTE, FinetuneSpec
@@ -24,6 +29,31 @@ VARIANTS = (LOCAL, REMOTE, LIST, RANGE)
 """What pydantic names in a place besides fields: which of several forms a value has."""
 
 B = TypeVar("B", bound=Spec)
+
+_data_root: ContextVar[Path | None] = ContextVar("data_root", default=None)
+
+
+@contextmanager
+def confined(data_root: Path | None) -> Iterator[None]:
+    """Refuse every path of the recipes read meanwhile that leads out of a directory; None: any file may be named."""
+    if data_root is not None and not data_root.is_dir():
+        raise RecipeError(f"the data root {data_root} is no directory")
+    token = _data_root.set(data_root)
+    try:
+        yield
+    finally:
+        _data_root.reset(token)
+
+
+def named_recipe(where: str, path: Path) -> Path:
+    """A recipe that another one names. Raises RecipeError, beginning with ``where``, for one that is not in the data root."""
+    within = _data_root.get()
+    try:
+        if within is not None:
+            refuse_outside(path, within)
+    except ValueError as error:
+        raise RecipeError(f"{where}, field 'recipe': {error}") from None
+    return path
 
 
 class RecipeError(ValueError):
@@ -108,6 +138,13 @@ class Tables:
         section = self.tables.get(table, {})
         if not isinstance(section, dict) or not all(isinstance(value, dict) for value in section.values()):
             raise RecipeError(f"{self.path}: write [{table}.NAME], one table per {table}")
+        for name in section:
+            if "." in name:
+                lines = self.path.read_text("utf-8-sig").splitlines()
+                quoted = (n for n, line in enumerate(lines, start=1) if re.search(rf"""["']{re.escape(name)}["']""", line))
+                line = "".join(f", line {number}" for number in itertools.islice(quoted, 1))
+                remedy = f"a name holds no dot; write {name.replace('.', '_')}"
+                raise RecipeError(f'{self.path}{line}: [{table}."{name}"]: {remedy}')
         return list(section)
 
     def table(self, name: str) -> dict[str, Any]:
@@ -136,7 +173,7 @@ class Tables:
         try:
             # By way of JSON, because pydantic's strict mode takes JSON's arrays for tuples, but no "60" for 60.
             text = json.dumps(self._with_data(table), default=str)
-            spec = kind.model_validate_json(text, strict=True, context={"root": self.root})
+            spec = kind.model_validate_json(text, strict=True, context={"root": self.root, "within": _data_root.get()})
         except ValidationError as error:
             raise RecipeError(explained(self.path, kind, name, error)) from None
         self._check_files(spec, name)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.by_kind import flow_of
+from flows.corpus_to_model import flow_of
 from korealbert.artifact import Artifact, Store, build
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import RecipeError, prepare

@@ -362,3 +362,41 @@ def test_the_speed_column_is_measured_where_shapes_are_named(editable: Path) -> 
     assert "speed" not in recipes.graph(recipes.load(editable))
     editable.write_text(f'{editable.read_text()}\n[speed]\narchitectures = ["KoBERT"]\n')
     assert "speed" in recipes.graph(recipes.load(editable))
+
+
+def test_nothing_outside_the_data_root_is_read(editable: Path, tmp_path: Path) -> None:
+    """Whatever names a file: its own path, a link to it, a link within a directory, or another recipe."""
+    store, root = Store(tmp_path / "store"), editable.parents[1]
+    recipes.prepare(editable, store, data_root=root)
+    secret = tmp_path / "secret.toml"
+    secret.write_text("private = 1\n")
+    link, inside = root / "link.toml", root / "directory"
+    link.symlink_to(secret)
+    inside.mkdir()
+    (inside / "also").symlink_to(tmp_path)
+    fields = ("extract.news.paths", "dedup.decontaminate", "finetune.nsmc.train", "crawl.news.source", "clean.news.title_rules")
+    for field in (*fields, "encoder.theirs.path"):
+        for path in (secret, link, inside, tmp_path / "none", root / ".." / "secret.toml"):
+            given = {
+                "dedup.decontaminate": [{"name": "x", "path": str(path), "format": "lines"}],
+                "extract.news.paths": [str(path)],
+            }
+            with pytest.raises(RecipeError, match=rf"field '[a-z_.0-9]+': .* leads out of the data root {root}") as refused:
+                recipes.prepare(editable, store, data_root=root, overrides={field: given.get(field, str(path))})
+            assert "private" not in str(refused.value) and "\n" not in str(refused.value), field
+    with pytest.raises(RecipeError, match=r"\[encoder.theirs\], field 'recipe': .* leads out of the data root"):
+        recipes.prepare(editable, store, data_root=root, overrides={"encoder.theirs.recipe": "../../secret.toml"})
+    grid = root / "ablation.toml"
+    grid.write_text('recipe = "../secret.toml"\nseeds = [1]\n[[cells]]\nlabel = "a"\n')
+    with pytest.raises(RecipeError, match=r"ablation.toml, field 'recipe': .* leads out of the data root"):
+        recipes.prepare(grid, store, data_root=root)
+    with pytest.raises(RecipeError, match="is no directory"):
+        recipes.prepare(editable, store, data_root=tmp_path / "none")
+
+
+def test_a_name_with_a_dot_is_refused_with_its_line(editable: Path) -> None:
+    editable.write_text(editable.read_text() + '\n[extract."books.v2"]\nformat = "text"\n')
+    line = len(editable.read_text().splitlines()) - 1
+    told = rf"sample\.toml, line {line}: \[extract\.\"books\.v2\"\]: a name holds no dot; write books_v2$"
+    with pytest.raises(RecipeError, match=told):
+        recipes.load(editable)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.by_kind import flow_of
+from flows.corpus_to_model import flow_of
 from korealbert.artifact import Identity, Store
 from korealbert.recipe import RecipeError, prepare
 from korealbert.recipe.cross_lingual import load_cross_lingual, transfer_graph

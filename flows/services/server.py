@@ -1,0 +1,43 @@
+"""Prefect's server without its documentation pages, which would answer anyone: /docs, /redoc and /openapi.json are not found.
+
+Usage: python -m flows.services.server [--host H] [--port N]
+
+It needs Prefect alone, so that an image of the server holds this one file of ours. Prefect's settings say everything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import uvicorn
+from fastapi import FastAPI
+from prefect.server.api.server import create_app
+from prefect.settings import get_current_settings
+from starlette.routing import Mount
+
+
+def main() -> None:
+    """Serve until SIGTERM or SIGINT."""
+    settings = get_current_settings().server
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--host", default=settings.api.host)
+    parser.add_argument("--port", type=int, default=settings.api.port)
+    options = parser.parse_args()
+    app = create_app(final=True)
+    # Those of the API under /api ask for the password, like all of it. The application and the mounted UI have their own.
+    for part in (app, *(route.app for route in app.routes if isinstance(route, Mount) and not route.path)):
+        if isinstance(part, FastAPI):
+            pages = {part.docs_url, part.redoc_url, part.openapi_url, part.swagger_ui_oauth2_redirect_url}
+            part.router.routes[:] = [route for route in part.routes if getattr(route, "path", None) not in pages]
+    uvicorn.run(
+        app,
+        host=options.host,
+        port=options.port,
+        timeout_keep_alive=settings.api.keepalive_timeout,
+        log_level=settings.logging_level.lower(),
+        server_header=False,
+    )
+
+
+if __name__ == "__main__":
+    main()
