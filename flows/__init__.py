@@ -1,1 +1,7 @@
 """Prefect flows: scheduling, retries, deployments and the UI around korealbert's stages."""
+
+import os
+
+# Prefect reads these when it is imported, and would begin with a notice of its telemetry. Its workers and servers inherit them.
+os.environ.setdefault("DO_NOT_TRACK", "1")
+os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")

@@ -25,7 +25,7 @@ from korealbert.artifact import Store, runs
 from korealbert.pretrain.launch import stop_all
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import prepare
-from korealbert.recipe.kinds import Kind, kind_of
+from korealbert.recipe.tables import Kind, kind_of
 
 SAMPLE = Path("data_specs/recipes/sample.toml")
 ABLATION = Path("data_specs/ablations/sample/korealbert-table-2.toml")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import fcntl
 import os
 import signal
 import socket
@@ -14,13 +16,15 @@ from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
-from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
 
-from flows.services.credentials import FILE, credentials
+from flows.services.credentials import CLIENT, FILE, credentials, new_credentials
+from flows.terminal import warn
 from korealbert.artifact.shards import die_with_parent
 
 SECONDS_TO_START = 600
@@ -32,12 +36,12 @@ def main() -> None:
     root = Path(__file__).parents[2]
     url = str(get_current_settings().api.url)
     address = urlsplit(url)
-    os.environ |= credentials(root / FILE)
+    os.environ |= credentials(root / FILE) | {"PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url.removesuffix("/api")}
     running: list[subprocess.Popen[bytes]] = []
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     try:
         running.append(
-            _python("-m", "prefect", "server", "start", "--host", str(address.hostname), "--port", str(address.port), cwd=root)
+            _python("-m", "flows.services.server", "--host", str(address.hostname), "--port", str(address.port), cwd=root)
         )
         wait_until_healthy(f"{url}/health", running[0])
         if _python("-m", "flows.services.installation", cwd=root).wait():
@@ -55,12 +59,18 @@ def main() -> None:
 
 @contextmanager
 def api_for_one_run(store: Path) -> Iterator[None]:
-    """The API that flows of this process report to: the configured server if it answers, else a temporary one."""
+    """The API that flows of this process report to: the configured server if it takes our credentials, else a temporary one.
+
+    A server that the environment names is waited for while it does not answer; one that refuses us is never used.
+    """
     configured = get_current_settings().api.url
-    if "PREFECT_API_URL" in os.environ or (configured and answers(f"{configured}/health")):
+    refusal = refused(configured) if configured else None
+    if refusal:
+        warn(f"the server at {configured} is not ours: {refusal}; this run has a temporary server of its own")
+    elif os.environ.get("PREFECT_API_URL") or (configured and answers(f"{configured}/health")):
         yield
         return
-    with temporary_server(store / ".prefect") as url, temporary_settings({PREFECT_API_URL: url}):
+    with temporary_server(store / ".prefect") as settings, temporary_settings(settings):
         try:
             yield
         finally:
@@ -77,32 +87,62 @@ def answers(url: str) -> bool:
         return False
 
 
-@contextmanager
-def temporary_server(home: Path) -> Iterator[str]:
-    """A server of this process's own on a free port; yields its API's URL and stops it at the end.
+def refused(api: str) -> str | None:
+    """Why a server that is healthy cannot be ours: it answers a question that needs credentials otherwise than Prefect.
 
-    ``home`` keeps its database and log between runs. Prefect would start a temporary server by itself, but not where a
-    ``prefect.toml`` names one that is not running.
+    None where it answers well, or not at all.
+    """
+    request = urllib.request.Request(f"{api}/flow_runs/count", b"{}", {"Content-Type": "application/json"})  # noqa: S310
+    if known := get_current_settings().api.auth_string:
+        request.add_header("Authorization", "Basic " + base64.b64encode(known.get_secret_value().encode()).decode())
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 (the user's own setting)
+            return None if answer.read(20).strip().isdigit() else "it answers otherwise than Prefect's API"
+    except HTTPError as error:
+        error.close()
+        if error.code in (401, 403):
+            return f"it refuses the user and password of this directory ({error.code})"
+        return f"it answers otherwise than Prefect's API ({error.code})" if error.code < 500 else None
+    except (OSError, HTTPException):
+        return None
+
+
+@contextmanager
+def temporary_server(home: Path) -> Iterator[dict[Any, str]]:
+    """A server of this process's own on a free port; yields the settings of its clients and stops it at the end.
+
+    ``home`` keeps its database and log between runs; of servers that start at once each waits until the one before has made or
+    migrated the database. User and password are new for each, and only in this process and the server's environment. Prefect
+    would start a temporary server by itself, but not where a ``prefect.toml`` names one that is not running.
     """
     home.mkdir(parents=True, exist_ok=True)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}/api"
     own = {
+        **new_credentials(),
         "PREFECT_HOME": str(home),
-        "PREFECT_API_URL": url,
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home / 'prefect.db'}",
+        "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
         "PREFECT_SERVER_UI_ENABLED": "false",
     }
-    with (home / "server.log").open("wb") as log:
+    with (home / "server.log").open("ab") as log, (home / "migration.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        port = free_port()
+        url = f"http://127.0.0.1:{port}/api"
+        own |= {"PREFECT_API_URL": url, "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url.removesuffix("/api")}
         # A session of its own, since Ctrl-C is for the run: the server must outlive it to hear how it ended.
         options = {"env": os.environ | own, "stdout": log, "stderr": log, "start_new_session": True}
-        server = _python("-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port), cwd=home, **options)
+        server = _python("-m", "flows.services.server", "--host", "127.0.0.1", "--port", str(port), cwd=home, **options)
         try:
             wait_until_healthy(f"{url}/health", server)
-            yield url
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            yield {PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: own[CLIENT]}
         finally:
             stop(server)
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nothing listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
 
 
 def _python(*arguments: str, cwd: Path, **options: Any) -> subprocess.Popen[bytes]:

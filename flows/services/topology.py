@@ -14,7 +14,6 @@ import fcntl
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flows.services.credentials import FILE, credentials
-from flows.services.local_server import answers, stop, wait_until_healthy
+from flows.services.local_server import answers, free_port, stop, wait_until_healthy
 from flows.services.postgres import Cluster
 from korealbert.artifact.files import write_json
 from korealbert.artifact.shards import die_with_parent
@@ -79,8 +78,7 @@ class Topology:
         self.environment = os.environ | {
             "PREFECT_API_URL": self.url,
             "PREFECT_HOME": str(self.home / "prefect"),
-            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-            "DO_NOT_TRACK": "1",
+            "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"http://127.0.0.1:{port}",
         }
 
     def serve(self) -> None:
@@ -102,16 +100,16 @@ class Topology:
                 (self.home / "processes.json").unlink(missing_ok=True)
 
     def _services(self) -> list[Service]:
-        cluster = Cluster(self.home / "database", _free_port())
+        cluster = Cluster(self.home / "database", free_port())
         cluster.create()
         self.environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = cluster.url
         log = self.logs / "database.log"
-        server = ("server", "start", "--host", "127.0.0.1", "--port", str(self.port))
+        server = ("flows.services.server", "--host", "127.0.0.1", "--port", str(self.port))
         database = Service("database", lambda: cluster.start(log, preexec_fn=die_with_parent), cluster.stop)
         return [
             database,
             # A server that outlives its database may answer on and record no event any more: no task run, no automation.
-            Service("server", lambda: self._python("server", "-m", "prefect", *server), beside=database),
+            Service("server", lambda: self._python("server", "-m", *server), beside=database),
             Service("data worker", lambda: self._worker("data")),
             Service("training worker", lambda: self._worker("gpu")),
         ]
@@ -231,11 +229,6 @@ def _supervisor(home: Path) -> int | None:
         except FileNotFoundError:
             time.sleep(1)
     return None
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def main() -> None:

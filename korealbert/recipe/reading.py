@@ -28,7 +28,18 @@ from korealbert.huggingface.positions import longest_input_of
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import Benchmark, FinetuneGrid, PretrainedGrid, read_benchmarks, too_long
-from korealbert.recipe.tables import KINDS, TOP, RecipeError, Tables, flattened, kind_of, merged, named_recipe, nearest, read_toml
+from korealbert.recipe.tables import (
+    KINDS,
+    TOP,
+    RecipeError,
+    Tables,
+    flattened,
+    kind_of,
+    merged,
+    named_recipe,
+    nearest,
+    read_toml,
+)
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab

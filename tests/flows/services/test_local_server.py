@@ -1,0 +1,105 @@
+"""The server of one run: for nobody else, whatever listens on the configured port and whoever starts at the same time."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
+
+from flows.services.local_server import temporary_server
+from tests.flows.conftest import TINY
+
+ROOT = Path(__file__).parents[3]
+SECONDS_TO_END = 900
+pytestmark = pytest.mark.timeout(2 * SECONDS_TO_END)
+
+
+def start(store: Path, **environment: str) -> subprocess.Popen[str]:
+    """``korealbert run`` of the smallest part of a recipe, where no ``prefect.toml`` names a server."""
+    command = [sys.executable, "-m", "korealbert", "run", str(TINY), "--store", str(store), "--until", "extract"]
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
+    return subprocess.Popen(
+        command,
+        cwd=store.parent,
+        env=clean | {"PYTHONPATH": str(ROOT)} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def status(url: str, credentials: str = "") -> int:
+    request = urllib.request.Request(url, b"{}" if url.endswith("count") else None, {"Content-Type": "application/json"})  # noqa: S310
+    if credentials:
+        request.add_header("Authorization", "Basic " + base64.b64encode(credentials.encode()).decode())
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            return int(answer.status)
+    except HTTPError as error:
+        error.close()
+        return error.code
+
+
+def test_runs_that_start_together_on_a_fresh_store_both_finish(tmp_path: Path) -> None:
+    runs = [start(tmp_path / "store") for _ in range(3)]
+    outputs = [run.communicate(timeout=SECONDS_TO_END)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0, 0], outputs
+
+
+def test_only_this_process_is_answered_and_there_are_no_documentation_pages(tmp_path: Path) -> None:
+    with temporary_server(tmp_path) as settings:
+        api = settings[PREFECT_API_URL]
+        assert status(f"{api}/flow_runs/count") == 401
+        assert status(f"{api}/flow_runs/count", settings[PREFECT_API_AUTH_STRING]) == 200
+        root = api.removesuffix("/api")
+        assert [status(f"{root}/{page}") for page in ("docs", "redoc", "openapi.json")] == [404, 404, 404]
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """A server of another checkout: healthy, and everything else wants a password that is not ours."""
+
+    def do_GET(self) -> None:
+        self.answer(200 if self.path.endswith("/health") else 401)
+
+    def do_POST(self) -> None:
+        self.answer(401)
+
+    def answer(self, code: int) -> None:
+        body = b"true" if code == 200 else b'{"exception_message": "Unauthorized"}'
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def stranger() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/api"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_server_that_refuses_our_password_is_named_and_not_used(tmp_path: Path, stranger: str) -> None:
+    run = start(tmp_path / "store", PREFECT_API_URL=stranger)
+    output, _ = run.communicate(timeout=SECONDS_TO_END)
+    assert run.returncode == 0, output
+    (line,) = [line for line in output.splitlines() if stranger in line]
+    assert "is not ours" in line and "401" in line
+    assert "Traceback" not in output and "telemetry" not in output.lower()
