@@ -13,7 +13,7 @@ from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault
 
-_BLANK_LINES = re.compile(rb"(?:\r?\n)++")
+_BLANK_LINES = re.compile(rb"(?>(?:\r?\n)+)")
 
 
 class _RowTooLong(Exception):

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection
 
 _TOP = re.compile(rb'["{\[]')
-_ELEMENT = re.compile(rb'["{\[\]]|,(?:[ \t\r\n]*+,)*+')
+_ELEMENT = re.compile(rb'["{\[\]]|,(?>(?:[ \t\r\n]*+,)*)')
 """Marks between the elements of an array; commas in a row are one, because files may have millions."""
 _INSIDE = re.compile(rb'["{}\[\]]')
 _SHORT_STRINGS = re.compile(rb'(?>(?:[^"{}\[\]]*+"[^"\\]{0,64}+")+)')
