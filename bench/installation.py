@@ -21,7 +21,8 @@ import psutil
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from flows.services.topology import ROOT, _free_port
+from flows.services.local_server import free_port
+from flows.services.topology import ROOT
 
 AUTH = "bench:not-a-secret"
 
@@ -30,7 +31,7 @@ class Installation:
     """A running topology."""
 
     def __init__(self, place: Path, more: Mapping[str, str]) -> None:
-        self.home, self.store, self.port = place / "service", place / "store", _free_port()
+        self.home, self.store, self.port = place / "service", place / "store", free_port()
         own = {"PREFECT_SERVER_API_AUTH_STRING": AUTH, "PREFECT_API_AUTH_STRING": AUTH, "PREFECT_HOME": str(place / "prefect")}
         own |= {"PREFECT_API_URL": f"http://127.0.0.1:{self.port}/api", "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")} | own | more

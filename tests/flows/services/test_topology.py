@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from flows.services.local_server import answers
+from flows.services.local_server import answers, free_port
 from flows.services.postgres import PostgresMissing, binaries
-from flows.services.topology import ROOT, _free_port
+from flows.services.topology import ROOT
 from korealbert.artifact import Artifact, Store, runs
 from tests.browser import browser
 from tests.flows import automations, flow_run_page
@@ -114,7 +114,7 @@ def installation() -> Iterator[Installation]:
         pytest.skip(str(error))
     place = Path(tempfile.mkdtemp(prefix="korealbert-topology-"))
     place.chmod(0o711)  # Root's PostgreSQL is another user's.
-    home, store, port = place / "service", place / "store", _free_port()
+    home, store, port = place / "service", place / "store", free_port()
     own = {"PREFECT_SERVER_API_AUTH_STRING": AUTH, "PREFECT_API_AUTH_STRING": AUTH, "PREFECT_HOME": str(place / "prefect")}
     own |= {"PREFECT_API_URL": f"http://127.0.0.1:{port}/api", "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "200"}
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")} | own
