@@ -15,7 +15,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.plugins import HookContext, SetupResult, register_hook
 
-WRAPPED = "read_deployment_by_name"
+_WRAPPED = "read_deployment_by_name"
 
 
 class UnclearName(ValueError):
@@ -25,9 +25,9 @@ class UnclearName(ValueError):
 @register_hook
 def setup_environment(*, ctx: HookContext) -> SetupResult | None:
     """Called by the Prefect CLI at start."""
-    original = getattr(PrefectClient, WRAPPED, None)
+    original = getattr(PrefectClient, _WRAPPED, None)
     if original is None or hasattr(original, "__wrapped__"):
-        ctx.logger_factory("korealbert").debug("bare deployment names stay unresolved: %s is not as expected", WRAPPED)
+        ctx.logger_factory("korealbert").debug("bare deployment names stay unresolved: %s is not as expected", _WRAPPED)
         return None
 
     @wraps(original)
@@ -40,7 +40,7 @@ def setup_environment(*, ctx: HookContext) -> SetupResult | None:
         found: DeploymentResponse = await original(self, full, *args, **kwargs)
         return found
 
-    setattr(PrefectClient, WRAPPED, read_deployment_by_name)
+    setattr(PrefectClient, _WRAPPED, read_deployment_by_name)
     return None
 
 

@@ -32,14 +32,14 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.add_typer(file_commands.app)
 app.add_typer(store_commands.app)
 
-RecipeFile = Annotated[Path, typer.Argument(help="the recipe, or the ablation over one: a TOML file")]
+_RecipeFile = Annotated[Path, typer.Argument(help="the recipe, or the ablation over one: a TOML file")]
 Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
-Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
+_Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
 From = Annotated[str | None, typer.Option("--from", help="stage to build with all downstream stages, although they are cached")]
-Overrides = Annotated[
+_Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="a field of the recipe by dotted name; repeatable")
 ]
-STATUS_STYLE = {"cached": "green", "stale": "yellow", "new": "cyan"}
+_STATUS_STYLE = {"cached": "green", "stale": "yellow", "new": "cyan"}
 
 
 def _leave_at_once(number: int, frame: FrameType | None) -> None:
@@ -58,12 +58,12 @@ def _save_and_leave(number: int, frame: FrameType | None) -> None:
 
 @app.command()
 def plan(
-    recipe: RecipeFile,
+    recipe: _RecipeFile,
     store: StoreDir = Path("store"),
     until: Until = None,
     from_stage: From = None,
-    rerun: Rerun = None,
-    overrides: Overrides = None,
+    rerun: _Rerun = None,
+    overrides: _Overrides = None,
     data: DataDir = None,
     data_root: DataRoot = None,
 ) -> None:
@@ -85,7 +85,7 @@ def plan(
     console.print(f"{prepared.name}: {prepared.description}".removesuffix(": "), style="bold")
     table = Table("stage", "status", "artifact", "why", "last took", box=None, pad_edge=False)
     for stage in prepared.planned:
-        status = Text(stage.status, STATUS_STYLE[stage.status])
+        status = Text(stage.status, _STATUS_STYLE[stage.status])
         table.add_row(stage.label, status, stage.name, "\n".join(stage.reasons), stage.took)
     console.print(table)
     pending = [stage for stage in prepared.planned if stage.status != "cached"]
@@ -95,12 +95,12 @@ def plan(
 
 @app.command()
 def run(
-    recipe: RecipeFile,
+    recipe: _RecipeFile,
     store: StoreDir = Path("store"),
     until: Until = None,
     from_stage: From = None,
-    rerun: Rerun = None,
-    overrides: Overrides = None,
+    rerun: _Rerun = None,
+    overrides: _Overrides = None,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="processes of the data stages")] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, help="training processes")] = 1,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads of training")] = None,

@@ -28,7 +28,7 @@ from korealbert.recipe import prepare
 from korealbert.recipe.tables import Kind, kind_of
 
 SAMPLE = Path("data_specs/recipes/sample.toml")
-ABLATION = Path("data_specs/ablations/sample/korealbert-table-2.toml")
+_ABLATION = Path("data_specs/ablations/sample/korealbert-table-2.toml")
 
 
 @flow(name="corpus-to-model", persist_result=False)
@@ -105,7 +105,7 @@ evaluation = corpus_to_model.with_options(
     name="evaluation", description="Encoders in, a report of what each scores out; trains none but what another recipe makes."
 )
 
-FLOWS: dict[Kind, Flow[Any, str]] = {
+_FLOWS: dict[Kind, Flow[Any, str]] = {
     "model": corpus_to_model,
     "ablation": corpus_to_model,
     "cross-lingual": cross_lingual,
@@ -115,12 +115,12 @@ FLOWS: dict[Kind, Flow[Any, str]] = {
 
 def flow_of(recipe: Path) -> Flow[Any, str]:
     """The flow under the name for a recipe of this kind. Raises RecipeError for a file that is no recipe at all."""
-    return FLOWS[kind_of(recipe)]
+    return _FLOWS[kind_of(recipe)]
 
 
 @flow(name="ablations", persist_result=False)
 def ablations(
-    files: list[Path] = [ABLATION],  # noqa: B006 (never changed)
+    files: list[Path] = [_ABLATION],  # noqa: B006 (never changed)
     runtime: TrainingRuntime = TrainingRuntime(),  # noqa: B008 (frozen)
     data: Path | None = None,
     data_root: Path | None = None,

@@ -14,8 +14,8 @@ from prefect.states import Cancelling
 
 from korealbert.artifact import Runtime
 
-DEPLOYMENT = "one-stage/gpu"
-SECONDS_BETWEEN_LOOKS = 2.0
+_DEPLOYMENT = "one-stage/gpu"
+_SECONDS_BETWEEN_LOOKS = 2.0
 
 
 class DelegatedRunFailed(RuntimeError):
@@ -34,7 +34,7 @@ def build_on_gpu(label: str, parameters: Mapping[str, Any], runtime: Runtime, *,
     """
     wanted = {**parameters, "stage": label, "rerun": rerun, "runtime": runtime.model_dump(mode="json", exclude_unset=True)}
     wanted["runtime"]["store"] = str(runtime.store.resolve())
-    run: Any = run_deployment(DEPLOYMENT, parameters=wanted, timeout=0, flow_run_name=label.replace("/", " "))
+    run: Any = run_deployment(_DEPLOYMENT, parameters=wanted, timeout=0, flow_run_name=label.replace("/", " "))
     with get_client(sync_client=True) as client:
         try:
             ended = _wait(client, run.id)
@@ -53,4 +53,4 @@ def _wait(client: SyncPrefectClient, run: UUID) -> FlowRun:
         found = client.read_flow_run(run)
         if found.state is not None and found.state.is_final():
             return found
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+        time.sleep(_SECONDS_BETWEEN_LOOKS)

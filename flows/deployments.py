@@ -10,16 +10,16 @@ from korealbert.artifact import Deployment
 from korealbert.recipe import registry
 
 FILE = Path(__file__).parents[1] / "prefect.yaml"
-MARK = "  # One per stage; what follows is written by `python -m flows.deployments` from korealbert/recipe/registry.py.\n"
+_MARK = "  # One per stage; what follows is written by `python -m flows.deployments` from korealbert/recipe/registry.py.\n"
 
 
 def page(current: str) -> str:
     """prefect.yaml with one deployment for each stage of the registry that declares one; the flows above them stay."""
-    flows = current.partition(MARK)[0]
+    flows = current.partition(_MARK)[0]
     stages = {stage.name: stage.deployment for stage in (*registry.STAGES, registry.REPORT) if stage.deployment}
     lines = [_line(name, deployment) for name, deployment in stages.items()]
     lines += [_line(name, deployment, gpu=True) for name, deployment in stages.items() if deployment.gpu]
-    return flows + MARK + "".join(f"  - {{{', '.join(line)}}}\n" for line in lines)
+    return flows + _MARK + "".join(f"  - {{{', '.join(line)}}}\n" for line in lines)
 
 
 def _line(name: str, deployment: Deployment, *, gpu: bool = False) -> Iterator[str]:

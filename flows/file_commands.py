@@ -14,18 +14,18 @@ from rich.table import Table
 from flows.terminal import clear_errors, console, warn
 from korealbert.formatting import by_number
 
-FAULTS_SHOWN = 100
+_FAULTS_SHOWN = 100
 """Unreadable records that are told one by one; a file of another kind has one in every line."""
 
-ExtractorKind = Literal["wikipedia", "namuwiki", "html", "news"]
-ScoringMode = Literal["official", "corrected"]
+_ExtractorKind = Literal["wikipedia", "namuwiki", "html", "news"]
+_ScoringMode = Literal["official", "corrected"]
 
 app = typer.Typer()
 
 
 @app.command()
 def extract(
-    kind: Annotated[ExtractorKind, typer.Argument(help="what the files are")],
+    kind: Annotated[_ExtractorKind, typer.Argument(help="what the files are")],
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="files, archives, directories; - is standard input, decompressed")
     ],
@@ -67,7 +67,7 @@ def extract(
         for record in extractor.records(tally):
             if not isinstance(record, dict):
                 counts["unreadable"] += 1
-                if counts["unreadable"] <= FAULTS_SHOWN:
+                if counts["unreadable"] <= _FAULTS_SHOWN:
                     typer.echo(record, err=True)
                 continue
             counts["dropped" if record["dropped"] else "kept"] += 1
@@ -78,8 +78,8 @@ def extract(
                 line = json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace")
                 sys.stdout.buffer.write(line + b"\n")
         sys.stdout.flush()
-    if counts["unreadable"] > FAULTS_SHOWN:
-        typer.echo(f"and {counts['unreadable'] - FAULTS_SHOWN:,} more records that cannot be read", err=True)
+    if counts["unreadable"] > _FAULTS_SHOWN:
+        typer.echo(f"and {counts['unreadable'] - _FAULTS_SHOWN:,} more records that cannot be read", err=True)
     if fault := extractor.misfit(tally):
         typer.echo(fault, err=True)
     if summary:
@@ -112,7 +112,7 @@ def score(
     gold: Annotated[str, typer.Argument(help="its official file, or ARCHIVE::MEMBER")],
     predictions: Annotated[str, typer.Argument(help="JSON Lines, one record per example of GOLD")],
     mode: Annotated[
-        ScoringMode, typer.Option("--mode", help="as the official script prints, or as its text defines")
+        _ScoringMode, typer.Option("--mode", help="as the official script prints, or as its text defines")
     ] = "official",
     against: Annotated[
         str | None, typer.Option("--against", help="predictions of a second system: test the difference")

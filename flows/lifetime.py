@@ -12,7 +12,7 @@ from types import FrameType
 from flows.recovery import RUN
 from korealbert.artifact.shards import die_with_parent
 
-SECONDS_TO_SAVE = 4.0
+_SECONDS_TO_SAVE = 4.0
 """How long training may take to write a checkpoint after a cancellation before everything is ended."""
 
 
@@ -46,6 +46,6 @@ def of_a_worker() -> Iterator[None]:
 
 def leave_soon() -> None:
     """End this process after SECONDS_TO_SAVE, wherever it stands by then; what it finished is on the disk."""
-    ending = threading.Timer(SECONDS_TO_SAVE, os._exit, (128 + signal.SIGTERM,))
+    ending = threading.Timer(_SECONDS_TO_SAVE, os._exit, (128 + signal.SIGTERM,))
     ending.daemon = True
     ending.start()

@@ -32,13 +32,13 @@ from korealbert.artifact import locks, runs
 RUN = "PREFECT__FLOW_RUN_ID"
 """Where a worker tells the process that it starts which run it is for."""
 
-PROCESSES = "processes"
+_PROCESSES = "processes"
 """Below the store's records of runs: one file per process, ``RUN.ATTEMPT``."""
 
-SECONDS_TO_BEGIN = 600.0
+_SECONDS_TO_BEGIN = 600.0
 """What a claimed run may take to begin: its process loads Prefect and the packages first, half a minute on a loaded machine."""
 
-SETTLE_SECONDS = 3.0
+_SETTLE_SECONDS = 3.0
 """What a living worker may take to tell Prefect how a process of its own ended."""
 
 _announced: dict[Path, IO[bytes]] = {}
@@ -47,7 +47,7 @@ _announced: dict[Path, IO[bytes]] = {}
 def announce(store: Path) -> None:
     """Hold a lock in the store until this process ends, if a worker started it."""
     run = os.environ.get(RUN, "")
-    directory = store.resolve() / runs.DIRECTORY / PROCESSES
+    directory = store.resolve() / runs.DIRECTORY / _PROCESSES
     if not run or directory in _announced:
         return
     with get_client(sync_client=True) as client:
@@ -61,7 +61,7 @@ def recover(client: SyncPrefectClient, store: Path) -> list[str]:
     """Schedule every lost run of a store again; returns the names of those runs."""
     if not _lost(client, store):
         return []
-    time.sleep(SETTLE_SECONDS)
+    time.sleep(_SETTLE_SECONDS)
     recovered = []
     with runs.exclusively(store):  # Two workers must not schedule one run twice.
         for run, cancelling in _lost(client, store).items():
@@ -79,7 +79,7 @@ class Claimed:
     Seconds are those of this process's own clock, which no change of the date moves.
     """
 
-    def __init__(self, pool: str, seconds: float = SECONDS_TO_BEGIN) -> None:
+    def __init__(self, pool: str, seconds: float = _SECONDS_TO_BEGIN) -> None:
         self.pool, self.seconds = pool, seconds
         self._seen: dict[tuple[UUID, UUID], float] = {}
 
@@ -109,7 +109,7 @@ class Claimed:
 def _lost(client: SyncPrefectClient, store: Path) -> dict[UUID, bool]:
     """Runs that Prefect believes to be running and whose process is dead, and whether they were being cancelled."""
     lost = {}
-    for path in (store / runs.DIRECTORY / PROCESSES).glob("*.*"):
+    for path in (store / runs.DIRECTORY / _PROCESSES).glob("*.*"):
         if locks.is_held(path):
             continue
         run, attempt = path.name.rsplit(".", 1)

@@ -34,7 +34,7 @@ watcher: ContextVar[Callable[[str, Progress], None] | None] = ContextVar("watche
 """Who else sees progress, by label, while a flow runs in this process: the terminal's bars, or nobody."""
 
 
-def worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
+def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
     """Whether a failure is worth another try: a lost worker or rank is, a bad spec or bad input is not."""
     try:
         state.result()
@@ -52,7 +52,7 @@ def worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bo
     persist_result=False,
     retries=2,
     retry_delay_seconds=[5, 30],
-    retry_condition_fn=worth_retrying,
+    retry_condition_fn=_worth_retrying,
 )
 def step(
     label: str,

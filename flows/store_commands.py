@@ -17,7 +17,7 @@ from korealbert.artifact.maintenance import archive, garbage
 
 app = typer.Typer()
 
-STANDARD = "-"
+_STANDARD = "-"
 
 
 @app.command()
@@ -117,7 +117,7 @@ def export(
     """Write an artifact and all it was built from as one archive."""
     with clear_errors():
         found = find(existing(store).root, artifact)
-        if str(output) == STANDARD:
+        if str(output) == _STANDARD:
             archive.export(found, sys.stdout.buffer)
             return
         if output.exists():
@@ -135,7 +135,7 @@ def import_(
     """Bring an archive's artifacts into the store, all or none."""
     with clear_errors():
         stream: IO[bytes]
-        with nullcontext(sys.stdin.buffer) if str(source) == STANDARD else source.open("rb") as stream:
+        with nullcontext(sys.stdin.buffer) if str(source) == _STANDARD else source.open("rb") as stream:
             try:
                 brought = archive.bring(Store(store), stream)
             except ArtifactError as error:

@@ -15,10 +15,10 @@ from rich.console import Console
 
 from korealbert.artifact import Artifact, ArtifactError, Store
 
-PIPED_WIDTH = 240
+_PIPED_WIDTH = 240
 """Columns of output that goes to a file or a program, so that no table cell is cut."""
 
-console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
+console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
 
 StoreDir = Annotated[Path, typer.Option("--store", help="directory of the artifacts", file_okay=False)]
 DataDir = Annotated[Path | None, typer.Option("--data", help="what ${data} in the recipe stands for")]

@@ -20,8 +20,8 @@ from prefect.exceptions import PrefectHTTPStatusError
 from flows.recovery import Claimed, recover
 from korealbert.artifact.shards import die_with_parent
 
-SECONDS_BETWEEN_LOOKS = 10.0
-SECONDS_TO_STOP = 15
+_SECONDS_BETWEEN_LOOKS = 10.0
+_SECONDS_TO_STOP = 15
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
     while worker.poll() is None:
         look(options.store, claimed)
         try:
-            worker.wait(SECONDS_BETWEEN_LOOKS)
+            worker.wait(_SECONDS_BETWEEN_LOOKS)
         except subprocess.TimeoutExpired:
             continue
     sys.exit(worker.returncode if worker.returncode >= 0 else 128 - worker.returncode)

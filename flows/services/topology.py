@@ -28,8 +28,8 @@ from flows.services.postgres import Cluster
 from korealbert.artifact.files import write_json
 from korealbert.artifact.shards import die_with_parent
 
-SECONDS_TO_COME_UP = 900
-SECONDS_TO_GO_DOWN = 60
+_SECONDS_TO_COME_UP = 900
+_SECONDS_TO_GO_DOWN = 60
 ROOT = Path(__file__).parents[2]
 
 
@@ -179,7 +179,7 @@ def up(home: Path, port: int, store: Path) -> None:
     ]
     with log.open("wb") as stream:
         supervisor = subprocess.Popen(command, env=environment, stdout=stream, stderr=stream, start_new_session=True)
-    deadline = time.monotonic() + SECONDS_TO_COME_UP
+    deadline = time.monotonic() + _SECONDS_TO_COME_UP
     while not (home / "processes.json").exists():
         if supervisor.poll() is not None or time.monotonic() > deadline:
             stop(supervisor)
@@ -196,10 +196,10 @@ def down(home: Path) -> None:
         print(f"{home}: nothing is up")
         return
     os.kill(supervisor, signal.SIGTERM)
-    deadline = time.monotonic() + SECONDS_TO_GO_DOWN
+    deadline = time.monotonic() + _SECONDS_TO_GO_DOWN
     while running(home) is not None:
         if time.monotonic() > deadline:
-            raise SystemExit(f"the supervisor {supervisor} did not end within {SECONDS_TO_GO_DOWN} s; see {home / 'logs'}")
+            raise SystemExit(f"the supervisor {supervisor} did not end within {_SECONDS_TO_GO_DOWN} s; see {home / 'logs'}")
         time.sleep(0.2)
     print("down")
 
@@ -223,7 +223,7 @@ def say(what: str) -> None:
 
 
 def _supervisor(home: Path) -> int | None:
-    for _ in range(SECONDS_TO_COME_UP):  # It holds the lock before it has anything to tell.
+    for _ in range(_SECONDS_TO_COME_UP):  # It holds the lock before it has anything to tell.
         try:
             return int(json.loads((home / "processes.json").read_text("utf-8"))["supervisor"])
         except FileNotFoundError:

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-WORDS = ("no space left on device", "disk is full", "disk quota exceeded", "iostream error", "unexpected pos")
+_WORDS = ("no space left on device", "disk is full", "disk quota exceeded", "iostream error", "unexpected pos")
 """What SQLite, safetensors, a training process and (the last two) torch say of a full disk in errors of their own."""
 
 
@@ -39,7 +39,7 @@ def room(path: Path, wanted: int, what: str) -> None:
     """Raise DiskFull when the file system of ``path`` has fewer than ``wanted`` bytes free."""
     free = shutil.disk_usage(path).free
     if free < wanted:
-        message = f"{what} needs {wanted / 1e6:,.1f} MB, the file system {mount_of(path)} has {free / 1e6:,.1f} MB free"
+        message = f"{what} needs {wanted / 1e6:,.1f} MB, the file system {_mount_of(path)} has {free / 1e6:,.1f} MB free"
         raise DiskFull(f"{message}; free some (`korealbert gc`) or name another store")
 
 
@@ -47,7 +47,7 @@ def _of_a_full_disk(error: BaseException) -> BaseException | None:
     seen: BaseException | None = error
     while seen is not None:
         full = isinstance(seen, OSError) and seen.errno in (errno.ENOSPC, errno.EDQUOT)
-        if full or any(word in str(seen).lower() for word in WORDS):
+        if full or any(word in str(seen).lower() for word in _WORDS):
             return seen
         seen = seen.__cause__ or seen.__context__
     return None
@@ -58,7 +58,7 @@ def _fullest(paths: list[Path]) -> Path:
     return min(existing, key=lambda path: shutil.disk_usage(path).free)
 
 
-def mount_of(path: Path) -> Path:
+def _mount_of(path: Path) -> Path:
     """Where the file system that holds a path is mounted."""
     path = path.resolve()
     while not os.path.ismount(path) and path != path.parent:
@@ -69,7 +69,7 @@ def mount_of(path: Path) -> Path:
 def _message(what: str, place: Path, kept: Path) -> str:
     usage = shutil.disk_usage(place)
     return (
-        f"{what}: the file system {mount_of(place)} is full ({usage.free / 1e6:,.1f} of {usage.total / 1e6:,.0f} MB free). "
+        f"{what}: the file system {_mount_of(place)} is full ({usage.free / 1e6:,.1f} of {usage.total / 1e6:,.0f} MB free). "
         f"Free some (`korealbert gc` lists what nothing refers to), or move the store and name it with --store; "
         f"then run again: what is finished is kept in {kept}, and the run goes on from there"
     )

@@ -19,7 +19,7 @@ from typing import Any
 _DIGEST_HEAD = b'{\n "digest": "'
 _DIGEST_END = len(_DIGEST_HEAD) + 64
 
-SETTLED_NS = 50_000_000
+_SETTLED_NS = 50_000_000
 """A file changed less than this before it was stat'ed may change again under the same time stamps: the kernel's clock of file
 times ticks every 4 ms (Linux at 250 Hz), that of some shared file systems more slowly."""
 
@@ -45,7 +45,7 @@ def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
             sync_file(temporary)
         temporary.replace(path)
         if durable:
-            sync_directory(path.parent)
+            _sync_directory(path.parent)
         note_written(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -74,7 +74,7 @@ def sync_file(path: Path) -> None:
         os.fsync(handle.fileno())
 
 
-def sync_directory(directory: Path) -> None:
+def _sync_directory(directory: Path) -> None:
     """Have the names in a directory survive the loss of power."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
@@ -132,14 +132,14 @@ def known_digested(path: Path) -> dict[str, Any] | None:
 def replace_directory(source: Path, target: Path) -> None:
     """Rename ``source`` to ``target``; what was there is moved aside first and deleted last."""
     for directory, _, _ in os.walk(source):
-        sync_directory(Path(directory))
+        _sync_directory(Path(directory))
     aside = target.with_name(f"{target.name}.replaced")
     shutil.rmtree(aside, ignore_errors=True)
     if target.exists():
         target.rename(aside)
     source.rename(target)
     for parent in {source.parent, target.parent}:
-        sync_directory(parent)
+        _sync_directory(parent)
     shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -214,7 +214,7 @@ class DigestMemory:
         entry = self._entry(path)
         readable = os.fsencode(path).decode(errors="replace")  # A file name need not be UTF-8.
         with contextlib.suppress(OSError):  # A full disk or a store that may only be read: the file is read again next time.
-            if time.time_ns() - seen[2] < SETTLED_NS:
+            if time.time_ns() - seen[2] < _SETTLED_NS:
                 entry.unlink(missing_ok=True)
                 return
             entry.parent.mkdir(exist_ok=True)

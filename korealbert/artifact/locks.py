@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 """What opening a file for writing ends with in a store that may only be read."""
 
 
@@ -84,7 +84,7 @@ def _opened(path: Path) -> IO[bytes]:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("ab")
     except OSError as error:
-        if error.errno not in UNWRITABLE:
+        if error.errno not in _UNWRITABLE:
             raise
         message = (
             f"{path.parent.parent} may only be read ({error.strerror}); mount it writable, or name another store with --store"

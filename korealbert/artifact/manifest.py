@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from korealbert.artifact.spec import ARTIFACT_NAME
 
-ArtifactName = Annotated[str, StringConstraints(pattern=rf"^{ARTIFACT_NAME.pattern}\z")]
+_ArtifactName = Annotated[str, StringConstraints(pattern=rf"^{ARTIFACT_NAME.pattern}\z")]
 
 
 def _within(name: str) -> str:
@@ -36,7 +36,7 @@ class _Recipe(_Fact):
     stage: str
     version: int
     spec: Any
-    inputs: dict[str, ArtifactName]
+    inputs: dict[str, _ArtifactName]
 
 
 class Manifest(_Fact):
@@ -46,7 +46,7 @@ class Manifest(_Fact):
     label: Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*\z")]
     recipe: _Recipe
     spec: dict[str, Any]
-    inputs: dict[str, ArtifactName]
+    inputs: dict[str, _ArtifactName]
     built_from: dict[str, str]
     stats: dict[str, Any]
     files: dict[Annotated[str, AfterValidator(_within)], _File]

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-TRIES_AFTER_A_LOSS = 5
+_TRIES_AFTER_A_LOSS = 5
 """How often one job is given to another process or node after its own has died."""
 
-JOBS_IN_FLIGHT_PER_CORE = 2
+_JOBS_IN_FLIGHT_PER_CORE = 2
 """Back-pressure: jobs handed out beyond those that run, so that memory stays bounded by a few jobs."""
 
 
@@ -39,12 +39,12 @@ def map_on_ray(
     Raises what a job raises, ClusterMissing, and NodesLost when a job outlived no node.
     """
     ray = _connected(address)
-    remote = ray.remote(num_cpus=1, max_retries=TRIES_AFTER_A_LOSS)(_job)
+    remote = ray.remote(num_cpus=1, max_retries=_TRIES_AFTER_A_LOSS)(_job)
     flying: dict[Any, int] = {}
     try:
         for index, job in pending:
             flying[remote.remote(function, job, index, out_dir)] = index
-            while len(flying) >= JOBS_IN_FLIGHT_PER_CORE * max(1, int(ray.cluster_resources().get("CPU", 1))):
+            while len(flying) >= _JOBS_IN_FLIGHT_PER_CORE * max(1, int(ray.cluster_resources().get("CPU", 1))):
                 _collect(ray, flying, record)
         while flying:
             _collect(ray, flying, record)
@@ -70,7 +70,7 @@ def _collect(ray: Any, flying: dict[Any, int], record: Callable[..., None]) -> N
     except ray.exceptions.RaySystemError as error:
         raise NodesLost(f"shard {index}: {error}") from None
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError) as error:
-        raise NodesLost(f"shard {index}: its nodes died {TRIES_AFTER_A_LOSS + 1} times in a row: {error}") from None
+        raise NodesLost(f"shard {index}: its nodes died {_TRIES_AFTER_A_LOSS + 1} times in a row: {error}") from None
     record(index, finished)
 
 

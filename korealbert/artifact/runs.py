@@ -18,7 +18,7 @@ from typing import Any
 from korealbert.artifact import locks
 
 DIRECTORY = ".runs"
-CLEANING = "cleaning.lock"
+_CLEANING = "cleaning.lock"
 """Held while a clean-up looks at the records and removes, so that no run begins meanwhile."""
 
 
@@ -63,7 +63,7 @@ def recorded(store: Path, recipe: Path, until: str | None, artifacts: Mapping[st
 
 def exclusively(store: Path) -> AbstractContextManager[None]:
     """Keep runs from beginning, and others from doing what needs that, meanwhile. Raises ReadOnlyStore."""
-    return locks.exclusive(store / DIRECTORY / CLEANING)
+    return locks.exclusive(store / DIRECTORY / _CLEANING)
 
 
 def runs(store: Path) -> list[Run]:

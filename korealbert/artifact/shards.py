@@ -24,26 +24,26 @@ from korealbert.artifact.files import noting_writes
 from korealbert.artifact.ray_engine import map_on_ray
 
 J = TypeVar("J")
-ShardStats = dict[str, Any]
-ShardFunction = Callable[[J, int, Path], ShardStats]
+_ShardStats = dict[str, Any]
+_ShardFunction = Callable[[J, int, Path], _ShardStats]
 """``function(job, index, out_dir) -> stats``: names its files by ``index``, and writes them by ``atomic_path`` or tells
 ``note_written`` of them; must be importable by name."""
-_Finished = tuple[ShardStats, dict[str, dict[str, Any]]]
+_Finished = tuple[_ShardStats, dict[str, dict[str, Any]]]
 """Statistics of a job, and what its marker says of its files."""
 
-JOBS_IN_FLIGHT_PER_WORKER = 2
+_JOBS_IN_FLIGHT_PER_WORKER = 2
 """Back-pressure: jobs read ahead of the workers, so that memory stays bounded by a few jobs."""
 
 
 def map_shards(
-    function: ShardFunction[J],
+    function: _ShardFunction[J],
     jobs: Iterable[J],
     *,
     out_dir: Path,
     runtime: Runtime,
     step: str,
     total: int | None = None,
-) -> list[ShardStats]:
+) -> list[_ShardStats]:
     """Run ``function`` on every job and return the statistics in job order.
 
     ``jobs`` may be a lazy iterator (a reader that cuts a dump into pieces); it must yield the same jobs in every run.
@@ -85,7 +85,7 @@ def map_shards(
     return [results[index] for index in range(count)]
 
 
-def _run(function: ShardFunction[J], job: J, index: int, out_dir: Path) -> _Finished:
+def _run(function: _ShardFunction[J], job: J, index: int, out_dir: Path) -> _Finished:
     with noting_writes() as written:
         stats = function(job, index, out_dir)
     return stats, markers.facts_of(written, out_dir)
@@ -105,7 +105,7 @@ def _map_in_processes(
         try:
             for index, job in pending:
                 flying[pool.submit(function, job, index, out_dir)] = index
-                if len(flying) >= workers * JOBS_IN_FLIGHT_PER_WORKER:
+                if len(flying) >= workers * _JOBS_IN_FLIGHT_PER_WORKER:
                     _collect(flying, record)
             while flying:
                 _collect(flying, record)

@@ -60,7 +60,7 @@ Inputs = Mapping[str, Artifact]
 
 S = TypeVar("S", bound=Spec)
 
-TRIES = 3
+_TRIES = 3
 """How often a stage is run when files of finished shards are not what they were, until the disk is to blame."""
 
 _BLAS_FILE = re.compile(r"lib(\w*openblas|mkl_rt|blis|blas)\w*[-.]")
@@ -271,7 +271,7 @@ def _run(
     store: Store, stage: Stage[S], spec: S, identity: Identity, inputs: Inputs, runtime: Runtime, partial: Path
 ) -> tuple[Stats, dict[str, tuple[str, list[int]]]]:
     """Run a stage until the files of all its shards are what their markers say: statistics, and sha256 and stamp by file."""
-    for _ in range(TRIES):
+    for _ in range(_TRIES):
         result = stage.run(spec, inputs, partial, runtime)
         stats = result.facts() if isinstance(result, Statistics) else result
         _refuse_changed(store, stage, spec, identity, inputs, partial)

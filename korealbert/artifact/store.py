@@ -137,7 +137,7 @@ class Store:
 
     def damage(self, artifact: Artifact) -> str | None:
         """What is wrong with the files of an artifact, or None. Unchanged files are not read twice."""
-        if wrong := contradictions(artifact.name, artifact.manifest):
+        if wrong := _contradictions(artifact.name, artifact.manifest):
             return wrong[0]
         for relative, expected in artifact.manifest["files"].items():
             path = artifact.path / relative
@@ -193,7 +193,7 @@ def faults_within(
             faults.append(str(error))
     extra = {*output_files(directory, scratch=not scratch)} - {*expected, MANIFEST}
     faults += [f"{relative} is not in the manifest" for relative in sorted(extra)]
-    faults += contradictions(name, manifest)
+    faults += _contradictions(name, manifest)
     if not faults:
         try:
             check_conservation(name, manifest["stats"], directory)
@@ -202,7 +202,7 @@ def faults_within(
     return faults
 
 
-def contradictions(name: str, manifest: Mapping[str, Any]) -> list[str]:
+def _contradictions(name: str, manifest: Mapping[str, Any]) -> list[str]:
     """Where a manifest in the directory of this name contradicts itself."""
     faults = []
     listing = digest_of_listing({relative: entry["sha256"] for relative, entry in manifest["files"].items()})

@@ -22,7 +22,7 @@ from korealbert.artifact import Artifact, Built, Runtime, Spec, Stage, build
 from korealbert.artifact.files import write_json
 from korealbert.artifact.shards import die_with_parent
 
-SECONDS_BETWEEN_LOOKS = 0.2
+_SECONDS_BETWEEN_LOOKS = 0.2
 """So often the memory of a process is looked at."""
 
 SPARE = 1.1
@@ -71,7 +71,7 @@ def build_apart(job: Job, runtime: Runtime, memory_bytes: int | None = None) -> 
 def _watched(process: Any, pipe: Connection, job: Job, runtime: Runtime, memory_bytes: int | None) -> Built:
     needs = Needs(runtime.store)
     while True:
-        if pipe.poll(SECONDS_BETWEEN_LOOKS):
+        if pipe.poll(_SECONDS_BETWEEN_LOOKS):
             try:
                 kind, value = pipe.recv()
             except EOFError:

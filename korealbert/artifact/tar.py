@@ -11,10 +11,10 @@ import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-BLOCK = tarfile.BLOCKSIZE
-MAX_HEADER_BYTES = 1 << 20
+_BLOCK = tarfile.BLOCKSIZE
+_MAX_HEADER_BYTES = 1 << 20
 """Longest extended header (PAX or GNU long name) that is read. Paths have at most 4,096 bytes; the rest are attributes."""
-MAX_EXTENDED_HEADERS = 16
+_MAX_EXTENDED_HEADERS = 16
 """Extended headers in a row, before the one of a member; writers use at most three."""
 
 _SKIPPED_BYTES = 1 << 18
@@ -81,7 +81,7 @@ class TarReader:
         self._pass_over()
         name: str | None = None
         pax: dict[bytes, bytes] = {}
-        for _ in range(MAX_EXTENDED_HEADERS):
+        for _ in range(_MAX_EXTENDED_HEADERS):
             at = self.position
             block = self._block()
             if not any(block):
@@ -95,7 +95,7 @@ class TarReader:
                 name = content.partition(b"\0")[0].decode("utf-8", "surrogateescape")
             elif header.type in (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE):
                 pax |= _pax_records(content, at)
-        raise TarFault("corrupt", at, f"more than {MAX_EXTENDED_HEADERS} extended headers in a row")
+        raise TarFault("corrupt", at, f"more than {_MAX_EXTENDED_HEADERS} extended headers in a row")
 
     def _member(self, header: tarfile.TarInfo, block: bytes, name: str | None, pax: dict[bytes, bytes], at: int) -> TarMember:
         path = pax.get(b"GNU.sparse.name") or pax.get(b"path")
@@ -111,16 +111,16 @@ class TarReader:
             while continues:
                 continues = self._block()[_SPARSE_CONTINUES_LATER]
         self.left = 0 if header.type in _WITHOUT_DATA else size
-        self._padding = -self.left % BLOCK
+        self._padding = -self.left % _BLOCK
         is_file = header.isreg() or header.type not in tarfile.SUPPORTED_TYPES
         return TarMember(name, self.left, is_file and header.type not in _WITHOUT_DATA, sparse)
 
     def _extended(self, header: tarfile.TarInfo, at: int) -> bytes:
-        if header.size > MAX_HEADER_BYTES:
-            detail = f"a header of {header.size:,} bytes; those of archives have at most {MAX_HEADER_BYTES:,}"
+        if header.size > _MAX_HEADER_BYTES:
+            detail = f"a header of {header.size:,} bytes; those of archives have at most {_MAX_HEADER_BYTES:,}"
             raise TarFault("header_too_long", at, detail)
         parts = []
-        self.left, self._padding = header.size, -header.size % BLOCK
+        self.left, self._padding = header.size, -header.size % _BLOCK
         while part := self.read(_SKIPPED_BYTES):
             parts.append(part)
         self._pass_over()
@@ -132,9 +132,9 @@ class TarReader:
             pass
 
     def _block(self) -> bytes:
-        block = self._source(BLOCK)
+        block = self._source(_BLOCK)
         self.position += len(block)
-        if len(block) < BLOCK:
+        if len(block) < _BLOCK:
             raise TarFault("truncated", self.position, "the archive ends without its end-of-archive block")
         return block
 

@@ -85,13 +85,13 @@ def temperature(characters: Characters, value: float) -> dict[str, int]:
 CATEGORIES = ("정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠")
 """The categories of KoreALBERT's news corpus (Lee et al. 2021, section 3.1)."""
 
-INTERVAL = 1 << 56
+_INTERVAL = 1 << 56
 """Draws are looked at in intervals of this width first: what is sorted in memory is a 256th of the documents."""
 
-MEASURE_SCHEMA = pa.schema(
+_MEASURE_SCHEMA = pa.schema(
     [("stratum", pa.string()), ("category", pa.string()), ("draw", pa.uint64()), ("characters", pa.int64())]
 )
-THRESHOLD_SCHEMA = pa.schema([("stratum", pa.string()), ("category", pa.string()), ("last_draw", pa.uint64())])
+_THRESHOLD_SCHEMA = pa.schema([("stratum", pa.string()), ("category", pa.string()), ("last_draw", pa.uint64())])
 
 
 class BalanceSpec(Spec):
@@ -137,7 +137,7 @@ def stratum(document: Document, spec: BalanceSpec) -> str:
     return f"{document.outlet}\0{document.published[:4]}" if spec.stratify else ""
 
 
-def keep_characters(characters: Mapping[str, int], spec: BalanceSpec) -> dict[str, int]:
+def _keep_characters(characters: Mapping[str, int], spec: BalanceSpec) -> dict[str, int]:
     """Characters that each category may keep; a category that is absent from the result keeps all."""
     if spec.mode == "cap":
         return cap(characters, spec.targets, spec.alpha)
@@ -148,9 +148,9 @@ def keep_characters(characters: Mapping[str, int], spec: BalanceSpec) -> dict[st
     return {}
 
 
-def measure_shard(job: _Job, index: int, out_dir: Path) -> Stats:
+def _measure_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     """Write stratum, category, draw and size of each document that is to be balanced."""
-    with TableWriter(out_dir / ".work" / f"measure-{index:05d}.arrow", MEASURE_SCHEMA) as table:
+    with TableWriter(out_dir / ".work" / f"measure-{index:05d}.arrow", _MEASURE_SCHEMA) as table:
         for document in read_documents(job.shard):
             if document.source in job.spec.sources:
                 number = draw(job.spec.seed, document.id)
@@ -169,11 +169,11 @@ def decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
     for (name,), part in sizes.partition_by("stratum", as_dict=True, maintain_order=True).items():
         counts = dict(zip(part["category"].to_list(), part["characters"].to_list()))
         limits += [
-            (name, category, limit) for category, limit in keep_characters(counts, spec).items() if limit < counts[category]
+            (name, category, limit) for category, limit in _keep_characters(counts, spec).items() if limit < counts[category]
         ]
     limit_table = pl.DataFrame(limits, schema={"stratum": pl.String, "category": pl.String, "limit": pl.Int64}, orient="row")
     # Draws are uniform, so a histogram of their first bits tells in which interval the limit lies: only its draws are sorted.
-    cut = pl.scan_ipc(tables).join(limit_table.lazy(), on=groups).with_columns(interval=pl.col("draw") // INTERVAL)
+    cut = pl.scan_ipc(tables).join(limit_table.lazy(), on=groups).with_columns(interval=pl.col("draw") // _INTERVAL)
     upto = pl.col("characters").cum_sum().over(groups)
     edges = (
         cut.group_by([*groups, "interval"])
@@ -194,10 +194,10 @@ def decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
         .collect(engine="streaming")
     )
     kept = by_draw.filter(upto + pl.col("before") <= pl.col("limit"))
-    below = edges.filter(pl.col("interval") > 0).select(*groups, draw=pl.col("interval") * INTERVAL - 1)
+    below = edges.filter(pl.col("interval") > 0).select(*groups, draw=pl.col("interval") * _INTERVAL - 1)
     last = pl.concat([kept.select(*groups, "draw"), below]).group_by(groups).agg(last_draw=pl.col("draw").max())
     thresholds = limit_table.join(last, on=groups, how="left").sort(groups).select(*groups, "last_draw")
-    with TableWriter(out_dir / ".work" / "thresholds.arrow", THRESHOLD_SCHEMA) as table:
+    with TableWriter(out_dir / ".work" / "thresholds.arrow", _THRESHOLD_SCHEMA) as table:
         for row in thresholds.iter_rows():
             table.append(row)
     return {}
@@ -208,13 +208,13 @@ def _thresholds(out_dir: Path) -> dict[tuple[str, str], int]:
     path = out_dir / ".work" / "thresholds.arrow"
     found: dict[tuple[str, str], int] = {}
     if path.exists():
-        for batch in read_batches(path, THRESHOLD_SCHEMA):
+        for batch in read_batches(path, _THRESHOLD_SCHEMA):
             for name, category, last in zip(*(column.to_pylist() for column in batch.columns)):
                 found[name, category] = -1 if last is None else last
     return found
 
 
-def write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
+def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     """Write what stays of one shard, with sizes before and after."""
     thresholds = _thresholds(out_dir)
     categories: dict[str, dict[str, int]] = {}
@@ -267,9 +267,9 @@ def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> B
     (out_dir / ".work").mkdir(exist_ok=True)
     jobs = [_Job(shard, spec) for shard in inputs["documents"].files("documents-*.arrow")]
     if spec.mode != "none":
-        map_shards(measure_shard, jobs, out_dir=out_dir, runtime=runtime, step="measure", total=len(jobs))
+        map_shards(_measure_shard, jobs, out_dir=out_dir, runtime=runtime, step="measure", total=len(jobs))
         map_shards(decide, [spec], out_dir=out_dir, runtime=runtime, step="decide", total=1)
-    parts = map_shards(write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
+    parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
     return BalanceStats.of(sum_stats([NO_DOCUMENTS, _NONE, *parts]))
 
 

@@ -37,9 +37,9 @@ from korealbert.documents.schema import Quarantined
 from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, DocumentStats, sum_stats
 from korealbert.documents.streams import RawFile
 
-SHOWN_BAD_RECORDS = 5
+_SHOWN_BAD_RECORDS = 5
 
-NEEDED = {"html": ("lxml", "trafilatura"), "warc": ("lxml", "trafilatura", "fastwarc")}
+_NEEDED = {"html": ("lxml", "trafilatura"), "warc": ("lxml", "trafilatura", "fastwarc")}
 """Packages that a format takes from the extra ``[crawl]``."""
 
 PARSERS: dict[tuple[str, str], Parser] = {
@@ -63,7 +63,7 @@ class ExtractionError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class ShardInput:
+class _ShardInput:
     """The raw material of one shard."""
 
     spec: ExtractSpec
@@ -96,7 +96,7 @@ def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> E
 
 def check_installed(spec: ExtractSpec) -> None:
     """Raises ExtractionError naming the packages that a format needs and this environment lacks."""
-    missing = [name for name in NEEDED.get(spec.format, ()) if importlib.util.find_spec(name) is None]
+    missing = [name for name in _NEEDED.get(spec.format, ()) if importlib.util.find_spec(name) is None]
     if missing:
         raise ExtractionError(
             f"{spec.format} needs {', '.join(missing)}: install the extra with `pip install korealbert[crawl]`"
@@ -129,7 +129,7 @@ def _brought(role: str, artifact: Artifact) -> list[Path]:
     return artifact.files(patterns[role])
 
 
-def shard_inputs(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> Iterator[ShardInput]:
+def shard_inputs(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> Iterator[_ShardInput]:
     """Cut a source into the raw material of its shards, in order."""
     parts: list[RawRecords | Quarantined] = []
     size = 0
@@ -137,10 +137,10 @@ def shard_inputs(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> It
         parts.append(part)
         size += len(part.data) if isinstance(part, RawRecords) else 0
         if size >= spec.shard_bytes:
-            yield ShardInput(spec, tuple(parts))
+            yield _ShardInput(spec, tuple(parts))
             parts, size = [], 0
     if parts:
-        yield ShardInput(spec, tuple(parts))
+        yield _ShardInput(spec, tuple(parts))
 
 
 def parse(spec: ExtractSpec, part: RawRecords | Quarantined, tally: Tally) -> Iterator[Outcome]:
@@ -172,7 +172,7 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
     return framer(raw, **options)
 
 
-def extract_shard(job: ShardInput, index: int, out_dir: Path) -> Stats:
+def extract_shard(job: _ShardInput, index: int, out_dir: Path) -> Stats:
     """Parse the raw records of one shard."""
     tally = Tally()
     with DocumentShard(out_dir, index) as shard:
@@ -191,14 +191,14 @@ def _check_bad_share(spec: ExtractSpec, stats: Stats, out_dir: Path) -> None:
     bad, total = stats["quarantined"], stats["documents_in"]
     if bad <= spec.max_bad_share * total or bad < total < spec.bad_share_applies_from:
         return
-    examples = "\n".join(f"  {entry}" for entry in first_quarantined(out_dir, SHOWN_BAD_RECORDS))
+    examples = "\n".join(f"  {entry}" for entry in _first_quarantined(out_dir, _SHOWN_BAD_RECORDS))
     raise ExtractionError(
         f"source {spec.source}: {bad:,} of {total:,} records ({bad / total:.1%}) cannot be read, more than"
         f" max_bad_share = {spec.max_bad_share:.1%}. The first of them:\n{examples}"
     )
 
 
-def first_quarantined(out_dir: Path, count: int) -> list[Quarantined]:
+def _first_quarantined(out_dir: Path, count: int) -> list[Quarantined]:
     """The first entries of a stage's quarantine, in the order of the source."""
     found: list[Quarantined] = []
     for path in sorted(out_dir.glob("quarantine-*.arrow")):

@@ -23,16 +23,16 @@ from korealbert.documents.schema import Document, Drop, Quarantined
 
 Kind = Literal["wikipedia", "namuwiki", "html", "news"]
 
-FORMATS: dict[Kind, Format] = {"wikipedia": "mediawiki", "namuwiki": "namuwiki", "html": "html", "news": "news"}
+_FORMATS: dict[Kind, Format] = {"wikipedia": "mediawiki", "namuwiki": "namuwiki", "html": "html", "news": "news"}
 
 RULES = Path(__file__).parents[2] / "data_specs" / "rules"
 """The rule files of the source tree."""
 
-STDIN = Path("/dev/stdin")
+_STDIN = Path("/dev/stdin")
 
 
 @dataclass(frozen=True)
-class Extractor:
+class _Extractor:
     """A source, and for news how its articles are cleaned."""
 
     source: ExtractSpec
@@ -95,7 +95,7 @@ def _cleaned(document: Document, spec: CleanSpec, rules: Rules) -> dict[str, Any
 
 def extractor(
     kind: Kind, files: Sequence[Path], *, source: str | None = None, rules: Path = RULES, options: Sequence[str] = ()
-) -> Extractor:
+) -> _Extractor:
     """The extractor of a kind of source with its defaults.
 
     ``-`` among the files is standard input. ``source`` is part of the documents' ids: with the name that a recipe gives the
@@ -104,8 +104,8 @@ def extractor(
     (``keep_tables=true``) and, under ``clean.``, of the clean spec; values are TOML, or else text. Raises ValueError naming
     an option or file that is wrong.
     """
-    given: dict[str, Any] = {"source": source or kind, "format": FORMATS[kind]}
-    given["paths"] = [str(STDIN if str(file) == "-" else file) for file in files]
+    given: dict[str, Any] = {"source": source or kind, "format": _FORMATS[kind]}
+    given["paths"] = [str(_STDIN if str(file) == "-" else file) for file in files]
     cleaning: dict[str, Any] = {"sentences": "none"}
     if kind == "news":
         names = {"news_rules": "news.toml", "title_rules": "titles.toml", "category_map": "categories.toml"}
@@ -116,7 +116,7 @@ def extractor(
         _set({"": given, "clean": cleaning}, option)
     try:
         spec = ExtractSpec.model_validate(given)
-        return Extractor(spec, CleanSpec.model_validate(cleaning) if kind == "news" else None)
+        return _Extractor(spec, CleanSpec.model_validate(cleaning) if kind == "news" else None)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))

@@ -12,7 +12,7 @@ from pyarrow import ipc
 
 from korealbert.artifact.files import atomic_path
 
-ROWS_PER_BATCH = 2_000
+_ROWS_PER_BATCH = 2_000
 """Rows of one Arrow record batch; a reader holds one batch at a time."""
 
 
@@ -49,7 +49,7 @@ class TableWriter:
     def append(self, row: tuple[Any, ...]) -> None:
         """Add one row, in the order of the schema's fields."""
         self._rows.append(row)
-        if len(self._rows) >= ROWS_PER_BATCH:
+        if len(self._rows) >= _ROWS_PER_BATCH:
             self._flush()
 
     def _flush(self) -> None:

@@ -19,9 +19,9 @@ from korealbert.documents.streams import RawFile, ReadFault, ReadLimits
 MAX_BYTES = 2 << 30
 """Largest decompressed benchmark file that is read; the largest official one (MNLI train) has 76 MB."""
 
-SHOWN_MEMBERS = 20
+_SHOWN_MEMBERS = 20
 
-BYTE_ORDER_MARK = "\ufeff"
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class BenchmarkFile:
         if nul:
             remedy = "the file is damaged, or in UTF-16: fetch it again, or convert it: iconv -f UTF-16 -t UTF-8"
             raise self._error_behind(before, "holds a NUL byte, which no text does", remedy)
-        return text.removeprefix(BYTE_ORDER_MARK)
+        return text.removeprefix(_BYTE_ORDER_MARK)
 
     def _error_behind(self, before: str, problem: str, remedy: str) -> ValueError:
         column = before[before.rfind("\n") + 1 :].count("\t") + 1
@@ -109,7 +109,7 @@ class BenchmarkFile:
                     raise self._unreadable(f"{raw.position}: {raw.reason}; {raw.remedy}")
             elif member == self.member.removeprefix("./"):
                 return self._bounded(raw)
-            names += [member] if len(names) < SHOWN_MEMBERS else []
+            names += [member] if len(names) < _SHOWN_MEMBERS else []
         raise ValueError(f"{self}: the archive has no such member; it holds {', '.join(names)}")
 
     def _bounded(self, raw: RawFile) -> bytes:

@@ -21,7 +21,7 @@ from korealbert.artifact import Spec
 from korealbert.artifact.tar import TarFault
 from korealbert.documents.schema import Quarantined
 
-COMPRESSED = {
+_COMPRESSED = {
     ".gz": "gz",
     ".tgz": "gz",
     ".bz2": "bz2",
@@ -47,11 +47,11 @@ _BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")
 
 BYTES_PER_READ = 1 << 18
 """Decompressed bytes asked for at once."""
-MAX_BLANK_BYTES = 4 << 20
+_MAX_BLANK_BYTES = 4 << 20
 """Blanks and line ends in a row beyond which a file counts as an attack or an accident: each line costs what a record costs."""
 ANY_RATIO_BYTES = 16 << 20
 """Decompressed size up to which nothing is too strongly compressed."""
-REPETITION_FACTOR = 8
+_REPETITION_FACTOR = 8
 """Above ``ANY_RATIO_BYTES``, a ratio of this many times ``max_decompression_ratio`` is one repeated byte, never text."""
 MAX_EMPTY_STREAMS = 10_000
 """Empty compressed streams in a row within one file."""
@@ -106,7 +106,7 @@ class Unfolding:
     def _check(self, position: str) -> None:
         limit, folded = self.limits.max_decompression_ratio, max(1, self._folded())
         if self.unfolded <= self.limits.ratio_applies_above_bytes:
-            limit *= REPETITION_FACTOR
+            limit *= _REPETITION_FACTOR
         if self.unfolded > limit * folded:
             remedy = (
                 f"{folded:,} compressed bytes unfold to more than {self.unfolded:,}, all members and streams together, and the"
@@ -156,8 +156,8 @@ class RawFile:
             self._blank_bytes += len(block)
         else:
             self._blank_bytes = len(block) - len(block.rstrip())
-        if self._blank_bytes > MAX_BLANK_BYTES:
-            remedy = f"more than {MAX_BLANK_BYTES:,} bytes of blanks and line ends in a row; {SALVAGED}, or remove the blanks"
+        if self._blank_bytes > _MAX_BLANK_BYTES:
+            remedy = f"more than {_MAX_BLANK_BYTES:,} bytes of blanks and line ends in a row; {SALVAGED}, or remove the blanks"
             self.fault = ReadFault("blank_bytes", f"byte {self.bytes_read}", remedy)
             raise self.fault
         return block
@@ -173,11 +173,11 @@ class RawFile:
         except ReadFault as fault:  # of the file that this one lies in
             raise ReadFault(fault.reason, position, fault.remedy) from fault
         except (EOFError, zlib.error, lzma.LZMAError, TarFault, zipfile.BadZipFile, pa.ArrowInvalid) as error:
-            raise fault_of(error, position) from error
+            raise _fault_of(error, position) from error
         except OSError as error:
             if error.errno is not None:
                 raise
-            raise fault_of(error, position) from error
+            raise _fault_of(error, position) from error
         if self._unfolding is not None:
             self._unfolding.add(len(part), position)
         if not self._may_be_packed and self.bytes_read == 0:
@@ -197,7 +197,7 @@ def _check_plain(begin: bytes) -> None:
             raise ReadFault("packed_file", "byte 0", f"these bytes are {kind}, which its name does not say: {named}")
 
 
-def fault_of(error: Exception, position: str) -> ReadFault:
+def _fault_of(error: Exception, position: str) -> ReadFault:
     """The fault of a stream that ends in an error of a decompressor or an archive."""
     text = str(error) or type(error).__name__
     truncated = isinstance(error, EOFError) or "runcated" in text
@@ -215,7 +215,7 @@ def unfold(raw: RawFile, folded: Callable[[], int], around: Unfolding | None = N
 
     ``folded`` says how many compressed bytes were read; ``around`` counts for the archive or file around it.
     """
-    kind = COMPRESSED.get(Path(raw.name).suffix.lower())
+    kind = _COMPRESSED.get(Path(raw.name).suffix.lower())
     stream: Any
     if kind is None:
         raw.refuse_packed()

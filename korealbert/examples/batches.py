@@ -58,7 +58,7 @@ class Clean:
     lengths: Ints
 
 
-class NoiseTable(Protocol):
+class _NoiseTable(Protocol):
     """Noise of one view, row by row beside a ``RowTable``: stored, or generated on demand."""
 
     header: ViewHeader
@@ -114,7 +114,7 @@ class ExampleBatches:
         """Settings of a view's noise."""
         return self._views[view].header
 
-    def _use(self, view: int) -> NoiseTable:
+    def _use(self, view: int) -> _NoiseTable:
         """The noise of a view; the files of the one used longest ago are closed."""
         if view not in self._in_use:
             self._in_use.append(view)
@@ -153,7 +153,7 @@ class ExampleBatches:
         return count * happens(lot, header.batch_portion)
 
 
-def _open_views(directory: Path, rows: RowTable, split: str) -> Sequence[NoiseTable]:
+def _open_views(directory: Path, rows: RowTable, split: str) -> Sequence[_NoiseTable]:
     if split == "train" and (directory / NOISE_FILE).exists():
         return drawn_views(directory, rows)
     if split == "heldout":

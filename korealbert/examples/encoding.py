@@ -21,8 +21,8 @@ from korealbert.examples.words import PADDING, WordEncoder, longest_line
 from korealbert.vocab.normalisation import joining_characters
 from korealbert.vocab.tokenizer import SPACE, Vocabulary
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+_Ints = npt.NDArray[np.int64]
+_Bools = npt.NDArray[np.bool_]
 Pieces = npt.NDArray[np.int32]
 _UNSEEN, _INERT, _BLANK, _OTHER = range(4)
 _NEWLINE = 0x0A
@@ -34,9 +34,9 @@ class EncodedDocuments:
 
     pieces: Pieces
     """[n]"""
-    sentence_lengths: Ints
+    sentence_lengths: _Ints
     """[S]: pieces of each sentence, none 0; they sum to n."""
-    documents: Ints
+    documents: _Ints
     """[S]: the document (0..D-1) of each sentence, ascending."""
 
 
@@ -44,15 +44,15 @@ class EncodedDocuments:
 class _Lines:
     """The S lines of a text, those of blanks only left out, and its W words: what blanks separate."""
 
-    begins: Ints
+    begins: _Ints
     """[S]: first character."""
-    ends: Ints
+    ends: _Ints
     """[S]: the newline behind it."""
-    words: Ints
+    words: _Ints
     """[S]: number of words."""
-    word_begins: Ints
+    word_begins: _Ints
     """[W]"""
-    word_ends: Ints
+    word_ends: _Ints
     """[W]"""
 
 
@@ -61,7 +61,7 @@ class DocumentEncoder:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        self.spaced: Bools = vocabulary.words().spaced
+        self.spaced: _Bools = vocabulary.words().spaced
         """[V]: the piece follows a space."""
         self._kinds = np.full(0x110000, _UNSEEN, dtype=np.uint8)
         self._kinds[[_NEWLINE, ord(" ")]] = _BLANK
@@ -91,7 +91,7 @@ class DocumentEncoder:
         filled = lengths > 0
         return EncodedDocuments(pieces, lengths[filled], documents[filled])
 
-    def _encode_lines(self, text: str, codes: npt.NDArray[Any], lines: _Lines, whole: Bools) -> tuple[Pieces, Ints]:
+    def _encode_lines(self, text: str, codes: npt.NDArray[Any], lines: _Lines, whole: _Bools) -> tuple[Pieces, _Ints]:
         """All pieces, and how many each line has; those ``whole`` [S] by the vocabulary, the others word by word."""
         by_word = ~np.repeat(whole, lines.words)
         pieces, counts = self._words.encode(codes, lines.word_begins[by_word], lines.word_ends[by_word])
@@ -125,7 +125,7 @@ class DocumentEncoder:
             self._kinds[code] = _INERT if stays and character != SPACE else _OTHER
 
 
-def _find_lines(codes: npt.NDArray[Any], kinds: npt.NDArray[np.uint8]) -> tuple[_Lines, Bools]:
+def _find_lines(codes: npt.NDArray[Any], kinds: npt.NDArray[np.uint8]) -> tuple[_Lines, _Bools]:
     """The lines that are not blank, and which of them hold a character that normalisation would change."""
     visible = kinds != _BLANK
     edges = np.flatnonzero(visible[1:] != visible[:-1]) + 1  # The padding makes the last one an end.

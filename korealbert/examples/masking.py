@@ -76,7 +76,7 @@ class Masked:
 
 
 @dataclass(frozen=True)
-class Units:
+class _Units:
     """Units of masking: words, or single pieces. Those of all rows are numbered through.
 
     Places are flat too: row · N + place.
@@ -95,7 +95,7 @@ class Units:
 
 
 @dataclass(frozen=True)
-class Stretches:
+class _Stretches:
     """Disjoint stretches of flat places, in no order."""
 
     begins: Ints
@@ -108,7 +108,7 @@ class Stretches:
 
 def mask(layout: Layout, words: WordTable, spec: MaskingSpec, draws: RowDraws, *, vocab_size: int, slots: int) -> Masked:
     """Choose the pieces to predict and what replaces them, for R rows."""
-    units = find_units(layout, words, spec)
+    units = _find_units(layout, words, spec)
     budget = np.minimum(spec.budget(layout.length), slots)
     selected = np.zeros(layout.ids.shape, dtype=np.bool_)
     chosen, ngrams = _choose(units, budget, spec, draws)
@@ -129,7 +129,7 @@ def word_starts(layout: Layout, words: WordTable) -> Bools:
     return words.mark(layout.ids, layout.sentence_first) & layout.inside
 
 
-def find_units(layout: Layout, words: WordTable, spec: MaskingSpec) -> Units:
+def _find_units(layout: Layout, words: WordTable, spec: MaskingSpec) -> _Units:
     """The units of every row."""
     starts = layout.inside if spec.unit == "token" else word_starts(layout, words)
     begins = np.flatnonzero(starts)
@@ -138,10 +138,10 @@ def find_units(layout: Layout, words: WordTable, spec: MaskingSpec) -> Units:
     count = np.diff(first, append=len(begins))
     ends = np.append(begins[1:], 0)
     ends[(first + count - 1)[count > 0]] = (row_begins + layout.length)[count > 0]
-    return Units(begins, ends, first, count, np.searchsorted(begins, row_begins + layout.first))
+    return _Units(begins, ends, first, count, np.searchsorted(begins, row_begins + layout.first))
 
 
-def _choose(units: Units, budget: Ints, spec: MaskingSpec, draws: RowDraws) -> tuple[Stretches, Ints]:
+def _choose(units: _Units, budget: Ints, spec: MaskingSpec, draws: RowDraws) -> tuple[_Stretches, Ints]:
     """Pieces to predict, and the number of n-grams of each n."""
     deck = PartialShuffle(units.first, units.count, Turns(draws, Stream.MASK_ORDER))
     sizes = Turns(draws, Stream.MASK_NGRAM)
@@ -177,10 +177,10 @@ def _choose(units: Units, budget: Ints, spec: MaskingSpec, draws: RowDraws) -> t
     ngrams = np.bincount(lasts - firsts + 1, minlength=spec.ngram_max + 1)
     ngrams[0] = len(none)
     begins, ends = np.append(units.begins[firsts], cut), np.append(units.ends[lasts], cut + budget[none])
-    return Stretches(begins, ends), ngrams
+    return _Stretches(begins, ends), ngrams
 
 
-def _last_units(units: Units, rows: Ints, unit: Ints, wanted: Ints, room: Ints, ngram_max: int) -> Ints:
+def _last_units(units: _Units, rows: Ints, unit: Ints, wanted: Ints, room: Ints, ngram_max: int) -> Ints:
     """The last units of n-grams that would end before ``wanted``: they stay within the segment of their first unit, and end
     earlier if they exceed the budget that is left."""
     last = np.minimum(wanted, np.where(unit < units.middle[rows], units.middle[rows], (units.first + units.count)[rows])) - 1

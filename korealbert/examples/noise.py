@@ -19,7 +19,7 @@ from korealbert.examples.word_order import Moved, WordOrderSpec, move
 from korealbert.philox import RowDraws, Stream, below, happens
 from korealbert.vocab.tokenizer import SPECIAL, WordTable
 
-REJECTIONS = 32
+_REJECTIONS = 32
 """Draws of another document's row before the rows of other documents are listed and one of them is drawn."""
 
 
@@ -94,7 +94,7 @@ def _share(part: int, whole: int) -> float:
 
 
 @dataclass(frozen=True)
-class Continuation:
+class _Continuation:
     """Second segments from other rows, for the rows of a batch that get one."""
 
     rows: Ints
@@ -114,7 +114,7 @@ def draw(rows: Rows, words: WordTable, settings: NoiseSettings, view: int, pool:
     if settings.sentence_task == "nsp":
         assert pool is not None
         other = _draw_continuations(rows.doc_id, layout, label, draws, pool)
-        layout = with_continuations(layout, other, pool)
+        layout = _with_continuations(layout, other, pool)
         label = label.copy()
         label[other.rows] = 1
         extra = _columns(other, len(rows))
@@ -144,13 +144,13 @@ def draw(rows: Rows, words: WordTable, settings: NoiseSettings, view: int, pool:
     return Drawn(noise, layout, masked, moved)
 
 
-def _draw_continuations(doc_id: Array, layout: Layout, label: Ints, draws: RowDraws, pool: RowTable) -> Continuation:
+def _draw_continuations(doc_id: Array, layout: Layout, label: Ints, draws: RowDraws, pool: RowTable) -> _Continuation:
     """For half of the pairs a second segment that begins a sentence of another document's row (drawn until it is another)."""
     lot = draws.block(Stream.NEXT_SENTENCE)[0]
     chosen = np.flatnonzero((label == 0) & happens(lot, 0.5))
     b_row = np.full(len(chosen), -1, dtype=np.int64)
     pending = np.arange(len(chosen))
-    for attempt in range(1, REJECTIONS):
+    for attempt in range(1, _REJECTIONS):
         number = draws.block(Stream.NEXT_SENTENCE, chosen[pending], attempt=attempt)[0]
         b_row[pending] = below(number, len(pool))
         (owner,) = pool.columns(["doc_id"], b_row[pending])
@@ -159,7 +159,7 @@ def _draw_continuations(doc_id: Array, layout: Layout, label: Ints, draws: RowDr
             break
     for place in pending.tolist():  # Nearly all rows are of this one document.
         others = pool.rows_without(doc_id[chosen[place]])
-        number = draws.block(Stream.NEXT_SENTENCE, chosen[[place]], attempt=REJECTIONS)[0]
+        number = draws.block(Stream.NEXT_SENTENCE, chosen[[place]], attempt=_REJECTIONS)[0]
         b_row[place] = others[below(number, len(others))[0]]
     taken = pool.take(b_row)
     counts = np.diff(taken.sentence_offsets)
@@ -168,10 +168,10 @@ def _draw_continuations(doc_id: Array, layout: Layout, label: Ints, draws: RowDr
     first = taken.sentence_offsets[:-1]
     b_start = sums[first + below(sentence, counts)] - sums[first]
     room = layout.ids.shape[1] - layout.first[chosen]
-    return Continuation(chosen, b_row, b_start, np.minimum(taken.length - b_start, room))
+    return _Continuation(chosen, b_row, b_start, np.minimum(taken.length - b_start, room))
 
 
-def with_continuations(layout: Layout, other: Continuation, pool: RowTable) -> Layout:
+def _with_continuations(layout: Layout, other: _Continuation, pool: RowTable) -> Layout:
     """Replace second segments by those of other rows."""
     if not other.rows.size:
         return layout
@@ -188,7 +188,7 @@ def with_continuations(layout: Layout, other: Continuation, pool: RowTable) -> L
     )
 
 
-def _columns(other: Continuation, count: int) -> dict[str, Array]:
+def _columns(other: _Continuation, count: int) -> dict[str, Array]:
     columns: dict[str, Array] = {
         "b_row": np.full(count, -1, dtype=np.int64),
         "b_start": np.zeros(count, dtype=np.uint16),

@@ -21,7 +21,7 @@ from korealbert.examples.table import RowTable, check_belongs, check_complete
 from korealbert.vocab.tokenizer import WordTable
 
 NOISE_FILE = "noise.json"
-ROWS_AT_ONCE = 2_048
+_ROWS_AT_ONCE = 2_048
 """Rows whose noise is generated together: enough to hide numpy's overhead, few enough to stay in the processor's cache."""
 
 
@@ -70,7 +70,7 @@ def write_noise(directory: Path, settings: NoiseSettings, views: int, table: Row
     atomic_write(directory / NOISE_FILE, (json.dumps(content, indent=1) + "\n").encode())
 
 
-class DrawnView:
+class _DrawnView:
     """One view's noise, generated for the requested rows; the counterpart of ``table.ViewTable``."""
 
     def __init__(self, noise: DrawnNoise, words: WordTable, view: int, rows: RowTable) -> None:
@@ -85,7 +85,7 @@ class DrawnView:
         """There is nothing to let go of."""
 
 
-def drawn_views(directory: Path, rows: RowTable) -> list[DrawnView]:
+def drawn_views(directory: Path, rows: RowTable) -> list[_DrawnView]:
     """The views that ``noise.json`` describes. Raises ShardError when it is damaged, ValueError when it is for other rows."""
     path = directory / NOISE_FILE
     try:
@@ -97,7 +97,7 @@ def drawn_views(directory: Path, rows: RowTable) -> list[DrawnView]:
         digest = noise.rows.get(rows_path.name, "missing")
         mine = view_header(noise, view=0, vocab_sha256=noise.vocab_sha256, rows_digest=digest)
         check_belongs(path, mine, rows_path, header)
-    return [DrawnView(noise, noise.word_table, view, rows) for view in range(noise.views)]
+    return [_DrawnView(noise, noise.word_table, view, rows) for view in range(noise.views)]
 
 
 def draw_view(
@@ -105,8 +105,8 @@ def draw_view(
 ) -> tuple[View, list[dict[str, int]]]:
     """The noise of any number of rows in one view, and its counts, summable. ``pool`` as in ``draw``."""
     parts, counts = [], []
-    for start in range(0, max(1, len(rows)), ROWS_AT_ONCE):
-        drawn = draw(rows.slice(start, min(start + ROWS_AT_ONCE, len(rows))), words, settings, view, pool)
+    for start in range(0, max(1, len(rows)), _ROWS_AT_ONCE):
+        drawn = draw(rows.slice(start, min(start + _ROWS_AT_ONCE, len(rows))), words, settings, view, pool)
         parts.append(drawn.view)
         counts.append(drawn.counts())
     names = [f.name for f in fields(View) if getattr(parts[0], f.name) is not None]

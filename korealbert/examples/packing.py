@@ -30,13 +30,13 @@ from korealbert.examples.segments import before, windows
 from korealbert.philox import Stream, draw_block, happens
 from korealbert.vocab.tokenizer import Vocabulary
 
-DOCUMENTS_AT_ONCE = 256
-CHARACTERS_AT_ONCE = 1_000_000
+_DOCUMENTS_AT_ONCE = 256
+_CHARACTERS_AT_ONCE = 1_000_000
 """Documents are encoded together up to either limit, so that memory does not grow with their size."""
 SHARDS_AT_MOST = 256
 """Shards of rows; of more shards of documents several go into one, because a batch gathers from every shard."""
-SPLITS = ("train", "heldout")
-LENGTH_CLASSES = 16
+_SPLITS = ("train", "heldout")
+_LENGTH_CLASSES = 16
 
 
 class ExamplesSpec(Spec):
@@ -85,7 +85,7 @@ class PackJob:
 
 
 @dataclass
-class RowCollector:
+class _RowCollector:
     """Rows of one split, gathered batch by batch until the shard is written."""
 
     width: int
@@ -207,13 +207,13 @@ def pack_shards(job: PackJob, index: int, out_dir: Path) -> dict[str, Any]:
 
 
 def batches_of(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Documents in batches of at most ``DOCUMENTS_AT_ONCE``; a batch ends with the one that fills ``CHARACTERS_AT_ONCE``."""
+    """Documents in batches of at most ``_DOCUMENTS_AT_ONCE``; a batch ends with the one that fills ``_CHARACTERS_AT_ONCE``."""
     batch: list[Document] = []
     characters = 0
     for document in documents:
         batch.append(document)
         characters += len(document.text)
-        if len(batch) == DOCUMENTS_AT_ONCE or characters >= CHARACTERS_AT_ONCE:
+        if len(batch) == _DOCUMENTS_AT_ONCE or characters >= _CHARACTERS_AT_ONCE:
             yield batch
             batch, characters = [], 0
     if batch:
@@ -236,7 +236,7 @@ class ShardPacker:
         self._vocabulary, self._encoder = encoder_of(job.vocabulary)
         self._width = pieces_per_row(job.spec.sequence_length)
         dtype = id_type(self._vocabulary.size).to_pandas_dtype()
-        self._splits = {split: RowCollector(self._width, dtype) for split in SPLITS}
+        self._splits = {split: _RowCollector(self._width, dtype) for split in _SPLITS}
         self._sources: dict[str, int] = {}
         self._counts, self._dropped = Counter[str](), Counter[str]()
         self._dropped_pieces = Counter(too_short=0, truncated=0)
@@ -299,14 +299,14 @@ class ShardPacker:
             yield begin, pieces, chunks
             begin, first = begin + pieces, end
 
-    def _collector(self, rows: int, *, heldout: bool) -> RowCollector:
+    def _collector(self, rows: int, *, heldout: bool) -> _RowCollector:
         """Where a document's rows go; all of them to one split."""
         if self._all_heldout:
             return self._splits["heldout"]
         fits = self._splits["heldout"].count + rows <= self._heldout_quota
         return self._splits["heldout" if heldout and fits else "train"]
 
-    def _add_rows(self, collector: RowCollector, doc_id: int, source: str, begin: int, chunks: list[Chunk]) -> None:
+    def _add_rows(self, collector: _RowCollector, doc_id: int, source: str, begin: int, chunks: list[Chunk]) -> None:
         self._counts["documents_out"] += 1
         number = self._sources.setdefault(source, len(self._sources))
         if number > MOST_SOURCES:
@@ -332,7 +332,7 @@ class ShardPacker:
 
 def length_histogram(lengths: npt.NDArray[Any], width: int) -> dict[str, int]:
     """Rows by length in pieces, in 16 classes of equal width named ``1-8``, ``9-16``, …"""
-    step = -(-width // LENGTH_CLASSES)
+    step = -(-width // _LENGTH_CLASSES)
     counts = np.bincount((lengths.astype(np.int64) - 1) // step, minlength=-(-width // step))
     return {f"{i * step + 1}-{min((i + 1) * step, width)}": int(count) for i, count in enumerate(counts)}
 

@@ -16,17 +16,17 @@ from korealbert.examples.schema import SentenceTask
 from korealbert.examples.table import RowTable
 from korealbert.vocab.tokenizer import SPACE, SPECIAL, Vocabulary
 
-ORDER = {
+_ORDER = {
     "sop": {0: "in order", 1: "swapped", IGNORED: "no label"},
     "nsp": {0: "in order", 1: "the second is another document's", IGNORED: "no label"},
     "none": {IGNORED: "no label"},
 }
 """Meaning of the sentence label, by sentence task."""
 
-ENDS = (SPECIAL.cls, SPECIAL.sep)
-BLANK = "␣"
+_ENDS = (SPECIAL.cls, SPECIAL.sep)
+_BLANK = "␣"
 """A piece that is nothing but the space before a word, where it has to be seen."""
-CAME = {"first": " (came after the other)", "second": " (came before the other)"}
+_CAME = {"first": " (came after the other)", "second": " (came before the other)"}
 """Note on swapped segments."""
 
 
@@ -80,16 +80,16 @@ def render(
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in ("masked", "random", "kept"))
     text = Text.assemble((f"{name or f'row {row}'}, view {view}\n", "heading"))
     facts = f"{pieces} pieces with specials; {len(masks)} to predict ({counts}); {len(moves)} moved; segments: "
-    text.append(facts, "quiet").append(ORDER[task][label], "reason" if label == 1 else "quiet")
+    text.append(facts, "quiet").append(_ORDER[task][label], "reason" if label == 1 else "quiet")
     clean = _clean(batch, masks, moves)
     segments = [[p for p in range(pieces) if batch.token_type_ids[0, p] == kind] for kind in (0, 1)]
     swapped = task == "sop" and label == 1
     written = segments[::-1] if swapped else segments
-    spelled = [_spelled(int(clean[p]), vocabulary) for part in written for p in part if clean[p] not in ENDS]
+    spelled = [_spelled(int(clean[p]), vocabulary) for part in written for p in part if clean[p] not in _ENDS]
     text.append(f"\nas written: {''.join(spelled).strip()}", "quiet")
     for title, positions in zip(("first", "second"), segments):
         if positions:
-            text.append(f"\n{title}{CAME[title] if swapped else ''}:", "quiet")
+            text.append(f"\n{title}{_CAME[title] if swapped else ''}:", "quiet")
             for position in positions:
                 text.append_text(_token(batch, position, masks, moves, vocabulary))
     return text
@@ -127,10 +127,10 @@ def _token(batch: Batch, position: int, masks: dict[int, int], moves: dict[int, 
     if position in masks:
         kind, original = _kind(batch, position, masks), _spelled(masks[position], vocabulary)
         space = " " if original.startswith(" ") else ""
-        seen = {"masked": "MASK|", "random": f"{spelled.strip() or BLANK}|", "kept": "="}[kind]
-        return Text.assemble(space, (f"⟦{seen}{original.strip() or BLANK}⟧", kind))
+        seen = {"masked": "MASK|", "random": f"{spelled.strip() or _BLANK}|", "kept": "="}[kind]
+        return Text.assemble(space, (f"⟦{seen}{original.strip() or _BLANK}⟧", kind))
     if position in moves:
         way = moves[position] - position
         space = " " if spelled.startswith(" ") else ""
-        return Text.assemble(space, (f"‹{spelled.strip() or BLANK}{'←' if way > 0 else '→'}{abs(way)}›", "moved"))
+        return Text.assemble(space, (f"‹{spelled.strip() or _BLANK}{'←' if way > 0 else '→'}{abs(way)}›", "moved"))
     return Text(spelled)

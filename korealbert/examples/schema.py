@@ -25,9 +25,9 @@ from korealbert.documents.arrow import ShardError
 Array = npt.NDArray[Any]
 SentenceTask = Literal["none", "nsp", "sop"]
 
-SPECIALS_PER_ROW = 3
+_SPECIALS_PER_ROW = 3
 """``[CLS]`` and two ``[SEP]``: a row holds at most L - 3 pieces."""
-SHORT_VOCABULARY = 65_535
+_SHORT_VOCABULARY = 65_535
 """Up to this many pieces an id takes two bytes."""
 MOST_SOURCES = 255
 """Greatest number that the column ``source`` holds."""
@@ -154,12 +154,12 @@ class View:
 
 def pieces_per_row(sequence_length: int) -> int:
     """N, the budget of ordinary pieces."""
-    return sequence_length - SPECIALS_PER_ROW
+    return sequence_length - _SPECIALS_PER_ROW
 
 
 def id_type(vocab_size: int) -> pa.DataType:
     """Width of a piece id."""
-    return pa.uint16() if vocab_size <= SHORT_VOCABULARY else pa.uint32()
+    return pa.uint16() if vocab_size <= _SHORT_VOCABULARY else pa.uint32()
 
 
 def position_type(sequence_length: int) -> pa.DataType:
@@ -167,7 +167,7 @@ def position_type(sequence_length: int) -> pa.DataType:
     return pa.uint8() if sequence_length <= 256 else pa.uint16()
 
 
-def rows_schema(header: RowsHeader) -> pa.Schema:
+def _rows_schema(header: RowsHeader) -> pa.Schema:
     """Schema of a shard of clean rows."""
     return pa.schema(
         [
@@ -182,7 +182,7 @@ def rows_schema(header: RowsHeader) -> pa.Schema:
     )
 
 
-def view_schema(header: ViewHeader) -> pa.Schema:
+def _view_schema(header: ViewHeader) -> pa.Schema:
     """Schema of a shard of noise."""
     position, piece = position_type(header.sequence_length), id_type(header.vocab_size)
     next_sentence = [("b_row", pa.int64()), ("b_start", pa.uint16()), ("b_len", pa.uint16())]
@@ -206,7 +206,7 @@ def _metadata(header: RowsHeader | ViewHeader) -> dict[bytes, bytes]:
     return {_METADATA_KEY: json.dumps(asdict(header), sort_keys=True).encode()}
 
 
-def digest_rows(rows: Rows) -> str:
+def _digest_rows(rows: Rows) -> str:
     """A digest of everything that noise depends on."""
     digest = blake2b(digest_size=16)
     offsets = rows.sentence_offsets.astype(np.int64)
@@ -222,7 +222,7 @@ def write_rows(path: Path, rows: Rows, header: RowsHeader) -> None:
     """
     if rows.ids.size and int(rows.ids.max()) >= header.vocab_size:
         raise ValueError(f"{path}: holds the piece {rows.ids.max()}, the vocabulary ends at {header.vocab_size - 1}")
-    schema = rows_schema(RowsHeader(**{**asdict(header), "digest": digest_rows(rows)}))
+    schema = _rows_schema(RowsHeader(**{**asdict(header), "digest": _digest_rows(rows)}))
     sentences = pa.ListArray.from_arrays(pa.array(rows.sentence_offsets.astype(np.int32)), pa.array(rows.sentence_lengths))
     columns = [_to_arrow(getattr(rows, name), schema.field(name).type) for name in FIXED_COLUMNS]
     _write(path, [*columns, sentences], schema)
@@ -230,7 +230,7 @@ def write_rows(path: Path, rows: Rows, header: RowsHeader) -> None:
 
 def write_view(path: Path, view: View, header: ViewHeader) -> None:
     """Write one shard of noise, whole or not at all."""
-    schema = view_schema(header)
+    schema = _view_schema(header)
     _write(path, [_to_arrow(getattr(view, f.name), f.type) for f in schema], schema)
 
 
@@ -249,7 +249,7 @@ def _to_arrow(column: Array, kind: pa.DataType) -> pa.Array:
 def open_rows(path: Path) -> tuple[Rows, RowsHeader]:
     """Memory-map a shard of clean rows. Raises ShardError naming the file when it is damaged or something else."""
     batch, header = _open(path, RowsHeader)
-    _check_schema(path, batch.schema, rows_schema(header))
+    _check_schema(path, batch.schema, _rows_schema(header))
     columns = {name: _to_numpy(batch.column(name)) for name in FIXED_COLUMNS}
     sentences = batch.column("sent_lens")
     lengths, offsets = sentences.values.to_numpy(zero_copy_only=True), sentences.offsets.to_numpy(zero_copy_only=True)
@@ -259,7 +259,7 @@ def open_rows(path: Path) -> tuple[Rows, RowsHeader]:
 def open_view(path: Path) -> tuple[View, ViewHeader]:
     """Memory-map a shard of noise. Raises ShardError naming the file when it is damaged or something else."""
     batch, header = _open(path, ViewHeader)
-    _check_schema(path, batch.schema, view_schema(header))
+    _check_schema(path, batch.schema, _view_schema(header))
     return View(**{name: _to_numpy(batch.column(name)) for name in batch.schema.names}), header
 
 

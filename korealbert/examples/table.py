@@ -15,7 +15,7 @@ from korealbert.examples.schema import FIXED_COLUMNS, Array, Rows, RowsHeader, V
 from korealbert.examples.segments import Ints
 
 
-class ShardedNumbers:
+class _ShardedNumbers:
     """Global row numbers over consecutive shards."""
 
     def __init__(self, lengths: list[int]) -> None:
@@ -24,16 +24,16 @@ class ShardedNumbers:
     def __len__(self) -> int:
         return int(self.offsets[-1])
 
-    def locate(self, numbers: Ints) -> Places:
+    def locate(self, numbers: Ints) -> _Places:
         """Where rows are. Raises IndexError for a number outside the table."""
         if numbers.size and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self):
             raise IndexError(f"rows {numbers.min()}..{numbers.max()} of a table of {len(self)}")
         shard = np.searchsorted(self.offsets, numbers, side="right") - 1
-        return Places(shard, numbers - self.offsets[shard])
+        return _Places(shard, numbers - self.offsets[shard])
 
 
 @dataclass(frozen=True)
-class Places:
+class _Places:
     """Some rows of a sharded table, in the order asked for."""
 
     shard: Ints
@@ -61,7 +61,7 @@ class Column:
         self._shards = shards
         self._bytes = [np.ascontiguousarray(shard).reshape(-1).view(np.uint8).data for shard in shards]
 
-    def at(self, places: Places) -> Array:
+    def at(self, places: _Places) -> Array:
         """The column at some rows, in the order asked for."""
         first, count = self._shards[0], len(places.local)
         order, groups = places.by_shard
@@ -76,7 +76,7 @@ class Column:
         result[order] = found
         return result
 
-    def _slices(self, places: Places) -> Array:
+    def _slices(self, places: _Places) -> Array:
         """Row by row as slices of bytes, which cost a tenth of what indexing arrays does."""
         first = self._shards[0]
         width = first.itemsize * math.prod(first.shape[1:])
@@ -95,7 +95,7 @@ class RowTable:
         opened = [open_rows(path) for path in self.paths]
         self.shards: list[Rows] = [rows for rows, _ in opened]
         self.headers: list[RowsHeader] = [header for _, header in opened]
-        self.numbers = ShardedNumbers([len(rows) for rows in self.shards])
+        self.numbers = _ShardedNumbers([len(rows) for rows in self.shards])
         self._columns = {name: Column([getattr(rows, name) for rows in self.shards]) for name in FIXED_COLUMNS if self.shards}
         for path, header in zip(self.paths, self.headers, strict=True):
             if header.common != self.headers[0].common:

@@ -144,7 +144,7 @@ def run(spec: ViewsSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Vie
         for path in paths:
             target, made = Path(name) / path.name if kept else None, source and source / path.name
             jobs.append(ViewJob(path, view, target, vocab, spec, made))
-    parts = map_shards(make_shard, jobs, out_dir=out_dir, runtime=runtime, step="views", total=len(jobs))
+    parts = map_shards(_make_shard, jobs, out_dir=out_dir, runtime=runtime, step="views", total=len(jobs))
     by_split = {
         split: sum_stats(
             part for job, part in zip(jobs, parts, strict=True) if (job.view == HELDOUT_VIEW) == (split == "heldout")
@@ -177,7 +177,7 @@ def _same_noise(spec: ViewsSpec, inputs: Inputs, runtime: Runtime) -> Artifact |
     return None
 
 
-def make_shard(job: ViewJob, index: int, out_dir: Path) -> dict[str, Any]:
+def _make_shard(job: ViewJob, index: int, out_dir: Path) -> dict[str, Any]:
     """One shard's noise in one view: linked where it is finished, else generated. Returns its counts."""
     if job.finished is None or job.target is None:
         return draw_shard(job, out_dir)

@@ -81,7 +81,7 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class MoveInputs:
+class _MoveInputs:
     """B rows that carry word order noise, as it sees them."""
 
     layout: Layout
@@ -110,7 +110,7 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Permuted:
+class _Permuted:
     """Single pieces after a permutation, by group, then place: what is at ``places`` was at ``origins``."""
 
     group: Ints
@@ -134,7 +134,7 @@ def move(layout: Layout, masked: Masked, words: WordTable, spec: WordOrderSpec, 
     if spec.unit == "word":
         barrier = barrier | _touched(selected, starts)
     runs = _runs(barrier, some.sentence_first if spec.within == "sentence" else some.segment_first())
-    inputs = MoveInputs(some, draws.take(busy), selected, starts, runs, budget[busy])
+    inputs = _MoveInputs(some, draws.take(busy), selected, starts, runs, budget[busy])
     items = _choose_tokens(inputs, top_up=spec.top_up) if spec.unit == "token" else _choose_windows(inputs, spec.window_words)
     permuted = _canonical(some.ids, _permute_pieces(items, _derange(items, inputs.draws)))
     return Moved(busy[permuted.rows], permuted.places, permuted.origins, with_noise)
@@ -157,7 +157,7 @@ def _touched(selected: Bools, starts: Bools) -> Bools:
     return touched
 
 
-def _choose_tokens(inputs: MoveInputs, *, top_up: bool) -> Items:
+def _choose_tokens(inputs: _MoveInputs, *, top_up: bool) -> Items:
     """A uniformly random set of ``budget`` movable tokens per row, less those that are alone in their run."""
     width = inputs.selected.shape[1]
     movable = np.flatnonzero(inputs.layout.inside & ~inputs.selected)
@@ -174,7 +174,7 @@ def _choose_tokens(inputs: MoveInputs, *, top_up: bool) -> Items:
     lone = ~(follows | np.append(follows[1:], False)[: len(follows)])
     kept = chosen[~lone]
     if top_up:
-        candidates = Candidates(movable // width, movable % width, run, turn_drawn)
+        candidates = _Candidates(movable // width, movable % width, run, turn_drawn)
         room = inputs.budget - np.bincount(candidates.rows[kept], minlength=len(counts))
         kept = np.sort(np.concatenate([kept, *_pairs(candidates, chosen[lone], room, inputs.draws)]))
     rows = movable[kept] // width
@@ -183,7 +183,7 @@ def _choose_tokens(inputs: MoveInputs, *, top_up: bool) -> Items:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class _Candidates:
     """Movable tokens, flat and in order of row and place."""
 
     rows: Ints
@@ -193,7 +193,7 @@ class Candidates:
     """In which it was chosen, -1 for those that were not."""
 
 
-def _pairs(candidates: Candidates, lone: Ints, room: Ints, draws: RowDraws) -> tuple[Ints, Ints]:
+def _pairs(candidates: _Candidates, lone: Ints, room: Ints, draws: RowDraws) -> tuple[Ints, Ints]:
     """Lone chosen tokens and a partner of each, as many as the budget of the row has room for, first drawn first."""
     begin, end = (np.searchsorted(candidates.run, candidates.run[lone], side=side) for side in ("left", "right"))
     company = end - begin > 1
@@ -206,7 +206,7 @@ def _pairs(candidates: Candidates, lone: Ints, room: Ints, draws: RowDraws) -> t
     return lone[order], partner[order]
 
 
-def _choose_windows(inputs: MoveInputs, window_words: int) -> Items:
+def _choose_windows(inputs: _MoveInputs, window_words: int) -> Items:
     """Words of randomly chosen windows, as many windows as fit the budget of pieces; a window has two words at least."""
     rows, begin = flatten(inputs.starts)
     last = np.diff(rows, append=-1) != 0
@@ -226,7 +226,7 @@ def _choose_windows(inputs: MoveInputs, window_words: int) -> Items:
     return Items((np.cumsum(taken) - 1)[window[keep]], rows[keep], begin[keep], size[keep])
 
 
-def _fill(inputs: MoveInputs, rows: Ints, begin: Ints, pieces: Ints) -> Bools:
+def _fill(inputs: _MoveInputs, rows: Ints, begin: Ints, pieces: Ints) -> Bools:
     """Windows taken in random order while they fit the budget of their row; what does not fit is skipped."""
     key = inputs.draws.block(Stream.MOVE_CHOICE, rows, block=begin)[0]
     order = np.lexsort((key, rows))
@@ -279,14 +279,14 @@ def _closing(largest: int) -> npt.NDArray[np.float64]:
     return np.array([0.0, 0.0, *shares])
 
 
-def _permute_pieces(items: Items, order: Ints) -> Permuted:
+def _permute_pieces(items: Items, order: Ints) -> _Permuted:
     """The pieces of each group, after its items have been laid out in the new order from the group's begin on."""
     places = ranges(items.begin, items.size)
     origins = ranges(items.begin[order], items.size[order])
-    return Permuted(np.repeat(items.group, items.size), np.repeat(items.rows, items.size), places, origins)
+    return _Permuted(np.repeat(items.group, items.size), np.repeat(items.rows, items.size), places, origins)
 
 
-def _canonical(ids: Array, permuted: Permuted) -> Permuted:
+def _canonical(ids: Array, permuted: _Permuted) -> _Permuted:
     """Drop places whose piece is what it was; give equal pieces of a group the remaining origins in ascending order."""
     old, new = ids[permuted.rows, permuted.places], ids[permuted.rows, permuted.origins]
     # Where all pieces of a group differ, each comes from its only possible origin already.
@@ -297,7 +297,7 @@ def _canonical(ids: Array, permuted: Permuted) -> Permuted:
     by_new = again[np.lexsort((places[again], new[moved][again], group[again]))]
     by_old = again[np.lexsort((places[again], old[moved][again], group[again]))]
     origins[by_new] = places[by_old]
-    return Permuted(group, rows, places, origins)
+    return _Permuted(group, rows, places, origins)
 
 
 def _of_groups_with_equal(group: Ints, ids: Array) -> Bools:

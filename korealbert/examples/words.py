@@ -26,7 +26,7 @@ KEY_CHARACTERS = 8
 """UTF-16 code units in a key; 98 % of the words of Korean Wikipedia have no more, with 94 % of its characters."""
 PLACES_BITS = 18
 """Binary logarithm of the words that can be remembered: 13 MB. With twice as many, 72 % are instead of 67 %."""
-PIECES_REMEMBERED = 8
+_PIECES_REMEMBERED = 8
 """Words of more pieces are not remembered."""
 BLOCK_CHARACTERS = 4_096
 """Words are given to SentencePiece in blocks of about so many characters, the quickest size."""
@@ -35,11 +35,11 @@ PADDING = KEY_CHARACTERS
 
 UNKNOWN_PENALTY = 10.0
 """By how much SentencePiece scores an unknown character below the lowest piece (``kUnkPenalty``)."""
-EXACT_STEPS = 1 << 24
+_EXACT_STEPS = 1 << 24
 """A float32 holds every integer up to this."""
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+_Ints = npt.NDArray[np.int64]
+_Bools = npt.NDArray[np.bool_]
 Pieces = npt.NDArray[np.int32]
 
 _HALF = KEY_CHARACTERS // 2
@@ -61,10 +61,10 @@ class WordEncoder:
         self._asked = np.zeros(places, dtype=np.bool_)
         """The word was met since another one last wanted its place."""
         self._claims = np.zeros(places, dtype=np.int64)
-        self._pieces = np.zeros(places * PIECES_REMEMBERED, dtype=np.int32)
+        self._pieces = np.zeros(places * _PIECES_REMEMBERED, dtype=np.int32)
         """Of remembered words, then of those of the last call that were not."""
 
-    def encode(self, codes: npt.NDArray[Any], begins: Ints, ends: Ints) -> tuple[Pieces, Ints]:
+    def encode(self, codes: npt.NDArray[Any], begins: _Ints, ends: _Ints) -> tuple[Pieces, _Ints]:
         """The pieces of words one after the other, and how many each has [W].
 
         ``codes`` are the code points of a text as uint16 or uint32, ``PADDING`` blank ones at its end; the words are those from
@@ -73,7 +73,7 @@ class WordEncoder:
         keys, short = _keys(codes, begins, ends)
         places = _places(keys)
         known = short & (self._keys[0].take(places) == keys[0]) & (self._keys[1].take(places) == keys[1])
-        firsts, counts = places * PIECES_REMEMBERED, self._counts.take(places).astype(np.int64)
+        firsts, counts = places * _PIECES_REMEMBERED, self._counts.take(places).astype(np.int64)
         self._asked[places[known]] = True
         missing = np.flatnonzero(~known)
         if len(missing):
@@ -84,7 +84,7 @@ class WordEncoder:
             self._remember(keys, places, spelt[short[spelt] & (self._claims[places[spelt]] == spelt)], firsts, counts)
         return self._pieces.take(ranges(firsts, counts)), counts
 
-    def _same_words(self, keys: Any, short: Bools, places: Ints, missing: Ints) -> tuple[Ints, Ints]:
+    def _same_words(self, keys: Any, short: _Bools, places: _Ints, missing: _Ints) -> tuple[_Ints, _Ints]:
         """Words to spell, and which of them each of the missing ones is."""
         wanted = places[missing]
         self._claims[wanted] = missing
@@ -98,7 +98,7 @@ class WordEncoder:
         number[missing[itself]] = np.arange(np.count_nonzero(itself))
         return number[first], missing[itself]
 
-    def _spell(self, codes: npt.NDArray[Any], begins: Ints, ends: Ints) -> tuple[Pieces, Ints, Ints]:
+    def _spell(self, codes: npt.NDArray[Any], begins: _Ints, ends: _Ints) -> tuple[Pieces, _Ints, _Ints]:
         """Pieces of words by SentencePiece; where those of each begin, and how many they are."""
         sizes = ends - begins + 1  # With the blank behind it.
         chosen = codes[ranges(begins, sizes)]
@@ -114,23 +114,23 @@ class WordEncoder:
 
     def _put_behind(self, pieces: Pieces) -> int:
         """Keep pieces for this call. Returns where they begin."""
-        begin = len(self._counts) * PIECES_REMEMBERED
-        self._pieces.resize(max(len(self._pieces), begin + len(pieces) + PIECES_REMEMBERED), refcheck=False)
+        begin = len(self._counts) * _PIECES_REMEMBERED
+        self._pieces.resize(max(len(self._pieces), begin + len(pieces) + _PIECES_REMEMBERED), refcheck=False)
         self._pieces[begin : begin + len(pieces)] = pieces
         return begin
 
-    def _remember(self, keys: Any, places: Ints, words: Ints, firsts: Ints, counts: Ints) -> None:
+    def _remember(self, keys: Any, places: _Ints, words: _Ints, firsts: _Ints, counts: _Ints) -> None:
         """Remember words of different places, each in its own unless the one there was met since it was last wanted."""
         wanted = places[words]
         kept = self._asked.take(wanted)
         self._asked[wanted] = False
-        words = words[~kept & (counts.take(words) <= PIECES_REMEMBERED)]
+        words = words[~kept & (counts.take(words) <= _PIECES_REMEMBERED)]
         wanted = places.take(words)
         for remembered, half in zip(self._keys, keys, strict=True):
             remembered[wanted] = half.take(words)
         self._counts[wanted] = counts.take(words)
-        table = self._pieces[: len(self._counts) * PIECES_REMEMBERED].reshape(-1, PIECES_REMEMBERED)
-        table[wanted] = windows(self._pieces, PIECES_REMEMBERED)[firsts.take(words)]
+        table = self._pieces[: len(self._counts) * _PIECES_REMEMBERED].reshape(-1, _PIECES_REMEMBERED)
+        table[wanted] = windows(self._pieces, _PIECES_REMEMBERED)[firsts.take(words)]
 
 
 def longest_line(vocabulary: Vocabulary) -> int:
@@ -159,7 +159,7 @@ def longest_line(vocabulary: Vocabulary) -> int:
     if trained.model_type != TrainerSpec.UNIGRAM or (steps % 1).any():
         return 0
     # Less the space in front, and the other words of the block in which the only word of such a line may stand.
-    return max(0, int(EXACT_STEPS / np.abs(steps).max()) - 2 - BLOCK_CHARACTERS)
+    return max(0, int(_EXACT_STEPS / np.abs(steps).max()) - 2 - BLOCK_CHARACTERS)
 
 
 def _without_rules(vocabulary: Vocabulary) -> Any:
@@ -172,7 +172,7 @@ def _without_rules(vocabulary: Vocabulary) -> Any:
     return processor
 
 
-def _keys(codes: npt.NDArray[Any], begins: Ints, ends: Ints) -> tuple[npt.NDArray[np.uint64], Bools]:
+def _keys(codes: npt.NDArray[Any], begins: _Ints, ends: _Ints) -> tuple[npt.NDArray[np.uint64], _Bools]:
     """Each word's code units as two integers [2, W], those of short words alike only where the words are; which are short."""
     units = codes.astype("<u2", copy=False)
     stretches = np.ndarray(len(units) - KEY_CHARACTERS + 1, f"V{2 * KEY_CHARACTERS}", units.data, strides=(2,))
@@ -188,7 +188,7 @@ def _keys(codes: npt.NDArray[Any], begins: Ints, ends: Ints) -> tuple[npt.NDArra
     return keys, short
 
 
-def _places(keys: npt.NDArray[np.uint64]) -> Ints:
+def _places(keys: npt.NDArray[np.uint64]) -> _Ints:
     mixed = (keys[0] * _FACTORS[0]) ^ (keys[1] * _FACTORS[1])
-    places: Ints = (mixed >> np.uint64(64 - PLACES_BITS)).astype(np.int64)
+    places: _Ints = (mixed >> np.uint64(64 - PLACES_BITS)).astype(np.int64)
     return places

@@ -18,13 +18,13 @@ from korealbert.vocab.normalisation import SEPARATORS, clusters
 Span = tuple[int, int]
 """Characters [begin, end) of a text; empty where a piece stands for none."""
 
-BARE = ("▁", "Ġ", "##", "")
+_BARE = ("▁", "Ġ", "##", "")
 """Written forms of pieces that are no character of a text, whatever their offsets say."""
 
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 """Written form of a byte of a character that has no piece."""
 
-PROBE = "가 a"
+_PROBE = "가 a"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Frame:
 
 def frame(tokenizer: Any, *, pair: bool) -> Frame:
     """The frame of a tokenizer's single texts or pairs. Raises ValueError when it puts no ``[CLS]`` first."""
-    encoded = _fast(tokenizer)(PROBE, PROBE if pair else None, return_token_type_ids=True)
+    encoded = _fast(tokenizer)(_PROBE, _PROBE if pair else None, return_token_type_ids=True)
     ids, segments, owners = encoded["input_ids"], encoded["token_type_ids"], encoded.sequence_ids(0)
     if ids[0] != tokenizer.cls_token_id:
         where = f"{tokenizer.name_or_path}/tokenizer.json"
@@ -129,7 +129,7 @@ def _tiled(text: str, written: Sequence[str], offsets: Sequence[Span], normalise
         names = [written[number] for number in group]
         found = _of_bytes(names, text, begin, end, normalise) if all(map(BYTE.fullmatch, names)) else None
         if found is None:
-            owner = next((n for n, name in enumerate(names) if name not in BARE), None)
+            owner = next((n for n, name in enumerate(names) if name not in _BARE), None)
             before = len(names) if owner is None else owner
             found = [(begin, begin)] * before + [(begin, end), *[(end, end)] * (len(names) - before - 1)][: len(names) - before]
         spans += found

@@ -12,10 +12,10 @@ from typing import Any
 
 from korealbert.finetune.task import Example, Task
 
-HARDEST = 20
+_HARDEST = 20
 """So many examples with the largest loss are shown."""
 
-MAX_SHOWN_CHARACTERS = 500
+_MAX_SHOWN_CHARACTERS = 500
 """Longer texts of examples are cut; the official file has them whole."""
 
 Distribution = dict[str, dict[str, int]]
@@ -63,7 +63,7 @@ def analysis(task: Task, examples: Sequence[Example], predicted: Sequence[Any], 
     labels = [task.labelled(example, value) for example, value in zip(examples, predicted, strict=True)]
     gold, pred = ([label for pair in labels for label in pair[side]] for side in (0, 1))
     distribution = dist(gold, pred)
-    order = sorted(range(len(examples)), key=lambda index: (-losses[index], index))[:HARDEST]
+    order = sorted(range(len(examples)), key=lambda index: (-losses[index], index))[:_HARDEST]
     return {
         "unit": task.counted,
         "dist": distribution,
@@ -84,4 +84,4 @@ def analysis(task: Task, examples: Sequence[Example], predicted: Sequence[Any], 
 
 
 def _shown(text: str | None) -> str | None:
-    return text if text is None or len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}…"
+    return text if text is None or len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"

@@ -17,10 +17,10 @@ from korealbert.finetune.task import Example, Feature
 if TYPE_CHECKING:
     import torch
 
-BATCHES_PER_BUCKET = 50
+_BATCHES_PER_BUCKET = 50
 """Training batches are cut from stretches of so many shuffled batches, sorted by length within."""
 
-Indices = npt.NDArray[np.int64]
+_Indices = npt.NDArray[np.int64]
 
 
 def encode_sequences(examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
@@ -78,19 +78,19 @@ def pad(features: Sequence[Feature], *, pad_id: int, device: torch.device) -> Pa
         mask_BL[row, :length] = 1
         types_BL[row, :length] = feature.token_type_ids
 
-    def tensor(array: Indices) -> torch.Tensor:
+    def tensor(array: _Indices) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
 
     return PaddedBatch(tensor(ids_BL), tensor(mask_BL), tensor(types_BL), features)
 
 
-def lengths_of(features: Sequence[Feature]) -> Indices:
+def lengths_of(features: Sequence[Feature]) -> _Indices:
     """Pieces of each feature: at once where a ``FeatureTable`` knows them."""
     known = getattr(features, "lengths", None)
     return np.array([len(feature.input_ids) for feature in features]) if known is None else known
 
 
-def training_batches(lengths: Sequence[int] | Indices, *, batch_size: int, seed: int, epoch: int) -> list[Indices]:
+def training_batches(lengths: Sequence[int] | _Indices, *, batch_size: int, seed: int, epoch: int) -> list[_Indices]:
     """Every example once, in batches of like length and random order: a function of seed and epoch alone.
 
     All batches are full but one.
@@ -98,7 +98,7 @@ def training_batches(lengths: Sequence[int] | Indices, *, batch_size: int, seed:
     random = np.random.Generator(np.random.Philox(key=[seed, epoch]))
     order = random.permutation(len(lengths))
     length_N = np.asarray(lengths)
-    bucket = batch_size * BATCHES_PER_BUCKET
+    bucket = batch_size * _BATCHES_PER_BUCKET
     batches = []
     for start in range(0, len(order), bucket):
         stretch = order[start : start + bucket]
@@ -107,7 +107,7 @@ def training_batches(lengths: Sequence[int] | Indices, *, batch_size: int, seed:
     return [batches[index] for index in random.permutation(len(batches))]
 
 
-def evaluation_batches(lengths: Sequence[int] | Indices, *, batch_size: int) -> list[Indices]:
+def evaluation_batches(lengths: Sequence[int] | _Indices, *, batch_size: int) -> list[_Indices]:
     """Every example once, longest first: the first batch shows whether memory suffices."""
     order = np.argsort(-np.asarray(lengths), kind="stable")
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]

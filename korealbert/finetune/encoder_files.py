@@ -13,7 +13,7 @@ from korealbert.artifact import Deployment, Inputs, Runtime, Stage, Stats
 from korealbert.huggingface.files import TOKENIZER_FILES, WEIGHT_FILES, copy_files
 from korealbert.huggingface.package import ModelPlace
 
-FILES = (*WEIGHT_FILES, *TOKENIZER_FILES, "*.model")
+_FILES = (*WEIGHT_FILES, *TOKENIZER_FILES, "*.model")
 """Files that are copied; SentencePiece models under any name, since KoBERT's have names of their own."""
 
 
@@ -26,7 +26,7 @@ def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
     directory = spec.directory() or inputs["model"].path
     tokenizer = load_tokenizer(directory)
     encoder = load_encoder(directory, init="pretrained")
-    copy_files(directory, out_dir, FILES)
+    copy_files(directory, out_dir, _FILES)
     return {
         "model_type": encoder.transformer.config.model_type,
         "parameters": count_parameters(encoder),

@@ -28,9 +28,9 @@ from korealbert.finetune.task import Example, Feature, Task
 EXAMPLES_PER_BATCH = 10_000
 """Examples that are encoded at once; memory holds their features, and those of no others."""
 
-IDS = pa.list_(pa.int32())
-SEGMENTS = pa.list_(pa.uint8())
-CHOICES = pa.list_(pa.struct([("input_ids", IDS), ("token_type_ids", SEGMENTS)]))
+_IDS = pa.list_(pa.int32())
+_SEGMENTS = pa.list_(pa.uint8())
+_CHOICES = pa.list_(pa.struct([("input_ids", _IDS), ("token_type_ids", _SEGMENTS)]))
 
 
 def write_features(path: Path, task: Task, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> int:
@@ -60,8 +60,8 @@ def write_features(path: Path, task: Task, examples: Sequence[Example], tokenize
 def _batch(task: Task, features: Sequence[Feature], start: int, schema: pa.Schema | None) -> pa.RecordBatch:
     """The features of the examples from number ``start`` on. A task that names no types gets those of its first batch."""
     columns = {
-        "input_ids": pa.array([feature.input_ids for feature in features], IDS),
-        "token_type_ids": pa.array([feature.token_type_ids for feature in features], SEGMENTS),
+        "input_ids": pa.array([feature.input_ids for feature in features], _IDS),
+        "token_type_ids": pa.array([feature.token_type_ids for feature in features], _SEGMENTS),
         "example": pa.array([start + feature.example for feature in features], pa.int32()),
         "target": pa.array([feature.target for feature in features], _type(task.target_type, schema, "target")),
         "layout": pa.array([task.stored_layout(f.layout) for f in features], _type(task.layout_type, schema, "layout")),
@@ -70,7 +70,7 @@ def _batch(task: Task, features: Sequence[Feature], start: int, schema: pa.Schem
         inputs = [
             [{"input_ids": c.input_ids, "token_type_ids": c.token_type_ids} for c in feature.choices] for feature in features
         ]
-        columns["choices"] = pa.array(inputs, CHOICES)
+        columns["choices"] = pa.array(inputs, _CHOICES)
     return pa.record_batch(columns)
 
 

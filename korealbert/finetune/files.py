@@ -88,7 +88,7 @@ def tsv_rows(
         yield line, fields
 
 
-SPACE = re.compile(r"[ \t\n\r]*")
+_SPACE = re.compile(r"[ \t\n\r]*")
 
 KIND = {str: "a string", int: "an integer", float: "a number", list: "a list", dict: "an object"}
 
@@ -97,7 +97,7 @@ def _not_json(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
 
-DECODER = json.JSONDecoder(parse_constant=_not_json, object_pairs_hook=unambiguous)
+_DECODER = json.JSONDecoder(parse_constant=_not_json, object_pairs_hook=unambiguous)
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def json_lines(file: BenchmarkFile) -> Iterator[Record]:
         if not line.text.strip():
             raise line.error("record", "the line is empty", "give one JSON object per line, and no line without one")
         try:
-            value = DECODER.decode(line.text)
+            value = _DECODER.decode(line.text)
         except (ValueError, RecursionError) as error:
             raise line.error("record", f"{line.text[:40]!r} is no JSON ({error})", "give one JSON object per line") from error
         yield _object(value, line)
@@ -205,7 +205,7 @@ def json_list(file: BenchmarkFile, *, key: str | None = None, unique: str = "") 
         number, counted = number + text.count("\n", counted, position), position
         line = lines[number - 1]
         try:
-            value, position = DECODER.raw_decode(text, position)
+            value, position = _DECODER.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
             raise line.error("record", f"no JSON ({error})", "is the download complete?") from error
         record = _object(value, line)
@@ -220,7 +220,7 @@ def json_list(file: BenchmarkFile, *, key: str | None = None, unique: str = "") 
             raise line.error("record", "neither a comma nor ] after it", "is the download complete?")
     # The text around the list: of two files in one, or two lists of one name, the second would be lost.
     try:
-        around = DECODER.decode(text[: opening.end()] + text[position:])
+        around = _DECODER.decode(text[: opening.end()] + text[position:])
     except (ValueError, RecursionError) as error:
         remedy = "is the download complete, and one file alone?"
         raise lines[-1].error("record", f"the file is not {wanted} and no more ({error})", remedy) from error
@@ -235,7 +235,7 @@ def _object(value: Any, line: Line) -> Record:
 
 
 def _skip_space(text: str, position: int) -> int:
-    found = SPACE.match(text, position)
+    found = _SPACE.match(text, position)
     return found.end() if found else position
 
 

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from korealbert.finetune.parse import Parse, Words
 from korealbert.finetune.task import EncoderOutput
 
-INITIAL_STD = 0.02
+_INITIAL_STD = 0.02
 """Standard deviation of a fresh dense layer, as in BERT and ALBERT."""
 
 
@@ -25,7 +25,7 @@ class PooledHead(nn.Module):
         super().__init__()
         self.dropout = nn.Dropout(dropout)
         self.dense = nn.Linear(hidden_size, outputs)
-        nn.init.normal_(self.dense.weight, std=INITIAL_STD)
+        nn.init.normal_(self.dense.weight, std=_INITIAL_STD)
         nn.init.constant_(self.dense.bias, bias)
 
     def forward(self, encoded: EncoderOutput) -> torch.Tensor:
@@ -49,7 +49,7 @@ class PieceHead(nn.Module):
         super().__init__()
         self.dropout = nn.Dropout(dropout)
         self.dense = nn.Linear(hidden_size, outputs)
-        nn.init.normal_(self.dense.weight, std=INITIAL_STD)
+        nn.init.normal_(self.dense.weight, std=_INITIAL_STD)
         nn.init.zeros_(self.dense.bias)
 
     def forward(self, encoded: EncoderOutput) -> torch.Tensor:
@@ -58,11 +58,11 @@ class PieceHead(nn.Module):
         return logits
 
 
-LSTM_SIZE = 768
-ARC_SIZE = 512
-RELATION_SIZE = 256
-POS_SIZE = 256
-DROPOUT = 0.33
+_LSTM_SIZE = 768
+_ARC_SIZE = 512
+_RELATION_SIZE = 256
+_POS_SIZE = 256
+_DROPOUT = 0.33
 """Sizes and dropout of KLUE-baseline."""
 
 
@@ -73,7 +73,7 @@ class SharedDropout(nn.Module):
         """The same shape."""
         if not self.training:
             return values_BWX
-        keep_B1X = torch.empty_like(values_BWX[:, :1]).bernoulli_(1 - DROPOUT) / (1 - DROPOUT)
+        keep_B1X = torch.empty_like(values_BWX[:, :1]).bernoulli_(1 - _DROPOUT) / (1 - _DROPOUT)
         return values_BWX * keep_B1X
 
 
@@ -98,23 +98,23 @@ class BiaffineParser(nn.Module):
     def __init__(self, hidden_size: int, relations: int, parts_of_speech: int | None) -> None:
         super().__init__()
         # One more part of speech for the root and for whatever the list lacks.
-        self.pos = nn.Embedding(parts_of_speech + 1, POS_SIZE) if parts_of_speech is not None else None
-        width = 2 * hidden_size + (POS_SIZE if self.pos else 0)
-        self.encoder = nn.LSTM(width, LSTM_SIZE, batch_first=True, bidirectional=True)
-        self.start = nn.Linear(2 * LSTM_SIZE, LSTM_SIZE)
-        self.source = nn.Linear(2 * LSTM_SIZE, LSTM_SIZE)
-        self.decoder = nn.LSTM(LSTM_SIZE, LSTM_SIZE, batch_first=True)
+        self.pos = nn.Embedding(parts_of_speech + 1, _POS_SIZE) if parts_of_speech is not None else None
+        width = 2 * hidden_size + (_POS_SIZE if self.pos else 0)
+        self.encoder = nn.LSTM(width, _LSTM_SIZE, batch_first=True, bidirectional=True)
+        self.start = nn.Linear(2 * _LSTM_SIZE, _LSTM_SIZE)
+        self.source = nn.Linear(2 * _LSTM_SIZE, _LSTM_SIZE)
+        self.decoder = nn.LSTM(_LSTM_SIZE, _LSTM_SIZE, batch_first=True)
         self.dropout = SharedDropout()
-        self.head_arc = nn.Linear(2 * LSTM_SIZE, ARC_SIZE)
-        self.head_relation = nn.Linear(2 * LSTM_SIZE, RELATION_SIZE)
-        self.word_arc = nn.Linear(LSTM_SIZE, ARC_SIZE)
-        self.word_relation = nn.Linear(LSTM_SIZE, RELATION_SIZE)
-        self.arc = nn.Parameter(torch.empty(ARC_SIZE, ARC_SIZE))
-        self.arc_head = nn.Linear(ARC_SIZE, 1)
-        self.arc_word = nn.Linear(ARC_SIZE, 1, bias=False)
-        self.relation = Bilinear(RELATION_SIZE, RELATION_SIZE, relations)
-        self.relation_head = nn.Linear(RELATION_SIZE, relations, bias=False)
-        self.relation_word = nn.Linear(RELATION_SIZE, relations, bias=False)
+        self.head_arc = nn.Linear(2 * _LSTM_SIZE, _ARC_SIZE)
+        self.head_relation = nn.Linear(2 * _LSTM_SIZE, _RELATION_SIZE)
+        self.word_arc = nn.Linear(_LSTM_SIZE, _ARC_SIZE)
+        self.word_relation = nn.Linear(_LSTM_SIZE, _RELATION_SIZE)
+        self.arc = nn.Parameter(torch.empty(_ARC_SIZE, _ARC_SIZE))
+        self.arc_head = nn.Linear(_ARC_SIZE, 1)
+        self.arc_word = nn.Linear(_ARC_SIZE, 1, bias=False)
+        self.relation = Bilinear(_RELATION_SIZE, _RELATION_SIZE, relations)
+        self.relation_head = nn.Linear(_RELATION_SIZE, relations, bias=False)
+        self.relation_word = nn.Linear(_RELATION_SIZE, relations, bias=False)
         nn.init.xavier_uniform_(self.arc)
 
     def forward(self, encoded: EncoderOutput) -> Parse:

@@ -24,7 +24,7 @@ from korealbert.finetune.spec import FinetuneSpec, Precision
 from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Scores, Task
 from korealbert.model.parameters import parameter_groups
 
-EVALUATION_BATCH_SIZE = 128
+_EVALUATION_BATCH_SIZE = 128
 """Fixed, because the size of a batch can change the last bit of a score."""
 
 
@@ -32,7 +32,7 @@ class Diverged(ValueError):
     """The loss is not finite any more."""
 
 
-CURVE_POINTS = 200
+_CURVE_POINTS = 200
 """About so many points make a loss curve, whatever the number of steps."""
 
 
@@ -85,7 +85,7 @@ class FinetunedModel:
         decoded: list[Any] = [None] * len(features)
         losses = np.zeros(len(features))
         with torch.inference_mode():
-            for rows in evaluation_batches(lengths_of(features), batch_size=EVALUATION_BATCH_SIZE):
+            for rows in evaluation_batches(lengths_of(features), batch_size=_EVALUATION_BATCH_SIZE):
                 batch = [features[row] for row in rows]
                 logits, targets = self.logits(batch)
                 for row, found in zip(rows, self.task.decode(logits, batch), strict=True):
@@ -116,7 +116,7 @@ def _by_example(features: Sequence[Feature], losses: npt.NDArray[np.float64], ex
 
 
 @dataclass
-class History:
+class _History:
     """Record of a run: the loss curve, and dev scores after each epoch."""
 
     curve: list[dict[str, float]] = field(default_factory=list)
@@ -134,19 +134,19 @@ def train(
     dev: Encoded,
     spec: FinetuneSpec,
     report: Callable[[int, int, dict[str, float]], None],
-) -> History:
+) -> _History:
     """Fine-tune ``model`` in place and leave it with the weights of the epoch that is best on dev.
 
     ``report(step, total_steps, metrics)`` is called at every point of the curve. Raises Diverged when the loss is not finite.
     """
-    history = History()
+    history = _History()
     lengths = lengths_of(train_features)
     steps_per_epoch = math.ceil(len(lengths) / spec.batch_size)
     total_steps = steps_per_epoch * spec.epochs
     groups = parameter_groups(model.modules, weight_decay=spec.weight_decay)
     optimizer = torch.optim.AdamW(groups, lr=spec.learning_rate, eps=1e-8, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, linear_schedule(total_steps, spec.warmup_ratio))
-    every = max(1, total_steps // CURVE_POINTS)
+    every = max(1, total_steps // _CURVE_POINTS)
     best: dict[str, torch.Tensor] = {}
     recent: list[torch.Tensor] = []
     step = 0

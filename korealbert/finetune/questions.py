@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-MAX_QUESTION_PIECES = 64
+_MAX_QUESTION_PIECES = 64
 
 STRIDE = 128
 """Pieces from the beginning of one window to that of the next, as in BERT and KLUE-baseline."""
 
-BEST = 20
+_BEST = 20
 """So many starts and ends are combined."""
 
 
@@ -73,7 +73,7 @@ def windows(
     question: Pieces, context: Pieces, special: Frame, max_length: int
 ) -> Iterator[tuple[list[int], list[int], Window]]:
     """Ids, segments and layout of each window. Raises ValueError when the question leaves no room for a context."""
-    asked = question.ids[:MAX_QUESTION_PIECES]
+    asked = question.ids[:_MAX_QUESTION_PIECES]
     room = max_length - special.size - len(asked)
     if room < 1:
         raise ValueError(f"max_length is {max_length}, but a question takes {len(asked)} pieces of it; give more")
@@ -92,8 +92,8 @@ def best_span(logits_L2: npt.NDArray[Any], window: Window, max_pieces: int) -> F
     if not visible:
         return Found(-np.inf, (0, 0), null)
     positions_C = np.array(visible)
-    starts = positions_C[np.argsort(-logits_L2[positions_C, 0], kind="stable")[:BEST]]
-    ends = positions_C[np.argsort(-logits_L2[positions_C, 1], kind="stable")[:BEST]]
+    starts = positions_C[np.argsort(-logits_L2[positions_C, 0], kind="stable")[:_BEST]]
+    ends = positions_C[np.argsort(-logits_L2[positions_C, 1], kind="stable")[:_BEST]]
     allowed_SE = (ends[None, :] >= starts[:, None]) & (ends[None, :] < starts[:, None] + max_pieces)
     if not allowed_SE.any():
         starts, ends, allowed_SE = starts[:1], starts[:1], np.ones((1, 1), dtype=bool)
@@ -112,13 +112,13 @@ def near_spans(window: Window, answer: Span, max_pieces: int) -> list[Span]:
     return [(window.spans[a][0], window.spans[b][1]) for a, b in ranges]
 
 
-END_BYTES = 500
+_END_BYTES = 500
 """``version`` stands so near to the beginning or the end of a file."""
 
-VERSIONS = ("KorQuAD_v1", "KorQuAD_v2", "KorQuAD_2", "1.1", "v2.0")
+_VERSIONS = ("KorQuAD_v1", "KorQuAD_v2", "KorQuAD_2", "1.1", "v2.0")
 """How ``version`` begins in data sets of this form."""
 
-VERSION = re.compile(rb'"version"\s*:\s*"([^"]*)"')
+_VERSION = re.compile(rb'"version"\s*:\s*"([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +181,9 @@ class QuestionAnswering(Task):
     def check_version(self, file: BenchmarkFile) -> None:
         """Raise ValueError where the file says that it is another data set. A part that a user cut off may say anything."""
         content = file.content()
-        found = VERSION.search(content[:END_BYTES]) or VERSION.search(content[-END_BYTES:])
+        found = _VERSION.search(content[:_END_BYTES]) or _VERSION.search(content[-_END_BYTES:])
         written = found[1].decode(errors="replace") if found else ""
-        if self.version and written.startswith(VERSIONS) and not written.startswith(self.version):
+        if self.version and written.startswith(_VERSIONS) and not written.startswith(self.version):
             problem = f"found {written!r}"
             raise file.error(1, "version", problem, f"{self.title} comes from {self.origin}")
 

@@ -80,21 +80,21 @@ class Additive:
         """See ``Answered``."""
         return self.score(exact_sums(counts_NB, self.quantities_NK))
 
-    def parted(self, masks_NB: Masks) -> PartedSums:
+    def parted(self, masks_NB: Masks) -> _PartedSums:
         """See ``Answered``."""
         marked_BK = exact_sums(masks_NB.astype(np.float64), self.quantities_NK)
-        return PartedSums(exact_sums(np.ones((len(masks_NB), 1)), self.quantities_NK) - marked_BK, marked_BK, self.score)
+        return _PartedSums(exact_sums(np.ones((len(masks_NB), 1)), self.quantities_NK) - marked_BK, marked_BK, self.score)
 
 
 @dataclass(frozen=True)
-class PartedSums:
+class _PartedSums:
     """Sums over the examples that keep their answers, and over those that do not."""
 
     kept_BK: Values
     marked_BK: Values
     score: Callable[[Values], Values]
 
-    def completed(self, other: PartedSums) -> Values:
+    def completed(self, other: _PartedSums) -> Values:
         """See ``Half``."""
         return self.score(self.kept_BK + other.marked_BK)
 
@@ -126,7 +126,7 @@ class Draws:
             yield min(size, self.resamples - done)
 
 
-NO_SPREAD = 1e-30
+_NO_SPREAD = 1e-30
 """Mean square deviation, of values up to 1, that rounding leaves to a constant."""
 
 
@@ -145,21 +145,21 @@ class Correlated:
             return _correlations(ranks(self.gold_N, counts_NB), ranks(self.predicted_N, counts_NB), counts_NB)
         return _correlations(_scaled(self.gold_N)[:, None], _scaled(self.predicted_N)[:, None], counts_NB)
 
-    def parted(self, masks_NB: Masks) -> PartedScores:
+    def parted(self, masks_NB: Masks) -> _PartedScores:
         """See ``Answered``."""
         gold_N = mean_ranks(self.gold_N) if self.by_rank else _scaled(self.gold_N)
-        return PartedScores(self, gold_N[:, None], masks_NB)
+        return _PartedScores(self, gold_N[:, None], masks_NB)
 
 
 @dataclass(frozen=True)
-class PartedScores:
+class _PartedScores:
     """A system's scores, of which those marked True are another's."""
 
     system: Correlated
     gold_N1: Values
     masks_NB: Masks
 
-    def completed(self, other: PartedScores) -> Values:
+    def completed(self, other: _PartedScores) -> Values:
         """See ``Half``."""
         both_M, count = np.concatenate([self.system.predicted_N, other.system.predicted_N]), len(self.gold_N1)
         if self.system.by_rank:
@@ -203,7 +203,7 @@ def _correlations(left_NB: Values, right_NB: Values, counts_NB: Counts | None = 
     pairs = ((left_NB, right_NB), (left_NB, left_NB), (right_NB, right_NB))
     # Row upon row in the order of the examples: the order of BLAS and einsum differs between processors.
     covariance_B, left_B, right_B = ((one * _weighed(other, counts_NB)).sum(axis=0) for one, other in pairs)
-    varies_B = np.minimum(left_B, right_B) > NO_SPREAD * total
+    varies_B = np.minimum(left_B, right_B) > _NO_SPREAD * total
     spread_B = np.sqrt(np.where(varies_B, left_B * right_B, 1.0))
     return np.clip(np.where(varies_B, 100 * covariance_B / spread_B, 0.0), -100.0, 100.0)
 

@@ -18,14 +18,14 @@ from korealbert.finetune.resampling import Draws
 from korealbert.finetune.statistics import answered, compare, mcnemar_of
 from korealbert.finetune.task import Example, Scores, Task
 
-MEMBER_MARK = "::"
+_MEMBER_MARK = "::"
 """Between an archive and the name of a file in it."""
 
 
-RESAMPLES = 1000
+_RESAMPLES = 1000
 """Draws of an interval and of a test; the smallest p-value is 1 / 1001."""
 
-CONFIDENCE = 0.95
+_CONFIDENCE = 0.95
 
 
 def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scores:
@@ -50,7 +50,7 @@ def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> 
     examples = _read_gold(benchmark, gold)
     (scores, ours), (others, theirs) = (_scores(benchmark, examples, file, mode) for file in (first, second))
     systems = [[answered(benchmark, examples, predicted, mode)] for predicted in (ours, theirs)]
-    (found,) = compare(systems, Draws(len(examples), RESAMPLES, seed=0), confidence=CONFIDENCE)
+    (found,) = compare(systems, Draws(len(examples), _RESAMPLES, seed=0), confidence=_CONFIDENCE)
     result = {"scores": dict(others.values), "metric": benchmark.metric, **found._asdict(), "interval": list(found.interval)}
     if benchmark.metric == "accuracy":
         result["mcnemar"] = mcnemar_of(examples, ours, theirs)
@@ -72,7 +72,7 @@ def _scores(benchmark: Task, examples: Sequence[Example], predictions: str, mode
     file = _file(predictions)
     if not file.path.is_file():
         raise FileNotFoundError(f"{file}: no such file; give JSON Lines, one record per example")
-    predicted = read_predictions(file, benchmark, examples, mode)
+    predicted = _read_predictions(file, benchmark, examples, mode)
     scores = benchmark.score(examples, predicted, mode)
     missing = [example.id for example, value in zip(examples, predicted, strict=True) if value is None]
     if not missing:
@@ -82,7 +82,7 @@ def _scores(benchmark: Task, examples: Sequence[Example], predictions: str, mode
     return Scores(scores.values, (*scores.warnings, warning)), predicted
 
 
-def read_predictions(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example], mode: Mode) -> list[Any]:
+def _read_predictions(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example], mode: Mode) -> list[Any]:
     """One predicted value per example, in the order of the examples; None where the official script counts a missing one as 0.
 
     Raises ValueError where a record is wrong, and when there are not as many records as examples.
@@ -117,5 +117,5 @@ def _by_id(records: Sequence[Record], examples: Sequence[Example]) -> dict[str, 
 
 
 def _file(written: str) -> BenchmarkFile:
-    path, _, member = written.partition(MEMBER_MARK)
+    path, _, member = written.partition(_MEMBER_MARK)
     return BenchmarkFile(Path(path), member)

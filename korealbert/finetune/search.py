@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Settings = dict[str, int | float]
 """Fields of the fine-tuning spec with the values that a search tries."""
 
-MAX_SETTINGS = 1000
+_MAX_SETTINGS = 1000
 """Largest search: each of its settings is a stage or several in the DAG."""
 
 LIST, RANGE = "list of values", "range"
@@ -68,7 +68,7 @@ def _whole(axis: Any) -> Any:
     return axis
 
 
-Whole = Annotated[
+_Whole = Annotated[
     Annotated[tuple[int, ...], Field(min_length=1), Tag(LIST)] | Annotated[Range, Tag(RANGE)], Discriminator(_kind)
 ]
 Real = Annotated[
@@ -85,9 +85,9 @@ class SearchSpec(Spec):
 
     method: Literal["grid", "optuna"] = "grid"
     """``grid``: every combination. ``optuna``: ``trials`` settings, each proposed by TPE from the results before it."""
-    epochs: Whole | None = None
+    epochs: _Whole | None = None
     """Numbers of epochs to try."""
-    batch_size: Whole | None = None
+    batch_size: _Whole | None = None
     """Batch sizes to try."""
     learning_rate: Real | None = None
     """Learning rates to try."""
@@ -97,7 +97,7 @@ class SearchSpec(Spec):
     """Weight decays to try."""
     dropout: Real | None = None
     """Dropouts to try."""
-    trials: int | None = Field(default=None, ge=1, le=MAX_SETTINGS)
+    trials: int | None = Field(default=None, ge=1, le=_MAX_SETTINGS)
     """Settings that Optuna tries."""
     at_once: int = Field(default=1, ge=1)
     """Settings that Optuna proposes before it sees the scores of any of them: as many can be tried at the same time."""
@@ -112,7 +112,7 @@ class SearchSpec(Spec):
         if not self.axes:
             raise ValueError(f"nothing to search: give values of {', '.join(AXES)}")
         for name, axis in self.axes.items():
-            if name in WHOLE:
+            if name in _WHOLE:
                 _whole(axis)
             if not isinstance(axis, Range):
                 refuse_repeats(name, axis)
@@ -122,8 +122,8 @@ class SearchSpec(Spec):
             raise ValueError("trials is missing: how many settings may Optuna try?")
         if self.method == "grid" and (self.trials is not None or self.at_once != 1):
             raise ValueError('trials and at_once belong to method = "optuna"; a grid tries every combination')
-        if self.size > MAX_SETTINGS:
-            raise ValueError(f'a grid of {self.size:,} settings; give at most {MAX_SETTINGS:,}, or method = "optuna"')
+        if self.size > _MAX_SETTINGS:
+            raise ValueError(f'a grid of {self.size:,} settings; give at most {_MAX_SETTINGS:,}, or method = "optuna"')
         return self
 
     @property
@@ -154,7 +154,7 @@ class SearchSpec(Spec):
             ends = (axis.low, axis.high) if isinstance(axis, Range) else axis
             for value in ends:
                 try:
-                    cell.with_settings({name: int(value) if name in WHOLE else value})
+                    cell.with_settings({name: int(value) if name in _WHOLE else value})
                 except ValidationError as error:
                     raise ValueError(f"{name} = {value:g}: {error.errors()[0]['msg']}") from None
 
@@ -162,7 +162,7 @@ class SearchSpec(Spec):
 AXES = ("epochs", "batch_size", "learning_rate", "warmup_ratio", "weight_decay", "dropout")
 """Fields that a search may choose. The length limit is none: features would have to be made for each."""
 
-WHOLE = ("epochs", "batch_size")
+_WHOLE = ("epochs", "batch_size")
 
 
 def trial_cell(cell: FinetuneSpec, seed: int, settings: Settings | None = None) -> FinetuneSpec:
@@ -171,7 +171,7 @@ def trial_cell(cell: FinetuneSpec, seed: int, settings: Settings | None = None) 
     return cell.with_settings({**without_test, "seed": seed, **(settings or {})})
 
 
-TRIES = 100
+_TRIES = 100
 """Proposals of settings that were tried already, after which one is repeated."""
 
 
@@ -192,7 +192,7 @@ class SelectionSpec(Spec):
 
 
 @dataclass(frozen=True)
-class Trial:
+class _Trial:
     """A setting and its dev scores by seed; None where the loss was not finite."""
 
     number: int
@@ -214,11 +214,11 @@ def propose(spec: ProposalSpec, inputs: Inputs, out_dir: Path, runtime: Runtime)
     with _quiet():
         sampler = optuna.samplers.TPESampler(seed=_seed(spec))
         study = optuna.create_study(direction="maximize", sampler=sampler)
-        seen = read_trials(spec.search, inputs)
+        seen = _read_trials(spec.search, inputs)
         for trial in seen:
             study.add_trial(_told(trial, distributions))
         known = {_key(trial.settings): trial for trial in seen}
-        for _ in range(TRIES):
+        for _ in range(_TRIES):
             asked = study.ask(distributions)
             settings: Settings = dict(asked.params)
             if _key(settings) not in known:
@@ -231,7 +231,7 @@ def propose(spec: ProposalSpec, inputs: Inputs, out_dir: Path, runtime: Runtime)
 
 def select(spec: SelectionSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
     """The settings with the best mean dev score, the earliest of equals. Raises ValueError when every setting diverged."""
-    trials = read_trials(spec.search, inputs)
+    trials = _read_trials(spec.search, inputs)
     scored = [trial for trial in trials if trial.dev is not None]
     if not scored:
         raise ValueError(f"all {len(trials)} settings of the search diverged; give lower values of learning_rate")
@@ -243,7 +243,7 @@ def select(spec: SelectionSpec, inputs: Inputs, out_dir: Path, runtime: Runtime)
     return {"trials": len(trials), "diverged": diverged, "trial": best.number, "dev": best.dev, "settings": best.settings}
 
 
-def read_trials(search: SearchSpec, inputs: Inputs) -> list[Trial]:
+def _read_trials(search: SearchSpec, inputs: Inputs) -> list[_Trial]:
     """The finished trials of a search, by number."""
     cells: dict[int, dict[int, Any]] = {}
     for role, artifact in inputs.items():
@@ -253,7 +253,7 @@ def read_trials(search: SearchSpec, inputs: Inputs) -> list[Trial]:
     for number, by_seed in sorted(cells.items()):
         settings = next(iter(by_seed.values()))["settings"]
         scores = {seed: metrics["dev"].get(metrics["selected_by"]) for seed, metrics in sorted(by_seed.items())}
-        trials.append(Trial(number, {name: settings[name] for name in search.axes}, scores))
+        trials.append(_Trial(number, {name: settings[name] for name in search.axes}, scores))
     return trials
 
 
@@ -262,12 +262,12 @@ def _distribution(name: str, axis: tuple[int | float, ...] | Range) -> BaseDistr
 
     if not isinstance(axis, Range):
         return CategoricalDistribution(axis)
-    if name in WHOLE:
+    if name in _WHOLE:
         return IntDistribution(int(axis.low), int(axis.high), log=axis.log)
     return FloatDistribution(axis.low, axis.high, log=axis.log)
 
 
-def _told(trial: Trial, distributions: dict[str, BaseDistribution]) -> Any:
+def _told(trial: _Trial, distributions: dict[str, BaseDistribution]) -> Any:
     import optuna  # noqa: PLC0415 (planning does without)
 
     state = optuna.trial.TrialState.COMPLETE if trial.dev is not None else optuna.trial.TrialState.FAIL

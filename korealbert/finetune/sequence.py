@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-COUNTED = {"macro_f1": ClassCounts.macro_f1, "mcc": ClassCounts.mcc}
+_COUNTED = {"macro_f1": ClassCounts.macro_f1, "mcc": ClassCounts.mcc}
 """Metrics that are functions of how often each class is right, gold and predicted."""
 
-Measures = Mapping[str, Callable[[Sequence[Any], Sequence[Any]], float]]
+_Measures = Mapping[str, Callable[[Sequence[Any], Sequence[Any]], float]]
 """Metrics by name, as functions of gold and predicted values."""
 
 
@@ -44,7 +44,7 @@ class SequenceClassification(SequenceTask):
     spellings: ClassVar[tuple[str, ...]] = ()
     """How the official files write ``labels``, in the same order, where they write something else."""
     metric = "accuracy"
-    measures: ClassVar[Measures] = {"accuracy": accuracy}
+    measures: ClassVar[_Measures] = {"accuracy": accuracy}
     prediction_type = pa.int64()
     target_type = pa.int64()
 
@@ -75,10 +75,10 @@ class SequenceClassification(SequenceTask):
         right_N1 = (gold_N == given_N)[:, None].astype(np.float64)
         if self.metric == "accuracy":
             return Additive(right_N1, lambda sums_BK: 100 * sums_BK[:, 0] / len(right_N1))
-        if self.metric not in COUNTED:
+        if self.metric not in _COUNTED:
             return None
         gold_NC, given_NC = (np.eye(len(self.labels))[side_N] for side_N in (gold_N, given_N))
-        counted = COUNTED[self.metric]
+        counted = _COUNTED[self.metric]
         quantities_NK = np.hstack([gold_NC * right_N1, gold_NC, given_NC])
         return Additive(quantities_NK, lambda sums_BK: 100 * counted(ClassCounts.joined(sums_BK)))
 
@@ -115,7 +115,7 @@ class SequenceRegression(SequenceTask):
     threshold: ClassVar[float] = 3.0
     """From this score on two sentences count as paraphrases in error analysis."""
     metric = "spearman"
-    measures: ClassVar[Measures] = {"spearman": spearman, "pearson": pearson}
+    measures: ClassVar[_Measures] = {"spearman": spearman, "pearson": pearson}
     prediction_type = pa.float64()
     target_type = pa.float64()
 

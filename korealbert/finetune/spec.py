@@ -40,14 +40,14 @@ class RemoteFile(Spec):
 
 
 LOCAL, REMOTE = "local file", "remote file"
-"""How pydantic tells the two kinds of ``DataFile`` apart in the places that its errors name."""
+"""How pydantic tells the two kinds of ``_DataFile`` apart in the places that its errors name."""
 
 
 def _kind_of_file(value: Any) -> str:
     return REMOTE if isinstance(value, Mapping | RemoteFile) else LOCAL
 
 
-DataFile = Annotated[Annotated[InputPath, Tag(LOCAL)] | Annotated[RemoteFile, Tag(REMOTE)], Discriminator(_kind_of_file)]
+_DataFile = Annotated[Annotated[InputPath, Tag(LOCAL)] | Annotated[RemoteFile, Tag(REMOTE)], Discriminator(_kind_of_file)]
 """A path, or a table of URL and checksum."""
 
 
@@ -56,15 +56,15 @@ class FeaturesSpec(Spec):
 
     task: str
     """Name of a benchmark: nsmc, klue_ner, glue_cola, …"""
-    train: DataFile
+    train: _DataFile
     """Official training file, in any form that ``benchmark_files`` reads: compressed or not, in a tar archive or not."""
     train_member: str = ""
     """Name of the file within ``train``, when that is an archive."""
-    dev: DataFile | None = None
+    dev: _DataFile | None = None
     """Official dev file. Without one, 5 % of train are held out, where the benchmark has no dev set."""
     dev_member: str = ""
     """Name of the file within ``dev``, when that is an archive."""
-    test: DataFile | None = None
+    test: _DataFile | None = None
     """Official test file. None: only dev is scored, as in a search, so that nothing can be selected on test."""
     test_member: str = ""
     """Name of the file within ``test``, when that is an archive."""

@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
     from korealbert.finetune.step_timing import Trainer
 
-BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
+_BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 
-OFFSET = {"max_position_embeddings": 514, "type_vocab_size": 1, "pad_token_id": 1}
+_OFFSET = {"max_position_embeddings": 514, "type_vocab_size": 1, "pad_token_id": 1}
 """RoBERTa and XLM-R count positions from the padding id on, and know no segments."""
 
-ALBERT_LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+_ALBERT_LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
 
 BASELINE = "M-BERT"
 """The architecture relative to which KoreALBERT's Table III gives speeds."""
 
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
-    BASELINE: ("bert", {**BASE, "vocab_size": 119_547}),
-    "XLM-R base": ("xlm-roberta", {**BASE, **OFFSET, "vocab_size": 250_002}),
-    "KoBERT": ("bert", {**BASE, "vocab_size": 8_002}),
+    BASELINE: ("bert", {**_BASE, "vocab_size": 119_547}),
+    "XLM-R base": ("xlm-roberta", {**_BASE, **_OFFSET, "vocab_size": 250_002}),
+    "KoBERT": ("bert", {**_BASE, "vocab_size": 8_002}),
     "DistilKoBERT": ("distilbert", {"vocab_size": 8_002, "dim": 768, "n_layers": 3, "n_heads": 12, "hidden_dim": 3072}),
-    "KLUE-BERT base": ("bert", {**BASE, "vocab_size": 32_000}),
-    "KLUE-RoBERTa base": ("roberta", {**BASE, **OFFSET, "vocab_size": 32_000}),
-    "KoELECTRA base v3": ("electra", {**BASE, "vocab_size": 35_000, "embedding_size": 768}),
+    "KLUE-BERT base": ("bert", {**_BASE, "vocab_size": 32_000}),
+    "KLUE-RoBERTa base": ("roberta", {**_BASE, **_OFFSET, "vocab_size": 32_000}),
+    "KoELECTRA base v3": ("electra", {**_BASE, "vocab_size": 35_000, "embedding_size": 768}),
     "KoELECTRA small v3": (
         "electra",
         {
@@ -48,17 +48,17 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
             **{"num_attention_heads": 4, "intermediate_size": 1024},
         },
     ),
-    "KoBigBird base": ("big_bird", {**BASE, "vocab_size": 32_500, "max_position_embeddings": 4096}),
-    "ALBERT base v2": ("albert", {**BASE, "vocab_size": 30_000, "embedding_size": 128}),
-    "ALBERT large v2": ("albert", {**ALBERT_LARGE, "vocab_size": 30_000, "embedding_size": 128}),
-    "KoreALBERT base": ("albert", {**BASE, "vocab_size": 32_000, "embedding_size": 128}),
-    "KoreALBERT large": ("albert", {**ALBERT_LARGE, "vocab_size": 32_000, "embedding_size": 128}),
+    "KoBigBird base": ("big_bird", {**_BASE, "vocab_size": 32_500, "max_position_embeddings": 4096}),
+    "ALBERT base v2": ("albert", {**_BASE, "vocab_size": 30_000, "embedding_size": 128}),
+    "ALBERT large v2": ("albert", {**_ALBERT_LARGE, "vocab_size": 30_000, "embedding_size": 128}),
+    "KoreALBERT base": ("albert", {**_BASE, "vocab_size": 32_000, "embedding_size": 128}),
+    "KoreALBERT large": ("albert", {**_ALBERT_LARGE, "vocab_size": 32_000, "embedding_size": 128}),
 }
 """Model type and fields of the config by the name that the tables give."""
 
-WIDTHS = ("vocab_size", "embedding_size", "hidden_size", "intermediate_size", "dim", "hidden_dim")
+_WIDTHS = ("vocab_size", "embedding_size", "hidden_size", "intermediate_size", "dim", "hidden_dim")
 
-HEADS = ("num_attention_heads", "n_heads")
+_HEADS = ("num_attention_heads", "n_heads")
 
 
 def config_of(name: str, *, shrink: int = 1) -> Any:
@@ -70,7 +70,7 @@ def config_of(name: str, *, shrink: int = 1) -> Any:
     from transformers import AutoConfig  # noqa: PLC0415 (planning does without)
 
     model_type, fields = SHAPES[name]
-    smaller = {field: max(1, value // shrink) if field in (*WIDTHS, *HEADS) else value for field, value in fields.items()}
+    smaller = {field: max(1, value // shrink) if field in (*_WIDTHS, *_HEADS) else value for field, value in fields.items()}
     config = AutoConfig.for_model(model_type, **smaller)
     if model_type == "big_bird":
         config.attention_type = "original_full"

@@ -13,10 +13,10 @@ from korealbert.finetune.task import Example, Task
 
 SPLITS = ("train", "dev", "test")
 
-DEV_SHARE = 0.05
+_DEV_SHARE = 0.05
 """Share of train held out where a benchmark has no dev set."""
 
-PART_STREAM = 1 << 32
+_PART_STREAM = 1 << 32
 """Second word of the generator's key, beyond any epoch's: choosing examples and ordering them draw from different streams."""
 
 
@@ -30,7 +30,7 @@ def read_examples(
     """
 
     def read(split: str) -> list[Example]:
-        return _read(task, benchmark_file(spec, split, inputs or {}))
+        return _read(task, _benchmark_file(spec, split, inputs or {}))
 
     found: dict[str, list[Example]] = {}
     if "train" in splits or spec.dev is None or spec.test_share is not None:
@@ -42,12 +42,12 @@ def read_examples(
     if spec.dev is not None:
         found["dev"] = read("dev") if "dev" in splits else []
     else:
-        found["dev"], found["train"] = _held_out(task, found["train"], DEV_SHARE, spec.split_seed)
+        found["dev"], found["train"] = _held_out(task, found["train"], _DEV_SHARE, spec.split_seed)
     limits = {"train": spec.max_train_examples, "dev": spec.max_dev_examples, "test": spec.max_test_examples}
     return {name: _part(found[name], limits[name], spec.split_seed) for name in SPLITS if name in found and name in splits}
 
 
-def benchmark_file(spec: FeaturesSpec, split: str, inputs: Inputs) -> BenchmarkFile:
+def _benchmark_file(spec: FeaturesSpec, split: str, inputs: Inputs) -> BenchmarkFile:
     """The file of a split: the one that the spec names, or the fetched one."""
     place, member = getattr(spec, split), getattr(spec, f"{split}_member")
     if isinstance(place, InputPath):
@@ -83,5 +83,5 @@ def _part(examples: list[Example], limit: int | None, seed: int) -> list[Example
 
 def random_part(count: int, size: int, seed: int) -> list[int]:
     """``size`` different numbers below ``count``, ascending: the same for the same arguments."""
-    generator = np.random.Generator(np.random.Philox(key=[seed, PART_STREAM]))
+    generator = np.random.Generator(np.random.Philox(key=[seed, _PART_STREAM]))
     return sorted(generator.permutation(count)[:size].tolist())

@@ -70,7 +70,7 @@ def _settled(spec: FinetuneSpec, inputs: Inputs) -> FinetuneSpec:
     return spec.with_settings(json.loads((inputs["settings"].path / "settings.json").read_text("utf-8")))
 
 
-def memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:
+def _memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:
     """The determinants of a run's memory: the encoder, the examples, and the number of pieces per forward pass."""
     at_once = spec.micro_batch_size or _settled(spec, inputs).batch_size
     size = f"{spec.max_train_examples} {spec.max_dev_examples} {spec.max_test_examples if spec.tested else 0}"
@@ -93,7 +93,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
 
     with repeatable(seed=spec.seed, threads=runtime.threads, device=device):
         encoder = load_encoder(directory, init=spec.init)
-        check_length(spec, encoder, directory)
+        _check_length(spec, encoder, directory)
         if task.markers:
             encoder.make_room(len(tokenizer))
         features = _features(task, spec, inputs, out_dir, examples, tokenizer)
@@ -126,7 +126,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
     return {name: result[name] for name in HEADLINE if name in result}
 
 
-def check_length(spec: FeaturesSpec, encoder: Encoder, directory: Path) -> None:
+def _check_length(spec: FeaturesSpec, encoder: Encoder, directory: Path) -> None:
     """Raise ValueError where inputs may be longer than the encoder has positions."""
     if spec.max_length > encoder.max_length:
         raise ValueError(
@@ -191,7 +191,7 @@ STAGE = Stage(
     version=6,
     spec=FinetuneSpec,
     run=run,
-    memory_class=memory_class,
+    memory_class=_memory_class,
     check=check_device,
     table="finetune.NAME",
     inputs={"model": "export", "features": "features/NAME"},

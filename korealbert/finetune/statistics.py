@@ -21,7 +21,7 @@ from korealbert.finetune.resampling import Answered, Counts, Draws, Half, Masks,
 from korealbert.finetune.task import Example, Task
 
 
-class Spread(NamedTuple):
+class _Spread(NamedTuple):
     """Scores over seeds: the best, mean and median, and the sample standard deviation (0 for one seed)."""
 
     best: float
@@ -47,11 +47,11 @@ class Comparison(NamedTuple):
     """Two-sided, by approximate randomisation: how often chance alone gives a difference as large."""
 
 
-def spread(scores: Sequence[float]) -> Spread:
+def spread(scores: Sequence[float]) -> _Spread:
     """Raises ValueError when there are none."""
     if not scores:
         raise ValueError("scores of no seed have no mean")
-    return Spread(max(scores), mean(scores), stdev(scores) if len(scores) > 1 else 0.0, median(scores))
+    return _Spread(max(scores), mean(scores), stdev(scores) if len(scores) > 1 else 0.0, median(scores))
 
 
 def resampled(systems: Sequence[Sequence[Answered]], draws: Draws) -> list[Values]:
@@ -136,9 +136,9 @@ class Whole:
         samples = (np.repeat(numbers, counts_N.astype(np.int64)).tolist() for counts_N in counts_NB.T)
         return np.array([self.score([self.examples[n] for n in rows], [self.predicted[n] for n in rows]) for rows in samples])
 
-    def parted(self, masks_NB: Masks) -> PartedAnswers:
+    def parted(self, masks_NB: Masks) -> _PartedAnswers:
         """See ``Answered``."""
-        return PartedAnswers(self, masks_NB)
+        return _PartedAnswers(self, masks_NB)
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any]) -> float:
         """The task's own metric."""
@@ -146,13 +146,13 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class PartedAnswers:
+class _PartedAnswers:
     """Answers of which those marked True are another's."""
 
     whole: Whole
     masks_NB: Masks
 
-    def completed(self, other: PartedAnswers) -> Values:
+    def completed(self, other: _PartedAnswers) -> Values:
         """See ``Half``."""
         pairs = list(zip(self.whole.predicted, other.whole.predicted, strict=True))
         mixed = (

@@ -37,14 +37,14 @@ def load_tokenizer(directory: Path) -> Any:
     if tokenizer.pad_token_id is None or tokenizer.cls_token_id is None:
         raise ValueError(f"{directory}/tokenizer_config.json: needs a pad_token and a cls_token")
     _check_together(directory, tokenizer, config)
-    check_own_pieces(directory, tokenizer)
+    _check_own_pieces(directory, tokenizer)
     return for_directory(tokenizer, directory)
 
 
 def _tokenizer(directory: Path, model_type: str) -> Any:
-    model = sentencepiece_of_wordpiece_family(directory, model_type)
+    model = _sentencepiece_of_wordpiece_family(directory, model_type)
     if model is not None:
-        return tokenizer_from_sentencepiece(model)
+        return _tokenizer_from_sentencepiece(model)
     # A [SEP] that somebody typed is text, as it was in pretraining.
     return AutoTokenizer.from_pretrained(directory, split_special_tokens=True, **LOCAL_ONLY)
 
@@ -59,27 +59,27 @@ def _check_together(directory: Path, tokenizer: Any, config: Any) -> None:
         raise ValueError(f"{directory}: {problem}, from which positions are counted; the two do not belong together")
 
 
-HANGUL_WORD = re.compile(r"▁?([가-힣]+)")
+_HANGUL_WORD = re.compile(r"▁?([가-힣]+)")
 """A piece of syllables that begins a word, as SentencePiece or WordPiece writes it."""
 
-SAMPLE = 200
+_SAMPLE = 200
 """Number of pieces that are tested."""
 
-MAX_LOST_SHARE = 0.5
+_MAX_LOST_SHARE = 0.5
 """A piece may be unreachable by itself; where half of them are, none is reached."""
 
 
-def check_own_pieces(directory: Path, tokenizer: Any) -> None:
+def _check_own_pieces(directory: Path, tokenizer: Any) -> None:
     """Raise ValueError where Korean words that are pieces of the vocabulary come out as unknown.
 
     BERT's and ALBERT's tokenizers lower-case by default and thereby take ``김`` apart into three jamo, of which
     a vocabulary of syllables knows nothing: every Korean text becomes a row of unknown pieces.
     """
-    words = [found[1] for piece in sorted(tokenizer.get_vocab()) if (found := HANGUL_WORD.fullmatch(piece))][:SAMPLE]
+    words = [found[1] for piece in sorted(tokenizer.get_vocab()) if (found := _HANGUL_WORD.fullmatch(piece))][:_SAMPLE]
     if not words or tokenizer.unk_token_id is None:
         return
     lost = sum(tokenizer.unk_token_id in ids for ids in tokenizer(words, add_special_tokens=False)["input_ids"])
-    if lost > MAX_LOST_SHARE * len(words):
+    if lost > _MAX_LOST_SHARE * len(words):
         raise ValueError(
             f"{directory}/tokenizer_config.json: {lost} of {len(words)} Korean pieces of its vocabulary come out as"
             f" {tokenizer.unk_token}, because the tokenizer takes syllables apart; set do_lower_case to false, with ALBERT also"
@@ -87,22 +87,22 @@ def check_own_pieces(directory: Path, tokenizer: Any) -> None:
         )
 
 
-WORDPIECE_FAMILIES = ("bert", "distilbert", "electra")
+_WORDPIECE_FAMILIES = ("bert", "distilbert", "electra")
 
-UNIGRAM = 1
+_UNIGRAM = 1
 """``trainer_spec.model_type`` of a unigram model."""
 
-ROLES = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+_ROLES = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 
 
-def sentencepiece_of_wordpiece_family(directory: Path, model_type: str) -> Path | None:
+def _sentencepiece_of_wordpiece_family(directory: Path, model_type: str) -> Path | None:
     """The SentencePiece model of a directory whose model type means word pieces, or None. A ``tokenizer.json`` goes first."""
-    if model_type not in WORDPIECE_FAMILIES or (directory / "tokenizer.json").exists():
+    if model_type not in _WORDPIECE_FAMILIES or (directory / "tokenizer.json").exists():
         return None
     return next(iter(sorted(directory.glob("*.model"))), None)
 
 
-def tokenizer_from_sentencepiece(model: Path) -> Any:
+def _tokenizer_from_sentencepiece(model: Path) -> Any:
     """``[CLS] a [SEP]`` and ``[CLS] a [SEP] b [SEP]`` around the pieces of a SentencePiece unigram model.
 
     Numbers are those of ``vocab.txt`` beside it, where there is one. Raises ValueError naming the file where it is no such
@@ -113,12 +113,12 @@ def tokenizer_from_sentencepiece(model: Path) -> Any:
         proto.ParseFromString(model.read_bytes())
     except Exception as error:
         raise ValueError(f"{model}: no SentencePiece model; is the download complete?") from error
-    if proto.trainer_spec.model_type != UNIGRAM:
+    if proto.trainer_spec.model_type != _UNIGRAM:
         raise ValueError(f"{model}: not a unigram model; convert its tokenizer to a tokenizer.json")
     scores = {piece.piece: piece.score for piece in proto.pieces}
     written = _numbered(model, scores)
     unknown = next(piece.piece for piece in proto.pieces if piece.type == piece.UNKNOWN)
-    for piece in ROLES.values():
+    for piece in _ROLES.values():
         if piece not in scores:
             raise ValueError(f"{model}: has no piece {piece}; convert its tokenizer to a tokenizer.json")
     tokenizer = Tokenizer(Unigram([(piece, scores[piece]) for piece in written], written.index(unknown)))
@@ -134,9 +134,9 @@ def tokenizer_from_sentencepiece(model: Path) -> Any:
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
         special_tokens=[(piece, written.index(piece)) for piece in ("[CLS]", "[SEP]")],
     )
-    tokenizer.add_special_tokens([AddedToken(piece, special=True, normalized=False) for piece in (unknown, *ROLES.values())])
+    tokenizer.add_special_tokens([AddedToken(piece, special=True, normalized=False) for piece in (unknown, *_ROLES.values())])
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, unk_token=unknown, **ROLES, split_special_tokens=True, name_or_path=str(model.parent)
+        tokenizer_object=tokenizer, unk_token=unknown, **_ROLES, split_special_tokens=True, name_or_path=str(model.parent)
     )
 
 

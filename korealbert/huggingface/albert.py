@@ -10,10 +10,10 @@ import numpy as np
 from korealbert.huggingface.family import Array, SpecialIds, common_fields, common_settings, embeddings, linear
 from korealbert.model.config import ModelConfig
 
-ATTENTION = {"query": "query", "key": "key", "value": "value", "output": "dense", "norm": "LayerNorm"}
-FEED_FORWARD = {"inner": "ffn", "outer": "ffn_output", "norm": "full_layer_layer_norm"}
+_ATTENTION = {"query": "query", "key": "key", "value": "value", "output": "dense", "norm": "LayerNorm"}
+_FEED_FORWARD = {"inner": "ffn", "outer": "ffn_output", "norm": "full_layer_layer_norm"}
 
-DEFAULTS = {
+_DEFAULTS = {
     "vocab_size": 30_000,
     "embedding_size": 128,
     "hidden_size": 4096,
@@ -50,7 +50,7 @@ def _groups_of(layers: int, groups: int) -> list[int]:
     return [int(layer / (layers / groups)) for layer in range(layers)]
 
 
-PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
+_PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
 
 
 class Albert:
@@ -81,12 +81,12 @@ class Albert:
 
     def config(self, settings: Mapping[str, Any]) -> ModelConfig:
         """Sharing by groups, or none where there are as many groups as layers."""
-        settings = {**DEFAULTS, **settings}
+        settings = {**_DEFAULTS, **settings}
         layers, groups, inner = (settings[name] for name in ("num_hidden_layers", "num_hidden_groups", "inner_group_num"))
         if inner != 1:
             raise ValueError(f"inner_group_num = {inner}: only groups of one layer can be read")
         shared = {"share": "none"} if groups == layers > 1 else {"share": "all", "num_groups": groups}
-        fields = common_fields(settings, DEFAULTS)
+        fields = common_fields(settings, _DEFAULTS)
         config = ModelConfig(**fields, **shared, embedding_size=settings["embedding_size"], ffn_dropout=False)
         if config.share == "all" and exported_groups(config) != groups:
             raise ValueError(
@@ -98,15 +98,15 @@ class Albert:
         """All tensors of ``AlbertForPreTraining`` but the projection of a model whose embeddings are as wide as its layers."""
         yield from embeddings(self.prefix)
         if config.embedding_size != config.hidden_size:
-            yield from linear("encoder.projection", PROJECTION)
+            yield from linear("encoder.projection", _PROJECTION)
         groups, layers = exported_groups(config), config.num_layers
         for group in range(groups):
             layer = group if groups == layers else _groups_of(layers, groups).index(group)
             attention, ffn = config.blocks_of(layer)
             theirs = f"{self.prefix}encoder.albert_layer_groups.{group}.albert_layers.0"
-            for name, their_name in ATTENTION.items():
+            for name, their_name in _ATTENTION.items():
                 yield from linear(f"encoder.attention.{attention}.{name}", f"{theirs}.attention.{their_name}")
-            for name, their_name in FEED_FORWARD.items():
+            for name, their_name in _FEED_FORWARD.items():
                 yield from linear(f"encoder.ffn.{ffn}.{name}", f"{theirs}.{their_name}")
         yield from linear("encoder.pooler", f"{self.prefix}pooler")
         yield from linear("mlm.dense", "predictions.dense")
@@ -119,4 +119,7 @@ class Albert:
         size = config.hidden_size
         if config.embedding_size != size:
             return {}
-        return {f"{PROJECTION}.weight": np.eye(size, dtype=np.float32), f"{PROJECTION}.bias": np.zeros(size, dtype=np.float32)}
+        return {
+            f"{_PROJECTION}.weight": np.eye(size, dtype=np.float32),
+            f"{_PROJECTION}.bias": np.zeros(size, dtype=np.float32),
+        }

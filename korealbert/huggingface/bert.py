@@ -11,7 +11,7 @@ from typing import Any
 from korealbert.huggingface.family import Array, SpecialIds, common_fields, common_settings, embeddings, linear
 from korealbert.model.config import ModelConfig
 
-DEFAULTS = {
+_DEFAULTS = {
     "vocab_size": 30_522,
     "hidden_size": 768,
     "num_hidden_layers": 12,
@@ -28,10 +28,10 @@ DEFAULTS = {
 }
 """Of ``transformers.BertConfig``; a ``config.json`` lists only what differs."""
 
-ROBERTA_DEFAULTS = {**DEFAULTS, "vocab_size": 50_265, "pad_token_id": 1}
+_ROBERTA_DEFAULTS = {**_DEFAULTS, "vocab_size": 50_265, "pad_token_id": 1}
 """Of ``transformers.RobertaConfig``."""
 
-LAYER = {
+_LAYER = {
     "attention.{}.query": "attention.self.query",
     "attention.{}.key": "attention.self.key",
     "attention.{}.value": "attention.self.value",
@@ -47,7 +47,7 @@ LAYER = {
 def layers(config: ModelConfig, prefix: str) -> Iterator[tuple[str, str]]:
     """Every tensor of unshared layers; a block that only our model shares occurs several times."""
     for layer in range(config.num_layers):
-        for ours, theirs in LAYER.items():
+        for ours, theirs in _LAYER.items():
             block = config.blocks_of(layer)[0 if ours.startswith("attention") else 1]
             yield from linear(f"encoder.{ours.format(block)}", f"{prefix}encoder.layer.{layer}.{theirs}")
 
@@ -74,7 +74,7 @@ class Bert:
 
     def config(self, settings: Mapping[str, Any]) -> ModelConfig:
         """Unshared layers."""
-        fields = common_fields(settings, DEFAULTS)
+        fields = common_fields(settings, _DEFAULTS)
         return ModelConfig(**fields, embedding_size=fields["hidden_size"], share="none")
 
     def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:
@@ -115,8 +115,8 @@ class Roberta:
 
     def config(self, settings: Mapping[str, Any]) -> ModelConfig:
         """Unshared layers, no pooler; the position table's unreachable rows stay."""
-        settings = {**ROBERTA_DEFAULTS, **settings}
-        fields = common_fields(settings, ROBERTA_DEFAULTS)
+        settings = {**_ROBERTA_DEFAULTS, **settings}
+        fields = common_fields(settings, _ROBERTA_DEFAULTS)
         pad = settings["pad_token_id"]
         if not isinstance(pad, int) or pad < 0:
             raise ValueError(f"pad_token_id = {pad!r}: RoBERTa counts its positions from this id; give the tokenizer's")

@@ -21,7 +21,7 @@ from korealbert.model.config import ModelConfig
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.vocab.stage import VocabStats
 
-Row = Sequence[object]
+_Row = Sequence[object]
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _sizes(artifact: Artifact) -> tuple[str, str, str]:
 
 
 def _drops(ancestors: Mapping[str, list[Artifact]]) -> str:
-    rows: list[Row] = []
+    rows: list[_Row] = []
     for stage in ("extract", "clean", "dedup", "balance", "examples"):
         total: Counter[str] = Counter()
         for artifact in ancestors.get(stage, []):
@@ -350,6 +350,6 @@ def _settings(spec: Mapping[str, Any]) -> str:
     return _table(("setting", "value"), [(_escaped(name), f"`{value}`") for name, value in shown.items()])
 
 
-def _table(head: Sequence[str], rows: Iterable[Row]) -> str:
+def _table(head: Sequence[str], rows: Iterable[_Row]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -23,25 +23,25 @@ FAMILIES: tuple[Family, ...] = (Albert(), Bert(), Roberta(), Electra())
 """In the order in which they are tried for a model of ours, and by their model type for one of theirs."""
 
 
-LEFT_OUT = ("wop.", "generator.")
+_LEFT_OUT = ("wop.", "generator.")
 """What our tensors begin with that no format has a place for, and no user a use."""
 
-DECODERS = (".decoder.weight", "generator_lm_head.weight")
+_DECODERS = (".decoder.weight", "generator_lm_head.weight")
 """What the output matrix is called, which files may repeat although it is the word table."""
 
-DECODER_BIAS = ".decoder.bias"
+_DECODER_BIAS = ".decoder.bias"
 """What its bias is called beside the head's own name for it; a file has either or both."""
 
-COUNTERS = ("position_ids", "token_type_ids")
+_COUNTERS = ("position_ids", "token_type_ids")
 """Tensors of old files that only count."""
 
-OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+_OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 """How files converted from TensorFlow (Google's first BERTs) end the names of some tensors."""
 
-PICKLES = ("pytorch_model*.bin", "*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
+_PICKLES = ("pytorch_model*.bin", "*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 """What pickled weights are called, whole or in shards, the likeliest first."""
 
-PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """How torch's files begin, zipped or not."""
 
 
@@ -64,7 +64,7 @@ def to_huggingface(config: ModelConfig, weights: Mapping[str, Array]) -> dict[st
     family = family_of(config)
     pairs = list(family.names(config))
     known = {ours for ours, _ in pairs}
-    unknown = sorted(name for name in weights.keys() - known if not name.startswith(LEFT_OUT))
+    unknown = sorted(name for name in weights.keys() - known if not name.startswith(_LEFT_OUT))
     if unknown:
         raise ValueError(f"model.safetensors: tensor {unknown[0]!r} has no name in the formats of Hugging Face")
     return {theirs: weights[ours] for ours, theirs in pairs} | family.constants(config)
@@ -122,7 +122,7 @@ def read(directory: Path) -> Checkpoint:
     prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors) else ""
     pairs = {ours: theirs.replace(family.prefix, prefix, 1) for ours, theirs in family.names(config)}
     if pairs["mlm.bias"] not in tensors:
-        pairs["mlm.bias"] = next((name for name in tensors if name.endswith(DECODER_BIAS)), pairs["mlm.bias"])
+        pairs["mlm.bias"] = next((name for name in tensors if name.endswith(_DECODER_BIAS)), pairs["mlm.bias"])
     missing = tuple(ours for ours, theirs in pairs.items() if theirs not in tensors)
     lost = [name for name in missing if not name.startswith((*HEADS, "encoder.pooler."))]
     if lost:
@@ -210,8 +210,8 @@ def _tensors(directory: Path) -> dict[str, Array]:
         except OSError as error:
             raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error
         for written, tensor in loaded.items():
-            name = next((written.removesuffix(old) + new for old, new in OLD_NAMES.items() if written.endswith(old)), written)
-            if not tensor.is_floating_point() and not name.endswith(COUNTERS):
+            name = next((written.removesuffix(old) + new for old, new in _OLD_NAMES.items() if written.endswith(old)), written)
+            if not tensor.is_floating_point() and not name.endswith(_COUNTERS):
                 raise ValueError(f"{path}: {name} holds {tensor.dtype}, which is no weight; save the model unquantised")
             tensors[name] = tensor.float().numpy()
             if not np.isfinite(tensors[name]).all():
@@ -221,14 +221,14 @@ def _tensors(directory: Path) -> dict[str, Array]:
 
 def _is_pickle(path: Path) -> bool:
     with path.open("rb") as handle:
-        return handle.read(4).startswith(PICKLED)
+        return handle.read(4).startswith(_PICKLED)
 
 
 def _instead(path: Path) -> str:
     """What stands beside a weight file that is missing, and what to do about it."""
     if path.name != "model.safetensors":
         return ", though model.safetensors.index.json lists it; copy the model again"
-    found = next((file.name for pattern in PICKLES for file in sorted(path.parent.glob(pattern))), None)
+    found = next((file.name for pattern in _PICKLES for file in sorted(path.parent.glob(pattern))), None)
     pickled = "" if found is None else f"; {found} is a pickle, which is never opened"
     return f"{pickled}; save the model as safetensors"
 
@@ -258,7 +258,7 @@ def _check_tied(
         )
     words = weights["encoder.embeddings.word.weight"]
     for name in tensors:
-        if name.endswith(DECODERS) and not np.array_equal(tensors[name], words):
+        if name.endswith(_DECODERS) and not np.array_equal(tensors[name], words):
             raise ValueError(
                 f"{directory}/model.safetensors: {name} is not the word table; only models whose masked-token head shares it "
                 "can be read"
@@ -266,7 +266,7 @@ def _check_tied(
 
 
 def _check_shapes(directory: Path, config: ModelConfig, weights: Mapping[str, Array], pairs: Mapping[str, str]) -> None:
-    for ours, shape in expected_shapes(config).items():
+    for ours, shape in _expected_shapes(config).items():
         if ours in weights and weights[ours].shape != shape:
             raise ValueError(
                 f"{directory}/model.safetensors: {pairs[ours]} has shape {list(weights[ours].shape)}, but config.json makes it "
@@ -274,7 +274,7 @@ def _check_shapes(directory: Path, config: ModelConfig, weights: Mapping[str, Ar
             )
 
 
-def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+def _expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor of our pretraining model, without allocating one."""
     import torch  # noqa: PLC0415 (seconds to load, and needed only where a checkpoint is read)
 
@@ -286,4 +286,4 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 def _repeated(tensors: Mapping[str, Array]) -> set[str]:
     """Tensors that files repeat or can do without: the tied output matrix, and counters of positions."""
-    return {name for name in tensors if name.endswith((*DECODERS, DECODER_BIAS, *COUNTERS))}
+    return {name for name in tensors if name.endswith((*_DECODERS, _DECODER_BIAS, *_COUNTERS))}

@@ -9,7 +9,7 @@ from korealbert.huggingface.bert import layers
 from korealbert.huggingface.family import Array, SpecialIds, common_fields, common_settings, embeddings, linear
 from korealbert.model.config import ModelConfig
 
-DEFAULTS = {
+_DEFAULTS = {
     "vocab_size": 30_522,
     "embedding_size": 128,
     "hidden_size": 256,
@@ -46,8 +46,8 @@ class Electra:
 
     def config(self, settings: Mapping[str, Any]) -> ModelConfig:
         """Unshared layers, no pooler."""
-        settings = {**DEFAULTS, **settings}
-        fields = common_fields(settings, DEFAULTS)
+        settings = {**_DEFAULTS, **settings}
+        fields = common_fields(settings, _DEFAULTS)
         if fields["activation"] != "gelu" and self.architecture in settings.get("architectures", ()):
             raise ValueError(
                 f"hidden_act = {settings['hidden_act']!r}: an ELECTRA with a masked-token head can be read with 'gelu' only"

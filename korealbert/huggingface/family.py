@@ -84,7 +84,7 @@ COMMON_SETTINGS = {
 }
 """Fields of ours by the names that every family gives them."""
 
-ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu_fast": "gelu_tanh"}
+_ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu_fast": "gelu_tanh"}
 """``hidden_act`` → ours."""
 
 
@@ -107,8 +107,8 @@ def common_fields(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> d
     """Our fields from a ``config.json``; a setting that it leaves out has the family's default."""
     settings = {**defaults, **settings}
     activation, positions = settings["hidden_act"], settings.get("position_embedding_type", "absolute")
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"hidden_act = {activation!r}: only {', '.join(ACTIVATIONS)} can be read")
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f"hidden_act = {activation!r}: only {', '.join(_ACTIVATIONS)} can be read")
     if positions != "absolute":
         raise ValueError(f"position_embedding_type = {positions!r}: only absolute positions can be read")
     for name, what in (("is_decoder", "encoders"), ("quantization_config", "unquantised weights")):
@@ -116,5 +116,5 @@ def common_fields(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> d
             raise ValueError(f"{name} = {settings[name]!r}: only {what} can be read")
     return {
         **{ours: settings[theirs] for ours, theirs in COMMON_SETTINGS.items()},
-        "activation": ACTIVATIONS[activation],
+        "activation": _ACTIVATIONS[activation],
     }

@@ -34,11 +34,11 @@ class ModelPlace(Spec):
     def directory(self) -> Path | None:
         """The directory; None where neither is given. Raises ValueError where the package is not as it was published."""
         if self.package is not None:
-            return model_directory(self.package, self.folder)
+            return _model_directory(self.package, self.folder)
         return None if self.path is None else self.path.path
 
 
-def model_directory(package: str, folder: str) -> Path:
+def _model_directory(package: str, folder: str) -> Path:
     """The directory ``folder`` of an installed package, once its files have the digests that the package was published with.
 
     ``package`` names one version (``name==1.2``). Raises ValueError where another one or none is installed, the folder is not

@@ -13,7 +13,7 @@ OFFSET_POSITIONS = (
 )
 """Model types that count positions from the padding id on, so that part of the position table is never reached."""
 
-PAD_ID = 1
+_PAD_ID = 1
 """Theirs, where a configuration names none."""
 
 
@@ -24,7 +24,7 @@ def longest_input(config: Mapping[str, Any]) -> int | None:
         return None
     if config.get("model_type") not in OFFSET_POSITIONS:
         return positions
-    pad_id = config.get("pad_token_id", PAD_ID)
+    pad_id = config.get("pad_token_id", _PAD_ID)
     return positions - (pad_id or 0) - 1
 
 

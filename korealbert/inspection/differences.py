@@ -23,9 +23,9 @@ from korealbert.documents.shards import DOCUMENT_SCHEMA, read_documents
 from korealbert.formatting import by_number
 from korealbert.inspection.looks import ADDED, REMOVED
 
-CONTEXT_CHARACTERS = 80
+_CONTEXT_CHARACTERS = 80
 """Unchanged text shown on each side of a change."""
-EXACT_WORDS = 10_000
+_EXACT_WORDS = 10_000
 """Longer texts are compared without the words that are frequent in them, which is quick and may find larger changes."""
 
 _WORD = re.compile(r"\S+")
@@ -114,7 +114,7 @@ def edits(before: str, after: str) -> Iterator[tuple[int, int, int, int]]:
     """Where words differ: start and end in each text, equal ones where words were only removed or added."""
     old, new = list(_WORD.finditer(before)), list(_WORD.finditer(after))
     old_words, new_words = [word.group() for word in old], [word.group() for word in new]
-    matcher = SequenceMatcher(None, old_words, new_words, autojunk=len(old) > EXACT_WORDS)
+    matcher = SequenceMatcher(None, old_words, new_words, autojunk=len(old) > _EXACT_WORDS)
     for kind, start, end, new_start, new_end in matcher.get_opcodes():
         if kind != "equal" and "".join(old_words[start:end]) != "".join(new_words[new_start:new_end]):
             yield *_extent(old, start, end), *_extent(new, new_start, new_end)
@@ -158,9 +158,9 @@ def difference(parts: Sequence[Part], *, whole: bool) -> Text:
 
 
 def _shortened(text: str, *, first: bool, last: bool) -> str:
-    head, tail = (0 if first else CONTEXT_CHARACTERS), (0 if last else CONTEXT_CHARACTERS)
+    head, tail = (0 if first else _CONTEXT_CHARACTERS), (0 if last else _CONTEXT_CHARACTERS)
     left_out = len(text) - head - tail
-    if left_out <= CONTEXT_CHARACTERS:
+    if left_out <= _CONTEXT_CHARACTERS:
         return text
     return f"{text[:head]} … {left_out:,} characters … {text[len(text) - tail :] if tail else ''}"
 

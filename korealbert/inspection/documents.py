@@ -14,7 +14,7 @@ from korealbert.inspection.differences import applied, changed_documents, cleani
 from korealbert.inspection.evidence import Spans, text_spans, title_spans
 from korealbert.inspection.looks import EVIDENCE
 
-MAX_CHARACTERS = 1_200
+_MAX_CHARACTERS = 1_200
 """Of longer texts the beginning is shown, and what surrounds the first place that decided."""
 
 
@@ -87,9 +87,9 @@ def _head(row: dict[str, Any], decisive: Spans = []) -> Text:  # noqa: B006 (nev
 def _marked(text: str, spans: Sequence[tuple[int, int]], *, whole: bool) -> Text:
     """The text with the spans in ``EVIDENCE`` marks; unless ``whole``, of a long one what is around the first span."""
     first, last = 0, len(text)
-    if not whole and len(text) > MAX_CHARACTERS:
-        first = max(0, spans[0][0] - MAX_CHARACTERS // 3) if spans and spans[0][1] > MAX_CHARACTERS else 0
-        last = min(len(text), first + MAX_CHARACTERS)
+    if not whole and len(text) > _MAX_CHARACTERS:
+        first = max(0, spans[0][0] - _MAX_CHARACTERS // 3) if spans and spans[0][1] > _MAX_CHARACTERS else 0
+        last = min(len(text), first + _MAX_CHARACTERS)
     shown = Text()
     if first:
         shown.append(f"{first:,} characters … ", "quiet")

@@ -17,7 +17,7 @@ from korealbert.inspection import crawls, documents
 from korealbert.inspection.looks import STYLES
 
 THEME = Theme(STYLES)
-Shows = Literal["documents", "examples", "urls"]
+_Shows = Literal["documents", "examples", "urls"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class What:
     """Long texts are not shortened."""
 
 
-def items(artifact: Artifact, what: What, *, shows: Shows = "documents", limit: int, offset: int = 0) -> Iterator[Text]:
+def items(artifact: Artifact, what: What, *, shows: _Shows = "documents", limit: int, offset: int = 0) -> Iterator[Text]:
     """The ``limit`` items behind the first ``offset``, or one that says that there is none; ``shows``: see ``Stage``.
 
     Raises ValueError for a stage, a reason, a view, an id or a comparison that has nothing to show, and for wishes that exclude
@@ -75,7 +75,7 @@ def _check_compatible(what: What) -> None:
         raise ValueError("--id names a document, and what --quarantine shows could not be read as any; give one of them")
 
 
-def _documents(artifact: Artifact, what: What, shows: Shows) -> Iterator[Text]:
+def _documents(artifact: Artifact, what: What, shows: _Shows) -> Iterator[Text]:
     if shows == "urls":
         return crawls.urls(artifact, "failed" if what.quarantine else what.dropped)
     if what.quarantine:

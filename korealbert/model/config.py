@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from korealbert.artifact import Spec
 
-HEAD_SIZE = 64
+_HEAD_SIZE = 64
 """Width of one attention head where a spec names no number of heads (ALBERT, section 3: H/64 heads, feed-forward 4H)."""
 
 
@@ -68,7 +68,7 @@ class ModelSpec(Spec):
         if not isinstance(hidden, int):
             return data
         filled = dict(data)
-        filled["num_heads"] = data.get("num_heads") or max(1, hidden // HEAD_SIZE)
+        filled["num_heads"] = data.get("num_heads") or max(1, hidden // _HEAD_SIZE)
         filled["intermediate_size"] = data.get("intermediate_size") or 4 * hidden
         return filled
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from korealbert.model.config import ModelConfig
 
-BACKWARD = 2
+_BACKWARD = 2
 """The backward pass has two matrix products for each of the forward pass: one for the inputs, one for the weights."""
 
 
@@ -18,12 +18,12 @@ def training_flops(config: ModelConfig, *, length: int, mlm_slots: int, wop_slot
         generator = config.generator()
         products = _layers(config, length) + length * (config.hidden_size**2 + config.hidden_size)
         products += _layers(generator, length) + mlm_slots * _masked_token(generator)
-        return 2 * (1 + BACKWARD) * products
+        return 2 * (1 + _BACKWARD) * products
     products = _layers(config, length) + mlm_slots * _masked_token(config)
     products += wop_slots * config.hidden_size * config.word_order_classes
     if config.pooler:
         products += config.hidden_size**2 + 2 * config.hidden_size
-    return 2 * (1 + BACKWARD) * products
+    return 2 * (1 + _BACKWARD) * products
 
 
 def _layers(config: ModelConfig, length: int) -> int:

@@ -38,27 +38,27 @@ from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCP
 from korealbert.artifact.shards import die_with_parent
 from korealbert.pretrain.job import AGENT_MARK, STOPPED_STATUS
 
-CONNECT_SECONDS = 120
+_CONNECT_SECONDS = 120
 """How long an agent may take to reach the store, and the store to answer."""
 
-BEAT_SECONDS = 0.5
+_BEAT_SECONDS = 0.5
 """Pause between two signs of life."""
 
-LOST_SECONDS = 20.0
+_LOST_SECONDS = 20.0
 """A machine that gave signs of life and has given none for so long is lost."""
 
-SETTLE_SECONDS = 2.0
+_SETTLE_SECONDS = 2.0
 """How long ranks may take to fail by themselves after those of another machine have failed."""
 
-SHUTDOWN_SECONDS = 30
+_SHUTDOWN_SECONDS = 30
 """How long ranks that were asked to end may take until they are killed."""
 
-TAIL_LINES = 60
+_TAIL_LINES = 60
 """Lines of such a rank that an error shows at most."""
 
 
 @dataclass
-class Failure:
+class _Failure:
     """A rank that ended with an error."""
 
     rank: int
@@ -80,7 +80,7 @@ class Failure:
 class Outcome:
     """What became of the ranks of one machine, or of all."""
 
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[_Failure] = field(default_factory=list)
     """The cause first."""
     lost: list[str] = field(default_factory=list)
     """Machines that gave no sign of life any more."""
@@ -96,7 +96,7 @@ class Outcome:
     def of(cls, text: bytes) -> Outcome:
         """From JSON."""
         given = json.loads(text)
-        return cls(**{**given, "failures": [Failure(**failure) for failure in given["failures"]]})
+        return cls(**{**given, "failures": [_Failure(**failure) for failure in given["failures"]]})
 
 
 class _Machines:
@@ -127,7 +127,7 @@ class _Machines:
 
     def _lost(self) -> list[int]:
         now = time.monotonic()
-        return [node for node in self._running() if node in self._beats and now - self._beats[node][1] > LOST_SECONDS]
+        return [node for node in self._running() if node in self._beats and now - self._beats[node][1] > _LOST_SECONDS]
 
     @property
     def lost(self) -> list[str]:
@@ -141,7 +141,7 @@ class _Machines:
             return 0.0
         faults = [end for end in self.ends.values() if not end.well]
         asked = all(failure.asked for end in faults for failure in end.failures) and not any(end.problem for end in faults)
-        return None if not faults else float(SHUTDOWN_SECONDS) if asked else SETTLE_SECONDS
+        return None if not faults else float(_SHUTDOWN_SECONDS) if asked else _SETTLE_SECONDS
 
     def name_of(self, node: int) -> str:
         """The name of a machine that has joined."""
@@ -154,7 +154,7 @@ class _Machines:
             return own
         self.look()
         while (set(self._running()) & set(self._beats)) - set(self._lost()):  # Who has never come is not waited for.
-            time.sleep(BEAT_SECONDS / 5)
+            time.sleep(_BEAT_SECONDS / 5)
             self.look()
         ends = [own, *self.ends.values()]
         failures = sorted((failure for end in ends for failure in end.failures), key=lambda f: (f.asked, f.at))
@@ -179,7 +179,7 @@ class _Watch(threading.Thread):
     def run(self) -> None:
         """Look until ``close``."""
         since: float | None = None
-        while not self._closed.wait(BEAT_SECONDS):
+        while not self._closed.wait(_BEAT_SECONDS):
             if self.stop.is_set():
                 self.ask()  # Also ranks that have been started since.
             if self._machines is None:
@@ -197,9 +197,9 @@ class _Watch(threading.Thread):
                 self._kill()
 
     def check(self) -> None:
-        """End the ranks where the store has not answered for ``LOST_SECONDS``: torch waits as long as the kernel resends."""
-        if self._machines and self.is_alive() and time.monotonic() - self._looked > LOST_SECONDS:
-            self._give_up(f"no answer for {LOST_SECONDS:g} s")
+        """End the ranks where the store has not answered for ``_LOST_SECONDS``: torch waits as long as the kernel resends."""
+        if self._machines and self.is_alive() and time.monotonic() - self._looked > _LOST_SECONDS:
+            self._give_up(f"no answer for {_LOST_SECONDS:g} s")
 
     def _give_up(self, why: str) -> None:
         self.problem = f"the first machine of the run has gone, or cannot be reached ({why})"
@@ -228,7 +228,7 @@ class _Watch(threading.Thread):
     def close(self) -> None:
         """End the thread, or leave it where it waits for a machine that is gone."""
         self._closed.set()
-        self.join(2 * BEAT_SECONDS if self.problem else None)
+        self.join(2 * _BEAT_SECONDS if self.problem else None)
 
 
 class _Rendezvous(StaticTCPRendezvous):
@@ -236,7 +236,7 @@ class _Rendezvous(StaticTCPRendezvous):
 
     def __init__(self, place: argparse.Namespace, store: Store, watch: _Watch) -> None:
         host, _, port = place.endpoint.rpartition(":")
-        super().__init__(host, int(port), place.node, place.nodes, "ranks", CONNECT_SECONDS)
+        super().__init__(host, int(port), place.node, place.nodes, "ranks", _CONNECT_SECONDS)
         self._store, self._place, self._watch = store, place, watch
 
     def next_rendezvous(self) -> RendezvousInfo:
@@ -268,7 +268,7 @@ def run(place: argparse.Namespace, directory: Path) -> Outcome:
     if place.endpoint:
         host, _, port = place.endpoint.rpartition(":")
         _choose_interface(host)
-        answer = timedelta(seconds=CONNECT_SECONDS)
+        answer = timedelta(seconds=_CONNECT_SECONDS)
         connect = partial(TCPStore, host, int(port), None, timeout=answer, wait_for_workers=False)
         held = connect(is_master=True, master_listen_fd=place.listen_fd) if place.listen_fd is not None else None
         assert (held is None) == bool(place.node)
@@ -305,7 +305,7 @@ def _run_agent(place: argparse.Namespace, rendezvous: _Rendezvous, directory: Pa
     logs = DefaultLogsSpecs(log_dir=str(directory / "logs"), redirects=redirects, tee=Std.ERR)
     prefix = f"{place.name}, rank ${{rank}}: "
     agent = LocalElasticAgent(
-        spec, logs, exit_barrier_timeout=10, log_line_prefix_template=prefix, shutdown_timeout=SHUTDOWN_SECONDS
+        spec, logs, exit_barrier_timeout=10, log_line_prefix_template=prefix, shutdown_timeout=_SHUTDOWN_SECONDS
     )
     try:
         result = agent.run()
@@ -320,20 +320,20 @@ def _run_agent(place: argparse.Namespace, rendezvous: _Rendezvous, directory: Pa
 
 def _was_ended(failure: ProcessFailure, failures: list[tuple[int, ProcessFailure]], watch: _Watch) -> bool:
     """Whether a rank did not fail but was killed here, after the failure of another."""
-    late = failure.timestamp - min(other.timestamp for _, other in failures) >= SHUTDOWN_SECONDS - 1
+    late = failure.timestamp - min(other.timestamp for _, other in failures) >= _SHUTDOWN_SECONDS - 1
     return failure.exitcode == -signal.SIGKILL and (late or watch.over.is_set())
 
 
-def _failure(rank: int, failure: ProcessFailure, directory: Path, machine: str) -> Failure:
+def _failure(rank: int, failure: ProcessFailure, directory: Path, machine: str) -> _Failure:
     record = Path(failure.error_file)
     if record.is_file():
         message = failure.error_file_data["message"]
         words = message if isinstance(message, str) else message["extraInfo"]["py_callstack"]
-        return Failure(rank, failure.exitcode, record.stat().st_mtime, words.rstrip(), machine)
+        return _Failure(rank, failure.exitcode, record.stat().st_mtime, words.rstrip(), machine)
     written = sorted(directory.glob(f"logs/*/*/{failure.local_rank}/std*.log"), reverse=True)  # Its errors last.
-    lines = "".join(path.read_text("utf-8", "replace") for path in written).splitlines()[-TAIL_LINES:]
+    lines = "".join(path.read_text("utf-8", "replace") for path in written).splitlines()[-_TAIL_LINES:]
     lines = lines[next((i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")), 0) :]
-    return Failure(rank, failure.exitcode, max(path.stat().st_mtime for path in written), "\n".join(lines), machine)
+    return _Failure(rank, failure.exitcode, max(path.stat().st_mtime for path in written), "\n".join(lines), machine)
 
 
 def _choose_interface(host: str) -> None:

@@ -66,14 +66,14 @@ class TrainingState:
         return cls(**{**values, "window": TaskTotals(**values["window"]), "guard": GuardState(**guard)})
 
 
-KEPT = 2
+_KEPT = 2
 """Newest checkpoints that stay: one more than needed, in case the newest is damaged."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class _Checkpoint:
     """What a verified checkpoint says; tensors load separately."""
 
     path: Path
@@ -93,7 +93,7 @@ def save(
     metrics: bytes,
     keep: int,
 ) -> None:
-    """Write the checkpoint of ``step``; of older ones stay that of step ``keep`` and the newest, ``KEPT`` in all.
+    """Write the checkpoint of ``step``; of older ones stay that of step ``keep`` and the newest, ``_KEPT`` in all.
 
     Those of later steps go first: a run that went back to ``step`` must not resume in what it left.
     """
@@ -114,12 +114,12 @@ def save(
         with path.open("rb") as handle:
             os.fsync(handle.fileno())
     replace_directory(partial, root / f"step-{step:08d}")
-    for old in _newest_first(root)[KEPT:]:
+    for old in _newest_first(root)[_KEPT:]:
         if _step(old) != keep:
             shutil.rmtree(old)
 
 
-def latest(root: Path, *, until: int | None = None) -> Checkpoint | None:
+def latest(root: Path, *, until: int | None = None) -> _Checkpoint | None:
     """The newest intact checkpoint, of a step ``until`` or before, or None. A damaged one is passed over with a warning."""
     for path in _newest_first(root):
         if until is not None and _step(path) > until:
@@ -127,17 +127,17 @@ def latest(root: Path, *, until: int | None = None) -> Checkpoint | None:
         damage = _damage(path)
         if damage is None:
             state = json.loads((path / "state.json").read_text("utf-8"))
-            return Checkpoint(path, state, (path / "metrics.jsonl").read_bytes())
+            return _Checkpoint(path, state, (path / "metrics.jsonl").read_bytes())
         log.warning("checkpoint %s is damaged (%s); falling back to the one before", path.name, damage)
     return None
 
 
-def restore_weights(checkpoint: Checkpoint, model: nn.Module) -> None:
+def _restore_weights(checkpoint: _Checkpoint, model: nn.Module) -> None:
     """Put the weights of a checkpoint into a model, which must be shaped as when it was saved."""
     model.load_state_dict(load_file(checkpoint.path / "model.safetensors"))
 
 
-def load_moments(checkpoint: Checkpoint) -> dict[str, Tensor]:
+def _load_moments(checkpoint: _Checkpoint) -> dict[str, Tensor]:
     """The optimiser's state, as it was given to ``save``."""
     return dict(load_file(checkpoint.path / "optimizer.safetensors"))
 
@@ -172,7 +172,7 @@ def _damage(path: Path) -> str | None:
     return None
 
 
-def moments_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+def _moments_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     """All state as ``<parameter>/<field>`` on the CPU; nothing before the first update."""
     return {
         f"{name}/{field}": torch.as_tensor(value).detach().cpu().contiguous()
@@ -181,8 +181,8 @@ def moments_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     }
 
 
-def set_moments(model: nn.Module, optimizer: Optimizer, moments: Mapping[str, Tensor]) -> None:
-    """Replace all state by what ``moments_of`` gave."""
+def _set_moments(model: nn.Module, optimizer: Optimizer, moments: Mapping[str, Tensor]) -> None:
+    """Replace all state by what ``_moments_of`` gave."""
     optimizer.state.clear()  # The checkpoint of step 0 holds no moments, and a return to it must keep none.
     parameters = dict(model.named_parameters())
     for key, tensor in moments.items():
@@ -192,12 +192,12 @@ def set_moments(model: nn.Module, optimizer: Optimizer, moments: Mapping[str, Te
         optimizer.state[parameter][field] = tensor if field == "step" else tensor.to(parameter.device)
 
 
-ADAM = ("exp_avg", "exp_avg_sq")
+_ADAM = ("exp_avg", "exp_avg_sq")
 """The fields of Adam's state that have the shape of the parameter."""
 
 
-def gather_moments(model: nn.Module, zero: Any) -> dict[str, Tensor]:
-    """``moments_of`` an AdamW under DeepSpeed's ZeRO 1 or 2; every rank must call it, and receives the same."""
+def _gather_moments(model: nn.Module, zero: Any) -> dict[str, Tensor]:
+    """``_moments_of`` an AdamW under DeepSpeed's ZeRO 1 or 2; every rank must call it, and receives the same."""
     from deepspeed.utils import safe_get_full_optimizer_state  # noqa: PLC0415 - imported by the engine, as its device demands
 
     if not any(zero.optimizer.state.values()):
@@ -206,13 +206,13 @@ def gather_moments(model: nn.Module, zero: Any) -> dict[str, Tensor]:
     (step,) = {float(state["step"]) for state in zero.optimizer.state.values()}
     gathered: dict[str, Tensor] = {}
     for name, parameter in _trained(model).items():
-        gathered |= {f"{name}/{field}": safe_get_full_optimizer_state(parameter, field).cpu() for field in ADAM}
+        gathered |= {f"{name}/{field}": safe_get_full_optimizer_state(parameter, field).cpu() for field in _ADAM}
         gathered[f"{name}/step"] = torch.tensor(step)
     return gathered
 
 
-def scatter_moments(model: nn.Module, zero: Any, moments: Mapping[str, Tensor]) -> None:
-    """``set_moments`` of such an optimiser, and have its master weights follow the model's, which were set before."""
+def _scatter_moments(model: nn.Module, zero: Any, moments: Mapping[str, Tensor]) -> None:
+    """``_set_moments`` of such an optimiser, and have its master weights follow the model's, which were set before."""
     from deepspeed.utils import safe_set_full_optimizer_state  # noqa: PLC0415
 
     zero.refresh_fp32_params()
@@ -221,11 +221,11 @@ def scatter_moments(model: nn.Module, zero: Any, moments: Mapping[str, Tensor]) 
         return
     step = next(tensor for key, tensor in moments.items() if key.endswith("/step"))
     for partition in zero.single_partition_of_fp32_groups:
-        empty = {field: torch.zeros_like(partition) for field in ADAM}
+        empty = {field: torch.zeros_like(partition) for field in _ADAM}
         zero.optimizer.state[partition] = {"step": step.clone(), **empty}
     _link(zero)
     for name, parameter in _trained(model).items():
-        for moment in ADAM:
+        for moment in _ADAM:
             safe_set_full_optimizer_state(parameter, moments[f"{name}/{moment}"].to(parameter.device), moment)
 
 
@@ -252,7 +252,7 @@ class RunCheckpoints:
         self._scaler = getattr(engine, "torch_autocast_z0_gradscaler", None)
         self._identity = {"spec": spec.model_dump(mode="json"), "config": config.model_dump(mode="json")}
 
-    def latest(self, *, until: int | None = None) -> Checkpoint | None:
+    def latest(self, *, until: int | None = None) -> _Checkpoint | None:
         """The newest intact one, of a step ``until`` or before. Raises ValueError where it is another run's."""
         saved = latest(self._root, until=until)
         if saved is not None and saved.state["identity"] != self._identity:
@@ -261,14 +261,14 @@ class RunCheckpoints:
 
     def save(self, state: TrainingState, metrics: MetricsFile | None) -> None:
         """Write the checkpoint of ``state.step``. Every rank must call it; the one that has the metrics writes."""
-        moments = gather_moments(self._model, self._engine.optimizer) if self._divided else None
+        moments = _gather_moments(self._model, self._engine.optimizer) if self._divided else None
         if metrics is None:
             return
         save(
             self._root,
             step=state.step,
             model=self._model,
-            moments=moments_of(self._model, self._optimizer) if moments is None else moments,
+            moments=_moments_of(self._model, self._optimizer) if moments is None else moments,
             state={
                 "identity": self._identity,
                 "training": asdict(state),
@@ -278,14 +278,14 @@ class RunCheckpoints:
             keep=state.returns_to,
         )
 
-    def restore(self, saved: Checkpoint) -> TrainingState:
+    def restore(self, saved: _Checkpoint) -> TrainingState:
         """Put a checkpoint's tensors back into the engine; returns the training state of its step."""
-        restore_weights(saved, self._model)
-        moments = load_moments(saved)
+        _restore_weights(saved, self._model)
+        moments = _load_moments(saved)
         if self._divided:
-            scatter_moments(self._model, self._engine.optimizer, moments)
+            _scatter_moments(self._model, self._engine.optimizer, moments)
         else:
-            set_moments(self._model, self._optimizer, moments)
+            _set_moments(self._model, self._optimizer, moments)
         if self._scaler is not None:
             self._scaler.load_state_dict(saved.state["scaler"])
         return TrainingState.of(saved.state["training"])

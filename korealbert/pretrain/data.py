@@ -28,20 +28,20 @@ from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.rows import BatchSource, Rows
 from korealbert.pretrain.spec import PretrainSpec
 
-ROUNDS = 6
+_ROUNDS = 6
 """Four rounds make a Feistel network of good round functions a pseudo-random permutation (Luby and Rackoff); two to spare."""
 
-Int64s = NDArray[np.int64]
+_Int64s = NDArray[np.int64]
 
 
-def permute(positions: Int64s, size: int, *, seed: int, epoch: int) -> Int64s:
+def permute(positions: _Int64s, size: int, *, seed: int, epoch: int) -> _Int64s:
     """Map distinct positions in [0, size) to distinct rows in [0, size), in another order for every seed and epoch."""
     if positions.size and (positions.min() < 0 or positions.max() >= size):
         raise ValueError(f"positions must lie in [0, {size})")
     # A position is a place in a table as nearly square as can be, at most a line larger than ``size``.
     lines = isqrt(max(0, size - 1)) + 1
     width = -(-size // lines)
-    keys = np.frombuffer(blake2b(f"order/{seed}/{epoch}".encode(), digest_size=8 * ROUNDS).digest(), "<u8")
+    keys = np.frombuffer(blake2b(f"order/{seed}/{epoch}".encode(), digest_size=8 * _ROUNDS).digest(), "<u8")
     rows = _encipher(positions.astype(np.uint64), np.uint64(lines), np.uint64(width), keys)
     # The cipher permutes the table: walking its cycle from a valid position ends in one, nearly always at once.
     while (outside := np.flatnonzero(rows >= size)).size:
@@ -57,7 +57,7 @@ def _encipher(values: NDArray[np.uint64], lines: np.uint64, width: np.uint64, ke
     return line * width + place
 
 
-def rows_at(start: int, count: int, *, num_rows: int, num_views: int, seed: int) -> tuple[Int64s, Int64s]:
+def rows_at(start: int, count: int, *, num_rows: int, num_views: int, seed: int) -> tuple[_Int64s, _Int64s]:
     """Views and rows of ``count`` sequences from position ``start`` of the whole training order.
 
     Every epoch visits each row once; epoch e reads view e mod ``num_views``, so that noise repeats as late as possible.

@@ -60,13 +60,13 @@ def join(*, rank: int, world_size: int, device: torch.device, init_method: str |
 AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 """Arithmetic of forward and backward pass by ``PretrainSpec.precision``."""
 
-COMPILED = {"kernels": "default", "graphs": "reduce-overhead"}
+_COMPILED = {"kernels": "default", "graphs": "reduce-overhead"}
 """Modes of torch.compile by ``PretrainSpec.compile``."""
 
 log = logging.getLogger(__name__)
 
 
-def engine_settings(spec: PretrainSpec, world_size: int) -> dict[str, Any]:
+def _engine_settings(spec: PretrainSpec, world_size: int) -> dict[str, Any]:
     """DeepSpeed's configuration for a run on this many ranks.
 
     Low precision is autocast: parameters, gradients and moments are fp32. Gradients are clipped by DeepSpeed where ZeRO divides
@@ -88,17 +88,17 @@ def engine_settings(spec: PretrainSpec, world_size: int) -> dict[str, Any]:
 
 def make_engine(objective: nn.Module, optimizer: Optimizer, spec: PretrainSpec, ranks: Ranks) -> Any:
     """A DeepSpeed engine around ``objective``, which it broadcasts from rank 0; gradients are averaged over ranks."""
-    deepspeed = quiet_deepspeed(ranks.device)
+    deepspeed = _quiet_deepspeed(ranks.device)
     if spec.compile != "no":
-        objective.compile(mode=COMPILED[spec.compile])
-    engine, *_ = deepspeed.initialize(model=objective, optimizer=optimizer, config=engine_settings(spec, ranks.world_size))
+        objective.compile(mode=_COMPILED[spec.compile])
+    engine, *_ = deepspeed.initialize(model=objective, optimizer=optimizer, config=_engine_settings(spec, ranks.world_size))
     if not spec.zero_stage:
         # A lone rank has nobody to average with, but DeepSpeed would still flatten all gradients and copy them back.
         engine.enable_backward_allreduce = ranks.world_size > 1
     return engine
 
 
-def quiet_deepspeed(device: torch.device) -> Any:
+def _quiet_deepspeed(device: torch.device) -> Any:
     """Import DeepSpeed for this device, without its chatter and without compiling anything.
 
     On CPUs the first ``initialize`` would compile ``deepspeed_shm_comm``: 53 s, a C++ compiler, and a lock file that hangs the

@@ -15,19 +15,19 @@ from pydantic import Field
 
 from korealbert.artifact import Spec
 
-LOSS_FLOOR = 0.02
+_LOSS_FLOOR = 0.02
 """Least deviation of the loss, in nats: 8 of them are 0.16, which no sound run gains within ``patience`` steps."""
 
-NORM_FLOOR = 0.25
+_NORM_FLOOR = 0.25
 """Least deviation of the log of the norm: 8 of them are a factor of 7. Norms double where a model leaves its plateau."""
 
-MAX_OVERFLOWS = 40
+_MAX_OVERFLOWS = 40
 """Steps skipped in a row while the loss itself is finite: by then the loss scale has fallen from 2¹⁶ to 2⁻²⁴."""
 
-LEARNT = 0.65
+_LEARNT = 0.65
 """Held-out accuracy of sentence order from which on it counts as learnt."""
 
-CHANCE = 0.02
+_CHANCE = 0.02
 """Distance from 0.5 within which it counts as guessing."""
 
 
@@ -95,9 +95,9 @@ class Guard:
             return f"loss {loss}, gradient norm {gradient_norm}: not finite"
         spec, state = self.spec, self.state
         state.overflows = 0
-        seen = [("log of the gradient norm", state.gradient, math.log(max(gradient_norm, 1e-30)), NORM_FLOOR)]
+        seen = [("log of the gradient norm", state.gradient, math.log(max(gradient_norm, 1e-30)), _NORM_FLOOR)]
         if loss is not None:
-            seen.insert(0, ("masked-token loss", state.loss, loss, LOSS_FLOOR))
+            seen.insert(0, ("masked-token loss", state.loss, loss, _LOSS_FLOOR))
         faults = [
             f"{name} {value:.4g} is {recent.z(value, floor):.1f} standard deviations above its recent mean {recent.mean:.4g}"
             for name, recent, value, floor in seen
@@ -120,7 +120,7 @@ class Guard:
         """The same of a skipped step. A lower loss scale mends gradients that overflow, but no loss that is no number."""
         self.state.overflows += 1
         finite = loss is None or math.isfinite(loss)
-        if self.state.overflows < (MAX_OVERFLOWS if finite else self.spec.patience):
+        if self.state.overflows < (_MAX_OVERFLOWS if finite else self.spec.patience):
             return None
         return f"fp16 overflow skipped {self.state.overflows} steps in a row, the last with loss {loss}"
 
@@ -133,6 +133,6 @@ class Guard:
         if order_accuracy is None:
             return None
         best, self.state.best_order = self.state.best_order, max(self.state.best_order, order_accuracy)
-        if best >= LEARNT and abs(order_accuracy - 0.5) < CHANCE:
+        if best >= _LEARNT and abs(order_accuracy - 0.5) < _CHANCE:
             return f"held-out accuracy of sentence order fell from {best:.3f} to {order_accuracy:.3f}, which is guessing"
         return None

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-FRESH_HEADS = ("wop.",)
+_FRESH_HEADS = ("wop.",)
 """Heads that begin afresh where the initial weights lack them: their size is that of this run's sequences."""
 
 
@@ -27,9 +27,9 @@ def load_initial(model: nn.Module, directory: Path) -> None:
     except (FileNotFoundError, SafetensorError) as error:
         raise ValueError(f"{path}: no initial weights that can be read ({error}); build their stage again") from None
     own = model.state_dict()
-    given = {name: tensor for name, tensor in given.items() if name in own or not name.startswith(FRESH_HEADS)}
+    given = {name: tensor for name, tensor in given.items() if name in own or not name.startswith(_FRESH_HEADS)}
     for name in sorted(own.keys() ^ given.keys()):
-        if name in own and name.startswith(FRESH_HEADS):
+        if name in own and name.startswith(_FRESH_HEADS):
             continue
         raise ValueError(f"{path}: tensor {name!r} is {'missing' if name in own else 'not one of the model'}")
     for name, tensor in given.items():

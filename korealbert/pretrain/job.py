@@ -12,7 +12,7 @@ from korealbert.model.config import ModelConfig
 from korealbert.model.device import Device
 from korealbert.pretrain.spec import PretrainSpec
 
-MARK = "korealbert-event "
+_MARK = "korealbert-event "
 """Begins each line on rank 0's standard output that is meant for the stage; all other lines are log lines."""
 
 AGENT_MARK = "korealbert-agent "
@@ -43,12 +43,12 @@ class Job(BaseModel):
 
 def event_line(kind: Literal["metrics", "stats", "stopped"], step: int, content: Any) -> str:
     """One line for the stage."""
-    return MARK + json.dumps({"kind": kind, "step": step, "content": content})
+    return _MARK + json.dumps({"kind": kind, "step": step, "content": content})
 
 
 def parse_event(line: str) -> dict[str, Any] | None:
     """The event of a line, or None for a log line."""
-    if not line.startswith(MARK):
+    if not line.startswith(_MARK):
         return None
-    event: dict[str, Any] = json.loads(line.removeprefix(MARK))
+    event: dict[str, Any] = json.loads(line.removeprefix(_MARK))
     return event

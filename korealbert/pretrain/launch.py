@@ -23,13 +23,13 @@ from korealbert.pretrain.job import AGENT_MARK
 from korealbert.pretrain.machines import Place, Rendezvous, meeting
 from korealbert.pretrain.runtime import TrainingRuntime
 
-GRACE_SECONDS = 60.0
+_GRACE_SECONDS = 60.0
 """How long ranks that were asked to stop may take to save a checkpoint."""
 
-READ_SECONDS = 5.0
+_READ_SECONDS = 5.0
 """How long output is read after the end of the agent: a child of a rank may hold the pipe open for ever."""
 
-TAIL_LINES = 20
+_TAIL_LINES = 20
 """Lines of the agent that an error shows at most where it ends without a word."""
 
 log = logging.getLogger(__name__)
@@ -55,8 +55,8 @@ def run_ranks(
 
     ``on_line`` receives the lines that rank 0 writes to its standard output; all other output goes to the log. Whenever this
     function is left early (an exception of ``on_line``, a cancelled run), the ranks are asked to stop, and killed after
-    ``GRACE_SECONDS``. Raises ``RankFailed`` with the traceback of the rank that failed first, ``RankKilled`` naming the machine
-    of one that was killed, and ConnectionError where machines do not meet.
+    ``_GRACE_SECONDS``. Raises ``RankFailed`` with the traceback of the rank that failed first, ``RankKilled`` naming the
+    machine of one that was killed, and ConnectionError where machines do not meet.
     """
     with _terminated_like_an_error(), meeting(runtime, module, arguments, environment or {}) as (place, rendezvous):
         run = _Run(place, rendezvous, module, arguments, environment or {}, on_line)
@@ -97,7 +97,7 @@ class _Run:
         )
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         """What the agent and rank 0 write to standard output, and None when the agent has ended."""
-        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._joined = False
         self._outcome: dict[str, Any] | None = None
         threading.Thread(target=self._watch, daemon=True).start()
@@ -128,7 +128,7 @@ class _Run:
         if self._agent.poll() is None:
             self.ask_to_stop()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._agent.wait(GRACE_SECONDS)
+                self._agent.wait(_GRACE_SECONDS)
         self._agent.kill()
         self._agent.wait()
 
@@ -145,7 +145,7 @@ class _Run:
         for reader in readers:
             reader.start()
         self._agent.wait()
-        deadline = time.monotonic() + READ_SECONDS
+        deadline = time.monotonic() + _READ_SECONDS
         for reader in readers:
             reader.join(max(0.0, deadline - time.monotonic()))
         self._lines.put(None)

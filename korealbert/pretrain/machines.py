@@ -29,10 +29,10 @@ from korealbert.artifact import locks
 from korealbert.artifact.files import atomic_write
 from korealbert.pretrain.runtime import TrainingRuntime
 
-PASSED_ON = ("PYTHONPATH", "PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
-"""Environment variables that machines started over ssh get from the leader, beside those of ``PASSED_ON_PREFIXES``."""
+_PASSED_ON = ("PYTHONPATH", "PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+"""Environment variables that machines started over ssh get from the leader, beside those of ``_PASSED_ON_PREFIXES``."""
 
-PASSED_ON_PREFIXES = ("NCCL_", "GLOO_", "UCX_")
+_PASSED_ON_PREFIXES = ("NCCL_", "GLOO_", "UCX_")
 
 JOIN_SECONDS = 600.0
 """How long machines may take to meet."""
@@ -40,7 +40,7 @@ JOIN_SECONDS = 600.0
 LATE_SECONDS = 30.0
 """How long a run that is over waits for machines that have not come yet, or have not heard of its end."""
 
-LOOK_SECONDS = 0.2
+_LOOK_SECONDS = 0.2
 """Pause between two looks at what the leader has written."""
 
 
@@ -245,7 +245,7 @@ def _started_over_ssh(
     arguments: Sequence[str],
     environment: Mapping[str, str],
 ) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    own = {name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)}
+    own = {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)}
     settings = [f"{name}={value}" for name, value in {**own, **environment}.items()]
     shells: dict[str, subprocess.Popen[bytes]] = {}
     try:
@@ -263,7 +263,7 @@ def _started_over_ssh(
             process.wait()
 
 
-class Leader:
+class _Leader:
     """The machine that leads those on which the same command was started, for a whole run."""
 
     def __init__(self, runtime: TrainingRuntime) -> None:
@@ -287,7 +287,7 @@ class Leader:
         self._write()
         deadline = time.monotonic() + LATE_SECONDS
         while time.monotonic() < deadline and not all(map(self._has_left, self._others)):
-            time.sleep(LOOK_SECONDS)
+            time.sleep(_LOOK_SECONDS)
         for path in (self._files.state, *map(self._files.lock, self._others)):
             path.unlink(missing_ok=True)
 
@@ -300,12 +300,12 @@ class Leader:
         atomic_write(self._files.state, json.dumps(self._state).encode())
 
 
-_leader: ContextVar[Leader | None] = ContextVar("leader", default=None)
+_leader: ContextVar[_Leader | None] = ContextVar("leader", default=None)
 """What leads the run of this process, while there is one."""
 
 
 @contextlib.contextmanager
-def leading(runtime: TrainingRuntime) -> Iterator[Leader | None]:
+def leading(runtime: TrainingRuntime) -> Iterator[_Leader | None]:
     """Keep the machines of ``runtime.nodes`` together for a whole run of several stages; nothing where there is one machine."""
     if runtime.nodes == 1 or _leader.get() is not None:
         yield _leader.get()
@@ -320,7 +320,7 @@ def leading(runtime: TrainingRuntime) -> Iterator[Leader | None]:
             raise ValueError(f"{holder} leads a run named {runtime.meeting!r} in this store; give this one another (--meeting)")
 
     with locks.exclusive(files.lock(0), waiting=refuse):
-        leader = Leader(runtime)
+        leader = _Leader(runtime)
         token = _leader.set(leader)
         well = False
         try:
@@ -366,7 +366,7 @@ def serve(runtime: TrainingRuntime) -> None:
     while not (locks.is_held(files.lock(0)) and files.read()):
         if time.monotonic() > deadline:
             raise LeaderGone(f"no leader within {JOIN_SECONDS:.0f} s at {files.state}; do all machines see the same store?")
-        time.sleep(LOOK_SECONDS)
+        time.sleep(_LOOK_SECONDS)
     joined = files.read()
     if runtime.node >= joined["nodes"]:
         raise LeaderGone(f"node {runtime.node} is none of 1 to {joined['nodes'] - 1}; give every machine a number of its own")
@@ -410,7 +410,7 @@ def _serve(runtime: TrainingRuntime, files: _Files, run: str) -> None:
                 raise LeaderGone("the run has failed; its leader says why")
             elif state["end"]:
                 return
-            time.sleep(LOOK_SECONDS)
+            time.sleep(_LOOK_SECONDS)
     finally:
         if agent is not None:
             agent.kill()

@@ -65,7 +65,7 @@ class MetricsFile:
     def __init__(self, path: Path, content: bytes = b"", *, events: bool = False) -> None:
         self.path = path
         path.write_bytes(content)
-        self._events = EventFile(path.parent) if events else None
+        self._events = _EventFile(path.parent) if events else None
         if self._events:
             for line in content.splitlines():
                 self._events.append(json.loads(line))
@@ -88,10 +88,10 @@ class MetricsFile:
 EVENT_FILE = "events.out.tfevents.0.pretrain"
 """TensorBoard looks for files named so; a fixed name has a resumed run go on in the same one."""
 
-NOT_SCALARS = {"split", "step"}
+_NOT_SCALARS = {"split", "step"}
 
 
-class EventFile:
+class _EventFile:
     """A fresh event file in a directory. Needs the package ``tensorboard``."""
 
     def __init__(self, directory: Path) -> None:
@@ -109,7 +109,7 @@ class EventFile:
         values = [
             self._summary.Value(tag=f"{line['split']}/{name}", simple_value=value)
             for name, value in line.items()
-            if name not in NOT_SCALARS and isinstance(value, int | float)
+            if name not in _NOT_SCALARS and isinstance(value, int | float)
         ]
         self._write(self._event(wall_time=float(line["step"]), step=line["step"], summary=self._summary(value=values)))
 
@@ -118,19 +118,19 @@ class EventFile:
             self._writer(handle).write(event.SerializeToString())
 
 
-MATRIX_SIZE = {"cpu": 512, "cuda": 8192}
+_MATRIX_SIZE = {"cpu": 512, "cuda": 8192}
 """Rows and columns of the matrix product that stands for a device's peak."""
 
-MATRIX_PRODUCTS = 3
+_MATRIX_PRODUCTS = 3
 """Products timed after the first; the fastest counts."""
 
 
 def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
     """Operations per second of a large matrix product on this device: what a model that is nothing else would reach."""
-    size = MATRIX_SIZE[device.type]
+    size = _MATRIX_SIZE[device.type]
     a, b = (torch.ones(size, size, dtype=dtype, device=device) for _ in range(2))
     fastest = float("inf")
-    for index in range(1 + MATRIX_PRODUCTS):
+    for index in range(1 + _MATRIX_PRODUCTS):
         _finish(device)
         start = time.perf_counter()
         torch.mm(a, b)

@@ -32,7 +32,7 @@ def dropout_seed(seed: int, step: int, micro_batch: int) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
-class TaskSums(NamedTuple):
+class _TaskSums(NamedTuple):
     """Sums over the targets of a batch, one entry per task in the order of ``PretrainSpec.tasks``."""
 
     losses: Tensor
@@ -51,7 +51,7 @@ class Objective(Protocol):
         """The model."""
         ...
 
-    def forward(self, *tensors: Tensor) -> TaskSums:
+    def forward(self, *tensors: Tensor) -> _TaskSums:
         """The sums of a micro-batch, given as the fields of a ``TensorBatch``."""
         ...
 
@@ -67,7 +67,7 @@ class OrderObjective(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, *tensors: Tensor) -> TaskSums:
+    def forward(self, *tensors: Tensor) -> _TaskSums:
         """As ``Objective``."""
         batch = TensorBatch(*tensors)
         logits = self.model(batch.input_ids, batch.token_type_ids, batch.lengths, batch.mlm_positions, batch.wop_positions)
@@ -93,7 +93,7 @@ class ReplacedTokenObjective(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, *tensors: Tensor) -> TaskSums:
+    def forward(self, *tensors: Tensor) -> _TaskSums:
         """As ``Objective``; guesses are sampled with torch's random generator."""
         batch = TensorBatch(*tensors)
         types, lengths, positions, labels = batch.token_type_ids, batch.lengths, batch.mlm_positions, batch.mlm_labels
@@ -105,8 +105,8 @@ class ReplacedTokenObjective(nn.Module):
         real = torch.arange(shown.shape[1], device=shown.device) < lengths[:, None]
         losses = F.binary_cross_entropy_with_logits(verdicts, replaced.float(), reduction="none") * real
         hits = ((verdicts > 0) == replaced) & real
-        detection = TaskSums(losses.sum(), hits.sum(), real.sum())
-        found = TaskSums((losses.detach() * replaced).sum(), (hits & replaced).sum(), replaced.sum())
+        detection = _TaskSums(losses.sum(), hits.sum(), real.sum())
+        found = _TaskSums((losses.detach() * replaced).sum(), (hits & replaced).sum(), replaced.sum())
         return _joined([_cross_entropy(guesses, labels), detection, found])
 
     def count_targets(self, batch: Batch) -> NDArray[np.int64]:
@@ -133,18 +133,18 @@ def _objective(config: ModelConfig) -> OrderObjective | ReplacedTokenObjective:
     return OrderObjective(PretrainingModel(config))
 
 
-def _cross_entropy(logits: Tensor | None, labels: Tensor) -> TaskSums:
+def _cross_entropy(logits: Tensor | None, labels: Tensor) -> _TaskSums:
     if logits is None:
         nothing = labels.new_zeros(())
-        return TaskSums(nothing.float(), nothing, nothing)
+        return _TaskSums(nothing.float(), nothing, nothing)
     flat, targets = logits.flatten(0, -2).float(), labels.flatten()
     loss = F.cross_entropy(flat, targets, ignore_index=IGNORED, reduction="sum")
     with torch.no_grad():
-        return TaskSums(loss, (flat.argmax(-1) == targets).sum(), (targets != IGNORED).sum())
+        return _TaskSums(loss, (flat.argmax(-1) == targets).sum(), (targets != IGNORED).sum())
 
 
-def _joined(tasks: list[TaskSums]) -> TaskSums:
-    return TaskSums(*(torch.stack(column) for column in zip(*tasks, strict=True)))
+def _joined(tasks: list[_TaskSums]) -> _TaskSums:
+    return _TaskSums(*(torch.stack(column) for column in zip(*tasks, strict=True)))
 
 
 def evaluate(
@@ -165,7 +165,7 @@ def evaluate(
     sums = torch.zeros(3, len(tasks), dtype=torch.float64)
     with torch.no_grad(), torch.autocast(ranks.device.type, dtype=autocast, enabled=autocast is not None):
         for number, batch in in_row_order(source, batch_size, rank=ranks.rank, world_size=ranks.world_size):
-            torch.manual_seed(dropout_seed(0, HELDOUT, number))
+            torch.manual_seed(dropout_seed(0, _HELDOUT, number))
             sums += torch.stack([part.double() for part in objective.forward(*to_tensors(batch, ranks.device))]).cpu()
     objective.model.train(was_training)
     metrics = TaskTotals.of(ranks.sum(sums.flatten().tolist())).metrics(tasks, [1.0] * len(tasks))
@@ -175,5 +175,5 @@ def evaluate(
     return metrics
 
 
-HELDOUT = -1
+_HELDOUT = -1
 """Stands for the step in the seeds of held-out batches."""

@@ -91,7 +91,7 @@ class Lamb(Optimizer):
         if group["weight_decay"]:
             torch._foreach_add_(updates, tensors, alpha=group["weight_decay"])
         if directions is not None:
-            ratios = trust_ratios(tensors, updates, group["max_trust_ratio"], group["max_weight_norm"])
+            ratios = _trust_ratios(tensors, updates, group["max_trust_ratio"], group["max_weight_norm"])
             # DeepSpeed turns missing gradients into zeros. Decay alone, scaled to the norm of the tensor, would then shrink
             # it by the factor 1 - lr a step: a head whose loss has no weight yet would be gone before it is wanted.
             torch._foreach_mul_(updates, list(torch.where(directions > 0, ratios, 0.0).unbind()))
@@ -115,7 +115,7 @@ class Lamb(Optimizer):
         return state
 
 
-def trust_ratios(tensors: list[Tensor], updates: tuple[Tensor, ...], bound: float, weight_bound: float = 0.0) -> Tensor:
+def _trust_ratios(tensors: list[Tensor], updates: tuple[Tensor, ...], bound: float, weight_bound: float = 0.0) -> Tensor:
     """‖w‖/‖u‖ of every tensor [n], 1 where either norm is 0; at most ``bound``, with ‖w‖ at most ``weight_bound`` (0: any)."""
     weight_norms = torch.stack(torch._foreach_norm(tensors))
     update_norms = torch.stack(torch._foreach_norm(updates))

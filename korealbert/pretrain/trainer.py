@@ -34,7 +34,7 @@ from korealbert.pretrain.spec import PretrainSpec
 
 log = logging.getLogger(__name__)
 
-Report = Callable[[int, Metrics], None]
+_Report = Callable[[int, Metrics], None]
 """Receives the step and the newest metrics at every log line."""
 
 
@@ -67,7 +67,7 @@ class Trainer:
         out_dir: Path,
         initial: Path | None = None,
         long: Rows | None = None,
-        report: Report = lambda step, metrics: None,
+        report: _Report = lambda step, metrics: None,
         stop_requested: Callable[[], bool] = lambda: False,
     ) -> None:
         self.spec, self.config, self.ranks, self.out_dir = spec, config, ranks, out_dir

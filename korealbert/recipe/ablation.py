@@ -30,7 +30,7 @@ from korealbert.recipe.reading import Recipe, load
 from korealbert.recipe.tables import KINDS, RecipeError, explained, flattened, kind_of, named_recipe, nearest, read_toml
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Printed, Row
 
-Overrides = dict[str, Any]
+_Overrides = dict[str, Any]
 """Fields by dotted name (quoted, or as TOML nests them), with their values."""
 
 
@@ -39,7 +39,7 @@ class Level(Spec):
 
     label: str = Field(min_length=1)
     """As printed; a cell's label is those of its levels, joined by a space."""
-    set: Overrides = Field(default_factory=dict)
+    set: _Overrides = Field(default_factory=dict)
     """Fields that it sets otherwise than the recipe."""
 
 
@@ -55,7 +55,7 @@ class Cell(Spec):
 
     label: str = Field(min_length=1)
     """As printed."""
-    set: Overrides = Field(default_factory=dict)
+    set: _Overrides = Field(default_factory=dict)
     """Fields that it sets otherwise than the recipe."""
     without: tuple[str, ...] = ()
     """Fields or tables of the recipe that it takes out: ``["extract.news", "clean.news"]``."""
@@ -76,7 +76,7 @@ class AblationSpec(Spec):
     """The recipe that all cells start from, seen from this file. Paths that cells set start at the recipe, as all in it do."""
     seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(min_length=1)
     """One pretraining per cell and seed."""
-    set: Overrides = Field(default_factory=dict)
+    set: _Overrides = Field(default_factory=dict)
     """Fields that all cells set otherwise than the recipe."""
     shared: tuple[Literal["dedup", "balance", "vocab", "examples", "views"], ...] = ()
     """Stages that all cells take from the first one although what they read may differ: ``["vocab"]``."""
@@ -84,7 +84,7 @@ class AblationSpec(Spec):
     """Rows one by one, in the order of the paper."""
     axes: tuple[Axis, ...] = ()
     """Or as a grid: every combination of levels."""
-    noise: Mapping[Annotated[str, Field(pattern=r"^[\w-]+$")], Overrides] = Field(default_factory=dict)
+    noise: Mapping[Annotated[str, Field(pattern=r"^[\w-]+$")], _Overrides] = Field(default_factory=dict)
     """Noises by name under which held-out rows are scored, as fields of ``views`` set otherwise than the recipe."""
     columns: tuple[Column, ...] = ()
     """Columns in the order of the paper. By default the held-out accuracies and each benchmark with its own metric."""
@@ -109,7 +109,7 @@ class AblationSpec(Spec):
             raise ValueError("give either [[cells]] or [[axes]]" + (", not both" if self.cells else ""))
         labels = [cell.label for cell in self.grid]
         refuse_repeats("cells", labels)
-        refuse_repeats("names of cells", [key_of(label) for label in labels])
+        refuse_repeats("names of cells", [_key_of(label) for label in labels])
         if self.baseline and self.baseline not in labels:
             raise ValueError(f"baseline = {self.baseline!r} is no cell{nearest(self.baseline, labels)}")
         return self
@@ -121,7 +121,7 @@ class AblationSpec(Spec):
             return self.cells
         combined = []
         for levels in itertools.product(*(axis.levels for axis in self.axes)):
-            fields: Overrides = {}
+            fields: _Overrides = {}
             for level in levels:
                 own = flattened(level.set)
                 refuse_repeats("fields set by axes", [*fields, *own])
@@ -130,12 +130,12 @@ class AblationSpec(Spec):
         return tuple(combined)
 
 
-def key_of(label: str) -> str:
+def _key_of(label: str) -> str:
     """A label as part of a stage's label: ``MLM+SOP`` as ``mlm-sop``."""
     return re.sub(r"\W+", "-", label.lower()).strip("-") or "cell"
 
 
-RESERVED = {
+_RESERVED = {
     "pretrain.seed": "seeds are the ablation's own field",
     "report": "an ablation has a report of its own",
     "data": "it is set in the recipe, or by --data",
@@ -171,7 +171,7 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
     if base.is_file() and (kind := kind_of(base)) != "model":
         raise RecipeError(f"{path}, field 'recipe': {base} is itself a recipe of {KINDS[kind]}; name one of a model")
 
-    def recipe_of(where: str, cell: Cell, *more: Overrides) -> Recipe:
+    def recipe_of(where: str, cell: Cell, *more: _Overrides) -> Recipe:
         try:
             fields = {
                 name: value for part in (spec.set, cell.set, *more, overrides or {}) for name, value in flattened(part).items()
@@ -184,10 +184,10 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
     recipes: dict[str, Recipe] = {}
     rows = []
     for cell in spec.grid:
-        recipes[key_of(cell.label)] = recipe_of(f"cell {cell.label!r}", cell)
+        recipes[_key_of(cell.label)] = recipe_of(f"cell {cell.label!r}", cell)
         own = tuple(f"without {name}" for name in cell.without)
         own += tuple(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in flattened(cell.set).items())
-        rows.append(Row(key=key_of(cell.label), label=cell.label, model=_printed_name(path, spec, cell), settings=own))
+        rows.append(Row(key=_key_of(cell.label), label=cell.label, model=_printed_name(path, spec, cell), settings=own))
     noise = {name: recipe_of(f"[noise.{name}]", spec.grid[0], {"views": fields}) for name, fields in spec.noise.items()}
     name = spec.name or path.stem
     layout = {
@@ -203,9 +203,9 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
     return Ablation(spec, name, spec.description, recipes, noise, _validated(path, AblationReportSpec, layout))
 
 
-def _refuse_reserved(fields: Overrides) -> None:
+def _refuse_reserved(fields: _Overrides) -> None:
     for name in fields:
-        for reserved, reason in RESERVED.items():
+        for reserved, reason in _RESERVED.items():
             if name == reserved or name.startswith(f"{reserved}."):
                 raise ValueError(f"set: {name!r} cannot be set here: {reason}")
 

@@ -117,14 +117,14 @@ def _check_search(tables: Tables, where: str, search: SearchSpec, settings: Mapp
         raise RecipeError(f"{tables.path}, [{where}], field 'search': {error}") from None
 
 
-class Add(Protocol):
+class _Add(Protocol):
     """How a stage joins the graph."""
 
     def __call__(self, label: str, stage: Stage[Any], spec: Spec, **inputs: str) -> str:
         """Add a stage under a label, with the labels of its inputs by role; returns the label."""
 
 
-def add_benchmark(add: Add, name: str, benchmark: Benchmark[FinetuneGrid], *, model: str, root: str = "") -> dict[str, str]:
+def add_benchmark(add: _Add, name: str, benchmark: Benchmark[FinetuneGrid], *, model: str, root: str = "") -> dict[str, str]:
     """Add all stages of a benchmark but its summary; the labels of its cells by ``INIT/SEED``.
 
     ``model`` is the label of the encoder, ``root`` begins the names of all stages after their kind, where there are several
@@ -145,7 +145,7 @@ def add_benchmark(add: Add, name: str, benchmark: Benchmark[FinetuneGrid], *, mo
 
 
 def add_benchmark_of_encoders(
-    add: Add, name: str, benchmark: Benchmark[FinetuneGrid], encoders: Mapping[str, str]
+    add: _Add, name: str, benchmark: Benchmark[FinetuneGrid], encoders: Mapping[str, str]
 ) -> dict[str, str]:
     """Add the cells of several encoders, given by name with their labels; the labels of the cells by ``ENCODER/INIT/SEED``."""
     pretrained = benchmark.only(init="pretrained")
@@ -157,14 +157,14 @@ def add_benchmark_of_encoders(
     return finished
 
 
-def add_summary(add: Add, name: str, benchmark: Benchmark[FinetuneGrid], finished: Mapping[str, str]) -> None:
+def add_summary(add: _Add, name: str, benchmark: Benchmark[FinetuneGrid], finished: Mapping[str, str]) -> None:
     """Add the summary of a benchmark's cells, given by ``SYSTEM/SEED``, unless the recipe wants none."""
     if finished and benchmark.grid.resamples:
         spec = summary.SummarySpec(**dict(benchmark.first.features()), resamples=benchmark.grid.resamples)
         add(f"summary/{name}", summary.STAGE, spec, **_files(add, name, benchmark.first), **finished)
 
 
-def _files(add: Add, name: str, spec: FeaturesSpec) -> dict[str, str]:
+def _files(add: _Add, name: str, spec: FeaturesSpec) -> dict[str, str]:
     """The stages that fetch files named by URL, by split."""
     places = {split: getattr(spec, split) for split in SPLITS}
     return {
@@ -180,7 +180,7 @@ def _files(add: Add, name: str, spec: FeaturesSpec) -> dict[str, str]:
     }
 
 
-def _add_search(add: Add, root: str, cell: FinetuneSpec, search: SearchSpec, inputs: Mapping[str, str]) -> str:
+def _add_search(add: _Add, root: str, cell: FinetuneSpec, search: SearchSpec, inputs: Mapping[str, str]) -> str:
     """The trials of a search and the choice among them; the label of the choice."""
     dev_inputs = {role: label for role, label in inputs.items() if role != "test"}
     grid = search.grid() if search.method == "grid" else []

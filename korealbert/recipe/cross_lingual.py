@@ -143,9 +143,9 @@ class CrossLingualRecipe(CorpusRecipe):
         return [f"{name}/{phase}" for name in self.variants for phase in PHASES] + [f"control/{name}" for name in self.control]
 
 
-SINGLE = ("dedup", "balance", "split", "vocab", "examples", "views", "source", "transfer", *PHASES)
-PER_NAME = ("variants", "control", "finetune", "english")
-MASKED_WORDS_ONLY: Mapping[str, Any] = {
+_SINGLE = ("dedup", "balance", "split", "vocab", "examples", "views", "source", "transfer", *PHASES)
+_PER_NAME = ("variants", "control", "finetune", "english")
+_MASKED_WORDS_ONLY: Mapping[str, Any] = {
     "sentence_task": "none",
     "masking": {"unit": "token"},
     "word_order": {"portion": 0.0},
@@ -153,7 +153,7 @@ MASKED_WORDS_ONLY: Mapping[str, Any] = {
 """RoBERTa's noise: single pieces, no sentence task, nothing moved. A recipe's [views] goes before it."""
 
 
-RESERVED = ("source", "control", "language_loss")
+_RESERVED = ("source", "control", "language_loss")
 """What labels of models begin with that are no variant."""
 
 
@@ -162,14 +162,14 @@ def load_cross_lingual(
 ) -> CrossLingualRecipe:
     """Read and validate a cross-lingual recipe; see ``reading.load``. Raises RecipeError for anything that could not run."""
     reader = Reader(path, data, overrides)
-    sources = reader.sources([*SINGLE, *PER_NAME, "export", "language_loss", "report"])
+    sources = reader.sources([*_SINGLE, *_PER_NAME, "export", "language_loss", "report"])
     single: dict[str, Any] = {
         "dedup": reader.spec(dedup.DedupSpec, "dedup"),
         "balance": reader.spec(balance.BalanceSpec, "balance"),
         "split": reader.spec(SplitTable, "split"),
         "vocab": reader.spec(vocab.VocabSpec, "vocab"),
         "examples": reader.spec(packing.ExamplesSpec, "examples", heldout_share=0.0),
-        "views": reader.validate(views.ViewsSpec, "views", {**MASKED_WORDS_ONLY, **reader.table("views")}),
+        "views": reader.validate(views.ViewsSpec, "views", {**_MASKED_WORDS_ONLY, **reader.table("views")}),
         "phase1": _phase(reader, "phase1", "chameleon"),
         "phase2": _phase(reader, "phase2", "none"),
         "export": reader.spec(export.ExportSpec, "export"),
@@ -188,7 +188,7 @@ def load_cross_lingual(
         finetune=read_benchmarks(reader, "finetune", KoreanGrid),
         english=read_benchmarks(reader, "english", PretrainedGrid),
     )
-    check_whole(path, recipe)
+    _check_whole(path, recipe)
     return recipe
 
 
@@ -201,8 +201,8 @@ def _variants(reader: Reader) -> dict[str, TransferSpec]:
     common = reader.table("transfer")
     names = reader.names("variants") or ["xpt"]
     for name in names:
-        if not re.fullmatch(r"[a-z][a-z0-9_-]*", name) or name in RESERVED:
-            reserved = ", ".join(map(repr, RESERVED))
+        if not re.fullmatch(r"[a-z][a-z0-9_-]*", name) or name in _RESERVED:
+            reserved = ", ".join(map(repr, _RESERVED))
             raise RecipeError(
                 f"{reader.path}, [variants.{name}]: use lower-case letters, digits, - and _, and none of {reserved}"
             )
@@ -212,7 +212,7 @@ def _variants(reader: Reader) -> dict[str, TransferSpec]:
     }
 
 
-def check_whole(path: Path, recipe: CrossLingualRecipe) -> None:
+def _check_whole(path: Path, recipe: CrossLingualRecipe) -> None:
     """Raise RecipeError naming file, table, field and remedy where tables contradict each other."""
     for where, problem in _problems(recipe):
         raise RecipeError(f"{path}, {where}: {problem}")

@@ -57,24 +57,24 @@ def graph(recipe: Recipe) -> dict[str, Node]:
         training |= {"examples_long": rows, "views_long": noise}
     weights = add("pretrain", pretrain.STAGE, recipe.pretrain, **training)
     model = add("export", export.STAGE, recipe.export, pretrain=weights, vocab=vocabulary)
-    others = add_encoders(nodes, recipe.encoder)
+    others = _add_encoders(nodes, recipe.encoder)
     for name, benchmark in recipe.finetune.items():
         finished = add_benchmark(add, name, benchmark, model=model)
         finished |= add_benchmark_of_encoders(add, name, benchmark, others)
         add_summary(add, name, benchmark, finished)
     for table, spec in recipe.further.items():
         add_further(nodes, registry.tables()[table], spec)
-    add_report(nodes, recipe.speed, recipe.report)
+    _add_report(nodes, recipe.speed, recipe.report)
     return nodes.by_label
 
 
 def evaluation_graph(recipe: Evaluation) -> dict[str, Node]:
     """The DAG of an evaluation by label, every stage after those it reads."""
     nodes = Nodes()
-    encoders = add_encoders(nodes, recipe.encoder)
+    encoders = _add_encoders(nodes, recipe.encoder)
     for name, benchmark in recipe.finetune.items():
         add_summary(nodes.add, name, benchmark, add_benchmark_of_encoders(nodes.add, name, benchmark, encoders))
-    add_report(nodes, recipe.speed, recipe.report)
+    _add_report(nodes, recipe.speed, recipe.report)
     return nodes.by_label
 
 
@@ -105,7 +105,7 @@ def add_corpus(nodes: Nodes, recipe: CorpusRecipe) -> str:
     return nodes.add("balance", balance.STAGE, recipe.balance, documents=unique)
 
 
-def add_encoders(nodes: Nodes, encoders: Mapping[str, Model]) -> dict[str, str]:
+def _add_encoders(nodes: Nodes, encoders: Mapping[str, Model]) -> dict[str, str]:
     """Add the stages that check others' encoders; their labels by name."""
     return {name: add_model(nodes, f"encoder/{name}", encoder_files.STAGE, model) for name, model in encoders.items()}
 
@@ -131,7 +131,7 @@ def add_further(nodes: Nodes, stage: Stage[Any], spec: Spec) -> None:
     nodes.add(stage.label, stage, spec, **stage.inputs)
 
 
-def add_report(nodes: Nodes, speed: SpeedSpec, spec: report.ReportSpec) -> None:
+def _add_report(nodes: Nodes, speed: SpeedSpec, spec: report.ReportSpec) -> None:
     """Add the speed of architectures, where any are named, and the report of all that there is."""
     if speed.architectures:
         nodes.add("speed", speed_stage.STAGE, speed)

@@ -16,7 +16,7 @@ from korealbert.recipe.dag import Node
 from korealbert.recipe.reading import load, load_evaluation
 from korealbert.recipe.tables import Kind, RecipeError, confined, kind_of
 
-READERS: dict[Kind, tuple[Callable[..., Any], Callable[[Any], dict[str, Node]]]] = {
+_READERS: dict[Kind, tuple[Callable[..., Any], Callable[[Any], dict[str, Node]]]] = {
     "model": (load, dag.graph),
     "cross-lingual": (load_cross_lingual, transfer_graph),
     "evaluation": (load_evaluation, dag.evaluation_graph),
@@ -45,7 +45,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class _Prepared:
     """The part of a recipe of any kind that a run is to build."""
 
     name: str
@@ -83,14 +83,14 @@ def prepare(
     data: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
     data_root: Path | None = None,
-) -> Prepared:
+) -> _Prepared:
     """Read a recipe of any kind, take the part that ``until`` needs, and plan it.
 
     ``rerun`` names stages to build although they are cached, ``from_stage`` one that is so built with all downstream stages;
     ``overrides`` are fields by dotted name. All files that the recipe names must lie in ``data_root``, if it is given. Raises
     RecipeError for a recipe that could not run and for names that mean nothing in it.
     """
-    read, graph = READERS[kind_of(path)]
+    read, graph = _READERS[kind_of(path)]
     with confined(data_root):
         source = read(path, data=data, overrides=overrides)
         whole = graph(source)
@@ -104,7 +104,7 @@ def prepare(
                 f"drop until, or let it name {name!r} or a stage after it"
             )
         labels |= inside
-    return Prepared(source.name, source.description, nodes, frozenset(labels), plan(nodes, store, rerun=labels))
+    return _Prepared(source.name, source.description, nodes, frozenset(labels), plan(nodes, store, rerun=labels))
 
 
 def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = ()) -> list[Planned]:

@@ -33,7 +33,7 @@ from korealbert.report.ablation.spec import Column
 from korealbert.xpt.phases import PhaseSpec
 from korealbert.xpt.transfer import TransferSpec
 
-PER_NAME: dict[str, tuple[type[BaseModel], ...]] = {
+_PER_NAME: dict[str, tuple[type[BaseModel], ...]] = {
     "crawl": (CrawlSpec,),
     "fetch": (FetchSpec,),
     "extract": (ExtractSpec,),
@@ -41,7 +41,7 @@ PER_NAME: dict[str, tuple[type[BaseModel], ...]] = {
     "encoder": (ModelTable,),
     "finetune": (FinetuneGrid, FinetuneSpec),
 }
-OTHER_KINDS: dict[str, tuple[str, dict[str, type[BaseModel]]]] = {
+_OTHER_KINDS: dict[str, tuple[str, dict[str, type[BaseModel]]]] = {
     "Cross-lingual recipes": (
         "A recipe with a `[transfer]` table turns an encoder of one language into one of another. Of the tables above it has "
         "those of sources, `[dedup]`, `[balance]`, `[vocab]`, `[examples]`, `[views]` (masked words alone unless it says "
@@ -68,20 +68,20 @@ OTHER_KINDS: dict[str, tuple[str, dict[str, type[BaseModel]]]] = {
     ),
 }
 """What is said of each further kind of recipe, and its own tables."""
-LIKE: dict[type[BaseModel], tuple[type[BaseModel], str]] = {
+_LIKE: dict[type[BaseModel], tuple[type[BaseModel], str]] = {
     PhaseSpec: (PretrainSpec, "pretrain"),
     KoreanGrid: (FinetuneGrid, "finetune.NAME"),
 }
 """Tables that say in what they differ from another one."""
 
-SET_BY_THE_RECIPE: dict[type[BaseModel], frozenset[str]] = {
+_SET_BY_THE_RECIPE: dict[type[BaseModel], frozenset[str]] = {
     ExtractSpec: frozenset({"source"}),
     CleanSpec: frozenset({"source"}),
     FinetuneSpec: frozenset({"task", "init", "seed"}),
 }
 """Fields whose value is the table's name or a cell's place in its grid."""
 
-PLAIN: dict[Any, str] = {str: "text", int: "integer", float: "number", bool: "true or false", InputPath: "path"}
+_PLAIN: dict[Any, str] = {str: "text", int: "integer", float: "number", bool: "true or false", InputPath: "path"}
 
 HEAD = """# Recipes
 
@@ -99,10 +99,10 @@ This page is generated: `python -m korealbert.recipe.reference > docs/recipes.md
 def page() -> str:
     """The whole page."""
     parts = [HEAD]
-    for table, kinds in {f"{name}.NAME": kinds for name, kinds in PER_NAME.items()}.items():
+    for table, kinds in {f"{name}.NAME": kinds for name, kinds in _PER_NAME.items()}.items():
         parts.append(_section(table, kinds))
     parts += [_section(table, (stage.spec,)) for table, stage in registry.tables().items()]
-    for title, (text, tables) in OTHER_KINDS.items():
+    for title, (text, tables) in _OTHER_KINDS.items():
         parts += [f"# {title}\n\n{text}\n", *(_section(table, (kind,)) for table, kind in tables.items())]
     return "\n".join(parts)
 
@@ -111,8 +111,8 @@ def _section(table: str, kinds: tuple[type[BaseModel], ...]) -> str:
     lines = [f"## [{table}]" if table else "## At the top", ""]
     for kind in kinds:
         lines += [_paragraph(inspect.cleandoc(kind.__doc__ or "")), ""]
-        if kind in LIKE:
-            lines += [f"Fields are those of `[{LIKE[kind][1]}]`, but for:", ""]
+        if kind in _LIKE:
+            lines += [f"Fields are those of `[{_LIKE[kind][1]}]`, but for:", ""]
     lines += ["| field | type | default | meaning |", "|---|---|---|---|"]
     for kind in kinds:
         lines += [f"| {' | '.join(row)} |" for row in _rows(kind, "")]
@@ -120,18 +120,18 @@ def _section(table: str, kinds: tuple[type[BaseModel], ...]) -> str:
 
 
 def _rows(kind: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:
-    meanings = field_meanings(kind)
-    others = LIKE[kind][0].model_fields if kind in LIKE else {}
+    meanings = _field_meanings(kind)
+    others = _LIKE[kind][0].model_fields if kind in _LIKE else {}
     for name, field in kind.model_fields.items():
-        if name in SET_BY_THE_RECIPE.get(kind, ()) or (name in others and repr(others[name]) == repr(field)):
+        if name in _SET_BY_THE_RECIPE.get(kind, ()) or (name in others and repr(others[name]) == repr(field)):
             continue
         default = "**required**" if field.is_required() else _default(field)
         yield f"`{prefix}{name}`", _type(field.annotation) + _limits(field), default, _cell(meanings.get(name, ""))
-        for inner in _models(field.annotation) if kind not in LIKE else ():
+        for inner in _models(field.annotation) if kind not in _LIKE else ():
             yield from _rows(inner, f"{prefix}{name}.")
 
 
-def field_meanings(kind: type[BaseModel]) -> dict[str, str]:
+def _field_meanings(kind: type[BaseModel]) -> dict[str, str]:
     """The docstring beneath each field of a model, its parents' included."""
     found: dict[str, str] = {}
     for parent in reversed(kind.__mro__):
@@ -184,7 +184,7 @@ def _type(kind: Any) -> str:
         shown = f"table of {_type(inner[-1])}"
     else:
         is_table = isinstance(kind, type) and issubclass(kind, BaseModel)
-        shown = "table" if is_table else PLAIN.get(kind, getattr(kind, "__name__", str(kind)))
+        shown = "table" if is_table else _PLAIN.get(kind, getattr(kind, "__name__", str(kind)))
     return shown
 
 

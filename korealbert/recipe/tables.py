@@ -25,7 +25,7 @@ from korealbert.finetune.spec import LOCAL, REMOTE, FinetuneSpec
 TOP = ("name", "description", "data")
 """Fields of no table."""
 
-VARIANTS = (LOCAL, REMOTE, LIST, RANGE)
+_VARIANTS = (LOCAL, REMOTE, LIST, RANGE)
 """What pydantic names in a place besides fields: which of several forms a value has."""
 
 B = TypeVar("B", bound=Spec)
@@ -74,7 +74,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise RecipeError(f"{path}: not valid TOML: {error}") from None
 
 
-def override(tables: dict[str, Any], name: str, value: Any) -> None:
+def _override(tables: dict[str, Any], name: str, value: Any) -> None:
     """Put a value in place of the field or table of this dotted name. Raises ValueError where the way there is no table."""
     *parents, last = name.split(".")
     if not all((*parents, last)):
@@ -100,7 +100,7 @@ def flattened(fields: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def take_out(tables: dict[str, Any], name: str) -> None:
+def _take_out(tables: dict[str, Any], name: str) -> None:
     """Remove the field or table of this dotted name. Raises ValueError where there is none."""
     *parents, last = name.split(".")
     table: Any = tables
@@ -122,9 +122,9 @@ class Tables:
         self.tables = read_toml(path)
         try:
             for name in without:
-                take_out(self.tables, name)
+                _take_out(self.tables, name)
             for name, value in (overrides or {}).items():
-                override(self.tables, name, value)
+                _override(self.tables, name, value)
         except ValueError as error:
             raise RecipeError(f"{path}: {error}") from None
         for name in TOP:
@@ -204,7 +204,7 @@ def explained(path: Path, kind: type[BaseModel], table: str, error: ValidationEr
 
 def _explain(path: Path, kind: type[BaseModel], table: str, problem: Any) -> str:
     """One validation error of pydantic as file, table, field and remedy."""
-    location = [str(part) for part in problem["loc"] if part not in VARIANTS]
+    location = [str(part) for part in problem["loc"] if part not in _VARIANTS]
     where = f"{path}, [{table}]" if table else str(path)
     if problem["type"] == "extra_forbidden":
         *parents, name = location

@@ -10,7 +10,7 @@ from korealbert.artifact import Artifact, Stage, Statistics
 
 T = TypeVar("T", bound=Statistics)
 
-MAX_NAMED = 4
+_MAX_NAMED = 4
 """Artifacts of one stage that a sentence names one by one."""
 
 
@@ -54,7 +54,7 @@ class Artifacts:
         parts = []
         for stage in stages:
             found = self.of(stage)
-            if len(found) > MAX_NAMED:
+            if len(found) > _MAX_NAMED:
                 parts.append(f"the {len(found)} artifacts of {stage}")
             else:
                 parts += [

@@ -22,7 +22,7 @@ from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, SPECIAL, SPECIAL_PIECE
 UNIGRAM = 1
 """``trainer_spec.model_type`` of a unigram model; BPE is 2."""
 
-BYTE_PIECE = ("<", "0", "x", "0123456789ABCDEF", "0123456789ABCDEF", ">")
+_BYTE_PIECE = ("<", "0", "x", "0123456789ABCDEF", "0123456789ABCDEF", ">")
 """Which characters the piece of a byte is written with, place by place."""
 
 
@@ -61,7 +61,7 @@ def _within_special_pieces(model: Any) -> str:
     known = set(ordinary)
     met = {pair for piece in ordinary for pair in pairwise(piece)}
     rests = []
-    for written in (*(tuple(piece) for piece in SPECIAL_PIECES), *([BYTE_PIECE] if _bytes(model) else [])):
+    for written in (*(tuple(piece) for piece in SPECIAL_PIECES), *([_BYTE_PIECE] if _bytes(model) else [])):
         places = range(1, len(written))
         free = (place for place in places if _never_meet(written[place - 1], written[place], known, met))
         place = next(free, len(written) - 1)

@@ -16,10 +16,10 @@ def for_directory(tokenizer: Any, directory: Path) -> Any:
 
     Raises ValueError when another analyser cut the texts of pretraining.
     """
-    return MorphemeTokenizer(tokenizer) if needs_morphemes(directory) else tokenizer
+    return _MorphemeTokenizer(tokenizer) if needs_morphemes(directory) else tokenizer
 
 
-class MorphemeTokenizer:
+class _MorphemeTokenizer:
     """Called like the tokenizer that it stands before; offsets are those of the texts as they were given."""
 
     def __init__(self, tokenizer: Any) -> None:

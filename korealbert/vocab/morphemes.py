@@ -30,7 +30,7 @@ is read as a space."""
 MORPHEMES_FILE = "morphemes.json"
 """Beside a vocabulary whose text is cut into morphemes wherever it is encoded: by which analyser."""
 
-WORDS_REMEMBERED = 1 << 18
+_WORDS_REMEMBERED = 1 << 18
 """About 60 MB in each process."""
 
 SENTENCES_PER_SHARD = 20_000
@@ -89,7 +89,7 @@ def _marked(word: re.Match[str]) -> str:
     return _split_word(word[0])
 
 
-@lru_cache(maxsize=WORDS_REMEMBERED)
+@lru_cache(maxsize=_WORDS_REMEMBERED)
 def _split_word(word: str) -> str:
     places = [0, *_boundaries(word), len(word)]
     return BOUNDARY.join(word[begin:end] for begin, end in pairwise(places))

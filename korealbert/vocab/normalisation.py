@@ -41,7 +41,7 @@ _LEADING, _VOWELS, _TRAILING = range(0x1100, 0x1113), range(0x1161, 0x1176), ran
 _SYLLABLES = range(0xAC00, 0xD7A4)
 
 
-class Compositions(NamedTuple):
+class _Compositions(NamedTuple):
     """What NFKC joins beyond single characters, Hangul aside."""
 
     seconds: dict[str, set[str]]
@@ -121,7 +121,7 @@ def _barred() -> str:
 
 
 @cache
-def _compositions() -> Compositions:
+def _compositions() -> _Compositions:
     """Read off the library's own NFC and NFKD, so that both sides know the same version of Unicode."""
     characters = _characters()
     decomposed = {c: form for c, form in zip(characters, _each(normalizers.NFD(), characters), strict=True) if form != c}
@@ -137,7 +137,7 @@ def _compositions() -> Compositions:
     for composite, letter in zip(heads, letters, strict=True):
         if len(letter) == 1 and letter not in joining:
             seconds[decomposed[composite][-1]].add(letter)
-    return Compositions(dict(seconds), joining)
+    return _Compositions(dict(seconds), joining)
 
 
 def _characters() -> list[str]:
@@ -166,7 +166,7 @@ def _hexadecimal(text: str) -> str:
     return " ".join(f"{ord(character):04X}" for character in text)
 
 
-Ints = npt.NDArray[np.int64]
+_Ints = npt.NDArray[np.int64]
 _BYTES = np.arange(1, 0x100)
 _CONTINUING = np.arange(0x80, 0xC0)
 
@@ -186,7 +186,7 @@ def joining_characters(charsmap: bytes) -> set[str]:
     return joining
 
 
-def _read_character(units: Ints, nodes: Ints) -> tuple[Ints, Ints]:
+def _read_character(units: _Ints, nodes: _Ints) -> tuple[_Ints, _Ints]:
     """The code points that may follow at these nodes, and the node after each."""
     _, heads, nodes = _children(units, nodes, _BYTES)
     more = (heads >= 0xC0).astype(np.int64) + (heads >= 0xE0) + (heads >= 0xF0)
@@ -201,7 +201,7 @@ def _read_character(units: Ints, nodes: Ints) -> tuple[Ints, Ints]:
     return np.concatenate([codes for codes, _ in finished]), np.concatenate([nodes for _, nodes in finished])
 
 
-def _children(units: Ints, nodes: Ints, labels: Ints) -> tuple[Ints, Ints, Ints]:
+def _children(units: _Ints, nodes: _Ints, labels: _Ints) -> tuple[_Ints, _Ints, _Ints]:
     """Of all children of some nodes by these bytes: which node is the parent, the byte, and the child."""
     unit = units[nodes]
     offsets = (unit >> 10) << ((unit & 0x200) >> 6)

@@ -28,7 +28,7 @@ MAX_SENTENCE_BYTES = 4_192
 
 _BINS_PER_OCTAVE = 256
 _LOWEST_OCTAVE = -64
-SAMPLE_SCHEMA = pa.schema(
+_SAMPLE_SCHEMA = pa.schema(
     [
         ("priority", pa.float64()),
         ("document", pa.uint64()),
@@ -49,7 +49,7 @@ class SampleLimits:
 
 
 @dataclass(frozen=True)
-class SampleRequest:
+class _SampleRequest:
     """Task of one shard: which sentences to sample."""
 
     path: Path
@@ -76,16 +76,16 @@ def sample_sentences(
     """The sample. Raises ValueError when ``weights`` names a source that no document has."""
     scratch = out_dir / ".sample"
     scratch.mkdir(exist_ok=True)
-    requests = [SampleRequest(path, seed, weights) for path in shards]
+    requests = [_SampleRequest(path, seed, weights) for path in shards]
     counted = map_shards(_count, requests, out_dir=out_dir, runtime=runtime, step="count-sentences", total=len(shards))
     total = sum_stats([{"sentences": 0, "too_long_sentences": 0, "documents_by_source": {}, "bins": {}}, *counted])
     if unknown := sorted(weights.keys() - total["documents_by_source"].keys()):
         known = ", ".join(sorted(total["documents_by_source"])) or "none"
         raise ValueError(f"vocab.source_weights names {', '.join(unknown)}, but the sources of the documents are {known}")
-    keep = [SampleRequest(path, seed, weights, _bin_that_fills(total["bins"], limits)) for path in shards]
+    keep = [_SampleRequest(path, seed, weights, _bin_that_fills(total["bins"], limits)) for path in shards]
     map_shards(_keep, keep, out_dir=scratch, runtime=runtime, step="sample-sentences", total=len(shards))
-    batches = [batch for path in sorted(scratch.glob("*.arrow")) for batch in read_batches(path, SAMPLE_SCHEMA)]
-    table = pa.Table.from_batches(batches, SAMPLE_SCHEMA)
+    batches = [batch for path in sorted(scratch.glob("*.arrow")) for batch in read_batches(path, _SAMPLE_SCHEMA)]
+    table = pa.Table.from_batches(batches, _SAMPLE_SCHEMA)
     # The document and line decide between equal priorities, so the order is total and the same for any sharding.
     table = table.sort_by([("priority", "ascending"), ("document", "ascending"), ("line", "ascending")])
     characters = np.cumsum(pc.utf8_length(table["text"]).to_numpy())
@@ -101,7 +101,7 @@ def sample_sentences(
     return Sample(table["text"].to_pylist(), counts)
 
 
-def _count(request: SampleRequest, index: int, out_dir: Path) -> dict[str, Any]:
+def _count(request: _SampleRequest, index: int, out_dir: Path) -> dict[str, Any]:
     bins: dict[str, dict[str, int]] = {}
     sentences = too_long = 0
     documents = Counter[str]()
@@ -120,10 +120,10 @@ def _count(request: SampleRequest, index: int, out_dir: Path) -> dict[str, Any]:
     return {"sentences": sentences, "too_long_sentences": too_long, "documents_by_source": dict(documents), "bins": bins}
 
 
-def _keep(request: SampleRequest, index: int, out_dir: Path) -> dict[str, Any]:
+def _keep(request: _SampleRequest, index: int, out_dir: Path) -> dict[str, Any]:
     kept = 0
     assert request.last_bin is not None
-    with TableWriter(out_dir / f"sample-{index:05d}.arrow", SAMPLE_SCHEMA) as writer:
+    with TableWriter(out_dir / f"sample-{index:05d}.arrow", _SAMPLE_SCHEMA) as writer:
         for batch in read_batches(request.path, DOCUMENT_SCHEMA):
             candidates, _ = _candidates(batch, request)
             chosen = candidates.filter(_bin(candidates["priority"].to_numpy()) <= request.last_bin)
@@ -152,7 +152,7 @@ def _bin(priority: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     return bins
 
 
-def _candidates(documents: pa.RecordBatch, request: SampleRequest) -> tuple[pa.RecordBatch, int]:
+def _candidates(documents: pa.RecordBatch, request: _SampleRequest) -> tuple[pa.RecordBatch, int]:
     """The lines of some documents with their priorities, and how many were left out as too long.
 
     Priorities are -ln(u) / weight: the smallest k are a weighted sample without replacement (Efraimidis and Spirakis 2006).
@@ -176,4 +176,4 @@ def _candidates(documents: pa.RecordBatch, request: SampleRequest) -> tuple[pa.R
         documents["source"].take(pa.array(document[taken])),
         text.take(pa.array(taken)),
     ]
-    return pa.record_batch(columns, schema=SAMPLE_SCHEMA), int(np.count_nonzero(wanted)) - len(taken)
+    return pa.record_batch(columns, schema=_SAMPLE_SCHEMA), int(np.count_nonzero(wanted)) - len(taken)

@@ -51,7 +51,7 @@ class VocabSizesSpec(Spec):
 
 
 @dataclass(frozen=True)
-class Trial:
+class _Trial:
     """One vocabulary to train."""
 
     spec: VocabSpec
@@ -92,7 +92,7 @@ def run(spec: VocabSizesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -
     sample = training_sample(drawn, inputs["documents"], out_dir, runtime)
     text = training_text(drawn, sample.sentences, out_dir, runtime)
     trials = [
-        Trial(drawn.model_copy(update={"size": size, "model_type": kind}), sample.sentences, text)
+        _Trial(drawn.model_copy(update={"size": size, "model_type": kind}), sample.sentences, text)
         for kind in spec.model_types
         for size in sorted({*spec.sizes, chosen.size})
     ]
@@ -104,7 +104,7 @@ def run(spec: VocabSizesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -
     return VocabSizesStats.of({"vocabularies": facts, "chosen": kind_and_size, **sample.counts})
 
 
-def _train(trial: Trial, index: int, out_dir: Path) -> dict[str, Any]:
+def _train(trial: _Trial, index: int, out_dir: Path) -> dict[str, Any]:
     directory = out_dir / f"{trial.spec.model_type}-{trial.spec.size}"
     directory.mkdir(exist_ok=True)
     try:

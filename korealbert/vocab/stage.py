@@ -108,7 +108,7 @@ class VocabularyFacts(Statistics):
     word_start_share: Real | None = None
     """Of pieces: 0.63 in Korean Wikipedia with 32,000 pieces; the official ALBERT rule finds 0.98."""
     specimens: list[str] = Field(default_factory=list)
-    """``SPECIMENS`` cut into pieces, which spaces separate."""
+    """``_SPECIMENS`` cut into pieces, which spaces separate."""
     sha256: str = ""
     """Digest of the vocabulary."""
 
@@ -249,14 +249,14 @@ def _explained(error: Exception, spec: VocabSpec, sentences: int) -> ValueError:
     return ValueError(f"vocab: SentencePiece refused to train on {sentences:,} sentences: {text}")
 
 
-SENTENCES_MEASURED = 20_000
-SYLLABLES = frozenset(map(chr, range(0xAC00, 0xD7A4)))
+_SENTENCES_MEASURED = 20_000
+_SYLLABLES = frozenset(map(chr, range(0xAC00, 0xD7A4)))
 """The 11,172 modern Hangul syllables of Unicode."""
 
-MAX_PIECES_PER_WORD = 8
+_MAX_PIECES_PER_WORD = 8
 """Words of so many pieces or more are one class of the histogram."""
 
-SPECIMENS = (
+_SPECIMENS = (
     "할머니께서는 장터에서 사 오신 복숭아를 손주들에게 나누어 주셨다.",
     "연구진이 개발한 초소형 관측기는 내년 봄부터 시험가동에 들어갈 예정입니다.",
     "그 영화 진짜 꿀잼이었음ㅋㅋㅋ 두 번 봐도 안 질려요!!",
@@ -269,7 +269,7 @@ SPECIMENS = (
 
 def vocabulary_facts(vocabulary: Vocabulary, sentences: Sequence[str]) -> VocabularyFacts:
     """Facts measured on the first sentences of the training sample (which is in random order)."""
-    measured = list(sentences[:SENTENCES_MEASURED])
+    measured = list(sentences[:_SENTENCES_MEASURED])
     encoded = vocabulary.encode(measured)
     ids = np.concatenate([*encoded, np.empty(0, dtype=np.int32)])
     if not len(ids):
@@ -279,9 +279,9 @@ def vocabulary_facts(vocabulary: Vocabulary, sentences: Sequence[str]) -> Vocabu
     proper = vocabulary.proper()
     characters = Counter("".join(measured))
     words = np.diff(np.flatnonzero([*(vocabulary.words().spaced[ids] | first), True]))
-    covered = covered_characters(vocabulary, sorted(SYLLABLES | characters.keys()))
+    covered = _covered_characters(vocabulary, sorted(_SYLLABLES | characters.keys()))
     visible = {character: count for character, count in characters.items() if not character.isspace()}
-    seen = SYLLABLES & characters.keys()
+    seen = _SYLLABLES & characters.keys()
     return VocabularyFacts(
         pieces=vocabulary.size,
         characters_per_piece=round(sum(characters.values()) / len(ids), 4),
@@ -290,16 +290,16 @@ def vocabulary_facts(vocabulary: Vocabulary, sentences: Sequence[str]) -> Vocabu
         unknown_share=round(float(np.mean(ids == SPECIAL.unk)), 6),
         byte_share=round(float(np.mean(~proper[ids] & (ids != SPECIAL.unk))), 6),
         character_coverage=round(sum(n for c, n in visible.items() if c in covered) / max(1, sum(visible.values())), 6),
-        hangul_syllables_covered=len(SYLLABLES & covered),
+        hangul_syllables_covered=len(_SYLLABLES & covered),
         hangul_syllables_in_text=len(seen),
         hangul_syllables_in_text_covered=len(seen & covered),
         word_start_share=round(float(np.mean(vocabulary.words().mark(ids, first))), 4),
-        specimens=[" ".join(vocabulary.pieces(pieces)) for pieces in vocabulary.encode(SPECIMENS)],
+        specimens=[" ".join(vocabulary.pieces(pieces)) for pieces in vocabulary.encode(_SPECIMENS)],
         sha256=vocabulary.sha256,
     )
 
 
-def covered_characters(vocabulary: Vocabulary, characters: Sequence[str]) -> set[str]:
+def _covered_characters(vocabulary: Vocabulary, characters: Sequence[str]) -> set[str]:
     """Those of some characters that the vocabulary can write on their own, without ``<unk>`` or bytes."""
     proper = vocabulary.proper()
     encoded = vocabulary.encode(characters)
@@ -308,8 +308,8 @@ def covered_characters(vocabulary: Vocabulary, characters: Sequence[str]) -> set
 
 def _histogram(pieces_per_word: Any) -> dict[str, int]:
     """Words by the number of their pieces; the last class, ``8+``, is open."""
-    counts = np.bincount(np.minimum(pieces_per_word, MAX_PIECES_PER_WORD), minlength=MAX_PIECES_PER_WORD + 1)[1:]
-    names = [*map(str, range(1, MAX_PIECES_PER_WORD)), f"{MAX_PIECES_PER_WORD}+"]
+    counts = np.bincount(np.minimum(pieces_per_word, _MAX_PIECES_PER_WORD), minlength=_MAX_PIECES_PER_WORD + 1)[1:]
+    names = [*map(str, range(1, _MAX_PIECES_PER_WORD)), f"{_MAX_PIECES_PER_WORD}+"]
     return {name: int(count) for name, count in zip(names, counts, strict=True)}
 
 

@@ -25,7 +25,7 @@ SPACE = "▁"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class SpecialIds(NamedTuple):
+class _SpecialIds(NamedTuple):
     """Ids of the special pieces, the same in every vocabulary."""
 
     pad: int = 0
@@ -35,7 +35,7 @@ class SpecialIds(NamedTuple):
     mask: int = 4
 
 
-SPECIAL = SpecialIds()
+SPECIAL = _SpecialIds()
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 FIRST_ORDINARY_ID = len(SPECIAL_PIECES)
 """Every id from here on stands for text."""

@@ -18,7 +18,7 @@ from korealbert.huggingface.family import SpecialIds
 from korealbert.huggingface.files import TOKENIZER_FILES, WEIGHT_FILES, copy_files
 from korealbert.huggingface.package import ModelPlace
 
-VOCABULARIES = frozenset({"tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"})
+_VOCABULARIES = frozenset({"tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"})
 """Without any of these transformers makes up an empty tokenizer."""
 
 
@@ -83,8 +83,8 @@ def _tokenizer(directory: Path) -> Any:
     from transformers import AutoTokenizer  # noqa: PLC0415 (takes seconds to load)
 
     try:
-        if not any((directory / name).is_file() for name in VOCABULARIES):
-            raise ValueError(f"none of {', '.join(sorted(VOCABULARIES))}")
+        if not any((directory / name).is_file() for name in _VOCABULARIES):
+            raise ValueError(f"none of {', '.join(sorted(_VOCABULARIES))}")
         return AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # Of damaged files the libraries raise anything, Exception itself too.
         raise ValueError(

@@ -8,7 +8,7 @@ No sentence is in two parts. At document level, where a sentence may occur in se
 of the other two, and the valid part those of the test part.
 
 A part ends where it has enough sentences, which is found without sorting: every document (or sentence) has a 64-bit hash, a
-part is a range of hashes, and a histogram of their first bits tells in which of ``BINS`` intervals a border lies. Only that
+part is a range of hashes, and a histogram of their first bits tells in which of ``_BINS`` intervals a border lies. Only that
 one interval is sorted.
 """
 
@@ -31,7 +31,7 @@ from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentSta
 from korealbert.philox import hash64
 
 Part = Literal["train", "valid", "test"]
-Hashes = NDArray[np.uint64]
+_Hashes = NDArray[np.uint64]
 """Of sentences, sorted."""
 
 
@@ -59,7 +59,7 @@ class SplitSpec(Spec):
         return self
 
 
-BINS = 1 << 16
+_BINS = 1 << 16
 _SHIFT = np.uint64(48)
 
 MEASURED = np.dtype([("draw", np.uint64), ("sentences", np.uint32)])
@@ -81,7 +81,7 @@ START = Border(-1, 0)
 
 
 @dataclass(frozen=True)
-class SplitJob:
+class _SplitJob:
     """One shard of documents."""
 
     shard: Path
@@ -106,8 +106,8 @@ def run(spec: SplitSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Spl
     (out_dir / ".work").mkdir(exist_ok=True)
     shards = inputs["documents"].files("documents-*.arrow")
 
-    def over_shards(step: str, function: Callable[[SplitJob, int, Path], Stats], **fields: object) -> list[Stats]:
-        jobs = (replace(SplitJob(shard, spec), **fields) for shard in shards)  # type: ignore[arg-type]
+    def over_shards(step: str, function: Callable[[_SplitJob, int, Path], Stats], **fields: object) -> list[Stats]:
+        jobs = (replace(_SplitJob(shard, spec), **fields) for shard in shards)  # type: ignore[arg-type]
         return map_shards(function, jobs, out_dir=out_dir, runtime=runtime, step=step, total=len(shards))
 
     over_shards("measure", measure)
@@ -115,13 +115,13 @@ def run(spec: SplitSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Spl
     excluded = None
     if spec.level == "document" and spec.part != "test":
         # Of a document that the border cuts all sentences count: which of them its part has depends on what that part excludes.
-        over_shards("exclude", note_sentences, end=begin._replace(sentences=WHOLE))
+        over_shards("exclude", _note_sentences, end=begin._replace(sentences=WHOLE))
         excluded = _join_hashes(out_dir / ".work")
     if spec.part == "train" and spec.train_sentences is not None:
-        over_shards("remaining", measure_remaining, begin=begin, excluded=excluded)
+        over_shards("remaining", _measure_remaining, begin=begin, excluded=excluded)
         remaining = sorted((out_dir / ".work").glob("remaining-*.npy"))
         end = _train_end(spec, remaining, begin)
-    stats = sum_stats([NO_DOCUMENTS, *over_shards("write", write_part, begin=begin, end=end, excluded=excluded)])
+    stats = sum_stats([NO_DOCUMENTS, *over_shards("write", _write_part, begin=begin, end=end, excluded=excluded)])
     if not stats.get("sentences_out"):
         raise ValueError(f"split: no sentence is left for the {spec.part} part; the corpus is too small for these sizes")
     return SplitStats.of(stats)
@@ -158,7 +158,7 @@ def _train_end(spec: SplitSpec, remaining: list[Path], begin: Border) -> Border 
     return find_border(remaining, after=begin, sentences=spec.train_sentences, divisible=spec.level == "document")
 
 
-def sentences_of(text: str) -> Iterator[str]:
+def _sentences_of(text: str) -> Iterator[str]:
     """The sentences of a document, one a line."""
     return (line for line in text.split("\n") if line.strip())
 
@@ -168,26 +168,26 @@ def draw(spec: SplitSpec, what: str) -> int:
     return hash64(f"{spec.seed}\0{what.strip()}")
 
 
-def measure(job: SplitJob, index: int, out_dir: Path) -> Stats:
+def measure(job: _SplitJob, index: int, out_dir: Path) -> Stats:
     """Write draw and number of sentences of each document; at sentence level, of each sentence."""
     rows: list[tuple[int, int]] = []
     for document in read_documents(job.shard):
         if job.spec.level == "sentence":
-            rows += [(draw(job.spec, sentence), 1) for sentence in sentences_of(document.text)]
+            rows += [(draw(job.spec, sentence), 1) for sentence in _sentences_of(document.text)]
         else:
-            rows.append((draw(job.spec, document.id), sum(1 for _ in sentences_of(document.text))))
+            rows.append((draw(job.spec, document.id), sum(1 for _ in _sentences_of(document.text))))
     _save(out_dir / ".work" / f"measure-{index:05d}.npy", np.array(rows, dtype=MEASURED))
     return {}
 
 
-def note_sentences(job: SplitJob, index: int, out_dir: Path) -> Stats:
+def _note_sentences(job: _SplitJob, index: int, out_dir: Path) -> Stats:
     """Write the hashes of all sentences before ``job.end``: those of the parts before this one, at least."""
     hashes = [hash64(sentence.strip()) for document in read_documents(job.shard) for sentence in taken(document, job)]
     _save(out_dir / ".work" / f"exclude-{index:05d}.npy", np.unique(np.array(hashes, dtype=np.uint64)))
     return {}
 
 
-def measure_remaining(job: SplitJob, index: int, out_dir: Path) -> Stats:
+def _measure_remaining(job: _SplitJob, index: int, out_dir: Path) -> Stats:
     """Like ``measure``, for what lies behind ``job.begin``, without excluded sentences."""
     rows: list[tuple[int, int]] = []
     excluded = _load(job.excluded)
@@ -200,14 +200,14 @@ def measure_remaining(job: SplitJob, index: int, out_dir: Path) -> Stats:
     return {}
 
 
-def write_part(job: SplitJob, index: int, out_dir: Path) -> Stats:
+def _write_part(job: _SplitJob, index: int, out_dir: Path) -> Stats:
     """Write the part's documents. What belongs to other parts is counted, not copied: it lies in theirs and in the input."""
     elsewhere = sentences_in = sentences_out = 0
     excluded = _load(job.excluded)
     with DocumentShard(out_dir, index) as shard:
         for document in read_documents(job.shard):
             sentences = taken(document, job, excluded)
-            sentences_in += sum(1 for _ in sentences_of(document.text))
+            sentences_in += sum(1 for _ in _sentences_of(document.text))
             sentences_out += len(sentences)
             if sentences:
                 shard.keep(replace(document, text=_without_others(document.text, sentences)))
@@ -217,9 +217,9 @@ def write_part(job: SplitJob, index: int, out_dir: Path) -> Stats:
     return sum_stats([shard.stats, counts, {"sentences_in": sentences_in, "sentences_out": sentences_out}])
 
 
-def taken(document: Document, job: SplitJob, excluded: Hashes | None = None) -> list[str]:
+def taken(document: Document, job: _SplitJob, excluded: _Hashes | None = None) -> list[str]:
     """The lines of a document that lie between the job's borders and have none of the ``excluded`` hashes, in order."""
-    lines = list(sentences_of(document.text))
+    lines = list(_sentences_of(document.text))
     if job.spec.level == "sentence":
         return [line for line in lines if _between(draw(job.spec, line), job)]
     number = draw(job.spec, document.id)
@@ -231,17 +231,17 @@ def taken(document: Document, job: SplitJob, excluded: Hashes | None = None) -> 
     return lines[: job.end.sentences] if job.end is not None and number == job.end.draw else lines
 
 
-def _between(number: int, job: SplitJob) -> bool:
+def _between(number: int, job: _SplitJob) -> bool:
     return job.begin.draw < number and (job.end is None or number <= job.end.draw)
 
 
-def _among(hashes: Hashes, sorted_hashes: Hashes) -> NDArray[np.bool_]:
+def _among(hashes: _Hashes, sorted_hashes: _Hashes) -> NDArray[np.bool_]:
     places = np.searchsorted(sorted_hashes, hashes)
     found: NDArray[np.bool_] = np.append(sorted_hashes, hashes[:1])[places] == hashes
     return found & (places < len(sorted_hashes))
 
 
-def _load(path: Path | None) -> Hashes | None:
+def _load(path: Path | None) -> _Hashes | None:
     return None if path is None else np.load(path)
 
 
@@ -283,7 +283,7 @@ def find_border(files: Sequence[Path], *, after: Border, sentences: int, divisib
     otherwise, and where several documents have the id at which it would be cut, it has at most so many. There must be more
     than ``sentences`` behind ``after``.
     """
-    histogram = np.zeros(BINS, dtype=np.int64)
+    histogram = np.zeros(_BINS, dtype=np.int64)
     for table in _behind(files, after):
         np.add.at(histogram, (table["draw"] >> _SHIFT).astype(np.int64), table["sentences"].astype(np.int64))
     upto = np.cumsum(histogram)

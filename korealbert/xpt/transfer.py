@@ -52,7 +52,7 @@ def unreached_names(names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith(("encoder.pooler.", "sop."))]
 
 
-def block_after_transfer(config: ModelConfig, name: str) -> str:
+def _block_after_transfer(config: ModelConfig, name: str) -> str:
     """A source tensor's name in the transferred model of this ``config``: its blocks follow the first edge layers."""
     block = _block(name)
     if block is None:
@@ -150,7 +150,7 @@ def transfer(source: checkpoint.Checkpoint, spec: TransferSpec, *, vocab_size: i
     encoder = set(encoder_names(config, weights)) - {"encoder.projection.weight", "encoder.projection.bias"}
     copied = []
     for source_name, array in source.weights.items():
-        name = block_after_transfer(config, source_name)
+        name = _block_after_transfer(config, source_name)
         if name in (WORD_TABLE, DECODER_BIAS) or (spec.encoder == "random" and name in encoder):
             continue
         # Rows before the first position are never read; our first position is right behind our padding id.

@@ -28,18 +28,18 @@ from korealbert.artifact.strict_json import unambiguous
 from korealbert.artifact.tar import TarFault, TarMember, TarReader
 
 INDEX = "korealbert.json"
-FORMAT = 1
-MANIFEST_BYTES = 256 << 20
+_FORMAT = 1
+_MANIFEST_BYTES = 256 << 20
 """The largest manifest or index that is read whole into memory."""
 NAME_BYTES, PATH_BYTES = 255, 1024
 """The longest name that file systems take, and the longest path within an artifact that leaves room for the store's."""
-BLOCK = 1 << 20
+_BLOCK = 1 << 20
 
-Told = Callable[[str, int], None]
+_Told = Callable[[str, int], None]
 """Receives the name of each artifact with the bytes of it that have been copied."""
 
 
-def export(artifact: Artifact, stream: IO[bytes], told: Told = lambda name, size: None) -> list[str]:
+def export(artifact: Artifact, stream: IO[bytes], told: _Told = lambda name, size: None) -> list[str]:
     """Write an artifact and its lineage to a stream and return their names, inputs first.
 
     Raises ArtifactError when a part of the lineage is missing from the store, or a file is not what its manifest says.
@@ -48,7 +48,7 @@ def export(artifact: Artifact, stream: IO[bytes], told: Told = lambda name, size
         lineage = list(ancestors({"": artifact}).values())
     except FileNotFoundError as error:
         raise ArtifactError(f"{error.filename} is missing, and the lineage of an export must be whole") from None
-    index = {"format": FORMAT, "artifacts": {each.name: each.output_digest for each in lineage}}
+    index = {"format": _FORMAT, "artifacts": {each.name: each.output_digest for each in lineage}}
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         content = (json.dumps(index, indent=1) + "\n").encode()
         tar.addfile(_member(INDEX, len(content)), io.BytesIO(content))
@@ -71,7 +71,7 @@ def export(artifact: Artifact, stream: IO[bytes], told: Told = lambda name, size
     return [each.name for each in lineage]
 
 
-def bring(store: Store, stream: IO[bytes], told: Told = lambda name, size: None) -> dict[str, bool]:
+def bring(store: Store, stream: IO[bytes], told: _Told = lambda name, size: None) -> dict[str, bool]:
     """Read an archive into the store; returns its artifacts by name, inputs first, and whether each is new there.
 
     All or nothing: until the archive's last byte was checked, the store shows none of it. Raises ArtifactError naming what is
@@ -127,15 +127,15 @@ def _readable(stream: IO[bytes]) -> Iterator[TarReader]:
 class _Reader:
     """Reads an archive member by member into a staging directory, each checked against what was announced."""
 
-    def __init__(self, tar: TarReader, store: Store, staging: Path, told: Told) -> None:
+    def __init__(self, tar: TarReader, store: Store, staging: Path, told: _Told) -> None:
         self._tar, self._store, self._staging, self._told = tar, store, staging, told
 
     def read(self) -> list[str]:
         """The names of the archive's artifacts, all of them whole under the staging directory."""
         index = self._json(INDEX)
         announced = index.get("artifacts")
-        if index.get("format") != FORMAT or not isinstance(announced, dict) or not announced:
-            raise ArtifactError(f"{INDEX}: no list of artifacts in format {FORMAT}; is the archive of another korealbert?")
+        if index.get("format") != _FORMAT or not isinstance(announced, dict) or not announced:
+            raise ArtifactError(f"{INDEX}: no list of artifacts in format {_FORMAT}; is the archive of another korealbert?")
         for name, output_digest in announced.items():
             if not ARTIFACT_NAME.fullmatch(name):
                 raise ArtifactError(f"{INDEX}: {name!r} is no artifact's name")
@@ -175,9 +175,9 @@ class _Reader:
 
     def _content(self, wanted: str) -> bytes:
         member = self._next(wanted)
-        if member.size > MANIFEST_BYTES:
+        if member.size > _MANIFEST_BYTES:
             raise ArtifactError(f"{wanted!r} has {member.size:,} bytes, more than any manifest")
-        return b"".join(iter(lambda: self._tar.read(BLOCK), b""))
+        return b"".join(iter(lambda: self._tar.read(_BLOCK), b""))
 
     def _json(self, wanted: str) -> dict[str, Any]:
         try:
@@ -193,7 +193,7 @@ class _Reader:
         reader = _Hashing(self._tar)
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("xb") as handle:
-            shutil.copyfileobj(reader, handle, BLOCK)
+            shutil.copyfileobj(reader, handle, _BLOCK)
             os.fsync(handle.fileno())
         return reader.digest
 

@@ -15,11 +15,11 @@ from korealbert.artifact import locks, runs
 from korealbert.artifact.spec import ARTIFACT_NAME
 from korealbert.artifact.store import OPENING, Artifact, Store
 
-REMOVED = ".removed"
+_REMOVED = ".removed"
 """Where what is being removed is moved first: a removal that is killed leaves no half artifact under its name."""
 
 
-ENDINGS = {"": "no recipe or run refers to it", "partial": "unfinished, and no recipe or run refers to it", "replaced": ""}
+_ENDINGS = {"": "no recipe or run refers to it", "partial": "unfinished, and no recipe or run refers to it", "replaced": ""}
 """What may follow an artifact's name, and why such a directory can go when nothing refers to the name."""
 
 
@@ -34,7 +34,7 @@ class Garbage:
 
 
 @dataclass(frozen=True)
-class Survey:
+class _Survey:
     """What a store holds, seen from the recipes and runs that refer to it."""
 
     garbage: list[Garbage]
@@ -44,7 +44,7 @@ class Survey:
     """What is no artifact and nothing that a build leaves: never touched."""
 
 
-def survey(store: Store, wanted: Mapping[str, str]) -> Survey:
+def survey(store: Store, wanted: Mapping[str, str]) -> _Survey:
     """Sort everything in the store's directory.
 
     ``wanted`` are names of artifacts that someone wants, each with who. Recorded runs and living builders are added here, and
@@ -53,17 +53,17 @@ def survey(store: Store, wanted: Mapping[str, str]) -> Survey:
     builders, recorded = _of_builders(store), runs.runs(store.root)
     kept = _with_lineage(store, {**builders, **_of_runs(recorded), **wanted})
     live = {*builders, *(name for run in recorded if run.live for name in run.artifacts.values())}
-    found: list[tuple[Path, str]] = [(path, "left by a clean-up") for path in _inside(store.root / REMOVED)]
+    found: list[tuple[Path, str]] = [(path, "left by a clean-up") for path in _inside(store.root / _REMOVED)]
     foreign = []
     for path in _inside(store.root):
         name, _, ending = path.name.partition(".")
-        if path.is_symlink() or not path.is_dir() or not ARTIFACT_NAME.fullmatch(name) or ending not in ENDINGS:
+        if path.is_symlink() or not path.is_dir() or not ARTIFACT_NAME.fullmatch(name) or ending not in _ENDINGS:
             if not path.name.startswith("."):
                 foreign.append(path)
         elif ending == "replaced":
             found.append((path, "left by a build that was killed while it replaced an artifact"))
         elif name not in kept:
-            found.append((path, ENDINGS[ending]))
+            found.append((path, _ENDINGS[ending]))
         elif ending == "partial" and (store.root / name).exists() and name not in live:
             found.append((path, "left by a second build of a finished artifact"))
     for path in store.root.glob(".import-*"):
@@ -71,7 +71,7 @@ def survey(store: Store, wanted: Mapping[str, str]) -> Survey:
             found.append((path, "left by an import that was killed"))
     sizes = _freed([path for path, _ in found])
     garbage = [Garbage(path, why, sizes[path]) for path, why in found]
-    return Survey(sorted(garbage, key=lambda each: -each.size), kept, sorted(foreign))
+    return _Survey(sorted(garbage, key=lambda each: -each.size), kept, sorted(foreign))
 
 
 def remove(store: Store, wanted: Mapping[str, str]) -> Iterator[tuple[Garbage, str | None]]:
@@ -82,7 +82,7 @@ def remove(store: Store, wanted: Mapping[str, str]) -> Iterator[tuple[Garbage, s
     with runs.exclusively(store.root):
         for each in survey(store, wanted).garbage:
             name = each.path.name.partition(".")[0]
-            if each.path.parent.name == REMOVED or not ARTIFACT_NAME.fullmatch(name):
+            if each.path.parent.name == _REMOVED or not ARTIFACT_NAME.fullmatch(name):
                 shutil.rmtree(each.path)
                 each.path.with_name(f"{each.path.name}.lock").unlink(missing_ok=True)
                 yield each, None
@@ -91,7 +91,7 @@ def remove(store: Store, wanted: Mapping[str, str]) -> Iterator[tuple[Garbage, s
                 if not free or name in _of_builders(store, but=name):
                     yield each, "a build holds it"
                     continue
-                aside = store.root / REMOVED / each.path.name
+                aside = store.root / _REMOVED / each.path.name
                 aside.parent.mkdir(exist_ok=True)
                 shutil.rmtree(aside, ignore_errors=True)
                 each.path.rename(aside)

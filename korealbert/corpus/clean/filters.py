@@ -27,11 +27,11 @@ from pydantic import Field
 from korealbert.artifact import Spec
 from korealbert.documents.schema import Drop
 
-MOST_FREQUENT_LOOKED_AT = 20
+_MOST_FREQUENT_LOOKED_AT = 20
 """Of equally frequent n-grams, how many are measured for the longest."""
 
 
-def ngram_hashes(word_ids: npt.NDArray[np.uint64], n: int) -> npt.NDArray[np.uint64]:
+def _ngram_hashes(word_ids: npt.NDArray[np.uint64], n: int) -> npt.NDArray[np.uint64]:
     """uint64 [words - n + 1]: equal n-grams have equal values; different ones collide with a chance of about 2^-64."""
     count = len(word_ids) - n + 1
     mixed = (word_ids + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
@@ -43,9 +43,9 @@ def ngram_hashes(word_ids: npt.NDArray[np.uint64], n: int) -> npt.NDArray[np.uin
     return hashes
 
 
-def top_ngram_characters(word_ids: npt.NDArray[np.uint64], lengths: npt.NDArray[np.int64], n: int) -> int:
+def _top_ngram_characters(word_ids: npt.NDArray[np.uint64], lengths: npt.NDArray[np.int64], n: int) -> int:
     """Characters in all occurrences of the n-gram that occurs most often (at least twice; of several, the longest)."""
-    hashes = ngram_hashes(word_ids, n)
+    hashes = _ngram_hashes(word_ids, n)
     ordered = np.sort(hashes)
     edges = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1], [True])))
     counts = np.diff(edges)
@@ -55,12 +55,12 @@ def top_ngram_characters(word_ids: npt.NDArray[np.uint64], lengths: npt.NDArray[
     ends = np.cumsum(lengths)
     widths = ends[n - 1 :] - ends[: len(hashes)] + lengths[: len(hashes)]
     most_frequent = ordered[edges[:-1][counts == top]]
-    return top * max(int(widths[np.argmax(hashes == one)]) for one in most_frequent[:MOST_FREQUENT_LOOKED_AT])
+    return top * max(int(widths[np.argmax(hashes == one)]) for one in most_frequent[:_MOST_FREQUENT_LOOKED_AT])
 
 
-def duplicate_characters(word_ids: npt.NDArray[np.uint64], lengths: npt.NDArray[np.int64], n: int) -> int:
+def _duplicate_characters(word_ids: npt.NDArray[np.uint64], lengths: npt.NDArray[np.int64], n: int) -> int:
     """Characters of the words covered by n-grams that occurred before."""
-    hashes = ngram_hashes(word_ids, n)
+    hashes = _ngram_hashes(word_ids, n)
     order = np.argsort(hashes, kind="stable")
     again = hashes[order[1:]] == hashes[order[:-1]]
     if not again.any():
@@ -77,7 +77,7 @@ ELLIPSIS = re.compile(r"…|\.\.\.")
 ENDS_IN_ELLIPSIS = re.compile(r"(?:…|\.\.\.)[\"'”’)\]]*$")
 BULLETS = tuple("•●○■□◆◇▶▷▲△▪▫‣⁃-*·ㆍ※")
 
-WORDS_FOR_SHARES = 50
+_WORDS_FOR_SHARES = 50
 """Fewest words on which shares of words and n-grams mean anything; Gopher keeps no shorter document at all."""
 
 _FUNCTION_WORD = re.compile(
@@ -177,7 +177,7 @@ def curly_brackets(text: str, limits: Limits) -> Drop | None:
 
 def no_sentences(text: str, limits: Limits) -> Drop | None:
     """Lists of names and keywords: Hangul, but no particles and no verbs."""
-    if len(text.split(maxsplit=WORDS_FOR_SHARES)) < WORDS_FOR_SHARES:
+    if len(text.split(maxsplit=_WORDS_FOR_SHARES)) < _WORDS_FOR_SHARES:
         return None
     found = sum(1 for _ in itertools.islice(_FUNCTION_WORD.finditer(text), limits.min_function_words))
     if found < limits.min_function_words:
@@ -188,7 +188,7 @@ def no_sentences(text: str, limits: Limits) -> Drop | None:
 def number_words(text: str, limits: Limits) -> Drop | None:
     """Tables of numbers: too few words have a letter."""
     words = text.split()
-    if len(words) < WORDS_FOR_SHARES:
+    if len(words) < _WORDS_FOR_SHARES:
         return None
     share = sum(map(_has_letter, words)) / len(words)
     return (
@@ -249,21 +249,21 @@ def _repeated(reason: str, parts: list[str], limit: float, limit_characters: flo
     return by_number or _above(reason, share, limit_characters, "characters ")
 
 
-def repeated_ngrams(text: str, limits: Limits) -> Drop | None:
+def _repeated_ngrams(text: str, limits: Limits) -> Drop | None:
     """Runs of words that come again and again: the most frequent 2- to 4-grams, and all repeated 5- to 10-grams."""
     words = text.split()
-    if len(words) < WORDS_FOR_SHARES or min(*limits.max_top_ngrams, *limits.max_duplicate_ngrams) >= 1:
+    if len(words) < _WORDS_FOR_SHARES or min(*limits.max_top_ngrams, *limits.max_duplicate_ngrams) >= 1:
         return None
     numbers: dict[str, int] = {}
     word_ids = np.array([numbers.setdefault(word, len(numbers)) for word in words], dtype=np.uint64)
     lengths = np.array([len(word) for word in words], dtype=np.int64)
     total = int(lengths.sum())
     for n, limit in zip(range(2, 5), limits.max_top_ngrams):
-        if found := _above("top_ngram", top_ngram_characters(word_ids, lengths, n) / total, limit, f"{n}-gram "):
+        if found := _above("top_ngram", _top_ngram_characters(word_ids, lengths, n) / total, limit, f"{n}-gram "):
             return found
     for n, limit in zip(range(5, 11), limits.max_duplicate_ngrams):
         # The words that repeated n-grams cover shrink as n grows: most texts are done after one look.
-        share = duplicate_characters(word_ids, lengths, n) / total
+        share = _duplicate_characters(word_ids, lengths, n) / total
         if found := _above("duplicate_ngrams", share, limit, f"{n}-grams "):
             return found
         if share <= min(limits.max_duplicate_ngrams):
@@ -285,7 +285,7 @@ FILTERS: tuple[Callable[[str, Limits], Drop | None], ...] = (
     no_sentences,
     duplicate_lines,
     duplicate_paragraphs,
-    repeated_ngrams,
+    _repeated_ngrams,
 )
 """In the order in which they are asked: cheap ones first."""
 

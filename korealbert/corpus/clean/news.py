@@ -19,28 +19,28 @@ from korealbert.artifact import Spec
 from korealbert.corpus.clean.normalise import matching_view
 from korealbert.corpus.clean.titles import read_rules
 
-HEAD_LINES = 3
+_HEAD_LINES = 3
 """Non-blank lines of the head zone, sub-headlines above the text not counted."""
-HEAD_LINES_AT_MOST = 8
+_HEAD_LINES_AT_MOST = 8
 """Those counted: online editions put up to five sub-headlines above the byline, in 3.5 % of 1,200 real articles three or
 more."""
-SUB_HEADLINE_CHARACTERS = 60
+_SUB_HEADLINE_CHARACTERS = 60
 """A line that is no longer and does not end as a sentence does may be a sub-headline."""
-GLUE_CHARACTERS = 300
+_GLUE_CHARACTERS = 300
 """How far from the end a tail may be glued to the body without a line break."""
-GLUED_AT_MOST = 8
+_GLUED_AT_MOST = 8
 """Glued parts looked at in one pass, from the end."""
 MAX_REMOVALS = 200
 """A text with as many is no article: cleaning ends there, and the document is dropped."""
-LONGEST_SUFFIX = 150
+_LONGEST_SUFFIX = 150
 """How far from the end of the last line something may begin that is neither a line nor glued to one by its sign."""
-TEXT_CHARACTERS = 30
+_TEXT_CHARACTERS = 30
 """A line that is no shorter and ends as a sentence does is running text."""
-HEADLINE_CHARACTERS = 80
+_HEADLINE_CHARACTERS = 80
 """A line that is no longer and does not end as a sentence does may be the headline of another article."""
-CLOSING_CHARACTERS = 8
+_CLOSING_CHARACTERS = 8
 """The end of a sentence with all quotation marks and brackets behind it."""
-LONG_LINE_CHARACTERS = 40
+_LONG_LINE_CHARACTERS = 40
 """A line longer than this may end in a byline only in its last ``last_share`` (sanity limit of public cleaners)."""
 
 _GLUE = re.compile(r"▶|(?:[\[<(※-] ?){0,2}(?:(?:Copyrights?|저작권자|GoodNews paper) ?ⓒ?|ⓒ)")
@@ -49,7 +49,7 @@ _SENTENCE_END = re.compile(r"[다요까죠][.?!]?[\"'”’)\]]*$")
 _FULL_SENTENCE = re.compile(r"[다요까죠][.?!][\"'”’)\]]*$")
 _LONG_SENTENCE = re.compile(r"(?:[^.?!\n]|\.(?=\d)){28,}[다요까죠]\.(?!\w)")
 
-Zone = Literal["head", "tail", "any"]
+_Zone = Literal["head", "tail", "any"]
 
 
 class Rule(Spec):
@@ -57,7 +57,7 @@ class Rule(Spec):
 
     id: str
     """Name that removals and statistics carry: family and variant (``T1-email``)."""
-    zones: tuple[Zone, ...]
+    zones: tuple[_Zone, ...]
     """head: the first 3 non-blank lines. tail: the last line, again and again. any: every line."""
     take: Literal["line", "prefix", "suffix"]
     """line: the whole line. prefix: the start of a line. suffix: a whole line, or what follows a sentence at its end.
@@ -105,7 +105,7 @@ class Removal:
     """One deleted span."""
 
     rule: str
-    zone: Zone
+    zone: _Zone
     start: int
     """Offset in the text as it was when the span was deleted, after the removals logged before."""
     text: str
@@ -152,7 +152,7 @@ class NewsRules:
         ``text`` is normalised (see ``normalise``); ``outlet`` switches the rules of single outlets on. Idempotent.
         """
         active = [rule for rule in self.rules if not rule.outlets or outlet in rule.outlets]
-        zoned: dict[Zone, list[Rule]] = {z: [r for r in active if z in r.zones] for z in ("head", "tail", "any")}
+        zoned: dict[_Zone, list[Rule]] = {z: [r for r in active if z in r.zones] for z in ("head", "tail", "any")}
         removals: list[Removal] = []
         view = matching_view(text)
         while len(removals) < MAX_REMOVALS and (found := self._next(view, zoned)):
@@ -162,9 +162,9 @@ class NewsRules:
             view = view[:start] + view[end:]
         return Cleaned(text, tuple(removals))
 
-    def _next(self, view: str, zoned: dict[Zone, list[Rule]]) -> tuple[Rule, Zone, int, int] | None:
+    def _next(self, view: str, zoned: dict[_Zone, list[Rule]]) -> tuple[Rule, _Zone, int, int] | None:
         lines = [_Line(m.start(), m.end()) for m in re.finditer(r"\S(?:[^\n]*\S)?", view)]
-        zones: tuple[tuple[Zone, Iterator[tuple[Rule, int, int]]], ...] = (
+        zones: tuple[tuple[_Zone, Iterator[tuple[Rule, int, int]]], ...] = (
             ("any", self._any(view, lines, zoned["any"])),
             ("head", self._head(view, _head_zone(view, lines), zoned["head"])),
             ("tail", self._tail(view, lines[-2:], zoned["tail"])),
@@ -210,16 +210,16 @@ class NewsRules:
         if not lines:
             return
         last = lines[-1]
-        glued = [m.start() for m in _GLUE.finditer(view, max(last.start, len(view) - GLUE_CHARACTERS), last.end)][
-            -GLUED_AT_MOST:
+        glued = [m.start() for m in _GLUE.finditer(view, max(last.start, len(view) - _GLUE_CHARACTERS), last.end)][
+            -_GLUED_AT_MOST:
         ]
-        sentence_ends = _sentence_ends(view, last, LONGEST_SUFFIX)
+        sentence_ends = _sentence_ends(view, last, _LONGEST_SUFFIX)
         for rule in rules:
             if rule.alone and len(lines) > 1 and self._takes(rule, view, lines[-2].start, lines[-2].end):
                 continue
             starts = [last.start]
             if rule.take == "suffix":
-                share = rule.last_share if last.end - last.start > LONG_LINE_CHARACTERS else 1.0
+                share = rule.last_share if last.end - last.start > _LONG_LINE_CHARACTERS else 1.0
                 earliest = last.end - share * (last.end - last.start)
                 starts += [start for start in sentence_ends if start >= earliest]
             for start in (*starts, *reversed(glued)):
@@ -235,32 +235,32 @@ class NewsRules:
 
 def _head_zone(view: str, lines: list[_Line]) -> list[_Line]:
     counted = 0
-    for number, line in enumerate(lines[:HEAD_LINES_AT_MOST]):
-        short = line.end - line.start <= SUB_HEADLINE_CHARACTERS
+    for number, line in enumerate(lines[:_HEAD_LINES_AT_MOST]):
+        short = line.end - line.start <= _SUB_HEADLINE_CHARACTERS
         counted += not short or _SENTENCE_END.search(view, line.start, line.end) is not None
-        if counted == HEAD_LINES:
+        if counted == _HEAD_LINES:
             return lines[: number + 1]
-    return lines[:HEAD_LINES_AT_MOST]
+    return lines[:_HEAD_LINES_AT_MOST]
 
 
 def _last_text(view: str, lines: list[_Line]) -> int:
     """The number of the last line of running text."""
     for number in range(len(lines) - 1, -1, -1):
         line = lines[number]
-        if line.end - line.start >= TEXT_CHARACTERS and _ends_sentence(view, line):
+        if line.end - line.start >= _TEXT_CHARACTERS and _ends_sentence(view, line):
             return number
     return 0
 
 
 def _ends_sentence(view: str, line: _Line) -> bool:
-    return _FULL_SENTENCE.search(view, max(line.start, line.end - CLOSING_CHARACTERS), line.end) is not None
+    return _FULL_SENTENCE.search(view, max(line.start, line.end - _CLOSING_CHARACTERS), line.end) is not None
 
 
 def _headlines_end(view: str, lines: list[_Line]) -> int:
     """The end of the first line or of the headlines that stand directly below it."""
     end = lines[0].end
     for line in lines[1:]:
-        if line.end - line.start > HEADLINE_CHARACTERS or _ends_sentence(view, line):
+        if line.end - line.start > _HEADLINE_CHARACTERS or _ends_sentence(view, line):
             break
         end = line.end
     return end

@@ -26,7 +26,7 @@ _SUSPICIOUS = re.compile(
     "[&\t\r\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ud800-\udfff"
     "\ufdd0-\ufdef\ufeff\uffa0\ufffe\uffff]"
 )
-MAX_NESTED_ENTITIES = 64
+_MAX_NESTED_ENTITIES = 64
 """``&amp;amp;lt;`` has three; each takes a pass over the text, and pages of nothing else would take quadratic time."""
 _SPACES = re.compile(" {2,}")
 _AROUND_BREAK = re.compile(" *\n *")
@@ -34,7 +34,7 @@ _BLANK_LINES = re.compile("\n{3,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Normalised:
+class _Normalised:
     """A normalised text and how many characters or entities of each kind were removed or replaced to get it."""
 
     text: str
@@ -42,12 +42,12 @@ class Normalised:
     """Keys: ``control``, ``zero_width``, ``space`` (NBSP, tab, other blanks), ``line_break``, ``entity``; zeros are absent."""
 
 
-def normalise(text: str, *, entities: bool = True) -> Normalised:
+def normalise(text: str, *, entities: bool = True) -> _Normalised:
     """NFC, entities decoded, controls and zero-width characters removed, one kind of space and line break.
 
     Runs of spaces become one, lines lose outer spaces, runs of blank lines become one, the text loses outer whitespace.
     Idempotent: entities are decoded to a fixpoint (``&amp;quot;`` is ``"``), and only those that HTML 5 names and that end
-    in ``;``, so that ``R&D`` and ``&lt=`` stay as they are; a text with more than ``MAX_NESTED_ENTITIES`` of them within each
+    in ``;``, so that ``R&D`` and ``&lt=`` stay as they are; a text with more than ``_MAX_NESTED_ENTITIES`` of them within each
     other loses its ampersands. ``entities=False`` leaves them all: for text that is about markup.
     """
     counts: Counter[str] = Counter()
@@ -55,7 +55,7 @@ def normalise(text: str, *, entities: bool = True) -> Normalised:
     text = _SPACES.sub(" ", text)
     text = _AROUND_BREAK.sub("\n", text)
     text = _BLANK_LINES.sub("\n\n", text).strip(" \n")
-    return Normalised(text, dict(sorted(counts.items())))
+    return _Normalised(text, dict(sorted(counts.items())))
 
 
 def _characters(text: str, counts: Counter[str], entities: bool) -> str:
@@ -85,7 +85,7 @@ def _characters(text: str, counts: Counter[str], entities: bool) -> str:
         if not decoded:
             break
         counts["entity"] += decoded
-        if round_number == MAX_NESTED_ENTITIES:
+        if round_number == _MAX_NESTED_ENTITIES:
             text = text.replace("&", "")
     return text
 

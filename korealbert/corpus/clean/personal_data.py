@@ -32,9 +32,9 @@ PLACEHOLDERS: dict[Kind, str] = {
 }
 """What stands in the text instead."""
 
-RANDOM_NUMBERS_FROM = date(2020, 10, 5)
+_RANDOM_NUMBERS_FROM = date(2020, 10, 5)
 """Numbers given since then end in random digits and have no check digit (주민등록법 시행규칙, in force 2020-10-05)."""
-YEARS_OF_A_LIFE = 120
+_YEARS_OF_A_LIFE = 120
 """``1588-1640`` is two years, not a hotline, where the second is no further than this behind the first."""
 
 _CENTURY = {"9": 1800, "0": 1800, "1": 1900, "2": 1900, "3": 2000, "4": 2000, "5": 1900, "6": 1900, "7": 2000, "8": 2000}
@@ -79,12 +79,12 @@ _NARROW = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | str.maketran
 """Full-width forms and the other hyphens as the patterns know them; the length stays."""
 
 
-Replace = Callable[[re.Match[str]], str]
+_Replace = Callable[[re.Match[str]], str]
 """A match → what stands in its place: itself, or what of it stays and the placeholder."""
 
 
 @dataclass(frozen=True, slots=True)
-class Masked:
+class _Masked:
     """A text without personal data of the asked kinds."""
 
     text: str
@@ -92,10 +92,10 @@ class Masked:
     """Kind → replaced spans; kinds without any are absent."""
 
 
-def mask(text: str, kinds: tuple[Kind, ...]) -> Masked:
+def mask(text: str, kinds: tuple[Kind, ...]) -> _Masked:
     """Replace every span of the asked ``kinds`` by its placeholder. Idempotent, linear in the text."""
     if not kinds or not _DIGITS_OR_AT.search(text):
-        return Masked(text, {})
+        return _Masked(text, {})
     counts: Counter[str] = Counter()
     view = text.translate(_NARROW)
     for kind, (pattern, replace) in _REPLACEMENTS.items():
@@ -103,10 +103,10 @@ def mask(text: str, kinds: tuple[Kind, ...]) -> Masked:
         if spans:
             text, view = (_without(of, spans, PLACEHOLDERS[kind]) for of in (text, view))
             counts[kind] += len(spans)
-    return Masked(text, dict(sorted((kind, count) for kind, count in counts.items() if count)))
+    return _Masked(text, dict(sorted((kind, count) for kind, count in counts.items() if count)))
 
 
-def _span(match: re.Match[str], replace: Replace, kind: Kind) -> tuple[int, int] | None:
+def _span(match: re.Match[str], replace: _Replace, kind: Kind) -> tuple[int, int] | None:
     """What of a match the placeholder stands for: not the word before a number, which stays."""
     replaced = replace(match)
     if replaced == match[0]:
@@ -120,11 +120,11 @@ def _without(text: str, spans: list[tuple[int, int]], instead: str) -> str:
     return instead.join(text[end:begin] for end, begin in zip(ends, begins, strict=True))
 
 
-def resident_kind(digits: str, *, separated: bool = True) -> Kind | None:
+def _resident_kind(digits: str, *, separated: bool = True) -> Kind | None:
     """What a number of 13 digits is: a resident's, a registered foreigner's, or neither.
 
     The date must exist and the check digit be right. Without a hyphen a number that is also a valid Korean bar code is one;
-    numbers given since ``RANDOM_NUMBERS_FROM`` have no check digit and count only with their hyphen.
+    numbers given since ``_RANDOM_NUMBERS_FROM`` have no check digit and count only with their hyphen.
     """
     try:
         born = date(_CENTURY[digits[6]] + int(digits[:2]), int(digits[2:4]), int(digits[4:6]))
@@ -135,10 +135,10 @@ def resident_kind(digits: str, *, separated: bool = True) -> Kind | None:
     checked = ((13 if digits[6] in _FOREIGN else 11) - weighted % 11) % 10 == int(digits[12])
     if not separated:
         return kind if checked and not _is_bar_code(digits) else None
-    return kind if checked or born >= RANDOM_NUMBERS_FROM else None
+    return kind if checked or born >= _RANDOM_NUMBERS_FROM else None
 
 
-def is_card(digits: str) -> bool:
+def _is_card(digits: str) -> bool:
     """Whether an issuer starts cards so and the last digit is Luhn's (ISO/IEC 7812)."""
     doubled = (int(digit) * (1 + position % 2) for position, digit in enumerate(reversed(digits)))
     return _ISSUER.fullmatch(digits) is not None and sum(one // 10 + one % 10 for one in doubled) % 10 == 0
@@ -149,21 +149,21 @@ def _is_bar_code(digits: str) -> bool:
     return digits.startswith("880") and weighted % 10 == 0
 
 
-def _person(wanted: Kind) -> Replace:
+def _person(wanted: Kind) -> _Replace:
     def replace(match: re.Match[str]) -> str:
-        kind = resident_kind(match[1] + match[3], separated=bool(match[2]))
+        kind = _resident_kind(match[1] + match[3], separated=bool(match[2]))
         return PLACEHOLDERS[wanted] if kind == wanted else match[0]
 
     return replace
 
 
 def _card(match: re.Match[str]) -> str:
-    return PLACEHOLDERS["card"] if is_card(re.sub(r"\D", "", match[0])) else match[0]
+    return PLACEHOLDERS["card"] if _is_card(re.sub(r"\D", "", match[0])) else match[0]
 
 
 def _phone(match: re.Match[str]) -> str:
     years = re.fullmatch(r"(1\d{3})-(\d{4})", match[0])
-    if years and 0 <= int(years[2]) - int(years[1]) <= YEARS_OF_A_LIFE:
+    if years and 0 <= int(years[2]) - int(years[1]) <= _YEARS_OF_A_LIFE:
         return match[0]
     return PLACEHOLDERS["phone"]
 
@@ -181,7 +181,7 @@ def _account(match: re.Match[str]) -> str:
     return match[1] + match[2] + PLACEHOLDERS["account"] if digits in _ACCOUNT_DIGITS else match[0]
 
 
-_REPLACEMENTS: dict[Kind, tuple[re.Pattern[str], Replace]] = {
+_REPLACEMENTS: dict[Kind, tuple[re.Pattern[str], _Replace]] = {
     "resident_number": (_PERSON, _person("resident_number")),
     "foreigner_number": (_PERSON, _person("foreigner_number")),
     "card": (_CARD, _card),

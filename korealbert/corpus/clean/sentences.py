@@ -1,7 +1,7 @@
 """How far the sentence rules and Kiwi agree on the corpus at hand: boundary F1 over a small sample of its documents.
 
 The sample is those documents whose hashed ids are least, so it depends on neither shards nor workers, and their first
-``CHARACTERS_PER_DOCUMENT`` characters: Kiwi's slowness costs the same seconds for any corpus.
+``_CHARACTERS_PER_DOCUMENT`` characters: Kiwi's slowness costs the same seconds for any corpus.
 
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Method = Literal["rules", "kiwi", "none"]
 
-LONGEST_QUOTE = 200
+_LONGEST_QUOTE = 200
 """Characters between two quotation marks up to which a quotation stays whole; beyond, a mark was probably forgotten."""
 
 _CLOSERS = "\"'”’」』》〉)\\]}"
@@ -40,12 +40,12 @@ _CANDIDATE = re.compile(
 )
 _QUOTED = re.compile(
     "|".join(
-        f"{left}[^{left}{right}\n]{{0,{LONGEST_QUOTE}}}{right}" for left, right in ("“”", "‘’", "「」", "『』", "《》", "〈〉")
+        f"{left}[^{left}{right}\n]{{0,{_LONGEST_QUOTE}}}{right}" for left, right in ("“”", "‘’", "「」", "『』", "《》", "〈〉")
     )
     # The look-behind comes after the quotation mark: every branch begins with a literal, which makes the search twice as fast.
-    + rf"|\"(?<![^\s(\[‘“<·…,=:]\")(?=\S)[^\"\n]{{1,{LONGEST_QUOTE}}}\""
-    + rf"|'(?<![^\s(\[‘“<·…,=:\"]')(?=\S)[^'\n]{{1,{LONGEST_QUOTE}}}(?<=\S)'(?![A-Za-z0-9])"
-    + rf"|\([^()\n]{{0,{LONGEST_QUOTE}}}\)|\[[^\[\]\n]{{0,{LONGEST_QUOTE}}}\]"
+    + rf"|\"(?<![^\s(\[‘“<·…,=:]\")(?=\S)[^\"\n]{{1,{_LONGEST_QUOTE}}}\""
+    + rf"|'(?<![^\s(\[‘“<·…,=:\"]')(?=\S)[^'\n]{{1,{_LONGEST_QUOTE}}}(?<=\S)'(?![A-Za-z0-9])"
+    + rf"|\([^()\n]{{0,{_LONGEST_QUOTE}}}\)|\[[^\[\]\n]{{0,{_LONGEST_QUOTE}}}\]"
 )
 # After a closing quote these continue the sentence around it: "갔다." 라고 말했다.
 _CONTINUES = re.compile(
@@ -122,7 +122,7 @@ def _kiwi() -> Kiwi:
     return Kiwi(num_workers=1)
 
 
-def split_line_kiwi(line: str) -> list[str]:
+def _split_line_kiwi(line: str) -> list[str]:
     """The sentences of one line as Kiwi sees them: better on text without punctuation, about 0.2 MB/s a core."""
     found = _kiwi().split_into_sents(line, return_sub_sents=False)
     starts = [0, *(sentence.start for sentence in found[1:]), len(line)]
@@ -137,7 +137,7 @@ def split_text(text: str, method: Method) -> str:
     """
     if method == "none":
         return text
-    split: Callable[[str], list[str]] = split_line if method == "rules" else split_line_kiwi
+    split: Callable[[str], list[str]] = split_line if method == "rules" else _split_line_kiwi
     paragraphs = []
     for paragraph in text.split("\n\n"):
         sentences = [sentence for line in paragraph.split("\n") if line for sentence in split(line)]
@@ -151,10 +151,10 @@ def count_sentences(text: str) -> int:
     return sum(1 for line in text.split("\n") if line)
 
 
-CHARACTERS_PER_DOCUMENT = 2_000
+_CHARACTERS_PER_DOCUMENT = 2_000
 """A sampled document counts up to the end of the line in which this many are reached."""
 
-SAMPLE_SCHEMA = pa.schema([("draw", pa.uint64()), ("text", pa.string())])
+_SAMPLE_SCHEMA = pa.schema([("draw", pa.uint64()), ("text", pa.string())])
 
 
 class SentenceSample:
@@ -178,13 +178,13 @@ class SentenceSample:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self._least:
             self._path.parent.mkdir(exist_ok=True)
-            with TableWriter(self._path, SAMPLE_SCHEMA) as table:
+            with TableWriter(self._path, _SAMPLE_SCHEMA) as table:
                 for draw, text in sorted(self._least):
                     table.append((-draw, _beginning(text)))
 
 
 def _beginning(text: str) -> str:
-    end = text.find("\n", CHARACTERS_PER_DOCUMENT)
+    end = text.find("\n", _CHARACTERS_PER_DOCUMENT)
     return text if end < 0 else text[:end]
 
 
@@ -192,7 +192,7 @@ def agreement(size: int, index: int, out_dir: Path) -> Stats:
     """Compare both splitters on the ``size`` documents sampled from all shards; see ``compare``."""
     rows: list[tuple[int, str]] = []
     for path in sorted((out_dir / ".work").glob("sentences-*.arrow")):
-        for batch in read_batches(path, SAMPLE_SCHEMA):
+        for batch in read_batches(path, _SAMPLE_SCHEMA):
             rows = heapq.nsmallest(size, [*rows, *zip(*(column.to_pylist() for column in batch.columns))])
     return compare(text for _, text in rows)
 
@@ -206,7 +206,7 @@ def compare(texts: Iterable[str]) -> dict[str, Any]:
     for text in texts:
         documents += 1
         for line in text.split("\n"):
-            rules, kiwi = _boundaries(split_line(line)), _boundaries(split_line_kiwi(line))
+            rules, kiwi = _boundaries(split_line(line)), _boundaries(_split_line_kiwi(line))
             both += len(rules & kiwi)
             rules_only += len(rules - kiwi)
             kiwi_only += len(kiwi - rules)

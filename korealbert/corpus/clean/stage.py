@@ -25,7 +25,7 @@ from korealbert.documents.arrow import TableWriter, read_batches
 from korealbert.documents.schema import Document, Drop
 from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentStats, read_documents, sum_stats
 
-REMOVALS_SCHEMA = pa.schema(
+_REMOVALS_SCHEMA = pa.schema(
     [("id", pa.string()), ("rule", pa.string()), ("zone", pa.string()), ("start", pa.int64()), ("text", pa.string())]
 )
 """Rows of ``removals-*.arrow``, in the order of deletion: undone from the last to the first they give the input back."""
@@ -133,11 +133,11 @@ def _category(section: str, categories: CategoryMap | None) -> tuple[str, str]:
     return (section, "unmapped") if category is None else (category, "mapped")
 
 
-def clean_shard(job: _Job, index: int, out_dir: Path) -> Stats:
+def _clean_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     """Clean one shard of documents."""
     totals: Stats = {}
     rules = Rules.of(job.spec)
-    log = TableWriter(out_dir / f"removals-{index:05d}.arrow", REMOVALS_SCHEMA)
+    log = TableWriter(out_dir / f"removals-{index:05d}.arrow", _REMOVALS_SCHEMA)
     sample = SentenceSample(out_dir, index, job.spec.agreement_documents if job.spec.sentences != "none" else 0)
     with DocumentShard(out_dir, index) as shard, log, sample:
         for document in read_documents(job.shard):
@@ -157,7 +157,7 @@ def read_removals(path: Path) -> dict[str, list[Removal]]:
     """Document id → what was deleted, in the order of deletion; empty where no file was written."""
     found: dict[str, list[Removal]] = {}
     if path.exists():
-        for batch in read_batches(path, REMOVALS_SCHEMA):
+        for batch in read_batches(path, _REMOVALS_SCHEMA):
             for name, *removal in zip(*(column.to_pylist() for column in batch.columns)):
                 found.setdefault(name, []).append(Removal(*removal))
     return found
@@ -200,7 +200,7 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Cle
     """
     shards = inputs["documents"].files("documents-*.arrow")
     jobs = [_Job(shard, spec) for shard in shards]
-    parts = map_shards(clean_shard, jobs, out_dir=out_dir, runtime=runtime, step="clean", total=len(jobs))
+    parts = map_shards(_clean_shard, jobs, out_dir=out_dir, runtime=runtime, step="clean", total=len(jobs))
     stats = sum_stats([NO_DOCUMENTS, _NONE, *parts])
     if spec.agreement_documents and spec.sentences != "none" and stats["documents_out"]:
         sampled = [spec.agreement_documents]

@@ -33,7 +33,7 @@ END_CHARACTERS = 300
 """Characters at the end of the text in which ``end`` rules look."""
 
 
-PROSE_SENTENCES = 5
+_PROSE_SENTENCES = 5
 """Sentences in the plain style of news that make a running text; captions have fewer, notices are polite (``…니다.``)."""
 _PLAIN_SENTENCE = re.compile(r"[가-힣](?<!니)다[.!?](?![0-9A-Za-z가-힣])")
 
@@ -47,7 +47,7 @@ class TitleRule(Spec):
     pattern: str
     """A regular expression for ``matching_view`` text, found anywhere unless it says otherwise."""
     without_prose: bool = False
-    """Only where the text is not running text either (see ``PROSE_SENTENCES``): a label that articles carry, too."""
+    """Only where the text is not running text either (see ``_PROSE_SENTENCES``): a label that articles carry, too."""
     positive: tuple[str, ...] = ()
     negative: tuple[str, ...] = ()
 
@@ -80,7 +80,7 @@ class TitleRules:
 
 
 def _is_prose(text: str) -> bool:
-    return len(_PLAIN_SENTENCE.findall(text)) >= PROSE_SENTENCES
+    return len(_PLAIN_SENTENCE.findall(text)) >= _PROSE_SENTENCES
 
 
 def load_title_rules(path: Path) -> TitleRules:

@@ -23,9 +23,9 @@ import httpcore
 
 from korealbert.corpus.crawl.addresses import is_public
 
-KEEP_ALIVE_SECONDS = 4.0
+_KEEP_ALIVE_SECONDS = 4.0
 """An idle connection is closed after so long, before most servers do: Apache's default is five seconds."""
-OPENING_TIMEOUTS = 4
+_OPENING_TIMEOUTS = 4
 """Connecting and the headers of an answer may take this many times the timeout; a server could drip them for ever."""
 _OP_LEGACY_SERVER_CONNECT = 0x4
 """OpenSSL's option for servers without secure renegotiation; Python names it from 3.12 on."""
@@ -98,7 +98,7 @@ class Client:
         self._pool = httpcore.ConnectionPool(
             ssl_context=_tls(verify),
             max_connections=None,
-            keepalive_expiry=KEEP_ALIVE_SECONDS,
+            keepalive_expiry=_KEEP_ALIVE_SECONDS,
             network_backend=_CheckedBackend(may_be_private),
         )
 
@@ -111,7 +111,7 @@ class Client:
         """Ask for a URL (ASCII only, see ``ascii_url``); redirects are the caller's affair. Raises NoAnswer."""
         sent = [("Host", urlsplit(url).netloc.rpartition("@")[2]), *self._headers, *headers]
         begin = time.monotonic()
-        token = _deadline.set(begin + min(within_seconds, OPENING_TIMEOUTS * self._timeout["read"]))
+        token = _deadline.set(begin + min(within_seconds, _OPENING_TIMEOUTS * self._timeout["read"]))
         try:
             with ExitStack() as stack:
                 with _raising("unreachable"):

@@ -11,7 +11,7 @@ from korealbert.corpus.crawl.client import Answer, Client
 from korealbert.corpus.crawl.robots import Robots, RobotsUnreachable, Rules
 from korealbert.corpus.crawl.source import Source
 
-HEADERS = (
+_HEADERS = (
     ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
     ("Accept-Language", "ko,en;q=0.5"),
     ("Accept-Encoding", "gzip, deflate"),
@@ -49,7 +49,7 @@ class Downloads:
         turns = self._turns_of(url)
         with turns.places:
             turns.wait()
-            return self._client.read(url, HEADERS, max_bytes, self._source.timeout_seconds)
+            return self._client.read(url, _HEADERS, max_bytes, self._source.timeout_seconds)
 
     def _turns_of(self, url: str) -> _Turns:
         turns = _Turns(self._source.concurrency, self._source.delay_seconds)

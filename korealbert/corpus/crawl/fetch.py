@@ -26,11 +26,11 @@ from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime
 from korealbert.artifact.files import atomic_write, digested_json, known_digested, sync_file
 from korealbert.corpus.crawl.client import Answer, Client, NoAnswer, PrivateAddress, ascii_url
 
-MAX_REDIRECTS = 10
-BLOCK_BYTES = 1 << 20
-BYTES_BETWEEN_REPORTS = 16 << 20
-MAX_WAIT_SECONDS = 300.0
-PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+_MAX_REDIRECTS = 10
+_BLOCK_BYTES = 1 << 20
+_BYTES_BETWEEN_REPORTS = 16 << 20
+_MAX_WAIT_SECONDS = 300.0
+_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 """HTTP statuses that another try may get past."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _HEX_CHARACTERS = {"md5": 32, "sha1": 40, "sha256": 64, "sha512": 128}
@@ -167,7 +167,7 @@ def _download(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> 
         fruitless = 0 if grown else fruitless + 1
         if fruitless > spec.retries:
             raise Interrupted(f"{spec.url}: {problem}; {fruitless} tries in a row brought nothing. What came so far is kept")
-        wait = min(MAX_WAIT_SECONDS, spec.backoff_seconds * 2 ** max(0, fruitless - 1))
+        wait = min(_MAX_WAIT_SECONDS, spec.backoff_seconds * 2 ** max(0, fruitless - 1))
         log.warning("%s: %s; going on in %.0f s", spec.url, problem, wait)
         time.sleep(wait)
 
@@ -187,7 +187,7 @@ def _raise_final(spec: FetchSpec, error: OSError, part: Path) -> None:
 def _answer(spec: FetchSpec, client: Client, headers: list[tuple[str, str]]) -> Iterator[Answer]:
     """The answer behind all redirects; none leads to ``ftp:`` or from HTTPS to plain HTTP."""
     url = ascii_url(spec.url)
-    for _ in range(MAX_REDIRECTS + 1):
+    for _ in range(_MAX_REDIRECTS + 1):
         with client.get(url, headers) as answer:
             if not answer.location:
                 yield answer
@@ -200,7 +200,7 @@ def _answer(spec: FetchSpec, client: Client, headers: list[tuple[str, str]]) -> 
         if not target.startswith("https://" if url.startswith("https://") else ("http://", "https://")):
             raise FetchError(f"{url}: redirects to {target}, which is less secure")
         url = target
-    raise FetchError(f"{spec.url}: more than {MAX_REDIRECTS} redirects in a row")
+    raise FetchError(f"{spec.url}: more than {_MAX_REDIRECTS} redirects in a row")
 
 
 def _transfer(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> bool:
@@ -218,7 +218,7 @@ def _transfer(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> 
             return False
         if not 200 <= answer.status < 300:
             problem = f"{spec.url}: the server answers {answer.status}"
-            raise Interrupted(problem) if answer.status in PASSING else FetchError(problem)
+            raise Interrupted(problem) if answer.status in _PASSING else FetchError(problem)
         start, total = _extent(answer, have)
         if start is None:
             _forget(part)  # a part of something else than asked for
@@ -286,7 +286,7 @@ def _copy(spec: FetchSpec, answer: Answer, came: _Part, total: int | None, runti
         came.append(block)
         if came.size > spec.max_bytes:
             raise FetchError(f"{spec.url}: more than max_bytes = {spec.max_bytes:,}")
-        if came.size - reported >= BYTES_BETWEEN_REPORTS:
+        if came.size - reported >= _BYTES_BETWEEN_REPORTS:
             reported = came.size
             came.note()
             runtime.report(Progress(came.size, total, "bytes"))
@@ -302,7 +302,7 @@ def _read_note(part: Path) -> tuple[dict[str, Any], hashlib._Hash]:
     if note and part.exists():
         left = note["size"]
         with part.open("rb") as handle:
-            while block := handle.read(min(left, BLOCK_BYTES)):
+            while block := handle.read(min(left, _BLOCK_BYTES)):
                 digest.update(block)
                 left -= len(block)
         if left == 0 and digest.hexdigest() == note["sha256"]:

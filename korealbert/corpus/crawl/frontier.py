@@ -18,7 +18,7 @@ from typing import Any, Literal
 Kind = Literal["sitemap", "rss", "archive", "article", "robots"]
 State = Literal["waiting", "stored", "listed", "duplicate", "redirected", "refused", "failed"]
 
-ROWS_READ_AHEAD = 512
+_ROWS_READ_AHEAD = 512
 
 TRANSIENT = (
     "unreachable",
@@ -148,7 +148,7 @@ class Frontier:
         if not fresh:
             rows = self._db.execute(
                 f"{_SELECT} WHERE state = 'waiting' AND attempts = 0 AND (kind = 'article') = ? AND id > ? ORDER BY id LIMIT ?",
-                (articles, self._last_fresh[articles], ROWS_READ_AHEAD),
+                (articles, self._last_fresh[articles], _ROWS_READ_AHEAD),
             ).fetchall()
             fresh += [Known(*row) for row in reversed(rows)]
         if not fresh:

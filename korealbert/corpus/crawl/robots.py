@@ -17,15 +17,15 @@ from korealbert.corpus.crawl.urls import page_url
 from korealbert.corpus.html.encoding import decode_page
 from korealbert.corpus.html.http_body import BodyError, decode_body
 
-AGENT = "korealbert"
+_AGENT = "korealbert"
 """The name that rules of a robots.txt are looked up under."""
-MAX_ROBOTS_BYTES = 8 << 20
+_MAX_ROBOTS_BYTES = 8 << 20
 """A larger answer is no robots.txt."""
-READ_ROBOTS_BYTES = 512 << 10
+_READ_ROBOTS_BYTES = 512 << 10
 """Rules behind so many bytes do not count; RFC 9309 asks for at least 500 KiB."""
-MAX_ROBOTS_REDIRECTS = 5
-SECONDS_VALID = 24 * 3600.0
-TRIES = 3
+_MAX_ROBOTS_REDIRECTS = 5
+_SECONDS_VALID = 24 * 3600.0
+_TRIES = 3
 
 
 class Refused(Exception):
@@ -51,12 +51,12 @@ class Rules:
 
     def allow(self, url: str) -> bool:
         """Whether a page may be asked for."""
-        return self.parser is None or bool(self.parser.can_fetch(url, AGENT))
+        return self.parser is None or bool(self.parser.can_fetch(url, _AGENT))
 
     @property
     def crawl_delay(self) -> float:
         """Seconds between two requests that the file asks for; 0 if it does not say."""
-        return float((self.parser.crawl_delay(AGENT) if self.parser else None) or 0.0)
+        return float((self.parser.crawl_delay(_AGENT) if self.parser else None) or 0.0)
 
 
 class Robots:
@@ -102,7 +102,7 @@ class Robots:
     def _read(self, origin: str) -> Rules:
         url = f"{origin}/robots.txt"
         answer = self._answer(url)
-        for _ in range(MAX_ROBOTS_REDIRECTS):
+        for _ in range(_MAX_ROBOTS_REDIRECTS):
             if not answer.location:
                 break
             page = page_url(answer.location, self._source, base=url)
@@ -116,27 +116,27 @@ class Robots:
         if not 200 <= answer.status < 300:
             return Rules(None, answer.status, time.monotonic())
         try:
-            body = decode_body(answer.body, answer.content_encoding, MAX_ROBOTS_BYTES)
+            body = decode_body(answer.body, answer.content_encoding, _MAX_ROBOTS_BYTES)
         except BodyError as error:
             raise RobotsUnreachable(str(error), answer.status) from None
-        read = body if len(body) <= READ_ROBOTS_BYTES else body[: body.rfind(b"\n", 0, READ_ROBOTS_BYTES)]
+        read = body if len(body) <= _READ_ROBOTS_BYTES else body[: body.rfind(b"\n", 0, _READ_ROBOTS_BYTES)]
         return Rules(Protego.parse(decode_page(read).text), answer.status, time.monotonic())
 
     def _answer(self, url: str) -> Answer:
         """The answer, after a few tries if the server is in trouble."""
-        for attempt in range(1, TRIES + 1):
+        for attempt in range(1, _TRIES + 1):
             try:
-                answer = self._read_url(url, MAX_ROBOTS_BYTES)
-                if attempt == TRIES or (answer.status < 500 and answer.status != 429):
+                answer = self._read_url(url, _MAX_ROBOTS_BYTES)
+                if attempt == _TRIES or (answer.status < 500 and answer.status != 429):
                     return answer
             except PrivateAddress:
                 raise
             except NoAnswer as error:
-                if attempt == TRIES:
+                if attempt == _TRIES:
                     raise RobotsUnreachable(f"{error.reason}: {error}") from None
             time.sleep(self._source.backoff_seconds * 2 ** (attempt - 1))
         raise AssertionError("the last try returns or raises")
 
 
 def _is_outdated(rules: Future[Rules]) -> bool:
-    return rules.exception() is not None or time.monotonic() - rules.result().read_at > SECONDS_VALID
+    return rules.exception() is not None or time.monotonic() - rules.result().read_at > _SECONDS_VALID

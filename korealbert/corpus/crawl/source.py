@@ -19,7 +19,7 @@ from korealbert.artifact import Spec
 CATEGORIES = ("정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠")
 """The seven categories that KoreALBERT's news corpus names."""
 
-DROPPED_PARAMETERS = ("utm_*", "fbclid", "gclid", "igshid", "ref", "mc_cid", "mc_eid", "_ga")
+_DROPPED_PARAMETERS = ("utm_*", "fbclid", "gclid", "igshid", "ref", "mc_cid", "mc_eid", "_ga")
 """Query parameters that say where a reader came from, not which page it is."""
 
 
@@ -37,7 +37,7 @@ def _is_host(value: str) -> str:
     return value.strip("[]")
 
 
-Pattern = Annotated[str, AfterValidator(_is_pattern)]
+_Pattern = Annotated[str, AfterValidator(_is_pattern)]
 Host = Annotated[str, AfterValidator(_is_host)]
 Category = Literal["정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠"]
 
@@ -60,7 +60,7 @@ class Listing(Spec):
     """What ``{page}`` grows by: 20 where a site counts in articles (1, 21, 41 …)."""
     max_pages: int = Field(default=200, ge=1)
     """Pages of one day and section at most."""
-    follow: Pattern = ""
+    follow: _Pattern = ""
     """sitemap: which addresses of an index are followed, searched for anywhere in them; all by default."""
 
     @model_validator(mode="after")
@@ -116,7 +116,7 @@ class Source(Spec):
     """Allow-list: no other host is ever asked, not even by a redirect. ``.example.org`` allows all hosts below it."""
     private_hosts: tuple[Host, ...] = ()
     """Hosts that may lie at a private address (loopback, a local network); all others must resolve to public ones."""
-    article: Pattern
+    article: _Pattern
     """
     Matches the whole address of an article. Named groups: ``date`` (20190131 or 2019-01-31) or ``year``, ``month``, ``day``
     date it; ``section`` is looked up in ``sections``.
@@ -127,7 +127,7 @@ class Source(Spec):
     """Category → names of sections; a section that stands nowhere keeps its own name."""
     listing: tuple[Listing, ...] = Field(min_length=1)
     """Where the articles are listed."""
-    drop_parameters: tuple[str, ...] = DROPPED_PARAMETERS
+    drop_parameters: tuple[str, ...] = _DROPPED_PARAMETERS
     """Query parameters that do not tell pages apart; a trailing ``*`` stands for any ending."""
     trust_canonical: bool = True
     """Take pages that declare the same ``rel=canonical`` address for one page."""

@@ -33,13 +33,13 @@ from korealbert.corpus.crawl.warc_files import WarcFiles
 from korealbert.corpus.html.encoding import is_html
 from korealbert.corpus.html.http_body import BodyError, decode_body, gunzip_if_gzip
 
-RETRIED_STATUSES = frozenset({408, 425, 429})
-MAX_WAIT_SECONDS = 600.0
-SECONDS_BETWEEN_CHECKPOINTS = 30.0
-SECONDS_BETWEEN_REPORTS = 1.0
-REPORTED: tuple[State, ...] = ("waiting", "stored", "failed")
-DETAIL_CHARS = 300
-HEAD_BYTES = 64 << 10
+_RETRIED_STATUSES = frozenset({408, 425, 429})
+_MAX_WAIT_SECONDS = 600.0
+_SECONDS_BETWEEN_CHECKPOINTS = 30.0
+_SECONDS_BETWEEN_REPORTS = 1.0
+_REPORTED: tuple[State, ...] = ("waiting", "stored", "failed")
+_DETAIL_CHARS = 300
+_HEAD_BYTES = 64 << 10
 """How far into a page ``rel=canonical`` is looked for."""
 
 _LINK = re.compile(rb"<link\b[^>]{0,2000}>", re.IGNORECASE)
@@ -95,12 +95,14 @@ class Spider:
         """Wait for an answer, or for a retry to be due."""
         due = self._frontier.seconds_until_due()
         with suppress(Empty):
-            self._news.get(timeout=SECONDS_BETWEEN_REPORTS if due is None else min(SECONDS_BETWEEN_REPORTS, max(due, 0.005)))()
+            self._news.get(
+                timeout=_SECONDS_BETWEEN_REPORTS if due is None else min(_SECONDS_BETWEEN_REPORTS, max(due, 0.005))
+            )()
         now = time()
-        if now - self._reported > SECONDS_BETWEEN_REPORTS:
+        if now - self._reported > _SECONDS_BETWEEN_REPORTS:
             self._reported = now
-            print(json.dumps({state: self._frontier.count(state) for state in REPORTED}), flush=True)
-        if now - self._checked > SECONDS_BETWEEN_CHECKPOINTS:
+            print(json.dumps({state: self._frontier.count(state) for state in _REPORTED}), flush=True)
+        if now - self._checked > _SECONDS_BETWEEN_CHECKPOINTS:
             self._checked = now
             self._files.sync()
             self._frontier.checkpoint()
@@ -154,7 +156,7 @@ class Spider:
         except Exception as error:
             log.exception("no outcome for %s", known.url)
             with self._frontier.transaction():
-                self._frontier.finish(known, "failed", "internal_error", detail=repr(error)[:DETAIL_CHARS])
+                self._frontier.finish(known, "failed", "internal_error", detail=repr(error)[:_DETAIL_CHARS])
         finally:
             self._frontier.landed()
 
@@ -162,7 +164,7 @@ class Spider:
         status = answer.status
         if answer.location:
             self._redirected(known, answer.location, status)
-        elif status in RETRIED_STATUSES or status >= 500:
+        elif status in _RETRIED_STATUSES or status >= 500:
             reason = "too_many_requests" if status == 429 else "server_error"
             asked = _retry_after(answer.header("Retry-After"))
             if asked and status in (429, 503):
@@ -192,7 +194,7 @@ class Spider:
                 self._frontier.finish(known, "failed", error.reason, detail=error.detail, status=200)
 
     def _take_error(self, known: Known, error: Exception) -> None:
-        detail = str(error)[:DETAIL_CHARS]
+        detail = str(error)[:_DETAIL_CHARS]
         if isinstance(error, Refused):
             self._frontier.finish(known, "refused", str(error))
         elif isinstance(error, PrivateAddress):
@@ -210,23 +212,23 @@ class Spider:
         if known.attempts >= self._source.retries:
             self._frontier.finish(known, "failed", reason, detail=detail, status=status)
             return
-        wait = min(MAX_WAIT_SECONDS, max(asked_seconds, self._source.backoff_seconds * 2**known.attempts))
+        wait = min(_MAX_WAIT_SECONDS, max(asked_seconds, self._source.backoff_seconds * 2**known.attempts))
         self._frontier.retry(known, wait, reason, detail, status)
 
     def _redirected(self, known: Known, location: str, status: int) -> None:
         page = page_url(location, self._source, base=known.url)
         if page is None:
-            self._frontier.finish(known, "failed", "bad_redirect", detail=location[:DETAIL_CHARS], status=status)
+            self._frontier.finish(known, "failed", "bad_redirect", detail=location[:_DETAIL_CHARS], status=status)
         elif not self._source.allows(page.host):
-            self._frontier.finish(known, "refused", "offsite_redirect", detail=page.url[:DETAIL_CHARS], status=status)
+            self._frontier.finish(known, "refused", "offsite_redirect", detail=page.url[:_DETAIL_CHARS], status=status)
         elif page.url == known.url:
             self._frontier.finish(known, "failed", "redirect_loop", status=status)
         elif known.hops >= self._source.max_redirects:
-            self._frontier.finish(known, "failed", "too_many_redirects", detail=page.url[:DETAIL_CHARS], status=status)
+            self._frontier.finish(known, "failed", "too_many_redirects", detail=page.url[:_DETAIL_CHARS], status=status)
         elif known.kind != "article" or page.key == known.key:
             self._frontier.move(known, page.url)
         elif self._frontier.leads_to(page.key, known.id):
-            self._frontier.finish(known, "failed", "redirect_loop", detail=page.url[:DETAIL_CHARS], status=status)
+            self._frontier.finish(known, "failed", "redirect_loop", detail=page.url[:_DETAIL_CHARS], status=status)
         else:
             self._frontier.finish(known, "redirected", status=status, other=self._discovery.redirected(known, page))
 
@@ -252,8 +254,8 @@ class Spider:
         """The key of the address that a page declares as its own, if that is an article of the site."""
         if not self._source.trust_canonical:
             return None
-        end = body.find(b"</head", 0, HEAD_BYTES)
-        for link in _LINK.finditer(body, 0, end if end >= 0 else HEAD_BYTES):
+        end = body.find(b"</head", 0, _HEAD_BYTES)
+        for link in _LINK.finditer(body, 0, end if end >= 0 else _HEAD_BYTES):
             href = _HREF.search(link[0])
             if href and _CANONICAL.search(link[0]):
                 value = unescape((href[1] or href[2] or href[3] or b"").decode("utf-8", "replace"))
@@ -266,7 +268,7 @@ class Spider:
         try:
             named = self._discovery.read(known, body, answer.header("Content-Type"))
         except UnreadableListing as error:
-            self._frontier.finish(known, "failed", "unreadable_listing", detail=str(error)[:DETAIL_CHARS], status=200)
+            self._frontier.finish(known, "failed", "unreadable_listing", detail=str(error)[:_DETAIL_CHARS], status=200)
         else:
             self._frontier.finish(known, "listed", status=200, detail=f"{sum(named)} new of {len(named)}")
 
@@ -274,8 +276,8 @@ class Spider:
 def _retry_after(text: str) -> float:
     """Seconds that a server asks to wait; 0 if it does not say."""
     if text.isdecimal():
-        return float(min(int(text), MAX_WAIT_SECONDS))
+        return float(min(int(text), _MAX_WAIT_SECONDS))
     try:
-        return max(0.0, min(parsedate_to_datetime(text).timestamp() - time(), MAX_WAIT_SECONDS)) if text else 0.0
+        return max(0.0, min(parsedate_to_datetime(text).timestamp() - time(), _MAX_WAIT_SECONDS)) if text else 0.0
     except (ValueError, TypeError, IndexError):
         return 0.0

@@ -35,10 +35,10 @@ __all__ = ["FRONTIER", "LOG", "SNAPSHOT", "STAGE", "CrawlError", "CrawlInterrupt
 FRONTIER = ".frontier.sqlite"
 LOG = "log.jsonl.gz"
 SNAPSHOT = "snapshot.json"
-NEEDED = ("protego", "warcio")
-GRACE_SECONDS = 20.0
-TAIL_BYTES = 8000
-SHOWN_FAILURES = 5
+_NEEDED = ("protego", "warcio")
+_GRACE_SECONDS = 20.0
+_TAIL_BYTES = 8000
+_SHOWN_FAILURES = 5
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def run(spec: CrawlSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Cra
     or the crawling process died; what was stored stays for the next run.
     """
     source = load_source(spec.source.path)
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise CrawlError(f"crawling needs {', '.join(missing)}: install the extra with `pip install korealbert[crawl]`")
     if not source.tested:
@@ -104,7 +104,7 @@ def _end(worker: subprocess.Popen[str]) -> None:
     if worker.poll() is None:
         worker.terminate()
         try:
-            worker.wait(GRACE_SECONDS)
+            worker.wait(_GRACE_SECONDS)
         except subprocess.TimeoutExpired:
             worker.kill()
             worker.wait()
@@ -112,7 +112,7 @@ def _end(worker: subprocess.Popen[str]) -> None:
 
 def _tail(stream: IO[bytes]) -> str:
     size = stream.seek(0, os.SEEK_END)
-    stream.seek(max(0, size - TAIL_BYTES))
+    stream.seek(max(0, size - _TAIL_BYTES))
     return stream.read().decode("utf-8", "replace").strip()
 
 
@@ -171,7 +171,7 @@ def _check_files(frontier: Frontier, out_dir: Path) -> None:
 
 def _first_failed(frontier: Frontier, kinds: tuple[str, ...], states: tuple[str, ...] = ("failed",)) -> str:
     failed = (row for row in frontier.log() if row["state"] in states and row["kind"] in kinds)
-    shown = itertools.islice(failed, SHOWN_FAILURES)
+    shown = itertools.islice(failed, _SHOWN_FAILURES)
     return "\n".join(f"  {row['url']}: {row['state']}, {row['reason']} {row.get('detail', '')}".rstrip() for row in shown)
 
 

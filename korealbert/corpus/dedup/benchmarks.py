@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from korealbert.artifact import InputPath, Spec
 from korealbert.documents.benchmark_files import BenchmarkFile
 
-Column = str | int
+_Column = str | int
 
 
 class EvaluationFile(Spec):
@@ -31,7 +31,7 @@ class EvaluationFile(Spec):
     """tsv: tab-separated, quotation marks are text (NSMC, KorNLI). csv: RFC 4180. json: a list of objects. jsonl: one object a
     line. korquad: SQuAD's shape. conll: a token a line, blank lines between sentences, ``##`` comments. lines: a text a
     line."""
-    columns: tuple[Column, ...] = ()
+    columns: tuple[_Column, ...] = ()
     """Which fields hold text: names (keys, header names) or positions from 0. korquad: of context, question (default both)."""
     header: bool = True
     """tsv, csv: whether the first row names the columns."""
@@ -114,7 +114,7 @@ def _columns(evaluation: EvaluationFile, rows: Iterable[tuple[int, list[str]]]) 
             yield row[position]
 
 
-def _position(evaluation: EvaluationFile, column: Column, first: list[str]) -> int:
+def _position(evaluation: EvaluationFile, column: _Column, first: list[str]) -> int:
     if isinstance(column, int):
         return column
     if evaluation.header and column in first:

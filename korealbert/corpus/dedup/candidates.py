@@ -32,7 +32,7 @@ _BUCKETED = np.dtype([("bucket", "<u8"), ("rank", "<u4")])
 _RANK_BITS = np.uint64(32)
 
 Ranks = npt.NDArray[np.uint32]
-Gone = npt.NDArray[np.bool_]
+_Gone = npt.NDArray[np.bool_]
 """bool [documents], by number: which ones go."""
 
 
@@ -44,7 +44,7 @@ def exact_duplicates(signatures: Signatures, ranking: Ranking, out: Path) -> Ite
         yield rows["rank"][copies], best[copies]
 
 
-def candidate_pairs(signatures: Signatures, ranking: Ranking, gone: Gone, out: Path) -> None:
+def candidate_pairs(signatures: Signatures, ranking: Ranking, gone: _Gone, out: Path) -> None:
     """Write the pairs of a better and a worse rank that share a band, without those of documents that are gone."""
     pairs = _partitioned_pairs(out)
     pairs.clear()
@@ -67,7 +67,7 @@ def _partitioned_pairs(out: Path) -> Partitions:
 
 
 def near_duplicates(
-    pairs: Iterable[tuple[int, int]], gone: Gone, store: ShingleStore, threshold: float
+    pairs: Iterable[tuple[int, int]], gone: _Gone, store: ShingleStore, threshold: float
 ) -> Iterator[tuple[int, float]]:
     """Decide in ranking order: a text goes when a better candidate that stayed is similar enough, the best such one first.
 
@@ -90,7 +90,7 @@ def near_duplicates(
 
 
 def _buckets(
-    signatures: Signatures, ranking: Ranking, band: int | None, gone: Gone | None, out: Path
+    signatures: Signatures, ranking: Ranking, band: int | None, gone: _Gone | None, out: Path
 ) -> Iterator[npt.NDArray[Any]]:
     """``_BUCKETED`` rows of all that share a bucket with another, by bucket and rank; no bucket is cut in two.
 

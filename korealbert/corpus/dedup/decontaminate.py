@@ -5,7 +5,7 @@ evaluation text, no line one of ``min_letters`` or more, and no document (or par
 stretch with one, wherever it begins. Spacing, punctuation, line breaks, paragraphs, zero-width and full-width characters,
 sentence splitting and syllables written as jamo, whether conjoining or typed one by one, do not hide a copy. Not found are
 shorter copies within other text, translations and paraphrases, and copies in which letters were changed or put in at least
-every 40 letters. A long stretch is ``PASSAGE_LETTERS`` letters in a row, ``MIN_DISTINCT_LETTERS`` of them different: 13 words,
+every 40 letters. A long stretch is ``PASSAGE_LETTERS`` letters in a row, ``_MIN_DISTINCT_LETTERS`` of them different: 13 words,
 the n-gram of GPT-3's decontamination (Brown et al. 2020, appendix C), at 3.1 letters per Korean word (4.1 characters with the
 space).
 """
@@ -31,7 +31,7 @@ from korealbert.corpus.unicode import composed
 from korealbert.documents.schema import Drop
 
 PASSAGE_LETTERS = 40
-MIN_DISTINCT_LETTERS = 10
+_MIN_DISTINCT_LETTERS = 10
 """Stretches of fewer different letters (ㅋㅋㅋㅋ…) prove nothing and are not looked for."""
 _TABLE_BITS = 24
 _FILLERS = re.compile("[\u115f\u1160\u3164\uffa0]")
@@ -182,7 +182,7 @@ def _telling_windows(squeezed: str) -> Hashes:
     codes = np.frombuffer(squeezed.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     ordered = np.sort(np.lib.stride_tricks.sliding_window_view(codes, PASSAGE_LETTERS), axis=1)
     distinct = 1 + (np.diff(ordered, axis=1) != 0).sum(axis=1)
-    telling: Hashes = hashes[distinct >= MIN_DISTINCT_LETTERS]
+    telling: Hashes = hashes[distinct >= _MIN_DISTINCT_LETTERS]
     return telling
 
 

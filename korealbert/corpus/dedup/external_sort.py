@@ -58,10 +58,10 @@ def partitions_for(rows: int, rows_each: int) -> int:
 
 RANKING_FILES = ("numbers.bin", "ids.bin", "ranks.bin")
 """What a ranking leaves in its directory."""
-UNRANKED = 0xFFFFFFFF
+_UNRANKED = 0xFFFFFFFF
 """Stands for the rank of a document without a signature."""
 
-SAMPLED_FOR_SPLITTING = 1 << 16
+_SAMPLED_FOR_SPLITTING = 1 << 16
 """Documents, spread over all shards, whose order tells where to cut the rest into parts of about equal size."""
 
 _KEY = np.dtype([("first", "<u8"), ("id", "<u8"), ("content", "<u8"), ("number", "<u4")])
@@ -75,7 +75,7 @@ class Ranking:
     directory: Path
 
     def ranks(self, start: int, stop: int) -> npt.NDArray[np.uint32]:
-        """Ranks of the documents ``start`` to ``stop - 1``; ``UNRANKED`` where one has none."""
+        """Ranks of the documents ``start`` to ``stop - 1``; ``_UNRANKED`` where one has none."""
         return np.fromfile(self.directory / "ranks.bin", dtype="<u4", count=stop - start, offset=4 * start)
 
     def numbers(self, ranks: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
@@ -117,7 +117,7 @@ def rank_documents(signatures: Signatures, priority: Sequence[str], directory: P
     with (directory / "ranks.bin").open("wb") as ranks:
         for partition in range(count):
             found = by_number.read(partition)
-            part = np.full(ROWS_PER_PARTITION, UNRANKED, dtype="<u4")
+            part = np.full(ROWS_PER_PARTITION, _UNRANKED, dtype="<u4")
             part[found["number"] % ROWS_PER_PARTITION] = found["rank"]
             ranks.write(part.tobytes())
     return Ranking(directory)
@@ -147,7 +147,7 @@ def _splitters(signatures: Signatures, places: dict[str, int], count: int) -> np
     """uint64 [count - 1]: from which first key on a document belongs to the next partition."""
     if count == 1:
         return np.empty(0, dtype=np.uint64)
-    step = max(1, int(signatures.offsets[-1]) // SAMPLED_FOR_SPLITTING)
+    step = max(1, int(signatures.offsets[-1]) // _SAMPLED_FOR_SPLITTING)
     parts = [_keys(signatures, shard, places)["first"][::step] for shard in range(len(signatures.documents))]
     sample = np.sort(np.concatenate(parts))
     return sample[len(sample) * np.arange(1, count) // count]

@@ -25,8 +25,8 @@ from korealbert.corpus.dedup.shingles import SHINGLE_LETTERS, Hashes, fingerprin
 from korealbert.documents.schema import Document
 
 BANDS = 18
-ROWS_PER_BAND = 7
-PERMUTATIONS = BANDS * ROWS_PER_BAND
+_ROWS_PER_BAND = 7
+_PERMUTATIONS = BANDS * _ROWS_PER_BAND
 
 
 def band_hashes(shingle_sets: Sequence[Hashes], seed: int) -> npt.NDArray[np.uint64]:
@@ -38,19 +38,19 @@ def band_hashes(shingle_sets: Sequence[Hashes], seed: int) -> npt.NDArray[np.uin
         return np.empty((0, BANDS), dtype=np.uint64)
     offsets = np.concatenate(([0], np.cumsum([len(one) for one in shingle_sets]))).astype(np.uint64)
     flat = np.concatenate(shingle_sets) if offsets[-1] else np.empty(0, dtype=np.uint64)
-    matrix = RMinHash.digest_matrix_from_flat_token_hashes(flat, offsets, PERMUTATIONS, seed)
-    digests = np.array(matrix.to_rows(), dtype=np.uint64).reshape(len(shingle_sets), BANDS, ROWS_PER_BAND)
+    matrix = RMinHash.digest_matrix_from_flat_token_hashes(flat, offsets, _PERMUTATIONS, seed)
+    digests = np.array(matrix.to_rows(), dtype=np.uint64).reshape(len(shingle_sets), BANDS, _ROWS_PER_BAND)
     hashes = np.broadcast_to(np.arange(BANDS, dtype=np.uint64), (len(shingle_sets), BANDS)).copy()
-    for row in range(ROWS_PER_BAND):
+    for row in range(_ROWS_PER_BAND):
         hashes = (hashes ^ digests[:, :, row]) * np.uint64(0x9E3779B97F4A7C15)
         hashes ^= hashes >> np.uint64(32)
     return hashes
 
 
-SHINGLES_IN_MEMORY = 1 << 20
+_SHINGLES_IN_MEMORY = 1 << 20
 """Shingles that are hashed at once while a shard is signed: 8 MB."""
 
-SIGNATURE = np.dtype(
+_SIGNATURE = np.dtype(
     [
         ("ordinal", "<u4"),
         ("source", "<u2"),
@@ -87,7 +87,7 @@ class SignatureWriter:
         self._rows.append((ordinal, source, len(text), number, exact, content, len(shingles) > 0))
         self._waiting.append(shingles)
         self._shingles += len(shingles)
-        if self._shingles >= SHINGLES_IN_MEMORY:
+        if self._shingles >= _SHINGLES_IN_MEMORY:
             self._hash()
 
     def _hash(self) -> None:
@@ -97,7 +97,7 @@ class SignatureWriter:
     def finish(self) -> None:
         """Write both files."""
         self._hash()
-        for path, array in zip(self._paths, (np.array(self._rows, SIGNATURE), np.concatenate(self._bands).T)):
+        for path, array in zip(self._paths, (np.array(self._rows, _SIGNATURE), np.concatenate(self._bands).T)):
             with atomic_path(path) as temporary, temporary.open("wb") as sink:
                 np.save(sink, np.ascontiguousarray(array))
 
@@ -134,7 +134,7 @@ class Signatures:
         return np.concatenate(([0], np.cumsum(self.documents, dtype=np.int64)))
 
     def rows(self, shard: int) -> npt.NDArray[Any]:
-        """``SIGNATURE`` [signed documents of the shard]."""
+        """``_SIGNATURE`` [signed documents of the shard]."""
         rows: npt.NDArray[Any] = np.load(_paths(self.directory, shard)[0])
         return rows
 

@@ -33,7 +33,7 @@ from korealbert.corpus.dedup.signatures import Signatures, SignatureWriter
 from korealbert.documents.schema import Document, Drop
 from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentStats, read_documents, sum_stats
 
-DECISION = np.dtype([("number", "<u4"), ("survivor", "<u8"), ("similarity", "<f8")])
+_DECISION = np.dtype([("number", "<u4"), ("survivor", "<u8"), ("similarity", "<f8")])
 """A document to drop: its number, the survivor's id, their similarity; NaN for exact copies."""
 
 
@@ -87,7 +87,7 @@ def _touched(out_dir: Path, index: int) -> Path:
 
 def _decisions(out_dir: Path, reason: str) -> Partitions:
     """The documents to drop for a reason; a partition is a shard."""
-    return Partitions(_work(out_dir) / reason, DECISION)
+    return Partitions(_work(out_dir) / reason, _DECISION)
 
 
 def _decontaminated(text: str, spec: DedupSpec, out_dir: Path) -> Decontaminated:
@@ -109,7 +109,7 @@ def _index(spec: DedupSpec, index: int, out_dir: Path) -> Stats:
     return {}
 
 
-def sign_shard(job: _Job, index: int, out_dir: Path) -> Stats:
+def _sign_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     """Write the signatures of one shard's documents; contaminated ones get none."""
     signatures = SignatureWriter(_work(out_dir), index, job.spec.seed, near=job.spec.near)
     touched: list[int] = []
@@ -150,7 +150,7 @@ def find(job: _Decision, index: int, out_dir: Path) -> Stats:
     return {"candidate_pairs": candidates}
 
 
-def shingle_shard(job: _Job, index: int, out_dir: Path) -> Stats:
+def _shingle_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     """Write the shingles of one shard's candidates."""
     start, end = job.numbers
     wanted = np.fromfile(_work(out_dir) / "wanted.bin", dtype=bool, count=end - start, offset=start)
@@ -181,12 +181,12 @@ def _decide(
     decisions: Partitions, job: _Decision, ranking: Ranking, ranks: Ranks, survivors: Ranks, similarity: npt.NDArray[np.float64]
 ) -> None:
     """Note that the documents of ``ranks`` go, each at its shard."""
-    rows = np.empty(len(ranks), DECISION)
+    rows = np.empty(len(ranks), _DECISION)
     rows["number"], rows["survivor"], rows["similarity"] = ranking.numbers(ranks), ranking.ids(survivors), similarity
     decisions.append(rows, np.searchsorted(job.signatures.offsets, rows["number"], side="right") - 1)
 
 
-def write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
+def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     """Write what stays of one shard."""
     decided = {
         number - job.numbers[0]: Drop(reason, f"{survivor:016x}" + ("" if isnan(similarity) else f" {similarity:.3f}"))
@@ -240,15 +240,15 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
     work.mkdir(exist_ok=True)
     if spec.decontaminate:
         map_shards(_index, [spec], out_dir=out_dir, runtime=runtime, step="evaluation", total=1)
-    signed = map_shards(sign_shard, jobs, out_dir=out_dir, runtime=runtime, step="sign", total=len(jobs))
+    signed = map_shards(_sign_shard, jobs, out_dir=out_dir, runtime=runtime, step="sign", total=len(jobs))
     signatures = Signatures(work, [one["documents"] for one in signed], [one["sources"] for one in signed])
     jobs = [replace(job, numbers=numbers) for job, numbers in zip(jobs, pairwise(signatures.offsets.tolist()))]
     decision = [_Decision(spec, signatures)]
     found = map_shards(find, decision, out_dir=out_dir, runtime=runtime, step="find", total=1)
     if spec.near:
-        map_shards(shingle_shard, jobs, out_dir=out_dir, runtime=runtime, step="shingle", total=len(jobs))
+        map_shards(_shingle_shard, jobs, out_dir=out_dir, runtime=runtime, step="shingle", total=len(jobs))
         map_shards(compare, decision, out_dir=out_dir, runtime=runtime, step="compare", total=1)
-    parts = map_shards(write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
+    parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
     return DedupStats.of(sum_stats([NO_DOCUMENTS, _NONE, *found, *parts]))
 
 

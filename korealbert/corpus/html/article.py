@@ -12,14 +12,14 @@ from korealbert.corpus.html.metadata import byline, date_line, read_facts
 from korealbert.corpus.html.script_data import arc_story, arc_text, flight_body, flight_date, flight_stream, plain_text
 from korealbert.corpus.readers.records import iso_date, one_line, tidy
 
-MIN_TEXT_CHARS = 60
+_MIN_TEXT_CHARS = 60
 """A shorter main text is a caption or a login notice: the text that the page carries elsewhere is looked for."""
-SHORTEST_ARTICLE_CHARS = 40
+_SHORTEST_ARTICLE_CHARS = 40
 """What trafilatura takes for a main text that it has found. Its default of 250 is made for Latin letters: three Korean
 sentences stay below, and what it does instead flattens the page, captions, lists and advertisements included."""
-MAX_ELEMENTS = 20_000
+_MAX_ELEMENTS = 20_000
 """Larger pages are refused: news have two to five thousand, and trafilatura takes 7 s for 60,000, more than linear time."""
-MORE_TEXT = 1.1
+_MORE_TEXT = 1.1
 """How much longer the text that a page declares must be than the one that it shows, to be taken for the whole of a teaser."""
 _MARKER = re.compile(r"\$\$[A-Z_]{2,30}\$\$")
 _BLOCK = re.compile(r"<(?:p|br|div)\b", re.IGNORECASE)
@@ -28,7 +28,7 @@ _NO_TEXT = [
     for name in ("cap", "caption", "img_caption", "photo_caption", "img_desc", "photo_desc", "toast-popup", "tooltip", "blind")
 ]
 """Captions in elements that are no ``figcaption``, and messages that only scripts show."""
-DATE_LINE_CHARS = 32_000
+_DATE_LINE_CHARS = 32_000
 """How far into a page's characters its date line is looked for."""
 
 
@@ -66,11 +66,11 @@ def read_article(data: bytes, content_type: str = "", outlet: str = "") -> Artic
     facts = read_facts(tree, outlet)
     stream, story = flight_stream(tree), arc_story(tree)
     dates = (facts.published, flight_date(stream), iso_date(str(story.get("display_date", ""))))
-    published = next(filter(None, dates), "") or date_line(one_line(tree.xpath("string(//body)")[:DATE_LINE_CHARS]))
+    published = next(filter(None, dates), "") or date_line(one_line(tree.xpath("string(//body)")[:_DATE_LINE_CHARS]))
     links = {one_line(link.text_content()) for link in tree.iter("a")}
     declared = _text_of(facts.body) if _BLOCK.search(facts.body) else plain_text(facts.body)
     text = declared if facts.book else _fuller(_main_text(tree), declared)
-    if len(text) < MIN_TEXT_CHARS:
+    if len(text) < _MIN_TEXT_CHARS:
         text = max((text, _text_of(flight_body(stream)), arc_text(story), declared), key=len)
     paragraphs = [line for part in tidy(_MARKER.sub("", text)).split("\n") if (line := part.strip())]
     if paragraphs and one_line(paragraphs[0]) == facts.title:
@@ -103,8 +103,8 @@ def _tree(data: bytes, content_type: str) -> Any:
     except (etree.ParserError, etree.XMLSyntaxError, AssertionError) as error:
         raise UnreadablePage("unreadable_html", f"{error}: is it an HTML page?") from None
     elements = sum(1 for _ in tree.iter())
-    if elements > MAX_ELEMENTS:
-        raise UnreadablePage("too_many_elements", f"{elements:,} elements, more than {MAX_ELEMENTS:,}: is it an article?")
+    if elements > _MAX_ELEMENTS:
+        raise UnreadablePage("too_many_elements", f"{elements:,} elements, more than {_MAX_ELEMENTS:,}: is it an article?")
     return tree
 
 
@@ -135,7 +135,7 @@ def _trafilatura_settings() -> Any:
     from trafilatura.settings import use_config  # noqa: PLC0415
 
     settings = use_config()
-    settings["DEFAULT"]["MIN_EXTRACTED_SIZE"] = str(SHORTEST_ARTICLE_CHARS)
+    settings["DEFAULT"]["MIN_EXTRACTED_SIZE"] = str(_SHORTEST_ARTICLE_CHARS)
     return settings
 
 
@@ -144,7 +144,7 @@ def _fuller(shown: str, declared: str) -> str:
     short, long = ("".join(text.split()) for text in (shown, declared))
     if short not in long:
         return shown
-    return declared if len(long) > MORE_TEXT * len(short) or declared.count("\n") > shown.count("\n") else shown
+    return declared if len(long) > _MORE_TEXT * len(short) or declared.count("\n") > shown.count("\n") else shown
 
 
 def _text_of(body: str) -> str:

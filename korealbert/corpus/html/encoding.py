@@ -11,7 +11,7 @@ import codecs
 import re
 from dataclasses import dataclass
 
-HEAD_BYTES = 4096
+_HEAD_BYTES = 4096
 """How far into a page a declaration is looked for. HTML says 1024; pages with long comments before it exist."""
 
 _KOREAN = (
@@ -40,7 +40,7 @@ _NOT_OF_PAGES = ("utf-16", "utf-32", "utf-7", "idna", "punycode", "undefined", "
 """Codecs of Python that no page is in: those under which its declaration would not be ASCII, and those that are not charsets,
 which raise, take quadratic time, or give lone surrogates."""
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-MAX_BROKEN_SHARE = 0.01
+_MAX_BROKEN_SHARE = 0.01
 """Undecodable characters per character up to which a text counts as read."""
 
 
@@ -60,7 +60,7 @@ def is_html(data: bytes, content_type: str | None = None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class _Decoded:
     """The characters of a page."""
 
     text: str
@@ -72,10 +72,10 @@ class Decoded:
     @property
     def readable(self) -> bool:
         """Whether no more is broken than a damaged byte here and there."""
-        return self.broken <= MAX_BROKEN_SHARE * max(1, len(self.text))
+        return self.broken <= _MAX_BROKEN_SHARE * max(1, len(self.text))
 
 
-def decode_page(data: bytes, content_type: str = "") -> Decoded:
+def decode_page(data: bytes, content_type: str = "") -> _Decoded:
     """Decode HTML or XML; ``content_type`` is the header's value. Never raises: see ``Decoded.broken``."""
     for bom, name in _BOMS:
         if data.startswith(bom):
@@ -84,10 +84,10 @@ def decode_page(data: bytes, content_type: str = "") -> Decoded:
     candidates = list(dict.fromkeys([*declared, "utf-8", "cp949"]))
     whole = {name: text for name in candidates if name not in _ANY_BYTES and (text := _strict(data, name)) is not None}
     if "utf-8" in whole and not _rather_korean(whole, declared):
-        return Decoded(whole["utf-8"], "utf-8")
+        return _Decoded(whole["utf-8"], "utf-8")
     for name in candidates:
         if name in whole:
-            return Decoded(whole[name], name)
+            return _Decoded(whole[name], name)
     best = min((_decoded(data, name) for name in candidates if name not in _ANY_BYTES), key=lambda decoded: decoded.broken)
     single = next((name for name in declared if name in _ANY_BYTES), None)
     return _decoded(data, single) if single and not best.readable else best
@@ -106,7 +106,7 @@ def _rather_korean(whole: dict[str, str], declared: list[str]) -> bool:
 
 def _declarations(data: bytes, content_type: str) -> list[str]:
     found = [match[1] for match in [_HEADER.search(content_type)] if match]
-    head = data[:HEAD_BYTES]
+    head = data[:_HEAD_BYTES]
     found += [match[1].decode("ascii") for match in (_XML.search(head), _DECLARED.search(head)) if match]
     return list(dict.fromkeys(codec for label in found if (codec := _codec(label))))
 
@@ -130,6 +130,6 @@ def _strict(data: bytes, name: str) -> str | None:
         return None
 
 
-def _decoded(data: bytes, name: str) -> Decoded:
+def _decoded(data: bytes, name: str) -> _Decoded:
     text = data.decode(name, "replace")
-    return Decoded(text, name, text.count("�"))
+    return _Decoded(text, name, text.count("�"))

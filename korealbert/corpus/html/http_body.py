@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import zlib
 
-MAX_ENCODINGS = 3
+_MAX_ENCODINGS = 3
 """Compressions of one body in a row; more are an attack, because each may unpack to the limit."""
-BLOCK_BYTES = 16 << 10
+_BLOCK_BYTES = 16 << 10
 """Compressed bytes handed to zlib at once: what a gzip member leaves over is copied for each of them."""
 
 _GZIP, _ZLIB, _RAW = 31, 15, -15
@@ -26,7 +26,7 @@ def decode_body(body: bytes, content_encoding: str, max_bytes: int) -> bytes:
     Raises BodyError; a body that ends before its compression does is an error, not a shorter page.
     """
     names = [name for part in content_encoding.split(",") if (name := part.strip().lower()) not in ("", "identity")]
-    if len(names) > MAX_ENCODINGS:
+    if len(names) > _MAX_ENCODINGS:
         raise BodyError("unknown_encoding", f"{len(names)} compressions in a row")
     for name in reversed(names):
         if name in ("gzip", "x-gzip"):
@@ -57,7 +57,7 @@ def _inflated(body: bytes, window: int, max_bytes: int) -> bytes:
     while True:
         unpacker = zlib.decompressobj(window)
         while not unpacker.eof:
-            block = unpacker.unconsumed_tail or body[position : position + BLOCK_BYTES]
+            block = unpacker.unconsumed_tail or body[position : position + _BLOCK_BYTES]
             if not block:
                 raise BodyError("truncated", "the compressed body ends too early")
             position += 0 if unpacker.unconsumed_tail else len(block)

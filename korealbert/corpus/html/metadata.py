@@ -44,7 +44,7 @@ _FRONT = re.compile(r"[\[(<【]\s*(?P<name>[^\])>】]{1,20}?)\s*[\])>】]\s*(?=\
 
 
 @dataclass(slots=True)
-class Facts:
+class _Facts:
     """What a page says about itself; empty where it says nothing."""
 
     title: str = ""
@@ -64,7 +64,7 @@ class Facts:
     tags: dict[str, list[str]] = field(default_factory=dict, repr=False)
 
 
-def read_facts(tree: Any, outlet: str = "") -> Facts:
+def read_facts(tree: Any, outlet: str = "") -> _Facts:
     """Read a parsed page (an lxml tree); ``outlet`` is the site's name where it is known. Never raises on what pages hold."""
     tags = _tags(tree)
     linked = list(_linked_objects(tree))
@@ -75,7 +75,7 @@ def read_facts(tree: Any, outlet: str = "") -> Facts:
     outlet = _name_of(_referred(article.get("publisher"), nodes)) or site or outlet
     heading = one_line(next((node.text_content() for node in tree.xpath("//h1") if node.text_content().strip()), ""))
     title = _string_of(article.get("headline")) or _string_of(book.get("name")) or _text(tags, _TITLES[:1])
-    facts = Facts(
+    facts = _Facts(
         title=title or _without_site(_text(tags, _TITLES[1:]) or _document_title(tree), {outlet, site}, heading) or heading,
         outlet=outlet,
         section=_section(tags, article) or _breadcrumb_section(linked, nodes, {outlet, site, heading, title}),

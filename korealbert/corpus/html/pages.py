@@ -19,7 +19,7 @@ from korealbert.documents.schema import Document, Drop, document_id
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class _Site:
     """What a crawl knows of its source."""
 
     outlet: str = ""
@@ -38,13 +38,13 @@ class Site:
 
 
 @lru_cache(maxsize=8)
-def site_of(context: str) -> Site:
+def _site_of(context: str) -> _Site:
     """The ``snapshot.json`` of a crawl, which batches of its WARC files carry as their context."""
     if not context:
-        return Site()
+        return _Site()
     facts = json.loads(context)
     pairs = tuple((name, category) for category, names in sorted(facts["categories"].items()) for name in names)
-    return Site(facts["outlet"], pairs, facts["first_day"], facts["last_day"])
+    return _Site(facts["outlet"], pairs, facts["first_day"], facts["last_day"])
 
 
 def parse_html(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
@@ -62,13 +62,13 @@ def parse_html(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
         return
     section = article.section or category_of_folder(spec, records.file)
     yield _document(
-        spec, records, (0, len(records.data)), article, Site(spec.outlet), (records.file, article.url, section, ""), tally
+        spec, records, (0, len(records.data)), article, _Site(spec.outlet), (records.file, article.url, section, ""), tally
     )
 
 
 def parse_warc(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
     """One document per response record."""
-    site = site_of(records.context)
+    site = _site_of(records.context)
     for start, end in records.cuts:
         tally.records += 1
         response = read_response(records.data[start:end])
@@ -80,7 +80,7 @@ def parse_warc(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
 
 
 def _page(
-    spec: ExtractSpec, records: RawRecords, extent: tuple[int, int], response: Response, site: Site, tally: Tally
+    spec: ExtractSpec, records: RawRecords, extent: tuple[int, int], response: Response, site: _Site, tally: Tally
 ) -> Outcome:
     if response.status != 200 or not is_html(response.body, response.content_type):
         identity = document_id(spec.source, f"{response.url} {records.file}@{records.byte + extent[0]}")
@@ -104,7 +104,7 @@ def _document(
     records: RawRecords,
     extent: tuple[int, int],
     article: Article,
-    site: Site,
+    site: _Site,
     facts: tuple[str, str, str, str],
     tally: Tally,
 ) -> Outcome:

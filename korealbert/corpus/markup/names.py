@@ -9,22 +9,22 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-FILE_NAMESPACES = frozenset({"파일", "그림", "이미지", "미디어", "file", "image", "media"})
+_FILE_NAMESPACES = frozenset({"파일", "그림", "이미지", "미디어", "file", "image", "media"})
 
-CATEGORY_NAMESPACES = frozenset({"분류", "category"})
+_CATEGORY_NAMESPACES = frozenset({"분류", "category"})
 
-UNSEEN_LINKS = dict.fromkeys(FILE_NAMESPACES, "file") | dict.fromkeys(CATEGORY_NAMESPACES, "category")
+UNSEEN_LINKS = dict.fromkeys(_FILE_NAMESPACES, "file") | dict.fromkeys(_CATEGORY_NAMESPACES, "category")
 """Prefix of a link that shows nothing in its place → the construct that it is."""
 
-OTHER_NAMESPACES = _words(
+_OTHER_NAMESPACES = _words(
     """
     틀 위키백과 백 사용자 도움말 포털 들머리 모듈 미디어위키 초안 위키프로젝트 특수 토론
     template wikipedia project wp user help portal module mediawiki draft special talk
     """
 )
 
-NON_ARTICLE_PREFIXES = (
-    FILE_NAMESPACES | CATEGORY_NAMESPACES | OTHER_NAMESPACES | {"나무위키", "휴지통", "파일휴지통", "투표", "더미"}
+_NON_ARTICLE_PREFIXES = (
+    _FILE_NAMESPACES | _CATEGORY_NAMESPACES | _OTHER_NAMESPACES | {"나무위키", "휴지통", "파일휴지통", "투표", "더미"}
 )
 """A title with one of these before its first colon is no article, whatever its namespace number says."""
 
@@ -58,7 +58,7 @@ def other_namespace(title: str) -> Drop | None:
     """``namespace`` for a page that is no article by the prefix of its title, whatever its namespace number says."""
     prefix, colon, _ = title.partition(":")
     name = prefix.strip().lower()
-    return Drop("namespace", f"title begins with {name}:") if colon and name in NON_ARTICLE_PREFIXES else None
+    return Drop("namespace", f"title begins with {name}:") if colon and name in _NON_ARTICLE_PREFIXES else None
 
 
 def no_prose(title: str) -> Drop | None:

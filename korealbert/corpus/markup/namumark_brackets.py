@@ -90,7 +90,7 @@ def _links(text: str, lost: Counter[str]) -> str:
         if ":" not in target and (label or (label is None and target and target[0] not in " /.#\0" and "#" not in target)):
             parts[index], parts[index + 1] = LINK_START, f"{label or target.rstrip()}{LINK_END}"
             continue
-        parts[index], construct = link_text(target, label)
+        parts[index], construct = _link_text(target, label)
         parts[index + 1] = ""
         if construct:
             parts[index] = GONE
@@ -98,7 +98,7 @@ def _links(text: str, lost: Counter[str]) -> str:
     return "".join(parts)
 
 
-def link_text(target: str, label: str | None) -> tuple[str, str]:
+def _link_text(target: str, label: str | None) -> tuple[str, str]:
     """What a link shows and an empty string, or an empty string and the construct that it is because it shows nothing.
 
     Its words are put between marks, to know how much of a line is links.
@@ -183,7 +183,7 @@ class _Unbalanced(NestedMarkup):
 
     def link_text(self, target: str, label: str | None) -> tuple[str, str]:
         """As for any link."""
-        return link_text(target, label)
+        return _link_text(target, label)
 
     def _open_bracket(self, found: re.Match[str]) -> int:
         start, end = found.span()

@@ -17,7 +17,7 @@ LINE_BREAK = "\x05"
 LITERAL_OPEN, LITERAL_CLOSE = "\x06", "\x07"
 """Brackets that are text, while others are still to be read."""
 
-MAX_LINK_SHARE = 0.8
+_MAX_LINK_SHARE = 0.8
 """Lists and lines with a larger share of their letters in links are navigation, not prose."""
 
 _HAT = rf"(?:\*[ \t]*)?{LINK_START}?(?:상위|하위|관련|상세|자세한|참고) ?(?:문서|내용|항목|설명){LINK_END}?[ \t]*:"
@@ -159,7 +159,7 @@ def _is_navigation(lines: str) -> bool:
     if 2 * len(rest) > len(lines):
         return False  # spares the count of letters where the answer is plain
     letters = _letters(lines)
-    return letters - _letters(rest) > MAX_LINK_SHARE * letters
+    return letters - _letters(rest) > _MAX_LINK_SHARE * letters
 
 
 def _letters(lines: str) -> int:

@@ -7,24 +7,24 @@ from functools import lru_cache
 
 from korealbert.corpus.markup.layout import literal
 
-FIRST_ARGUMENT = (
+_FIRST_ARGUMENT = (
     *("한자", "국기나라", "nowrap", "date", "날짜", "연도", "ruby", "루비", "일본어", "훈민정음"),
     *("작게", "small", "크게", "big", "굵게", "기울임", "강조", "em", "strong", "abbr", "약자"),
     *("nobr", "줄바꿈 없음", "줄바꿈없음", "sup", "sub", "위첨자", "아래첨자", "중앙", "center", "가운데"),
     *("인용문", "인용문2", "quote", "blockquote", "cquote"),
 )
-SECOND_ARGUMENT = ("llang", "lang", "언어고리", "언어", "색", "color", "글자색", "font color", "transl")
-DEFAULT_ARGUMENTS = dict.fromkeys(FIRST_ARGUMENT, 1) | dict.fromkeys(SECOND_ARGUMENT, 2)
+_SECOND_ARGUMENT = ("llang", "lang", "언어고리", "언어", "색", "color", "글자색", "font color", "transl")
+_DEFAULT_ARGUMENTS = dict.fromkeys(_FIRST_ARGUMENT, 1) | dict.fromkeys(_SECOND_ARGUMENT, 2)
 """Template name (lower case) → the argument that it shows."""
 
-UNITS = frozenset({"단위"})
+_UNITS = frozenset({"단위"})
 """Templates of a number and its power: `1 = m`, `2 = 2`."""
 
-MEASURES = frozenset({"convert", "cvt", "변환", "단위 변환", "단위변환"})
+_MEASURES = frozenset({"convert", "cvt", "변환", "단위 변환", "단위변환"})
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-RANGES = {"to": "–", "-": "–", "–": "–", "and": ", ", "by": " × ", "x": " × ", "×": " × ", "~": "~", "에서": "~"}
+_RANGES = {"to": "–", "-": "–", "–": "–", "and": ", ", "by": " × ", "x": " × ", "×": " × ", "~": "~", "에서": "~"}
 
-DATES = frozenset(
+_DATES = frozenset(
     {
         *("date", "날짜", "시작일", "종료일", "시작일과 경과", "시작일과 나이", "발행일", "개봉일"),
         *("출생일", "출생일과 나이", "출생일과나이", "사망일", "사망일과 나이", "사망일과나이"),
@@ -33,10 +33,10 @@ DATES = frozenset(
     }
 )
 """They show year, month and day, their first three arguments; ages, which change, are left out."""
-MONEY = frozenset({"화폐", "통화", "currency"})
+_MONEY = frozenset({"화폐", "통화", "currency"})
 """They show an amount and its currency, in either order."""
 
-CHARACTERS = {
+_CHARACTERS = {
     "=": literal("="),
     "·": "·",
     "•": "•",
@@ -48,7 +48,7 @@ CHARACTERS = {
     "–": "–",
 }
 
-INLINE_PREFIXES = ("formatnum:", "lang-", "언어-")
+_INLINE_PREFIXES = ("formatnum:", "lang-", "언어-")
 """Templates with such names stand for their first argument, or for what follows the colon."""
 
 DISAMBIGUATION = frozenset(
@@ -72,21 +72,21 @@ def template_key(name: str) -> str:
 def is_inline(key: str, extra: Mapping[str, int]) -> bool:
     """Whether a template shows text of its arguments."""
     return (
-        key in DEFAULT_ARGUMENTS
+        key in _DEFAULT_ARGUMENTS
         or key in extra
-        or key in MEASURES
-        or key in CHARACTERS
-        or key in DATES
-        or key in MONEY
-        or key in UNITS
-        or key.startswith(INLINE_PREFIXES)
+        or key in _MEASURES
+        or key in _CHARACTERS
+        or key in _DATES
+        or key in _MONEY
+        or key in _UNITS
+        or key.startswith(_INLINE_PREFIXES)
     )
 
 
 def inline_text(key: str, arguments: list[str], extra: Mapping[str, int]) -> str:
     """What an inline template shows; empty if it lacks that argument. ``arguments`` are raw (``name=value``)."""
-    if key in CHARACTERS:
-        return CHARACTERS[key]
+    if key in _CHARACTERS:
+        return _CHARACTERS[key]
     if key.startswith("formatnum:"):
         return key.removeprefix("formatnum:").strip()
     numbered: dict[int, str] = {}
@@ -102,7 +102,7 @@ def inline_text(key: str, arguments: list[str], extra: Mapping[str, int]) -> str
         for keys, shown in _SHOWN:
             if key in keys:
                 return shown(numbered)
-    return numbered.get(extra.get(key) or DEFAULT_ARGUMENTS.get(key, 1), "")
+    return numbered.get(extra.get(key) or _DEFAULT_ARGUMENTS.get(key, 1), "")
 
 
 def _unit(numbered: Mapping[int, str]) -> str:
@@ -129,14 +129,14 @@ def _money(numbered: Mapping[int, str]) -> str:
 
 def _measure(numbered: Mapping[int, str]) -> str:
     value, following, third, fourth = (numbered.get(n, "") for n in range(1, 5))
-    if following in RANGES and third:
-        return f"{value}{RANGES[following]}{third} {fourth}".strip()
+    if following in _RANGES and third:
+        return f"{value}{_RANGES[following]}{third} {fourth}".strip()
     return f"{value} {following}".strip() if value else ""
 
 
 _SHOWN: tuple[tuple[Collection[str], Callable[[Mapping[int, str]], str]], ...] = (
-    (UNITS, _unit),
-    (MEASURES, _measure),
-    (DATES, _date),
-    (MONEY, _money),
+    (_UNITS, _unit),
+    (_MEASURES, _measure),
+    (_DATES, _date),
+    (_MONEY, _money),
 )

@@ -15,11 +15,11 @@ from korealbert.corpus.readers.json_values import ValueScanner, is_json_object
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import BYTES_PER_READ, SALVAGED, RawFile, ReadFault
 
-BOM = codecs.BOM_UTF8
+_BOM = codecs.BOM_UTF8
 RAW_RECORDS_BYTES = 1 << 20
 """Size towards which batches are cut; records above it make larger ones."""
 
-MAX_EMPTY_RECORDS = 1 << 20
+_MAX_EMPTY_RECORDS = 1 << 20
 """Lines or records from which on a file of fewer than ``_FEWEST_BYTES`` for each counts as an attack or an accident."""
 _FEWEST_BYTES = 4
 """One Hangul syllable and a line end."""
@@ -74,7 +74,7 @@ class Cursor:
         if self._peeked:
             block, self._peeked = self._peeked, b""
             return block
-        if self._records > MAX_EMPTY_RECORDS and self.byte < _FEWEST_BYTES * self._records:
+        if self._records > _MAX_EMPTY_RECORDS and self.byte < _FEWEST_BYTES * self._records:
             remedy = (
                 f"{self._records:,} lines or records have fewer than {_FEWEST_BYTES} bytes each; {SALVAGED}, or leave it out"
             )
@@ -82,9 +82,9 @@ class Cursor:
         block = self.raw.read_text(BYTES_PER_READ)
         if self._first:
             self._first = False
-            if block.startswith(BOM):
-                self.byte = len(BOM)
-                block = block[len(BOM) :]
+            if block.startswith(_BOM):
+                self.byte = len(_BOM)
+                block = block[len(_BOM) :]
             self._carriage_returns = b"\r" in block and b"\n" not in block
         if self._carriage_returns:
             block = block.replace(b"\r", b"\n")

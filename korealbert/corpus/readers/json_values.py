@@ -36,7 +36,7 @@ def is_json_object(line: bytes) -> bool:
         return False
 
 
-def first_key(record: bytes) -> bytes:
+def _first_key(record: bytes) -> bytes:
     """The name that an object begins with; empty if that is damaged."""
     found = _FIRST_KEY.match(record)
     return found[1] if found else b""
@@ -53,7 +53,7 @@ def resynchronised(data: bytes, like: Collection[str] = ()) -> list[tuple[int, i
     names = {name for name in like if name.isascii()}
     starts = [(found.end(), found[1]) for found in _BOUNDARY.finditer(data)]
     if not names and starts:
-        key = first_key(data) or Counter(name for _, name in starts).most_common(1)[0][0]
+        key = _first_key(data) or Counter(name for _, name in starts).most_common(1)[0][0]
         starts = [(start, name) for start, name in starts if name == key]
     found: list[tuple[int, int, int]] = []
     position, budget = 0, 4 * len(data) + _WINDOW_BYTES

@@ -16,7 +16,7 @@ Format = Literal[
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 """One name, or several."""
 
-DROPPED_SECTIONS = (
+_DROPPED_SECTIONS = (
     *(
         "같이 보기",
         "함께 보기",
@@ -62,7 +62,7 @@ class WikiOptions(Spec):
 
     headings: bool = True
     """Keep headings of sections that have text as lines of their own; without, they are only paragraph boundaries."""
-    dropped_sections: tuple[str, ...] = DROPPED_SECTIONS
+    dropped_sections: tuple[str, ...] = _DROPPED_SECTIONS
     """Headings whose section is left out, up to the next heading of the same or a higher level."""
     keep_tables: bool = False
     """Cells joined by a space, one row a line."""

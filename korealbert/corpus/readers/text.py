@@ -36,12 +36,12 @@ def parse_text_file(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Ite
     if isinstance(text, Quarantined):
         yield text
         return
-    front, body = split_front_matter(text)
+    front, body = _split_front_matter(text)
     names = spec.field_map
     record = {
         name: front[name] for name in (names.title, names.outlet, names.category, names.url, names.published) if name in front
     }
-    record |= {names.text[0]: strip_markdown(body) if spec.markdown else body, names.id: front.get(names.id, records.file)}
+    record |= {names.text[0]: _strip_markdown(body) if spec.markdown else body, names.id: front.get(names.id, records.file)}
     yield document_of(spec, record, records, (0, len(records.data)), tally)
 
 
@@ -57,7 +57,7 @@ def parse_text_blocks(spec: ExtractSpec, records: RawRecords, tally: Tally) -> I
         if isinstance(text, Quarantined):
             yield text
             continue
-        text = strip_markdown(text) if spec.markdown else text
+        text = _strip_markdown(text) if spec.markdown else text
         names = spec.field_map
         record = {names.text[0]: text, names.id: native_id(records, block_start)}
         yield document_of(spec, record, records, (block_start, block_end), tally)
@@ -92,7 +92,7 @@ def parse_titled_text(spec: ExtractSpec, records: RawRecords, tally: Tally) -> I
     yield document_of(spec, record, records, (0, end), tally)
 
 
-def split_front_matter(text: str) -> tuple[dict[str, str], str]:
+def _split_front_matter(text: str) -> tuple[dict[str, str], str]:
     """The scalar entries of YAML front matter, and the text behind it; nested entries are ignored."""
     found = _FRONT_MATTER.match(text)
     if not found:
@@ -108,7 +108,7 @@ def _scalar(value: str) -> str:
     return value
 
 
-def strip_markdown(text: str) -> str:
+def _strip_markdown(text: str) -> str:
     """Text without Markdown's marks: headings, quotes, lists, emphasis, code, links (their words stay), images.
 
     Tables become lines of cells, a blank between them; tags of HTML go, their text stays. The numbers of numbered lists stay.

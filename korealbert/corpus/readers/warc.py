@@ -16,7 +16,7 @@ from korealbert.corpus.readers.records import EXCERPT_CHARS, UNWANTED
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import RawFile, ReadFault
 
-MAX_HEADER_BYTES = 64 << 10
+_MAX_HEADER_BYTES = 64 << 10
 _VERSION = re.compile(rb"WARC/1\.[01]\r\n")
 _NEXT = re.compile(rb"\r\n\r\nWARC/1\.[01]\r\n")
 _LONGEST_NEXT = len(b"\r\n\r\nWARC/1.0\r\n")
@@ -123,11 +123,11 @@ class _Cutter:
         """Length of the header at the position with its blank line; 0 if there is none."""
         held = 4
         while True:
-            end = self._buffer.find(b"\r\n\r\n", self._position + held - 4, self._position + MAX_HEADER_BYTES)
+            end = self._buffer.find(b"\r\n\r\n", self._position + held - 4, self._position + _MAX_HEADER_BYTES)
             if end >= 0:
                 return end + 4 - self._position
             held = max(held, len(self._buffer) - self._position)
-            if held > MAX_HEADER_BYTES or not self._hold(held + 1):
+            if held > _MAX_HEADER_BYTES or not self._hold(held + 1):
                 return 0
 
     def _hold(self, size: int) -> bool:

@@ -13,36 +13,36 @@ from difflib import SequenceMatcher
 
 from korealbert.finetune.metrics import Mode
 
-PUNCTUATION = str.maketrans("", "", string.punctuation)
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
-KORQUAD_MARKS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
+_KORQUAD_MARKS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
 
-KLUE_NEVER = re.compile(r"['\"《》<>〈〉]\(\)‘’")
+_KLUE_NEVER = re.compile(r"['\"《》<>〈〉]\(\)‘’")
 """KLUE's pattern of marks to blank. Its bracket closes too early, so that it matches a mark followed by ``()‘’`` only."""
 
-ARTICLES = re.compile(r"\b(a|an|the)\b")
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
 
-Overlap = Callable[[str, str, Mode], float]
+_Overlap = Callable[[str, str, Mode], float]
 
 
 def normalise_korquad(text: str) -> str:
     """Quotes and brackets as spaces, lower case, no ASCII punctuation, single spaces."""
-    return " ".join(text.translate(KORQUAD_MARKS).lower().translate(PUNCTUATION).split())
+    return " ".join(text.translate(_KORQUAD_MARKS).lower().translate(_PUNCTUATION).split())
 
 
 def normalise_squad(text: str) -> str:
     """Lower case, no ASCII punctuation, no English articles, single spaces."""
-    return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def normalise_klue(text: str, mode: Mode) -> str:
     """Lower case, no ASCII punctuation, single spaces; corrected also blanks the quotes and brackets that KLUE means to."""
     lowered = text.lower()
-    blanked = KLUE_NEVER.sub(" ", lowered) if mode == "official" else lowered.translate(KORQUAD_MARKS)
-    return " ".join(blanked.translate(PUNCTUATION).split())
+    blanked = _KLUE_NEVER.sub(" ", lowered) if mode == "official" else lowered.translate(_KORQUAD_MARKS)
+    return " ".join(blanked.translate(_PUNCTUATION).split())
 
 
-def overlap_f1(predicted: Sequence[str], gold: Sequence[str], mode: Mode) -> float:
+def _overlap_f1(predicted: Sequence[str], gold: Sequence[str], mode: Mode) -> float:
     """F1 of two bags of characters or words. Two empty bags: 0 in the official scripts of 1.x, corrected 1."""
     if not predicted and not gold:
         return 0.0 if mode == "official" else 1.0
@@ -55,7 +55,7 @@ def overlap_f1(predicted: Sequence[str], gold: Sequence[str], mode: Mode) -> flo
 
 def korquad_f1(predicted: str, gold: str, mode: Mode) -> float:
     """F1 of characters without spaces."""
-    return overlap_f1(_characters(predicted), _characters(gold), mode)
+    return _overlap_f1(_characters(predicted), _characters(gold), mode)
 
 
 def _characters(text: str) -> list[str]:
@@ -64,7 +64,7 @@ def _characters(text: str) -> list[str]:
 
 def squad_f1(predicted: str, gold: str, mode: Mode) -> float:
     """F1 of words."""
-    return overlap_f1(normalise_squad(predicted).split(), normalise_squad(gold).split(), mode)
+    return _overlap_f1(normalise_squad(predicted).split(), normalise_squad(gold).split(), mode)
 
 
 def rouge_w(predicted: str, gold: str, mode: Mode) -> float:
@@ -85,7 +85,7 @@ def rouge_w(predicted: str, gold: str, mode: Mode) -> float:
 
 
 def em_and_f1(
-    predicted: str, accepted: Sequence[str], *, normalise: Callable[[str], str], f1: Overlap, mode: Mode
+    predicted: str, accepted: Sequence[str], *, normalise: Callable[[str], str], f1: _Overlap, mode: Mode
 ) -> dict[str, float]:
     """``em`` of the normalised answers, and ``f1`` with that accepted answer that is nearest."""
     wanted = normalise(predicted)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-Vector = npt.NDArray[np.float64]
+_Vector = npt.NDArray[np.float64]
 
 
 def pearson(gold: Sequence[float], predicted: Sequence[float]) -> float:
@@ -27,21 +27,21 @@ def spearman(gold: Sequence[float], predicted: Sequence[float]) -> float:
     return 100 * _cosine(*(int((a * b).sum()) for a, b in ((left_N, right_N), (left_N, left_N), (right_N, right_N))))
 
 
-def mean_ranks(values_N: Vector) -> Vector:
+def mean_ranks(values_N: _Vector) -> _Vector:
     """Ranks from 1; equal values share the mean of the ranks they take up."""
     _, group_N, count_G = np.unique(values_N, return_inverse=True, return_counts=True)
     last_rank_G = np.cumsum(count_G)
-    ranks: Vector = (last_rank_G - (count_G - 1) / 2)[group_N]
+    ranks: _Vector = (last_rank_G - (count_G - 1) / 2)[group_N]
     return ranks
 
 
-def _vectors(gold: Sequence[float], predicted: Sequence[float]) -> tuple[Vector, Vector]:
+def _vectors(gold: Sequence[float], predicted: Sequence[float]) -> tuple[_Vector, _Vector]:
     if len(gold) != len(predicted) or len(gold) < 2:
         raise ValueError(f"correlation of {len(predicted):,} predictions with {len(gold):,} gold scores is undefined")
     return np.asarray(gold, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
 
 
-def _correlation(left_N: Vector, right_N: Vector) -> float:
+def _correlation(left_N: _Vector, right_N: _Vector) -> float:
     # Constancy is asked of the values: after subtracting a rounded mean, a constant may leave a variance of 1e-33.
     if left_N.min() == left_N.max() or right_N.min() == right_N.max():
         return 0.0

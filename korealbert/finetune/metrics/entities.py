@@ -18,21 +18,21 @@ from korealbert.finetune.metrics.classification import Counts, class_counts
 OUTSIDE = "O"
 
 Tags = Sequence[str]
-Entity = tuple[str, int, int]
+_Entity = tuple[str, int, int]
 """Type, first position, position after the last."""
 
 
-def strict_entities(tags: Tags) -> list[Entity]:
+def strict_entities(tags: Tags) -> list[_Entity]:
     """Entities of IOB2: ``B-X`` and the ``I-X`` right after it. An ``I`` that continues nothing belongs to no entity."""
     return _entities(tags, begins=lambda tag: tag.startswith("B-"))
 
 
-def lenient_entities(tags: Tags) -> list[Entity]:
+def lenient_entities(tags: Tags) -> list[_Entity]:
     """Entities as conlleval and seqeval's default see them: an ``I`` that continues nothing begins an entity."""
     return _entities(tags, begins=lambda tag: tag != OUTSIDE)
 
 
-def _entities(tags: Tags, begins: Callable[[str], bool]) -> list[Entity]:
+def _entities(tags: Tags, begins: Callable[[str], bool]) -> list[_Entity]:
     entities = []
     begin = None
     for position, tag in enumerate([*tags, OUTSIDE]):
@@ -79,24 +79,24 @@ def lenient_counts(gold: Tags, predicted: Tags) -> Counts:
     return np.array([len(wanted & given), len(wanted), len(given)], dtype=np.float64)
 
 
-def _counts(gold: set[Entity], predicted: set[Entity], types: Sequence[str]) -> Counts:
+def _counts(gold: set[_Entity], predicted: set[_Entity], types: Sequence[str]) -> Counts:
     found = (gold & predicted, gold, predicted)
     return np.array([sum(entity[0] == kind for entity in part) for part in found for kind in types], dtype=np.float64)
 
 
-Located = set[tuple[int, str, int, int]]
+_Located = set[tuple[int, str, int, int]]
 """Sentence, type, first position, position after the last."""
 
 
-def _found(sentences: Sequence[Tags], entities: Callable[[Tags], list[Entity]]) -> Located:
+def _found(sentences: Sequence[Tags], entities: Callable[[Tags], list[_Entity]]) -> _Located:
     return {(number, *entity) for number, tags in enumerate(sentences) for entity in entities(tags)}
 
 
-def _of_type(found: Located, wanted: str) -> Located:
+def _of_type(found: _Located, wanted: str) -> _Located:
     return {entity for entity in found if entity[1] == wanted}
 
 
-def _f1(gold: Located, predicted: Located) -> float:
+def _f1(gold: _Located, predicted: _Located) -> float:
     """From 0 to 1, by way of precision and recall: the order of operations decides the last digit."""
     right = len(gold & predicted)
     if not right:
@@ -105,7 +105,7 @@ def _f1(gold: Located, predicted: Located) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-Listing = list[tuple[int, int, str]]
+_Listing = list[tuple[int, int, str]]
 """First and last position, counted from 1, and type of each entity of one sentence."""
 
 
@@ -120,17 +120,17 @@ def challenge_f1(gold: Sequence[Tags], predicted: Sequence[Tags], mode: Mode) ->
     return 100 * (2 * precision * recall) / (precision + recall) if precision + recall else 0.0
 
 
-def plain_listings(sentences: Sequence[Tags]) -> list[Listing]:
+def plain_listings(sentences: Sequence[Tags]) -> list[_Listing]:
     """Every entity of every sentence."""
     return [[(begin + 1, end, kind) for kind, begin, end in lenient_entities(tags)] for tags in sentences]
 
 
-def quirky_listings(sentences: Sequence[Tags]) -> list[Listing]:
+def quirky_listings(sentences: Sequence[Tags]) -> list[_Listing]:
     """The entities that the challenge's scorer lists, in its order."""
     begin, kind = -1, ""
     listings = []
     for tags in sentences:
-        listing: Listing = []
+        listing: _Listing = []
         for position, tag in enumerate(tags, start=1):
             if tag == OUTSIDE:
                 if begin > -1:
@@ -147,7 +147,7 @@ def quirky_listings(sentences: Sequence[Tags]) -> list[Listing]:
     return listings
 
 
-def _hits(listings: Sequence[Listing], others: Sequence[Listing]) -> tuple[int, int]:
+def _hits(listings: Sequence[_Listing], others: Sequence[_Listing]) -> tuple[int, int]:
     """How many entities stand in the other listing of the same sentence too, and how many there are."""
     pairs = zip(listings, others, strict=True)
     return sum(entity in other for listing, other in pairs for entity in listing), sum(map(len, listings))

@@ -50,7 +50,7 @@ def las(
     return {"las_macro": macro, "las_micro": accuracy(gold, predicted)}
 
 
-LAS_CLASSES = (WRONG_HEAD, RARE, *range(FIRST_RARE))
+_LAS_CLASSES = (WRONG_HEAD, RARE, *range(FIRST_RARE))
 """All classes of words that LAS knows; corrected, the first is none."""
 
 
@@ -65,7 +65,7 @@ def las_counts(
     gold = [_class(relation) for relation in gold_relations]
     heads = zip(predicted_relations, predicted_heads, gold_heads, strict=True)
     predicted = [_class(relation) if head == gold_head else WRONG_HEAD for relation, head, gold_head in heads]
-    return np.concatenate(class_counts(gold, predicted, LAS_CLASSES if mode == "official" else LAS_CLASSES[1:]))
+    return np.concatenate(class_counts(gold, predicted, _LAS_CLASSES if mode == "official" else _LAS_CLASSES[1:]))
 
 
 def _class(relation: int) -> int:

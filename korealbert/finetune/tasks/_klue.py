@@ -22,9 +22,9 @@ def klue_defaults(*, epochs: int, **other: float) -> Mapping[str, int | float]:
     return {"epochs": epochs, **common, **other}
 
 
-COMMENT = "##"
+_COMMENT = "##"
 
-TITLE = re.compile(r"##\s*(\S+)\t(.*)")
+_TITLE = re.compile(r"##\s*(\S+)\t(.*)")
 """Comments at the top of a file hold tabs too, but spaces before them."""
 
 
@@ -47,20 +47,20 @@ def sentences(file: BenchmarkFile) -> Iterator[Sentence]:
     have one guid.
     """
     lines = list(file.lines())
-    titled = any(TITLE.fullmatch(line.text) for line in lines)
+    titled = any(_TITLE.fullmatch(line.text) for line in lines)
     seen, count = Identifiers(), 0
     title: Line | None = None
     units: list[Line] = []
     # An empty line behind the last one ends a sentence that the file does not end.
     for line in [*lines, Line(str(file), len(lines) + 1, "")]:
-        is_comment = line.text.startswith(COMMENT)
+        is_comment = line.text.startswith(_COMMENT)
         if not is_comment and line.text.strip():
             units.append(line)
             continue
         if units:
             yield _sentence(title, units, titled, seen, count)
             title, units, count = None, [], count + 1
-        if TITLE.fullmatch(line.text):
+        if _TITLE.fullmatch(line.text):
             if title is not None:
                 raise _bare(title)
             title = line
@@ -69,7 +69,7 @@ def sentences(file: BenchmarkFile) -> Iterator[Sentence]:
 
 
 def _sentence(title: Line | None, units: list[Line], titled: bool, seen: Identifiers, count: int) -> Sentence:
-    found = TITLE.fullmatch(title.text) if title is not None else None
+    found = _TITLE.fullmatch(title.text) if title is not None else None
     if title is not None and found is not None:
         return Sentence(seen.once(found[1], line=title, field="guid"), found[2], title, units)
     if titled:

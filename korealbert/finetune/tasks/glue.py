@@ -16,12 +16,12 @@ from korealbert.finetune.metrics.correlation import pearson, spearman
 from korealbert.finetune.sequence import SequenceClassification, SequenceRegression
 from korealbert.finetune.task import Example, Task
 
-ORIGIN = "gluebenchmark.com; each task has its own licence"
+_ORIGIN = "gluebenchmark.com; each task has its own licence"
 
-ENTAILMENT = ("entailment", "not_entailment")
+_ENTAILMENT = ("entailment", "not_entailment")
 
 
-def glue_defaults(**other: float) -> Mapping[str, int | float]:
+def _glue_defaults(**other: float) -> Mapping[str, int | float]:
     """Fields of the fine-tuning spec: 5 epochs, batch 64, 5e-5 (Language Chameleon), of which ``other`` replaces some."""
     return {"epochs": 5, "batch_size": 64, "learning_rate": 5e-5, "max_length": 128, **other}
 
@@ -29,9 +29,9 @@ def glue_defaults(**other: float) -> Mapping[str, int | float]:
 class GlueClassification(SequenceClassification):
     """A GLUE task whose columns have names: a sentence or two, and a label."""
 
-    origin = ORIGIN
+    origin = _ORIGIN
     has_official_dev = False
-    defaults = glue_defaults()
+    defaults = _glue_defaults()
     header: ClassVar[tuple[str, ...]]
     sentences: ClassVar[tuple[str, ...]]
     """Columns of the sentence, or of the two."""
@@ -53,10 +53,10 @@ class GlueClassification(SequenceClassification):
         return Example(example_id, first, target, pair=second[0] if second else None)
 
 
-COLA_MARKS = ("", "*", "?", "??", "*?", "?*")
+_COLA_MARKS = ("", "*", "?", "??", "*?", "?*")
 """Marks of the source's author; empty for acceptable sentences."""
 
-COLA_COLUMNS = ("source", "label", "mark", "sentence")
+_COLA_COLUMNS = ("source", "label", "mark", "sentence")
 
 
 class Cola(SequenceClassification):
@@ -67,23 +67,23 @@ class Cola(SequenceClassification):
 
     title = "CoLA"
     official_test_examples = 1_043
-    origin = ORIGIN
+    origin = _ORIGIN
     has_official_dev = False
     labels = ("unacceptable", "acceptable")
     spellings = ("0", "1")
     metric = "mcc"
     measures = {"mcc": mcc, "accuracy": accuracy}  # noqa: RUF012 - read only
-    defaults = glue_defaults(dropout=0.05)
+    defaults = _glue_defaults(dropout=0.05)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All sentences; an id is the line number."""
         examples = []
         for line in file.lines():
             fields = line.text.split("\t")
-            if len(fields) != len(COLA_COLUMNS):
-                problem = f"{len(fields)} fields instead of {len(COLA_COLUMNS)}"
-                raise line.error(COLA_COLUMNS[min(len(fields), 4) - 1], problem, "give train.tsv or dev.tsv as GLUE has it")
-            if fields[2].strip() not in COLA_MARKS:
+            if len(fields) != len(_COLA_COLUMNS):
+                problem = f"{len(fields)} fields instead of {len(_COLA_COLUMNS)}"
+                raise line.error(_COLA_COLUMNS[min(len(fields), 4) - 1], problem, "give train.tsv or dev.tsv as GLUE has it")
+            if fields[2].strip() not in _COLA_MARKS:
                 problem = f"found {fields[2][:40]!r} where the author's mark stands"
                 raise line.error("mark", problem, "the columns have moved; restore the line from the official file")
             examples.append(Example(str(line.number), fields[3], self.label(fields[1], line=line)))
@@ -148,12 +148,12 @@ class Qqp(GlueClassification):
         ]
 
 
-STSB_HEADER = (
+_STSB_HEADER = (
     *("index", "genre", "filename", "year", "old_index", "source1", "source2"),
     *("sentence1", "sentence2", "score"),
 )
 
-STSB_FORMS = {"index": NUMBER, "genre": NAME, "filename": NAME, "year": YEAR, "old_index": NUMBER}
+_STSB_FORMS = {"index": NUMBER, "genre": NAME, "filename": NAME, "year": YEAR, "old_index": NUMBER}
 
 
 class StsB(SequenceRegression):
@@ -164,26 +164,26 @@ class StsB(SequenceRegression):
 
     title = "STS-B"
     official_test_examples = 1_500
-    origin = ORIGIN
+    origin = _ORIGIN
     has_official_dev = False
     metric = "pearson"
     measures = {"pearson": pearson, "spearman": spearman}  # noqa: RUF012 - read only
-    defaults = glue_defaults()
+    defaults = _glue_defaults()
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All pairs; an id is the line number."""
         return [
             Example(str(line.number), first, self.gold_score(score, line=line), pair=second)
-            for line, (*_, first, second, score) in tsv_rows(file, STSB_HEADER, forms=STSB_FORMS, unique="index")
+            for line, (*_, first, second, score) in tsv_rows(file, _STSB_HEADER, forms=_STSB_FORMS, unique="index")
         ]
 
 
-MNLI_COLUMNS = (
+_MNLI_COLUMNS = (
     *("index", "promptID", "pairID", "genre", "sentence1_binary_parse", "sentence2_binary_parse"),
     *("sentence1_parse", "sentence2_parse", "sentence1", "sentence2", "label1"),
 )
-MNLI_TRAIN_HEADER = (*MNLI_COLUMNS, "gold_label")
-MNLI_DEV_HEADER = (*MNLI_COLUMNS, "label2", "label3", "label4", "label5", "gold_label")
+_MNLI_TRAIN_HEADER = (*_MNLI_COLUMNS, "gold_label")
+_MNLI_DEV_HEADER = (*_MNLI_COLUMNS, "label2", "label3", "label4", "label5", "gold_label")
 
 
 class Mnli(SequenceClassification):
@@ -194,16 +194,16 @@ class Mnli(SequenceClassification):
 
     title = "MNLI-m"
     official_test_examples = 9_815
-    origin = ORIGIN
+    origin = _ORIGIN
     has_official_dev = False
     labels = ("entailment", "contradiction", "neutral")
-    defaults = glue_defaults(dropout=0.3)
+    defaults = _glue_defaults(dropout=0.3)
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All pairs of train or dev; an id is ``pairID``."""
         first = next(file.lines(), None)
-        is_train = first is not None and first.text.count("\t") + 1 == len(MNLI_TRAIN_HEADER)
-        header = MNLI_TRAIN_HEADER if is_train else MNLI_DEV_HEADER
+        is_train = first is not None and first.text.count("\t") + 1 == len(_MNLI_TRAIN_HEADER)
+        header = _MNLI_TRAIN_HEADER if is_train else _MNLI_DEV_HEADER
         return [
             Example(fields[2], fields[8], self.label(fields[-1], line=line, field="gold_label"), pair=fields[9])
             for line, fields in tsv_rows(file, header, forms={"index": NUMBER}, unique="index")
@@ -229,7 +229,7 @@ class Qnli(GlueClassification):
 
     title = "QNLI"
     official_test_examples = 5_463
-    labels = ENTAILMENT
+    labels = _ENTAILMENT
     header = ("index", "question", "sentence", "label")
     sentences = ("question", "sentence")
 
@@ -242,7 +242,7 @@ class Rte(GlueClassification):
 
     title = "RTE"
     official_test_examples = 277
-    labels = ENTAILMENT
+    labels = _ENTAILMENT
     header = ("index", "sentence1", "sentence2", "label")
     sentences = ("sentence1", "sentence2")
 

@@ -56,7 +56,7 @@ RELATIONS = (
 """In the order of KLUE-baseline: from ``VP_CMP`` (number 15) on, LAS takes them for one."""
 
 
-PARTS_OF_SPEECH = (
+_PARTS_OF_SPEECH = (
     *("NNG", "NNP", "NNB", "NP", "NR", "VV", "VA", "VX", "VCP", "VCN", "MMA", "MMD", "MMN", "MAG", "MAJ", "JC", "IC", "JKS"),
     *("JKC", "JKG", "JKO", "JKB", "JKV", "JKQ", "JX", "EP", "EF", "EC", "ETN", "ETM", "XPN", "XSN", "XSV", "XSA", "XR", "SF"),
     *("SP", "SS", "SE", "SO", "SL", "SH", "SW", "SN", "NA"),
@@ -100,7 +100,7 @@ class KlueDp(Task):
 
     def _sentence(self, guid: str, rows: Sequence[tuple[Line, list[str]]]) -> Parsed:
         for line, fields in rows if self.uses_pos else ():
-            if fields[3].split("+")[-1] not in PARTS_OF_SPEECH:
+            if fields[3].split("+")[-1] not in _PARTS_OF_SPEECH:
                 remedy = "parts of speech are those of the Sejong corpus, joined by +; restore the line from the official file"
                 raise line.error("POS", f"found {fields[3][:40]!r}", remedy)
         return _sentence(guid, rows)
@@ -111,7 +111,7 @@ class KlueDp(Task):
         room = max_length - special.size
         features = []
         for index, (example, made) in enumerate(zip(examples, pieces([e.text for e in examples], tokenizer), strict=True)):
-            units = word_spans(_parsed(example).words)
+            units = _word_spans(_parsed(example).words)
             found = with_every_unit(made, units, tokenizer.unk_token_id)
             words = _layout(found, units, _parsed(example), room, len(special.before))
             size = words.last[-1] + 1 - len(special.before)
@@ -131,7 +131,7 @@ class KlueDp(Task):
         """The biaffine parser; its dropout is that of KLUE-baseline, not ``dropout``."""
         from korealbert.finetune.heads import BiaffineParser  # noqa: PLC0415 (planning does without)
 
-        return BiaffineParser(hidden_size, len(RELATIONS), len(PARTS_OF_SPEECH) if self.uses_pos else None)
+        return BiaffineParser(hidden_size, len(RELATIONS), len(_PARTS_OF_SPEECH) if self.uses_pos else None)
 
     def loss(self, logits: Parse, targets: Sequence[Any]) -> torch.Tensor:
         """Cross-entropy over heads plus that over the relations to the gold heads, each a mean over words."""
@@ -211,7 +211,7 @@ class KlueDp(Task):
         return Additive(np.array(rows), lambda sums_BK: 100 * ClassCounts.joined(sums_BK).macro_f1())
 
 
-def word_spans(words: Sequence[str]) -> list[Span]:
+def _word_spans(words: Sequence[str]) -> list[Span]:
     """The characters of each word in the words with single spaces between."""
     ends = list(itertools.accumulate(len(word) + 1 for word in words))
     return [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
@@ -228,13 +228,13 @@ def _layout(found: Pieces, units: Sequence[Span], example: Parsed, room: int, sh
             first.setdefault(word, position)
             last[word] = position
     fitting = [word for word in sorted(first) if last[word] < room] or [0]
-    root = len(PARTS_OF_SPEECH)
+    root = len(_PARTS_OF_SPEECH)
     tags = [example.pos[word].split("+")[-1] for word in fitting]
     heads = [example.target.heads[word] for word in fitting]
     return Words(
         [first[word] + shift for word in fitting],
         [min(last[word], room - 1) + shift for word in fitting],
-        [PARTS_OF_SPEECH.index(tag) if tag in PARTS_OF_SPEECH else root for tag in tags],
+        [_PARTS_OF_SPEECH.index(tag) if tag in _PARTS_OF_SPEECH else root for tag in tags],
         [head if head <= len(fitting) else 0 for head in heads],
     )
 

@@ -24,9 +24,9 @@ from korealbert.finetune.tagged import Tagged, Tagging, entity_tags
 from korealbert.finetune.task import Example, Scores, Task
 from korealbert.finetune.tasks._klue import ORIGIN, Sentence, klue_defaults, sentences
 
-KINDS = ("PS", "LC", "OG", "DT", "TI", "QT")
+_KINDS = ("PS", "LC", "OG", "DT", "TI", "QT")
 
-MARKUP = str.maketrans("", "", "<>:" + "".join(sorted({*"".join(KINDS)})))
+_MARKUP = str.maketrans("", "", "<>:" + "".join(sorted({*"".join(_KINDS)})))
 """What titles put around entities, as in ``<김구:PS>``. In train some of it is malformed, and a ``<`` may be the text's own."""
 
 
@@ -39,7 +39,7 @@ class KlueNer(Tagging):
     has_official_dev = False
     metric = "entity_macro_f1"
     dev_metric = "char_f1_all13"
-    tags = entity_tags(KINDS)
+    tags = entity_tags(_KINDS)
     unit = counted = "characters"
     hint = ", spaces too"
     labels_every_piece = True
@@ -93,13 +93,13 @@ class KlueNer(Tagging):
             return _visible(text, tags if mode == "official" else _begun(text, tags))
 
         pairs = zip(examples, predicted, strict=True)
-        rows = [strict_counts(scored(e.text, e.target), scored(e.text, tags), KINDS) for e, tags in pairs]
+        rows = [strict_counts(scored(e.text, e.target), scored(e.text, tags), _KINDS) for e, tags in pairs]
         return Additive(np.array(rows), lambda sums_BK: 100 * ClassCounts.joined(sums_BK).macro_f1())
 
 
 def _lost(title: str, text: str) -> int:
     """How many characters of its title, markup and spaces aside, a sentence has lost: none unless the others are its text."""
-    wanted, found = ("".join(written.translate(MARKUP).split()) for written in (title, text))
+    wanted, found = ("".join(written.translate(_MARKUP).split()) for written in (title, text))
     rest = iter(wanted)
     return len(wanted) - len(found) if all(character in rest for character in found) else 0
 

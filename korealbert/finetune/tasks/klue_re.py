@@ -64,7 +64,7 @@ RELATIONS = (
 )
 """In the order of ``relation_list.json``, which is the order of probabilities."""
 
-NO_RELATION = 0
+_NO_RELATION = 0
 
 
 class Relation(NamedTuple):
@@ -167,7 +167,7 @@ class KlueRe(Task):
         check_lengths(examples, predicted, "F1")
         gold = [example.target for example in examples]
         labels = [prediction.label for prediction in predicted]
-        values = {"micro_f1": micro_f1(gold, labels, classes=len(RELATIONS), without=NO_RELATION)}
+        values = {"micro_f1": micro_f1(gold, labels, classes=len(RELATIONS), without=_NO_RELATION)}
         warnings = [f"every prediction is {RELATIONS[labels[0]]!r}"] if len(set(labels)) == 1 < len(set(gold)) else []
         unknown = sum(prediction.probs is None for prediction in predicted)
         if unknown:
@@ -183,7 +183,7 @@ class KlueRe(Task):
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
         """Micro F1 from counts of relations that are none of ``no_relation``."""
         rows = [(e.target, p.label) for e, p in zip(examples, predicted, strict=True)]
-        counts = [(g == p != NO_RELATION, g != NO_RELATION, p != NO_RELATION) for g, p in rows]
+        counts = [(g == p != _NO_RELATION, g != _NO_RELATION, p != _NO_RELATION) for g, p in rows]
         return Additive(np.array(counts, dtype=np.float64), lambda sums_BK: 100 * ClassCounts.joined(sums_BK).micro_f1())
 
 

@@ -38,9 +38,9 @@ class Ynat(SequenceClassification):
         ]
 
 
-CSV_HEADER = ["index", "premise", "hypothesis", "label"]
+_CSV_HEADER = ["index", "premise", "hypothesis", "label"]
 
-CSV_TRAIN_ROWS = 24_998
+_CSV_TRAIN_ROWS = 24_998
 
 
 class KlueNli(SequenceClassification):
@@ -61,7 +61,7 @@ class KlueNli(SequenceClassification):
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All pairs; of a CSV file the first 24,998."""
         first = next(file.lines(), None)
-        if first is not None and first.text.split(",") == CSV_HEADER:
+        if first is not None and first.text.split(",") == _CSV_HEADER:
             return list(self._csv(file))
         return [
             Example(
@@ -78,10 +78,10 @@ class KlueNli(SequenceClassification):
         rows = csv.reader((f"{line.text}\n" for line in lines), strict=True)
         next(rows)
         try:
-            for number, row in enumerate(itertools.islice(rows, CSV_TRAIN_ROWS)):
+            for number, row in enumerate(itertools.islice(rows, _CSV_TRAIN_ROWS)):
                 line = lines[rows.line_num - 1]
-                if len(row) != len(CSV_HEADER):
-                    raise line.error("label", f"{len(row)} fields instead of {len(CSV_HEADER)}", "restore the line")
+                if len(row) != len(_CSV_HEADER):
+                    raise line.error("label", f"{len(row)} fields instead of {len(_CSV_HEADER)}", "restore the line")
                 if row[0] != str(number):
                     raise line.error("index", f"found {row[0][:40]!r} for row {number}", "restore the line")
                 yield Example(row[0], row[1], self.label(row[3], line=line), pair=row[2])
@@ -89,13 +89,13 @@ class KlueNli(SequenceClassification):
             raise lines[rows.line_num - 1].error("record", f"no CSV ({error})", "restore the quotation marks") from error
 
 
-THRESHOLD = 3
+_THRESHOLD = 3
 """From this score on two sentences count as paraphrases."""
 
 
-def threshold_f1(gold: Sequence[float], predicted: Sequence[float]) -> float:
+def _threshold_f1(gold: Sequence[float], predicted: Sequence[float]) -> float:
     """F1 of paraphrases, times 100."""
-    return binary_f1([int(score >= THRESHOLD) for score in gold], [int(score >= THRESHOLD) for score in predicted])
+    return binary_f1([int(score >= _THRESHOLD) for score in gold], [int(score >= _THRESHOLD) for score in predicted])
 
 
 class KlueSts(SequenceRegression):
@@ -110,7 +110,7 @@ class KlueSts(SequenceRegression):
     origin = ORIGIN
     has_official_dev = False
     metric = "pearson"
-    measures = {"pearson": pearson, "f1": threshold_f1, "spearman": spearman}  # noqa: RUF012 - read only
+    measures = {"pearson": pearson, "f1": _threshold_f1, "spearman": spearman}  # noqa: RUF012 - read only
     defaults = klue_defaults(epochs=4)
 
     def read(self, file: BenchmarkFile) -> list[Example]:

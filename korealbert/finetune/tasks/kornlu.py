@@ -7,9 +7,9 @@ from korealbert.finetune.files import NAME, NUMBER, YEAR, Identifiers, tsv_rows
 from korealbert.finetune.sequence import SequenceClassification, SequenceRegression
 from korealbert.finetune.task import Example, Task
 
-NLI_HEADER = ("sentence1", "sentence2", "gold_label")
+_NLI_HEADER = ("sentence1", "sentence2", "gold_label")
 
-BROKEN_LINE = 24_426
+_BROKEN_LINE = 24_426
 """Of ``multinli.train.ko.tsv``."""
 
 
@@ -32,17 +32,17 @@ class KorNli(SequenceClassification):
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All pairs but the broken one; an id is the line number."""
-        rows = tsv_rows(file, NLI_HEADER, leave_out=lambda line, fields: line.number == BROKEN_LINE and len(fields) == 4)
+        rows = tsv_rows(file, _NLI_HEADER, leave_out=lambda line, fields: line.number == _BROKEN_LINE and len(fields) == 4)
         return [
             Example(str(line.number), premise, self.label(label, line=line, field="gold_label"), pair=hypothesis)
             for line, (premise, hypothesis, label) in rows
-            if (premise, hypothesis, label) != NLI_HEADER
+            if (premise, hypothesis, label) != _NLI_HEADER
         ]
 
 
-STS_HEADER = ("genre", "filename", "year", "id", "score", "sentence1", "sentence2")
+_STS_HEADER = ("genre", "filename", "year", "id", "score", "sentence1", "sentence2")
 
-STS_FORMS = {"genre": NAME, "filename": NAME, "year": YEAR, "id": NUMBER}
+_STS_FORMS = {"genre": NAME, "filename": NAME, "year": YEAR, "id": NUMBER}
 """A score is found among other columns too: ids begin at 0000."""
 
 
@@ -65,7 +65,7 @@ class KorSts(SequenceRegression):
         seen = Identifiers()
         return [
             Example(seen.once("/".join(origin), line=line, field="id"), first, self.gold_score(score, line=line), pair=second)
-            for line, (*origin, score, first, second) in tsv_rows(file, STS_HEADER, forms=STS_FORMS)
+            for line, (*origin, score, first, second) in tsv_rows(file, _STS_HEADER, forms=_STS_FORMS)
         ]
 
 

@@ -23,9 +23,9 @@ from korealbert.finetune.resampling import Additive
 from korealbert.finetune.tagged import Tagged, Tagging, entity_tags
 from korealbert.finetune.task import Example, Scores, Task
 
-KINDS = ("PER", "FLD", "AFW", "ORG", "LOC", "CVL", "DAT", "TIM", "NUM", "EVT", "ANM", "PLT", "MAT", "TRM")
+_KINDS = ("PER", "FLD", "AFW", "ORG", "LOC", "CVL", "DAT", "TIM", "NUM", "EVT", "ANM", "PLT", "MAT", "TRM")
 
-SUFFIXED = re.compile(r"([A-Z]{3})[-_]([BI])")
+_SUFFIXED = re.compile(r"([A-Z]{3})[-_]([BI])")
 
 
 class NaverNer(Tagging):
@@ -36,7 +36,7 @@ class NaverNer(Tagging):
     origin = "github.com/naver/nlp-challenge (Changwon University), all rights reserved"
     has_official_dev = False
     metric = "entity_micro_f1"
-    tags = entity_tags(KINDS)
+    tags = entity_tags(_KINDS)
     unit = counted = "eojeols"
     labels_every_piece = False
     needs_every_unit = True
@@ -78,7 +78,7 @@ class NaverNer(Tagging):
 
     def tag(self, written: str, *, line: Line, field: str) -> str:
         """A tag of either form as ``B-PER``. Raises ValueError naming the known ones when it is none."""
-        suffixed = SUFFIXED.fullmatch(written)
+        suffixed = _SUFFIXED.fullmatch(written)
         plain = f"{suffixed[2]}-{suffixed[1]}" if suffixed else OUTSIDE if written == "-" else written
         return self.check_tag(plain, line=line, field=field)
 

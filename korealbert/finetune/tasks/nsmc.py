@@ -11,7 +11,7 @@ from korealbert.finetune.files import NUMBER, tsv_rows
 from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.task import Example, Task
 
-HEADER = ("id", "document", "label")
+_HEADER = ("id", "document", "label")
 
 
 class Nsmc(SequenceClassification):
@@ -30,7 +30,7 @@ class Nsmc(SequenceClassification):
         """All reviews, the empty ones too."""
         return [
             Example(review_id, document, self.label(label, line=line))
-            for line, (review_id, document, label) in tsv_rows(file, HEADER, forms={"id": NUMBER}, unique="id")
+            for line, (review_id, document, label) in tsv_rows(file, _HEADER, forms={"id": NUMBER}, unique="id")
         ]
 
 

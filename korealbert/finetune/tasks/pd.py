@@ -17,7 +17,7 @@ from korealbert.finetune.metrics.classification import accuracy
 from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.task import Example, Scores, Task
 
-HEADER = ("question1", "question2", "is_duplicate")
+_HEADER = ("question1", "question2", "is_duplicate")
 
 
 class ParaphraseDetection(SequenceClassification):
@@ -36,7 +36,7 @@ class ParaphraseDetection(SequenceClassification):
         """All pairs; an id is the line number."""
         return [
             Example(str(line.number), first, self.label(label, line=line, field="is_duplicate"), pair=second)
-            for line, (first, second, label) in tsv_rows(file, HEADER)
+            for line, (first, second, label) in tsv_rows(file, _HEADER)
         ]
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:

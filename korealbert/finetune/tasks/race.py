@@ -22,7 +22,7 @@ from korealbert.finetune.task import Example, Feature, Scores, Task
 if TYPE_CHECKING:
     from torch import nn
 
-LEVELS = ("middle", "high")
+_LEVELS = ("middle", "high")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Race(SequenceClassification):
         """``accuracy``, and that of each level whose name begins the ids."""
         scores = super().score(examples, predicted, mode)
         values = dict(scores.values)
-        for level in LEVELS:
+        for level in _LEVELS:
             rows = [(e.target, p) for e, p in zip(examples, predicted, strict=True) if e.id.startswith(level)]
             if rows:
                 values[f"accuracy_{level}"] = accuracy(*zip(*rows, strict=True))

@@ -14,7 +14,7 @@ from korealbert.report.render.blocks import Block, Figure, Figures, Section, Tab
 
 OURS, PRINTED = "ours", "printed"
 
-ONE_PRETRAINING = "†"
+_ONE_PRETRAINING = "†"
 """Marks an interval over fine-tuning runs of a single pretraining run."""
 
 
@@ -76,7 +76,7 @@ def _runs(spec: AblationReportSpec, values: Values, row: Row) -> str:
 def _with_mark(found: Estimate | None, single: bool) -> str:
     if found is None:
         return MISSING
-    return f"{found.text}{ONE_PRETRAINING}" if single and found.half_width is not None else found.text
+    return f"{found.text}{_ONE_PRETRAINING}" if single and found.half_width is not None else found.text
 
 
 def _how_to_read(spec: AblationReportSpec, *, single: bool) -> str:
@@ -86,7 +86,7 @@ def _how_to_read(spec: AblationReportSpec, *, single: bool) -> str:
         "A number without ± comes from one run, which says nothing of its own spread."
     )
     mark = (
-        f" {ONE_PRETRAINING}: over the fine-tuning runs of a single pretraining run, so it holds for that run alone."
+        f" {_ONE_PRETRAINING}: over the fine-tuning runs of a single pretraining run, so it holds for that run alone."
         if single
         else ""
     )
@@ -174,7 +174,7 @@ def _strip(spec: AblationReportSpec, values: Values, row: Row, column: Column) -
     return charts.Strip(row.label, dots, text, 2 if row.label == spec.baseline else 1)
 
 
-SUMMARY = (
+_SUMMARY = (
     "row",
     "column",
     "mean",
@@ -190,7 +190,7 @@ SUMMARY = (
 
 
 def summary(spec: AblationReportSpec, values: Values) -> list[Mapping[str, object]]:
-    """One record per row and column, with the fields ``SUMMARY``; limits are None where there is no interval."""
+    """One record per row and column, with the fields ``_SUMMARY``; limits are None where there is no interval."""
     records: list[Mapping[str, object]] = []
     for row in spec.rows:
         ours, theirs = estimates(spec, values, row), printed(spec, row)
@@ -212,6 +212,6 @@ def summary(spec: AblationReportSpec, values: Values) -> list[Mapping[str, objec
                 theirs.get(column.title, (None, None))[0],
                 source,
             )
-            records.append(dict(zip(SUMMARY, fields, strict=True)))
+            records.append(dict(zip(_SUMMARY, fields, strict=True)))
     assert all(not isinstance(v, float) or math.isfinite(v) for record in records for v in record.values())
     return records

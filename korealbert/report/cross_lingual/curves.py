@@ -15,9 +15,9 @@ from korealbert.report.render.blocks import Figure, Figures, Section, Text
 from korealbert.report.sections.learning import training_lines
 from korealbert.xpt.phases import PHASES
 
-Points = list[tuple[float, float]]
+_Points = list[tuple[float, float]]
 
-MOST_LINES = 3
+_MOST_LINES = 3
 """Lines of one drawing: as many as the palette has colours."""
 
 
@@ -43,8 +43,8 @@ def _panels(name: str, parts: list[Artifact]) -> list[Figure]:
     perplexities: list[charts.Line] = []
     offset = 0
     for number, artifact in enumerate(parts, start=1):
-        loss: Points = []
-        heldout: Points = []
+        loss: _Points = []
+        heldout: _Points = []
         for line in training_lines(artifact):
             step = offset + line["step"]
             if line["split"] == "train" and line.get("mlm_loss") is not None:
@@ -79,9 +79,9 @@ def language_loss(results: Results) -> Section | None:
     variants = [name for name in results.variants if any(score.model.startswith(f"{name}/") for score in snapshots)]
     seeds = {score.seed for score in snapshots}
     figures = []
-    for (task, metric), number in product(own.items(), range(0, len(variants), MOST_LINES)):
+    for (task, metric), number in product(own.items(), range(0, len(variants), _MOST_LINES)):
         curves = []
-        for style, variant in enumerate(variants[number : number + MOST_LINES], start=1):
+        for style, variant in enumerate(variants[number : number + _MOST_LINES], start=1):
             points: dict[float, list[float]] = {}
             for score in scored:
                 name, _, place = score.model.partition("/")
@@ -93,7 +93,7 @@ def language_loss(results: Results) -> Section | None:
         beside = "" if level is None else f"; the source {fixed(level)}"
         what = f"{task} {metric}"
         svg = charts.lines(curves, label=f"{what} over the steps of both phases: {ends}{beside}", x_unit="steps", level=level)
-        key = f"language-loss-{task}" + (f"-{number // MOST_LINES + 1}" if number else "")
+        key = f"language-loss-{task}" + (f"-{number // _MOST_LINES + 1}" if number else "")
         figures.append(Figure(key, f"{what}: {ends}{beside}", svg))
     text = (
         "Each snapshot, and the end of each phase where the matrix has it, with its source's vocabulary put back, fine-tuned "

@@ -10,7 +10,7 @@ from korealbert.report.render.blocks import Block, Section, Text
 
 COLA_DEV, COLA_ACCEPTABLE = 1_043, 721
 WNLI_DEV, WNLI_MAJORITY = 71, 40
-YNAT_CLASSES = 7
+_YNAT_CLASSES = 7
 
 
 def section() -> Section:
@@ -28,7 +28,7 @@ def notes() -> list[str]:
     entity = {model: float(row[4]) for model, row in printed.rows(1, printed.KLUE).items() if row[4]}
     rank = 1 + sum(value > entity["XPT-4M"] for value in entity.values())
     collapsed = printed.value(2, "KoELECTRA-400K", "YNAT", "macro_f1")
-    share = collapsed * YNAT_CLASSES / (200 - collapsed * YNAT_CLASSES)
+    share = collapsed * _YNAT_CLASSES / (200 - collapsed * _YNAT_CLASSES)
     mcc = [printed.value(4, f"XPT Vocab-En Phase1 {itl} ITL", "GLUE-dev CoLA", "mcc") for itl in ("w/o", "w/")]
     rte = [printed.value(4, f"XPT Vocab-En Phase1 {itl} ITL", "GLUE-dev RTE", "acc") for itl in ("w/o", "w/")]
     return [

@@ -28,7 +28,7 @@ from korealbert.report.sections import cleaning, corpus, dropped, lineage, vocab
 from korealbert.xpt.split import SplitStats
 from korealbert.xpt.transfer import TransferStats
 
-EXAMPLES_PER_REASON = 0
+_EXAMPLES_PER_REASON = 0
 """Titles of dropped documents that are quoted."""
 
 
@@ -57,7 +57,7 @@ def run(
         _transfers(results),
         _split(artifacts),
         corpus.section(artifacts),
-        dropped.section(artifacts, EXAMPLES_PER_REASON),
+        dropped.section(artifacts, _EXAMPLES_PER_REASON),
         cleaning.section(artifacts),
         vocabulary.section(artifacts),
         lineage.section(artifacts),

@@ -17,24 +17,24 @@ from korealbert.report.render.blocks import Block, Section, Table, Text
 from korealbert.report.sections import differences
 from korealbert.xpt.phases import PHASES
 
-COMPARED = (
+_COMPARED = (
     "Printed rows are as in the paper; rows of this run are marked, each a mean over seeds with its standard deviation. They "
     "are of other sizes, corpora and budgets."
 )
 
-DISTRIBUTIONS = {
+_DISTRIBUTIONS = {
     "klue_sts": (8, "STS predictions by gold label; 1: paraphrase (3 or more of 5)"),
     "klue_ner": (9, "NER predictions by gold label, in characters without spaces"),
     "klue_re": (10, "RE predictions by gold label"),
 }
-MOST_LABELS = 8
+_MOST_LABELS = 8
 
 
 def korean(results: Results) -> Section | None:
     """Tables 1 to 3, KLUE-RE of the Korean paper, and the Korean benchmarks that these do not have."""
     if not results.models:
         return None
-    blocks: list[Block] = [Text(COMPARED), _every_benchmark(results)]
+    blocks: list[Block] = [Text(_COMPARED), _every_benchmark(results)]
     controls = [model for model in results.models if model.startswith("control/")]
     random = [name for name in results.variants if results.transfer_of(name)["encoder"] == "random"]
     transferred = [name for name in results.variants if name not in random]
@@ -167,7 +167,7 @@ def intrinsic(results: Results) -> Section | None:
 def errors(results: Results) -> Section:
     """Tables 8 to 10: prediction distribution by gold label."""
     blocks: list[Block] = []
-    for task, (number, title) in DISTRIBUTIONS.items():
+    for task, (number, title) in _DISTRIBUTIONS.items():
         theirs, ours = printed.distribution(number), distributions(results, task)
         listed = tasks.load(task).listed
         rows = [row for model, found in theirs.items() for row in _distribution_rows(model, found, listed)]
@@ -183,7 +183,7 @@ def errors(results: Results) -> Section:
 
 def _distribution_rows(model: str, distribution: Distribution, listed: int | None) -> list[list[str]]:
     """The most frequent gold labels with their number, and the labels most often predicted for them."""
-    frequent = by_number({gold: sum(row.values()) for gold, row in distribution.items()})[:MOST_LABELS]
+    frequent = by_number({gold: sum(row.values()) for gold, row in distribution.items()})[:_MOST_LABELS]
     return [
         [model, gold, count(number), ", ".join(f"{label}: {count(n)}" for label, n in by_number(distribution[gold])[:listed])]
         for gold, number in frequent

@@ -186,7 +186,7 @@ def matrix(labels: Sequence[str], counts: Sequence[Sequence[int]], *, label: str
             )
             body.append(shade)
             if numbered and value:
-                kind = "over" if share**0.5 > OPAQUE else "tick"
+                kind = "over" if share**0.5 > _OPAQUE else "tick"
                 body.append(text(x + side / 2, y + height / 2 + 4, f"{share * 100:.0f}", kind=kind, anchor="middle"))
     floor = len(labels) * height
     if numbered:
@@ -195,7 +195,7 @@ def matrix(labels: Sequence[str], counts: Sequence[Sequence[int]], *, label: str
     return Svg(floor + 20, label, join(*body))
 
 
-OPAQUE = 0.6
+_OPAQUE = 0.6
 """Opacity from which a number on a mark is written in the colour of the ground."""
 
 

@@ -34,7 +34,7 @@ SPECIAL = {
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
-PROSE_WIDTH = "0.35\\linewidth"
+_PROSE_WIDTH = "0.35\\linewidth"
 
 
 def escape(text: str) -> str:
@@ -45,7 +45,7 @@ def escape(text: str) -> str:
 def latex(table: Table, label: str) -> str:
     """A ``table`` environment for ``\\usepackage{booktabs}``; Korean text in it wants XeLaTeX or LuaLaTeX with ``kotex``."""
     kinds = (
-        "r" if n in table.numeric else f"p{{{PROSE_WIDTH}}}" if n in table.prose else "l" for n in range(len(table.header))
+        "r" if n in table.numeric else f"p{{{_PROSE_WIDTH}}}" if n in table.prose else "l" for n in range(len(table.header))
     )
     body = [
         _row([rf"\textbf{{{escape(cell)}}}" if number in table.marked and cell else escape(cell) for cell in row])

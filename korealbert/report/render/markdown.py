@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from korealbert.report.render.blocks import Block, Cards, Figures, Fold, Section, Table, Text
 
-SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
+_SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
 
 
 def markdown(title: str, lede: str, sections: Sequence[Section]) -> str:
@@ -21,7 +21,7 @@ def markdown(title: str, lede: str, sections: Sequence[Section]) -> str:
 
 def plain(text: str) -> str:
     """Text that stays what it is: no markup, no HTML, one line."""
-    escaped = SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    escaped = _SPECIAL.sub(r"\\\1", " ".join(text.split()))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import re
 
-NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that no XML document may hold, however written; text from a crawl has them."""
 
 
@@ -22,7 +22,7 @@ def escape(text: str) -> Markup:
     """Plain text as markup; what XML forbids becomes U+FFFD. Markup stays as it is."""
     if isinstance(text, Markup):
         return text
-    return Markup(html.escape(NOT_IN_XML.sub("\ufffd", text), quote=True))
+    return Markup(html.escape(_NOT_IN_XML.sub("\ufffd", text), quote=True))
 
 
 def join(*children: str) -> Markup:
@@ -35,11 +35,11 @@ def tag(name: str, /, *children: str, **attributes: str | float | None) -> Marku
     pairs = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items() if value is not None)
     opening = "".join(f' {key}="{escape(number(value) if isinstance(value, int | float) else value)}"' for key, value in pairs)
     if not children:
-        return Markup(f"<{name}{opening}/>" if name in EMPTY else f"<{name}{opening}></{name}>")
+        return Markup(f"<{name}{opening}/>" if name in _EMPTY else f"<{name}{opening}></{name}>")
     return Markup(f"<{name}{opening}>{join(*children)}</{name}>")
 
 
-EMPTY = frozenset({"br", "circle", "hr", "line", "meta", "path", "rect", "wbr"})
+_EMPTY = frozenset({"br", "circle", "hr", "line", "meta", "path", "rect", "wbr"})
 """Elements that have no content, of HTML and of SVG."""
 
 

@@ -12,7 +12,7 @@ from korealbert.report.render.markup import Markup, join, tag
 from korealbert.report.render.style import CHART, PALETTE
 
 WIDTH = 360
-FONT_SIZE = 12
+_FONT_SIZE = 12
 
 
 @dataclass(frozen=True)
@@ -57,4 +57,4 @@ def fitted(content: str, width: float) -> str:
 def text_width(content: str) -> float:
     """Estimated width in units: Hangul and Han are as wide as high, other letters a little over half."""
     ems = sum(0.0 if unicodedata.combining(c) else 1.0 if unicodedata.east_asian_width(c) in "WF" else 0.56 for c in content)
-    return ems * FONT_SIZE
+    return ems * _FONT_SIZE

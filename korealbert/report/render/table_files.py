@@ -11,7 +11,7 @@ from korealbert.report.render.blocks import Block, Fold, Section, Table
 from korealbert.report.render.latex import latex
 from korealbert.report.render.markdown import table as markdown_table
 
-MAX_NAME = 60
+_MAX_NAME = 60
 
 
 def table_files(sections: Sequence[Section]) -> Iterator[tuple[str, bytes]]:
@@ -40,7 +40,7 @@ def _tables(blocks: Sequence[Block]) -> Iterator[Table]:
 
 def _slug(title: str) -> str:
     words = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
-    return words[:MAX_NAME].strip("-") or "table"
+    return words[:_MAX_NAME].strip("-") or "table"
 
 
 def _csv(table: Table) -> str:

@@ -11,7 +11,7 @@ from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
 
-MAX_ROWS = 40
+_MAX_ROWS = 40
 """Rows of a table of names that nobody chose; a corpus of many outlets has thousands of sections."""
 
 
@@ -78,8 +78,8 @@ def _total(counts: Counts) -> Counter[str]:
 
 def _table(title: str, what: str, counts: Counts) -> Table:
     ranked = by_number(_total(counts))
-    rows = [[name, count(n), *(count(part.get(name, 0)) for part in counts.values())] for name, n in ranked[:MAX_ROWS]]
-    if len(ranked) > MAX_ROWS:
-        rows.append([f"{len(ranked) - MAX_ROWS:,} more", count(sum(n for _, n in ranked[MAX_ROWS:])), *[""] * len(counts)])
+    rows = [[name, count(n), *(count(part.get(name, 0)) for part in counts.values())] for name, n in ranked[:_MAX_ROWS]]
+    if len(ranked) > _MAX_ROWS:
+        rows.append([f"{len(ranked) - _MAX_ROWS:,} more", count(sum(n for _, n in ranked[_MAX_ROWS:])), *[""] * len(counts)])
     header = [what, "All", *counts]
     return Table(title, header, rows, frozenset(range(1, len(header))))

@@ -17,7 +17,7 @@ def section(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section |
     """A leaderboard per task and metric, ours among published scores, then the tables as printed, with their misprints."""
     if not tables:
         return None
-    blocks: list[Block] = [Text(EXPLANATION)] if benchmarks else []
+    blocks: list[Block] = [Text(_EXPLANATION)] if benchmarks else []
     blocks += [table for benchmark in benchmarks for table in _leaderboards(benchmark, tables)]
     reasons = dict.fromkeys(why for benchmark in benchmarks for why in published.apart(benchmark.task, tables))
     blocks += [Text(f"Not set beside ours: {why}", quiet=True) for why in reasons]
@@ -28,16 +28,16 @@ def section(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section |
     return Section("published", "Beside published scores", blocks)
 
 
-EXPLANATION = (
+_EXPLANATION = (
     "Score is what the benchmark's official script prints: of ours the mean ± sd over seeds. Corrected is the same predictions "
     "scored as the benchmark's text defines, oracle the best that the pieces' boundaries and the length limit leave reachable. "
     "Only scores of the same task, split and metric share a table. Published ones come from models of other sizes, corpora and "
     "budgets; each source is named, and what is known to be wrong with a row stands in it."
 )
 
-HEADER = ("Model", "Score", "Interval", "Median", "Best", "Seeds", "Corrected", "Oracle", "Source", "Note")
+_HEADER = ("Model", "Score", "Interval", "Median", "Best", "Seeds", "Corrected", "Oracle", "Source", "Note")
 
-ALWAYS = 2
+_ALWAYS = 2
 """So many columns stand there although they may be empty."""
 
 
@@ -57,9 +57,9 @@ def _leaderboard(benchmark: Benchmark, metric: str, beside: pl.DataFrame) -> Tab
         if values := benchmark.values(system, metric):
             entries.append((statistics.fmean(values), [*_own(benchmark, system, metric), "this run", part], True))
     entries.sort(key=lambda entry: -entry[0])
-    kept = [n for n in range(len(HEADER)) if n < ALWAYS or any(row[n] for _, row, _ in entries)]
+    kept = [n for n in range(len(_HEADER)) if n < _ALWAYS or any(row[n] for _, row, _ in entries)]
     rows = [[row[n] for n in kept] for _, row, _ in entries]
-    header = [benchmark.interval_title if HEADER[n] == "Interval" else HEADER[n] for n in kept]
+    header = [benchmark.interval_title if _HEADER[n] == "Interval" else _HEADER[n] for n in kept]
     numeric = frozenset(n for n, name in enumerate(header) if name not in ("Model", "Source", "Note"))
     marked = frozenset(n for n, (_, _, ours) in enumerate(entries) if ours)
     prose = frozenset(n for n, name in enumerate(header) if name in ("Source", "Note"))
@@ -83,21 +83,21 @@ def _own(benchmark: Benchmark, system: str, metric: str) -> list[str]:
     ]
 
 
-Printed = tuple[str, str, str, str, str]
+_Printed = tuple[str, str, str, str, str]
 """Model, task, metric, value and note."""
 
 
-def _by_source(name: str) -> dict[str, list[Printed]]:
-    sources: dict[str, list[Printed]] = {}
-    for model, task, metric, value, note, source in published.load(name).select(*PRINTED, "source").iter_rows():
+def _by_source(name: str) -> dict[str, list[_Printed]]:
+    sources: dict[str, list[_Printed]] = {}
+    for model, task, metric, value, note, source in published.load(name).select(*_PRINTED, "source").iter_rows():
         sources.setdefault(source, []).append((model, task, metric, value, note))
     return sources
 
 
-PRINTED = ("model", "task", "metric", "value", "note")
+_PRINTED = ("model", "task", "metric", "value", "note")
 
 
-def _as_printed(source: str, rows: Sequence[Printed]) -> Table:
+def _as_printed(source: str, rows: Sequence[_Printed]) -> Table:
     """Models by columns of task and metric, with the notes on each; a value that a source prints twice is shown twice."""
     columns = list(dict.fromkeys((task, metric) for _, task, metric, *_ in rows))
     cells: dict[tuple[str, str, str], list[str]] = {}

@@ -8,7 +8,7 @@ from korealbert.formatting import MISSING, fixed, signed
 from korealbert.report.render.blocks import Block, Fold, Table, Text
 from korealbert.report.scores import Benchmark
 
-SMALLEST_P = 0.0005
+_SMALLEST_P = 0.0005
 """What would be written 0.000."""
 
 MOST_OPEN = 12
@@ -49,4 +49,4 @@ def blocks(benchmarks: Sequence[Benchmark], name: Callable[[str], str] = str) ->
 def _p_value(value: float | None) -> str:
     if value is None:
         return MISSING
-    return "<0.001" if value < SMALLEST_P else fixed(value, 3)
+    return "<0.001" if value < _SMALLEST_P else fixed(value, 3)

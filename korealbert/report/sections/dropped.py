@@ -14,7 +14,7 @@ from korealbert.formatting import MISSING, by_number, count, percent
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render.blocks import Block, Fold, Section, Table, Text
 
-EXAMPLE_CHARACTERS = 60
+_EXAMPLE_CHARACTERS = 60
 """Length of what is quoted from a dropped document."""
 
 
@@ -72,8 +72,8 @@ def _quotes(artifact: Artifact, limit: int) -> dict[str, list[str]]:
 
 
 def _shortened(text: str) -> str:
-    line = " ".join(text[: 4 * EXAMPLE_CHARACTERS].split())
-    return line if len(line) <= EXAMPLE_CHARACTERS else line[: EXAMPLE_CHARACTERS - 1].rstrip() + "…"
+    line = " ".join(text[: 4 * _EXAMPLE_CHARACTERS].split())
+    return line if len(line) <= _EXAMPLE_CHARACTERS else line[: _EXAMPLE_CHARACTERS - 1].rstrip() + "…"
 
 
 def _decontaminated(artifacts: Artifacts) -> Table:

@@ -15,9 +15,9 @@ from korealbert.report.scores import Benchmark
 
 TASK = "naver_ner"
 
-PRINTED_IN = "KoreALBERT Table IV"
+_PRINTED_IN = "KoreALBERT Table IV"
 
-PREFIX = "count_"
+_PREFIX = "count_"
 
 
 def tag_counts(sentences: Iterable[Sequence[str]]) -> Counter[str]:
@@ -27,8 +27,8 @@ def tag_counts(sentences: Iterable[Sequence[str]]) -> Counter[str]:
 
 def printed_counts() -> dict[str, int]:
     """The paper's counts by type."""
-    frame = published.load("korealbert").filter((pl.col("source") == PRINTED_IN) & pl.col("metric").str.starts_with(PREFIX))
-    return {metric.removeprefix(PREFIX): int(n) for metric, n in frame.select("metric", "number").iter_rows()}
+    frame = published.load("korealbert").filter((pl.col("source") == _PRINTED_IN) & pl.col("metric").str.starts_with(_PREFIX))
+    return {metric.removeprefix(_PREFIX): int(n) for metric, n in frame.select("metric", "number").iter_rows()}
 
 
 def blocks(benchmarks: Sequence[Benchmark]) -> list[Block]:
@@ -53,6 +53,6 @@ def blocks(benchmarks: Sequence[Benchmark]) -> list[Block]:
         for kind in order
     ]
     header = ["Type", "Tags here", "Share", "Tags printed", "Share printed"]
-    table = Table(f"{found.title}: entity types in the data, beside {PRINTED_IN}", header, rows, frozenset({1, 2, 3, 4}))
+    table = Table(f"{found.title}: entity types in the data, beside {_PRINTED_IN}", header, rows, frozenset({1, 2, 3, 4}))
     text = f"Counted over the gold tags of {count(len(gold))} test sentences; the paper counts all 90,000, B and I together."
     return [table, Text(text, quiet=True)]

@@ -11,13 +11,13 @@ from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
 from korealbert.report.scores import Benchmark, Cell
 
-MAX_DRAWN = 16
+_MAX_DRAWN = 16
 """Labels of a drawn confusion matrix; of more than that only the table is shown."""
 
-SHOWN = 6
+_SHOWN = 6
 """Predictions listed for a gold label, where the task does not say how many."""
 
-MAX_TEXT = 160
+_MAX_TEXT = 160
 """Characters of a hard example that are quoted."""
 
 
@@ -45,7 +45,7 @@ def _best(benchmark: Benchmark) -> Cell:
 
 def _drawn(benchmark: Benchmark, found: Mapping[str, Any]) -> list[Figure]:
     labels, counts = found["confusion"]["labels"], found["confusion"]["counts"]
-    if not 1 < len(labels) <= MAX_DRAWN:
+    if not 1 < len(labels) <= _MAX_DRAWN:
         return []
     label = f"{benchmark.title}: share of each gold label's {found['unit']} by predicted label"
     svg = charts.matrix(labels, counts, label=label)
@@ -56,7 +56,7 @@ def _tables(benchmark: Benchmark, cell: Cell, found: Mapping[str, Any], hardest:
     rows = []
     for gold, predicted in found["dist"].items():
         total, right = sum(predicted.values()), predicted.get(gold, 0)
-        listed = list(predicted.items())[: found.get("listed") or SHOWN]
+        listed = list(predicted.items())[: found.get("listed") or _SHOWN]
         rows.append([gold, count(total), percent(right / total), ", ".join(f"{name} {count(n)}" for name, n in listed)])
     header = ["Gold", found["unit"].capitalize(), "Correct", "Predicted labels, most frequent first"]
     title = f"{benchmark.title}: what is predicted for each gold label, seed {cell.seed}"
@@ -80,7 +80,7 @@ def _quoted(example: Mapping[str, Any]) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT].rstrip()}…"
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT].rstrip()}…"
 
 
 def _value(value: Any) -> str:

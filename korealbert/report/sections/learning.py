@@ -26,7 +26,7 @@ OBJECTIVES = {
 }
 """What pretraining predicts, by the key that its metrics begin with."""
 
-CHANCE = {"sop": 0.5}
+_CHANCE = {"sop": 0.5}
 """Accuracy of guessing, where that is more than about nothing."""
 
 Point = tuple[float, float]
@@ -67,7 +67,7 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
                 [charts.Line("training", seen, 2), charts.Line("held out", heldout, 1)],
                 label=f"{name}: {kind} over steps, {shown} at the end",
                 x_unit="steps",
-                level=CHANCE.get(key) if kind == "accuracy" else None,
+                level=_CHANCE.get(key) if kind == "accuracy" else None,
                 share=kind == "accuracy",
             )
             figures.append(Figure(f"pretrain-{key}-{kind}", f"{name}: {kind}, {shown} at the end", svg))

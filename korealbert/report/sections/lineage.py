@@ -10,9 +10,9 @@ from korealbert.formatting import MISSING, flat
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render.blocks import Fold, Section, Table, Text
 
-SHORT_DIGEST = 12
+_SHORT_DIGEST = 12
 
-MAX_FILES = 12
+_MAX_FILES = 12
 """Files listed per artifact; large corpora have thousands of shards."""
 
 
@@ -40,10 +40,10 @@ def section(artifacts: Artifacts) -> Section:
 
 def _files(artifact: Artifact, label: str) -> list[list[str]]:
     entries = sorted(artifact.manifest["files"].items())
-    rows = [[label, name, entry["sha256"][:SHORT_DIGEST], f"{entry['size']:,}"] for name, entry in entries[:MAX_FILES]]
-    if len(entries) > MAX_FILES:
-        size = sum(entry["size"] for _, entry in entries[MAX_FILES:])
-        rows.append([label, f"{len(entries) - MAX_FILES:,} more, see its manifest", MISSING, f"{size:,}"])
+    rows = [[label, name, entry["sha256"][:_SHORT_DIGEST], f"{entry['size']:,}"] for name, entry in entries[:_MAX_FILES]]
+    if len(entries) > _MAX_FILES:
+        size = sum(entry["size"] for _, entry in entries[_MAX_FILES:])
+        rows.append([label, f"{len(entries) - _MAX_FILES:,} more, see its manifest", MISSING, f"{size:,}"])
     return rows
 
 
@@ -53,7 +53,7 @@ def _row(artifact: Artifact, labels: Mapping[str, str]) -> list[str]:
     parents = [labels.get(name, name) for name in manifest["inputs"].values()]
     seeds = ", ".join(f"{name}\N{NO-BREAK SPACE}{value}" for name, value in _seeds(manifest["spec"])) or MISSING
     code = f"{manifest['host'].get('korealbert', MISSING)}, {recipe['stage']} v{recipe['version']}"
-    digest = artifact.output_digest[:SHORT_DIGEST]
+    digest = artifact.output_digest[:_SHORT_DIGEST]
     label = labels.get(artifact.name, manifest.get("label", MISSING))
     return [label, artifact.name, ", ".join(parents) or "raw input", seeds, code, digest]
 

@@ -18,13 +18,13 @@ from korealbert.report.scores import Benchmark, metric_title, seeds
 from korealbert.report.sections import differences, entities
 from korealbert.report.sections.learning import OBJECTIVES, heldout_targets
 
-REFERENCE = "KoreALBERT-Base"
+_REFERENCE = "KoreALBERT-Base"
 """The published model that this pipeline follows; it gets a row of its own beside ours."""
 
-MARKS = (
+_MARKS = (
     "Dots are seeds or models, a tall mark is the mean over seeds, thin lines are published scores of the same task and metric."
 )
-RANDOM = (
+_RANDOM = (
     "Random means: the same architecture with fresh weights, fine-tuned on the same examples with the same settings; the gap "
     "is what pretraining adds."
 )
@@ -71,8 +71,8 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
     if benchmarks:
         blocks += [
             Figures([_strip(benchmark, tables) for benchmark in benchmarks]),
-            Text(MARKS, quiet=True),
-            *([Text(RANDOM, quiet=True)] if any(benchmark.of("random") for benchmark in benchmarks) else []),
+            Text(_MARKS, quiet=True),
+            *([Text(_RANDOM, quiet=True)] if any(benchmark.of("random") for benchmark in benchmarks) else []),
             _scores_table(benchmarks),
             *differences.blocks(benchmarks),
             *_caveats(benchmarks),
@@ -103,7 +103,7 @@ def _strip(benchmark: Benchmark, tables: Sequence[str]) -> Figure:
     beside = published.comparable(benchmark.task, benchmark.metric, tables)
     entries = list(beside.select("model", "number", "value", "source").iter_rows())
     for model, number, value, source in entries:
-        if model == REFERENCE:
+        if model == _REFERENCE:
             rows.append(charts.Strip(f"{model}, published", [(number, f"{value}, {source}")], value, 3))
     if entries:
         models = [(number, f"{model}: {value}, {source}") for model, number, value, source in entries]
@@ -195,15 +195,15 @@ def _heldout_table(heldout: Mapping[str, float | None], targets: Mapping[str, in
     return Table("Held-out scores at the end of pretraining", header, rows, frozenset({1, 2, 3, 4}))
 
 
-SETTINGS = ("epochs", "batch_size", "learning_rate", "warmup_ratio", "weight_decay", "max_length", "dropout")
+_SETTINGS = ("epochs", "batch_size", "learning_rate", "warmup_ratio", "weight_decay", "max_length", "dropout")
 
 
 def _settings_table(benchmarks: Sequence[Benchmark]) -> Table:
     def row(benchmark: Benchmark) -> list[str]:
         cell = benchmark.cells[0]
         sizes = [count(cell.metrics.get(f"examples_{part}")) for part in ("train", "dev", "test")]
-        return [benchmark.title, *sizes, *(f"{cell.spec[name]:g}" if name in cell.spec else MISSING for name in SETTINGS)]
+        return [benchmark.title, *sizes, *(f"{cell.spec[name]:g}" if name in cell.spec else MISSING for name in _SETTINGS)]
 
-    header = ["Benchmark", "Train", "Dev", "Test", *(name.replace("_", " ").capitalize() for name in SETTINGS)]
+    header = ["Benchmark", "Train", "Dev", "Test", *(name.replace("_", " ").capitalize() for name in _SETTINGS)]
     numeric = frozenset(range(1, len(header)))
     return Table("Examples and settings, the same for every seed and weights", header, [row(b) for b in benchmarks], numeric)

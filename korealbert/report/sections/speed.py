@@ -11,9 +11,9 @@ from korealbert.report import published
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render.blocks import Block, Section, Table, Text
 
-PRINTED_IN = "KoreALBERT Table III"
+_PRINTED_IN = "KoreALBERT Table III"
 
-PRINTED_NAMES = {
+_PRINTED_NAMES = {
     "M-BERT": "mBERT",
     "XLM-R base": "XLM-R",
     "KoBERT": "KoBERT",
@@ -32,7 +32,7 @@ def section(artifacts: Artifacts) -> Section | None:
     printed = _printed()
     rows = []
     for name, row in found["rows"].items():
-        parameters, speedup, note = printed.get(PRINTED_NAMES.get(name, ""), ("", "", ""))
+        parameters, speedup, note = printed.get(_PRINTED_NAMES.get(name, ""), ("", "", ""))
         spread = f"{row['lowest']:.2f} to {row['highest']:.2f}" if name != found["baseline"] else ""
         measured = [f"{row['speedup']:.2f}×", spread, compact(row["pieces_per_second"])]
         rows.append([name, count(row["parameters"]), *measured, parameters, speedup, note])
@@ -56,7 +56,7 @@ def section(artifacts: Artifacts) -> Section | None:
 
 def _printed() -> dict[str, tuple[str, str, str]]:
     """Parameters, speed-up and note of each model of the paper."""
-    frame = published.load("korealbert").filter(pl.col("source") == PRINTED_IN)
+    frame = published.load("korealbert").filter(pl.col("source") == _PRINTED_IN)
     columns: dict[str, dict[str, str]] = {"params": {}, "speed": {}, "note": {}}
     for model, task, value, note in frame.select("model", "task", "value", "note").iter_rows():
         if task in columns:

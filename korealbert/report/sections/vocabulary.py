@@ -11,7 +11,7 @@ from korealbert.report.render.blocks import Block, Figure, Figures, Section, Tab
 from korealbert.vocab.sizes import TrialFacts, VocabSizesStats
 from korealbert.vocab.stage import VocabStats, VocabularyFacts
 
-KINDS = {"unigram": "unigram", "bpe": "BPE"}
+_KINDS = {"unigram": "unigram", "bpe": "BPE"}
 
 
 def section(artifacts: Artifacts) -> Section | None:
@@ -42,7 +42,7 @@ def _words(stats: VocabStats) -> Figure | None:
 
 def _sizes(trials: Sequence[TrialFacts]) -> Figure | None:
     lines = []
-    for style, (kind, name) in enumerate(KINDS.items(), start=1):
+    for style, (kind, name) in enumerate(_KINDS.items(), start=1):
         points = sorted((float(t.pieces), float(t.characters_per_piece or 0)) for t in trials if t.model_type == kind)
         if len(points) > 1:
             lines.append(charts.Line(name, points, style))
@@ -71,11 +71,11 @@ def _facts(stats: VocabStats) -> Table:
 
 
 def _comparison(compared: VocabSizesStats) -> Table:
-    ordered = sorted(compared.vocabularies, key=lambda trial: (trial.pieces, list(KINDS).index(trial.model_type)))
+    ordered = sorted(compared.vocabularies, key=lambda trial: (trial.pieces, list(_KINDS).index(trial.model_type)))
     rows = [
         [
             count(trial.pieces),
-            KINDS[trial.model_type],
+            _KINDS[trial.model_type],
             fixed(trial.characters_per_piece),
             fixed(trial.pieces_per_word),
             percent(trial.words_by_pieces["1"] / sum(trial.words_by_pieces.values())),
@@ -97,7 +97,7 @@ def _specimens(stats: VocabStats, compared: VocabSizesStats | None) -> Table:
     for trial in compared.vocabularies if compared else []:
         same = (trial.model_type == compared.chosen.model_type, trial.pieces == compared.chosen.pieces) if compared else ()
         if same in ((True, False), (False, True)):
-            shown.append((f"{KINDS[trial.model_type]} {count(trial.pieces)}", trial))
+            shown.append((f"{_KINDS[trial.model_type]} {count(trial.pieces)}", trial))
     rows = [[name, facts.specimens[number]] for number in range(len(stats.specimens)) for name, facts in shown]
     title = "How it cuts sentences; spaces stand between pieces, ▁ begins a word"
     return Table(title, ["Vocabulary", "Pieces"], rows, prose=frozenset({1}))
