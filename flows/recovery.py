@@ -18,14 +18,18 @@ from uuid import UUID
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
+    FlowRunFilterId,
     FlowRunFilterState,
     FlowRunFilterStateType,
+    TaskRunFilter,
+    TaskRunFilterState,
+    TaskRunFilterStateType,
     WorkPoolFilter,
     WorkPoolFilterName,
 )
 from prefect.client.schemas.objects import State, StateType
 from prefect.exceptions import ObjectNotFound
-from prefect.states import AwaitingRetry, Cancelled
+from prefect.states import AwaitingRetry, Cancelled, Crashed
 
 from korealbert.artifact import locks, runs
 
@@ -68,9 +72,20 @@ def recover(client: SyncPrefectClient, store: Path) -> list[str]:
             state: State[Any] = Cancelled(message="its process is gone")
             if not cancelling:
                 state = AwaitingRetry(message="its process was lost")
+            _end_tasks(client, run)
             client.set_flow_run_state(run, state, force=True)
             recovered.append(client.read_flow_run(run).name)
     return recovered
+
+
+def _end_tasks(client: SyncPrefectClient, run: UUID) -> None:
+    """Say of the tasks of a dead process that they crashed; the next attempt has tasks of its own."""
+    unended = TaskRunFilterStateType(any_=[StateType.PENDING, StateType.RUNNING])
+    of_run = FlowRunFilter(id=FlowRunFilterId(any_=[run]))
+    for task in client.read_task_runs(
+        flow_run_filter=of_run, task_run_filter=TaskRunFilter(state=TaskRunFilterState(type=unended))
+    ):
+        client.set_task_run_state(task.id, Crashed(message="its process was lost"), force=True)
 
 
 class Claimed:

@@ -14,13 +14,16 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from korealbert.artifact import Artifact, ArtifactError, Store
+from korealbert.artifact.store import STORE_VARIABLE
 
 _PIPED_WIDTH = 240
 """Columns of output that goes to a file or a program, so that no table cell is cut."""
 
 console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
 
-StoreDir = Annotated[Path, typer.Option("--store", help="directory of the artifacts", file_okay=False)]
+StoreDir = Annotated[
+    Path, typer.Option("--store", envvar=STORE_VARIABLE, show_envvar=False, help="directory of the artifacts", file_okay=False)
+]
 DataDir = Annotated[Path | None, typer.Option("--data", help="what ${data} in the recipe stands for")]
 DataRoot = Annotated[
     Path | None, typer.Option("--data-root", help="refuse a recipe that names a file outside this directory", file_okay=False)

@@ -19,6 +19,7 @@ from prefect.exceptions import PrefectHTTPStatusError
 
 from flows.recovery import Claimed, recover
 from korealbert.artifact.shards import die_with_parent
+from korealbert.artifact.store import STORE_VARIABLE, default_store
 
 _SECONDS_BETWEEN_LOOKS = 10.0
 _SECONDS_TO_STOP = 15
@@ -28,11 +29,11 @@ def main() -> None:
     """Run the worker until it ends or this process is told to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pool")
-    parser.add_argument("--store", type=Path, default=Path("store"))
+    parser.add_argument("--store", type=Path, default=default_store(), help="where its runs keep artifacts and are looked for")
     options = parser.parse_args()
     # Prefect loads its plugins once more, inside a running event loop, when it cancels a run, and shows a traceback for it.
     # A worker needs none of them: bare names are for the command line.
-    environment = os.environ | {"PREFECT_PLUGINS_ENABLED": "false"}
+    environment = os.environ | {"PREFECT_PLUGINS_ENABLED": "false", STORE_VARIABLE: str(options.store.resolve())}
     command = [sys.executable, "-m", "prefect", "worker", "start", "--type", "process", "--pool", options.pool]
     worker = subprocess.Popen(command, env=environment, preexec_fn=die_with_parent)  # noqa: PLW1509
     signal.signal(signal.SIGTERM, lambda number, frame: worker.terminate())

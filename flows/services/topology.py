@@ -27,6 +27,7 @@ from flows.services.local_server import answers, free_port, stop, wait_until_hea
 from flows.services.postgres import Cluster
 from korealbert.artifact.files import write_json
 from korealbert.artifact.shards import die_with_parent
+from korealbert.artifact.store import STORE_VARIABLE, default_store
 
 _SECONDS_TO_COME_UP = 900
 _SECONDS_TO_GO_DOWN = 60
@@ -78,6 +79,7 @@ class Topology:
         self.environment = os.environ | {
             "PREFECT_API_URL": self.url,
             "PREFECT_HOME": str(self.home / "prefect"),
+            STORE_VARIABLE: str(self.store),
             "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"http://127.0.0.1:{port}",
         }
 
@@ -141,7 +143,7 @@ class Topology:
             self._noted = ids
 
     def _worker(self, pool: str) -> subprocess.Popen[bytes]:
-        return self._python(f"{pool}-worker", "-m", "flows.worker", pool, "--store", str(self.store))
+        return self._python(f"{pool}-worker", "-m", "flows.worker", pool)
 
     def _python(self, log: str, *arguments: str) -> subprocess.Popen[bytes]:
         with (self.logs / f"{log}.log").open("ab") as stream:
@@ -237,7 +239,7 @@ def main() -> None:
     parser.add_argument("command", choices=("up", "down", "status", "serve"))
     parser.add_argument("--home", type=Path, default=Path(".service"))
     parser.add_argument("--port", type=int, default=4200)
-    parser.add_argument("--store", type=Path, default=Path("store"))
+    parser.add_argument("--store", type=Path, default=default_store())
     options = parser.parse_args()
     home = options.home.resolve()
     if options.command == "up":

@@ -48,6 +48,7 @@ from korealbert.artifact.store import (
     ArtifactError,
     Store,
     check_conservation,
+    default_store,
     faults_within,
     output_files,
 )
@@ -99,8 +100,8 @@ class Runtime(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    store: Path = Path("store")
-    """Directory that holds all artifacts."""
+    store: Path = Field(default_factory=default_store)
+    """Directory that holds all artifacts: by default what ``KOREALBERT_STORE`` names, else ``store``."""
     workers: int = Field(default=os.cpu_count() or 1, ge=1)
     """Processes of the data stages."""
     engine: str = Field(default="local", pattern=r"^(local|auto|ray://[\w.:\[\]-]+)$")

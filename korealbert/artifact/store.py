@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -21,8 +22,15 @@ from korealbert.artifact.statistics import Statistics
 T = TypeVar("T", bound=Statistics)
 
 MANIFEST = "manifest.json"
+STORE_VARIABLE = "KOREALBERT_STORE"
+"""Environment variable: the store where neither a command nor a run's parameters name one. Workers set it for their runs."""
 OPENING = ".opening.json"
 """Names the recipe and the input bytes that a partial directory was begun with."""
+
+
+def default_store() -> Path:
+    """The directory of the artifacts: what ``KOREALBERT_STORE`` names, else ``store`` in the working directory."""
+    return Path(os.environ.get(STORE_VARIABLE) or "store")
 
 
 class ArtifactError(Exception):

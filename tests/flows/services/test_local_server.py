@@ -65,6 +65,14 @@ def test_only_this_process_is_answered_and_there_are_no_documentation_pages(tmp_
         assert [status(f"{root}/{page}") for page in ("docs", "redoc", "openapi.json")] == [404, 404, 404]
 
 
+def test_servers_of_this_directory_forget_runs_after_thirty_days_and_report_to_nobody() -> None:
+    asked = "from prefect.settings import get_current_settings; s = get_current_settings().server; v = s.services.db_vacuum; "
+    asked += "print(sorted(v.enabled_vacuum_types), v.retention_period.days, s.analytics_enabled)"
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
+    done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0] == "['events', 'flow_runs', 'orphans'] 30 False"
+
+
 class Stranger(BaseHTTPRequestHandler):
     """A server of another checkout: healthy, and everything else wants a password that is not ours."""
 
