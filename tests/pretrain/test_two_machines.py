@@ -49,6 +49,8 @@ except LeaderGone as gone:
     sys.exit(str(gone))
 """
 
+OF_A_GROUP = {"GLOO_SOCKET_IFNAME", "LOCAL_RANK", "NCCL_SOCKET_IFNAME"}
+
 INSIDE = ["unshare", "--user", "--map-root-user", "--net", "--uts", "--fork", "--kill-child"]
 """A network of its own, as a machine has, and a name of its own."""
 
@@ -62,7 +64,9 @@ class Machines:
     def started(self, store: Path, ancestry: dict[str, Artifact]) -> tuple[subprocess.Popen[str], subprocess.Popen[str]]:
         """The leader and its member, each a process of its own."""
         paths = [str(ancestry[role].path) for role in ("vocab", "examples", "views")]
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        # What a process group of this process has set, in an earlier test, is for this machine alone.
+        environment = {key: value for key, value in os.environ.items() if key not in OF_A_GROUP}
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": environment}
         spec = TWO_RANKS.model_dump_json()
         arguments = [sys.executable, "-c", LEADER, str(store), self.address, spec, *paths]
         leader = subprocess.Popen([*self.prefixes[0], *arguments], **pipes)
