@@ -15,7 +15,7 @@ from korealbert.corpus import balance
 from korealbert.corpus.clean import stage as clean
 from korealbert.corpus.crawl.fetch import FetchSpec
 from korealbert.corpus.crawl.source import load_source
-from korealbert.corpus.crawl.spec import CrawlSpec
+from korealbert.corpus.crawl.stage import CrawlSpec
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.examples import packing

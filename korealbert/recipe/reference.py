@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from korealbert.artifact import InputPath
 from korealbert.corpus.clean.stage import CleanSpec
 from korealbert.corpus.crawl.fetch import FetchSpec
-from korealbert.corpus.crawl.spec import CrawlSpec
+from korealbert.corpus.crawl.stage import CrawlSpec
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain.spec import PretrainSpec

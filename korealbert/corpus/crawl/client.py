@@ -7,6 +7,7 @@ used: they would resolve names behind the rule's back.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import socket
 import ssl
@@ -21,14 +22,14 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import httpcore
 
-from korealbert.corpus.crawl.addresses import is_public
-
 _KEEP_ALIVE_SECONDS = 4.0
 """An idle connection is closed after so long, before most servers do: Apache's default is five seconds."""
 _OPENING_TIMEOUTS = 4
 """Connecting and the headers of an answer may take this many times the timeout; a server could drip them for ever."""
 _OP_LEGACY_SERVER_CONNECT = 0x4
 """OpenSSL's option for servers without secure renegotiation; Python names it from 3.12 on."""
+
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
 """When the request of this thread must be over, on the monotonic clock."""
@@ -251,3 +252,26 @@ class _Stream(httpcore.NetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         return self._address if info == "peer" else self._inner.get_extra_info(info)
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one of the public internet, also when it hides in an IPv6 form of an IPv4 address."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    return all(inner.is_global and not inner.is_multicast and not inner.is_reserved for inner in _unwrapped(parsed))
+
+
+def _unwrapped(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    if isinstance(address, ipaddress.IPv4Address):
+        return [address]
+    if address.ipv4_mapped is not None:
+        return [address.ipv4_mapped]
+    if address.sixtofour is not None:
+        return [address.sixtofour]
+    if address.teredo is not None:
+        return list(address.teredo)
+    if address in _NAT64:
+        return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
+    return [address]

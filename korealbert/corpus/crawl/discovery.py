@@ -1,17 +1,161 @@
-"""How a crawl gets to know URLs: the listings of its source, what they name, and where redirects lead."""
+"""How a crawl finds URLs: sitemaps, feeds and archive pages, with the dates and sections that they give, and redirects."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date
+from email.utils import parsedate_to_datetime
+from io import BytesIO
 from typing import Any
 
-from korealbert.corpus.crawl import listing as listings
+from lxml import etree
+from lxml import html as lxml_html
+
 from korealbert.corpus.crawl.frontier import Frontier, Kind, Known
-from korealbert.corpus.crawl.listing import Entry
 from korealbert.corpus.crawl.source import Source
-from korealbert.corpus.crawl.spec import CrawlSpec
+from korealbert.corpus.crawl.stage import CrawlSpec
 from korealbert.corpus.crawl.urls import MAX_URL_CHARS, PageUrl, article_url, page_url
+from korealbert.corpus.html.encoding import decode_page
+from korealbert.corpus.readers.records import iso_date, one_line
+
+_PREFIX = re.compile(r"(?:\{[^}]*\})?(?:[^:]*:)?")
+"""Matches ``{namespace}`` or ``prefix:`` before the name of an element, or nothing."""
+_BARE_AMPERSAND = re.compile(
+    r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|&(?!#\d+;|#[xX][0-9A-Fa-f]+;|[A-Za-z]\w*;)", re.DOTALL
+)
+"""Matches ``&`` that begins no reference; the sections where it needs none are passed over whole."""
+
+
+class UnreadableListing(ValueError):
+    """A listing that is not what its source says; the message says what it is instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One address that a listing names."""
+
+    url: str
+    published: str = ""
+    """ISO date when the listing gives the day of publication."""
+    modified: str = ""
+    """ISO date of the last change; the page is not younger than it."""
+    section: str = ""
+    index: bool = False
+    """A further sitemap, not a page."""
+
+
+def sitemap_entries(data: bytes) -> Iterator[Entry]:
+    """The entries of a sitemap, of a sitemap index, or of a plain list of addresses."""
+    text = decode_page(data).text.lstrip()
+    if not text.startswith("<"):
+        lines = text.split()
+        if not all(line.startswith(("http://", "https://")) for line in lines):
+            raise UnreadableListing("neither XML nor a list of addresses")
+        yield from (Entry(line) for line in lines)
+        return
+    found = False
+    for element in _elements(data, ("urlset", "sitemapindex"), ("url", "sitemap")):
+        found = True
+        values: dict[str, str] = {}
+        for parent in (element, *(child for child in _children(element) if _name(child) == "news")):
+            values |= {_name(child): (child.text or "").strip() for child in _children(parent)}
+        if values.get("loc"):
+            published = _day(values.get("publication_date", ""))
+            yield Entry(values["loc"], published, _day(values.get("lastmod", "")), index=_name(element) == "sitemap")
+    if not found and not _root_is(data, ("urlset", "sitemapindex")):
+        raise UnreadableListing("no sitemap")
+
+
+def feed_entries(data: bytes) -> Iterator[Entry]:
+    """The entries of an RSS or Atom feed."""
+    found = False
+    for element in _elements(data, ("rss", "RDF", "feed"), ("item", "entry")):
+        found = True
+        values: dict[str, str] = {}
+        for child in _children(element):
+            text = (child.text or "").strip() or (child.get("href") or child.get("term") or "")
+            if not (_name(child) == "link" and child.get("rel", "alternate") != "alternate"):
+                values.setdefault(_name(child), text)
+        link = values.get("link") or values.get("guid", "")
+        if link:
+            day = _day(values.get("pubDate") or values.get("date") or values.get("published", ""))
+            yield Entry(link, day, _day(values.get("updated", "")), one_line(values.get("category", "")))
+    if not found and not _root_is(data, ("rss", "RDF", "feed")):
+        raise UnreadableListing("no feed")
+
+
+def page_links(data: bytes, content_type: str, url: str) -> list[str]:
+    """All links of an HTML page, absolute, in document order."""
+    text = decode_page(data, content_type).text
+    try:
+        tree = lxml_html.document_fromstring(text.encode("utf-8", "replace"), parser=lxml_html.HTMLParser(encoding="utf-8"))
+    except (etree.ParserError, etree.XMLSyntaxError):
+        return []
+    bases = tree.xpath("//base/@href")
+    tree.make_links_absolute(bases[0] if bases else url, handle_failures="discard")
+    return [str(link) for link in tree.xpath("//a/@href | //area/@href")]
+
+
+def _elements(data: bytes, roots: tuple[str, ...], wanted: tuple[str, ...]) -> Iterator[Any]:
+    """The wanted elements of an XML file, one at a time, also of a file that is damaged further on. No entities, no network."""
+    source = BytesIO(_as_utf8(data))
+    options: dict[str, Any] = {"recover": True, "resolve_entities": False, "no_network": True, "load_dtd": False}
+    try:
+        for _, element in etree.iterparse(source, events=("end",), **options):
+            if isinstance(element.tag, str) and _name(element) in wanted:
+                yield element
+                element.clear()
+                while element.getprevious() is not None:
+                    del element.getparent()[0]
+    except etree.XMLSyntaxError as error:
+        if not _root_is(data, roots):
+            raise UnreadableListing(f"not XML ({error})") from None
+
+
+def _as_utf8(data: bytes) -> bytes:
+    """The file in UTF-8 without a declaration, because a wrong one would win, and with ``&`` escaped where a site forgot it."""
+    text = decode_page(data).text.lstrip()
+    if text.startswith("<?xml"):
+        text = text.partition("?>")[2]
+    text = _BARE_AMPERSAND.sub(lambda found: "&amp;" if found[0] == "&" else found[0], text)
+    return text.encode("utf-8", "replace")
+
+
+def _root_is(data: bytes, roots: tuple[str, ...]) -> bool:
+    try:
+        for _, element in etree.iterparse(BytesIO(_as_utf8(data)), events=("start",), recover=True, resolve_entities=False):
+            return isinstance(element.tag, str) and _name(element) in roots
+    except etree.XMLSyntaxError:
+        return False
+    return False
+
+
+def _children(element: Any) -> list[Any]:
+    """The elements directly below, those of the element's own namespace first: ``<link>`` before ``<media:link>``."""
+    children = [child for child in element if isinstance(child.tag, str)]
+    return sorted(children, key=lambda child: _prefix(child) != _prefix(element))
+
+
+def _name(element: Any) -> str:
+    """The name without namespace, and without a prefix that the file does not declare (lxml calls such a name invalid)."""
+    return str(element.tag).removeprefix(_prefix(element))
+
+
+def _prefix(element: Any) -> str:
+    return _PREFIX.match(element.tag)[0]  # type: ignore[index]  # matches everything
+
+
+def _day(value: str) -> str:
+    """The day of a date in ISO 8601 or in the form of e-mails; empty for anything else."""
+    day = iso_date(value)[:10]
+    if day or not value:
+        return day
+    try:
+        return parsedate_to_datetime(value).date().isoformat()
+    except (ValueError, TypeError, IndexError):
+        return ""
 
 
 class Discovery:
@@ -34,7 +178,7 @@ class Discovery:
         if known.kind == "sitemap":
             return self._read_sitemap(known, body)
         if known.kind == "rss":
-            return [self._named(known, entry) for entry in listings.feed_entries(body)]
+            return [self._named(known, entry) for entry in feed_entries(body)]
         return self._read_archive(known, body, content_type)
 
     def redirected(self, known: Known, page: PageUrl) -> int | None:
@@ -53,7 +197,7 @@ class Discovery:
     def _read_sitemap(self, known: Known, body: bytes) -> list[bool]:
         listing = self._source.listing[known.listing or 0]
         named = []
-        for entry in listings.sitemap_entries(body):
+        for entry in sitemap_entries(body):
             if not entry.index:
                 named.append(self._named(known, entry))
                 continue
@@ -71,7 +215,7 @@ class Discovery:
 
     def _read_archive(self, known: Known, body: bytes, content_type: str) -> list[bool]:
         named = []
-        for link in dict.fromkeys(listings.page_links(body, content_type, known.url)):
+        for link in dict.fromkeys(page_links(body, content_type, known.url)):
             page = page_url(link, self._source)
             if page is not None and article_url(page.url, self._source) is not None:
                 named.append(self._article(page, Entry(link, section=known.section), known) is not None)
@@ -96,11 +240,11 @@ class Discovery:
     def _article(self, page: PageUrl, entry: Entry, parent: Known, hops: int = 0) -> int | None:
         """Get to know an article; its id if it is news."""
         facts: dict[str, Any] = {"section": entry.section or parent.section, "published": entry.published, "hops": hops}
-        told = article_url(page.url, self._source)
-        if told is None:
+        stated = article_url(page.url, self._source)
+        if stated is None:
             facts |= {"state": "refused", "reason": "no_article"}
         else:
-            facts |= {"section": facts["section"] or told.section, "published": facts["published"] or told.published}
+            facts |= {"section": facts["section"] or stated.section, "published": facts["published"] or stated.published}
             if self._spec.outside_window(facts["published"], entry.modified):
                 facts |= {"state": "refused", "reason": "outside_window"}
         return self._learn(page, "article", parent.id, **facts)

@@ -81,8 +81,8 @@ _SELECT = f"SELECT {', '.join(field.name for field in fields(Known))} FROM urls"
 class Frontier:
     """The URLs of one crawl. Not for use from several threads."""
 
-    def __init__(self, path: Path) -> None:
-        self._db = sqlite3.connect(path, isolation_level=None)
+    def __init__(self, directory: Path) -> None:
+        self._db = sqlite3.connect(directory / ".frontier.sqlite", isolation_level=None)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = NORMAL")  # the death of the process loses nothing; see heal() for the machine's
         self._db.execute("PRAGMA wal_autocheckpoint = 0")  # only behind the WARC files, see checkpoint()

@@ -1,4 +1,7 @@
-"""robots.txt by RFC 9309: asked for once per origin however many threads wait for it, and again after a day."""
+"""Polite downloads: robots.txt is obeyed (RFC 9309), and each host gets few requests at a time with a pause between them.
+
+A robots.txt is requested once per origin, however many threads wait for it, and again after a day.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from urllib.parse import urlsplit
 
 from protego import Protego
 
-from korealbert.corpus.crawl.client import Answer, NoAnswer, PrivateAddress
+from korealbert.corpus.crawl.client import Answer, Client, NoAnswer, PrivateAddress
 from korealbert.corpus.crawl.source import Source
 from korealbert.corpus.crawl.urls import page_url
 from korealbert.corpus.html.encoding import decode_page
@@ -26,6 +29,11 @@ _READ_ROBOTS_BYTES = 512 << 10
 _MAX_ROBOTS_REDIRECTS = 5
 _SECONDS_VALID = 24 * 3600.0
 _TRIES = 3
+_HEADERS = (
+    ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
+    ("Accept-Language", "ko,en;q=0.5"),
+    ("Accept-Encoding", "gzip, deflate"),
+)
 
 
 class Refused(Exception):
@@ -59,7 +67,7 @@ class Rules:
         return float((self.parser.crawl_delay(_AGENT) if self.parser else None) or 0.0)
 
 
-class Robots:
+class _Robots:
     """The rules of all origins of a source; for use from several threads.
 
     ``read`` fetches a URL within a number of bytes; ``tell`` gets each origin with its rules, or with why there are none.
@@ -140,3 +148,65 @@ class Robots:
 
 def _is_outdated(rules: Future[Rules]) -> bool:
     return rules.exception() is not None or time.monotonic() - rules.result().read_at > _SECONDS_VALID
+
+
+class Downloads:
+    """Requests to one source; for use from several threads, each of which waits for its turn.
+
+    ``tell`` gets each origin with its rules, or with why there are none.
+    """
+
+    def __init__(self, source: Source, user_agent: str, tell: Callable[[str, Rules | RobotsUnreachable], None]) -> None:
+        self._source, self._tell = source, tell
+        self._client = Client(
+            user_agent=user_agent,
+            may_be_private=source.may_be_private,
+            timeout_seconds=source.timeout_seconds,
+            verify=source.verify_certificates,
+        )
+        self._robots = _Robots(source, self._in_turn, self._learnt)
+        self._turns: dict[str, _Turns] = {}
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()
+
+    def get(self, url: str, max_bytes: int) -> Answer:
+        """The whole answer to a request. Raises Refused, RobotsUnreachable or NoAnswer."""
+        if self._source.robots:
+            self._robots.check(url)
+        return self._in_turn(url, max_bytes)
+
+    def _in_turn(self, url: str, max_bytes: int) -> Answer:
+        turns = self._turns_of(url)
+        with turns.places:
+            turns.wait()
+            return self._client.read(url, _HEADERS, max_bytes, self._source.timeout_seconds)
+
+    def _turns_of(self, url: str) -> _Turns:
+        turns = _Turns(self._source.concurrency, self._source.delay_seconds)
+        return self._turns.setdefault(urlsplit(url).hostname or "", turns)
+
+    def _learnt(self, origin: str, rules: Rules | RobotsUnreachable) -> None:
+        if isinstance(rules, Rules):
+            turns = self._turns_of(origin)
+            turns.delay_seconds = max(turns.delay_seconds, rules.crawl_delay)
+        self._tell(origin, rules)
+
+
+class _Turns:
+    """When a host may be asked next."""
+
+    def __init__(self, concurrency: int, delay_seconds: float) -> None:
+        self.places = threading.BoundedSemaphore(concurrency)
+        self.delay_seconds = delay_seconds
+        self._lock = threading.Lock()
+        self._next = 0.0
+
+    def wait(self) -> None:
+        """Sleep until the host's pause is over, and begin the next one."""
+        with self._lock:
+            now = time.monotonic()
+            begin = max(now, self._next)
+            self._next = begin + self.delay_seconds
+        time.sleep(begin - now)

@@ -1,14 +1,20 @@
-"""The crawl itself: takes URLs from the frontier, has threads download them, and tells the frontier what became of each.
+"""The process that crawls: ``python -m korealbert.corpus.crawl.spider SPEC DIRECTORY PARENT``.
 
-Retries, redirects and duplicates are decided here, in one thread, because each answer must be one durable transaction.
+It takes URLs from the frontier, downloads them in threads, and records each outcome in the frontier. Retries, redirects and
+duplicates are decided in one thread, because each answer must be one durable transaction. It is a process of its own, so that
+hostile pages share no memory with the flow and its other stages, and a flow that ends can end the crawl at once, whatever its
+threads are waiting for.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import re
+import signal
 import sqlite3
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,20 +22,20 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from hashlib import sha256
 from html import unescape
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import time
 from urllib.parse import quote
 
+from korealbert.artifact.shards import die_with_parent
 from korealbert.corpus.crawl.client import Answer, NoAnswer, PrivateAddress
-from korealbert.corpus.crawl.discovery import Discovery
-from korealbert.corpus.crawl.downloads import Downloads
+from korealbert.corpus.crawl.discovery import Discovery, UnreadableListing
 from korealbert.corpus.crawl.frontier import Frontier, Known, State
-from korealbert.corpus.crawl.listing import UnreadableListing
-from korealbert.corpus.crawl.robots import Refused, RobotsUnreachable, Rules
-from korealbert.corpus.crawl.source import Source
-from korealbert.corpus.crawl.spec import CrawlSpec
+from korealbert.corpus.crawl.robots import Downloads, Refused, RobotsUnreachable, Rules
+from korealbert.corpus.crawl.source import Source, load_source
+from korealbert.corpus.crawl.stage import CrawlSpec
 from korealbert.corpus.crawl.urls import article_url, page_url
-from korealbert.corpus.crawl.warc_files import WarcFiles
+from korealbert.corpus.crawl.warc_files import WarcFiles, open_frontier
 from korealbert.corpus.html.encoding import is_html
 from korealbert.corpus.html.http_body import BodyError, decode_body, gunzip_if_gzip
 
@@ -281,3 +287,29 @@ def _retry_after(text: str) -> float:
         return max(0.0, min(parsedate_to_datetime(text).timestamp() - time(), _MAX_WAIT_SECONDS)) if text else 0.0
     except (ValueError, TypeError, IndexError):
         return 0.0
+
+
+def main(spec_json: str, out_dir: str, parent: str) -> int:
+    """Crawl until nothing waits. Returns 1 when it was stopped before."""
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is stored is stored at any moment
+    if os.getppid() != int(parent):
+        return 1  # it died before it could be watched
+    spec = CrawlSpec.model_validate_json(spec_json)
+    source = load_source(spec.source.path)
+    frontier, ends = open_frontier(Path(out_dir))
+    about = {"software": "korealbert", "format": "WARC File Format 1.1", "robots": "obey" if source.robots else "ignore"}
+    files = WarcFiles(Path(out_dir), ends, spec.max_file_bytes, about)
+    frontier.try_failed_again()
+    try:
+        Spider(spec, source, frontier, files).run()
+    except (OSError, sqlite3.Error) as error:
+        print(f"ERROR: {error}; the crawl stops here", file=sys.stderr, flush=True)
+        os._exit(1)  # requests on their way are not waited for
+    files.close()
+    frontier.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

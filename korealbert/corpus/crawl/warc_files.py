@@ -12,7 +12,7 @@ from typing import IO
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from korealbert.corpus.crawl.frontier import Place
+from korealbert.corpus.crawl.frontier import Frontier, Place
 
 _GZIP_LEVEL = 6
 """warcio itself takes 9, which is 2.5 times slower on Korean news pages for 0.4 % of their size."""
@@ -127,3 +127,13 @@ def _member_bytes(handle: IO[bytes], start: int) -> int:
     except zlib.error:
         pass
     return 0
+
+
+def open_frontier(out_dir: Path) -> tuple[Frontier, dict[int, int]]:
+    """The frontier of an output directory, brought in line with its WARC files, and the valid bytes of each file.
+
+    Pages from the first damaged record of a file on are fetched again.
+    """
+    frontier = Frontier(out_dir)
+    sizes = {number: whole_bytes(path) for number, path in warc_files(out_dir).items()}
+    return frontier, frontier.heal(sizes)

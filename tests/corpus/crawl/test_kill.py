@@ -17,8 +17,7 @@ import pytest
 from korealbert.corpus.crawl import stage
 from korealbert.corpus.crawl.frontier import Frontier
 from korealbert.corpus.crawl.stage import CrawlInterrupted
-from korealbert.corpus.crawl.warc_files import whole_bytes
-from korealbert.corpus.crawl.worker import open_frontier
+from korealbert.corpus.crawl.warc_files import open_frontier, whole_bytes
 from tests.corpus.crawl.crawling import crawl, pages_of, source_file
 from tests.corpus.crawl.site import Answer, Asked, article, running, sitemap, text
 
@@ -138,7 +137,7 @@ def test_pages_that_change_before_the_seal_are_not_sealed(tmp_path: Path, monkey
 
 
 def test_only_a_transaction_changes_the_frontier(tmp_path: Path) -> None:
-    frontier = Frontier(tmp_path / "frontier.sqlite")
+    frontier = Frontier(tmp_path)
     with pytest.raises(KeyError), frontier.transaction():
         frontier.add("a", "http://a.example/", "article")
         raise KeyError
@@ -147,7 +146,7 @@ def test_only_a_transaction_changes_the_frontier(tmp_path: Path) -> None:
         assert frontier.add("a", "http://a.example/", "article") is not None
         assert frontier.add("a", "http://a.example/", "article") is None
     frontier.close()
-    again = Frontier(tmp_path / "frontier.sqlite")
+    again = Frontier(tmp_path)
     known = again.take()
     assert known is not None and known.url == "http://a.example/"
     again.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from korealbert.corpus.crawl.listing import Entry, UnreadableListing, feed_entries, page_links, sitemap_entries
+from korealbert.corpus.crawl.discovery import Entry, UnreadableListing, feed_entries, page_links, sitemap_entries
 from korealbert.corpus.crawl.stage import CrawlError, CrawlInterrupted
 from tests.corpus.crawl.crawling import crawl, source_file
 from tests.corpus.crawl.site import Answer, article, running, sitemap, text

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from korealbert.corpus.crawl.addresses import is_public
+from korealbert.corpus.crawl.client import is_public
 from korealbert.corpus.crawl.source import CATEGORIES, Source, load_source
-from korealbert.corpus.crawl.spec import CrawlSpec
+from korealbert.corpus.crawl.stage import CrawlSpec
 from korealbert.corpus.crawl.urls import ArticleUrl, article_url, page_url
 
 FILES = sorted((Path(__file__).parents[3] / "data_specs" / "sources").glob("*.toml"))
