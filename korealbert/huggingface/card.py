@@ -17,7 +17,7 @@ from korealbert.examples.packing import ExamplesStats
 from korealbert.examples.views import ViewsStats
 from korealbert.formatting import flat, spread
 from korealbert.huggingface.checkpoint import SourceStats, family_of, repeats_blocks
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import AnyConfig, ModelConfig, read_config
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.vocab.stage import VocabStats
 
@@ -30,14 +30,14 @@ class ModelFacts:
 
     title: str
     license: str
-    config: ModelConfig
+    config: AnyConfig
     sequence_length: int
     """Tokens of a pretraining sequence."""
 
     @classmethod
     def of(cls, pretrain: Artifact, *, title: str, license: str) -> Self:
         """The facts of a pretrained model once it is exported under this title and license."""
-        config = ModelConfig.model_validate_json((pretrain.path / "config.json").read_bytes())
+        config = read_config(pretrain.path)
         return cls(title, license, config, pretrain.stats_as(PretrainStats).sequence_length)
 
 
@@ -135,7 +135,7 @@ def _usage(facts: ModelFacts) -> str:
     )
 
 
-def _loaders(config: ModelConfig) -> str:
+def _loaders(config: AnyConfig) -> str:
     architecture = family_of(config).architecture
     return f"`{architecture}` loads" if config.generator_hidden_size else f"`AutoModelForMaskedLM` and `{architecture}` load"
 
@@ -302,13 +302,18 @@ def _limits(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]]) -> str:
             f"Positions {facts.sequence_length}–{config.max_positions - 1} were never trained: inputs beyond "
             f"{facts.sequence_length} tokens need fine-tuning on long inputs or a sliding window."
         )
-    if repeats_blocks(config):
+    if isinstance(config, ModelConfig) and repeats_blocks(config):
         limits.append(
             f"Sharing `{config.share}` with {config.num_groups} group(s) cannot be said in this format: the layers are "
             f"written out as equal copies. Outputs are the same, the file is larger, and "
             "fine-tuning unties them."
         )
-    if family_of(config).model_type == "albert" and config.ffn_dropout and config.hidden_dropout:
+    if (
+        isinstance(config, ModelConfig)
+        and family_of(config).model_type == "albert"
+        and config.ffn_dropout
+        and config.hidden_dropout
+    ):
         limits.append(
             "Pretraining had dropout after the feed-forward blocks, which this class does not apply when it is fine-tuned."
         )

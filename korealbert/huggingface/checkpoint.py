@@ -17,14 +17,15 @@ from korealbert.huggingface.albert import Albert
 from korealbert.huggingface.bert import Bert, Roberta
 from korealbert.huggingface.electra import Electra, ElectraDiscriminator
 from korealbert.huggingface.family import COMMON_SETTINGS, HEADS, Array, Family, SpecialIds
-from korealbert.model.config import ModelConfig
+from korealbert.huggingface.modern import ModernBert
+from korealbert.model.config import AnyConfig, ModernConfig
 
-FAMILIES: tuple[Family, ...] = (Albert(), Bert(), Roberta(), Electra())
+FAMILIES: tuple[Family[Any], ...] = (Albert(), Bert(), Roberta(), Electra(), ModernBert())
 """In the order in which they are tried for a model of ours, and by their model type for one of theirs."""
 
 
-_LEFT_OUT = ("wop.", "generator.")
-"""What our tensors begin with that no format has a place for, and no user a use."""
+_LEFT_OUT = ("wop.", "generator.", "sop.")
+"""What our tensors begin with that the formats have no place for (of sentence order: some formats), and no user a use."""
 
 _DECODERS = (".decoder.weight", "generator_lm_head.weight")
 """What the output matrix is called, which files may repeat although it is the word table."""
@@ -45,10 +46,12 @@ _PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """How torch's files begin, zipped or not."""
 
 
-def family_of(config: ModelConfig) -> Family:
+def family_of(config: AnyConfig) -> Family[Any]:
     """The family that a model belongs to. Raises ValueError when no class of ``transformers`` computes what it does."""
+    if isinstance(config, ModernConfig):
+        return ModernBert()
     for family in (ElectraDiscriminator(),) if config.generator_hidden_size else FAMILIES:
-        if family.expresses(config):
+        if not isinstance(family, ModernBert) and family.expresses(config):
             return family
     told = {
         name: getattr(config, name) for name in ("activation", "pooler", "position_offset", "embedding_size", "ffn_dropout")
@@ -56,7 +59,7 @@ def family_of(config: ModelConfig) -> Family:
     raise ValueError(f"neither ALBERT, BERT, ELECTRA nor RoBERTa of transformers has this shape: {told}")
 
 
-def to_huggingface(config: ModelConfig, weights: Mapping[str, Array]) -> dict[str, Array]:
+def to_huggingface(config: AnyConfig, weights: Mapping[str, Array]) -> dict[str, Array]:
     """Tensors of the family's ``architecture`` from those of our pretraining model; word-order head and generator are left out.
 
     Raises ValueError for a tensor that has no place there.
@@ -70,13 +73,13 @@ def to_huggingface(config: ModelConfig, weights: Mapping[str, Array]) -> dict[st
     return {theirs: weights[ours] for ours, theirs in pairs} | family.constants(config)
 
 
-def repeats_blocks(config: ModelConfig) -> bool:
+def repeats_blocks(config: AnyConfig) -> bool:
     """Whether blocks that our model shares are written several times, since the family cannot say that they are one."""
     ours = [name for name, _ in family_of(config).names(config)]
     return len(ours) > len(set(ours))
 
 
-def settings(config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
+def settings(config: AnyConfig, special: SpecialIds) -> dict[str, Any]:
     """``config.json`` of the exported model. Raises ValueError as ``family_of``."""
     return family_of(config).settings(config, special)
 
@@ -87,7 +90,7 @@ class Checkpoint:
 
     model_type: str
     """As its ``config.json`` says; written again it may be another that computes the same (a BERT with ALBERT's GELU)."""
-    config: ModelConfig
+    config: AnyConfig
     weights: dict[str, Array]
     """Under our names, fp32."""
     missing: tuple[str, ...]
@@ -149,12 +152,12 @@ def read(directory: Path) -> Checkpoint:
     return Checkpoint(family.model_type, config, weights, missing, tuple(sorted(unused)))
 
 
-def read_config(directory: Path) -> ModelConfig:
+def read_config(directory: Path) -> AnyConfig:
     """The shape of a checkpoint as its ``config.json`` says it. Raises ValueError as ``read`` does, but of that file only."""
     return _described(directory, _settings(directory))[1]
 
 
-def _described(directory: Path, settings: Mapping[str, Any]) -> tuple[Family, ModelConfig]:
+def _described(directory: Path, settings: Mapping[str, Any]) -> tuple[Family[Any], AnyConfig]:
     family = next((f for f in FAMILIES if f.model_type == settings.get("model_type")), None)
     if family is None:
         known = ", ".join(f.model_type for f in FAMILIES)
@@ -265,7 +268,7 @@ def _check_tied(
             )
 
 
-def _check_shapes(directory: Path, config: ModelConfig, weights: Mapping[str, Array], pairs: Mapping[str, str]) -> None:
+def _check_shapes(directory: Path, config: AnyConfig, weights: Mapping[str, Array], pairs: Mapping[str, str]) -> None:
     for ours, shape in _expected_shapes(config).items():
         if ours in weights and weights[ours].shape != shape:
             raise ValueError(
@@ -274,7 +277,7 @@ def _check_shapes(directory: Path, config: ModelConfig, weights: Mapping[str, Ar
             )
 
 
-def _expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+def _expected_shapes(config: AnyConfig) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor of our pretraining model, without allocating one."""
     import torch  # noqa: PLC0415 (seconds to load, and needed only where a checkpoint is read)
 

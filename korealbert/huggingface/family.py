@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import AnyConfig, ModelConfig
 
 Array = NDArray[np.float32]
 
@@ -21,8 +21,11 @@ class SpecialIds(NamedTuple):
     sep: int
 
 
-class Family(Protocol):
-    """One model type of Hugging Face. Implemented by the modules ``albert``, ``bert`` and ``electra``."""
+C = TypeVar("C", bound=AnyConfig)
+
+
+class Family(Protocol[C]):
+    """One model type of Hugging Face. Implemented by the modules ``albert``, ``bert``, ``electra`` and ``modern``."""
 
     model_type: str
     title: str
@@ -32,23 +35,23 @@ class Family(Protocol):
     prefix: str
     """What the encoder's tensors begin with in that class; a checkpoint of the bare encoder leaves it out."""
 
-    def expresses(self, config: ModelConfig) -> bool:
+    def expresses(self, config: C) -> bool:
         """Whether a model of this shape is one of the family."""
         ...
 
-    def settings(self, config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
+    def settings(self, config: C, special: SpecialIds) -> dict[str, Any]:
         """``config.json``. Raises ValueError where the family cannot say what ``config`` says."""
         ...
 
-    def config(self, settings: Mapping[str, Any]) -> ModelConfig:
+    def config(self, settings: Mapping[str, Any]) -> C:
         """The shape that a ``config.json`` describes. Raises ValueError naming the setting that ours has no counterpart for."""
         ...
 
-    def names(self, config: ModelConfig) -> Iterator[tuple[str, str]]:
+    def names(self, config: C) -> Iterator[tuple[str, str]]:
         """Every tensor, ours → theirs. One of ours may occur several times: a block that only our model shares."""
         ...
 
-    def constants(self, config: ModelConfig) -> dict[str, Array]:
+    def constants(self, config: C) -> dict[str, Array]:
         """Tensors of theirs that ours has no counterpart for, with the only values that mean the same."""
         ...
 
@@ -88,7 +91,7 @@ _ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "g
 """``hidden_act`` → ours."""
 
 
-def common_settings(family: Family, config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
+def common_settings(family: Family[ModelConfig], config: ModelConfig, special: SpecialIds) -> dict[str, Any]:
     """The part of ``config.json`` that all families have."""
     return {
         "model_type": family.model_type,

@@ -1,14 +1,16 @@
 """The shape of an encoder: what a recipe says of it, and what a checkpoint stores of it.
 
-The fields span ALBERT, BERT (no sharing, E = H, exact GELU) and RoBERTa (besides: two rows before the first position, one
-segment type, no pooler).
+The fields of ``ModelSpec`` span ALBERT, BERT (no sharing, E = H, exact GELU) and RoBERTa (besides: two rows before the first
+position, one segment type, no pooler); those of ``ModernSpec`` the shape of ModernBERT.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+import json
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from korealbert.artifact import Spec
 
@@ -108,6 +110,11 @@ class ModelSpec(Spec):
         return self.max_positions - self.position_offset
 
     @property
+    def orders_sentences(self) -> bool:
+        """Whether the pretraining model has a head for the order of sentences: it reads the pooled first token."""
+        return self.pooler
+
+    @property
     def inner_layers(self) -> int:
         """Layers that are no edge layers."""
         return self.num_layers - 2 * self.edge_layers
@@ -165,6 +172,10 @@ class ModelConfig(ModelSpec):
             )
         return self
 
+    def shape(self) -> ModelSpec:
+        """The architecture alone."""
+        return ModelSpec(**self.model_dump(include=set(ModelSpec.model_fields)))
+
     def generator(self) -> ModelConfig:
         """The generator: narrower, with heads of the same width, and the embeddings of the discriminator."""
         size = self.generator_hidden_size
@@ -175,3 +186,126 @@ class ModelConfig(ModelSpec):
             "generator_hidden_size": 0,
         }
         return ModelConfig(**{**self.model_dump(), **narrower})
+
+
+class ModernSpec(Spec):
+    """The architecture as far as a recipe chooses it; the defaults are ModernBERT-base (Warner et al. 2024)."""
+
+    architecture: Literal["modern"]
+    """``modern``: pre-norm, rotary positions, gated feed-forward, local attention between global layers."""
+    hidden_size: int = Field(default=768, ge=1)
+    """H: width of the encoder and of the word table."""
+    num_layers: int = Field(default=22, ge=1)
+    """Layers; none shares parameters with another."""
+    num_heads: int = Field(default=0, ge=0)
+    """Attention heads; 0 stands for hidden_size / 64."""
+    intermediate_size: int = Field(default=0, ge=0)
+    """Inner width of the gated feed-forward block (half the rows of its first matrix); 0 stands for 3/2 × hidden_size."""
+    global_every: int = Field(default=3, ge=1)
+    """Layers 0, n, 2n, … attend to the whole sequence, the others to their neighbourhood (``local_attention``)."""
+    local_attention: int = Field(default=128, ge=2, multiple_of=2)
+    """Tokens that a local layer looks at, half of them to each side."""
+    global_theta: float = Field(default=160_000.0, gt=0)
+    """Base of the rotary frequencies in global layers; 10,000 suits sequences up to 1,024."""
+    local_theta: float = Field(default=10_000.0, gt=0)
+    """The same in local layers."""
+    max_positions: int = Field(default=8192, ge=4)
+    """Longest sequence that the exported model announces; no table depends on it."""
+    embedding_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Dropout after the embeddings."""
+    attention_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Dropout on attention probabilities and after the attention block."""
+    mlp_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Dropout within the feed-forward block."""
+    layer_norm_eps: float = Field(default=1e-5, gt=0)
+    """Added to the variance in every LayerNorm."""
+    initializer_range: float = Field(default=0.02, ge=0)
+    """σ of the initial matrices, cut at ± 2 σ; 0 stands for 1 / √(inputs of the matrix). Matrices that write into the residual
+    stream, and the head's, are divided by √(2 · num_layers)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_derived_sizes(cls, data: Any) -> Any:
+        """Resolve 0 here, so that a spelled-out default and an omitted one have one identity."""
+        if not isinstance(data, dict):
+            return data
+        hidden = data.get("hidden_size", cls.model_fields["hidden_size"].default)
+        if not isinstance(hidden, int):
+            return data
+        derived = {"num_heads": max(1, hidden // _HEAD_SIZE), "intermediate_size": 3 * hidden // 2}
+        return data | {name: data.get(name) or size for name, size in derived.items()}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.hidden_size % (2 * self.num_heads):
+            raise ValueError(
+                f"num_heads = {self.num_heads} does not cut hidden_size = {self.hidden_size} into heads of even width, which "
+                "rotary positions need; choose a number of heads that does"
+            )
+        return self
+
+    @property
+    def head_width(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_heads
+
+    @property
+    def longest_sequence(self) -> int:
+        """Positions that tokens can take."""
+        return self.max_positions
+
+    @property
+    def thetas(self) -> frozenset[float]:
+        """Bases of rotary frequencies that occur."""
+        return frozenset({self.global_theta, self.local_theta})
+
+    def is_global(self, layer: int) -> bool:
+        """Whether a layer (from 0) attends to the whole sequence."""
+        return layer % self.global_every == 0
+
+
+class ModernConfig(ModernSpec):
+    """A complete modern encoder: the architecture and what data and objective decide. Stored as ``config.json``."""
+
+    pooler: ClassVar[bool] = False
+    type_vocab_size: ClassVar[int] = 1
+    position_offset: ClassVar[int] = 0
+    generator_hidden_size: ClassVar[int] = 0
+    activation: ClassVar[Literal["gelu"]] = "gelu"
+
+    vocab_size: int = Field(ge=5)
+    """V: rows of the word table, special pieces included."""
+    orders_sentences: bool = False
+    """Whether a head on the first token predicts the order of sentences."""
+    word_order_classes: int = Field(default=0, ge=0)
+    """C: classes of the word-order head, one per position of a training sequence; 0 leaves the head out."""
+
+    def shape(self) -> ModernSpec:
+        """The architecture alone."""
+        return ModernSpec(**self.model_dump(include=set(ModernSpec.model_fields)))
+
+    @property
+    def embedding_size(self) -> int:
+        """Width of the word table: that of the encoder."""
+        return self.hidden_size
+
+
+def _variant(value: Any) -> str:
+    return MODERN if "architecture" in (value if isinstance(value, dict) else type(value).model_fields) else POST_NORM
+
+
+POST_NORM, MODERN = "post_norm", "modern"
+"""The two families of shapes, as validation errors tell them apart."""
+
+AnySpec = Annotated[Annotated[ModelSpec, Tag(POST_NORM)] | Annotated[ModernSpec, Tag(MODERN)], Discriminator(_variant)]
+"""What a recipe may say of a model: the shape of ``ModelSpec`` unless it names an ``architecture``."""
+
+AnyConfig = Annotated[Annotated[ModelConfig, Tag(POST_NORM)] | Annotated[ModernConfig, Tag(MODERN)], Discriminator(_variant)]
+"""A complete model of either family."""
+
+_CONFIG: TypeAdapter[AnyConfig] = TypeAdapter(AnyConfig)
+
+
+def read_config(directory: Path) -> AnyConfig:
+    """The model of a directory that the stage `pretrain` wrote. Raises pydantic's ValidationError where it is none."""
+    return _CONFIG.validate_python(json.loads((directory / "config.json").read_bytes()))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import AnyConfig, ModelConfig
 
 
 class Embeddings(nn.Module):
@@ -105,7 +105,7 @@ class FeedForward(nn.Module):
         return normed_BLH
 
 
-def gelu_approximation(config: ModelConfig) -> str:
+def gelu_approximation(config: AnyConfig) -> str:
     """The activation of a model as torch's GELU names it."""
     return "tanh" if config.activation == "gelu_tanh" else "none"
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import AnyConfig, ModelConfig, ModernConfig
 
 _BACKWARD = 2
 """The backward pass has two matrix products for each of the forward pass: one for the inputs, one for the weights."""
 
 
-def training_flops(config: ModelConfig, *, length: int, mlm_slots: int, wop_slots: int) -> int:
+def training_flops(config: AnyConfig, *, length: int, mlm_slots: int, wop_slots: int) -> int:
     """Operations of one sequence of ``length`` positions, forward and backward; a multiplication and an addition are two.
 
     Padding counts, as it is computed; table look-ups, LayerNorms and activations do not (below 1 % of the whole). A
     discriminator's are those of its generator too.
     """
-    if config.generator_hidden_size:
+    if isinstance(config, ModelConfig) and config.generator_hidden_size:
         generator = config.generator()
         products = _layers(config, length) + length * (config.hidden_size**2 + config.hidden_size)
         products += _layers(generator, length) + mlm_slots * _masked_token(generator)
@@ -26,11 +26,16 @@ def training_flops(config: ModelConfig, *, length: int, mlm_slots: int, wop_slot
     return 2 * (1 + _BACKWARD) * products
 
 
-def _layers(config: ModelConfig, length: int) -> int:
+def _layers(config: AnyConfig, length: int) -> int:
+    if isinstance(config, ModernConfig):
+        hidden, keys = config.hidden_size, config.local_attention + 1
+        seen = [length if config.is_global(layer) else min(length, keys) for layer in range(config.num_layers)]
+        matrices = config.num_layers * (4 * hidden**2 + 3 * hidden * config.intermediate_size)
+        return length * (matrices + 2 * hidden * sum(seen))
     hidden, embedding = config.hidden_size, config.embedding_size
     layer = length * (4 * hidden**2 + 2 * hidden * config.intermediate_size) + 2 * length**2 * hidden
     return config.num_layers * layer + (length * embedding * hidden if embedding != hidden else 0)
 
 
-def _masked_token(config: ModelConfig) -> int:
+def _masked_token(config: AnyConfig) -> int:
     return config.hidden_size * config.embedding_size + config.embedding_size * config.vocab_size

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import AnyConfig, ModelConfig
 from korealbert.model.encoder import TransformerEncoder, gelu_approximation
+from korealbert.model.modern import ModernEncoder, ScaledLinear
 
 
 class Logits(NamedTuple):
@@ -21,7 +22,7 @@ class Logits(NamedTuple):
     mlm_BPV: Tensor
     """Pieces at the masked slots."""
     sop_B2: Tensor | None
-    """Sentence order: class 1 means swapped; None without a pooler."""
+    """Sentence order: class 1 means swapped; None without such a head."""
     wop_BWC: Tensor | None
     """Original positions of the moved pieces; None without a word-order head."""
 
@@ -32,10 +33,15 @@ class MaskedTokenHead(nn.Module):
     The word table is passed in on every call: it belongs to the embeddings, and a tied tensor is one parameter.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: AnyConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.embedding_size)
-        self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
+        biases = isinstance(config, ModelConfig)
+        self.dense = (
+            nn.Linear(config.hidden_size, config.embedding_size)
+            if isinstance(config, ModelConfig)
+            else ScaledLinear(config.hidden_size, config.hidden_size, config)
+        )
+        self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps, bias=biases)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.approximate = gelu_approximation(config)
 
@@ -47,12 +53,12 @@ class MaskedTokenHead(nn.Module):
 class PretrainingModel(nn.Module):
     """An encoder with its pretraining heads."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: AnyConfig) -> None:
         super().__init__()
         self.config = config
-        self.encoder = TransformerEncoder(config)
+        self.encoder = TransformerEncoder(config) if isinstance(config, ModelConfig) else ModernEncoder(config)
         self.mlm = MaskedTokenHead(config)
-        self.sop = nn.Linear(config.hidden_size, 2) if config.pooler else None
+        self.sop = nn.Linear(config.hidden_size, 2) if config.orders_sentences else None
         self.wop = nn.Linear(config.hidden_size, config.word_order_classes) if config.word_order_classes else None
 
     @property
@@ -82,12 +88,16 @@ def gather_positions(hidden_BLH: Tensor, positions_BK: Tensor) -> Tensor:
 
 
 def initialise(model: nn.Module, initializer_range: float, seed: int) -> None:
-    """Draw all matrices from N(0, initializer_range²) cut at ± 2 σ, as ``seed`` decides; biases 0, LayerNorm weights 1."""
+    """Draw all matrices from N(0, σ²) cut at ± 2 σ, as ``seed`` decides; biases 0, LayerNorm weights 1.
+
+    σ is ``initializer_range``, or 1 / √(inputs of the matrix) where that is 0, times the ``initial_scale`` of a module that has
+    one.
+    """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for module in model.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
-                sigma = initializer_range
+                sigma = (initializer_range or module.weight.shape[1] ** -0.5) * getattr(module, "initial_scale", 1.0)
                 nn.init.trunc_normal_(module.weight, std=sigma, a=-2 * sigma, b=2 * sigma, generator=generator)
             if isinstance(module, nn.Linear | nn.LayerNorm | MaskedTokenHead) and module.bias is not None:
                 nn.init.zeros_(module.bias)

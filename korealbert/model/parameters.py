@@ -19,6 +19,22 @@ def parameter_groups(model: nn.Module, *, weight_decay: float) -> list[dict[str,
     ]
 
 
+def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
+    """The trainable matrices of the layers (and of a generator's): what maps hidden states to hidden states.
+
+    Not the tables and projections of embeddings, poolers and heads, whose rows or columns stand for single things.
+    """
+    outside = (".embeddings.", ".pooler.", ".mlm.")
+    return [
+        parameter
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad
+        and parameter.ndim == 2
+        and name.startswith(("encoder.", "generator."))
+        and not any(part in name for part in outside)
+    ]
+
+
 def count_parameters(model: nn.Module) -> int:
     """Numbers of the model, frozen ones included; a shared tensor counts once."""
     return sum(parameter.numel() for parameter in model.parameters())

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from korealbert.artifact.files import replace_directory, sha256_of_file
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import AnyConfig
 from korealbert.pretrain.guard import GuardState, Recent
 from korealbert.pretrain.metrics import Metrics, MetricsFile, TaskTotals
 from korealbert.pretrain.spec import PretrainSpec
@@ -245,7 +245,7 @@ class RunCheckpoints:
     """Weights, moments and loss scale of an engine, and the training state beside them, under ``root``."""
 
     def __init__(
-        self, root: Path, spec: PretrainSpec, config: ModelConfig, *, model: nn.Module, optimizer: Optimizer, engine: Any
+        self, root: Path, spec: PretrainSpec, config: AnyConfig, *, model: nn.Module, optimizer: Optimizer, engine: Any
     ) -> None:
         self._root, self._divided = root, spec.zero_stage > 0
         self._model, self._optimizer, self._engine = model, optimizer, engine

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from korealbert.examples.batches import Batch
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import AnyConfig
 from korealbert.model.flops import training_flops
 from korealbert.philox import mix64
 from korealbert.pretrain.engine import Ranks
@@ -180,7 +180,7 @@ class Loader:
         return [(batch, on_host(batch, pinned=self._ranks.device.type == "cuda")) for batch in batches]
 
 
-def operations(rows: Rows, config: ModelConfig) -> int:
+def operations(rows: Rows, config: AnyConfig) -> int:
     """Floating-point operations of one of these sequences, forward and backward."""
     example = rows.train.gather(0, np.zeros(1, dtype=np.int64))
     slots = {"mlm_slots": example.mlm_positions.shape[1], "wop_slots": example.wop_positions.shape[1]}

@@ -13,7 +13,7 @@ from pydantic import Field
 from korealbert.artifact import Inputs, Real, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import write_json
 from korealbert.examples.batches import ExampleBatches
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import read_config
 from korealbert.model.device import pick_device
 from korealbert.pretrain.runtime import TrainingRuntime, check_device
 from korealbert.pretrain.spec import TASKS
@@ -43,7 +43,7 @@ def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     from korealbert.pretrain.objective import evaluate, make_objective  # noqa: PLC0415
 
     weights = inputs["pretrain"].path
-    config = ModelConfig.model_validate_json((weights / "config.json").read_text("utf-8"))
+    config = read_config(weights)
     heldout = ExampleBatches(inputs["examples"].path, inputs["views"].path, "heldout")
     if not heldout.num_rows:
         raise ValueError(f"{inputs['examples'].name} has no held-out rows to score; raise heldout_share in [examples]")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import AnyConfig
 from korealbert.model.device import Device
 from korealbert.pretrain.spec import PretrainSpec
 
@@ -28,7 +28,7 @@ class Job(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     spec: PretrainSpec
-    config: ModelConfig
+    config: AnyConfig
     examples: Path
     views: Path
     initial: Path | None = None

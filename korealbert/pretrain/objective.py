@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from korealbert.examples.batches import IGNORED, Batch
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import AnyConfig, ModelConfig
 from korealbert.model.heads import PretrainingModel, initialise
 from korealbert.model.replaced import ReplacedTokenModel, restore, sample
 from korealbert.pretrain.data import TensorBatch, in_row_order, to_tensors
@@ -114,21 +114,21 @@ class ReplacedTokenObjective(nn.Module):
         return np.array([np.count_nonzero(batch.mlm_labels != IGNORED), batch.lengths.sum(), 0], dtype=np.int64)
 
 
-def make_objective(config: ModelConfig, *, seed: int) -> OrderObjective | ReplacedTokenObjective:
+def make_objective(config: AnyConfig, *, seed: int) -> OrderObjective | ReplacedTokenObjective:
     """A fresh model, initialised as ``seed`` decides, with the losses that belong to it."""
     objective = _objective(config)
     initialise(objective.model, config.initializer_range, seed)
     return objective
 
 
-def parameter_names(config: ModelConfig) -> list[str]:
+def parameter_names(config: AnyConfig) -> list[str]:
     """Names of all parameters of such a model, which takes up no memory for that."""
     with torch.device("meta"):
         return [name for name, _ in _objective(config).model.named_parameters()]
 
 
-def _objective(config: ModelConfig) -> OrderObjective | ReplacedTokenObjective:
-    if config.generator_hidden_size:
+def _objective(config: AnyConfig) -> OrderObjective | ReplacedTokenObjective:
+    if isinstance(config, ModelConfig) and config.generator_hidden_size:
         return ReplacedTokenObjective(ReplacedTokenModel(config))
     return OrderObjective(PretrainingModel(config))
 

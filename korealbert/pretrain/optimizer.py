@@ -1,4 +1,4 @@
-"""The optimiser that a spec describes: LAMB or AdamW, with global gradient clipping before every update."""
+"""The optimiser that a spec describes: LAMB, AdamW or Muon, with global gradient clipping before every update."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from korealbert.model.parameters import parameter_groups
-from korealbert.pretrain.spec import OptimizerSpec
+from korealbert.model.parameters import hidden_matrices, parameter_groups
+from korealbert.pretrain.spec import MuonSpec, OptimizerSpec
 
 
 class Lamb(Optimizer):
@@ -125,9 +125,38 @@ def _trust_ratios(tensors: list[Tensor], updates: tuple[Tensor, ...], bound: flo
     return ratios.clamp(max=bound) if bound else ratios
 
 
-def make_optimizer(model: nn.Module, spec: OptimizerSpec, *, scaled: bool = False) -> Optimizer:
+class MuonWithAdamW(Optimizer):
+    """Muon for some parameters and AdamW for the others, as one optimiser: their groups and their state are its own."""
+
+    def __init__(self, muon: torch.optim.Muon, adamw: torch.optim.AdamW) -> None:
+        super().__init__([*muon.param_groups, *adamw.param_groups], {})
+        self._parts = (muon, adamw)
+        for part in self._parts:
+            part.state = self.state
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Update all tensors that have gradients; ``closure`` re-evaluates the loss first, where one is given."""
+        loss = None if closure is None else closure()
+        for part in self._parts:
+            part.step()  # type: ignore[no-untyped-call]
+        return loss
+
+
+def make_optimizer(model: nn.Module, spec: OptimizerSpec | MuonSpec, *, scaled: bool = False) -> Optimizer:
     """The optimiser that ``spec`` describes, over all trainable parameters of ``model``; ``scaled``: fp16 scales their loss."""
     groups = parameter_groups(model, weight_decay=spec.weight_decay)
+    if isinstance(spec, MuonSpec):
+        matrices = hidden_matrices(model)
+        groups = [
+            {**group, "params": [p for p in group["params"] if not any(p is matrix for matrix in matrices)]}
+            | {"lr_factor": spec.adamw_lr_factor}
+            for group in groups
+        ]
+        muon = torch.optim.Muon(
+            matrices, lr=spec.lr, weight_decay=spec.weight_decay, momentum=spec.momentum, adjust_lr_fn="match_rms_adamw"
+        )
+        adamw = torch.optim.AdamW(groups, lr=spec.lr * spec.adamw_lr_factor, betas=spec.betas, eps=spec.eps, foreach=True)
+        return MuonWithAdamW(muon, adamw)
     if spec.name == "adamw":
         # One pass over memory instead of ten. Not under fp16, whose scale the fused kernel undoes after the clipping.
         fused = not scaled and next(model.parameters()).device.type == "cpu"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korealbert.examples.batches import Batch
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import AnyConfig
 from korealbert.pretrain.spec import PretrainSpec
 
 
@@ -32,7 +32,7 @@ class Rows(NamedTuple):
     heldout: BatchSource
 
 
-def check_rows(spec: PretrainSpec, config: ModelConfig, short: Rows, long: Rows | None) -> None:
+def check_rows(spec: PretrainSpec, config: AnyConfig, short: Rows, long: Rows | None) -> None:
     """Raise ValueError naming both sides where spec, model and rows do not fit together."""
     if (spec.long is None) != (long is None):
         raise ValueError(

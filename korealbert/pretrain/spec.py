@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from korealbert.artifact import Spec
-from korealbert.model.config import ModelConfig, ModelSpec
+from korealbert.model.config import AnyConfig, AnySpec, ModelConfig, ModelSpec, ModernConfig, ModernSpec
 from korealbert.pretrain.guard import GuardSpec
 
 
@@ -41,9 +41,7 @@ class OptimizerSpec(Spec):
     @field_validator("betas")
     @classmethod
     def _check_betas(cls, betas: tuple[float, float]) -> tuple[float, float]:
-        if not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"betas = {betas} must lie in [0, 1)")
-        return betas
+        return _decay_rates(betas)
 
     @model_validator(mode="after")
     def _check_adamw(self) -> Self:
@@ -56,16 +54,48 @@ class OptimizerSpec(Spec):
         return self
 
 
-class ScheduleSpec(Spec):
-    """Learning rate over the steps: linear warm-up from 0, then a decay."""
+class MuonSpec(Spec):
+    """Muon for the matrices of the layers (Jordan 2024), AdamW for embeddings, heads, biases and LayerNorms.
+
+    Muon's updates are scaled to the size of AdamW's (Liu et al. 2025), so that one learning rate suits both.
+    """
+
+    name: Literal["muon"]
+    """Muon makes each matrix's update orthogonal, so that all its directions are learnt at one speed."""
+    lr: float = Field(gt=0)
+    """Peak learning rate; 1e-3 to 5e-3 for small encoders."""
+    adamw_lr_factor: float = Field(default=1.0, gt=0)
+    """The learning rate of the tensors that AdamW updates, as a multiple of ``lr``."""
+    momentum: float = Field(default=0.95, ge=0, lt=1)
+    """Muon's Nesterov momentum."""
+    betas: tuple[float, float] = (0.9, 0.98)
+    """AdamW's decay rates of the first and second moment."""
+    eps: float = Field(default=1e-6, gt=0)
+    """AdamW's summand of the root of the second moment."""
+    weight_decay: float = Field(default=0.01, ge=0)
+    """Decoupled decay of all tensors of rank ≥ 2; biases and LayerNorms are left out."""
+    max_grad_norm: float = Field(default=1.0, ge=0)
+    """Bound on the global gradient norm, applied before the moments; 0 leaves gradients alone."""
+
+    @field_validator("betas")
+    @classmethod
+    def _check_betas(cls, betas: tuple[float, float]) -> tuple[float, float]:
+        return _decay_rates(betas)
+
+
+def _decay_rates(betas: tuple[float, float]) -> tuple[float, float]:
+    if not all(0 <= beta < 1 for beta in betas):
+        raise ValueError(f"betas = {betas} must lie in [0, 1)")
+    return betas
+
+
+class _WarmUp(Spec):
+    """Linear warm-up from 0."""
 
     warmup_steps: int | None = Field(default=None, ge=0)
     """Steps of the warm-up."""
     warmup_ratio: float | None = Field(default=None, ge=0, lt=1)
     """Steps of the warm-up as a share of all steps; 0.0125 (KoreALBERT) where neither is given."""
-    decay: Literal["linear", "linear_tf", "constant"] = "linear"
-    """``linear`` falls from the peak at the end of the warm-up to 0 at the last step (Hugging Face). ``linear_tf`` follows
-    peak · (1 − t / steps) from the end of the warm-up on, so it starts below the peak (google-research/albert)."""
 
     @model_validator(mode="after")
     def _refuse_both(self) -> Self:
@@ -84,13 +114,64 @@ class ScheduleSpec(Spec):
     def learning_rate(self, update: int, *, peak: float, steps: int) -> float:
         """Learning rate of the update that follows ``update`` updates: the first of a warm-up is 0 (TF, Hugging Face)."""
         warmup = self.warmup(steps)
-        if update < warmup:
-            return peak * update / warmup
+        return peak * update / warmup if update < warmup else peak * self.factor(update, steps=steps)
+
+    def factor(self, update: int, *, steps: int) -> float:
+        """The share of the peak once the warm-up is over."""
+        raise NotImplementedError
+
+
+class ScheduleSpec(_WarmUp):
+    """Learning rate over the steps: linear warm-up from 0, then a decay."""
+
+    decay: Literal["linear", "linear_tf", "constant"] = "linear"
+    """``linear`` falls from the peak at the end of the warm-up to 0 at the last step (Hugging Face). ``linear_tf`` follows
+    peak · (1 − t / steps) from the end of the warm-up on, so it starts below the peak (google-research/albert)."""
+
+    def factor(self, update: int, *, steps: int) -> float:
+        """As ``_WarmUp.factor``."""
         if self.decay == "constant":
-            return peak
+            return 1.0
         if self.decay == "linear_tf":
-            return peak * max(0.0, 1 - update / steps)
-        return peak * max(0.0, (steps - update) / max(1, steps - warmup))
+            return max(0.0, 1 - update / steps)
+        return max(0.0, (steps - update) / max(1, steps - self.warmup(steps)))
+
+
+class StableSchedule(_WarmUp):
+    """Warm-up, stable, decay: the peak is held until the last steps, so that a run can be prolonged from before its decay."""
+
+    decay: Literal["stable_linear", "stable_sqrt"]
+    """How the rate falls to 0 at the end: linearly, or by 1 − √t over the decay (Hägele et al. 2024)."""
+    decay_ratio: float = Field(default=0.2, gt=0, le=1)
+    """Share of all steps over which it falls."""
+
+    def factor(self, update: int, *, steps: int) -> float:
+        """As ``_WarmUp.factor``."""
+        begin = max(self.warmup(steps), steps - round(self.decay_ratio * steps))
+        done = min(1.0, max(0.0, (update - begin) / max(1, steps - begin)))
+        return 1 - (done if self.decay == "stable_linear" else done**0.5)
+
+
+def _optimizer_variant(value: Any) -> str:
+    name = value.get("name") if isinstance(value, dict) else getattr(value, "name", None)
+    return MUON if name == "muon" else MOMENTS
+
+
+def _schedule_variant(value: Any) -> str:
+    decay = value.get("decay") if isinstance(value, dict) else getattr(value, "decay", None)
+    return STABLE if str(decay).startswith("stable") else FALLING
+
+
+MOMENTS, MUON = "of moments", "of muon"
+FALLING, STABLE = "falling", "held, then falling"
+"""The forms of an optimiser's and of a schedule's table, as validation errors tell them apart."""
+
+AnyOptimizer = Annotated[
+    Annotated[OptimizerSpec, Tag(MOMENTS)] | Annotated[MuonSpec, Tag(MUON)], Discriminator(_optimizer_variant)
+]
+AnySchedule = Annotated[
+    Annotated[ScheduleSpec, Tag(FALLING)] | Annotated[StableSchedule, Tag(STABLE)], Discriminator(_schedule_variant)
+]
 
 
 class BatchPhase(Spec):
@@ -149,8 +230,9 @@ class PretrainSpec(Spec):
     rtd: ReplacedTokensSpec = ReplacedTokensSpec()
     """The generator and its weight, under ``objective = "rtd"``."""
 
-    model: ModelSpec = ModelSpec()
-    """The architecture. Left out where the run starts from weights of another stage, which bring their own."""
+    model: AnySpec = ModelSpec()
+    """The architecture; ``architecture = "modern"`` takes the second set of fields below. Left out where the run starts from
+    weights of another stage, which bring their own."""
     frozen: tuple[str, ...] = ()
     """Tensors that stay as they are: patterns (``encoder.ffn.0.*``) of their names in ``model.safetensors``. They get no
     gradient, no decay and no moments."""
@@ -164,10 +246,10 @@ class PretrainSpec(Spec):
     """Smaller batches first, in order of their ends; afterwards ``global_batch_size``."""
     long: LongPhase | None = None
     """The last steps on longer sequences, from examples and views of their own."""
-    optimizer: OptimizerSpec = OptimizerSpec()
-    """The optimiser and its settings."""
-    schedule: ScheduleSpec = ScheduleSpec()
-    """The learning rate over the steps."""
+    optimizer: AnyOptimizer = OptimizerSpec()
+    """The optimiser and its settings; ``name = "muon"`` takes the second set of fields below."""
+    schedule: AnySchedule = ScheduleSpec()
+    """The learning rate over the steps; a decay that begins with ``stable`` takes the second set of fields below."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Arithmetic of the forward and backward pass; parameters, gradients and moments stay fp32. fp16 scales the loss."""
     zero_stage: Literal[0, 1, 2] = 0
@@ -214,7 +296,7 @@ class PretrainSpec(Spec):
         warmup = self.schedule.warmup(self.steps)
         if warmup >= self.steps:
             raise ValueError(f"warmup_steps = {warmup} leaves no step of steps = {self.steps}; shorten the warm-up")
-        if self.sop_weight and not self.model.pooler:
+        if self.sop_weight and isinstance(self.model, ModelSpec) and not self.model.pooler:
             raise ValueError(
                 f"sop_weight = {self.sop_weight} needs a pooler, but model.pooler = false; set sop_weight = 0 or pooler = true"
             )
@@ -244,6 +326,8 @@ class PretrainSpec(Spec):
         for name in ("sop_weight", "wop_weight"):
             if weight := getattr(self, name):
                 raise ValueError(f"{name} = {weight}, but objective = 'rtd' has no order losses; remove it")
+        if isinstance(self.model, ModernSpec):
+            raise ValueError("objective = 'rtd' has no generator of model.architecture = 'modern'; set objective = 'mlm'")
         if self.model.pooler:
             raise ValueError("model.pooler = true, but objective = 'rtd' trains none; set model.pooler = false")
         if (size := self.rtd.generator_size(self.model)) % self.model.head_width:
@@ -313,28 +397,30 @@ class PretrainSpec(Spec):
             )
         return batch // per_pass
 
-    def config_for(self, *, vocab_size: int, sequence_length: int, initial: ModelConfig | None = None) -> ModelConfig:
+    def config_for(self, *, vocab_size: int, sequence_length: int, initial: AnyConfig | None = None) -> AnyConfig:
         """The complete model for this data; ``initial``: the shape of the weights that the run starts from.
 
         Raises ValueError where sequences are longer than the position table, or spec and weights contradict each other.
         """
         if initial is not None:
             self._check_initial(initial, vocab_size)
-        model = self.model if initial is None else ModelSpec(**initial.model_dump(include=set(ModelSpec.model_fields)))
+        model = self.model if initial is None else initial.shape()
         if sequence_length > model.longest_sequence:
             longer = "" if initial is not None else "raise max_positions in [pretrain.model] or "
             raise ValueError(
                 f"the examples are {sequence_length} tokens long, but {'the initial weights have ' if initial else ''}"
                 f"max_positions = {model.max_positions}; {longer}pack shorter examples"
             )
-        return ModelConfig(
+        known = {
             **model.model_dump(),
-            vocab_size=vocab_size,
-            word_order_classes=sequence_length if self.wop_weight else 0,
-            generator_hidden_size=self.rtd.generator_size(self.model) if self.objective == "rtd" else 0,
-        )
+            "vocab_size": vocab_size,
+            "word_order_classes": sequence_length if self.wop_weight else 0,
+        }
+        if isinstance(model, ModernSpec):
+            return ModernConfig(**known, orders_sentences=self.sop_weight > 0)
+        return ModelConfig(**known, generator_hidden_size=self.rtd.generator_size(model) if self.objective == "rtd" else 0)
 
-    def _check_initial(self, initial: ModelConfig, vocab_size: int) -> None:
+    def _check_initial(self, initial: AnyConfig, vocab_size: int) -> None:
         if self.model != ModelSpec():
             raise ValueError("the initial weights bring their own architecture; remove [model]")
         if initial.vocab_size != vocab_size:
@@ -342,7 +428,7 @@ class PretrainSpec(Spec):
                 f"the initial weights have {initial.vocab_size:,} word embeddings, but the examples were packed with "
                 f"{vocab_size:,} pieces; transfer to the vocabulary of the examples"
             )
-        if self.sop_weight and not initial.pooler:
+        if self.sop_weight and isinstance(initial, ModelConfig) and not initial.pooler:
             raise ValueError(
                 f"sop_weight = {self.sop_weight} needs a pooler, which the initial weights do not have; set sop_weight = 0"
             )

@@ -20,7 +20,7 @@ from korealbert.artifact import Deployment, Inputs, Progress, Real, Runtime, Sta
 from korealbert.artifact.files import atomic_write
 from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import AnyConfig, read_config
 from korealbert.pretrain.compile_locks import clear_stale_locks, extension_directories
 from korealbert.pretrain.job import Job, parse_event
 from korealbert.pretrain.launch import RankFailed, run_ranks
@@ -129,13 +129,13 @@ def check(
     examples_long: Path | None = None,
     views_long: Path | None = None,
     initial: Path | None = None,
-) -> ModelConfig:
+) -> AnyConfig:
     """The model that spec, data and initial weights make together. Raises ValueError naming both sides of a contradiction."""
     short, long = Rows(*_open(spec, vocab, examples, views)), None
     if examples_long is not None and views_long is not None:
         long = Rows(*_open(spec, vocab, examples_long, views_long))
     longest = (long if long and spec.long else short).train.sequence_length
-    shape = None if initial is None else ModelConfig.model_validate_json((initial / "config.json").read_bytes())
+    shape = None if initial is None else read_config(initial)
     config = spec.config_for(vocab_size=short.train.vocab_size, sequence_length=longest, initial=shape)
     check_rows(spec, config, short, long)
     if spec.frozen:

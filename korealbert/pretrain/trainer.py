@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 
 from korealbert.artifact import Stats, markers
 from korealbert.artifact.files import atomic_path, write_json
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import AnyConfig
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain.checkpoint import RunCheckpoints, TrainingState, detached
 from korealbert.pretrain.data import Loaded, Loader, operations, to_device
@@ -59,7 +59,7 @@ class Trainer:
     def __init__(
         self,
         spec: PretrainSpec,
-        config: ModelConfig,
+        config: AnyConfig,
         *,
         train: BatchSource,
         heldout: BatchSource,
@@ -172,7 +172,7 @@ class Trainer:
             self._stop()
         rate = spec.schedule.learning_rate(state.updates, peak=spec.optimizer.lr, steps=spec.steps)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate * state.rate_factor
+            group["lr"] = rate * state.rate_factor * group.get("lr_factor", 1.0)
         updates_before = self.clipping.updates
         summed = TaskTotals.of(ranks.sum(self._accumulate(loaded, targets)))
         state.step += 1

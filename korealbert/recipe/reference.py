@@ -177,7 +177,7 @@ def _type(kind: Any) -> str:
     elif origin is Literal:
         shown = " ".join(f"`{value}`" for value in inner)
     elif origin in (Union, UnionType):
-        shown = " or ".join(_type(each) for each in inner if each is not NoneType)
+        shown = " or ".join(dict.fromkeys(_type(each) for each in inner if each is not NoneType))
     elif origin in (tuple, list):
         shown = f"list of {_type(inner[0])}"
     elif inner:
@@ -197,6 +197,8 @@ def _limits(field: FieldInfo) -> str:
 def _models(kind: Any) -> list[type[BaseModel]]:
     """Models that a field's value is, or may be."""
     inner = [kind, *(part for part in get_args(kind) if get_origin(kind) in (Union, UnionType, Annotated))]
+    if all(get_origin(part) is Annotated for part in inner[1:]):  # Each variant has a tag, by which it is chosen.
+        inner = [get_args(part)[0] for part in inner[1:]] or inner
     found = [part for part in inner if isinstance(part, type) and issubclass(part, BaseModel)]
     return list(dict.fromkeys(found))
 

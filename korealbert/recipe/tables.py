@@ -12,20 +12,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Tag, ValidationError
+from pydantic.fields import FieldInfo
 
 from korealbert.artifact import InputPath, Spec
 from korealbert.artifact.spec import refuse_outside
 from korealbert.finetune import tasks
 from korealbert.finetune.search import LIST, RANGE
 from korealbert.finetune.spec import LOCAL, REMOTE, FinetuneSpec
+from korealbert.model.config import MODERN, POST_NORM
+from korealbert.pretrain.spec import FALLING, MOMENTS, MUON, STABLE
 
 TOP = ("name", "description", "data")
 """Fields of no table."""
 
-_VARIANTS = (LOCAL, REMOTE, LIST, RANGE)
+_TAGS = (POST_NORM, MODERN, MOMENTS, MUON, FALLING, STABLE)
+_VARIANTS = (LOCAL, REMOTE, LIST, RANGE, *_TAGS)
 """What pydantic names in a place besides fields: which of several forms a value has."""
 
 B = TypeVar("B", bound=Spec)
@@ -207,8 +211,8 @@ def _explain(path: Path, kind: type[BaseModel], table: str, problem: Any) -> str
     location = [str(part) for part in problem["loc"] if part not in _VARIANTS]
     where = f"{path}, [{table}]" if table else str(path)
     if problem["type"] == "extra_forbidden":
-        *parents, name = location
-        valid = _fields_at(kind, parents)
+        name = location[-1]
+        valid = _fields_at(kind, list(map(str, problem["loc"][:-1])))
         return f"{where}: unknown field {'.'.join(location)!r}{nearest(name, valid)}; valid: {', '.join(valid)}"
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "missing":
@@ -236,10 +240,17 @@ def _paths_of(value: Any, name: str = "") -> Iterable[tuple[str, Path]]:
 def _fields_at(kind: Any, parents: list[str]) -> list[str]:
     """Field names of the model found by following ``parents`` from ``kind`` through nested annotations."""
     for parent in parents:
-        if isinstance(kind, type) and issubclass(kind, BaseModel) and parent in kind.model_fields:
-            kind = kind.model_fields[parent].annotation
-        kind = next((part for part in _inside(kind) if isinstance(part, type) and issubclass(part, BaseModel)), kind)
-    return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
+        if parent in _TAGS:
+            kind = next(part for part in _inside(kind) if get_origin(part) is Annotated and Tag(parent) in get_args(part))
+        elif parent in (fields := _fields_of(kind)):
+            kind = fields[parent].annotation
+    return list(_fields_of(kind))
+
+
+def _fields_of(kind: Any) -> dict[str, FieldInfo]:
+    """The fields of the first model within an annotation."""
+    models = (part for part in _inside(kind) if isinstance(part, type) and issubclass(part, BaseModel))
+    return next((model.model_fields for model in models), {})
 
 
 def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

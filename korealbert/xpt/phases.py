@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Statistics
 from korealbert.model.config import ModelConfig, ModelSpec
 from korealbert.pretrain import stage as pretrain
-from korealbert.pretrain.spec import OptimizerSpec, PretrainSpec, ScheduleSpec
+from korealbert.pretrain.spec import AnyOptimizer, AnySchedule, OptimizerSpec, PretrainSpec, ScheduleSpec
 from korealbert.vocab.tokenizer import Vocabulary
 from korealbert.xpt.transfer import Freeze, unreached_names
 
@@ -41,9 +41,9 @@ class PhaseSpec(PretrainSpec):
     """Masked words are the only objective."""
     wop_weight: float = Field(default=0.0, ge=0, le=0)
     """Masked words are the only objective."""
-    optimizer: OptimizerSpec = OptimizerSpec(name="adamw", lr=3e-4, betas=(0.9, 0.98), eps=1e-6, max_grad_norm=1.0)
+    optimizer: AnyOptimizer = OptimizerSpec(name="adamw", lr=3e-4, betas=(0.9, 0.98), eps=1e-6, max_grad_norm=1.0)
     """Adam with RoBERTa's settings."""
-    schedule: ScheduleSpec = ScheduleSpec(warmup_steps=1000)
+    schedule: AnySchedule = ScheduleSpec(warmup_steps=1000)
     """Warm-up over 1,000 steps (Lee et al. 2021), then linear to 0."""
 
     @model_validator(mode="after")

@@ -25,6 +25,7 @@ from korealbert.huggingface import checkpoint
 from korealbert.huggingface.family import Array
 from korealbert.model.config import ModelConfig
 from korealbert.vocab.tokenizer import SPECIAL, Vocabulary
+from korealbert.xpt.source import translatable
 
 Freeze = Literal["chameleon", "l21", "none"]
 """Frozen in a phase: the encoder (Chameleon), everything that was copied (Lee et al. 2021), nothing."""
@@ -145,7 +146,8 @@ def transfer(source: checkpoint.Checkpoint, spec: TransferSpec, *, vocab_size: i
     Without translation layers and with the source's own word table and decoder bias put back (``vocabulary_swap``) its outputs
     are those of the source, bit for bit.
     """
-    config = target_config(source.config, spec, vocab_size=vocab_size)
+    theirs = translatable(source.config)
+    config = target_config(theirs, spec, vocab_size=vocab_size)
     weights = _drawn(config, spec.seed)
     encoder = set(encoder_names(config, weights)) - {"encoder.projection.weight", "encoder.projection.bias"}
     copied = []
@@ -154,7 +156,7 @@ def transfer(source: checkpoint.Checkpoint, spec: TransferSpec, *, vocab_size: i
         if name in (WORD_TABLE, DECODER_BIAS) or (spec.encoder == "random" and name in encoder):
             continue
         # Rows before the first position are never read; our first position is right behind our padding id.
-        unread = source.config.position_offset - config.position_offset if name == POSITIONS else 0
+        unread = theirs.position_offset - config.position_offset if name == POSITIONS else 0
         weights[name] = np.ascontiguousarray(array[unread:])
         copied.append(name)
     if spec.itl and spec.itl_init == "identity":

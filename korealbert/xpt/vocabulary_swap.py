@@ -21,7 +21,7 @@ from korealbert.huggingface import checkpoint
 from korealbert.huggingface.family import Array
 from korealbert.huggingface.files import TOKENIZER_FILES, copy_files
 from korealbert.model.config import ModelConfig
-from korealbert.xpt.source import special_ids
+from korealbert.xpt.source import special_ids, translatable
 from korealbert.xpt.transfer import DECODER_BIAS, POSITIONS, WORD_TABLE
 
 
@@ -97,7 +97,7 @@ def run(spec: SwapSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Swap
         if not file.is_file():
             raise ValueError(f"{model.name} has no snapshot of step {spec.snapshot:,}; name the step in the phase's snapshots")
     source = checkpoint.read(source_directory)
-    config, weights = swap(config, load_file(file), WordPart.of(source.config, source.weights))
+    config, weights = swap(config, load_file(file), WordPart.of(translatable(source.config), source.weights))
     special = special_ids(source_directory, vocab_size=config.vocab_size, position_offset=config.position_offset)
     save_file(checkpoint.to_huggingface(config, weights), out_dir / "model.safetensors", metadata={"format": "pt"})
     write_json(out_dir / "config.json", checkpoint.settings(config, special), indent=2, sort_keys=True)

@@ -91,7 +91,9 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
     views = ancestor(store, "views", {"views": 3, "mlm_rate": 0.149}, {"examples": examples, "vocab": vocab})
 
     def make(**architecture: Any) -> tuple[dict[str, Artifact], PretrainingModel]:
-        tiny = {"hidden_size": 32, "embedding_size": 16, "num_heads": 4, "num_layers": 3, "max_positions": 32, **architecture}
+        tiny = {"hidden_size": 32, "num_heads": 4, "num_layers": 3, "max_positions": 32, **architecture}
+        if "architecture" not in tiny:
+            tiny.setdefault("embedding_size", 16)
         spec = PretrainSpec(steps=10, model=tiny, sop_weight=float(tiny.get("pooler", True)))
         inputs = {"vocab": vocab, "examples": examples, "views": views}
         pretrain = build(Stage("pretrain", 1, PretrainSpec, write_model), spec, inputs, Runtime(store=store)).artifact

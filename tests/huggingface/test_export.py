@@ -97,7 +97,11 @@ UNSHARED = {"share": "none", "embedding_size": 32, "activation": "gelu"}
 
 @pytest.mark.parametrize(
     ("family", "architecture"),
-    [("bert", UNSHARED), ("roberta", {**UNSHARED, "pooler": False, "position_offset": 1, "type_vocab_size": 1})],
+    [
+        ("bert", UNSHARED),
+        ("roberta", {**UNSHARED, "pooler": False, "position_offset": 1, "type_vocab_size": 1}),
+        ("modernbert", {"architecture": "modern", "local_attention": 4}),
+    ],
 )
 def test_other_families_are_exported_as_themselves(
     make_model: MakeModel, tmp_path: Path, family: str, architecture: dict

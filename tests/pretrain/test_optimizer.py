@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import ModelConfig, ModernConfig
 from korealbert.model.heads import PretrainingModel
 from korealbert.pretrain.optimizer import Clipping, Lamb, make_optimizer
-from korealbert.pretrain.spec import OptimizerSpec
+from korealbert.pretrain.spec import MuonSpec, OptimizerSpec
 
 STEPS = 50
 
@@ -124,6 +124,36 @@ def test_adamw_follows_torch_and_is_fused_unless_fp16_scales_the_loss(scaled: bo
         theirs.step()
     for a, b in zip(model.parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("modern", [False, True])
+def test_muon_takes_the_matrices_of_the_layers_and_adamw_the_rest(modern: bool) -> None:
+    sizes = {"vocab_size": 20, "hidden_size": 16, "num_heads": 2, "num_layers": 2, "word_order_classes": 8}
+    config = ModernConfig(architecture="modern", **sizes) if modern else ModelConfig(**sizes, share="none")
+    torch.manual_seed(0)
+    model = PretrainingModel(config)
+    reference = copy.deepcopy(model)
+    ours = make_optimizer(model, MuonSpec(name="muon", lr=1e-2, adamw_lr_factor=0.5, weight_decay=0.1))
+    matrices, decayed, others = (group["params"] for group in ours.param_groups)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    blocks = ("encoder.layers.",) if modern else ("encoder.attention.", "encoder.ffn.", "encoder.projection.")
+    assert {names[id(p)] for p in matrices} == {n for n, p in model.named_parameters() if n.startswith(blocks) and p.ndim == 2}
+    assert len(matrices) + len(decayed) + len(others) == len(names)
+    theirs = dict(reference.named_parameters())
+    twins = [[theirs[names[id(p)]] for p in group] for group in (matrices, decayed, others)]
+    muon = torch.optim.Muon(twins[0], lr=1e-2, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    rest = [{"params": twins[1], "weight_decay": 0.1}, {"params": twins[2], "weight_decay": 0.0}]
+    adamw = torch.optim.AdamW(rest, lr=5e-3, betas=(0.9, 0.98), eps=1e-6)
+    for _ in range(3):
+        for name, parameter in model.named_parameters():
+            parameter.grad = torch.randn(parameter.shape)
+            theirs[name].grad = parameter.grad.clone()
+        ours.step()
+        muon.step()
+        adamw.step()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter, theirs[name], rtol=1e-5, atol=1e-7, msg=name)
+    assert set(ours.state) == set(model.parameters())
 
 
 @pytest.mark.parametrize("name", ["lamb", "adamw"])

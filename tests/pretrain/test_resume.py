@@ -52,8 +52,19 @@ def test_a_stop_does_not_wait_for_the_end_of_a_long_step(alone: Ranks, tmp_path:
     assert same_bytes(tmp_path / "straight", tmp_path / "stopped")
 
 
-def test_adamw_resumes_to_the_same_bytes(alone: Ranks, tmp_path: Path) -> None:
-    run_spec = spec(optimizer={"name": "adamw", "lr": 2e-3})
+MODERN = {"architecture": "modern", "hidden_size": 16, "num_layers": 3, "num_heads": 2, "local_attention": 4}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"optimizer": {"name": "adamw", "lr": 2e-3}},
+        {"optimizer": {"name": "muon", "lr": 2e-3}, "schedule": {"warmup_steps": 1, "decay": "stable_linear"}},
+        {"model": {**MODERN, "mlp_dropout": 0.1}, "optimizer": {"name": "muon", "lr": 2e-3, "adamw_lr_factor": 0.5}},
+    ],
+)
+def test_other_optimisers_and_shapes_resume_to_the_same_bytes(alone: Ranks, tmp_path: Path, fields: dict) -> None:
+    run_spec = spec(**fields)
     trainer(run_spec, tmp_path / "straight", alone).run()
     with pytest.raises(Stopped):
         trainer(run_spec, tmp_path / "stopped", alone, stop_after=3).run()

@@ -9,8 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from korealbert.artifact import Progress, Runtime
+from korealbert.model.config import ModernConfig
 from korealbert.pretrain.runtime import TrainingRuntime
-from korealbert.pretrain.spec import PretrainSpec, ScheduleSpec
+from korealbert.pretrain.spec import PretrainSpec, ScheduleSpec, StableSchedule
 
 
 @pytest.mark.parametrize(
@@ -22,16 +23,26 @@ from korealbert.pretrain.spec import PretrainSpec, ScheduleSpec
             {"model": {"hidden_size": 96, "num_heads": 0, "edge_layers": 6}},
             "edge_layers = 6 at either end leave none of num_layers",
         ),
+        (
+            {"model": {"architecture": "modern", "hidden_size": 96, "num_heads": 32}},
+            "num_heads = 32 does not cut hidden_size = 96",
+        ),
+        ({"model": {"architecture": "modern"}, "objective": "rtd"}, "no generator of model.architecture = 'modern'"),
+        ({"model": {"architecture": "modern", "share": "all"}}, "model.modern.share\n.*Extra inputs"),
+        ({"optimizer": {"name": "muon"}}, "lr\n.*required"),
+        ({"optimizer": {"name": "muon", "lr": 1e-3, "betas": [0.9, 1.0]}}, r"betas = \(0.9, 1.0\) must lie in"),
+        ({"optimizer": {"name": "muon", "lr": 1e-3}, "zero_stage": 1}, "zero_stage = 1 with optimizer.name = 'muon'"),
+        ({"schedule": {"decay": "stable_linear", "decay_ratio": 0}}, "decay_ratio\n.*greater than 0"),
         ({"steps": 0}, "greater than or equal to 1"),
         ({"global_batch_size": 0}, "greater than or equal to 1"),
         ({"micro_batch_size": 64, "global_batch_size": 32}, "micro_batch_size = 64 does not divide global_batch_size = 32"),
         ({"checkpoint_every": 0}, "checkpoint_every\n.*greater than or equal to 1"),
         ({"heldout_every": 0}, "heldout_every\n.*greater than or equal to 1"),
         ({"log_every": -1}, "log_every\n.*greater than or equal to 1"),
-        ({"optimizer": {"lr": 0}}, "optimizer.lr\n.*greater than 0"),
-        ({"optimizer": {"lr": -1e-3}}, "optimizer.lr\n.*greater than 0"),
-        ({"optimizer": {"lr": float("inf")}}, "optimizer.lr\n.*finite"),
-        ({"optimizer": {"lr": float("nan")}}, "optimizer.lr\n.*finite|greater"),
+        ({"optimizer": {"lr": 0}}, r"optimizer\..*lr\n.*greater than 0"),
+        ({"optimizer": {"lr": -1e-3}}, r"optimizer\..*lr\n.*greater than 0"),
+        ({"optimizer": {"lr": float("inf")}}, r"optimizer\..*lr\n.*finite"),
+        ({"optimizer": {"lr": float("nan")}}, r"optimizer\..*lr\n.*finite|greater"),
         ({"optimizer": {"weight_decay": -0.1}}, "weight_decay\n.*greater than or equal to 0"),
         ({"schedule": {"warmup_ratio": 1.0}}, "warmup_ratio\n.*less than 1"),
         ({"schedule": {"warmup_steps": 25}}, "warmup_steps = 25 leaves no step of steps = 10"),
@@ -99,8 +110,15 @@ def test_the_word_order_head_has_a_class_per_position_and_goes_with_its_loss() -
     assert PretrainSpec(steps=10, wop_weight=0).config_for(vocab_size=100, sequence_length=128).word_order_classes == 0
 
 
-def test_a_spec_survives_json() -> None:
-    spec = PretrainSpec(steps=10, optimizer={"name": "adamw", "lr": 1e-4}, schedule={"warmup_steps": 3})
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"optimizer": {"name": "adamw", "lr": 1e-4}, "schedule": {"warmup_steps": 3}},
+        {"optimizer": {"name": "muon", "lr": 1e-4}, "schedule": {"decay": "stable_sqrt"}, "model": {"architecture": "modern"}},
+    ],
+)
+def test_a_spec_survives_json(fields: dict) -> None:
+    spec = PretrainSpec(steps=10, **fields)
     assert PretrainSpec.model_validate(json.loads(spec.model_dump_json())) == spec
 
 
@@ -118,6 +136,32 @@ def test_the_three_decays() -> None:
     # TF multiplies the peak by 1 - t/T of the whole horizon: a jump down at the end of the warm-up.
     assert [rate(t, "linear_tf") for t in (100, 550, 1000)] == pytest.approx([1.8, 0.9, 0])
     assert [rate(t, "constant") for t in (100, 550, 1000)] == [2.0, 2.0, 2.0]
+
+
+def test_a_rate_that_is_held_falls_at_the_end() -> None:
+    def held(update: int, decay: str, ratio: float = 0.2) -> float:
+        schedule = StableSchedule(warmup_steps=100, decay=decay, decay_ratio=ratio)
+        return schedule.learning_rate(update, peak=2.0, steps=1000)
+
+    for decay, halfway in (("stable_linear", 1.0), ("stable_sqrt", 2 * (1 - 0.5**0.5))):
+        assert [held(t, decay) for t in (0, 50, 100, 800, 900, 1000)] == pytest.approx([0, 1.0, 2.0, 2.0, halfway, 0])
+    assert [held(t, "stable_linear", 1.0) for t in (100, 550, 1000)] == pytest.approx(
+        [rate(t, "linear") for t in (100, 550, 1000)]
+    )
+
+
+def test_a_modern_model_is_completed_by_data_and_objective() -> None:
+    spec = PretrainSpec(steps=10, model={"architecture": "modern", "hidden_size": 128, "num_layers": 2})
+    config = spec.config_for(vocab_size=100, sequence_length=128)
+    assert isinstance(config, ModernConfig)
+    assert (config.num_heads, config.intermediate_size, config.word_order_classes, config.orders_sentences) == (
+        2,
+        192,
+        128,
+        True,
+    )
+    again = PretrainSpec(steps=10, sop_weight=0).config_for(vocab_size=100, sequence_length=128, initial=config)
+    assert again == config.model_copy(update={"orders_sentences": False})
 
 
 def test_warm_up_ratio_of_korealbert_is_the_warm_up_of_albert() -> None:

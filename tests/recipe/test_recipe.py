@@ -47,6 +47,16 @@ def test_an_unknown_nested_field_is_named_with_its_table(editable: Path) -> None
         recipes.load(editable)
 
 
+def test_the_fields_of_another_form_of_a_table_are_unknown_and_its_own_are_listed(editable: Path) -> None:
+    edit(editable, "[pretrain.model]\nembedding_size = 64\n", '[pretrain.model]\narchitecture = "modern"\nshare = "all"\n')
+    with pytest.raises(RecipeError, match=r"\[pretrain\]: unknown field 'model\.share'; valid: architecture, hidden_size, "):
+        recipes.load(editable)
+    edit(editable, 'share = "all"\n', "")
+    edit(editable, 'name = "lamb"\n', 'name = "muon"\nmax_trust_ratio = 3.0\n')
+    with pytest.raises(RecipeError, match=r"unknown field 'optimizer\.max_trust_ratio'.*; valid: name, lr, adamw_lr_factor, "):
+        recipes.load(editable)
+
+
 def test_an_unknown_table_and_an_ill_typed_field_are_named(editable: Path) -> None:
     with pytest.raises(RecipeError, match=r"unknown table or field \[vocabb\] \(did you mean 'vocab'\?\)"):
         recipes.load(edit(editable, "[vocab]\n", "[vocabb]\n"))

@@ -1,0 +1,151 @@
+"""ModernBERT: pre-norm layers with rotary positions; no pooler, no segment types, no biases but the decoder's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from korealbert.huggingface.family import Array, SpecialIds
+from korealbert.model.config import ModernConfig
+
+_SETTINGS = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+    "local_attention": "local_attention",
+    "embedding_dropout": "embedding_dropout",
+    "attention_dropout": "attention_dropout",
+    "mlp_dropout": "mlp_dropout",
+    "layer_norm_eps": "norm_eps",
+    "initializer_range": "initializer_range",
+}
+"""Fields of ours by their names."""
+
+_DEFAULTS = {
+    "vocab_size": 50_368,
+    "hidden_size": 768,
+    "num_hidden_layers": 22,
+    "num_attention_heads": 12,
+    "intermediate_size": 1152,
+    "max_position_embeddings": 8192,
+    "local_attention": 128,
+    "embedding_dropout": 0.0,
+    "attention_dropout": 0.0,
+    "mlp_dropout": 0.0,
+    "norm_eps": 1e-5,
+    "initializer_range": 0.02,
+}
+"""Of ``transformers.ModernBertConfig``; a ``config.json`` lists only what differs."""
+
+_ONLY: dict[str, Any] = {
+    "hidden_activation": "gelu",
+    "classifier_activation": "gelu",
+    "norm_bias": False,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "classifier_bias": False,
+    "decoder_bias": True,
+}
+"""Settings of which our model knows one value, which is their default."""
+
+_GLOBAL, _LOCAL = "full_attention", "sliding_attention"
+
+_LAYER = {
+    "attention_norm": "attn_norm",
+    "attention.qkv": "attn.Wqkv",
+    "attention.output": "attn.Wo",
+    "ffn_norm": "mlp_norm",
+    "ffn.inner": "mlp.Wi",
+    "ffn.output": "mlp.Wo",
+}
+"""Modules of a layer; the first has no ``attention_norm``."""
+
+
+class ModernBert:
+    """``model_type`` "modernbert"."""
+
+    model_type = "modernbert"
+    title = "ModernBERT"
+    architecture = "ModernBertForMaskedLM"
+    prefix = "model."
+
+    def expresses(self, config: ModernConfig) -> bool:
+        """Every modern shape."""
+        return True
+
+    def settings(self, config: ModernConfig, special: SpecialIds) -> dict[str, Any]:
+        """``config.json``."""
+        types = [_GLOBAL if config.is_global(layer) else _LOCAL for layer in range(config.num_layers)]
+        thetas = {_GLOBAL: config.global_theta, _LOCAL: config.local_theta}
+        return {
+            "model_type": self.model_type,
+            "architectures": [self.architecture],
+            **{theirs: getattr(config, ours) for ours, theirs in _SETTINGS.items()},
+            **_ONLY,
+            "dtype": "float32",
+            "initializer_range": config.initializer_range or config.hidden_size**-0.5,
+            "layer_types": types,
+            "rope_parameters": {kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in thetas.items()},
+            "pad_token_id": special.pad,
+            "bos_token_id": special.cls,
+            "eos_token_id": special.sep,
+            "cls_token_id": special.cls,
+            "sep_token_id": special.sep,
+            "tie_word_embeddings": True,
+        }
+
+    def config(self, settings: Mapping[str, Any]) -> ModernConfig:
+        """Global layers at a fixed interval, rotary positions without scaling."""
+        for name, value in _ONLY.items():
+            if settings.get(name, value) != value:
+                raise ValueError(f"{name} = {settings[name]!r}: only {value!r} can be read")
+        if settings.get("quantization_config"):
+            raise ValueError("quantization_config is set: only unquantised weights can be read")
+        fields = {ours: settings.get(theirs, _DEFAULTS[theirs]) for ours, theirs in _SETTINGS.items()}
+        return ModernConfig(
+            architecture="modern",
+            **fields,
+            global_every=_interval(settings, fields["num_layers"]),
+            global_theta=_theta(settings, _GLOBAL, "global_rope_theta", 160_000.0),
+            local_theta=_theta(settings, _LOCAL, "local_rope_theta", 10_000.0),
+        )
+
+    def names(self, config: ModernConfig) -> Iterator[tuple[str, str]]:
+        """All tensors of ``ModernBertForMaskedLM``."""
+        yield "encoder.embeddings.word.weight", f"{self.prefix}embeddings.tok_embeddings.weight"
+        yield "encoder.embeddings.norm.weight", f"{self.prefix}embeddings.norm.weight"
+        for layer in range(config.num_layers):
+            for ours, theirs in _LAYER.items():
+                if layer or ours != "attention_norm":
+                    yield f"encoder.layers.{layer}.{ours}.weight", f"{self.prefix}layers.{layer}.{theirs}.weight"
+        yield "encoder.norm.weight", f"{self.prefix}final_norm.weight"
+        yield "mlm.dense.weight", "head.dense.weight"
+        yield "mlm.norm.weight", "head.norm.weight"
+        yield "mlm.bias", "decoder.bias"
+
+    def constants(self, config: ModernConfig) -> dict[str, Array]:
+        """Every tensor of theirs has a counterpart."""
+        return {}
+
+
+def _interval(settings: Mapping[str, Any], layers: int) -> int:
+    """Every how many layers one is global; as old files say it, or read from the list of layers."""
+    types = settings.get("layer_types")
+    if types is None:
+        return int(settings.get("global_attn_every_n_layers", 3))
+    later = [layer for layer in range(1, len(types)) if types[layer] == _GLOBAL]
+    every = later[0] if later else layers
+    if types != [_LOCAL if layer % every else _GLOBAL for layer in range(layers)]:
+        raise ValueError(f"layer_types = {types}: only global layers at a fixed interval, from the first on, can be read")
+    return every
+
+
+def _theta(settings: Mapping[str, Any], kind: str, old_name: str, default: float) -> float:
+    parameters = (settings.get("rope_parameters") or {}).get(kind) or {}
+    scaling = parameters.get("rope_type", "default") if not settings.get("rope_scaling") else settings["rope_scaling"]
+    if scaling != "default":
+        raise ValueError(f"rotary positions of {kind} are scaled ({scaling!r}); only unscaled ones can be read")
+    return float(parameters.get("rope_theta", settings.get(old_name, default)))

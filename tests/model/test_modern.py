@@ -1,0 +1,180 @@
+"""The modern encoder beside ``ModernBertForMaskedLM`` of transformers, with the same weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file
+from torch.nn import functional as F
+from transformers import AutoModel, ModernBertConfig, ModernBertForMaskedLM
+
+from korealbert.huggingface import checkpoint
+from korealbert.huggingface.family import SpecialIds
+from korealbert.model.config import ModernConfig, ModernSpec
+from korealbert.model.flops import training_flops
+from korealbert.model.heads import PretrainingModel, initialise
+
+SPECIAL = SpecialIds(pad=0, cls=2, sep=3)
+
+
+def shape(**changes: Any) -> ModernConfig:
+    small = {"hidden_size": 32, "num_layers": 5, "num_heads": 2, "local_attention": 8, "vocab_size": 60}
+    return ModernConfig(architecture="modern", **{**small, **changes})
+
+
+def ours_and_theirs(tmp_path: Path, config: ModernConfig) -> tuple[PretrainingModel, ModernBertForMaskedLM]:
+    """A model of ours, and the same written out and loaded by transformers."""
+    ours = PretrainingModel(config)
+    initialise(ours, 0.2, seed=4)
+    with torch.no_grad():
+        for name, parameter in ours.named_parameters():
+            if parameter.ndim == 1:
+                parameter.add_(torch.linspace(-0.3, 0.3, len(parameter)) if "norm" in name else 0.1 * len(name))
+    written = checkpoint.to_huggingface(config, {name: tensor.numpy() for name, tensor in ours.state_dict().items()})
+    save_file(written, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    (tmp_path / "config.json").write_text(ModernBertConfig(**checkpoint.settings(config, SPECIAL)).to_json_string())
+    theirs = ModernBertForMaskedLM.from_pretrained(tmp_path, attn_implementation="eager", dtype=torch.float32)
+    return ours.eval(), theirs.eval()
+
+
+def batch(length: int, *, padded: bool, rows: int = 3) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
+    ids = torch.randint(5, 60, (rows, length), generator=torch.Generator().manual_seed(length))
+    if not padded:
+        return ids, None, torch.ones_like(ids)
+    lengths = torch.linspace(max(1, length // 4), length, rows).long()
+    attention = (torch.arange(length) < lengths[:, None]).long()
+    return ids * attention, lengths, attention
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("length", [1, 4, 5, 6, 9, 40])  # The window of 8 sees 4 to each side.
+def test_logits_losses_and_gradients_are_those_of_transformers(tmp_path: Path, length: int, padded: bool) -> None:
+    config = shape()
+    ours, theirs = ours_and_theirs(tmp_path, config)
+    ids, lengths, attention = batch(length, padded=padded)
+    everywhere = torch.arange(length).expand(3, -1)
+    logits = ours(ids, torch.zeros_like(ids), lengths, everywhere, everywhere[:, :0]).mlm_BPV
+    labels = torch.where(attention.bool(), ids.roll(1, 0), -100)
+    expected = theirs(input_ids=ids, attention_mask=attention, labels=labels)
+    real = attention.bool()
+    torch.testing.assert_close(logits[real], expected.logits[real], rtol=0, atol=1e-5)
+    loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+    torch.testing.assert_close(loss, expected.loss, rtol=1e-5, atol=1e-6)
+    loss.backward()
+    expected.loss.backward()
+    found, wanted = dict(ours.named_parameters()), dict(theirs.named_parameters())
+    for name, their_name in checkpoint.family_of(config).names(config):
+        torch.testing.assert_close(found[name].grad, wanted[their_name].grad, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_logits_at_8192_positions(tmp_path: Path) -> None:
+    ours, theirs = ours_and_theirs(tmp_path, shape(num_layers=2, local_attention=128))
+    theirs.set_attn_implementation("sdpa")
+    ids, _, attention = batch(8192, padded=False, rows=1)
+    some = torch.tensor([[0, 1, 64, 65, 4000, 8126, 8191]])
+    with torch.no_grad():
+        logits = ours(ids, torch.zeros_like(ids), None, some, some[:, :0]).mlm_BPV
+        expected = theirs(input_ids=ids, attention_mask=attention).logits[:, some[0]]
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"global_every": 1}, {"global_every": 9}, {"global_theta": 10_000.0}, {"local_attention": 2}]
+)
+def test_a_checkpoint_of_transformers_is_read_and_written_as_it_was(tmp_path: Path, changes: dict[str, Any]) -> None:
+    config = shape(**changes)
+    _, theirs = ours_and_theirs(tmp_path, config)
+    theirs.save_pretrained(tmp_path / "again")
+    read = checkpoint.read(tmp_path / "again")
+    assert read.model_type == "modernbert"
+    every = min(config.global_every, config.num_layers)
+    assert read.config == config.model_copy(update={"initializer_range": read.config.initializer_range, "global_every": every})
+    assert read.missing == read.unused == ()
+    written = checkpoint.to_huggingface(read.config, read.weights)
+    for name, array in written.items():
+        np.testing.assert_array_equal(array, theirs.state_dict()[name].numpy())
+
+
+def test_a_bare_encoder_is_read_without_heads(tmp_path: Path) -> None:
+    _, _ = ours_and_theirs(tmp_path, shape())
+    AutoModel.from_pretrained(tmp_path).save_pretrained(tmp_path / "bare")
+    read = checkpoint.read(tmp_path / "bare")
+    assert read.missing == ("mlm.dense.weight", "mlm.norm.weight", "mlm.bias")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"norm_bias": True}, r"norm_bias = True: only False"),
+        ({"hidden_activation": "silu"}, r"hidden_activation = 'silu': only 'gelu'"),
+        ({"layer_types": ["full_attention", "full_attention", "sliding_attention"], "num_hidden_layers": 3}, "fixed interval"),
+        ({"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4}}}, r"scaled \('yarn'\)"),
+        ({"hidden_size": 33}, "num_heads = 2 does not cut"),
+    ],
+)
+def test_a_config_of_which_our_model_has_no_counterpart_is_refused(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    ours_and_theirs(tmp_path, shape())
+    import json
+
+    settings = json.loads((tmp_path / "config.json").read_text()) | changes
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(ValueError, match=message):
+        checkpoint.read(tmp_path)
+
+
+def test_old_configs_name_interval_and_bases_apart(tmp_path: Path) -> None:
+    settings = {"model_type": "modernbert", "global_attn_every_n_layers": 2, "global_rope_theta": 9e4, "local_rope_theta": 5e3}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    config = checkpoint.read_config(tmp_path)
+    assert isinstance(config, ModernConfig)
+    assert (config.global_every, config.global_theta, config.local_theta) == (2, 9e4, 5e3)
+
+
+def test_the_defaults_are_modernbert_base() -> None:
+    config = ModernConfig(architecture="modern", vocab_size=50_368)
+    with torch.device("meta"):
+        ours = sum(p.numel() for p in PretrainingModel(config).parameters())
+        theirs = sum(p.numel() for p in ModernBertForMaskedLM(ModernBertConfig()).parameters())
+    assert ours == theirs
+    assert ModernSpec(architecture="modern", num_heads=12, intermediate_size=1152) == ModernSpec(architecture="modern")
+
+
+def test_padding_changes_no_real_token_and_makes_no_nan() -> None:
+    model = PretrainingModel(shape()).eval()
+    ids, lengths, _ = batch(40, padded=True)
+    assert lengths is not None
+    hidden, _ = model.encoder(ids, torch.zeros_like(ids), lengths)
+    assert torch.isfinite(hidden).all()
+    for row, length in enumerate(lengths.tolist()):
+        alone, _ = model.encoder(ids[row : row + 1, :length], torch.zeros(1, length, dtype=torch.long), None)
+        torch.testing.assert_close(hidden[row, :length], alone[0], rtol=0, atol=1e-6)
+
+
+def test_initial_matrices_of_the_residual_stream_are_narrower() -> None:
+    config = shape(hidden_size=256, num_layers=8, vocab_size=2000)
+    model = PretrainingModel(config)
+    initialise(model, config.initializer_range, seed=1)
+    layer = model.encoder.layers[1]
+    # A normal distribution cut at 2 σ has a standard deviation of 0.8796 σ.
+    for matrix, sigma in (
+        (layer.attention.qkv, 0.02),
+        (layer.ffn.inner, 0.02),
+        (layer.attention.output, 0.005),
+        (model.mlm.dense, 0.005),
+    ):
+        assert matrix.weight.std().item() == pytest.approx(0.8796 * sigma, rel=0.05)
+    initialise(model, 0.0, seed=1)
+    assert layer.attention.qkv.weight.std().item() == pytest.approx(0.8796 / 16, rel=0.05)
+
+
+def test_flops_count_what_local_layers_see() -> None:
+    config = shape()
+    products = 40 * (5 * (4 * 32**2 + 3 * 32 * 48) + 2 * 32 * (2 * 40 + 3 * 9)) + 6 * (32 * 32 + 32 * 60)
+    assert training_flops(config, length=40, mlm_slots=6, wop_slots=0) == 6 * products
