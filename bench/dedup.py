@@ -23,11 +23,10 @@ from pathlib import Path
 from korealbert.artifact import Artifact, InputPath, Runtime
 from korealbert.corpus import extract
 from korealbert.corpus.dedup import stage as dedup
-from korealbert.corpus.dedup.shingles import SHINGLE_LETTERS, squeeze
+from korealbert.corpus.dedup.signatures import SHINGLE_LETTERS, squeeze
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.documents.arrow import read_batches
 from korealbert.documents.schema import Document, document_id
-from korealbert.documents.shards import DROPPED_SCHEMA, DocumentShard, read_documents
+from korealbert.documents.shards import DROPPED_SCHEMA, DocumentShard, read_batches, read_documents
 
 PEER_SCRIPT = Path(__file__).with_name("dedup_datatrove.py")
 SEED = 20_231_120

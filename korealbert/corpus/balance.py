@@ -20,9 +20,16 @@ from pydantic import Field, model_validator
 
 from korealbert.artifact import Deployment, Inputs, Runtime, Spec, Stage, Statistics, Stats
 from korealbert.artifact.shards import map_shards
-from korealbert.documents.arrow import TableWriter, read_batches
 from korealbert.documents.schema import Document, Drop
-from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentStats, read_documents, sum_stats
+from korealbert.documents.shards import (
+    NO_DOCUMENTS,
+    DocumentShard,
+    DocumentStats,
+    TableWriter,
+    read_batches,
+    read_documents,
+    sum_stats,
+)
 from korealbert.philox import hash64
 
 Characters = Mapping[str, int]

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from korealbert.artifact import Artifact, Deployment, Inputs, Runtime, Stage, Stats
 from korealbert.artifact.shards import map_shards
-from korealbert.corpus.html.pages import parse_html, parse_warc
+from korealbert.corpus.html.pages import frame_warc, parse_html, parse_warc
 from korealbert.corpus.markup.mediawiki import BASE, PAGE_END, parse_pages
 from korealbert.corpus.markup.namumark import parse_namuwiki
 from korealbert.corpus.markup.wikiextractor import DOC_END, parse_docs
@@ -30,11 +30,9 @@ from korealbert.corpus.readers.json import parse_json, parse_json_file
 from korealbert.corpus.readers.records import Dropped, Outcome, Parser, Tally
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.corpus.readers.text import parse_text_blocks, parse_text_file, parse_titled_text
-from korealbert.corpus.readers.warc import frame_warc
-from korealbert.documents.arrow import read_batches
 from korealbert.documents.containers import open_files
 from korealbert.documents.schema import Quarantined
-from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, DocumentStats, sum_stats
+from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, DocumentStats, read_batches, sum_stats
 from korealbert.documents.streams import RawFile
 
 _SHOWN_BAD_RECORDS = 5

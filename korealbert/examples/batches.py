@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from korealbert.documents.arrow import ShardError
+from korealbert.documents.shards import ShardError
 from korealbert.examples.on_the_fly import NOISE_FILE, drawn_views
 from korealbert.examples.schema import HELDOUT_VIEW, Array, View, ViewHeader
 from korealbert.examples.segments import Ints, continue_with, rotate, with_specials

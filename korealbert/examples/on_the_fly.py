@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from korealbert.artifact.files import atomic_write
-from korealbert.documents.arrow import ShardError
+from korealbert.documents.shards import ShardError
 from korealbert.examples.noise import NoiseSettings, draw
 from korealbert.examples.schema import Rows, View, ViewHeader
 from korealbert.examples.segments import Ints

@@ -20,9 +20,8 @@ from pydantic import Field, model_validator
 
 from korealbert.artifact import Artifact, Deployment, Inputs, Progress, Real, Runtime, Spec, Stage
 from korealbert.artifact.shards import map_shards
-from korealbert.documents.arrow import TableWriter
 from korealbert.documents.schema import Document
-from korealbert.documents.shards import DROPPED_SCHEMA, DocumentStats, document_row, read_documents, sum_stats
+from korealbert.documents.shards import DROPPED_SCHEMA, DocumentStats, TableWriter, document_row, read_documents, sum_stats
 from korealbert.examples.chunks import Chunk, Chunks, ChunkTargets, cut_document
 from korealbert.examples.encoding import DocumentEncoder, EncodedDocuments
 from korealbert.examples.schema import MOST_SOURCES, Rows, RowsHeader, id_type, join_rows, pieces_per_row, write_rows

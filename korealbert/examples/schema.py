@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from korealbert.artifact.files import atomic_path
-from korealbert.documents.arrow import ShardError
+from korealbert.documents.shards import ShardError
 
 Array = npt.NDArray[Any]
 SentenceTask = Literal["none", "nsp", "sop"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from korealbert.documents.arrow import ShardError
+from korealbert.documents.shards import ShardError
 from korealbert.examples.schema import FIXED_COLUMNS, Array, Rows, RowsHeader, View, ViewHeader, open_rows, open_view
 from korealbert.examples.segments import Ints
 

@@ -19,7 +19,7 @@ from pyarrow import ipc
 
 from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Stage, Stats
 from korealbert.artifact.files import atomic_path
-from korealbert.documents.arrow import ShardError
+from korealbert.documents.shards import ShardError
 from korealbert.finetune import tasks
 from korealbert.finetune.spec import FeaturesSpec
 from korealbert.finetune.splits import read_examples

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Stage, Stats
 from korealbert.artifact.files import atomic_write, write_json
-from korealbert.documents.arrow import TableWriter
+from korealbert.documents.shards import TableWriter
 from korealbert.finetune import tasks
 from korealbert.finetune.analysis import analysis
 from korealbert.finetune.encode import lengths_of

@@ -15,11 +15,10 @@ from rich.text import Text
 
 from korealbert.artifact import Artifact
 from korealbert.corpus.clean.news import Removal
-from korealbert.corpus.clean.normalise import normalise
 from korealbert.corpus.clean.stage import read_removals
-from korealbert.documents.arrow import read_batches
+from korealbert.corpus.normalise import normalise
 from korealbert.documents.schema import Document
-from korealbert.documents.shards import DOCUMENT_SCHEMA, read_documents
+from korealbert.documents.shards import DOCUMENT_SCHEMA, read_batches, read_documents
 from korealbert.formatting import by_number
 from korealbert.inspection.looks import ADDED, REMOVED
 

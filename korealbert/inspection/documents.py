@@ -8,8 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from korealbert.artifact import Artifact
-from korealbert.documents.arrow import read_batches
-from korealbert.documents.shards import DOCUMENT_SCHEMA, DROPPED_SCHEMA, QUARANTINE_SCHEMA, DocumentStats
+from korealbert.documents.shards import DOCUMENT_SCHEMA, DROPPED_SCHEMA, QUARANTINE_SCHEMA, DocumentStats, read_batches
 from korealbert.inspection.differences import applied, changed_documents, cleaning, difference, removal_log, summary, words
 from korealbert.inspection.evidence import Spans, text_spans, title_spans
 from korealbert.inspection.looks import EVIDENCE

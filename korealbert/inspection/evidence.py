@@ -17,11 +17,11 @@ import numpy as np
 
 from korealbert.artifact import Artifact
 from korealbert.corpus.clean.filters import BULLETS, ELLIPSIS, ENDS_IN_ELLIPSIS, PARAGRAPH_BREAK, TERMINAL
-from korealbert.corpus.clean.normalise import matching_view
 from korealbert.corpus.clean.titles import END_CHARACTERS, load_title_rules
 from korealbert.corpus.dedup.benchmarks import EvaluationFile
 from korealbert.corpus.dedup.decontaminate import PASSAGE_LETTERS, index_evaluation_texts
-from korealbert.corpus.dedup.shingles import squeeze, window_hashes
+from korealbert.corpus.dedup.signatures import squeeze, window_hashes
+from korealbert.corpus.normalise import matching_view
 
 Spans = list[tuple[int, int]]
 

@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 
 from korealbert.artifact import Runtime
 from korealbert.artifact.shards import map_shards
-from korealbert.documents.arrow import TableWriter, read_batches
-from korealbert.documents.shards import DOCUMENT_SCHEMA, sum_stats
+from korealbert.documents.shards import DOCUMENT_SCHEMA, TableWriter, read_batches, sum_stats
 from korealbert.philox import Stream, draw_block
 
 MAX_SENTENCE_BYTES = 4_192

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from korealbert.artifact import Artifact, Runtime, Spec, Stage, Statistics, check_conservation
-from korealbert.documents.arrow import read_batches
 from korealbert.documents.schema import Document, document_id
-from korealbert.documents.shards import DROPPED_SCHEMA, DocumentShard, read_documents
+from korealbert.documents.shards import DROPPED_SCHEMA, DocumentShard, read_batches, read_documents
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "data_specs" / "rules"

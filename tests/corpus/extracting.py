@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from korealbert.artifact import Artifact, Runtime, build
 from korealbert.corpus.extract import STAGE, ExtractSpec
-from korealbert.documents.arrow import read_batches
 from korealbert.documents.schema import Document, Drop, Quarantined
-from korealbert.documents.shards import DROPPED_SCHEMA, QUARANTINE_SCHEMA, read_documents
+from korealbert.documents.shards import DROPPED_SCHEMA, QUARANTINE_SCHEMA, read_batches, read_documents
 
 
 @dataclass(frozen=True)

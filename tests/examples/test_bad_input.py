@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from korealbert.artifact import Artifact, Runtime
-from korealbert.documents.arrow import ShardError, read_batches
 from korealbert.documents.schema import Document, document_id
-from korealbert.documents.shards import DROPPED_SCHEMA, DocumentShard, read_documents
+from korealbert.documents.shards import DROPPED_SCHEMA, DocumentShard, ShardError, read_batches, read_documents
 from korealbert.examples import packing
 from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.noise import draw

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from korealbert.artifact import Artifact, Runtime, Store, build
-from korealbert.documents.arrow import ShardError
+from korealbert.documents.shards import ShardError
 from korealbert.examples import batches as batches_module
 from korealbert.examples import packing, views
 from korealbert.examples.batches import Batch, ExampleBatches

@@ -9,9 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, build
-from korealbert.documents.arrow import read_batches
 from korealbert.documents.schema import Document, document_id
-from korealbert.documents.shards import DROPPED_SCHEMA, DocumentShard, read_documents
+from korealbert.documents.shards import DROPPED_SCHEMA, DocumentShard, read_batches, read_documents
 from korealbert.examples.packing import STAGE, ExamplesSpec, PackJob, pack_shards
 from korealbert.examples.schema import Rows, id_type, open_rows, pieces_per_row, position_type
 from korealbert.examples.table import RowTable

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, Runtime, build
-from korealbert.documents.arrow import ShardError
+from korealbert.documents.shards import ShardError
 from korealbert.examples import packing
 from korealbert.examples.batches import IGNORED, Batch, ExampleBatches
 from korealbert.examples.noise import draw

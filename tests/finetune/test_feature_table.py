@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from korealbert.artifact import Artifact, Runtime
-from korealbert.documents.arrow import ShardError
+from korealbert.documents.shards import ShardError
 from korealbert.finetune import features, stage, tasks
 from korealbert.finetune.features import FeatureTable, task_tokenizer, write_features
 from korealbert.finetune.spec import FinetuneSpec

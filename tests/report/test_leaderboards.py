@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from korealbert.artifact import Artifact, Runtime
-from korealbert.documents.arrow import TableWriter
+from korealbert.documents.shards import TableWriter
 from korealbert.finetune import tasks
 from korealbert.recipe.registry import REPORT
 from korealbert.report.render import latex

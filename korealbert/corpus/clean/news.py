@@ -16,8 +16,8 @@ from typing import Literal
 from pydantic import Field
 
 from korealbert.artifact import Spec
-from korealbert.corpus.clean.normalise import matching_view
 from korealbert.corpus.clean.titles import read_rules
+from korealbert.corpus.normalise import matching_view
 
 _HEAD_LINES = 3
 """Non-blank lines of the head zone, sub-headlines above the text not counted."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import pyarrow as pa
 
 from korealbert.artifact import Stats
-from korealbert.documents.arrow import TableWriter, read_batches
+from korealbert.documents.shards import TableWriter, read_batches
 from korealbert.philox import hash64
 
 if TYPE_CHECKING:

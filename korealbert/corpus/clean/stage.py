@@ -17,13 +17,20 @@ from korealbert.artifact import Deployment, InputPath, Inputs, Real, Runtime, Sp
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.clean.filters import Limits, judge
 from korealbert.corpus.clean.news import MAX_REMOVALS, Cleaned, NewsRules, Removal, load_news_rules
-from korealbert.corpus.clean.normalise import normalise
 from korealbert.corpus.clean.personal_data import Kind, mask
 from korealbert.corpus.clean.sentences import Method, SentenceSample, agreement, count_sentences, split_text
 from korealbert.corpus.clean.titles import CategoryMap, TitleRules, load_category_map, load_title_rules
-from korealbert.documents.arrow import TableWriter, read_batches
+from korealbert.corpus.normalise import normalise
 from korealbert.documents.schema import Document, Drop
-from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentStats, read_documents, sum_stats
+from korealbert.documents.shards import (
+    NO_DOCUMENTS,
+    DocumentShard,
+    DocumentStats,
+    TableWriter,
+    read_batches,
+    read_documents,
+    sum_stats,
+)
 
 _REMOVALS_SCHEMA = pa.schema(
     [("id", pa.string()), ("rule", pa.string()), ("zone", pa.string()), ("start", pa.int64()), ("text", pa.string())]

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 from pydantic import ValidationError
 
 from korealbert.artifact import Spec
-from korealbert.corpus.clean.normalise import matching_view
+from korealbert.corpus.normalise import matching_view
 from korealbert.documents.schema import Drop
 
 S = TypeVar("S", bound=Spec)

@@ -17,8 +17,7 @@ from protego import Protego
 from korealbert.corpus.crawl.client import Answer, Client, NoAnswer, PrivateAddress
 from korealbert.corpus.crawl.source import Source
 from korealbert.corpus.crawl.urls import page_url
-from korealbert.corpus.html.encoding import decode_page
-from korealbert.corpus.html.http_body import BodyError, decode_body
+from korealbert.corpus.html.encoding import BodyError, decode_body, decode_page
 
 _AGENT = "korealbert"
 """The name that rules of a robots.txt are looked up under."""

@@ -36,8 +36,7 @@ from korealbert.corpus.crawl.source import Source, load_source
 from korealbert.corpus.crawl.stage import CrawlSpec
 from korealbert.corpus.crawl.urls import article_url, page_url
 from korealbert.corpus.crawl.warc_files import WarcFiles, open_frontier
-from korealbert.corpus.html.encoding import is_html
-from korealbert.corpus.html.http_body import BodyError, decode_body, gunzip_if_gzip
+from korealbert.corpus.html.encoding import BodyError, decode_body, gunzip_if_gzip, is_html
 
 _RETRIED_STATUSES = frozenset({408, 425, 429})
 _MAX_WAIT_SECONDS = 600.0

@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from korealbert.corpus.dedup.external_sort import ROWS_PER_PARTITION, Partitions, Ranking, partitions_for
-from korealbert.corpus.dedup.shingles import ShingleStore, begins_run, jaccard
-from korealbert.corpus.dedup.signatures import BANDS, Signatures
+from korealbert.corpus.dedup.signatures import BANDS, ShingleStore, Signatures, begins_run, jaccard
 
 NEIGHBOURS = 16
 """Better-ranked texts of the same band that a text is compared with, beside the best of all; a larger bucket (a template that

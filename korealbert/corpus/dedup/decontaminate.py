@@ -24,10 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from korealbert.artifact.files import note_written, write_json
-from korealbert.corpus.clean.normalise import normalise
 from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
-from korealbert.corpus.dedup.shingles import Hashes, fingerprint, squeeze, window_hashes
-from korealbert.corpus.unicode import composed
+from korealbert.corpus.dedup.signatures import Hashes, fingerprint, squeeze, window_hashes
+from korealbert.corpus.normalise import composed, normalise
 from korealbert.documents.schema import Drop
 
 PASSAGE_LETTERS = 40

@@ -1,7 +1,8 @@
-"""HTML → article: main text (trafilatura), and title, outlet, section, time and authors by what the page itself declares."""
+"""HTML → article: main text (trafilatura, or script data); title, outlet, section, time and authors as the page says."""
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -9,8 +10,7 @@ from typing import Any
 
 from korealbert.corpus.html.encoding import decode_page
 from korealbert.corpus.html.metadata import byline, date_line, read_facts
-from korealbert.corpus.html.script_data import arc_story, arc_text, flight_body, flight_date, flight_stream, plain_text
-from korealbert.corpus.readers.records import iso_date, one_line, tidy
+from korealbert.corpus.readers.records import UNWANTED, iso_date, one_line, tidy
 
 _MIN_TEXT_CHARS = 60
 """A shorter main text is a caption or a login notice: the text that the page carries elsewhere is looked for."""
@@ -64,14 +64,14 @@ def read_article(data: bytes, content_type: str = "", outlet: str = "") -> Artic
     """
     tree = _tree(data, content_type)
     facts = read_facts(tree, outlet)
-    stream, story = flight_stream(tree), arc_story(tree)
-    dates = (facts.published, flight_date(stream), iso_date(str(story.get("display_date", ""))))
+    stream, story = _flight_stream(tree), _arc_story(tree)
+    dates = (facts.published, _flight_date(stream), iso_date(str(story.get("display_date", ""))))
     published = next(filter(None, dates), "") or date_line(one_line(tree.xpath("string(//body)")[:_DATE_LINE_CHARS]))
     links = {one_line(link.text_content()) for link in tree.iter("a")}
-    declared = _text_of(facts.body) if _BLOCK.search(facts.body) else plain_text(facts.body)
+    declared = _text_of(facts.body) if _BLOCK.search(facts.body) else _plain_text(facts.body)
     text = declared if facts.book else _fuller(_main_text(tree), declared)
     if len(text) < _MIN_TEXT_CHARS:
-        text = max((text, _text_of(flight_body(stream)), arc_text(story), declared), key=len)
+        text = max((text, _text_of(_flight_body(stream)), _arc_text(story), declared), key=len)
     paragraphs = [line for part in tidy(_MARKER.sub("", text)).split("\n") if (line := part.strip())]
     if paragraphs and one_line(paragraphs[0]) == facts.title:
         del paragraphs[0]
@@ -153,3 +153,100 @@ def _text_of(body: str) -> str:
         return ""
     page = f"<html><body><article>{_MARKER.sub('', body)}</article></body></html>"
     return _main_text(_tree(page.encode("utf-8", "replace"), "charset=utf-8"))
+
+
+# Text that a page has only in its script data. Arc XP assigns the story as one JSON object to ``Fusion.globalContent``.
+# Next.js streams its server components as ``self.__next_f.push`` calls: rows ``id:T<hex length>,<text>`` for long texts (the
+# body's HTML among them) and ``id:<JSON>`` for the rest.
+_CONTENT = re.compile(r"\bFusion\.globalContent\s*=\s*")
+_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_PUSH = "self.__next_f.push("
+_TEXT_ROW = re.compile(rb"(?:^|\n|(?<=[\x80-\xff>}\]\s.]))([0-9a-f]{1,8}):T([0-9a-f]{1,8}),")
+_DATE_FIELD = re.compile(
+    r'"(?:datePublished|published_?[aA]t|published_?(?:[tT]ime|[dD]ate|[dD]t)?|publish_?(?:[dD]ate|[dD]t)|first_?[pP]ublished\w*|deploy_?[dD]t'
+    r'|service_?(?:[dD]ate|[dD]t)|input_?(?:[dD]ate|[dD]t)|reg_?(?:[dD]ate|[dD]t)|created_?(?:[aA]t|[dD]ate))":"([^"]{8,40})"'
+)
+
+
+def _arc_story(tree: Any) -> dict[str, Any]:
+    """The story of a parsed page; empty if it has none."""
+    for node in tree.iter("script"):
+        found = _CONTENT.search(node.text) if "Fusion.globalContent" in (node.text or "") else None
+        if found is not None:
+            try:
+                story, _ = json.JSONDecoder(strict=False).raw_decode(node.text, found.end())
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(story, dict):
+                return story
+    return {}
+
+
+def _arc_text(story: dict[str, Any]) -> str:
+    """Paragraphs, headings and list items of a story, a line each; pictures, advertisements and raw HTML are no text."""
+    return "\n".join(filter(None, (_plain_text(value) for value in _contents(story.get("content_elements")))))
+
+
+def _contents(elements: Any) -> list[str]:
+    found: list[str] = []
+    for element in elements if isinstance(elements, list) else []:
+        if not isinstance(element, dict):
+            continue
+        if element.get("type") in ("text", "header") and isinstance(element.get("content"), str):
+            found.append(element["content"])
+        elif element.get("type") == "list":
+            items = element.get("items")
+            texts = [item.get("content") for item in (items if isinstance(items, list) else []) if isinstance(item, dict)]
+            found += [text for text in texts if isinstance(text, str)]
+        elif element.get("type") == "quote":
+            found += _contents(element.get("content_elements"))
+    return found
+
+
+def _plain_text(fragment: str) -> str:
+    """The text of an HTML fragment without block elements; a line for each break."""
+    from lxml import etree  # noqa: PLC0415
+    from lxml import html as lxml_html  # noqa: PLC0415
+
+    text = UNWANTED.sub("", _BREAK.sub("\n", fragment))
+    if "<" not in text and "&" not in text:
+        return text.strip()
+    try:
+        return str(lxml_html.fragment_fromstring(text, create_parent="div").text_content()).strip()
+    except (etree.ParserError, etree.XMLSyntaxError, AssertionError):
+        return ""
+
+
+def _flight_stream(tree: Any) -> str:
+    """The joined stream of a parsed page; empty if it has none."""
+    parts: list[str] = []
+    for node in tree.iter("script"):
+        _, found, call = (node.text or "").partition(_PUSH)
+        if not found:
+            continue
+        try:
+            pushed = json.loads(call.rstrip().removesuffix(";").rstrip().removesuffix(")"))
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(pushed, list) and len(pushed) == 2 and pushed[0] == 1 and isinstance(pushed[1], str):
+            parts.append(pushed[1])
+    return "".join(parts)
+
+
+def _flight_body(stream: str) -> str:
+    """The longest text row that is HTML: the body of the article; empty if there is none."""
+    data = stream.encode("utf-8", "replace")
+    best = ""
+    position = 0
+    while (found := _TEXT_ROW.search(data, position)) is not None:
+        start, length = found.end(), int(found[2], 16)
+        text = data[start : start + length].decode("utf-8", "replace")
+        if len(text) > len(best) and _BLOCK.search(text):
+            best = text
+        position = min(start + length, len(data)) if length else start
+    return best
+
+
+def _flight_date(stream: str) -> str:
+    """The first field of the stream's objects that is named and formed like a date of publication."""
+    return next((day for value in _DATE_FIELD.findall(stream) if (day := iso_date(value))), "")

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from korealbert.corpus.normalise import composed
 from korealbert.corpus.readers.records import UNWANTED
-from korealbert.corpus.unicode import composed
 
 _MARKUP = "[]{}|<>'=*#:;&-_~^,\\$!\""
 _STAND_INS = "".join(chr(0xFDD0 + index) for index in range(len(_MARKUP)))

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import date, time
 from typing import Any
 
+from korealbert.corpus.normalise import composed
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.spec import ExtractSpec
-from korealbert.corpus.unicode import composed
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 
 EXCERPT_CHARS = 200

@@ -8,8 +8,7 @@ from pathlib import PurePath
 from korealbert.artifact import Artifact
 from korealbert.corpus.dedup.stage import DedupStats
 from korealbert.corpus.extract import ExtractStats
-from korealbert.documents.arrow import read_batches
-from korealbert.documents.shards import DROPPED_SCHEMA, QUARANTINE_SCHEMA, DocumentStats
+from korealbert.documents.shards import DROPPED_SCHEMA, QUARANTINE_SCHEMA, DocumentStats, read_batches
 from korealbert.formatting import MISSING, by_number, count, percent
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render.blocks import Block, Fold, Section, Table, Text

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from korealbert.corpus.clean.news import NewsRules, Rule, RuleFile, load_news_rules
-from korealbert.corpus.clean.normalise import normalise
+from korealbert.corpus.normalise import normalise
 from tests.corpus.documents_made import GOLDEN, RULES, json_lines
 from tests.work import linear_work
 

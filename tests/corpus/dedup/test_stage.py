@@ -18,8 +18,12 @@ from korealbert.corpus.dedup import candidates as near_duplicates_module
 from korealbert.corpus.dedup import external_sort
 from korealbert.corpus.dedup.candidates import NEIGHBOURS, near_duplicates
 from korealbert.corpus.dedup.external_sort import rank_documents
-from korealbert.corpus.dedup.shingles import (
+from korealbert.corpus.dedup.signatures import (
+    BANDS,
     ShingleStore,
+    Signatures,
+    SignatureWriter,
+    band_hashes,
     fingerprint,
     jaccard,
     shingles,
@@ -27,7 +31,6 @@ from korealbert.corpus.dedup.shingles import (
     window_hashes,
     write_shingles,
 )
-from korealbert.corpus.dedup.signatures import BANDS, Signatures, SignatureWriter, band_hashes
 from korealbert.corpus.dedup.stage import STAGE, DedupSpec
 from korealbert.documents.schema import Document
 from tests.corpus.documents_made import bytes_of, document, dropped, kept, prose, ran, stored

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from korealbert.corpus.clean.normalise import matching_view, normalise
-from korealbert.corpus.unicode import LONGEST_WORD, composed
+from korealbert.corpus.normalise import LONGEST_WORD, composed, matching_view, normalise
 from tests.work import linear_work
 
 MESSY = st.text(
