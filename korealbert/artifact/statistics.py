@@ -14,7 +14,8 @@ Real = int | float
 class Statistics(BaseModel):
     """Facts of a stage's run. Fields with a default are those that a run may leave out; they are then left out of the JSON too.
 
-    Data stages derive theirs from ``korealbert.documents.shards.DocumentStats``, whose counts the store checks.
+    A class with ``extra="allow"`` takes facts under names that only the run knows, all of one type. Data stages derive theirs
+    from ``korealbert.documents.shards.DocumentStats``, whose counts the store checks.
     """
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
@@ -23,7 +24,7 @@ class Statistics(BaseModel):
     def of(cls, facts: Mapping[str, Any]) -> Self:
         """The statistics that a stage hands over. Raises TypeError naming facts without a field: they would be lost."""
         statistics = cls.model_validate(facts)
-        if lost := sorted(facts.keys() - cls.model_fields.keys()):
+        if cls.model_config.get("extra") != "allow" and (lost := sorted(facts.keys() - cls.model_fields.keys())):
             raise TypeError(f"{cls.__name__} has no field {', '.join(lost)}; declare it, or do not count it")
         return statistics
 

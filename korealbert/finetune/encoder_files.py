@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from korealbert.artifact import Deployment, Inputs, Runtime, Stage, Stats
+from korealbert.artifact import Deployment, Inputs, Runtime, Stage, Statistics
 from korealbert.huggingface.files import TOKENIZER_FILES, WEIGHT_FILES, copy_files
 from korealbert.huggingface.package import ModelPlace
 
@@ -17,7 +17,19 @@ _FILES = (*WEIGHT_FILES, *TOKENIZER_FILES, "*.model")
 """Files that are copied; SentencePiece models under any name, since KoBERT's have names of their own."""
 
 
-def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class EncoderStats(Statistics):
+    """An encoder as it was loaded."""
+
+    model_type: str
+    """The family, as ``config.json`` names it."""
+    parameters: int
+    pieces: int
+    """Of its vocabulary, with added ones."""
+    longest_input: int
+    """In pieces."""
+
+
+def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> EncoderStats:
     """Check and copy. Raises ValueError naming the directory where encoder or tokenizer cannot be used."""
     from korealbert.finetune.encoder import load_encoder  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
@@ -27,12 +39,12 @@ def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> St
     tokenizer = load_tokenizer(directory)
     encoder = load_encoder(directory, init="pretrained")
     copy_files(directory, out_dir, _FILES)
-    return {
-        "model_type": encoder.transformer.config.model_type,
-        "parameters": count_parameters(encoder),
-        "pieces": len(tokenizer),
-        "longest_input": encoder.max_length,
-    }
+    return EncoderStats(
+        model_type=encoder.transformer.config.model_type,
+        parameters=count_parameters(encoder),
+        pieces=len(tokenizer),
+        longest_input=encoder.max_length,
+    )
 
 
 STAGE = Stage(

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import ipc
 
-from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Stage, Stats
+from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_path
 from korealbert.documents.shards import ShardError
 from korealbert.finetune import tasks
@@ -156,12 +156,33 @@ def _values(column: pa.Array) -> Callable[[int], Any]:
     return lambda row: column[row].as_py()
 
 
-def run(spec: FeaturesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class FeaturesStats(Statistics):
+    """Sizes of a benchmark's splits; a split that the spec does not name has none."""
+
+    task: str
+    examples_train: int = 0
+    features_train: int = 0
+    """Inputs of the encoder: a long example may give several."""
+    mean_length_train: float = 0.0
+    """Of features, in pieces."""
+    at_max_length_train: int = 0
+    """Features as long as the limit: most of them were cut."""
+    examples_dev: int = 0
+    features_dev: int = 0
+    mean_length_dev: float = 0.0
+    at_max_length_dev: int = 0
+    examples_test: int = 0
+    features_test: int = 0
+    mean_length_test: float = 0.0
+    at_max_length_test: int = 0
+
+
+def run(spec: FeaturesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> FeaturesStats:
     """Encode all splits; see the module's docstring."""
     task = tasks.load(spec.task)
     tokenizer = task_tokenizer(task, inputs["model"].path)
     examples = read_examples(task, spec, inputs)
-    stats: Stats = {"task": spec.task}
+    stats: dict[str, Any] = {"task": spec.task}
     for number, (split, part) in enumerate(examples.items(), start=1):
         path = out_dir / f"{split}.arrow"
         write_features(path, task, part, tokenizer, max_length=spec.max_length)
@@ -170,7 +191,7 @@ def run(spec: FeaturesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         stats[f"mean_length_{split}"] = round(float(lengths.mean()), 2)
         stats[f"at_max_length_{split}"] = int((lengths == spec.max_length).sum())
         runtime.report(Progress(number, len(examples), "splits"))
-    return stats
+    return FeaturesStats.of(stats)
 
 
 def task_tokenizer(task: Task, directory: Path) -> Any:

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
-from korealbert.artifact import Inputs, Runtime, Spec, Stage, Stats, refuse_repeats
+from korealbert.artifact import Inputs, Runtime, Spec, Stage, Statistics, refuse_repeats
 from korealbert.artifact.files import write_json
+from korealbert.artifact.statistics import Real
 from korealbert.finetune.spec import FinetuneSpec
 
 if TYPE_CHECKING:
@@ -68,10 +69,10 @@ def _whole(axis: Any) -> Any:
     return axis
 
 
-_Whole = Annotated[
+_WholeAxis = Annotated[
     Annotated[tuple[int, ...], Field(min_length=1), Tag(LIST)] | Annotated[Range, Tag(RANGE)], Discriminator(_kind)
 ]
-Real = Annotated[
+_RealAxis = Annotated[
     Annotated[tuple[float, ...], Field(min_length=1), Tag(LIST)] | Annotated[Range, Tag(RANGE)], Discriminator(_kind)
 ]
 
@@ -85,17 +86,17 @@ class SearchSpec(Spec):
 
     method: Literal["grid", "optuna"] = "grid"
     """``grid``: every combination. ``optuna``: ``trials`` settings, each proposed by TPE from the results before it."""
-    epochs: _Whole | None = None
+    epochs: _WholeAxis | None = None
     """Numbers of epochs to try."""
-    batch_size: _Whole | None = None
+    batch_size: _WholeAxis | None = None
     """Batch sizes to try."""
-    learning_rate: Real | None = None
+    learning_rate: _RealAxis | None = None
     """Learning rates to try."""
-    warmup_ratio: Real | None = None
+    warmup_ratio: _RealAxis | None = None
     """Shares of warm-up to try."""
-    weight_decay: Real | None = None
+    weight_decay: _RealAxis | None = None
     """Weight decays to try."""
-    dropout: Real | None = None
+    dropout: _RealAxis | None = None
     """Dropouts to try."""
     trials: int | None = Field(default=None, ge=1, le=_MAX_SETTINGS)
     """Settings that Optuna tries."""
@@ -206,7 +207,34 @@ class _Trial:
         return sum(known) / len(known) if len(known) == len(self.scores) else None
 
 
-def propose(spec: ProposalSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class ProposalStats(Statistics):
+    """A proposal: the value of each field that is searched."""
+
+    trial: int
+    """The trial's number from 0."""
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: Real | None = None
+    warmup_ratio: Real | None = None
+    weight_decay: Real | None = None
+    dropout: Real | None = None
+
+
+class SelectionStats(Statistics):
+    """What was chosen, from how many settings."""
+
+    trials: int
+    diverged: int
+    """Trials of which at least one seed diverged: they cannot be chosen."""
+    trial: int
+    """The number of the chosen one."""
+    dev: Real
+    """Its mean dev score over the seeds, times 100."""
+    settings: dict[str, Real]
+    """Its values by field."""
+
+
+def propose(spec: ProposalSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ProposalStats:
     """Settings that no earlier trial had, as far as the space has any left."""
     import optuna  # noqa: PLC0415 (planning does without)
 
@@ -226,10 +254,10 @@ def propose(spec: ProposalSpec, inputs: Inputs, out_dir: Path, runtime: Runtime)
             dev = known[_key(settings)].dev
             study.tell(asked, dev, state=None if dev is not None else optuna.trial.TrialState.FAIL)
     write_json(out_dir / "settings.json", settings)
-    return {"trial": spec.number, **settings}
+    return ProposalStats.of({"trial": spec.number, **settings})
 
 
-def select(spec: SelectionSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+def select(spec: SelectionSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> SelectionStats:
     """The settings with the best mean dev score, the earliest of equals. Raises ValueError when every setting diverged."""
     trials = _read_trials(spec.search, inputs)
     scored = [trial for trial in trials if trial.dev is not None]
@@ -240,7 +268,8 @@ def select(spec: SelectionSpec, inputs: Inputs, out_dir: Path, runtime: Runtime)
     rows = [{"trial": t.number, "settings": t.settings, "dev": t.dev, "scores": t.scores} for t in trials]
     write_json(out_dir / "trials.json", rows)
     diverged = len(trials) - len(scored)
-    return {"trials": len(trials), "diverged": diverged, "trial": best.number, "dev": best.dev, "settings": best.settings}
+    chosen = {"trial": best.number, "dev": best.dev, "settings": best.settings}
+    return SelectionStats.of({"trials": len(trials), "diverged": diverged, **chosen})
 
 
 def _read_trials(search: SearchSpec, inputs: Inputs) -> list[_Trial]:

@@ -12,9 +12,9 @@ import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
-from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Stats, refuse_repeats
+from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Statistics, refuse_repeats
 from korealbert.artifact.files import write_json
 from korealbert.pretrain.runtime import TrainingRuntime, check_device
 
@@ -119,14 +119,21 @@ class SpeedSpec(Spec):
         return names
 
 
-def run(spec: SpeedSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class SpeedStats(Statistics):
+    """By shape: how many times as fast as ``BASELINE`` it trains."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, float]
+
+
+def run(spec: SpeedSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> SpeedStats:
     """Measure the shapes one after the other; see the module's docstring."""
     if not spec.architectures:
         raise ValueError("no architecture to measure; name some in architectures")
     device, rows = _measured_all(spec, TrainingRuntime.of(runtime))
     settings = {name: getattr(spec, name) for name in ("batch_size", "sequence_length", "steps", "shrink", "precision")}
     write_json(out_dir / "speed.json", {"baseline": BASELINE, "device": device, **settings, "rows": rows})
-    return {name: row["speedup"] for name, row in rows.items()}
+    return SpeedStats.of({name: row["speedup"] for name, row in rows.items()})
 
 
 def _measured_all(spec: SpeedSpec, runtime: TrainingRuntime) -> tuple[str, dict[str, dict[str, Any]]]:

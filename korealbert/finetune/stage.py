@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pydantic import Field
 
-from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Stage, Stats
+from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_write, write_json
 from korealbert.documents.shards import TableWriter
 from korealbert.finetune import tasks
@@ -40,11 +41,27 @@ if TYPE_CHECKING:
     from korealbert.finetune.encoder import Encoder
     from korealbert.finetune.loop import Answers
 
-HEADLINE = ("metric", "dev", "test", "best_epoch", "warnings")
-"""Fields of ``metrics.json`` that the stage's statistics repeat, to be read in a store or a running flow."""
+
+class FinetuneStats(Statistics):
+    """The fields of ``metrics.json`` to read in a store or a running flow."""
+
+    metric: str
+    """The task's own."""
+    dev: dict[str, float]
+    """Official scores of the best epoch by metric, times 100; none where the run diverged."""
+    test: dict[str, float] = Field(default_factory=dict)
+    """The same of test; runs of a search have none."""
+    best_epoch: int
+    """From 1; 0 where the run diverged."""
+    warnings: list[str]
+
+    @classmethod
+    def within(cls, result: Mapping[str, Any]) -> FinetuneStats:
+        """Those of a whole result."""
+        return cls.model_validate({name: result[name] for name in cls.model_fields if name in result})
 
 
-def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> FinetuneStats:
     """Fine-tune, select, test; see the module's docstring.
 
     A run of a search whose loss is not finite any more has no dev scores, and says so; any other raises Diverged.
@@ -60,7 +77,7 @@ def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         task = tasks.load(spec.task)
         result = {**_told(task, spec), "dev": {}, "epochs": [], "best_epoch": 0, "warnings": [f"dev: {error}"]}
         write_json(out_dir / "metrics.json", result)
-        return {name: result[name] for name in HEADLINE if name in result}
+        return FinetuneStats.within(result)
 
 
 def _settled(spec: FinetuneSpec, inputs: Inputs) -> FinetuneSpec:
@@ -77,7 +94,7 @@ def _memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:
     return f"{inputs['model'].name} {spec.task} {size} {spec.max_length} {at_once} {spec.precision}"
 
 
-def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRuntime) -> Stats:
+def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRuntime) -> FinetuneStats:
     from korealbert.finetune.encoder import load_encoder  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.loop import FinetunedModel, repeatable, train  # noqa: PLC0415 (planning does without)
     from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)
@@ -123,7 +140,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
     if "test" in answers:
         write_json(out_dir / "analysis.json", analysis(task, examples["test"], *answers["test"]))
     atomic_write(out_dir / "curve.jsonl", "".join(json.dumps(point) + "\n" for point in history.curve).encode())
-    return {name: result[name] for name in HEADLINE if name in result}
+    return FinetuneStats.within(result)
 
 
 def _check_length(spec: FeaturesSpec, encoder: Encoder, directory: Path) -> None:

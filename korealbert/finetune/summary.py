@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 from pyarrow import ipc
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from korealbert.artifact import Artifact, Deployment, Inputs, Progress, Runtime, Stage, Stats
+from korealbert.artifact import Artifact, Deployment, Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import write_json
 from korealbert.finetune import tasks
 from korealbert.finetune.resampling import Answered, Draws
@@ -50,7 +50,32 @@ class Cell:
     answered: Answered
 
 
-def run(spec: SummarySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Stats:
+class SystemStats(Statistics):
+    """Test scores of a system over its seeds, times 100, rounded to four digits."""
+
+    best: float
+    mean: float
+    sd: float
+    median: float
+    interval: tuple[float, float]
+    """Of the mean, over other test examples."""
+
+
+class SummaryStats(Statistics):
+    """The task's own metric, and by system its scores."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, SystemStats]
+
+    metric: str
+
+    @property
+    def systems(self) -> dict[str, SystemStats]:
+        """Scores by system."""
+        return self.__pydantic_extra__
+
+
+def run(spec: SummarySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> SummaryStats:
     """Score the runs together; see the module's docstring."""
     task = tasks.load(spec.task)
     examples = read_examples(task, spec, inputs, splits=("test",))["test"]
@@ -71,7 +96,7 @@ def run(spec: SummarySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> S
     ]
     runtime.report(Progress(2, 2, "intervals and tests"))
     write_json(out_dir / "summary.json", result)
-    return {"metric": task.metric, **{name: _headline(found) for name, found in result["systems"].items()}}
+    return SummaryStats.of({"metric": task.metric, **{name: _headline(found) for name, found in result["systems"].items()}})
 
 
 def _by_system(inputs: Inputs) -> dict[str, dict[int, Artifact]]:

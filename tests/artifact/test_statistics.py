@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ConfigDict, ValidationError
 
 from korealbert.artifact import ArtifactError, Inputs, Real, Runtime, Spec, Stage, Statistics, build
 
@@ -46,6 +47,17 @@ def test_statistics_of_another_kind_are_refused_by_artifact_and_field(tmp_path: 
         ArtifactError, match=rf"{artifact.name}: its statistics are no OtherStats \(sentences: Field required\)"
     ):
         artifact.stats_as(OtherStats)
+
+
+class SpeedsStats(Statistics):
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, float]
+
+
+def test_facts_under_names_of_the_run_have_a_type_too() -> None:
+    assert SpeedsStats.of({"M-BERT": 1.0, "KoBERT": 1.25}).facts() == {"M-BERT": 1.0, "KoBERT": 1.25}
+    with pytest.raises(ValidationError, match="KoBERT"):
+        SpeedsStats.of({"KoBERT": "fast"})
 
 
 def test_a_fact_without_a_field_is_not_lost_silently() -> None:

@@ -23,7 +23,7 @@ from korealbert.finetune import tasks
 from korealbert.finetune.alignment import frame, pieces
 from korealbert.finetune.encode import pad
 from korealbert.finetune.encoder import Encoder, load_encoder
-from korealbert.finetune.encoder_files import STAGE, ModelPlace
+from korealbert.finetune.encoder_files import STAGE, EncoderStats, ModelPlace
 from korealbert.finetune.features import task_tokenizer
 from korealbert.finetune.questions import Answer, Question
 from korealbert.finetune.tagged import Tagged
@@ -322,7 +322,8 @@ def test_an_encoder_becomes_an_artifact_of_what_it_needs_and_nothing_else(
     built = build(STAGE, ModelPlace(path=InputPath(directory)), {}, runtime, label="encoder/kobert").artifact
     kept = {path.name for path in built.path.iterdir()} - {"manifest.json"}
     assert kept == {"config.json", "model.safetensors", "tokenizer_config.json", "tokenizer_78b3.model", "vocab.txt"}
-    assert built.stats["model_type"] == "bert" and built.stats["longest_input"] == 512
+    stats = built.stats_as(EncoderStats)
+    assert (stats.model_type, stats.longest_input) == ("bert", 512)
     assert load_tokenizer(built.path)(SENTENCE).input_ids == load_tokenizer(directory)(SENTENCE).input_ids
     load_encoder(built.path, init="pretrained")
 

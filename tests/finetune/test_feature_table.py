@@ -67,7 +67,7 @@ def test_a_cell_gives_the_same_bytes_with_and_without_cached_features(
     spec = FinetuneSpec(**{**nsmc, **QUICK, "epochs": 1}, max_train_examples=64)
     made, with_cache, without = fresh("features"), fresh("with"), fresh("without")
     stats = features.run(spec.features(), {"model": model}, made, runtime)
-    assert [stats[f"examples_{split}"] for split in ("train", "dev", "test")] == [64, 30, 90]
+    assert [stats.examples_train, stats.examples_dev, stats.examples_test] == [64, 30, 90]
     stage.run(spec, {"model": model}, without, runtime)
     monkeypatch.setattr(stage, "write_features", None)
     stage.run(spec, {"model": model, "features": Artifact("features-0", made)}, with_cache, runtime)

@@ -125,7 +125,7 @@ def test_the_best_mean_is_chosen_and_the_first_of_equals(tmp_path: Path) -> None
         for seed, dev in zip((1, 2), scores[number], strict=True)
     }
     stats = select(SelectionSpec(search=search), inputs, tmp_path, Runtime())
-    assert stats == {"trials": 4, "diverged": 1, "trial": 1, "dev": 81.0, "settings": {"learning_rate": 2e-5}}
+    assert stats.facts() == {"trials": 4, "diverged": 1, "trial": 1, "dev": 81.0, "settings": {"learning_rate": 2e-5}}
     assert json.loads((tmp_path / "settings.json").read_text("utf-8")) == {"learning_rate": 2e-5}
     rows = json.loads((tmp_path / "trials.json").read_text("utf-8"))
     assert [row["dev"] for row in rows] == [80, 81, 81, None]
@@ -142,7 +142,7 @@ def test_a_cell_of_a_search_never_opens_test_and_the_chosen_settings_reach_the_l
     assert (tried.test, tried.seed, tried.learning_rate, tried.max_train_examples) == (None, 7, 1e-4, 40)
     out = fresh("trial")
     stats = stage.run(tried, {"model": model}, out, runtime)
-    assert "test" not in stats
+    assert "test" not in stats.facts()
     assert {path.name for path in out.iterdir() if path.is_file()} == {"metrics.json", "dev_predictions.arrow", "curve.jsonl"}
     chosen = fresh("chosen")
     (chosen / "settings.json").write_text('{"batch_size": 8, "epochs": 2}')
@@ -160,7 +160,7 @@ def test_a_setting_that_diverges_ends_its_cell_and_not_the_search(
     monkeypatch.setattr(type(tasks.load("nsmc")), "loss", lambda self, logits, targets: logits.sum() * float("nan"))
     cell = FinetuneSpec(**{**nsmc, **QUICK})
     stats = stage.run(trial_cell(cell, 1), {"model": model}, fresh("out"), runtime)
-    assert stats["dev"] == {} and "the loss at step 1 is nan" in stats["warnings"][0]
+    assert stats.dev == {} and "the loss at step 1 is nan" in stats.warnings[0]
     with pytest.raises(ValueError, match="the loss at step 1 is nan"):
         stage.run(cell, {"model": model}, fresh("last"), runtime)
 
@@ -194,4 +194,4 @@ def test_small_batches_add_up_to_one_step(
 
 def test_bfloat16_learns_too(model: Artifact, runtime: Runtime, nsmc: dict[str, Any], fresh: Callable[[str], Path]) -> None:
     spec = FinetuneSpec(**{**nsmc, **QUICK, "epochs": 4, "precision": "bfloat16"})
-    assert stage.run(spec, {"model": model}, fresh("out"), runtime)["test"]["accuracy"] > 85
+    assert stage.run(spec, {"model": model}, fresh("out"), runtime).test["accuracy"] > 85

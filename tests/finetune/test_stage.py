@@ -20,7 +20,7 @@ from korealbert.finetune import tasks
 from korealbert.finetune.loop import linear_schedule
 from korealbert.finetune.spec import FinetuneSpec, Init
 from korealbert.finetune.splits import random_part, read_examples
-from korealbert.finetune.stage import HEADLINE, STAGE, run
+from korealbert.finetune.stage import STAGE, run
 from korealbert.pretrain.runtime import TrainingRuntime
 
 QUICK = {"epochs": 2, "batch_size": 32, "learning_rate": 5e-3, "warmup_ratio": 0.1}
@@ -44,7 +44,7 @@ def test_separable_reviews_are_learnt(
     assert metrics["test"]["accuracy"] > 90
     assert [metrics[key] for key in ("task", "init", "seed", "metric")] == ["nsmc", "pretrained", 1, "accuracy"]
     assert [metrics[f"examples_{part}"] for part in ("train", "dev", "test")] == [570, 30, 90]
-    assert stats == {name: metrics[name] for name in HEADLINE}
+    assert stats.facts() == {name: metrics[name] for name in ("metric", "dev", "test", "best_epoch", "warnings")}
     assert [epoch["epoch"] for epoch in metrics["epochs"]] == [1, 2, 3, 4]
     dev = [epoch["accuracy"] for epoch in metrics["epochs"]]
     assert metrics["best_epoch"] == 1 + dev.index(max(dev))
@@ -67,9 +67,9 @@ def test_similarity_is_learnt(
 ) -> None:
     spec = FinetuneSpec(**{**korsts, **QUICK, "epochs": 4, "batch_size": 16})
     stats = run(spec, {"model": model}, fresh("out"), runtime)
-    assert stats["metric"] == "spearman"
-    assert stats["test"]["spearman"] > 70
-    assert set(stats["test"]) == {"spearman", "pearson"}
+    assert stats.metric == "spearman"
+    assert stats.test["spearman"] > 70
+    assert set(stats.test) == {"spearman", "pearson"}
 
 
 @pytest.mark.parametrize("init", ["pretrained", "random"])
@@ -174,7 +174,7 @@ def test_positions_that_pretraining_never_saw_are_worth_a_warning(
     tokenizer.save_pretrained(directory)
     spec = FinetuneSpec(**{**korsts, **QUICK, "epochs": 1}, max_train_examples=40)
     stats = run(spec, {"model": Artifact("export-1", directory)}, fresh("out"), runtime)
-    assert stats["warnings"] == ["max_length is 16, pretraining saw 12 pieces at most"]
+    assert stats.warnings == ["max_length is 16, pretraining saw 12 pieces at most"]
 
 
 def test_a_diverged_loss_is_an_error(

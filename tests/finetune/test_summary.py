@@ -89,7 +89,7 @@ def test_cells_are_summed_up_and_compared(
         assert list(own["scores"].values()) == pytest.approx(scores)
         assert (own["best"], own["mean"]) == pytest.approx((max(scores), sum(scores) / 2))
         assert own["interval"][0] <= own["mean"] <= own["interval"][1]
-        assert stats[system]["mean"] == round(own["mean"], 4)
+        assert stats.systems[system].mean == round(own["mean"], 4)
     (pair,) = found["comparisons"]
     assert pair["difference"] == pytest.approx(found["systems"]["pretrained"]["mean"] - found["systems"]["short"]["mean"])
     assert pair["p_value"] <= 0.05 and pair["interval"][0] > 0

@@ -14,7 +14,7 @@ from pydantic import Field
 from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, build
 from korealbert.documents.schema import Document, Drop, Quarantined, document_id
 from korealbert.documents.shards import DocumentShard
-from korealbert.finetune.stage import HEADLINE
+from korealbert.finetune.stage import FinetuneStats
 
 SCRIPT = "<script>alert('제목')</script>"
 
@@ -124,7 +124,7 @@ def cell(store: Path, model: Artifact, task: str, init: str, seed: int, **change
     def write(out: Path) -> None:
         (out / "metrics.json").write_text(json.dumps(metrics))
 
-    stats = {name: metrics[name] for name in HEADLINE}
+    stats = FinetuneStats.within(metrics).facts()
     return made(store, f"finetune/{task}/{init}/{seed}", stats, {"model": model}, write, seed=seed)
 
 
