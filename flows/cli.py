@@ -248,7 +248,7 @@ def inspect(
 ) -> None:
     """Look into an artifact: its documents, what it dropped and why, what it changed, or its examples under a view's noise."""
     from korealbert.inspection import look  # noqa: PLC0415 (loads every package)
-    from korealbert.inspection.page import page  # noqa: PLC0415
+    from korealbert.inspection.look import page  # noqa: PLC0415
     from korealbert.recipe import registry  # noqa: PLC0415
 
     with clear_errors():

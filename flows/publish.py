@@ -23,7 +23,7 @@ from prefect.artifacts import (
 from korealbert.artifact import Built, Progress
 from korealbert.formatting import flat
 from korealbert.recipe import Planned
-from korealbert.report.render.markdown import plain
+from korealbert.report.render.text import plain
 
 
 def key(label: str, kind: str) -> str:

@@ -1,20 +1,49 @@
-"""What to look at in an artifact, and a page's worth of it."""
+"""What there is to look at in an artifact, a page's worth of it, and that page as HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
-from typing import Literal
+from itertools import islice, pairwise
+from typing import Any, Literal
 
 from rich.text import Text
 from rich.theme import Theme
 
 from korealbert.artifact import Artifact
+from korealbert.corpus.crawl.stage import read_log
 from korealbert.examples.render import legend, render_rows
 from korealbert.examples.views import ViewsStats
-from korealbert.inspection import crawls, documents
-from korealbert.inspection.looks import STYLES
+from korealbert.inspection import documents
+from korealbert.inspection.looks import CSS, STYLES
+from korealbert.report.render.html import document
+from korealbert.report.render.markup import PAGE, PALETTE, Markup, escape, join, tag
+
+
+def urls(artifact: Artifact, outcome: str | None) -> Iterator[Text]:
+    """URLs that a crawl came to know; with ``outcome`` those of this state or reason (all: any).
+
+    Raises ValueError naming the outcomes that occur when none is the one asked for.
+    """
+    found: set[str] = set()
+    shown = False
+    for row in read_log(artifact.path):
+        words = {row["state"], row.get("reason", "")} - {""}
+        found |= words
+        if outcome in (None, "all", *words):
+            shown = True
+            yield _url(row)
+    if outcome is not None and not shown:
+        raise ValueError(f"{artifact.name}: no URL was {outcome!r}; outcomes: {', '.join(sorted(found))}")
+
+
+def _url(row: dict[str, Any]) -> Text:
+    what = ": ".join(row[name] for name in ("state", "reason") if name in row)
+    where = f"page {row['file']}, byte {row['offset']}" if "offset" in row else ""
+    told = (row.get(name) for name in ("section", "published", "fetched", "detail", "other"))
+    facts = "  ".join(filter(None, (row["kind"], where, *told)))
+    return Text.assemble((f"{row['url']}\n", "heading"), (f"{what}\n", "reason"), (facts, "quiet"))
+
 
 THEME = Theme(STYLES)
 _Shows = Literal["documents", "examples", "urls"]
@@ -77,7 +106,7 @@ def _check_compatible(what: What) -> None:
 
 def _documents(artifact: Artifact, what: What, shows: _Shows) -> Iterator[Text]:
     if shows == "urls":
-        return crawls.urls(artifact, "failed" if what.quarantine else what.dropped)
+        return urls(artifact, "failed" if what.quarantine else what.dropped)
     if what.quarantine:
         return documents.quarantined(artifact)
     if what.diff:
@@ -94,3 +123,20 @@ def _examples(artifact: Artifact, what: What, offset: int) -> Iterator[Text]:
     inputs = artifact.inputs()
     examples, vocab = inputs["examples"].path, inputs["vocab"].path
     return render_rows(examples, artifact.path, vocab, what.view, offset=offset, wanted=what.wanted)
+
+
+def page(title: str, items: Iterable[Text]) -> str:
+    """The complete document."""
+    main = tag("main", *(tag("p", markup(item), class_="item", lang="ko") for item in items))
+    return document(title, PALETTE + PAGE + CSS, tag("header", tag("h1", title)), main)
+
+
+def markup(text: Text) -> Markup:
+    """A text with a class for each of its styles."""
+    borders = sorted({0, len(text), *(edge for span in text.spans for edge in (span.start, span.end))})
+    parts = []
+    for start, end in pairwise(borders):
+        names = [str(span.style) for span in text.spans if span.start <= start and end <= span.end]
+        piece, classes = text.plain[start:end], " ".join(name for name in names if name in STYLES)
+        parts.append(tag("span", piece, class_=classes) if classes else escape(piece))
+    return join(*parts)

@@ -37,7 +37,7 @@ from korealbert.recipe.benchmarks import (
 from korealbert.recipe.dag import Node, Nodes, add_corpus, add_model
 from korealbert.recipe.reading import CorpusRecipe, Model, Reader
 from korealbert.recipe.tables import RecipeError, nearest
-from korealbert.report.cross_lingual.spec import CrossLingualReportSpec
+from korealbert.report.cross_lingual.stage import CrossLingualReportSpec
 from korealbert.vocab import stage as vocab
 from korealbert.xpt import phases, source, split, transfer, vocabulary_swap
 from korealbert.xpt.phases import PHASES, Phase, PhaseSpec

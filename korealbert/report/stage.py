@@ -19,25 +19,13 @@ from korealbert.artifact.files import atomic_write
 from korealbert.finetune.spec import INITS
 from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
 from korealbert.report import published, scores
-from korealbert.report.artifacts import Artifacts
+from korealbert.report.artifacts import Artifacts, lineage
 from korealbert.report.render.blocks import Section, Text, figures_of
-from korealbert.report.render.markdown import markdown
-from korealbert.report.render.page import page
-from korealbert.report.render.table_files import table_files
+from korealbert.report.render.html import page
+from korealbert.report.render.text import markdown, table_files
 from korealbert.report.scores import Benchmark
-from korealbert.report.sections import (
-    cleaning,
-    comparison,
-    corpus,
-    dropped,
-    errors,
-    learning,
-    lineage,
-    outcome,
-    speed,
-    training_data,
-    vocabulary,
-)
+from korealbert.report.sections import cleaning, comparison, corpus, learning, outcome, training_data
+from korealbert.report.sections.benchmarks import errors
 
 
 class ReportSpec(Spec):
@@ -83,15 +71,15 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
     chapters = [
         outcome.section(artifacts, benchmarks, spec.published),
         comparison.section(benchmarks, spec.published),
-        errors.section(benchmarks, spec.hardest_examples),
-        speed.section(artifacts),
+        errors(benchmarks, spec.hardest_examples),
+        learning.speed(artifacts),
         learning.section(artifacts, benchmarks),
         corpus.section(artifacts),
-        dropped.section(artifacts, spec.examples_per_reason),
+        cleaning.dropped(artifacts, spec.examples_per_reason),
         cleaning.section(artifacts),
-        vocabulary.section(artifacts),
+        training_data.vocabulary(artifacts),
         training_data.section(artifacts),
-        lineage.section(artifacts),
+        lineage(artifacts),
     ]
     sections = [section for section in chapters if section is not None]
     if absent := artifacts.missing:

@@ -19,7 +19,7 @@ from korealbert.corpus.dedup import stage as dedup
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.inspection import look
 from korealbert.inspection.differences import cleaning, difference, words
-from korealbert.inspection.page import markup, page
+from korealbert.inspection.look import markup, page
 from korealbert.recipe import registry
 from tests.inspection.raw import ARTICLES, BENCHMARK, RULES, write_jsonl
 

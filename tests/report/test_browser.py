@@ -12,7 +12,7 @@ from korealbert.artifact import Artifact, Runtime
 from korealbert.recipe.registry import REPORT
 from korealbert.report.ablation import stage as ablation
 from korealbert.report.cross_lingual import stage as cross_lingual
-from korealbert.report.cross_lingual.spec import CrossLingualReportSpec
+from korealbert.report.cross_lingual.stage import CrossLingualReportSpec
 from korealbert.report.stage import ReportSpec
 from tests.browser import Browser, browser
 from tests.report.test_ablation import SPEC

@@ -16,10 +16,10 @@ from korealbert.artifact import Artifact, Runtime
 from korealbert.documents.shards import TableWriter
 from korealbert.finetune import tasks
 from korealbert.recipe.registry import REPORT
-from korealbert.report.render import latex
+from korealbert.report.render import text as markdown
 from korealbert.report.render.blocks import Fold, Section, Table
-from korealbert.report.render.table_files import table_files
-from korealbert.report.sections import entities
+from korealbert.report.render.text import table_files
+from korealbert.report.sections import benchmarks
 from korealbert.report.stage import ReportSpec
 from tests.report.conftest import made
 
@@ -142,7 +142,7 @@ def test_errors_are_those_of_the_cell_that_was_best_on_dev(report: Path) -> None
 
 
 def test_entity_types_are_counted_from_the_data_beside_table_iv(report: Path) -> None:
-    assert entities.tag_counts(GOLD) == {"NUM": 3, "ORG": 2, "PER": 1}
+    assert benchmarks.tag_counts(GOLD) == {"NUM": 3, "ORG": 2, "PER": 1}
     (path,) = (report / "tables").glob("*entity-types-in-the-data*.csv")
     table = {row["Type"]: row for row in rows(path)}
     assert len(table) == 14
@@ -170,7 +170,7 @@ def test_tables_of_one_title_and_tables_without_letters_get_names_of_their_own()
 
 def test_latex_prints_what_the_table_says() -> None:
     table = Table("50 % of A_b", ["Model", "{x}"], [["a & b", "1 ± 2"], ["[SEP]", "−3"]], frozenset({1}), marked=frozenset({0}))
-    assert latex.latex(table, "t").splitlines()[2:] == [
+    assert markdown.latex(table, "t").splitlines()[2:] == [
         r"\caption{50 \% of A\_b}",
         r"\label{tab:t}",
         r"\begin{tabular}{@{}lr@{}}",
@@ -187,9 +187,9 @@ def test_latex_prints_what_the_table_says() -> None:
 
 @given(st.text())
 def test_no_text_escapes_from_latex(text: str) -> None:
-    escaped = latex.escape(text)
+    escaped = markdown.escape(text)
     plain = escaped
-    for written in sorted(latex.SPECIAL.values(), key=len, reverse=True):
+    for written in sorted(markdown.SPECIAL.values(), key=len, reverse=True):
         plain = plain.replace(written, "")
     assert not set(plain) & set("\\{}&%$#_~^<>|\n\r\t")
 
@@ -199,9 +199,9 @@ def test_table_iv_is_ten_times_the_test_part(real_data: Path) -> None:
     from korealbert.documents.benchmark_files import BenchmarkFile
 
     examples = tasks.load("naver_ner").read(BenchmarkFile(real_data / "benchmarks/naver_ner.tar.zst", "naver_ner/test.tsv"))
-    counts = entities.tag_counts(example.target for example in examples)
+    counts = benchmarks.tag_counts(example.target for example in examples)
     total = sum(counts.values())
-    printed = entities.printed_counts()
+    printed = benchmarks.printed_counts()
     assert set(counts) == set(printed)
     for kind, number in printed.items():
         assert counts[kind] / total == pytest.approx(number / sum(printed.values()), abs=0.005)

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Card, Cards, Fold, Section, Table, Text
-from korealbert.report.render.markdown import markdown, plain
-from korealbert.report.render.markup import Markup, escape, number, tag
-from korealbert.report.render.page import page
-from korealbert.report.render.svg import fitted, text_width
+from korealbert.report.render.html import page
+from korealbert.report.render.markup import Markup, escape, fitted, number, tag, text_width
+from korealbert.report.render.text import markdown, plain
 
 NASTY = [
     "<script>alert(1)</script>",

@@ -11,13 +11,12 @@ import pytest
 
 from korealbert.artifact import Artifact, Runtime, build
 from korealbert.finetune.analysis import f1_of
-from korealbert.report.cross_lingual import misprints, printed
+from korealbert.report.cross_lingual import printed
 from korealbert.report.cross_lingual.models import Results
-from korealbert.report.cross_lingual.spec import CrossLingualReportSpec
-from korealbert.report.cross_lingual.stage import STAGE
+from korealbert.report.cross_lingual.stage import STAGE, CrossLingualReportSpec
 from korealbert.report.render.blocks import Fold, Table
 from korealbert.report.scores import Benchmark, Cell
-from korealbert.report.sections import differences
+from korealbert.report.sections import benchmarks
 from tests.report.conftest import made
 
 
@@ -27,7 +26,7 @@ def test_the_counts_of_table_8_give_the_f1_that_table_1_does_not() -> None:
     assert f1_of(rows["XPT-400K"], "1") == pytest.approx(80.08, abs=0.005)
     assert all(sum(rows[model]["0"].values()) == 299 for model in rows)
     assert all(sum(rows[model]["1"].values()) == 220 for model in rows)
-    notes = " ".join(misprints.notes())
+    notes = " ".join(printed.notes())
     assert "83.98" in notes
     assert "80.08" in notes
     assert "number 5 of 7" in notes
@@ -160,8 +159,8 @@ def test_the_report_says_what_summaries_say(tmp_path: Path) -> None:
 
 def test_many_pairs_of_systems_are_folded_away() -> None:
     pair = {"first": "itl/phase1", "second": "itl/phase2", "difference": 1.0, "interval": [0.5, 1.5], "p_value": 0.2}
-    for number, kind in ((differences.MOST_OPEN, Table), (differences.MOST_OPEN + 1, Fold)):
+    for number, kind in ((benchmarks.MOST_OPEN, Table), (benchmarks.MOST_OPEN + 1, Fold)):
         metrics = {"task": "nsmc", "title": "NSMC", "metric": "accuracy", "metric_title": "accuracy"}
         cell = SimpleNamespace(metrics=metrics)
         benchmark = Benchmark("nsmc", [cast("Cell", cell)], {"comparisons": [pair] * number})
-        assert isinstance(differences.blocks([benchmark])[0], kind)
+        assert isinstance(benchmarks.paired_differences([benchmark])[0], kind)

@@ -23,11 +23,10 @@ from korealbert.report import published
 from korealbert.report.ablation import table
 from korealbert.report.ablation.runs import Values
 from korealbert.report.ablation.spec import AblationReportSpec
-from korealbert.report.artifacts import Artifacts
+from korealbert.report.artifacts import Artifacts, lineage
 from korealbert.report.render.blocks import Block, Section, Table, Text, figures_of
-from korealbert.report.render.markdown import markdown
-from korealbert.report.render.page import page
-from korealbert.report.sections import lineage
+from korealbert.report.render.html import page
+from korealbert.report.render.text import markdown
 
 
 class AblationStats(Statistics):
@@ -50,7 +49,7 @@ def run(
         table.figures(spec, values),
         _models(spec, artifacts),
         _known_problems(spec),
-        lineage.section(artifacts),
+        lineage(artifacts),
     ]
     sections = [chapter for chapter in chapters if chapter is not None]
     lede = _lede(spec, artifacts)

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from korealbert.formatting import MISSING, fixed, percent, signed
-from korealbert.report.ablation.interval import Estimate, estimate
-from korealbert.report.ablation.runs import Values
+from korealbert.report.ablation.runs import Estimate, Values, estimate
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Row
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Section, Table, Text

@@ -12,21 +12,31 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pydantic import Field
 
-from korealbert.artifact import Inputs, Progress, Runtime, Stage, Statistics
+from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import atomic_write
 from korealbert.formatting import compact, count
 from korealbert.huggingface.checkpoint import SourceStats
-from korealbert.report.artifacts import Artifacts
-from korealbert.report.cross_lingual import curves, misprints, tables
+from korealbert.report.artifacts import Artifacts, lineage
+from korealbert.report.cross_lingual import models, printed, tables
 from korealbert.report.cross_lingual.models import Results
-from korealbert.report.cross_lingual.spec import CrossLingualReportSpec
 from korealbert.report.render.blocks import Section, Table, Text, figures_of
-from korealbert.report.render.markdown import markdown
-from korealbert.report.render.page import page
-from korealbert.report.sections import cleaning, corpus, dropped, lineage, vocabulary
+from korealbert.report.render.html import page
+from korealbert.report.render.text import markdown
+from korealbert.report.sections import cleaning, corpus, training_data
 from korealbert.xpt.split import SplitStats
 from korealbert.xpt.transfer import TransferStats
+
+
+class CrossLingualReportSpec(Spec):
+    """Titles; all numbers come from the inputs."""
+
+    title: str = Field(default="korealbert: an English encoder learns Korean", min_length=1, max_length=200)
+    """Title of the report."""
+    model_name: str = Field(default="ours", min_length=1, max_length=100)
+    """What tables and ``scores.csv`` call this run's models, before the variant."""
+
 
 _EXAMPLES_PER_REASON = 0
 """Titles of dropped documents that are quoted."""
@@ -49,18 +59,18 @@ def run(
     chapters = [
         tables.korean(results),
         tables.intrinsic(results),
-        curves.training(results),
+        models.training(results),
         tables.language_loss(results),
-        curves.language_loss(results),
+        models.language_loss(results),
         tables.errors(results),
-        misprints.section(),
+        printed.section(),
         _transfers(results),
         _split(artifacts),
         corpus.section(artifacts),
-        dropped.section(artifacts, _EXAMPLES_PER_REASON),
+        cleaning.dropped(artifacts, _EXAMPLES_PER_REASON),
         cleaning.section(artifacts),
-        vocabulary.section(artifacts),
-        lineage.section(artifacts),
+        training_data.vocabulary(artifacts),
+        lineage(artifacts),
     ]
     sections = [chapter for chapter in chapters if chapter is not None]
     lede = _lede(results)

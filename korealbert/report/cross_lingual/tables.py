@@ -14,7 +14,7 @@ from korealbert.report.cross_lingual import printed
 from korealbert.report.cross_lingual.models import PHASE_TITLES, Results, distributions, shown
 from korealbert.report.cross_lingual.printed import GLUE, KLUE, Column
 from korealbert.report.render.blocks import Block, Section, Table, Text
-from korealbert.report.sections import differences
+from korealbert.report.sections.benchmarks import paired_differences
 from korealbert.xpt.phases import PHASES
 
 _COMPARED = (
@@ -138,7 +138,7 @@ def _compared(results: Results, *, english: bool) -> list[Block]:
         return []
     header = ["Benchmark", "Model", "Mean ± sd", next(b.interval_title for b in benchmarks if b.intervals)]
     table = Table("Means over seeds, and their intervals over test examples", header, rows, frozenset({2, 3}))
-    return [table, *differences.blocks(benchmarks, results.system_title)]
+    return [table, *paired_differences(benchmarks, results.system_title)]
 
 
 def intrinsic(results: Results) -> Section | None:

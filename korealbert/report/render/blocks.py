@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from korealbert.report.render.svg import Svg
+from korealbert.report.render.markup import Svg
 
 
 @dataclass(frozen=True)

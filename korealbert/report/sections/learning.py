@@ -1,4 +1,4 @@
-"""Learning curves: losses and held-out accuracies of pretraining, dev scores of fine-tuning."""
+"""Learning curves of pretraining and fine-tuning, and the measured speed of each shape beside the printed one."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import polars as pl
+
 from korealbert.artifact import Artifact
 from korealbert.examples.views import ViewsStats
 from korealbert.finetune.spec import INITS
 from korealbert.formatting import MISSING, compact, count, fixed, percent
 from korealbert.pretrain.stage import PretrainStats
+from korealbert.report import published
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Section, Table, Text
-from korealbert.report.render.style import COLOUR_OF_INIT
+from korealbert.report.render.markup import COLOUR_OF_INIT
 from korealbert.report.scores import Benchmark
 
 OBJECTIVES = {
@@ -138,3 +141,60 @@ def _size(artifacts: Artifacts) -> str:
         times = "once" if stats.rollbacks == 1 else f"{count(stats.rollbacks)} times"
         text += f" The guard went back to a checkpoint {times}, left out the data since and lowered the rate."
     return text
+
+
+_PRINTED_IN = "KoreALBERT Table III"
+
+_PRINTED_NAMES = {
+    "M-BERT": "mBERT",
+    "XLM-R base": "XLM-R",
+    "KoBERT": "KoBERT",
+    "KoreALBERT base": "KoreALBERT-Base",
+    "KoreALBERT large": "KoreALBERT-Large",
+}
+"""How the paper calls the shapes."""
+
+
+def speed(artifacts: Artifacts) -> Section | None:
+    """The measured speeds, or None where there are none."""
+    artifact = artifacts.one("speed")
+    if artifact is None:
+        return None
+    found = json.loads((artifact.path / "speed.json").read_text("utf-8"))
+    printed = _printed()
+    rows = []
+    for name, row in found["rows"].items():
+        parameters, speedup, note = printed.get(_PRINTED_NAMES.get(name, ""), ("", "", ""))
+        spread = f"{row['lowest']:.2f} to {row['highest']:.2f}" if name != found["baseline"] else ""
+        measured = [f"{row['speedup']:.2f}×", spread, compact(row["pieces_per_second"])]
+        rows.append([name, count(row["parameters"]), *measured, parameters, speedup, note])
+    header = ["Shape", "Parameters", "Speed-up", "Over turns", "Pieces/s", "Parameters, printed", "Speed-up, printed", "Note"]
+    blocks: list[Block] = [
+        Text(
+            f"Training steps from random weights, batch {found['batch_size']}, {found['sequence_length']} pieces, "
+            f"{found['precision']} on {found['device']}, each shape in turns with {found['baseline']}'s; the median of "
+            f"{found['steps']} turns."
+            + (
+                f" Widths and vocabularies are 1/{found['shrink']} of the shapes', parameters theirs."
+                if found["shrink"] > 1
+                else ""
+            )
+        ),
+        Table(f"Training speed relative to {found['baseline']}", header, rows, frozenset(range(1, 7)), prose=frozenset({7})),
+        Text(artifacts.origin("speed"), quiet=True),
+    ]
+    return Section("speed", "Speed of architectures", blocks)
+
+
+def _printed() -> dict[str, tuple[str, str, str]]:
+    """Parameters, speed-up and note of each model of the paper."""
+    frame = published.load("korealbert").filter(pl.col("source") == _PRINTED_IN)
+    columns: dict[str, dict[str, str]] = {"params": {}, "speed": {}, "note": {}}
+    for model, task, value, note in frame.select("model", "task", "value", "note").iter_rows():
+        if task in columns:
+            columns[task][model] = value
+            columns["note"][model] = " ".join(text for text in (columns["note"].get(model, ""), note) if text)
+    return {
+        model: (columns["params"].get(model, ""), columns["speed"].get(model, ""), note)
+        for model, note in columns["note"].items()
+    }

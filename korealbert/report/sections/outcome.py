@@ -13,9 +13,9 @@ from korealbert.report import published
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Card, Cards, Figure, Figures, Fold, Section, Table, Text
-from korealbert.report.render.style import COLOUR_OF_INIT
+from korealbert.report.render.markup import COLOUR_OF_INIT
 from korealbert.report.scores import Benchmark, metric_title, seeds
-from korealbert.report.sections import differences, entities
+from korealbert.report.sections.benchmarks import entity_types, paired_differences
 from korealbert.report.sections.learning import OBJECTIVES, heldout_targets
 
 _REFERENCE = "KoreALBERT-Base"
@@ -74,9 +74,9 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
             Text(_MARKS, quiet=True),
             *([Text(_RANDOM, quiet=True)] if any(benchmark.of("random") for benchmark in benchmarks) else []),
             _scores_table(benchmarks),
-            *differences.blocks(benchmarks),
+            *paired_differences(benchmarks),
             *_caveats(benchmarks),
-            *entities.blocks(benchmarks),
+            *entity_types(benchmarks),
             Fold("Fine-tuning settings", [_settings_table(benchmarks)]),
         ]
     if heldout:

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from korealbert.inspection import crawls
+from korealbert.inspection import look
 from tests.corpus.crawl import hostile
 from tests.corpus.crawl.crawling import Crawled, crawl
 from tests.corpus.crawl.hostile import HOSTILE, INWARD, good, paragraphs
@@ -83,10 +83,10 @@ def test_the_log_tells_where_a_page_lies(crawled: tuple[Crawled, Site]) -> None:
 
 def test_people_can_look_into_it(crawled: tuple[Crawled, Site]) -> None:
     artifact = crawled[0].artifact
-    assert len(list(crawls.urls(artifact, "private_address"))) == 2 * len(INWARD)
-    assert len(list(crawls.urls(artifact, None))) == len(crawled[0].log)
+    assert len(list(look.urls(artifact, "private_address"))) == 2 * len(INWARD)
+    assert len(list(look.urls(artifact, None))) == len(crawled[0].log)
     with pytest.raises(ValueError, match=r"no URL was 'private'; outcomes: .*private_address"):
-        list(crawls.urls(artifact, "private"))
+        list(look.urls(artifact, "private"))
 
 
 def test_only_what_extraction_needs_is_left(crawled: tuple[Crawled, Site]) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from korealbert.report.render.blocks import Block, Cards, Figure, Figures, Fold, Section, Table, Text
-from korealbert.report.render.markup import Markup, join, tag
-from korealbert.report.render.style import CHART, PAGE, PALETTE
+from korealbert.report.render.markup import CHART, PAGE, PALETTE, Markup, join, tag
 
 
 def page(title: str, lede: str, sections: Sequence[Section]) -> str:

@@ -1,0 +1,156 @@
+"""Blocks as text: a report in Markdown, and each of its tables as CSV, Markdown and LaTeX (booktabs)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+
+from korealbert.report.render.blocks import Block, Cards, Figures, Fold, Section, Table, Text
+
+_SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
+
+
+def markdown(title: str, lede: str, sections: Sequence[Section]) -> str:
+    """The complete document; drawings are linked under ``figures/``."""
+    parts = [f"# {plain(title)}", plain(lede)]
+    for section in sections:
+        parts.append(f"## {plain(section.title)}")
+        parts += [_block(block) for block in section.blocks]
+    return "\n\n".join(parts) + "\n"
+
+
+def plain(text: str) -> str:
+    """Text that stays what it is: no markup, no HTML, one line."""
+    escaped = _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Text(text, _):
+            return plain(text)
+        case Cards(cards):
+            return "\n".join(f"- {plain(card.title)}: **{plain(card.value)}** ({plain(card.detail)})" for card in cards)
+        case Table():
+            return markdown_table(block)
+        case Figures(figures):
+            return "\n".join(f"![{plain(figure.caption)}](figures/{figure.name}.svg)" for figure in figures)
+        case Fold(summary, blocks):
+            return "\n\n".join([f"### {plain(summary)}", *(_block(inner) for inner in blocks)])
+
+
+def markdown_table(table: Table) -> str:
+    """A title and a table; marked rows are bold."""
+    rule = ["---:" if index in table.numeric else "---" for index in range(len(table.header))]
+    rows = [[plain(cell) for cell in row] for row in table.rows]
+    for index in table.marked:
+        rows[index] = [f"**{cell}**" if cell else "" for cell in rows[index]]
+    lines = [[plain(cell) for cell in table.header], rule, *rows]
+    return f"{plain(table.title)}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "\N{NO-BREAK SPACE}": "~",
+    "\N{MINUS SIGN}": "$-$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "→": r"$\rightarrow$",
+    "–": "--",
+    "…": r"\ldots{}",
+    "“": "``",
+    "”": "''",
+}
+
+CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+
+_PROSE_WIDTH = "0.35\\linewidth"
+
+
+def escape(text: str) -> str:
+    """Plain text as LaTeX that prints it, on one line."""
+    return "".join(SPECIAL.get(character, character) for character in CONTROL.sub(" ", text))
+
+
+def latex(table: Table, label: str) -> str:
+    """A ``table`` environment for ``\\usepackage{booktabs}``; Korean text in it wants XeLaTeX or LuaLaTeX with ``kotex``."""
+    kinds = (
+        "r" if n in table.numeric else f"p{{{_PROSE_WIDTH}}}" if n in table.prose else "l" for n in range(len(table.header))
+    )
+    body = [
+        _row([rf"\textbf{{{escape(cell)}}}" if number in table.marked and cell else escape(cell) for cell in row])
+        for number, row in enumerate(table.rows)
+    ]
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{escape(table.title)}}}",
+        rf"\label{{tab:{label}}}",
+        rf"\begin{{tabular}}{{@{{}}{''.join(kinds)}@{{}}}}",
+        r"\toprule",
+        _row([escape(name) for name in table.header]),
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    # A cell that begins with [ would be taken for the argument of the \\ before it.
+    return rf"{' & '.join(f'{{}}{cell}' if cell.startswith('[') else cell for cell in cells)} \\"
+
+
+_MAX_NAME = 60
+
+
+def table_files(sections: Sequence[Section]) -> Iterator[tuple[str, bytes]]:
+    """Names and contents, in the order of the tables; equal titles of one chapter are numbered."""
+    taken: set[str] = set()
+    for section in sections:
+        for table in _tables(section.blocks):
+            name = first = f"{section.anchor}-{_slug(table.title)}"
+            number = 1
+            while name in taken:
+                number += 1
+                name = f"{first}-{number}"
+            taken.add(name)
+            yield f"{name}.csv", _csv(table).encode()
+            yield f"{name}.md", f"{markdown_table(table)}\n".encode()
+            yield f"{name}.tex", latex(table, name).encode()
+
+
+def _tables(blocks: Sequence[Block]) -> Iterator[Table]:
+    for block in blocks:
+        if isinstance(block, Table):
+            yield block
+        elif isinstance(block, Fold):
+            yield from _tables(block.blocks)
+
+
+def _slug(title: str) -> str:
+    words = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+    return words[:_MAX_NAME].strip("-") or "table"
+
+
+def _csv(table: Table) -> str:
+    """As shown: figures with their thousands separators and signs; ``scores.csv`` has the exact ones."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([table.header, *table.rows])
+    return text.getvalue()

@@ -1,0 +1,185 @@
+"""Benchmarks beyond their scores: errors, paired differences of systems, types of entities."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+from pyarrow import ipc
+
+from korealbert.formatting import MISSING, by_number, count, fixed, percent, signed
+from korealbert.report import published
+from korealbert.report.render import charts
+from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
+from korealbert.report.scores import Benchmark, Cell
+
+_MAX_DRAWN = 16
+"""Labels of a drawn confusion matrix; of more than that only the table is shown."""
+
+_SHOWN = 6
+"""Predictions listed for a gold label, where the task does not say how many."""
+
+_MAX_TEXT = 160
+"""Characters of a hard example that are quoted."""
+
+
+def errors(benchmarks: Sequence[Benchmark], hardest: int) -> Section | None:
+    """For each benchmark the errors of its cell that was best on dev, pretrained if there is one."""
+    blocks: list[Block] = []
+    figures: list[Figure] = []
+    for benchmark in benchmarks:
+        cell = _best(benchmark)
+        path = cell.artifact.path / "analysis.json"
+        if path.exists():
+            found = json.loads(path.read_text("utf-8"))
+            figures += _drawn(benchmark, found)
+            blocks += _tables(benchmark, cell, found, hardest)
+    if not blocks:
+        return None
+    text = "For each gold label what was predicted, of the pretrained cell that scored best on dev, over the test examples."
+    return Section("errors", "Errors", [Text(text), *([Figures(figures)] if figures else []), *blocks])
+
+
+def _best(benchmark: Benchmark) -> Cell:
+    cells = benchmark.of("pretrained") or benchmark.cells
+    return max(cells, key=lambda cell: (cell.dev, -cell.seed))
+
+
+def _drawn(benchmark: Benchmark, found: Mapping[str, Any]) -> list[Figure]:
+    labels, counts = found["confusion"]["labels"], found["confusion"]["counts"]
+    if not 1 < len(labels) <= _MAX_DRAWN:
+        return []
+    label = f"{benchmark.title}: share of each gold label's {found['unit']} by predicted label"
+    svg = charts.matrix(labels, counts, label=label)
+    return [Figure(f"confusion-{benchmark.name}", f"{benchmark.title}: gold in rows, predicted in columns", svg)]
+
+
+def _tables(benchmark: Benchmark, cell: Cell, found: Mapping[str, Any], hardest: int) -> list[Block]:
+    rows = []
+    for gold, predicted in found["dist"].items():
+        total, right = sum(predicted.values()), predicted.get(gold, 0)
+        listed = list(predicted.items())[: found.get("listed") or _SHOWN]
+        rows.append([gold, count(total), percent(right / total), ", ".join(f"{name} {count(n)}" for name, n in listed)])
+    header = ["Gold", found["unit"].capitalize(), "Correct", "Predicted labels, most frequent first"]
+    title = f"{benchmark.title}: what is predicted for each gold label, seed {cell.seed}"
+    blocks: list[Block] = [Table(title, header, rows, frozenset({1, 2}), prose=frozenset({3}))]
+    hard = found["hardest"][:hardest]
+    if hard:
+        quoted = [[e["id"], _quoted(e), _value(e["gold"]), _value(e["pred"]), fixed(e["loss"])] for e in hard]
+        table = Table(
+            f"{benchmark.title}: the test examples with the largest loss",
+            ["Example", "Text", "Gold", "Predicted", "Loss"],
+            quoted,
+            frozenset({4}),
+            prose=frozenset({1, 2, 3}),
+        )
+        blocks.append(Fold(f"Hardest examples of {benchmark.title}", [table]))
+    return blocks
+
+
+def _quoted(example: Mapping[str, Any]) -> str:
+    return " / ".join(_cut(text) for text in (example["text"], example.get("pair")) if text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT].rstrip()}…"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        value = {name: part for name, part in value.items() if part is not None and name != "probs"}
+    if isinstance(value, float):
+        return fixed(value)
+    return MISSING if value in (None, "") else _cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+TASK = "naver_ner"
+
+_PRINTED_IN = "KoreALBERT Table IV"
+
+_PREFIX = "count_"
+
+
+def tag_counts(sentences: Iterable[Sequence[str]]) -> Counter[str]:
+    """How many tags each type has, ``B`` and ``I`` together, which is what the paper counts."""
+    return Counter(tag[2:] for tags in sentences for tag in tags if tag != "O")
+
+
+def printed_counts() -> dict[str, int]:
+    """The paper's counts by type."""
+    frame = published.load("korealbert").filter((pl.col("source") == _PRINTED_IN) & pl.col("metric").str.starts_with(_PREFIX))
+    return {metric.removeprefix(_PREFIX): int(n) for metric, n in frame.select("metric", "number").iter_rows()}
+
+
+def entity_types(benchmarks: Sequence[Benchmark]) -> list[Block]:
+    """Counts and shares of each type over the test sentences of the first Naver NER benchmark, or nothing without one."""
+    found = next((b for b in benchmarks if b.task == TASK and (b.cells[0].artifact.path / "predictions.arrow").exists()), None)
+    if found is None:
+        return []
+    with ipc.open_file(str(found.cells[0].artifact.path / "predictions.arrow")) as reader:
+        gold = reader.read_all()["gold"].to_pylist()
+    here = tag_counts(gold)
+    printed = printed_counts()
+    totals = sum(here.values()) or 1, sum(printed.values())
+    order = [kind for kind, _ in by_number({kind: printed.get(kind, 0) for kind in (*printed, *here)})]
+    rows = [
+        [
+            kind,
+            count(here[kind]),
+            percent(here[kind] / totals[0]),
+            count(printed.get(kind)),
+            percent(printed[kind] / totals[1]) if kind in printed else "",
+        ]
+        for kind in order
+    ]
+    header = ["Type", "Tags here", "Share", "Tags printed", "Share printed"]
+    table = Table(f"{found.title}: entity types in the data, beside {_PRINTED_IN}", header, rows, frozenset({1, 2, 3, 4}))
+    text = f"Counted over the gold tags of {count(len(gold))} test sentences; the paper counts all 90,000, B and I together."
+    return [table, Text(text, quiet=True)]
+
+
+_SMALLEST_P = 0.0005
+"""What would be written 0.000."""
+
+MOST_OPEN = 12
+"""Pairs that stand open; nine systems are 36 of them."""
+
+
+def paired_differences(benchmarks: Sequence[Benchmark], name: Callable[[str], str] = str) -> list[Block]:
+    """A table of all pairs of systems, written as ``name`` says, or nothing where no summary compares any."""
+    rows = []
+    for benchmark in benchmarks:
+        for pair in benchmark.summary.get("comparisons", []):
+            low, high = pair["interval"]
+            mcnemar = pair.get("mcnemar") or {}
+            rows.append(
+                [
+                    f"{benchmark.title}, {benchmark.metric_title}",
+                    f"{name(pair['first'])} less {name(pair['second'])}",
+                    signed(pair["difference"]),
+                    f"{signed(low)} to {signed(high)}",
+                    _p_value(pair.get("p_value")),
+                    _p_value(mcnemar.get("p_value")),
+                ]
+            )
+    if not rows:
+        return []
+    header = ["Benchmark", "Systems", "Difference", "Interval", "p", "p, McNemar"]
+    text = (
+        "Intervals are of the difference of the means over seeds, by bootstrap over test examples; p by approximate "
+        "randomisation, McNemar's between the seeds that are best on dev."
+    )
+    title = "Differences between systems, test"
+    note, columns = Text(text, quiet=True), frozenset({2, 3, 4, 5})
+    if len(rows) > MOST_OPEN:
+        return [Fold(f"{title}: {len(rows)} pairs", [Table("", header, rows, columns), note])]
+    return [Table(title, header, rows, columns), note]
+
+
+def _p_value(value: float | None) -> str:
+    if value is None:
+        return MISSING
+    return "<0.001" if value < _SMALLEST_P else fixed(value, 3)
