@@ -1,4 +1,4 @@
-# One file, three images: `server` (Prefect alone), `data-worker` (corpus, vocabulary, examples, report) and
+# One file, three images: `server` (Prefect and one file of ours), `data-worker` (corpus, vocabulary, examples, report) and
 # `training-worker` (CUDA). Dependencies are layers of their own, below the code, so that a change of code rebuilds only the last.
 # They are installed from locks/ (`make lock` writes them), each file by its hash; torch, whose build differs by platform, by its
 # version.
@@ -14,7 +14,9 @@ WORKDIR /app
 FROM base AS server
 COPY locks/server.txt /locks/
 RUN pip install --no-deps --require-hashes --requirement /locks/server.txt
+COPY flows/services/server.py ./
 USER korealbert
+CMD ["python", "server.py", "--host", "0.0.0.0"]
 
 # The dependencies without the project, so that this layer stays while only code changes.
 FROM base AS dependencies

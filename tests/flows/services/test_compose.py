@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
+import subprocess
+import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +17,8 @@ import yaml
 from compose_spec import PyCompose
 
 from flows.services.installation import POOLS
+from flows.services.local_server import free_port, stop, wait_until_healthy
+from tests.flows.services.test_local_server import status
 
 ROOT = Path(__file__).parents[3]
 TEMPORARY = "/tmp"  # noqa: S108 (a mount in a container)
@@ -116,3 +124,51 @@ def test_images_install_by_hash_and_torch_by_version() -> None:
     assert len(builds) == 2 and all("--no-build-isolation" in arguments for arguments in builds), (
         "a build would fetch its tools unhashed"
     )
+
+
+def test_the_servers_container_has_no_documentation_pages_and_answers_its_own_pages_alone(
+    compose: dict[str, Any], tmp_path: Path
+) -> None:
+    """The image's files and command with the settings of its service, on a free port and over SQLite."""
+    stage = next(
+        part
+        for part in re.split(r"^FROM ", (ROOT / "Dockerfile").read_text("utf-8"), flags=re.MULTILINE)
+        if "AS server" in part
+    )
+    for copied, place in re.findall(r"^COPY (?!--from|locks)(\S+) (\S+)$", stage, re.MULTILINE):
+        shutil.copy(ROOT / copied, tmp_path / place)
+    service = compose["services"]["server"]
+    assert "command" not in service, "the image's own command is the one that hides the pages"
+    (command,) = (json.loads(line) for line in re.findall(r"^CMD (.*)$", stage, re.MULTILINE))
+    assert command[0] == "python" and command[command.index("--host") + 1] == "0.0.0.0"  # noqa: S104 (within a container)
+    port = free_port()
+    command = [sys.executable, *command[1:], "--host", "127.0.0.1", "--port", str(port)]
+    own = {
+        "HOME": str(tmp_path / "home"),
+        "PREFECT_HOME": str(tmp_path / "home"),
+        "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(tmp_path / "ui"),
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{tmp_path / 'prefect.db'}",
+    }
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "PYTHONPATH"))}
+    root = f"http://127.0.0.1:{port}"
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen(
+            command, cwd=tmp_path, env=clean | service["environment"] | own, stdout=log, stderr=subprocess.STDOUT
+        )
+    try:
+        wait_until_healthy(f"{root}/api/health", server)
+        assert [status(f"{root}/{page}") for page in ("docs", "redoc", "openapi.json")] == [404, 404, 404]
+        assert status(f"{root}/api/flow_runs/count") == 401
+        assert status(f"{root}/api/flow_runs/count", VARIABLES["PREFECT_AUTH"]) == 200
+        allowed = {
+            origin: allowed_origin(f"{root}/api/health", origin) for origin in ("http://127.0.0.1:4200", "http://evil.example")
+        }
+        assert allowed == {"http://127.0.0.1:4200": "http://127.0.0.1:4200", "http://evil.example": None}
+    finally:
+        stop(server)
+
+
+def allowed_origin(url: str, origin: str) -> str | None:
+    """The origin whose pages may read what the server answers to one of ``origin``."""
+    with urllib.request.urlopen(urllib.request.Request(url, headers={"Origin": origin}), timeout=60) as answer:  # noqa: S310
+        return answer.headers.get("Access-Control-Allow-Origin")
