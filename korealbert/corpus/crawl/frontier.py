@@ -1,12 +1,14 @@
 """The durable frontier: every URL that a crawl knows, and what became of it. One SQLite file, one transaction per answer.
 
 A SIGKILL loses at most the answers that were on their way: a URL waits until the transaction that tells its outcome, and a page
-counts as stored only together with its place in the WARC files.
+counts as stored only together with its place in the WARC files. A bit that flips in the file is found: it holds a check sum of
+all rows, which changes with each row; ``checked`` compares it, and SQLite's own check compares the indexes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import heapq
 import sqlite3
 import time
@@ -45,7 +47,31 @@ CREATE TABLE IF NOT EXISTS urls (
 );
 CREATE INDEX IF NOT EXISTS by_state ON urls (state, attempts, (kind = 'article'), id);
 CREATE TABLE IF NOT EXISTS claims (claim TEXT PRIMARY KEY, id INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sums (id INTEGER PRIMARY KEY, total INTEGER NOT NULL);
+INSERT OR IGNORE INTO sums VALUES (1, 0);
 """
+
+_SUMMED = ("urls", "claims")
+_FILE = ".frontier.sqlite"
+_HEAD = b"SQLite format 3\0"
+_JOURNALED = b"\2\2"
+"""Bytes 18 and 19 of a file in WAL mode."""
+
+_NOT_THE_FILES_FAULT = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+}
+
+
+class FrontierDamaged(ValueError):
+    """The file of a frontier does not hold what was written to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +108,12 @@ class Frontier:
     """The URLs of one crawl. Not for use from several threads."""
 
     def __init__(self, directory: Path) -> None:
-        self._db = sqlite3.connect(directory / ".frontier.sqlite", isolation_level=None)
+        self._db = sqlite3.connect(directory / _FILE, isolation_level=None)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = NORMAL")  # the death of the process loses nothing; see heal() for the machine's
         self._db.execute("PRAGMA wal_autocheckpoint = 0")  # only behind the WARC files, see checkpoint()
         self._db.executescript(_SCHEMA)
+        self._sum_up_changes()
         self._fresh: dict[bool, list[Known]] = {True: [], False: []}
         self._last_fresh = {True: 0, False: 0}
         self._retries: list[tuple[float, int]] = self._db.execute(
@@ -95,6 +122,38 @@ class Frontier:
         heapq.heapify(self._retries)
         self._counts: dict[str, int] = dict(self._db.execute("SELECT state, count(*) FROM urls GROUP BY state").fetchall())
         self.in_flight = 0
+
+    def _sum_up_changes(self) -> None:
+        """Let every change of a row change the sum, within its transaction."""
+        self._db.create_function("turned", -1, _turned, deterministic=True)
+        for table in _SUMMED:
+            names = [row[1] for row in self._db.execute(f"PRAGMA table_info({table})")]
+            old, new = (", ".join(f"{version}.{name}" for name in names) for version in ("OLD", "NEW"))
+            for event, sums in (
+                ("INSERT", f"turned(total, '{table}', {new})"),
+                ("DELETE", f"turned(total, '{table}', {old})"),
+                ("UPDATE", f"turned(turned(total, '{table}', {old}), '{table}', {new})"),
+            ):
+                trigger = f"CREATE TEMP TRIGGER {table}_{event.lower()} AFTER {event} ON main.{table}"
+                self._db.execute(f"{trigger} BEGIN UPDATE sums SET total = {sums}; END")  # noqa: S608 (our own names)
+
+    def fault(self) -> str | None:
+        """What of the file is not as it was written, or None; all of it is read."""
+        with contextlib.closing(sqlite3.connect(":memory:")) as fresh:
+            fresh.executescript(_SCHEMA)
+            schema = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
+            if self._db.execute(schema).fetchall() != fresh.execute(schema).fetchall():
+                return "its tables are not those of a frontier"
+        wrong = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if wrong != "ok":
+            return str(wrong)
+        total = 0
+        for table in _SUMMED:
+            for row in self._db.execute(f"SELECT * FROM {table}"):  # noqa: S608
+                total = _turned(total, table, *row)
+        return (
+            None if self._db.execute("SELECT total FROM sums").fetchall() == [(total,)] else "its rows have another check sum"
+        )
 
     def close(self) -> None:
         """Close the file."""
@@ -307,6 +366,40 @@ class Frontier:
             found.setdefault(kind, {})
             found[kind][outcome] = found[kind].get(outcome, 0) + count
         return found
+
+
+def checked(directory: Path) -> Frontier:
+    """The frontier of a directory, all of it read. Raises FrontierDamaged, and sqlite3.Error for what is no damage."""
+    path = directory / _FILE
+    if path.exists():
+        with path.open("rb") as file:
+            head = file.read(20)
+        if head and (head[:16] != _HEAD or head[18:] != _JOURNALED):
+            raise FrontierDamaged(f"{path}: it is no SQLite file with a journal")
+    frontier = None
+    try:
+        frontier = Frontier(directory)
+        fault = frontier.fault()
+    except (sqlite3.Error, UnicodeError) as error:  # Damaged text may stand in SQLite's own message.
+        fault = str(error)
+        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _NOT_THE_FILES_FAULT:
+            raise
+    if fault is not None or frontier is None:
+        if frontier is not None:
+            frontier.close()
+        raise FrontierDamaged(f"{path}: {fault}")
+    return frontier
+
+
+def discard(directory: Path) -> None:
+    """Forget a frontier; the WARC files, of which it knows nothing any more, are cut off when it is opened next."""
+    for end in ("", "-wal", "-shm"):
+        (directory / f"{_FILE}{end}").unlink(missing_ok=True)
+
+
+def _turned(total: int, *row: Any) -> int:
+    """The sum with one row more, or with one that was in it less: 64 bits."""
+    return total ^ int.from_bytes(hashlib.blake2b(repr(row).encode(), digest_size=8).digest(), signed=True)
 
 
 def _now() -> str:

@@ -27,7 +27,7 @@ from pydantic import Field, field_validator, model_validator
 
 from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime, Spec, Stage
 from korealbert.artifact.files import atomic_path, atomic_write
-from korealbert.corpus.crawl.frontier import TRANSIENT, Frontier
+from korealbert.corpus.crawl.frontier import TRANSIENT, Frontier, FrontierDamaged, checked, discard
 from korealbert.corpus.crawl.source import Source, load_source
 from korealbert.documents.shards import DocumentStats
 
@@ -127,8 +127,16 @@ def run(spec: CrawlSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Cra
         raise CrawlError(f"crawling needs {', '.join(missing)}: install the extra with `pip install korealbert[crawl]`")
     if not source.tested:
         log.warning("%s: never tried against the live site; look at the first pages of the log", spec.source)
+    try:
+        checked(out_dir).close()
+    except FrontierDamaged as error:
+        log.warning("%s; the crawl begins anew", error)
+        discard(out_dir)
     _crawl(spec, out_dir, runtime)
-    frontier = Frontier(out_dir)
+    try:
+        frontier = checked(out_dir)
+    except FrontierDamaged as error:
+        raise CrawlInterrupted(f"{error}; run it again to crawl anew") from None
     try:
         stats = _stats(frontier)
         _check(spec, source, stats, frontier)

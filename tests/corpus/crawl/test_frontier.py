@@ -1,0 +1,181 @@
+"""A flipped bit in the frontier's file: it is found, or nothing that the crawl reads has changed."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from korealbert.corpus.crawl import stage
+from korealbert.corpus.crawl.frontier import Frontier, FrontierDamaged, Place, checked
+from korealbert.corpus.crawl.stage import CrawlInterrupted
+from tests.corpus.crawl.crawling import crawl, source_file
+from tests.corpus.crawl.site import Answer, article, running, sitemap, text
+
+FILE = ".frontier.sqlite"
+FLIPS = 300
+
+
+def steps(frontier: Frontier) -> list[Callable[[], Any]]:
+    """A small crawl, one transaction each: what is found, stored, refused, tried again, moved."""
+
+    def whole(change: Callable[[int], None], number: int) -> None:
+        with frontier.transaction():
+            change(number)
+
+    def found(first: int) -> None:
+        for number in range(first, first + 40):
+            frontier.add(f"key {number}", f"http://a.example/news/{number}", "article", section="정치", published="2019-01-02")
+
+    def stored(number: int) -> None:
+        if known := frontier.take():
+            frontier.store(known, Place(0, 100 * number, 100), f"{number:064x}", 200, (known.key, f"hash {number}"))
+
+    def ended(number: int) -> None:
+        if known := frontier.take():
+            if number % 3 == 0:
+                frontier.finish(known, "refused", "robots")
+            elif number % 3 == 1:
+                frontier.retry(known, 1e6, "timeout", "slow", None)
+            else:
+                frontier.move(known, known.url + "?moved")
+
+    return [
+        lambda: whole(found, 0),
+        *(partial(whole, stored, number) for number in range(20)),
+        *(partial(whole, ended, number) for number in range(9)),
+        lambda: frontier.heal({0: 1850}),
+        lambda: whole(found, 60),
+        *(partial(whole, stored, number) for number in range(20, 30)),
+    ]
+
+
+def content(directory: Path) -> list[Any]:
+    """All that a crawl can read of it, through tables and through each index."""
+    frontier = checked(directory)
+    try:
+        rows = list(frontier.log())
+        claims = frontier._db.execute("SELECT * FROM claims").fetchall()
+        keys = frontier._db.execute("SELECT key, id FROM urls ORDER BY key").fetchall()
+        taken = []
+        while known := frontier.take():
+            taken.append(known)
+        return [rows, claims, keys, taken, sorted(frontier._retries), frontier._counts]
+    finally:
+        frontier.close()
+
+
+@pytest.mark.parametrize("in_journal", [False, True])
+def test_no_flip_changes_what_a_crawl_reads(in_journal: bool, tmp_path: Path) -> None:
+    """A flip in the journal may lose its last transactions, as a kill does; what is left is whole."""
+    whole, states = tmp_path / "whole", []
+    whole.mkdir()
+    frontier = Frontier(whole)
+    shutil.copytree(whole, tmp_path / "begun")
+    states.append(content(tmp_path / "begun"))
+    for number, step in enumerate(steps(frontier)):
+        step()
+        if number == 15 and in_journal:  # the rest stays in the journal, behind frames that are in the file already
+            frontier.checkpoint()
+        shutil.copytree(whole, tmp_path / f"state-{number}")
+        states.append(content(tmp_path / f"state-{number}"))
+    if in_journal:
+        shutil.copytree(whole, tmp_path / "kept")
+    frontier.close()
+    kept = tmp_path / "kept" if in_journal else whole
+    found, lot = 0, random.Random(16)  # noqa: S311
+    path = kept / (f"{FILE}-wal" if in_journal else FILE)
+    for number in range(FLIPS):
+        damaged = tmp_path / f"flip-{number}"
+        shutil.copytree(kept, damaged)
+        flipped = bytearray(path.read_bytes())
+        flipped[lot.randrange(len(flipped))] ^= 1 << lot.randrange(8)
+        (damaged / path.name).write_bytes(flipped)
+        try:
+            assert content(damaged) in (states if in_journal else states[-1:]), f"flip {number} went unseen"
+        except FrontierDamaged:
+            found += 1
+        shutil.rmtree(damaged)
+    assert found > FLIPS // 10 or in_journal, "most bytes are in use"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE urls SET state = 'failed' WHERE id = 5",
+        "UPDATE urls SET url = url || 'x' WHERE id = 3",
+        "DELETE FROM urls WHERE id = 7",
+        "DELETE FROM claims",
+        "UPDATE sums SET total = total + 1",
+        "CREATE TABLE other (a)",
+    ],
+)
+def test_rows_that_nobody_wrote_are_found(change: str, tmp_path: Path) -> None:
+    frontier = Frontier(tmp_path)
+    for step in steps(frontier):
+        step()
+    frontier.close()
+    checked(tmp_path).close()
+    with sqlite3.connect(tmp_path / FILE) as database:
+        database.execute(change)
+    database.close()
+    with pytest.raises(FrontierDamaged, match=FILE):
+        checked(tmp_path)
+
+
+def test_a_full_or_locked_disk_is_no_damage(tmp_path: Path) -> None:
+    Frontier(tmp_path).close()
+    with sqlite3.connect(tmp_path / FILE) as database:
+        database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        database.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            checked(tmp_path)
+    database.close()
+
+
+def page(number: int) -> Answer:
+    return Answer(article(f"기사 {number}", f"<p>{number}번 기사. 지난밤 내린 비로 하천의 수위가 올랐다.</p>" * 20))
+
+
+def lose_a_row(store: Path) -> None:
+    """The damage that nothing noticed: a page that is waiting or stored is not known any more, and everything else fits."""
+    path = next(store.glob("*.partial")) / FILE
+    with sqlite3.connect(path) as database:
+        assert database.execute("DELETE FROM urls WHERE url LIKE '%/news/7'").rowcount == 1
+    database.close()
+
+
+@pytest.mark.parametrize("moment", ["between two tries", "before the seal"])
+def test_a_damaged_frontier_is_named_and_the_crawl_begins_anew(
+    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running({}) as site:
+        site.pages |= {f"/news/{number}": page(number) for number in range(12)}
+        site.pages["/sitemap.xml"] = sitemap(*(f"{site.root}/news/{number}" for number in range(12)))
+        source = source_file(tmp_path, site, retries=0)
+        if moment == "between two tries":
+            site.pages["/news/0"] = text("고장", 500)
+            with pytest.raises(CrawlInterrupted, match="1 of 12 articles"):
+                crawl(tmp_path, source, failed_share_applies_from=1)
+            lose_a_row(tmp_path / "store")
+            site.pages["/news/0"] = page(0)
+        else:
+            really = stage._crawl
+
+            def lose_after(*arguments: Any) -> None:
+                really(*arguments)
+                lose_a_row(tmp_path / "store")
+
+            with monkeypatch.context() as patch, pytest.raises(CrawlInterrupted, match="another check sum; run it again"):
+                patch.setattr(stage, "_crawl", lose_after)
+                crawl(tmp_path, source, failed_share_applies_from=1)
+        crawled = crawl(tmp_path, source, failed_share_applies_from=1)
+    assert sorted(url.rpartition("/")[2] for url, _ in crawled.pages) == sorted(map(str, range(12)))
+    assert crawled.artifact.stats["documents_out"] == 12
+    assert "another check sum; the crawl begins anew" in caplog.text
