@@ -21,9 +21,8 @@ from pydantic import Field
 from korealbert.artifact import Artifact, Deployment, Inputs, Runtime, Stage, Stats
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.html.pages import frame_warc, parse_html, parse_warc
-from korealbert.corpus.markup.mediawiki import BASE, PAGE_END, parse_pages
+from korealbert.corpus.markup.mediawiki import BASE, DOC_END, PAGE_END, parse_docs, parse_pages
 from korealbert.corpus.markup.namumark import parse_namuwiki
-from korealbert.corpus.markup.wikiextractor import DOC_END, parse_docs
 from korealbert.corpus.readers.csv import frame_csv, parse_rows
 from korealbert.corpus.readers.framing import RawRecords, frame_delimited, frame_json, frame_paragraphs, frame_whole
 from korealbert.corpus.readers.json import parse_json, parse_json_file

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from korealbert.documents.shards import ShardError
-from korealbert.examples.on_the_fly import NOISE_FILE, drawn_views
+from korealbert.examples.noise import NOISE_FILE, drawn_views
 from korealbert.examples.schema import HELDOUT_VIEW, Array, View, ViewHeader
 from korealbert.examples.segments import Ints, continue_with, rotate, with_specials
 from korealbert.examples.table import RowTable, ViewTable

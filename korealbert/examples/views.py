@@ -25,8 +25,7 @@ from korealbert.artifact.files import note_written
 from korealbert.artifact.shards import map_shards
 from korealbert.documents.shards import sum_stats
 from korealbert.examples.masking import MaskingSpec
-from korealbert.examples.noise import NoiseSettings, noise_rates
-from korealbert.examples.on_the_fly import draw_view, view_header, write_noise
+from korealbert.examples.noise import NoiseSettings, draw_view, noise_rates, view_header, write_noise
 from korealbert.examples.schema import HELDOUT_VIEW, SentenceTask, open_rows, open_view, write_view
 from korealbert.examples.table import RowTable
 from korealbert.examples.word_order import WordOrderSpec

@@ -18,7 +18,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from korealbert.finetune.encoder import LOCAL_ONLY, first_line, load_config
 from korealbert.huggingface.positions import OFFSET_POSITIONS
-from korealbert.vocab.morpheme_tokenizer import for_directory
+from korealbert.vocab.morphemes import for_directory
 
 
 def load_tokenizer(directory: Path) -> Any:

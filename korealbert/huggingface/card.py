@@ -188,7 +188,7 @@ def _drops(ancestors: Mapping[str, list[Artifact]]) -> str:
 _MORPHEMES = (
     "**Text must be cut into morphemes before this tokenizer sees it**, as in pretraining; `AutoTokenizer` cannot do that, and "
     "without it words come out in other pieces than the model knows. In Python:\n\n```python\n"
-    "from korealbert.vocab.morpheme_tokenizer import for_directory\n\n"
+    "from korealbert.vocab.morphemes import for_directory\n\n"
     'path = Path("path/to/this/directory")\ntokenizer = for_directory(AutoTokenizer.from_pretrained(path), path)\n```\n\n'
     "`korealbert fill-mask` and the fine-tuning of korealbert do so by themselves. Other programs put U+2063 between the "
     "morphemes of each word, as the analyser named in `morphemes.json` finds them word by word."

@@ -8,7 +8,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForMaskedLM, AutoTokenizer, logging
 
-from korealbert.vocab.morpheme_tokenizer import for_directory
+from korealbert.vocab.morphemes import for_directory
 
 
 def fill(model_dir: Path, text: str, top: int) -> list[list[tuple[str, float]]]:

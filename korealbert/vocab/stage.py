@@ -21,11 +21,18 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from korealbert.artifact import Artifact, Deployment, Inputs, Progress, Real, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import atomic_write
-from korealbert.vocab.fast_tokenizer import UNIGRAM, fast_tokenizer
 from korealbert.vocab.morphemes import BOUNDARY, cut_sentences, write_analyser
 from korealbert.vocab.normalisation import rules, rules_tsv
 from korealbert.vocab.sampling import Sample, SampleLimits, sample_sentences
-from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, MODEL_FILE, SPECIAL, SPECIAL_PIECES, Vocabulary
+from korealbert.vocab.tokenizer import (
+    FIRST_ORDINARY_ID,
+    MODEL_FILE,
+    SPECIAL,
+    SPECIAL_PIECES,
+    UNIGRAM,
+    Vocabulary,
+    fast_tokenizer,
+)
 
 SCORE_STEP = 2.0**-6
 """Scores are rounded to multiples of this, so that float32 sums of up to about 29,000 of them are exact.

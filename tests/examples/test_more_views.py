@@ -14,7 +14,7 @@ from korealbert.documents.shards import ShardError
 from korealbert.examples import batches as batches_module
 from korealbert.examples import packing, views
 from korealbert.examples.batches import Batch, ExampleBatches
-from korealbert.examples.on_the_fly import NOISE_FILE
+from korealbert.examples.noise import NOISE_FILE
 from korealbert.examples.views import STAGE, ViewsSpec
 from korealbert.examples.word_order import WordOrderSpec
 from tests.examples.made import SEQUENCE_LENGTH

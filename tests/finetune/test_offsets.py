@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from korealbert.finetune.alignment import pieces
-from korealbert.vocab.fast_tokenizer import fast_tokenizer
-from korealbert.vocab.morpheme_tokenizer import for_directory
-from korealbert.vocab.morphemes import BOUNDARY, split_morphemes
+from korealbert.vocab.morphemes import BOUNDARY, for_directory, split_morphemes
 from korealbert.vocab.normalisation import SEPARATORS
 from korealbert.vocab.stage import VocabSpec, train_model, write_vocabulary
-from korealbert.vocab.tokenizer import SPECIAL_PIECES, Vocabulary
+from korealbert.vocab.tokenizer import SPECIAL_PIECES, Vocabulary, fast_tokenizer
 from tests.vocab.korean import sentences
 
 KINDS = {

@@ -15,8 +15,8 @@ from korealbert.artifact import Artifact, Inputs, Runtime, Spec, Stage, Stats, b
 from korealbert.model.heads import PretrainingModel, initialise
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain.spec import PretrainSpec
-from korealbert.vocab.fast_tokenizer import fast_tokenizer
 from korealbert.vocab.stage import VocabSpec, train_model
+from korealbert.vocab.tokenizer import fast_tokenizer
 
 SENTENCES = [
     "오늘은 비가 와서 우산을 챙겼다.",

@@ -17,8 +17,7 @@ from korealbert.artifact import Artifact, Runtime, build
 from korealbert.examples import packing
 from korealbert.finetune.alignment import pieces
 from korealbert.finetune.tokenizer import load_tokenizer
-from korealbert.vocab.morpheme_tokenizer import for_directory
-from korealbert.vocab.morphemes import BOUNDARY, MORPHEMES_FILE, cut_sentences, split_morphemes
+from korealbert.vocab.morphemes import BOUNDARY, MORPHEMES_FILE, cut_sentences, for_directory, split_morphemes
 from korealbert.vocab.normalisation import normalizer
 from korealbert.vocab.stage import STAGE, VocabSpec
 from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary

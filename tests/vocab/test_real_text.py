@@ -16,10 +16,9 @@ from transformers import AutoTokenizer
 
 from korealbert.examples.encoding import DocumentEncoder
 from korealbert.finetune.alignment import Span, pieces
-from korealbert.vocab.fast_tokenizer import fast_tokenizer
 from korealbert.vocab.normalisation import SEPARATORS
 from korealbert.vocab.stage import VocabSpec, train_model
-from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
+from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary, fast_tokenizer
 
 LINES = 10_000
 

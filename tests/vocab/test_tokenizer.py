@@ -16,9 +16,8 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from korealbert.artifact import Artifact
-from korealbert.vocab.fast_tokenizer import fast_tokenizer
 from korealbert.vocab.stage import VocabSpec, train_model
-from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
+from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary, fast_tokenizer
 from tests.vocab.korean import sentences
 
 ODD = (
