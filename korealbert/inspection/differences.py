@@ -20,12 +20,14 @@ from korealbert.corpus.normalise import normalise
 from korealbert.documents.schema import Document
 from korealbert.documents.shards import DOCUMENT_SCHEMA, read_batches, read_documents
 from korealbert.formatting import by_number
-from korealbert.inspection.looks import ADDED, REMOVED
 
 _CONTEXT_CHARACTERS = 80
 """Unchanged text shown on each side of a change."""
 _EXACT_WORDS = 10_000
 """Longer texts are compared without the words that are frequent in them, which is quick and may find larger changes."""
+
+_REMOVED, _ADDED = "[-{}-]", "{{+{}+}}"
+"""Removed and added text, as ``git diff --word-diff`` and ``wdiff`` write them."""
 
 _WORD = re.compile(r"\S+")
 
@@ -151,7 +153,7 @@ def difference(parts: Sequence[Part], *, whole: bool) -> Text:
             text.append(part.text)
             continue
         before, _, after = part.text.partition(body)
-        text.append(before).append((REMOVED if part.kind == "removed" else ADDED).format(body), part.kind)
+        text.append(before).append((_REMOVED if part.kind == "removed" else _ADDED).format(body), part.kind)
         text.append(f" ⟨{part.note}⟩" if part.note else "", "quiet").append(after)
     return text
 

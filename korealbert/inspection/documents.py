@@ -11,7 +11,9 @@ from korealbert.artifact import Artifact
 from korealbert.documents.shards import DOCUMENT_SCHEMA, DROPPED_SCHEMA, QUARANTINE_SCHEMA, DocumentStats, read_batches
 from korealbert.inspection.differences import applied, changed_documents, cleaning, difference, removal_log, summary, words
 from korealbert.inspection.evidence import Spans, text_spans, title_spans
-from korealbert.inspection.looks import EVIDENCE
+
+_EVIDENCE = "⟪{}⟫"
+"""Text that a rule matched."""
 
 _MAX_CHARACTERS = 1_200
 """Of longer texts the beginning is shown, and what surrounds the first place that decided."""
@@ -84,7 +86,7 @@ def _head(row: dict[str, Any], decisive: Spans = []) -> Text:  # noqa: B006 (nev
 
 
 def _marked(text: str, spans: Sequence[tuple[int, int]], *, whole: bool) -> Text:
-    """The text with the spans in ``EVIDENCE`` marks; unless ``whole``, of a long one what is around the first span."""
+    """The text with the spans in ``_EVIDENCE`` marks; unless ``whole``, of a long one what is around the first span."""
     first, last = 0, len(text)
     if not whole and len(text) > _MAX_CHARACTERS:
         first = max(0, spans[0][0] - _MAX_CHARACTERS // 3) if spans and spans[0][1] > _MAX_CHARACTERS else 0
@@ -96,7 +98,7 @@ def _marked(text: str, spans: Sequence[tuple[int, int]], *, whole: bool) -> Text
     for span in spans:
         start, end = max(span[0], place), min(span[1], last)
         if start < end:
-            shown.append(text[place:start]).append(EVIDENCE.format(text[start:end]), "evidence")
+            shown.append(text[place:start]).append(_EVIDENCE.format(text[start:end]), "evidence")
             place = end
     shown.append(text[place:last])
     if last < len(text):

@@ -15,7 +15,6 @@ from korealbert.corpus.crawl.stage import read_log
 from korealbert.examples.render import legend, render_rows
 from korealbert.examples.views import ViewsStats
 from korealbert.inspection import documents
-from korealbert.inspection.looks import CSS, STYLES
 from korealbert.report.render.html import document
 from korealbert.report.render.markup import PAGE, PALETTE, Markup, escape, join, tag
 
@@ -45,7 +44,39 @@ def _url(row: dict[str, Any]) -> Text:
     return Text.assemble((f"{row['url']}\n", "heading"), (f"{what}\n", "reason"), (facts, "quiet"))
 
 
-THEME = Theme(STYLES)
+# Orange, blue, pink and teal can be told apart by people who confuse red and green, and are legible on light and dark grounds.
+# No meaning rests on colour: each has a sign in the text as well, for pipes and ``NO_COLOR``.
+_STYLES = {
+    "masked": "bold #c9680a",
+    "random": "bold underline #b8559b",
+    "kept": "underline #0f8f6e",
+    "moved": "bold #2f84cf",
+    "removed": "strike #c9680a",
+    "added": "bold #2f84cf",
+    "evidence": "bold underline #b8559b",
+    "heading": "bold",
+    "reason": "#c9680a",
+    "quiet": "dim",
+}
+"""What each style is in a terminal."""
+
+_CSS = """
+.item .heading{font-weight:650}.item .quiet{color:var(--quiet)}.item .reason{color:var(--two)}
+.item .masked{font-weight:650;color:var(--two)}
+.item .random{font-weight:650;color:var(--four);text-decoration:underline wavy 1px}
+.item .kept{color:var(--three);text-decoration:underline}
+.item .moved{font-weight:650;color:var(--one)}
+.item .removed{color:var(--two);text-decoration:line-through}
+.item .added{font-weight:650;color:var(--one)}
+.item .evidence{font-weight:650;color:var(--four);text-decoration:underline}
+:root{--four:#a3387f}
+@media (prefers-color-scheme:dark){:root{--four:#e08fc6}}
+.item{white-space:pre-wrap;word-break:keep-all;overflow-wrap:anywhere;margin:0;padding:1.1rem 0;line-height:1.75;
+border-bottom:1px solid var(--rule);max-width:none}
+"""
+"""What each style is on a page, upon the palette of reports."""
+
+THEME = Theme(_STYLES)
 _Shows = Literal["documents", "examples", "urls"]
 
 
@@ -128,7 +159,7 @@ def _examples(artifact: Artifact, what: What, offset: int) -> Iterator[Text]:
 def page(title: str, items: Iterable[Text]) -> str:
     """The complete document."""
     main = tag("main", *(tag("p", markup(item), class_="item", lang="ko") for item in items))
-    return document(title, PALETTE + PAGE + CSS, tag("header", tag("h1", title)), main)
+    return document(title, PALETTE + PAGE + _CSS, tag("header", tag("h1", title)), main)
 
 
 def markup(text: Text) -> Markup:
@@ -137,6 +168,6 @@ def markup(text: Text) -> Markup:
     parts = []
     for start, end in pairwise(borders):
         names = [str(span.style) for span in text.spans if span.start <= start and end <= span.end]
-        piece, classes = text.plain[start:end], " ".join(name for name in names if name in STYLES)
+        piece, classes = text.plain[start:end], " ".join(name for name in names if name in _STYLES)
         parts.append(tag("span", piece, class_=classes) if classes else escape(piece))
     return join(*parts)
