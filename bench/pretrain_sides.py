@@ -137,7 +137,7 @@ def theirs(job: dict[str, Any], config: ModelConfig) -> dict[str, float]:
     )
 
     from korealbert.huggingface import checkpoint
-    from korealbert.huggingface.family import SpecialIds
+    from korealbert.huggingface.families import SpecialIds
     from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES
 
     names = {f"{role}_token": SPECIAL_PIECES[index] for role, index in SPECIAL._asdict().items()}

@@ -20,7 +20,7 @@ from transformers.utils import logging as transformers_logging
 from korealbert.finetune.encode import PaddedBatch
 from korealbert.finetune.spec import Init
 from korealbert.finetune.task import EncoderOutput
-from korealbert.huggingface.positions import longest_input
+from korealbert.huggingface.directory import longest_input
 
 LOCAL_ONLY = {"local_files_only": True, "trust_remote_code": False}
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from korealbert.artifact import Deployment, Inputs, Runtime, Stage, Statistics
-from korealbert.huggingface.files import TOKENIZER_FILES, WEIGHT_FILES, copy_files
-from korealbert.huggingface.package import ModelPlace
+from korealbert.huggingface.directory import TOKENIZER_FILES, WEIGHT_FILES, ModelPlace, copy_files
 
 _FILES = (*WEIGHT_FILES, *TOKENIZER_FILES, "*.model")
 """Files that are copied; SentencePiece models under any name, since KoBERT's have names of their own."""

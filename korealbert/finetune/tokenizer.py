@@ -17,7 +17,7 @@ from tokenizers.models import Unigram
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from korealbert.finetune.encoder import LOCAL_ONLY, first_line, load_config
-from korealbert.huggingface.positions import OFFSET_POSITIONS
+from korealbert.huggingface.directory import OFFSET_POSITIONS
 from korealbert.vocab.morphemes import for_directory
 
 

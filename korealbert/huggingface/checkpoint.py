@@ -13,10 +13,19 @@ from pydantic import Field, ValidationError
 from safetensors import SafetensorError
 
 from korealbert.artifact import Statistics
-from korealbert.huggingface.albert import Albert
-from korealbert.huggingface.bert import Bert, Roberta
-from korealbert.huggingface.electra import Electra, ElectraDiscriminator
-from korealbert.huggingface.family import COMMON_SETTINGS, HEADS, Array, Family, SpecialIds
+from korealbert.huggingface.directory import read_settings
+from korealbert.huggingface.families import (
+    COMMON_SETTINGS,
+    HEADS,
+    Albert,
+    Array,
+    Bert,
+    Electra,
+    ElectraDiscriminator,
+    Family,
+    Roberta,
+    SpecialIds,
+)
 from korealbert.huggingface.modern import ModernBert
 from korealbert.model.config import AnyConfig, ModernConfig
 
@@ -119,7 +128,7 @@ def read(directory: Path) -> Checkpoint:
     read, tensors of the encoder that are missing, too many or of another shape than ``config.json`` says, values that are no
     numbers.
     """
-    settings = _settings(directory)
+    settings = read_settings(directory)
     family, config = _described(directory, settings)
     tensors = _tensors(directory)
     prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors) else ""
@@ -154,7 +163,7 @@ def read(directory: Path) -> Checkpoint:
 
 def read_config(directory: Path) -> AnyConfig:
     """The shape of a checkpoint as its ``config.json`` says it. Raises ValueError as ``read`` does, but of that file only."""
-    return _described(directory, _settings(directory))[1]
+    return _described(directory, read_settings(directory))[1]
 
 
 def _described(directory: Path, settings: Mapping[str, Any]) -> tuple[Family[Any], AnyConfig]:
@@ -180,19 +189,6 @@ def _told(error: ValidationError) -> str:
         name = COMMON_SETTINGS.get(str(problem["loc"][0]), str(problem["loc"][0])) if problem["loc"] else ""
         problems.append(f"{name} = {problem['input']!r}: {message}" if name else message)
     return "; ".join(problems)
-
-
-def _settings(directory: Path) -> dict[str, Any]:
-    path = directory / "config.json"
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise ValueError(f"{directory}: has no config.json; give the directory of a Hugging Face checkpoint") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: not JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path}: not a JSON object")
-    return content
 
 
 def _tensors(directory: Path) -> dict[str, Array]:

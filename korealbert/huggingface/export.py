@@ -20,7 +20,7 @@ from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Sta
 from korealbert.artifact.files import atomic_write, write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.card import ModelFacts, model_card
-from korealbert.huggingface.family import SpecialIds
+from korealbert.huggingface.families import SpecialIds
 from korealbert.vocab.morphemes import MORPHEMES_FILE
 from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from korealbert.huggingface.family import Array, SpecialIds
+from korealbert.huggingface.families import Family, SpecialIds
 from korealbert.model.config import ModernConfig
 
 _SETTINGS = {
@@ -64,7 +64,7 @@ _LAYER = {
 """Modules of a layer; the first has no ``attention_norm``."""
 
 
-class ModernBert:
+class ModernBert(Family[ModernConfig]):
     """``model_type`` "modernbert"."""
 
     model_type = "modernbert"
@@ -125,10 +125,6 @@ class ModernBert:
         yield "mlm.dense.weight", "head.dense.weight"
         yield "mlm.norm.weight", "head.norm.weight"
         yield "mlm.bias", "decoder.bias"
-
-    def constants(self, config: ModernConfig) -> dict[str, Array]:
-        """Every tensor of theirs has a counterpart."""
-        return {}
 
 
 def _interval(settings: Mapping[str, Any], layers: int) -> int:

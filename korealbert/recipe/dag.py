@@ -17,7 +17,7 @@ from korealbert.finetune import encoder_files
 from korealbert.finetune import speed as speed_stage
 from korealbert.finetune.speed import SpeedSpec
 from korealbert.huggingface import export
-from korealbert.huggingface.package import ModelPlace
+from korealbert.huggingface.directory import ModelPlace
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import add_benchmark, add_benchmark_of_encoders, add_summary

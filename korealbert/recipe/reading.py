@@ -23,8 +23,7 @@ from korealbert.examples.views import ViewsSpec
 from korealbert.finetune.spec import INITS
 from korealbert.finetune.speed import SpeedSpec
 from korealbert.huggingface import export
-from korealbert.huggingface.package import ModelPlace
-from korealbert.huggingface.positions import longest_input_of
+from korealbert.huggingface.directory import ModelPlace, longest_input_of
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import Benchmark, FinetuneGrid, PretrainedGrid, read_benchmarks, too_long

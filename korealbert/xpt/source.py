@@ -14,9 +14,8 @@ import numpy as np
 
 from korealbert.artifact import Inputs, Runtime, Stage
 from korealbert.huggingface import checkpoint
-from korealbert.huggingface.family import SpecialIds
-from korealbert.huggingface.files import TOKENIZER_FILES, WEIGHT_FILES, copy_files
-from korealbert.huggingface.package import ModelPlace
+from korealbert.huggingface.directory import TOKENIZER_FILES, WEIGHT_FILES, ModelPlace, copy_files
+from korealbert.huggingface.families import SpecialIds
 from korealbert.model.config import AnyConfig, ModelConfig
 
 _VOCABULARIES = frozenset({"tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"})

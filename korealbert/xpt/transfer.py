@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
-from korealbert.huggingface.family import Array
+from korealbert.huggingface.families import Array
 from korealbert.model.config import ModelConfig
 from korealbert.vocab.tokenizer import SPECIAL, Vocabulary
 from korealbert.xpt.source import translatable

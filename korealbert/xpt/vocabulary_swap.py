@@ -18,8 +18,8 @@ from safetensors.numpy import load_file, save_file
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
-from korealbert.huggingface.family import Array
-from korealbert.huggingface.files import TOKENIZER_FILES, copy_files
+from korealbert.huggingface.directory import TOKENIZER_FILES, copy_files
+from korealbert.huggingface.families import Array
 from korealbert.model.config import ModelConfig
 from korealbert.xpt.source import special_ids, translatable
 from korealbert.xpt.transfer import DECODER_BIAS, POSITIONS, WORD_TABLE

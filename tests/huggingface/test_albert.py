@@ -8,9 +8,9 @@ from torch.nn import functional as F
 from transformers import AlbertConfig as TheirConfig
 from transformers import AlbertForPreTraining
 
-from korealbert.huggingface.albert import exported_groups
 from korealbert.huggingface.checkpoint import settings, to_huggingface
 from korealbert.huggingface.export import SPECIAL_IDS
+from korealbert.huggingface.families import exported_groups
 from korealbert.model.config import ModelConfig
 from korealbert.model.heads import PretrainingModel, initialise
 

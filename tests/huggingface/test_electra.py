@@ -12,7 +12,7 @@ from transformers import ElectraForPreTraining
 
 from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
-from korealbert.huggingface.family import SpecialIds
+from korealbert.huggingface.families import SpecialIds
 from korealbert.model.config import ModelConfig
 from korealbert.model.heads import initialise
 from korealbert.model.replaced import ReplacedTokenModel

@@ -24,7 +24,7 @@ from transformers import (
 
 from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
-from korealbert.huggingface.family import SpecialIds
+from korealbert.huggingface.families import SpecialIds
 from korealbert.model.config import ModelConfig
 from korealbert.model.heads import PretrainingModel, initialise
 from korealbert.model.parameters import count_parameters

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from transformers import AlbertConfig, AlbertForPreTraining, BertConfig, BertForPreTraining, BertModel
 
 from korealbert.huggingface import checkpoint
-from korealbert.huggingface.family import SpecialIds
+from korealbert.huggingface.families import SpecialIds
 from korealbert.model.config import ModelConfig
 
 SMALL = {

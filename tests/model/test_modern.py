@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from transformers import AutoModel, ModernBertConfig, ModernBertForMaskedLM
 
 from korealbert.huggingface import checkpoint
-from korealbert.huggingface.family import SpecialIds
+from korealbert.huggingface.families import SpecialIds
 from korealbert.model.config import ModernConfig, ModernSpec
 from korealbert.model.flops import training_flops
 from korealbert.model.heads import PretrainingModel, initialise

@@ -14,7 +14,7 @@ from torch import Tensor
 from korealbert.artifact import Artifact, InputPath, Store, build
 from korealbert.examples import packing, views
 from korealbert.examples.batches import ExampleBatches
-from korealbert.huggingface.package import ModelPlace
+from korealbert.huggingface.directory import ModelPlace
 from korealbert.pretrain import stage as pretrain
 from korealbert.pretrain.engine import Ranks, join
 from korealbert.pretrain.initial import digest_of

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from korealbert.artifact import InputPath, Runtime, build
-from korealbert.huggingface.package import ModelPlace
+from korealbert.huggingface.directory import ModelPlace
 from korealbert.xpt.source import STAGE
 from tests.xpt.sources import BERT_PIECES, make_source, write_tokenizer
 

@@ -13,7 +13,7 @@ from transformers import AutoModel
 from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.checkpoint import Checkpoint
-from korealbert.huggingface.family import SpecialIds
+from korealbert.huggingface.families import SpecialIds
 from korealbert.model.config import ModelConfig
 from korealbert.model.heads import PretrainingModel
 from korealbert.model.parameters import count_parameters

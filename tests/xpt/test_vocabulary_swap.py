@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from korealbert.artifact import Artifact, InputPath, Runtime, build
 from korealbert.huggingface import checkpoint
-from korealbert.huggingface.package import ModelPlace
+from korealbert.huggingface.directory import ModelPlace
 from korealbert.model.config import ModelConfig
 from korealbert.xpt import source as source_stage
 from korealbert.xpt import transfer as transfer_stage

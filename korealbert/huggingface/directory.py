@@ -1,12 +1,15 @@
-"""Where a model in Hugging Face format lies: a directory, or one in an installed Python package, which is not imported."""
+"""A directory in Hugging Face format: where it is, which files belong to it, and how long an input its encoder can read."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path, PurePosixPath
-from typing import Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -66,3 +69,66 @@ def _digest(path: Path, mode: str) -> str:
     with path.open("rb") as handle:
         digest = hashlib.file_digest(handle, mode).digest()
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+WEIGHT_FILES = ("config.json", "model.safetensors.index.json", "*.safetensors")
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "morphemes.json",
+)
+"""``morphemes.json`` is this project's: how text is cut before the tokenizer sees it."""
+
+
+def copy_files(directory: Path, out_dir: Path, patterns: Iterable[str]) -> None:
+    """Copy those files of a directory that match any of the patterns, and nothing below it."""
+    for path in sorted({path for pattern in patterns for path in directory.glob(pattern)}):
+        shutil.copyfile(path, out_dir / path.name)
+
+
+OFFSET_POSITIONS = (
+    *("camembert", "data2vec-text", "longformer", "mpnet", "roberta", "roberta-prelayernorm"),
+    *("xlm-roberta", "xlm-roberta-xl"),
+)
+"""Model types that count positions from the padding id on, so that part of the position table is never reached."""
+
+_PAD_ID = 1
+"""Theirs, where a configuration names none."""
+
+
+def longest_input(config: Mapping[str, Any]) -> int | None:
+    """Pieces for which there are positions; None where the configuration sets no bound."""
+    positions = config.get("max_position_embeddings")
+    if not isinstance(positions, int):
+        return None
+    if config.get("model_type") not in OFFSET_POSITIONS:
+        return positions
+    pad_id = config.get("pad_token_id", _PAD_ID)
+    return positions - (pad_id or 0) - 1
+
+
+def longest_input_of(directory: Path) -> int | None:
+    """The same of the model in a directory. Raises ValueError where its ``config.json`` cannot be read."""
+    return longest_input(read_settings(directory))
+
+
+def read_settings(directory: Path) -> dict[str, Any]:
+    """The ``config.json`` of a directory. Raises ValueError where there is none, or it is no JSON object."""
+    path = directory / "config.json"
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(f"{directory}: has no config.json; give the directory of a Hugging Face checkpoint") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: not a JSON object")
+    return content
