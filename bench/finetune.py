@@ -37,10 +37,9 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from korealbert.finetune import tasks
 from korealbert.finetune.encode import lengths_of
 from korealbert.finetune.encoder import load_encoder
-from korealbert.finetune.features import FeatureTable, task_tokenizer, write_features
+from korealbert.finetune.features import FeatureTable, read_examples, task_tokenizer, write_features
 from korealbert.finetune.loop import FinetunedModel, repeatable, train
 from korealbert.finetune.spec import FinetuneSpec
-from korealbert.finetune.splits import read_examples
 from korealbert.finetune.task import Encoded
 
 GOALS = {

@@ -11,8 +11,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from korealbert.finetune.parse import Parse, Words
-from korealbert.finetune.task import EncoderOutput
+from korealbert.finetune.task import EncoderOutput, Parse, Words
 
 _INITIAL_STD = 0.02
 """Standard deviation of a fresh dense layer, as in BERT and ALBERT."""

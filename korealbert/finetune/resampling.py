@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from korealbert.finetune.metrics.correlation import mean_ranks
+from korealbert.finetune.metrics.labels import mean_ranks
 
 Counts = npt.NDArray[np.float64]
 """[N, B]: how often each example occurs in each sample."""

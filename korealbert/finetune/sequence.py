@@ -13,8 +13,7 @@ from korealbert.documents.benchmark_files import Line
 from korealbert.finetune.encode import encode_sequences
 from korealbert.finetune.files import Record
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.metrics.classification import ClassCounts, accuracy
-from korealbert.finetune.metrics.correlation import pearson, spearman
+from korealbert.finetune.metrics.labels import ClassCounts, accuracy, pearson, spearman
 from korealbert.finetune.resampling import Additive, Answered, Correlated
 from korealbert.finetune.task import Example, Feature, Scores, Task
 

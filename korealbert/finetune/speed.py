@@ -4,11 +4,16 @@ This is the speed column of KoreALBERT's Table III. A step is forward, backward 
 classes, on random pieces of equal length. Steps of each architecture alternate with steps of M-BERT's, so that other load on
 the machine slows both equally; the speed-up is the median over the pairs. Output: ``speed.json``. Times depend on the machine,
 and another build gives others.
+
+Shapes: B inputs, L pieces, H hidden size.
 """
 
 from __future__ import annotations
 
+import contextlib
 import statistics
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,8 +25,6 @@ from korealbert.pretrain.runtime import TrainingRuntime, check_device
 
 if TYPE_CHECKING:
     import torch
-
-    from korealbert.finetune.step_timing import Trainer
 
 _BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 
@@ -140,12 +143,11 @@ def _measured_all(spec: SpeedSpec, runtime: TrainingRuntime) -> tuple[str, dict[
     """The type of the device, and the figures of each architecture, measured one after the other."""
     import torch  # noqa: PLC0415 (planning does without)
 
-    from korealbert.finetune.step_timing import torch_threads  # noqa: PLC0415 (planning does without)
     from korealbert.model.device import pick_device  # noqa: PLC0415 (planning does without)
 
     device = pick_device(runtime.device)
     rows: dict[str, dict[str, Any]] = {}
-    with torch_threads(runtime.threads), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    with _torch_threads(runtime.threads), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(spec.seed)
         baseline = _trainer(BASELINE, spec, device)
         for number, name in enumerate(spec.architectures, start=1):
@@ -154,14 +156,65 @@ def _measured_all(spec: SpeedSpec, runtime: TrainingRuntime) -> tuple[str, dict[
     return device.type, rows
 
 
-def _trainer(name: str, spec: SpeedSpec, device: torch.device) -> Trainer:
-    from korealbert.finetune.step_timing import Trainer  # noqa: PLC0415 (planning does without)
+class _Trainer:
+    """An encoder with fresh weights, a head of two classes, their optimiser, and one batch of random pieces [B, L]."""
 
+    def __init__(self, config: Any, batch_size: int, sequence_length: int, *, device: torch.device, bf16: bool) -> None:
+        import torch  # noqa: PLC0415 (planning does without)
+        from torch import nn  # noqa: PLC0415 (planning does without)
+        from transformers import AutoModel  # noqa: PLC0415 (planning does without)
+
+        self.encoder = AutoModel.from_config(config, dtype=torch.float32).to(device).train()
+        self.head = nn.Linear(config.hidden_size, 2).to(device)
+        self.parameters = [*self.encoder.parameters(), *self.head.parameters()]
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-6, fused=True)
+        self.device, self.bf16 = device, bf16
+        shape = (batch_size, sequence_length)
+        self.ids_BL = torch.randint(5, config.vocab_size, shape, device=device)
+        self.mask_BL = torch.ones(shape, dtype=torch.int64, device=device)
+        self.labels_B = torch.randint(0, 2, shape[:1], device=device)
+
+    def step(self) -> float:
+        """Seconds of one training step."""
+        import torch  # noqa: PLC0415 (planning does without)
+
+        self._wait()
+        begin = time.perf_counter()
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            hidden_BLH = self.encoder(input_ids=self.ids_BL, attention_mask=self.mask_BL).last_hidden_state
+            loss = torch.nn.functional.cross_entropy(self.head(hidden_BLH[:, 0]).float(), self.labels_B)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self._wait()
+        return time.perf_counter() - begin
+
+    def _wait(self) -> None:
+        import torch  # noqa: PLC0415 (planning does without)
+
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+@contextlib.contextmanager
+def _torch_threads(number: int) -> Iterator[None]:
+    """Let torch use so many threads for a while."""
+    import torch  # noqa: PLC0415 (planning does without)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _trainer(name: str, spec: SpeedSpec, device: torch.device) -> _Trainer:
     config = config_of(name, shrink=spec.shrink)
-    return Trainer(config, spec.batch_size, spec.sequence_length, device=device, bf16=spec.precision == "bf16")
+    return _Trainer(config, spec.batch_size, spec.sequence_length, device=device, bf16=spec.precision == "bf16")
 
 
-def _measured(name: str, baseline: Trainer, spec: SpeedSpec, device: torch.device) -> dict[str, Any]:
+def _measured(name: str, baseline: _Trainer, spec: SpeedSpec, device: torch.device) -> dict[str, Any]:
     trainer = baseline if name == BASELINE else _trainer(name, spec, device)
     turns = [(baseline.step(), trainer.step()) for _ in range(spec.warmup_steps + spec.steps)][spec.warmup_steps :]
     ratios = [theirs / ours for theirs, ours in turns]

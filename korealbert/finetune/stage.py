@@ -29,10 +29,9 @@ from korealbert.documents.shards import TableWriter
 from korealbert.finetune import tasks
 from korealbert.finetune.analysis import analysis
 from korealbert.finetune.encode import lengths_of
-from korealbert.finetune.features import FeatureTable, task_tokenizer, write_features
+from korealbert.finetune.features import SPLITS, FeatureTable, read_examples, task_tokenizer, write_features
 from korealbert.finetune.search import AXES
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
-from korealbert.finetune.splits import SPLITS, read_examples
 from korealbert.finetune.task import Encoded, Example, Feature, Task
 from korealbert.model.device import pick_device
 from korealbert.pretrain.runtime import TrainingRuntime, check_device

@@ -24,9 +24,9 @@ from pydantic import ConfigDict, Field
 from korealbert.artifact import Artifact, Deployment, Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import write_json
 from korealbert.finetune import tasks
+from korealbert.finetune.features import read_examples
 from korealbert.finetune.resampling import Answered, Draws
 from korealbert.finetune.spec import FeaturesSpec
-from korealbert.finetune.splits import read_examples
 from korealbert.finetune.statistics import Comparison, Interval, answered, compare, interval, mcnemar_of, resampled, spread
 from korealbert.finetune.task import Example, Task
 

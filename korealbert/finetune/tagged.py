@@ -11,7 +11,7 @@ import pyarrow as pa
 from korealbert.documents.benchmark_files import Line
 from korealbert.finetune.alignment import Span, frame, owned_units, pieces, with_every_unit
 from korealbert.finetune.files import Record
-from korealbert.finetune.metrics.entities import OUTSIDE
+from korealbert.finetune.metrics.units import OUTSIDE
 from korealbert.finetune.task import Encoded, Example, Feature, Task
 
 if TYPE_CHECKING:

@@ -1,6 +1,8 @@
 """Interface of a benchmark: reading its files, encoding examples, head, loss, decoding, and scores.
 
 A benchmark is an instance of ``Task`` in the ``TASKS`` of a module in ``korealbert/finetune/tasks``; nothing else names it.
+
+Shapes: B inputs (sentences), L pieces, H hidden size, W words, P = W + 1 possible heads (the root first), R relations.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
@@ -72,6 +74,24 @@ class EncoderOutput:
     pooled_BH: torch.Tensor
     features: Sequence[Feature]
     """The features of the batch, one per row, except for features with choices."""
+
+
+class Words(NamedTuple):
+    """Where the words of a sentence are: positions of the first and last piece of each, their gold tags and heads."""
+
+    first: list[int]
+    last: list[int]
+    pos: list[int]
+    """Number of each word's last part of speech."""
+    heads: list[int]
+    """Gold head of each, counted from 1, 0 for the root; the relation is trained on it. 0 also where the head is cut off."""
+
+
+class Parse(NamedTuple):
+    """Scores of heads [B, W, P], minus infinity where there is no word, and of relations to one head of each word [B, W, R]."""
+
+    arcs_BWP: torch.Tensor
+    relations_BWR: torch.Tensor
 
 
 class Task(ABC):

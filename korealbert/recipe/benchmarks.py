@@ -13,7 +13,6 @@ from korealbert.corpus.crawl import fetch
 from korealbert.finetune import features, stage, summary
 from korealbert.finetune.search import PROPOSAL, SELECTION, ProposalSpec, SearchSpec, SelectionSpec, trial_cell
 from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init, RemoteFile
-from korealbert.finetune.splits import SPLITS
 from korealbert.recipe.tables import RecipeError, Tables
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -166,7 +165,7 @@ def add_summary(add: _Add, name: str, benchmark: Benchmark[FinetuneGrid], finish
 
 def _files(add: _Add, name: str, spec: FeaturesSpec) -> dict[str, str]:
     """The stages that fetch files named by URL, by split."""
-    places = {split: getattr(spec, split) for split in SPLITS}
+    places = {split: getattr(spec, split) for split in features.SPLITS}
     return {
         split: add(
             f"benchmark/{name}/{split}",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.analysis import analysis, confusion, dist, f1_of
-from korealbert.finetune.metrics.classification import binary_f1
+from korealbert.finetune.metrics.labels import binary_f1
 from korealbert.finetune.tagged import Tagged
 from korealbert.finetune.task import Example
 from korealbert.finetune.tasks.klue_re import RELATIONS, Relation

@@ -12,9 +12,8 @@ import pytest
 from korealbert.artifact import Artifact, Runtime
 from korealbert.documents.shards import ShardError
 from korealbert.finetune import features, stage, tasks
-from korealbert.finetune.features import FeatureTable, task_tokenizer, write_features
+from korealbert.finetune.features import FeatureTable, read_examples, task_tokenizer, write_features
 from korealbert.finetune.spec import FinetuneSpec
-from korealbert.finetune.splits import read_examples
 from korealbert.finetune.task import Feature
 from tests.finetune.test_all_tasks import FILES
 from tests.finetune.test_stage import QUICK

@@ -10,8 +10,7 @@ from scipy import stats
 from sklearn.metrics import accuracy_score
 
 from korealbert.finetune import tasks
-from korealbert.finetune.metrics.classification import accuracy
-from korealbert.finetune.metrics.correlation import mean_ranks, pearson, spearman
+from korealbert.finetune.metrics.labels import accuracy, mean_ranks, pearson, spearman
 from korealbert.finetune.task import Example
 
 scores = st.integers(-100, 100).map(lambda n: n / 8)

@@ -12,8 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 
-from korealbert.finetune.metrics.classification import accuracy, binary_f1, macro_f1, mcc
-from korealbert.finetune.metrics.relations import absent_classes, auprc, average_precision, micro_f1
+from korealbert.finetune.metrics.labels import (
+    absent_classes,
+    accuracy,
+    auprc,
+    average_precision,
+    binary_f1,
+    macro_f1,
+    mcc,
+    micro_f1,
+)
 
 Rows = list[tuple[int, int]]
 rows = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), min_size=1, max_size=60)

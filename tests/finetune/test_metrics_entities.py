@@ -12,7 +12,7 @@ from seqeval.scheme import IOB2
 from sklearn.metrics import f1_score as sklearn_f1
 
 from korealbert.finetune import tasks
-from korealbert.finetune.metrics.entities import (
+from korealbert.finetune.metrics.units import (
     challenge_f1,
     char_f1,
     entity_macro_f1,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
-from korealbert.finetune.metrics.parsing import FIRST_RARE, RARE, WRONG_HEAD, las, uas
+from korealbert.finetune.metrics.units import FIRST_RARE, RARE, WRONG_HEAD, las, uas
 
 Words = list[tuple[int, int, int, int]]
 words = st.lists(

@@ -11,14 +11,14 @@ import sys
 import numpy as np
 
 from korealbert.artifact.stage import host_facts
-from korealbert.finetune.metrics.correlation import mean_ranks, pearson, spearman
+from korealbert.finetune.metrics.labels import mean_ranks, pearson, spearman
 from korealbert.finetune.resampling import exact_sums
 
 KERNELS = ("Haswell", "SkylakeX", "Prescott")
 SCRIPT = """
 import numpy as np
 from korealbert.finetune.resampling import Correlated
-from korealbert.finetune.metrics.correlation import pearson, spearman
+from korealbert.finetune.metrics.labels import pearson, spearman
 from korealbert.finetune.resampling import Additive, Draws
 from korealbert.finetune.statistics import compare
 

@@ -9,7 +9,7 @@ import pytest
 
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import tasks
-from korealbert.finetune.metrics.entities import OUTSIDE, strict_entities
+from korealbert.finetune.metrics.units import OUTSIDE, strict_entities
 from korealbert.finetune.questions import Question
 from korealbert.finetune.task import Example
 from korealbert.finetune.tasks import klue_dp

@@ -17,9 +17,9 @@ from transformers import AutoTokenizer
 
 from korealbert.artifact import Artifact, Progress, Store, build
 from korealbert.finetune import tasks
+from korealbert.finetune.features import random_part, read_examples
 from korealbert.finetune.loop import linear_schedule
 from korealbert.finetune.spec import FinetuneSpec, Init
-from korealbert.finetune.splits import random_part, read_examples
 from korealbert.finetune.stage import STAGE, run
 from korealbert.pretrain.runtime import TrainingRuntime
 

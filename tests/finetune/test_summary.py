@@ -12,9 +12,9 @@ import pytest
 
 from korealbert.artifact import Artifact, Runtime
 from korealbert.finetune import stage, summary, tasks
+from korealbert.finetune.features import read_examples
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.spec import FinetuneSpec
-from korealbert.finetune.splits import read_examples
 from korealbert.finetune.task import Example
 from korealbert.finetune.tasks.klue_dp import Tree
 from korealbert.finetune.tasks.klue_re import Relation

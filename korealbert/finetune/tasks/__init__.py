@@ -1,4 +1,4 @@
-"""The benchmarks by name. Each module names its own in ``TASKS``; modules that begin with ``_`` have none."""
+"""The benchmarks by name. Each module names its own in ``TASKS``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def find(written: str) -> Task:
 @cache
 def _tasks() -> Mapping[str, Task]:
     """All benchmarks by name. Their modules load neither torch nor transformers."""
-    modules = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
+    modules = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
     return {name: task for module in modules for name, task in importlib.import_module(module).TASKS.items()}
 
 

@@ -11,8 +11,7 @@ from typing import ClassVar
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.files import NAME, NUMBER, YEAR, Form, tsv_rows
-from korealbert.finetune.metrics.classification import accuracy, binary_f1, mcc
-from korealbert.finetune.metrics.correlation import pearson, spearman
+from korealbert.finetune.metrics.labels import accuracy, binary_f1, mcc, pearson, spearman
 from korealbert.finetune.sequence import SequenceClassification, SequenceRegression
 from korealbert.finetune.task import Example, Task
 

@@ -20,13 +20,12 @@ from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune.alignment import Pieces, Span, frame, pieces, with_every_unit
 from korealbert.finetune.files import Record
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.metrics.classification import ClassCounts
-from korealbert.finetune.metrics.parsing import las, las_counts, uas
-from korealbert.finetune.parse import Parse, Words
+from korealbert.finetune.metrics.labels import ClassCounts
+from korealbert.finetune.metrics.units import las, las_counts, uas
 from korealbert.finetune.resampling import Additive
 from korealbert.finetune.tagged import IGNORED
-from korealbert.finetune.task import Encoded, Example, Feature, Scores, Task
-from korealbert.finetune.tasks._klue import ORIGIN, klue_defaults, sentences
+from korealbert.finetune.task import Encoded, Example, Feature, Parse, Scores, Task, Words
+from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults, sentences
 
 if TYPE_CHECKING:
     import torch

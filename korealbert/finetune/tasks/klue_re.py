@@ -20,11 +20,10 @@ from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.alignment import frame
 from korealbert.finetune.files import Record, json_list
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.metrics.classification import ClassCounts, check_lengths
-from korealbert.finetune.metrics.relations import absent_classes, auprc, average_precision, micro_f1
+from korealbert.finetune.metrics.labels import ClassCounts, absent_classes, auprc, average_precision, check_lengths, micro_f1
 from korealbert.finetune.resampling import Additive
 from korealbert.finetune.task import Example, Feature, Scores, Task
-from korealbert.finetune.tasks._klue import ORIGIN, klue_defaults
+from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults
 
 if TYPE_CHECKING:
     import torch

@@ -17,7 +17,7 @@ from korealbert.finetune.metrics.answers import (
 )
 from korealbert.finetune.questions import Question, QuestionAnswering, mean_in_groups
 from korealbert.finetune.task import Example, Scores, Task
-from korealbert.finetune.tasks._klue import ORIGIN, klue_defaults
+from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults
 
 
 class KorQuad(QuestionAnswering):

@@ -1,0 +1,234 @@
+"""Named entities: KLUE's over characters, and those of the Naver NLP challenge over eojeols."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from korealbert.documents.benchmark_files import BenchmarkFile, Line
+from korealbert.finetune.files import Record
+from korealbert.finetune.metrics import Mode
+from korealbert.finetune.metrics.labels import ClassCounts, accuracy
+from korealbert.finetune.metrics.units import (
+    OUTSIDE,
+    challenge_f1,
+    char_f1,
+    entity_macro_f1,
+    entity_micro_f1,
+    lenient_counts,
+    strict_counts,
+)
+from korealbert.finetune.resampling import Additive
+from korealbert.finetune.tagged import Tagged, Tagging, entity_tags
+from korealbert.finetune.task import Example, Scores, Task
+from korealbert.finetune.tasks.klue import ORIGIN, Sentence, klue_defaults, sentences
+
+_NAVER_KINDS = ("PER", "FLD", "AFW", "ORG", "LOC", "CVL", "DAT", "TIM", "NUM", "EVT", "ANM", "PLT", "MAT", "TRM")
+
+_SUFFIXED = re.compile(r"([A-Z]{3})[-_]([BI])")
+
+
+class NaverNer(Tagging):
+    """Naver/Changwon NER: which eojeols name an entity of 14 types? F1 on the 9,000 sentences of KoELECTRA's test part.
+
+    Two official forms. The challenge's: lines ``number<TAB>eojeol<TAB>TAG`` with tags ``PER_B``, ``PER_I`` and ``-``, an empty
+    line after each of 90,000 sentences. KoELECTRA's: ``sentence<TAB>tags``, tags ``PER-B``, ``PER-I`` and ``O``, 81,000 /
+    9,000. Here a tag is ``B-PER``; prediction files may write any of the three. KoreALBERT prints an undefined "acc" for this
+    task, of which ``accuracy_entities`` and ``entity_micro_f1`` are the likely meanings.
+    """
+
+    title = "NaverNER"
+    official_test_examples = 9_000
+    origin = "github.com/naver/nlp-challenge (Changwon University), all rights reserved"
+    has_official_dev = False
+    metric = "entity_micro_f1"
+    tags = entity_tags(_NAVER_KINDS)
+    unit = counted = "eojeols"
+    labels_every_piece = False
+    needs_every_unit = True
+    # KoreALBERT, section IV: batch 64 or 128, up to 7 epochs for this task, 2e-5 to 5e-5.
+    defaults = {"epochs": 7, "batch_size": 64, "learning_rate": 5e-5, "max_length": 128}  # noqa: RUF012 - read only
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All sentences of either form; ``spans`` are the eojeols. An id is the line number of the sentence."""
+        first = next(file.lines(), None)
+        is_challenge = first is not None and first.text.count("\t") == 2
+        return list(self._challenge(file) if is_challenge else self._released(file))
+
+    def _challenge(self, file: BenchmarkFile) -> Iterator[Example]:
+        start, words, tags = 1, list[str](), list[str]()
+        for line in file.lines():
+            if not line.text:
+                if words:
+                    yield _sentence(start, words, tags)
+                start, words, tags = line.number + 1, [], []
+                continue
+            fields = line.text.split("\t")
+            if len(fields) != 3 or fields[0] != str(len(words) + 1):
+                problem = f"found {line.text[:40]!r} as eojeol {len(words) + 1} of its sentence"
+                raise line.error("number", problem, "a line is number<TAB>eojeol<TAB>tag, numbers from 1")
+            words.append(fields[1])
+            tags.append(self.tag(fields[2], line=line, field="tag"))
+        if words:
+            yield _sentence(start, words, tags)
+
+    def _released(self, file: BenchmarkFile) -> Iterator[Example]:
+        for line in file.lines():
+            fields = line.text.split("\t")
+            if len(fields) != 2:
+                raise line.error("tags", f"{len(fields)} fields instead of 2", "a line is sentence<TAB>tags")
+            words, tags = fields[0].split(" "), fields[1].split(" ")
+            if len(words) != len(tags):
+                raise line.error("tags", f"{len(tags)} tags for {len(words)} eojeols", "give one tag for each eojeol")
+            yield _sentence(line.number, words, [self.tag(tag, line=line, field="tags") for tag in tags])
+
+    def tag(self, written: str, *, line: Line, field: str) -> str:
+        """A tag of either form as ``B-PER``. Raises ValueError naming the known ones when it is none."""
+        suffixed = _SUFFIXED.fullmatch(written)
+        plain = f"{suffixed[2]}-{suffixed[1]}" if suffixed else OUTSIDE if written == "-" else written
+        return self.check_tag(plain, line=line, field=field)
+
+    def prediction(self, record: Record, example: Example) -> list[str]:
+        """The tags in ``tags``, one per eojeol, in either form."""
+        plain = [self.tag(tag, line=record.line, field=f"tags[{n}]") for n, tag in enumerate(record.texts("tags"))]
+        return super().prediction(Record(record.line, {"tags": plain}), example)
+
+    def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
+        """F1 of entities and accuracy of eojeols.
+
+        ``challenge_f1`` as the challenge counts entities, in the official mode with its quirks; ``entity_micro_f1`` as
+        seqeval does (KoELECTRA); ``accuracy`` of all eojeols, ``accuracy_entities`` of those whose gold tag is not ``O``.
+        """
+        gold = [example.target for example in examples]
+        pairs = [pair for g, p in zip(gold, predicted, strict=True) for pair in zip(g, p, strict=True)]
+        named = [pair for pair in pairs if pair[0] != OUTSIDE]
+        values = {
+            "entity_micro_f1": entity_micro_f1(gold, predicted),
+            "challenge_f1": challenge_f1(gold, predicted, mode),
+            "accuracy": accuracy(*zip(*pairs, strict=True)),
+        }
+        if named:
+            values["accuracy_entities"] = accuracy(*zip(*named, strict=True))
+        found = any(tag != OUTSIDE for tags in predicted for tag in tags)
+        return Scores(values, () if found else ("no entity is predicted",))
+
+    def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
+        """Entity micro F1 from counts."""
+        rows = [lenient_counts(e.target, tags) for e, tags in zip(examples, predicted, strict=True)]
+        return Additive(np.array(rows), lambda sums_BK: 100 * ClassCounts.joined(sums_BK).micro_f1())
+
+
+def _sentence(line_number: int, words: Sequence[str], tags: Sequence[str]) -> Tagged:
+    spans, begin = [], 0
+    for word in words:
+        spans.append((begin, begin + len(word)))
+        begin += len(word) + 1
+    return Tagged(str(line_number), " ".join(words), tuple(tags), spans=tuple(spans))
+
+
+_KLUE_KINDS = ("PS", "LC", "OG", "DT", "TI", "QT")
+
+_MARKUP = str.maketrans("", "", "<>:" + "".join(sorted({*"".join(_KLUE_KINDS)})))
+"""What titles put around entities, as in ``<김구:PS>``. In train some of it is malformed, and a ``<`` may be the text's own."""
+
+
+class KlueNer(Tagging):
+    """KLUE-NER: which characters name a person, place, organisation, date, time or quantity? Macro F1 on 5,000 dev sentences.
+
+    Official files ``klue-ner-v1.1_{train,dev}.tsv`` (21,008 / 5,000): per sentence a line ``## guid<TAB>text``, then one line
+    ``character<TAB>tag`` for every character, spaces too, then an empty line. Spaces are not scored. The test set is not
+    public.
+
+    The official script scores one row of all sentences with a position for ``[CLS]`` and ``[SEP]`` around each; its F1 of
+    characters averages over all 13 labels, ``O`` too, where its docstring and its paper mean 12. Both are given, under two
+    names. Two entities of dev begin on a space: with the space the script drops their beginning.
+    """
+
+    title = "KLUE-NER"
+    official_test_examples = 5_000
+    origin = ORIGIN
+    has_official_dev = False
+    metric = "entity_macro_f1"
+    dev_metric = "char_f1_all13"
+    tags = entity_tags(_KLUE_KINDS)
+    unit = counted = "characters"
+    hint = ", spaces too"
+    labels_every_piece = True
+    needs_every_unit = False
+    # KLUE-baseline trains without warm-up here; 510 pieces hold every sentence.
+    defaults = klue_defaults(epochs=3, max_length=510, warmup_ratio=0.0)
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All sentences; ``spans`` are all single characters."""
+        return [self._example(found) for found in sentences(file)]
+
+    def _example(self, found: Sentence) -> Tagged:
+        text, tags = "", list[str]()
+        for line in found.units:
+            character, tab, tag = line.text.partition("\t")
+            if len(character) != 1 or not tab:
+                raise line.error("char", f"found {line.text[:40]!r}", "a line is one character, a tab and its tag")
+            text += character
+            tags.append(self.check_tag(tag, line=line, field="tag"))
+        if lost := _lost(found.text, text):
+            problem = f"the sentence lacks {lost} of the characters that stand here"
+            raise found.title.error("char", problem, "restore its lines from the official file")
+        return Tagged(found.guid, text, tuple(tags), spans=tuple((n, n + 1) for n in range(len(text))))
+
+    def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
+        """``entity_macro_f1`` of strict IOB2 entities, ``char_f1_all13`` over 13 labels and ``char_f1_no_O`` over 12.
+
+        Official: with a position before and after each sentence, gold and predicted ``O``. Corrected: characters alone, and an
+        entity that begins on a space begins on the character after it.
+        """
+        if len(examples) != len(predicted) or not examples:
+            raise ValueError(f"F1 of {len(predicted):,} predictions for {len(examples):,} sentences is undefined")
+        rows = list(zip((e.text for e in examples), (e.target for e in examples), predicted, strict=True))
+        if mode == "official":
+            gold, given = ([t for row in rows for t in (OUTSIDE, *_visible(row[0], row[n]), OUTSIDE)] for n in (1, 2))
+            entity = entity_macro_f1([gold], [given])
+        else:
+            gold, given = ([t for row in rows for t in _visible(row[0], row[n])] for n in (1, 2))
+            entity = entity_macro_f1(*([_visible(row[0], _begun(row[0], row[n])) for row in rows] for n in (1, 2)))
+        values = {
+            "entity_macro_f1": entity,
+            "char_f1_all13": char_f1(gold, given, self.tags, mode),
+            "char_f1_no_O": char_f1(gold, given, self.tags[:-1], mode),
+        }
+        return Scores(values, () if set(given) != {OUTSIDE} else ("no entity is predicted",))
+
+    def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
+        """Entity macro F1 from the counts of each type."""
+
+        def scored(text: str, tags: Sequence[str]) -> list[str]:
+            return _visible(text, tags if mode == "official" else _begun(text, tags))
+
+        pairs = zip(examples, predicted, strict=True)
+        rows = [strict_counts(scored(e.text, e.target), scored(e.text, tags), _KLUE_KINDS) for e, tags in pairs]
+        return Additive(np.array(rows), lambda sums_BK: 100 * ClassCounts.joined(sums_BK).macro_f1())
+
+
+def _lost(title: str, text: str) -> int:
+    """How many characters of its title, markup and spaces aside, a sentence has lost: none unless the others are its text."""
+    wanted, found = ("".join(written.translate(_MARKUP).split()) for written in (title, text))
+    rest = iter(wanted)
+    return len(wanted) - len(found) if all(character in rest for character in found) else 0
+
+
+def _visible(text: str, tags: Sequence[str]) -> list[str]:
+    return [tag for character, tag in zip(text, tags, strict=True) if character != " "]
+
+
+def _begun(text: str, tags: Sequence[str]) -> list[str]:
+    """The tags, with the beginning of an entity moved from a space to the character that continues it."""
+    moved = list(tags)
+    for n in range(len(text) - 1):
+        if text[n] == " " and moved[n].startswith("B-") and moved[n + 1] == f"I-{moved[n][2:]}":
+            moved[n + 1] = moved[n]
+    return moved
+
+
+TASKS: dict[str, Task] = {"klue_ner": KlueNer(), "naver_ner": NaverNer()}
