@@ -110,7 +110,7 @@ def fill_mask(
 def score(
     task: Annotated[str, typer.Argument(help="the benchmark: klue_ner, korquad, glue_cola, …")],
     gold: Annotated[str, typer.Argument(help="its official file, or ARCHIVE::MEMBER")],
-    predictions: Annotated[str, typer.Argument(help="JSON Lines, one record per example of GOLD")],
+    predictions: Annotated[str, typer.Argument(help="JSON Lines, one record per example of GOLD, with ids or in its order")],
     mode: Annotated[
         _ScoringMode, typer.Option("--mode", help="as the official script prints, or as its text defines")
     ] = "official",
@@ -129,4 +129,4 @@ def score(
             scores, told["against"] = compare_files(task, gold, predictions, against, mode)
     for warning in scores.warnings:
         warn(warning)
-    typer.echo(json.dumps({**scores.values, **told}, allow_nan=False))
+    typer.echo(json.dumps({**scores.facts(), **told}, allow_nan=False))

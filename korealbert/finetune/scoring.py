@@ -1,14 +1,16 @@
 """Scores of a prediction file: predictions of any system against a benchmark's official file.
 
-A prediction file is JSON Lines, one record per example in the order of the official file. Records of questions carry the ``id``
-of theirs, and may stand in any order.
+A prediction file is JSON Lines, one record per example. Where records carry the ``id`` of their example they may stand in any
+order; where none does, the order is that of the official file. Records of questions always carry it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
@@ -16,7 +18,7 @@ from korealbert.finetune.files import Record, json_lines
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.resampling import Draws
 from korealbert.finetune.statistics import answered, compare, mcnemar_of
-from korealbert.finetune.task import Example, Scores, Task
+from korealbert.finetune.task import Example, Task
 
 _MEMBER_MARK = "::"
 """Between an archive and the name of a file in it."""
@@ -28,7 +30,28 @@ _RESAMPLES = 1000
 _CONFIDENCE = 0.95
 
 
-def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scores:
+@dataclass(frozen=True)
+class Scored:
+    """Scores of a prediction file."""
+
+    values: Mapping[str, float]
+    """Metrics by name, each times 100."""
+    warnings: tuple[str, ...]
+    examples: int
+    """Of the gold file; each was scored."""
+    examples_official: int
+    """Of the official test set: scores over fewer compare with no published ones."""
+    matched_by: Literal["id", "position"]
+    """How predictions found their examples."""
+
+    def facts(self) -> dict[str, Any]:
+        """One JSON object: the metrics, then the other fields but the warnings."""
+        fields = asdict(self)
+        del fields["warnings"]
+        return {**fields.pop("values"), **fields}
+
+
+def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scored:
     """Metrics of a prediction file.
 
     ``gold`` is the official file, or ``ARCHIVE::MEMBER``. Raises ValueError naming file, line, field and remedy, and
@@ -36,25 +59,26 @@ def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scores:
     """
     benchmark = tasks.find(task)
     examples = _read_gold(benchmark, gold)
-    return _scores(benchmark, examples, predictions, mode)[0]
+    return _scored(benchmark, examples, predictions, mode)[0]
 
 
-def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> tuple[Scores, dict[str, Any]]:
+def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> tuple[Scored, dict[str, Any]]:
     """Metrics of a prediction file, and how surely it differs from another one on the same examples.
 
-    The comparison has the other file's ``scores``; of the task's own ``metric`` the ``difference`` (first less second), its
-    95 % ``interval`` by paired bootstrap and the ``p_value`` of approximate randomisation; for accuracies also that of
-    ``mcnemar``. Raises as ``score_file`` does.
+    The comparison has the other file's ``scores`` and ``matched_by``; of the task's own ``metric`` the ``difference`` (first
+    less second), its 95 % ``interval`` by paired bootstrap and the ``p_value`` of approximate randomisation; for accuracies
+    also that of ``mcnemar``. Raises as ``score_file`` does.
     """
     benchmark = tasks.find(task)
     examples = _read_gold(benchmark, gold)
-    (scores, ours), (others, theirs) = (_scores(benchmark, examples, file, mode) for file in (first, second))
+    (scores, ours), (others, theirs) = (_scored(benchmark, examples, file, mode) for file in (first, second))
     systems = [[answered(benchmark, examples, predicted, mode)] for predicted in (ours, theirs)]
     (found,) = compare(systems, Draws(len(examples), _RESAMPLES, seed=0), confidence=_CONFIDENCE)
-    result = {"scores": dict(others.values), "metric": benchmark.metric, **found._asdict(), "interval": list(found.interval)}
+    theirs_of = {"scores": dict(others.values), "matched_by": others.matched_by}
+    result = {**theirs_of, "metric": benchmark.metric, **found._asdict(), "interval": list(found.interval)}
     if benchmark.metric == "accuracy":
         result["mcnemar"] = mcnemar_of(examples, ours, theirs)
-    return Scores(scores.values, (*scores.warnings, *others.warnings)), result
+    return replace(scores, warnings=tuple(dict.fromkeys((*scores.warnings, *others.warnings)))), result
 
 
 def _read_gold(benchmark: Task, gold: str) -> list[Example]:
@@ -67,53 +91,95 @@ def _read_gold(benchmark: Task, gold: str) -> list[Example]:
     return examples
 
 
-def _scores(benchmark: Task, examples: Sequence[Example], predictions: str, mode: Mode) -> tuple[Scores, list[Any]]:
+def _scored(benchmark: Task, examples: Sequence[Example], predictions: str, mode: Mode) -> tuple[Scored, list[Any]]:
     """Metrics of a prediction file, and its predictions."""
     file = _file(predictions)
     if not file.path.is_file():
         raise FileNotFoundError(f"{file}: no such file; give JSON Lines, one record per example")
-    predicted = _read_predictions(file, benchmark, examples, mode)
-    scores = benchmark.score(examples, predicted, mode)
-    missing = [example.id for example, value in zip(examples, predicted, strict=True) if value is None]
-    if not missing:
-        return scores, predicted
-    named = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
-    warning = f"{file}: no prediction for {len(missing):,} of {len(examples):,} questions ({named}), which score 0"
-    return Scores(scores.values, (*scores.warnings, warning)), predicted
-
-
-def _read_predictions(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example], mode: Mode) -> list[Any]:
-    """One predicted value per example, in the order of the examples; None where the official script counts a missing one as 0.
-
-    Raises ValueError where a record is wrong, and when there are not as many records as examples.
-    """
     records = list(json_lines(file))
-    if benchmark.matches_by_id:
-        by_id = _by_id(records, examples)
-        if len(by_id) < len(examples) and not (benchmark.scores_missing and mode == "official"):
-            absent = next(example.id for example in examples if example.id not in by_id)
-            problem = f"the file ends after {len(records):,} predictions for {len(examples):,} questions, without {absent!r}"
-            raise file.error(max(len(records), 1), "id", problem, "give an answer to each, an empty one where there is none")
-        return [benchmark.prediction(by_id[e.id], e) if e.id in by_id else None for e in examples]
+    by_id = benchmark.matches_by_id or any("id" in record.fields for record in records)
+    predicted = (_matched_by_id if by_id else _matched_by_position)(file, records, benchmark, examples, mode)
+    scores = benchmark.score(examples, predicted, mode)
+    warnings = [*scores.warnings, *_part(benchmark, len(examples))]
+    if not by_id:
+        warnings.append(f"{file}: records carry no ids; they are matched with the examples by position")
+    missing = [example.id for example, value in zip(examples, predicted, strict=True) if value is None]
+    if missing:
+        named = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
+        warnings.append(f"{file}: no prediction for {len(missing):,} of {len(examples):,} questions ({named}), which score 0")
+    matched: Literal["id", "position"] = "id" if by_id else "position"
+    return Scored(scores.values, tuple(warnings), len(examples), benchmark.official_test_examples, matched), predicted
+
+
+def _part(benchmark: Task, examples: int) -> list[str]:
+    """A warning where the gold file has another size than the official test set."""
+    official = benchmark.official_test_examples
+    if examples == official:
+        return []
+    size = f"{examples:,} of {official:,} examples" if examples < official else f"{examples:,} examples instead of {official:,}"
+    return [f"{size} of {benchmark.title}'s official test set: the scores compare with no published ones"]
+
+
+def _matched_by_position(
+    file: BenchmarkFile, records: Sequence[Record], benchmark: Task, examples: Sequence[Example], mode: Mode
+) -> list[Any]:
+    """One predicted value per example. Raises ValueError where a record is wrong, or there are more or fewer than examples."""
     if len(records) != len(examples):
         problem = f"the file ends after {len(records):,} predictions for {len(examples):,} examples of {benchmark.title}"
         raise file.error(max(len(records), 1), "record", problem, "give one line per example")
     return [benchmark.prediction(record, example) for record, example in zip(records, examples, strict=True)]
 
 
-def _by_id(records: Sequence[Record], examples: Sequence[Example]) -> dict[str, Record]:
-    known = {example.id for example in examples}
+def _matched_by_id(
+    file: BenchmarkFile, records: Sequence[Record], benchmark: Task, examples: Sequence[Example], mode: Mode
+) -> list[Any]:
+    """One predicted value per example, in their order; None where the official script counts a missing one as 0.
+
+    Raises ValueError where a record is wrong or has no id, an unknown one or one that another has, and where an example has no
+    record.
+    """
+    by_id = _by_id(records)
+    ids = _ids(examples, by_id)
+    known = set(ids)
+    if len(known) < len(ids):
+        twice = next(name for name, count in Counter(ids).items() if count > 1)
+        raise records[0].error("id", f"two examples of the official file have the id {twice!r}", "leave all ids out")
+    unknown = next((name for name in by_id if name not in known), None)
+    if unknown is not None:
+        remedy = f"take the ids from the official file; the first are {', '.join(map(repr, ids[:3]))}"
+        raise by_id[unknown].error("id", f"no example has the id {unknown!r}", remedy)
+    if len(by_id) < len(examples) and not (benchmark.scores_missing and mode == "official"):
+        absent = next(name for name in ids if name not in by_id)
+        counted = "questions" if benchmark.matches_by_id else f"examples of {benchmark.title}"
+        problem = f"the file ends after {len(records):,} predictions for {len(examples):,} {counted}, without {absent!r}"
+        remedy = "give an answer to each, an empty one where there is none" if benchmark.matches_by_id else "give one for each"
+        raise file.error(max(len(records), 1), "id", problem, remedy)
+    pairs = zip(ids, examples, strict=True)
+    return [benchmark.prediction(by_id[name], example) if name in by_id else None for name, example in pairs]
+
+
+def _by_id(records: Sequence[Record]) -> dict[str, Record]:
+    """The records by their ids. Raises ValueError where one has none, or one that another has."""
     by_id: dict[str, Record] = {}
     for record in records:
-        example_id = record.text("id")
-        if example_id not in known:
-            raise record.error("id", f"no example has the id {example_id!r}", "take the ids from the official file")
-        if example_id in by_id:
-            raise record.error(
-                "id", f"{example_id!r} stands in line {by_id[example_id].line.number} too", "keep one of the two"
-            )
-        by_id[example_id] = record
+        name = _id(record)
+        if name in by_id:
+            raise record.error("id", f"{name!r} stands in line {by_id[name].line.number} too", "keep one of the two")
+        by_id[name] = record
     return by_id
+
+
+def _ids(examples: Sequence[Example], written: Mapping[str, Record]) -> list[str]:
+    """The examples' ids, of the two kinds that some benchmarks have the one that the records use."""
+    official = [example.official_id or example.id for example in examples]
+    fits = len(set(official)) == len(official) and written.keys() <= set(official)
+    return official if fits else [example.id for example in examples]
+
+
+def _id(record: Record) -> str:
+    """A string; a whole number is taken for its digits, for some official files number their examples."""
+    value = record.fields.get("id")
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else record.text("id")
 
 
 def _file(written: str) -> BenchmarkFile:

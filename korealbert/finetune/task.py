@@ -33,6 +33,8 @@ class Example:
     target: Any
     pair: str | None = None
     """The second sentence, where the task compares two."""
+    official_id: str = ""
+    """What the official file calls it, where ``id`` is its line number; a prediction file may name either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ class Task(ABC):
     layout_type: ClassVar[pa.DataType | None] = None
     """Arrow type of what ``stored_layout`` gives; None: what Arrow infers."""
     matches_by_id: ClassVar[bool] = False
-    """Records of a prediction file carry the ``id`` of their example, and may stand in any order."""
+    """Records of a prediction file must carry the ``id`` of their example. Of other tasks they may."""
     scores_missing: ClassVar[bool] = False
     """The official script gives an example without a prediction, ``None``, a score of 0 and counts it."""
 

@@ -276,7 +276,8 @@ def test_the_command_prints_one_json_object_and_nothing_else(files: Callable[...
     for mode, f1 in (("official", 0.0), ("corrected", 100.0)):
         result = CliRunner().invoke(app, ["score", "korquad", gold, predictions, "--mode", mode])
         assert result.exit_code == 0, result.output
-        assert json.loads(result.stdout) == {"em": 100.0, "f1": f1}
+        size = {"examples": 1, "examples_official": 5774, "matched_by": "id"}
+        assert json.loads(result.stdout) == {"em": 100.0, "f1": f1, **size}
         assert "every prediction is empty" in result.stderr
 
 

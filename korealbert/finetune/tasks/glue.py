@@ -49,7 +49,7 @@ class GlueClassification(SequenceClassification):
     def example(self, example_id: str, row: Mapping[str, str], target: int) -> Example:
         """The example of a row."""
         first, *second = (row[name] for name in self.sentences)
-        return Example(example_id, first, target, pair=second[0] if second else None)
+        return Example(example_id, first, target, pair=second[0] if second else None, official_id=row.get("index", ""))
 
 
 _COLA_MARKS = ("", "*", "?", "??", "*?", "?*")
@@ -142,8 +142,8 @@ class Qqp(GlueClassification):
         """All pairs that have all six fields; an id is the line number."""
         rows = tsv_rows(file, self.header, leave_out=lambda line, fields: len(fields) < len(self.header), forms=self.forms)
         return [
-            Example(str(line.number), first, self.label(label, line=line, field=self.label_column), pair=second)
-            for line, (_, _, _, first, second, label) in rows
+            Example(str(line.number), first, self.label(label, line=line, field=self.label_column), second, official_id)
+            for line, (official_id, _, _, first, second, label) in rows
         ]
 
 
@@ -172,8 +172,8 @@ class StsB(SequenceRegression):
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All pairs; an id is the line number."""
         return [
-            Example(str(line.number), first, self.gold_score(score, line=line), pair=second)
-            for line, (*_, first, second, score) in tsv_rows(file, _STSB_HEADER, forms=_STSB_FORMS, unique="index")
+            Example(str(line.number), first, self.gold_score(score, line=line), second, official_id)
+            for line, (official_id, *_, first, second, score) in tsv_rows(file, _STSB_HEADER, forms=_STSB_FORMS, unique="index")
         ]
 
 

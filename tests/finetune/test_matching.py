@@ -1,0 +1,213 @@
+"""Which prediction belongs to which example, for every benchmark: by id where records carry one, else by position."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli import app
+from korealbert.documents.benchmark_files import BenchmarkFile
+from korealbert.finetune import tasks
+from korealbert.finetune.scoring import score_file
+from korealbert.finetune.task import Example
+from korealbert.finetune.tasks.klue_dp import RELATIONS as DEPENDENCIES
+from korealbert.finetune.tasks.klue_re import RELATIONS
+
+ORDER = (2, 0, 3, 1)
+"""Of the shuffled predictions."""
+
+
+def rows(header: str, *lines: str) -> str:
+    return "\n".join([*([header] if header else []), *lines]) + "\n"
+
+
+def squad(name: str, version: str) -> str:
+    qas = [
+        {name: f"q{n}", "question": "?", "answers": [{"text": word, "answer_start": 3 * n}], "question_type": 1}
+        for n, word in enumerate(("하나", "두울", "세엣", "네엣"))
+    ]
+    return json.dumps({"version": version, "data": [{"paragraphs": [{"context": "하나 두울 세엣 네엣", "qas": qas}]}]})
+
+
+def relation(number: int, label: str) -> dict[str, Any]:
+    entities = [{"word": w, "start_idx": b, "end_idx": b + 1, "type": "PER"} for w, b in (("김구", 0), ("서울", 4))]
+    names = dict(zip(("subject_entity", "object_entity"), entities, strict=True))
+    return {"guid": f"re-{number}", "sentence": "김구는 서울에 갔다", "label": label, **names}
+
+
+def race(number: int, answer: str) -> str:
+    text = {"article": "A.", "questions": ["Why?"], "options": [["a", "b", "c", "d"]], "answers": [answer]}
+    return json.dumps({**text, "id": f"high{number}.txt"})
+
+
+def tagged(number: int, tags: str) -> str:
+    return f"## ner-{number}\t가나\n" + "".join(f"{c}\t{tag}\n" for c, tag in zip("가나", tags.split(), strict=True)) + "\n"
+
+
+STS = "index genre filename year old_index source1 source2 sentence1 sentence2 score".replace(" ", "\t")
+MNLI = (
+    "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse "
+    "sentence1 sentence2 label1 label2 label3 label4 label5 gold_label"
+).replace(" ", "\t")
+NLI = ("entailment", "neutral", "contradiction", "neutral")
+YES_NO = ("entailment", "not_entailment", "not_entailment", "entailment")
+VERB = "3\t난다\t난다\tVV\t0\tVP\n"
+GOLD: dict[str, str] = {
+    "nsmc": rows("id\tdocument\tlabel", *(f"{90 + n}\t말\t{n // 2}" for n in range(4))),
+    "pd": rows("question1\tquestion2\tis_duplicate", *(f"가\t나\t{n // 2}" for n in range(4))),
+    "kornli": rows("sentence1\tsentence2\tgold_label", *(f"가\t나\t{label}" for label in NLI)),
+    "korsts": rows(
+        "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2", *(f"뉴스\t우리\t2024\t{n}\t{n}.0\t가\t나" for n in range(4))
+    ),
+    "ynat": json.dumps(
+        [{"guid": f"y{n}", "title": "말", "label": label} for n, label in enumerate(("정치", "경제", "사회", "세계"))]
+    ),
+    "klue_nli": json.dumps(
+        [{"guid": f"n{n}", "premise": "가", "hypothesis": "나", "gold_label": label} for n, label in enumerate(NLI)]
+    ),
+    "klue_sts": json.dumps(
+        [{"guid": f"s{n}", "sentence1": "가", "sentence2": "나", "labels": {"real-label": n}} for n in range(4)]
+    ),
+    "klue_ner": "".join(tagged(n, tags) for n, tags in enumerate(("B-PS I-PS", "O O", "B-LC O", "O B-OG"))),
+    "klue_re": json.dumps(
+        [relation(n, label) for n, label in enumerate(("no_relation", "per:origin", "per:title", "per:children"))]
+    ),
+    "klue_dp": "".join(
+        rows("", f"## dp-{n}\t새가 높이 난다", f"1\t새가\t새\tNNG\t{head}\tNP_SBJ", f"2\t높이\t높이\tMAG\t3\t{label}", VERB)
+        for n, (head, label) in enumerate(((2, "AP"), (3, "AP"), (2, "NP"), (3, "NP")))
+    ),
+    "naver_ner": rows("", "김구 선생\tPER-B CVL-B", "말 글\tO O", "서울 말\tLOC-B O", "말 서울\tO LOC-B"),
+    "race": rows("", *(race(n, answer) for n, answer in enumerate("ABCD"))),
+    "korquad": squad("id", "KorQuAD_v1.0_dev"),
+    "klue_mrc": squad("guid", "1.1"),
+    "squad1": squad("id", "1.1"),
+    "squad2": squad("id", "v2.0"),
+    "glue_cola": rows("", *(f"gj04\t{n // 2}\t\tA cat." for n in range(4))),
+    "glue_sst2": rows("sentence\tlabel", *(f"fine \t{n // 2}" for n in range(4))),
+    "glue_mrpc": rows("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", *(f"{n // 2}\t7\t8\ta\tb" for n in range(4))),
+    "glue_qqp": rows(
+        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", *(f"{n + 1}\t2\t3\ta\tb\t{n // 2}" for n in range(4))
+    ),
+    "glue_stsb": rows(STS, *(f"{n}\tmain\tfile\t2012test\t4\tx\ty\ta\tb\t{n}.0" for n in range(4))),
+    "glue_mnli": rows(MNLI, *(f"{n}\t1\t{n}e\tgov\t_\t_\t_\t_\ta\tb\tx\tx\tx\tx\tx\t{label}" for n, label in enumerate(NLI))),
+    "glue_qnli": rows("index\tquestion\tsentence\tlabel", *(f"{n}\ta\tb\t{label}" for n, label in enumerate(YES_NO))),
+    "glue_rte": rows("index\tsentence1\tsentence2\tlabel", *(f"{n}\ta\tb\t{label}" for n, label in enumerate(YES_NO))),
+    "glue_wnli": rows("index\tsentence1\tsentence2\tlabel", *(f"{n}\ta\tb\t{n // 2}" for n in range(4))),
+}
+GOLD |= {"glue_mnli_mm": GOLD["glue_mnli"], "klue_dp_no_pos": GOLD["klue_dp"]}
+QUESTIONS = ("korquad", "klue_mrc", "squad1", "squad2")
+
+
+def right(task: str, examples: Sequence[Example]) -> list[dict[str, Any]]:
+    """The records that repeat gold."""
+    benchmark = tasks.load(task)
+    if task in QUESTIONS:
+        return [{"answer": example.target[0].text} for example in examples]
+    if task in ("klue_ner", "naver_ner"):
+        return [{"tags": list(example.target)} for example in examples]
+    if task.startswith("klue_dp"):
+        trees = [example.target for example in examples]
+        return [{"heads": list(t.heads), "deprels": [DEPENDENCIES[number] for number in t.relations]} for t in trees]
+    if task == "klue_re":
+        return [{"label": RELATIONS[example.target]} for example in examples]
+    labels = getattr(benchmark, "labels", None)
+    return [{"label": labels[example.target] if labels else example.target} for example in examples]
+
+
+class Files:
+    """An official file of four examples, its examples, and predictions that repeat gold."""
+
+    def __init__(self, task: str, directory: Path) -> None:
+        self.task, self.directory, self.gold = task, directory, directory / "gold.jsonl"
+        self.gold.write_text(GOLD[task], "utf-8")
+        self.examples = tasks.load(task).read(BenchmarkFile(self.gold))
+        self.records = right(task, self.examples)
+        assert len(self.examples) == len(ORDER)
+
+    def named(self, ids: Sequence[Any] | None = None) -> list[dict[str, Any]]:
+        names = [example.id for example in self.examples] if ids is None else ids
+        return [{"id": name, **record} for name, record in zip(names, self.records, strict=True)]
+
+    def write(self, records: Sequence[dict[str, Any]]) -> tuple[str, str]:
+        path = self.directory / "pred.jsonl"
+        path.write_text("".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records), "utf-8")
+        return str(self.gold), str(path)
+
+
+@pytest.fixture(params=tasks.names())
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
+    return Files(request.param, tmp_path)
+
+
+def score(files: Files, records: Sequence[dict[str, Any]]) -> Any:
+    return score_file(files.task, *files.write(records), "corrected")
+
+
+def test_shuffled_predictions_with_ids_score_as_in_order(files: Files) -> None:
+    named = files.named()
+    in_order, shuffled = score(files, named), score(files, [named[n] for n in ORDER])
+    assert shuffled == in_order and shuffled.matched_by == "id"
+    assert shuffled.values[tasks.load(files.task).metric] == pytest.approx(100)
+
+
+def test_predictions_without_ids_are_matched_by_position_which_is_said(files: Files) -> None:
+    if files.task in QUESTIONS:
+        with pytest.raises(ValueError, match="line 1, field 'id': missing"):
+            score(files, files.records)
+        return
+    metric = tasks.load(files.task).metric
+    found = score(files, files.records)
+    assert found.matched_by == "position" and found.values[metric] == pytest.approx(100)
+    assert any("pred.jsonl: records carry no ids; they are matched" in warning for warning in found.warnings)
+    assert score(files, [files.records[n] for n in ORDER]).values[metric] < 99
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda records: [*records[:2], {**records[2], "id": "no such"}, records[3]],
+            "line 3, field 'id': no example has the id",
+        ),
+        (lambda records: [*records[:3], records[1]], "line 4, field 'id': .* stands in line 2 too"),
+        (lambda records: records[:3], "line 3, field 'id': the file ends after 3 predictions for 4 .*, without"),
+        (lambda records: [*records, {**records[0], "id": "more"}], "line 5, field 'id': no example has the id 'more'"),
+        (lambda records: [*records[:3], {**records[3], "id": None}], "line 4, field 'id': found null"),
+        (lambda records: [*records[:3], {n: v for n, v in records[3].items() if n != "id"}], "line 4, field 'id': missing"),
+    ],
+)
+def test_unknown_repeated_and_missing_ids_are_errors(files: Files, change: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        score(files, change(files.named()))
+    assert str(caught.value).startswith(str(files.directory / "pred.jsonl"))
+
+
+@pytest.mark.parametrize("task", ["glue_qnli", "glue_rte", "glue_wnli", "glue_stsb", "glue_qqp", "nsmc"])
+def test_the_official_files_own_numbers_are_ids_too(task: str, tmp_path: Path) -> None:
+    files = Files(task, tmp_path)
+    first = {"nsmc": 90, "glue_qqp": 1}.get(task, 0)
+    named = files.named(range(first, first + 4))
+    assert score(files, [named[n] for n in ORDER]).values[tasks.load(task).metric] == pytest.approx(100)
+
+
+def test_a_part_of_the_official_examples_is_called_one(tmp_path: Path) -> None:
+    files = Files("nsmc", tmp_path)
+    result = CliRunner().invoke(app, ["score", "nsmc", *files.write(files.records), "--against", files.write(files.records)[1]])
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    assert (printed["examples"], printed["examples_official"], printed["matched_by"]) == (4, 50_000, "position")
+    assert printed["against"]["matched_by"] == "position"
+    assert result.stderr.count("4 of 50,000 examples of NSMC's official test set") == 1
+    assert "matched with the examples by position" in result.stderr
+
+
+def test_the_whole_official_set_has_no_such_warning(tmp_path: Path) -> None:
+    files = Files("pd", tmp_path)
+    files.gold.write_text(rows("question1\tquestion2\tis_duplicate", *(f"가\t나\t{n % 2}" for n in range(758))), "utf-8")
+    found = score(files, [{"id": n + 2, "label": n % 2} for n in range(758)])
+    assert found.warnings == () and (found.examples, found.examples_official) == (758, 758)
