@@ -7,22 +7,20 @@ Inputs: every artifact of a run by its label; none is required. Output: ``report
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, field_validator
 
-from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Statistics
+from korealbert.artifact import Deployment, Inputs, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import atomic_write
 from korealbert.finetune.spec import INITS
 from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
 from korealbert.report import published, scores
 from korealbert.report.artifacts import Artifacts, lineage
-from korealbert.report.render.blocks import Section, Text, figures_of
-from korealbert.report.render.html import page
-from korealbert.report.render.text import markdown, table_files
+from korealbert.report.render.blocks import Section, Text
+from korealbert.report.render.writer import write_report
 from korealbert.report.scores import Benchmark
 from korealbert.report.sections import cleaning, comparison, corpus, learning, outcome, training_data
 from korealbert.report.sections.benchmarks import errors
@@ -87,25 +85,12 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
         sections[-1] = Section(sections[-1].anchor, sections[-1].title, [*sections[-1].blocks, note])
     lede = outcome.lede(artifacts, benchmarks)
     table = scores.table(benchmarks, spec.model_name, spec.published)
-
-    drawn = [figure for section in sections for figure in figures_of(section.blocks)]
-    (out_dir / "figures").mkdir(exist_ok=True)
-    for figure in drawn:
-        atomic_write(out_dir / "figures" / f"{figure.name}.svg", figure.svg.standalone().encode())
-    csv = io.BytesIO()
-    table.write_csv(csv)
-    atomic_write(out_dir / "scores.csv", csv.getvalue())
-    (out_dir / "tables").mkdir(exist_ok=True)
-    for name, content in table_files(sections):
-        atomic_write(out_dir / "tables" / name, content)
-    atomic_write(out_dir / "report.md", markdown(spec.title, lede, sections).encode())
-    atomic_write(out_dir / "report.html", page(spec.title, lede, sections).encode())
+    figures = write_report(out_dir, spec.title, lede, sections, {"scores.csv": table}, runtime, tables=True)
     if (card := _card_with_scores(artifacts, benchmarks)) is not None:
         atomic_write(out_dir / "model-card.md", card.encode())
-    runtime.report(Progress(len(sections), len(sections), "sections"))
     return ReportStats(
         sections=[section.anchor for section in sections],
-        figures=len(drawn),
+        figures=figures,
         scores=table.height,
         means={b.name: {init: sum(v) / len(v) for init in INITS if (v := b.values(init))} for b in benchmarks},
         missing=absent,

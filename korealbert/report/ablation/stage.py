@@ -7,15 +7,13 @@ Input roles are labels of the grid: ``pretrain/ROW/SEED``, ``intrinsic/ROW/SEED/
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from korealbert.artifact import Inputs, Progress, Runtime, Stage, Statistics
-from korealbert.artifact.files import atomic_write
+from korealbert.artifact import Inputs, Runtime, Stage, Statistics
 from korealbert.examples.packing import ExamplesStats
 from korealbert.formatting import MISSING, compact, count, percent
 from korealbert.pretrain.stage import PretrainStats
@@ -24,9 +22,8 @@ from korealbert.report.ablation import table
 from korealbert.report.ablation.runs import Values
 from korealbert.report.ablation.spec import AblationReportSpec
 from korealbert.report.artifacts import Artifacts, lineage
-from korealbert.report.render.blocks import Block, Section, Table, Text, figures_of
-from korealbert.report.render.html import page
-from korealbert.report.render.text import markdown
+from korealbert.report.render.blocks import Block, Section, Table, Text
+from korealbert.report.render.writer import write_report
 
 
 class AblationStats(Statistics):
@@ -52,17 +49,9 @@ def run(
         lineage(artifacts),
     ]
     sections = [chapter for chapter in chapters if chapter is not None]
-    lede = _lede(spec, artifacts)
-    drawn = [figure for section in sections for figure in figures_of(section.blocks)]
-    (out_dir / "figures").mkdir(exist_ok=True)
-    for figure in drawn:
-        atomic_write(out_dir / "figures" / f"{figure.name}.svg", figure.svg.standalone().encode())
-    summary = table.summary(spec, values)
-    _write_csv(out_dir / "table.csv", pl.DataFrame(summary, infer_schema_length=None))
-    _write_csv(out_dir / "runs.csv", _runs(spec, values))
-    atomic_write(out_dir / "report.md", markdown(spec.title, lede, sections).encode())
-    atomic_write(out_dir / "report.html", page(spec.title, lede, sections).encode())
-    runtime.report(Progress(len(sections), len(sections), "sections"))
+    summary = pl.DataFrame(table.summary(spec, values), infer_schema_length=None)
+    numbers = {"table.csv": summary, "runs.csv": _runs(spec, values)}
+    write_report(out_dir, spec.title, _lede(spec, artifacts), sections, numbers, runtime)
     means = {row.label: {title: found.text for title, found in table.estimates(spec, values, row).items()} for row in spec.rows}
     return AblationStats(rows=len(spec.rows), columns=len(spec.columns), means=means)
 
@@ -119,12 +108,6 @@ def _runs(spec: AblationReportSpec, values: Values) -> pl.DataFrame:
     names = ("row", "column", "pretraining_seed", "finetuning_seed", "value")
     kinds = (pl.String(), pl.String(), pl.Int64(), pl.Int64(), pl.Float64())
     return pl.DataFrame(records, schema=dict(zip(names, kinds, strict=True)), orient="row")
-
-
-def _write_csv(path: Path, frame: pl.DataFrame) -> None:
-    content = io.BytesIO()
-    frame.write_csv(content)
-    atomic_write(path, content.getvalue())
 
 
 STAGE = Stage("ablation", version=2, spec=AblationReportSpec, run=run)

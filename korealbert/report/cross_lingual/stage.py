@@ -6,7 +6,6 @@ and ``figures/*.svg``. Equal inputs give equal bytes.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,14 @@ from typing import Any
 import polars as pl
 from pydantic import Field
 
-from korealbert.artifact import Inputs, Progress, Runtime, Spec, Stage, Statistics
-from korealbert.artifact.files import atomic_write
+from korealbert.artifact import Inputs, Runtime, Spec, Stage, Statistics
 from korealbert.formatting import compact, count
 from korealbert.huggingface.checkpoint import SourceStats
 from korealbert.report.artifacts import Artifacts, lineage
 from korealbert.report.cross_lingual import models, printed, tables
 from korealbert.report.cross_lingual.models import Results
-from korealbert.report.render.blocks import Section, Table, Text, figures_of
-from korealbert.report.render.html import page
-from korealbert.report.render.text import markdown
+from korealbert.report.render.blocks import Section, Table, Text
+from korealbert.report.render.writer import write_report
 from korealbert.report.sections import cleaning, corpus, training_data
 from korealbert.xpt.split import SplitStats
 from korealbert.xpt.transfer import TransferStats
@@ -73,19 +70,10 @@ def run(
         lineage(artifacts),
     ]
     sections = [chapter for chapter in chapters if chapter is not None]
-    lede = _lede(results)
-    drawn = [figure for section in sections for figure in figures_of(section.blocks)]
-    (out_dir / "figures").mkdir(exist_ok=True)
-    for figure in drawn:
-        atomic_write(out_dir / "figures" / f"{figure.name}.svg", figure.svg.standalone().encode())
-    content = io.BytesIO()
-    _scores(results, spec.model_name).write_csv(content)
-    atomic_write(out_dir / "scores.csv", content.getvalue())
-    atomic_write(out_dir / "report.md", markdown(spec.title, lede, sections).encode())
-    atomic_write(out_dir / "report.html", page(spec.title, lede, sections).encode())
-    runtime.report(Progress(len(sections), len(sections), "sections"))
+    numbers = {"scores.csv": _scores(results, spec.model_name)}
+    figures = write_report(out_dir, spec.title, _lede(results), sections, numbers, runtime)
     anchors = [section.anchor for section in sections]
-    return CrossLingualReportStats(sections=anchors, figures=len(drawn), scores=len(results.scores))
+    return CrossLingualReportStats(sections=anchors, figures=figures, scores=len(results.scores))
 
 
 def _lede(results: Results) -> str:
