@@ -103,6 +103,7 @@ bench-finetune: $(VENV)/installed $(PEERS)/installed  ## examples a second of fi
 
 bench-pretrain: $(VENV)/installed  ## our loop beside transformers' Trainer: tokens/s, memory, MFU; on a GPU in bf16, base and large
 	$(BIN)/python -m bench.pretrain
+	$(BIN)/python -m bench.attention
 
 bench-memorise: $(VENV)/installed  ## every loss and label is right: 128 examples learnt by heart, some ten minutes
 	$(BIN)/python -m bench.memorise "$$($(BIN)/korealbert run $(RECIPE) --store $(STORE) --until views | tail -n 1)"

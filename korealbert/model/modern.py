@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from korealbert.model.config import ModernConfig
+from korealbert.model.encoder import attend
 
 
 class Rotation(NamedTuple):
@@ -57,9 +58,7 @@ class Attention(nn.Module):
         """Attend to the visible keys (bool, broadcast to [B, 1, L, L]; None means all) and return [B, L, H]."""
         qkv = self.qkv(hidden_BLH).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         query_BNLD, key_BNLD = rotation.turn(qkv[:2])
-        mixed_BNLD = F.scaled_dot_product_attention(
-            query_BNLD, key_BNLD, qkv[2], attn_mask=visible, dropout_p=self.dropout.p if self.training else 0.0
-        )
+        mixed_BNLD = attend(query_BNLD, key_BNLD, qkv[2], visible, self.dropout.p if self.training else 0.0)
         mixed_BLH: Tensor = self.dropout(self.output(mixed_BNLD.transpose(1, 2).flatten(2)))
         return mixed_BLH
 

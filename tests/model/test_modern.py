@@ -16,6 +16,7 @@ from transformers import AutoModel, ModernBertConfig, ModernBertForMaskedLM
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.families import SpecialIds
 from korealbert.model.config import ModernConfig, ModernSpec
+from korealbert.model.encoder import attend
 from korealbert.model.flops import training_flops
 from korealbert.model.heads import PretrainingModel, initialise
 
@@ -155,6 +156,29 @@ def test_padding_changes_no_real_token_and_makes_no_nan() -> None:
     for row, length in enumerate(lengths.tolist()):
         alone, _ = model.encoder(ids[row : row + 1, :length], torch.zeros(1, length, dtype=torch.long), None)
         torch.testing.assert_close(hidden[row, :length], alone[0], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_by_products_differs_from_torchs_kernel_by_rounding(masked: bool) -> None:
+    torch.manual_seed(3)
+    inputs = [torch.randn(2, 3, 20, 16, dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
+    twins = [tensor.detach().float().requires_grad_() for tensor in inputs]
+    visible = (torch.arange(20) < torch.tensor([[20], [7]]))[:, None, None, :] if masked else None
+    found = attend(*inputs, visible, 0.0)
+    wanted = F.scaled_dot_product_attention(*twins, attn_mask=visible)
+    found.float().square().sum().backward()
+    wanted.square().sum().backward()
+    torch.testing.assert_close(found.float(), wanted, rtol=2e-2, atol=2e-2)
+    for mine, theirs in zip(inputs, twins, strict=True):
+        torch.testing.assert_close(mine.grad.float(), theirs.grad, rtol=5e-2, atol=8e-2)
+
+
+def test_attention_by_products_drops_weights_at_the_rate() -> None:
+    query, key = torch.zeros(1, 1, 1, 8, dtype=torch.bfloat16), torch.zeros(1, 1, 1000, 8, dtype=torch.bfloat16)
+    torch.manual_seed(0)
+    kept = attend(query, key, torch.ones(1, 1, 1000, 1, dtype=torch.bfloat16), None, 0.25)
+    assert kept.item() == pytest.approx(1.0, abs=0.1)
+    assert attend(query, key, torch.ones(1, 1, 1000, 1, dtype=torch.bfloat16), None, 0.0).item() == pytest.approx(1.0, abs=0.01)
 
 
 def test_initial_matrices_of_the_residual_stream_are_narrower() -> None:

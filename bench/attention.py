@@ -1,0 +1,55 @@
+"""Attention by matrix products beside torch's kernel, forward and backward, on this machine's processor.
+
+    python -m bench.attention [--threads 1] [--repeats 15]
+
+Prints processor seconds of both and their ratio, at 2,048 tokens of four heads of width 64. ``korealbert.model.encoder.attend``
+takes the products in bf16 up to 1,024 positions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from korealbert.model import encoder
+
+TOKENS, HEADS, WIDTH = 2048, 4, 64
+
+
+def main() -> None:
+    """One row per length and precision."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=15)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    print(f"{'length':>6}  {'precision':9}  {'torch ms':>8}  {'products ms':>11}  {'ratio':>5}")
+    for dtype in (torch.float32, torch.bfloat16):
+        for length in (64, 128, 256, 512, 1024, 2048):
+            shape = (TOKENS // length, HEADS, length, WIDTH)
+            inputs = [torch.randn(shape, dtype=dtype, requires_grad=True) for _ in range(3)]
+            visible = (torch.arange(length) < length - 4).expand(shape[0], 1, 1, length)
+            seconds = dict.fromkeys(("torch", "products"), float("inf"))
+            for _ in range(options.repeats):  # In turn, so that a busy machine slows both.
+                for name in seconds:
+                    with patch.object(encoder, "_by_products", lambda *_, name=name: name == "products"):
+                        seconds[name] = min(seconds[name], _timed(inputs, visible))
+            ratio = seconds["torch"] / seconds["products"]
+            row = f"{1e3 * seconds['torch']:8.1f}  {1e3 * seconds['products']:11.1f}  {ratio:5.2f}"
+            print(f"{length:6}  {str(dtype).removeprefix('torch.'):9}  {row}")
+
+
+def _timed(inputs: Sequence[Tensor], visible: Tensor) -> float:
+    begin = time.process_time()
+    mixed = encoder.attend(*inputs, visible, 0.0)
+    mixed.backward(mixed.detach())
+    return time.process_time() - begin
+
+
+if __name__ == "__main__":
+    main()
