@@ -96,9 +96,9 @@ _INTERVAL = 1 << 56
 """Draws are looked at in intervals of this width first: what is sorted in memory is a 256th of the documents."""
 
 _MEASURE_SCHEMA = pa.schema(
-    [("stratum", pa.string()), ("category", pa.string()), ("draw", pa.uint64()), ("characters", pa.int64())]
+    [("_stratum", pa.string()), ("category", pa.string()), ("draw", pa.uint64()), ("characters", pa.int64())]
 )
-_THRESHOLD_SCHEMA = pa.schema([("stratum", pa.string()), ("category", pa.string()), ("last_draw", pa.uint64())])
+_THRESHOLD_SCHEMA = pa.schema([("_stratum", pa.string()), ("category", pa.string()), ("last_draw", pa.uint64())])
 
 
 class BalanceSpec(Spec):
@@ -113,7 +113,7 @@ class BalanceSpec(Spec):
     """cap, proportional: target weight of each category; the present ones are scaled to sum to 1. The default is uniform over
     the seven categories. Documents of a category without a target pass untouched. temperature takes all categories."""
     alpha: float = Field(default=1.5, gt=0)
-    """cap: how far above its target a category may lie before it is cut."""
+    """cap: how far above its target a category may be before it is cut."""
     temperature: float = Field(default=1.43, ge=1)
     """temperature: T; 1.43 is the exponent 0.7 of multilingual BERT's sampling."""
     stratify: bool = False
@@ -139,7 +139,7 @@ def draw(seed: int, document_id: str) -> int:
     return hash64(f"{seed}\0{document_id}")
 
 
-def stratum(document: Document, spec: BalanceSpec) -> str:
+def _stratum(document: Document, spec: BalanceSpec) -> str:
     """Within what a document competes: everything, or its outlet and year."""
     return f"{document.outlet}\0{document.published[:4]}" if spec.stratify else ""
 
@@ -156,30 +156,30 @@ def _keep_characters(characters: Mapping[str, int], spec: BalanceSpec) -> dict[s
 
 
 def _measure_shard(job: _Job, index: int, out_dir: Path) -> Stats:
-    """Write stratum, category, draw and size of each document that is to be balanced."""
+    """Write _stratum, category, draw and size of each document that is to be balanced."""
     with TableWriter(out_dir / ".work" / f"measure-{index:05d}.arrow", _MEASURE_SCHEMA) as table:
         for document in read_documents(job.shard):
             if document.source in job.spec.sources:
                 number = draw(job.spec.seed, document.id)
-                table.append((stratum(document, job.spec), document.category, number, len(document.text)))
+                table.append((_stratum(document, job.spec), document.category, number, len(document.text)))
     return {}
 
 
 def decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
-    """Find, for each stratum and category that is cut, the last draw that stays."""
+    """Find, for each _stratum and category that is cut, the last draw that stays."""
     tables = sorted((out_dir / ".work").glob("measure-*.arrow"))
     if not tables:
         return {}
-    groups = ["stratum", "category"]
+    groups = ["_stratum", "category"]
     sizes = pl.scan_ipc(tables).group_by(groups).agg(pl.col("characters").sum()).sort(groups).collect(engine="streaming")
     limits = []
-    for (name,), part in sizes.partition_by("stratum", as_dict=True, maintain_order=True).items():
+    for (name,), part in sizes.partition_by("_stratum", as_dict=True, maintain_order=True).items():
         counts = dict(zip(part["category"].to_list(), part["characters"].to_list()))
         limits += [
             (name, category, limit) for category, limit in _keep_characters(counts, spec).items() if limit < counts[category]
         ]
-    limit_table = pl.DataFrame(limits, schema={"stratum": pl.String, "category": pl.String, "limit": pl.Int64}, orient="row")
-    # Draws are uniform, so a histogram of their first bits tells in which interval the limit lies: only its draws are sorted.
+    limit_table = pl.DataFrame(limits, schema={"_stratum": pl.String, "category": pl.String, "limit": pl.Int64}, orient="row")
+    # Draws are uniform, so a histogram of their first bits shows in which interval the limit is: only its draws are sorted.
     cut = pl.scan_ipc(tables).join(limit_table.lazy(), on=groups).with_columns(interval=pl.col("draw") // _INTERVAL)
     upto = pl.col("characters").cum_sum().over(groups)
     edges = (
@@ -229,7 +229,7 @@ def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     with DocumentShard(out_dir, index) as shard:
         for document in read_documents(job.shard):
             balanced = document.source in job.spec.sources
-            last = thresholds.get((stratum(document, job.spec), document.category)) if balanced else None
+            last = thresholds.get((_stratum(document, job.spec), document.category)) if balanced else None
             keep = last is None or draw(job.spec.seed, document.id) <= last
             if keep:
                 shard.keep(document)
@@ -281,7 +281,7 @@ def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> B
 
 
 _NONE: Stats = {"categories": {}, "sources": {}}
-"""The statistics of no documents, beside the conserved counts."""
+"""The statistics of no documents, in addition to the conserved counts."""
 
 STAGE = Stage(
     "balance",

@@ -68,7 +68,7 @@ class _ShardInput:
 
 
 class ExtractStats(DocumentStats):
-    """What a source holds and what of it is lost."""
+    """Contents of a source, and what is lost in extraction."""
 
     records_in: int = 0
     missing_fields: dict[str, int] = Field(default_factory=dict)

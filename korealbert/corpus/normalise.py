@@ -1,6 +1,6 @@
 """Unicode and whitespace normalisation: the first step of cleaning and of every comparison of texts.
 
-``normalise`` deletes and replaces characters only; it knows nothing of sources (extraction has a lighter step of its own,
+``normalise`` deletes and replaces characters only; it knows nothing about sources (extraction has a lighter step of its own,
 ``records.tidy``). ``matching_view`` is for patterns: a text of the same length in which full-width forms, brackets and
 copyright signs have one spelling, so that spans in the one are spans in the other.
 

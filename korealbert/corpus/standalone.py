@@ -1,7 +1,7 @@
 """Extractors on their own: raw files → one JSON-able record per document, read and parsed as the extract stage does.
 
-Nothing is written and nothing is held but the batch at hand. News articles are cleaned too, since their meta tags are what
-one wants to be rid of.
+Nothing is written and nothing is held but the batch at hand. News articles are cleaned too, because their meta tags are
+usually unwanted.
 """
 
 from __future__ import annotations

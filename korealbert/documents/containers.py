@@ -32,10 +32,10 @@ _ZIP_LONGEST_DESCRIPTOR = 24
 
 
 def open_files(paths: Sequence[Path], members: str, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
-    """All streams behind ``paths`` in the order given; directories sorted by relative path, archives in archive order.
+    """All streams of ``paths`` in the order given; directories sorted by relative path, archives in archive order.
 
     ``members`` is an fnmatch pattern on the path within a directory or archive. A stream is valid until the next one is
-    asked for. Names hold no directory above a path; of equal names the second is ``2/name``. Raises FileNotFoundError naming a
+    requested. Names hold no directory above a path; of equal names the second is ``2/name``. Raises FileNotFoundError naming a
     path that does not exist.
     """
     taken: Counter[str] = Counter()

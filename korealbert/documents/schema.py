@@ -1,4 +1,4 @@
-"""Documents: what passes between the data stages, and what becomes of those that do not pass."""
+"""Documents: what passes between the data stages, and what is recorded of those that do not pass."""
 
 from __future__ import annotations
 

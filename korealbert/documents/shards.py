@@ -156,7 +156,7 @@ class DocumentShard:
         self._counts.update(documents_in=1, documents_out=1, characters_out=len(document.text), bytes_out=size)
 
     def drop(self, document: Document, drop: Drop) -> None:
-        """The document does not pass; it is kept beside the output."""
+        """The document does not pass; it is kept next to the output."""
         self._dropped.append((*document_row(document), drop.reason, drop.rule))
         self._counts.update(documents_in=1)
         self._reasons[drop.reason] += 1

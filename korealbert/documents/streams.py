@@ -46,7 +46,7 @@ _BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")
 """Bytes after ``BZh`` and a digit: a block, or the end of an empty file. Text could begin with ``BZh`` alone."""
 
 BYTES_PER_READ = 1 << 18
-"""Decompressed bytes asked for at once."""
+"""Decompressed bytes read at once."""
 _MAX_BLANK_BYTES = 4 << 20
 """Blanks and line ends in a row beyond which a file counts as an attack or an accident: each line costs what a record costs."""
 ANY_RATIO_BYTES = 16 << 20
@@ -67,7 +67,7 @@ SALVAGED = "what comes before is kept, up to its last whole record; fetch the fi
 
 
 class ReadLimits(Spec):
-    """How much a source may unfold to before it counts as an attack or an accident.
+    """How large a source may become by decompression before it counts as an attack or an accident.
 
     Two limits hold for one compressed stream, for one in another, and for all members of an archive together.
     """
@@ -89,7 +89,7 @@ class ReadFault(Exception):
 
 
 class Unfolding:
-    """How many bytes came out of something compressed, against how many went in; also counted for what it lies in."""
+    """How many bytes came out of something compressed, against how many went in; also counted for what contains it."""
 
     def __init__(self, limits: ReadLimits, folded: Callable[[], int], around: Unfolding | None = None) -> None:
         self.limits, self.unfolded = limits, 0
@@ -170,7 +170,7 @@ class RawFile:
         position = f"byte {self.bytes_read}"
         try:
             part: bytes = self._stream.read1(size) if hasattr(self._stream, "read1") else self._stream.read(size)
-        except ReadFault as fault:  # of the file that this one lies in
+        except ReadFault as fault:  # of the file that contains this one
             raise ReadFault(fault.reason, position, fault.remedy) from fault
         except (EOFError, zlib.error, lzma.LZMAError, TarFault, zipfile.BadZipFile, pa.ArrowInvalid) as error:
             raise _fault_of(error, position) from error
@@ -245,12 +245,12 @@ class Inflate:
 
     @property
     def unused_data(self) -> bytes:
-        """Bytes behind the end of the stream."""
+        """Bytes after the end of the stream."""
         return self._inflate.unused_data
 
     @property
     def needs_input(self) -> bool:
-        """Whether ``decompress`` wants bytes."""
+        """Whether ``decompress`` needs bytes."""
         return not self._inflate.unconsumed_tail and not self._full
 
     def decompress(self, data: bytes, size: int) -> bytes:
@@ -263,7 +263,7 @@ class Inflate:
 class _Streams:
     """gzip, bz2 or xz streams in a row.
 
-    The standard library's readers take whatever is no stream behind the first for the end.
+    The standard library's readers take whatever is no stream after the first for the end.
     """
 
     def __init__(self, source: Callable[[int], bytes], decompressor: Callable[[], Any]) -> None:
@@ -277,7 +277,7 @@ class _Streams:
             data = b""
             if self._decompressor.eof:
                 data = (self._decompressor.unused_data or self._source(_COMPRESSED_BYTES_PER_READ)).lstrip(b"\0")
-                while not data:  # zeros between and behind streams are padding
+                while not data:  # zeros between and after streams are padding
                     block = self._source(_COMPRESSED_BYTES_PER_READ)
                     if not block:
                         return b""

@@ -59,12 +59,12 @@ class Clean:
 
 
 class _NoiseTable(Protocol):
-    """Noise of one view, row by row beside a ``RowTable``: stored, or generated on demand."""
+    """Noise of one view, row by row next to a ``RowTable``: stored, or generated on demand."""
 
     header: ViewHeader
 
     def take(self, numbers: Ints) -> View:
-        """Noise of some rows, in the order asked for."""
+        """Noise of some rows, in the order given."""
         ...
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Documents to pieces, with the ids that SentencePiece gives for each sentence alone.
 
 No piece reaches over a space, so lines are encoded word by word (``WordEncoder``), and SentencePiece sees only those not
-met before. Lines that normalisation would change at all, and all lines of a vocabulary of morphemes or with rules for spaces,
+seen before. Lines that normalisation would change at all, and all lines of a vocabulary of morphemes or with rules for spaces,
 are encoded whole, by the vocabulary itself.
 """
 
@@ -32,7 +32,7 @@ PLACES_BITS = 18
 _PIECES_REMEMBERED = 8
 """Words of more pieces are not remembered."""
 BLOCK_CHARACTERS = 4_096
-"""Words are given to SentencePiece in blocks of about so many characters, the quickest size."""
+"""Words are given to SentencePiece in blocks of about so many characters, the fastest size."""
 PADDING = KEY_CHARACTERS
 """Blank characters that must follow the last word of a text, so that keys can be read there."""
 
@@ -73,7 +73,7 @@ class _Lines:
     begins: _Ints
     """[S]: first character."""
     ends: _Ints
-    """[S]: the newline behind it."""
+    """[S]: the newline after it."""
     words: _Ints
     """[S]: number of words."""
     word_begins: _Ints
@@ -142,7 +142,7 @@ class DocumentEncoder:
         return pieces
 
     def _learn(self, codes: npt.NDArray[Any]) -> None:
-        """Look at characters that were not met before: does normalisation leave them as they are, whatever their neighbours?"""
+        """Classify characters not seen before: does normalisation leave them as they are, whatever their neighbours?"""
         for code in codes.tolist():
             character = chr(code)
             # Controls: U+0000 is what keys of words are filled up with, and SentencePiece takes no surrogates.
@@ -190,7 +190,7 @@ class WordEncoder:
         """The pieces of words one after the other, and how many each has [W].
 
         ``codes`` are the code points of a text as uint16 or uint32, ``PADDING`` blank ones at its end; the words are those from
-        ``begins`` [W] to ``ends`` [W], each with a space or a newline behind it.
+        ``begins`` [W] to ``ends`` [W], each with a space or a newline after it.
         """
         keys, short = _keys(codes, begins, ends)
         places = _places(keys)
@@ -222,7 +222,7 @@ class WordEncoder:
 
     def _spell(self, codes: npt.NDArray[Any], begins: _Ints, ends: _Ints) -> tuple[Pieces, _Ints, _Ints]:
         """Pieces of words by SentencePiece; where those of each begin, and how many they are."""
-        sizes = ends - begins + 1  # With the blank behind it.
+        sizes = ends - begins + 1  # With the blank after it.
         chosen = codes[ranges(begins, sizes)]
         chosen[np.cumsum(sizes) - 1] = ord(" ")
         text = chosen.tobytes().decode("utf-16-le" if chosen.itemsize == 2 else "utf-32-le")
@@ -256,7 +256,7 @@ class WordEncoder:
 
 
 def longest_line(vocabulary: Vocabulary) -> int:
-    """Characters of a line up to which its pieces are surely those of its words; 0 where that cannot be said of any.
+    """Characters of a line up to which its pieces are certain to be those of its words; 0 where that cannot be said of any.
 
     Without a space before the first word, or with pieces that reach over one, words have no pieces of their own. SentencePiece
     adds the scores of a unigram model up over the whole line in single precision: as long as sums are exact, whichever of two

@@ -230,7 +230,7 @@ class PartialShuffle:
         self._begins, self._counts, self._turns = begins, counts, turns
 
     def draw(self, rows: Ints, turn: int) -> Ints:
-        """The next number of some rows; ``turn`` lies below their counts."""
+        """The next number of some rows; ``turn`` is below their counts."""
         here = self._begins[rows] + turn
         there = here + below(self._turns.words(rows, turn), self._counts[rows] - turn)
         drawn: Ints = self.numbers[there]

@@ -32,7 +32,7 @@ _REJECTIONS = 32
 
 
 class NoiseSettings(Spec):
-    """What ``draw`` needs to know beside the rows."""
+    """What ``draw`` needs in addition to the rows."""
 
     seed: int
     sentence_task: SentenceTask
@@ -44,7 +44,7 @@ class NoiseSettings(Spec):
 
 @dataclass(frozen=True)
 class Drawn:
-    """The noise of R rows, as it is stored and as it came about."""
+    """The noise of R rows, as it is stored and how it was generated."""
 
     view: View
     layout: Layout
@@ -265,11 +265,11 @@ class _DrawnView:
         self.header = view_header(noise, view=view, vocab_sha256=noise.vocab_sha256, rows_digest="")
 
     def take(self, numbers: Ints) -> View:
-        """Noise of some rows, in the order asked for."""
+        """Noise of some rows, in the order given."""
         return draw_view(self._rows.take(numbers), self._words, self._noise, self._view, self._rows)[0]
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """There is nothing to release."""
 
 
 def drawn_views(directory: Path, rows: RowTable) -> list[_DrawnView]:

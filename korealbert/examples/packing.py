@@ -155,7 +155,7 @@ class ExamplesStats(DocumentStats):
 
 
 def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExamplesStats:
-    """Pack all documents. Raises ValueError when no row comes out, or no held-out row although some were asked for."""
+    """Pack all documents. Raises ValueError when no row comes out, or no held-out row although some were requested."""
     groups = _groups(inputs["documents"])
     quota = -(-spec.heldout_max_rows // max(1, len(groups)))
     jobs = [PackJob(group, inputs["vocab"].path, spec, quota) for group in groups]

@@ -34,7 +34,7 @@ MOST_SOURCES = 255
 HELDOUT_VIEW = 0xFFFFFFFF
 """View number of the held-out noise: no training view can have it."""
 FIXED_COLUMNS = ("example_id", "doc_id", "source", "ids", "length")
-"""Columns of rows with one width; sentence lengths come beside."""
+"""Columns of rows with one width; sentence lengths come in addition."""
 _METADATA_KEY = b"korealbert"
 
 

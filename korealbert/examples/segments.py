@@ -110,7 +110,7 @@ def sentence_starts(rows: Rows, width: int, rotation: Ints) -> Bools:
 
 
 def rotate(values: Array, rotation: Ints, length: Ints) -> Array:
-    """Each row [R, N] from its own ``rotation`` on, wrapping at its ``length``; what lies beyond stays."""
+    """Each row [R, N] from its own ``rotation`` on, wrapping at its ``length``; the rest stays."""
     turned = np.flatnonzero(rotation)
     if not turned.size:
         return values

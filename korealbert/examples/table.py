@@ -34,7 +34,7 @@ class _ShardedNumbers:
 
 @dataclass(frozen=True)
 class _Places:
-    """Some rows of a sharded table, in the order asked for."""
+    """Some rows of a sharded table, in the order given."""
 
     shard: Ints
     local: Ints
@@ -62,7 +62,7 @@ class Column:
         self._bytes = [np.ascontiguousarray(shard).reshape(-1).view(np.uint8).data for shard in shards]
 
     def at(self, places: _Places) -> Array:
-        """The column at some rows, in the order asked for."""
+        """The column at some rows, in the order given."""
         first, count = self._shards[0], len(places.local)
         order, groups = places.by_shard
         if _ROWS_PER_SHARD * len(groups) > count:
@@ -105,12 +105,12 @@ class RowTable:
         return len(self.numbers)
 
     def columns(self, names: Sequence[str], numbers: Ints) -> list[Array]:
-        """Columns at some rows, in the order asked for."""
+        """Columns at some rows, in the order given."""
         places = self.numbers.locate(numbers)
         return [self._columns[name].at(places) for name in names]
 
     def take(self, numbers: Ints) -> Rows:
-        """Some rows, in the order asked for, with their sentence lengths."""
+        """Some rows, in the order given, with their sentence lengths."""
         places = self.numbers.locate(numbers)
         sentences = []
         for shard, row in zip(places.shard.tolist(), places.local.tolist(), strict=True):
@@ -130,7 +130,7 @@ class RowTable:
 
 
 class ViewTable:
-    """One view's noise over all shards, row by row beside a ``RowTable``; mapped into memory while it is in use.
+    """One view's noise over all shards, row by row next to a ``RowTable``; mapped into memory while it is in use.
 
     Raises ValueError naming both sides when the noise belongs to other rows or another vocabulary, or as another view, and
     ShardError where rows that the view has noise for are gone.
@@ -154,7 +154,7 @@ class ViewTable:
                 )
 
     def take(self, numbers: Ints) -> View:
-        """Noise of some rows, in the order asked for."""
+        """Noise of some rows, in the order given."""
         if not self._columns:
             shards = [open_view(path)[0] for path in self._paths]
             names = [f.name for f in fields(View) if getattr(shards[0], f.name) is not None]

@@ -31,7 +31,7 @@ BOUNDARY = "\u2063"
 is read as a space."""
 
 MORPHEMES_FILE = "morphemes.json"
-"""Beside a vocabulary whose text is cut into morphemes wherever it is encoded: by which analyser."""
+"""Next to a vocabulary whose text is cut into morphemes wherever it is encoded: by which analyser."""
 
 _WORDS_REMEMBERED = 1 << 18
 """About 60 MB in each process."""
@@ -127,14 +127,14 @@ def _analyser() -> dict[str, str]:
 
 @cache
 def _kiwi() -> Any:
-    from kiwipiepy import Kiwi  # noqa: PLC0415  (3 s and 0.5 GB: only for those who want it)
+    from kiwipiepy import Kiwi  # noqa: PLC0415  (3 s and 0.5 GB: loaded only where used)
 
     return Kiwi(num_workers=1, model_type="cong")
 
 
 @cache
 def _normalizer() -> Any:
-    sentencepiece.set_min_log_level(2)  # It would tell how it compiles the table.
+    sentencepiece.set_min_log_level(2)  # It would log how it compiles the table.
     return sentencepiece.SentencePieceNormalizer(
         norm_map=list(rules().items()),
         escape_whitespaces=False,
@@ -152,7 +152,7 @@ def for_directory(tokenizer: Any, directory: Path) -> Any:
 
 
 class _MorphemeTokenizer:
-    """Called like the tokenizer that it stands before; offsets are those of the texts as they were given."""
+    """Called like the tokenizer that it wraps; offsets are those of the texts as they were given."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer

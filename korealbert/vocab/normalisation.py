@@ -33,7 +33,8 @@ SEPARATORS = frozenset(
     )
     for code in range(first, last + 1)
 )
-"""Characters read as a space beside those that NFKC makes one: controls, zero-width and direction marks, ``▁`` itself."""
+"""Characters read as a space in addition to those that NFKC makes one: controls, zero-width and direction marks, ``▁``
+itself."""
 
 _BARRIER = "\x01"
 """Stands between characters that must not compose; one of ``SEPARATORS``, so that no text holds it by then."""
@@ -172,7 +173,7 @@ _CONTINUING = np.arange(0x80, 0xC0)
 
 
 def joining_characters(charsmap: bytes) -> set[str]:
-    """The characters that some sequence of the table holds behind another one: whatever else is read as it is alone."""
+    """The characters that some sequence of the table holds after another one: whatever else is read as it is alone."""
     if not charsmap:
         return set()
     units = np.frombuffer(charsmap, "<u4", int.from_bytes(charsmap[:4], "little") // 4, offset=4).astype(np.int64)

@@ -31,7 +31,7 @@ class VocabSizesSpec(Spec):
     """Which vocabularies to compare; a run without sizes compares none."""
 
     sizes: tuple[int, ...] = ()
-    """Numbers of pieces, beside that of the run's vocabulary."""
+    """Numbers of pieces, in addition to that of the run's vocabulary."""
     model_types: tuple[Literal["unigram", "bpe"], ...] = ("unigram", "bpe")
     """Each of them with every size."""
     sample_characters: int = Field(default=30_000_000, ge=1)

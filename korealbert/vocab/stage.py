@@ -133,7 +133,7 @@ class VocabStats(VocabularyFacts):
 
 
 def run(spec: VocabSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> VocabStats:
-    """Train the vocabulary. Raises ValueError naming the field when the corpus cannot give what the spec asks for."""
+    """Train the vocabulary. Raises ValueError naming the field when the corpus cannot give what the spec demands."""
     sample = training_sample(spec, inputs["documents"], out_dir, runtime)
     runtime.report(Progress(0, None, "sentences", message=f"training on {len(sample.sentences):,} sentences"))
     model = train_model(spec, training_text(spec, sample.sentences, out_dir, runtime))
@@ -177,7 +177,7 @@ def write_vocabulary(model: Any, directory: Path) -> None:
 
 
 def train_model(spec: VocabSpec, sentences: list[str]) -> Any:
-    """Train on sentences in the given order, cut into morphemes where the spec wants it; the ``ModelProto``.
+    """Train on sentences in the given order, cut into morphemes where the spec says so; the ``ModelProto``.
 
     Raises ValueError naming the field and a value that works when SentencePiece refuses.
     """

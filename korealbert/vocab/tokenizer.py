@@ -67,8 +67,8 @@ class WordTable:
 
     @cached_property
     def _borders(self) -> npt.NDArray[np.int8]:
-        """What ``mark`` needs to know of each piece, in one table: 1 where it begins a word; −2 where the next one does in any
-        case, 2 where the next one does not."""
+        """What ``mark`` needs to know about each piece, in one table: 1 where it begins a word; −2 where the next one
+        does in any case, 2 where the next one does not."""
         return (self.starts + 2 * (self.joins.astype(np.int8) - self.alone)).astype(np.int8)
 
     def mark(self, ids: npt.NDArray[Any], forced: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

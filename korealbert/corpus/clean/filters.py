@@ -1,6 +1,6 @@
 """Quality filters: each is ``text -> None | Drop``, and the drop names its metric, the value and the limit.
 
-They run on normalised text before sentence splitting. Short colloquial texts (reviews) want wider limits than newspapers.
+They run on normalised text before sentence splitting. Short colloquial texts (reviews) need wider limits than newspapers.
 Sources of the defaults; a limit whose source is not named is this project's own choice:
 
 - Gopher (the filters of MassiveText): Rae et al. 2021, "Scaling Language Models" (arXiv 2112.11446), section A1.1 and table A1.
@@ -164,12 +164,12 @@ def hangul_share(text: str) -> float:
 
 @lru_cache(maxsize=1)
 def _letters() -> npt.NDArray[np.bool_]:
-    """bool [65536]: which characters of the basic plane are letters; the last one stands for all beyond it and is none."""
+    """bool [65536]: which characters of the basic plane are letters; the last one represents all beyond it and is none."""
     return np.array([chr(code).isalpha() for code in range(0x10000)])
 
 
 def curly_brackets(text: str, limits: Limits) -> Drop | None:
-    """Code and templates, where a spec wants none."""
+    """Code and templates, where a spec excludes them."""
     if not limits.curly_brackets and ("{" in text or "}" in text):
         return Drop("curly_brackets", f"{text.count('{') + text.count('}')} curly brackets > 0")
     return None

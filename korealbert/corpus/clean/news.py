@@ -39,7 +39,7 @@ _TEXT_CHARACTERS = 30
 _HEADLINE_CHARACTERS = 80
 """A line that is no longer and does not end as a sentence does may be the headline of another article."""
 _CLOSING_CHARACTERS = 8
-"""The end of a sentence with all quotation marks and brackets behind it."""
+"""The end of a sentence with all quotation marks and brackets after it."""
 _LONG_LINE_CHARACTERS = 40
 """A line longer than this may end in a byline only in its last ``last_share`` (sanity limit of public cleaners)."""
 
@@ -69,7 +69,7 @@ class Rule(Spec):
     max_spaces: int = Field(default=40, ge=0)
     """Matches with more spaces are content."""
     last_share: float = Field(default=1.0, gt=0, le=1)
-    """A suffix of a long line must lie within this last share of it."""
+    """A suffix of a long line must be within this last share of it."""
     next_to: str = ""
     """The line above or below must match this pattern wholly."""
     sentences: bool = False
@@ -77,7 +77,7 @@ class Rule(Spec):
     no_sentence: bool = False
     """A rule for any line: the line must not end as a full sentence does. Asked first, it spares the pattern the body."""
     text_below: bool = False
-    """A rule for any line: running text must stand below, or the line may be the last paragraph and its end a byline."""
+    """A rule for any line: running text must follow below, or the line may be the last paragraph and its end a byline."""
     headlines_below: int = Field(default=0, ge=0)
     """A rule for any line: as many lines below it go too, as long as each is a headline (short, no full sentence)."""
     alone: bool = False
@@ -178,7 +178,7 @@ class NewsRules:
     def _any(self, view: str, lines: list[_Line], rules: list[Rule]) -> Iterator[tuple[Rule, int, int]]:
         open_ended = [number for number, line in enumerate(lines) if not _ends_sentence(view, line)]
         last_text = _last_text(view, lines)
-        for rule in rules:  # outermost: a caption is judged by the credit beside it before that credit goes
+        for rule in rules:  # outermost: a caption is judged by the credit next to it before that credit goes
             for index in open_ended if rule.no_sentence else range(len(lines)):
                 line = lines[index]
                 if rule.text_below and index >= last_text:
@@ -267,7 +267,7 @@ def _headlines_end(view: str, lines: list[_Line]) -> int:
 
 
 def _sentence_ends(view: str, line: _Line, reach: int) -> list[int]:
-    """Where something may stand behind a sentence of the line, within ``reach`` characters of its end."""
+    """Where something may stand after a sentence of the line, within ``reach`` characters of its end."""
     return [_skip_spaces(view, m.end()) for m in _BOUNDARY.finditer(view, max(line.start, line.end - reach), line.end)]
 
 

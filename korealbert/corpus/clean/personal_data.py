@@ -1,12 +1,12 @@
 """Masking of personal data: numbers and addresses that point to one person are replaced by the name of their kind.
 
 Off unless a spec names kinds. A pattern alone is never enough where digits mean many things: resident numbers must have a
-calendar date and their check digit, cards an issuer's prefix and Luhn's check, account and passport numbers a word beside them
+calendar date and their check digit, cards an issuer's prefix and Luhn's check, account and passport numbers a word next to them
 that says so. Years, prices, scores, dates, ISBNs, bar codes and the numbers of laws therefore stay.
 
-E-mail is what the usual formatter for web text replaces (datatrove's, used for FineWeb, beside public IP addresses); the other
-kinds are what the Korean act on personal information (개인정보 보호법, articles 24 and 24-2) names as unique identifiers,
-and what stands beside them in complaints and comments.
+E-mail addresses are replaced by the usual formatter for web text, too (datatrove's, used for FineWeb, with public IP
+addresses); the other kinds are those that the Korean act on personal information (개인정보 보호법, articles 24 and 24-2) names
+as unique identifiers, and those found next to them in complaints and comments.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ PLACEHOLDERS: dict[Kind, str] = {
     "passport": "[여권번호]",
     "account": "[계좌번호]",
 }
-"""What stands in the text instead."""
+"""The placeholders in the text."""
 
 _RANDOM_NUMBERS_FROM = date(2020, 10, 5)
 """Numbers given since then end in random digits and have no check digit (주민등록법 시행규칙, in force 2020-10-05)."""
 _YEARS_OF_A_LIFE = 120
-"""``1588-1640`` is two years, not a hotline, where the second is no further than this behind the first."""
+"""``1588-1640`` is two years, not a hotline, where the second is no further than this after the first."""
 
 _CENTURY = {"9": 1800, "0": 1800, "1": 1900, "2": 1900, "3": 2000, "4": 2000, "5": 1900, "6": 1900, "7": 2000, "8": 2000}
 _FOREIGN = "5678"
@@ -80,7 +80,7 @@ _NARROW = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | str.maketran
 
 
 _Replace = Callable[[re.Match[str]], str]
-"""A match → what stands in its place: itself, or what of it stays and the placeholder."""
+"""A match → its replacement: itself, or the part that stays and the placeholder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def mask(text: str, kinds: tuple[Kind, ...]) -> _Masked:
 
 
 def _span(match: re.Match[str], replace: _Replace, kind: Kind) -> tuple[int, int] | None:
-    """What of a match the placeholder stands for: not the word before a number, which stays."""
+    """The part of a match that the placeholder replaces: not the word before a number, which stays."""
     replaced = replace(match)
     if replaced == match[0]:
         return None

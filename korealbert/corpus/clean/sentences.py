@@ -35,7 +35,7 @@ _LAUGHS = "ㅋㅎㅠㅜ\\^~;♥♡"
 _CANDIDATE = re.compile(
     rf"(?P<mark>[.!?。！？…]+)(?P<close>[{_CLOSERS}]*)(?P<gap>\s*)"
     rf"|(?P<laugh>[{_LAUGHS}][{_LAUGHS}.!?]+)\s+"
-    # Laughter without a blank behind it ends nothing; it is passed in one step, or each of its letters would be tried.
+    # Laughter without a blank after it ends nothing; it is skipped in one step, or each of its letters would be tried.
     rf"|[{_LAUGHS}](?:[.!?]*[{_LAUGHS}])+"
 )
 _QUOTED = re.compile(
@@ -105,7 +105,7 @@ def _ends_sentence(line: str, match: re.Match[str]) -> bool:
 
 
 def _full_stop_ends_sentence(line: str, stop: int, before: str, after: str) -> bool:
-    """Whether a full stop with a blank behind it is more than a part of a number, date, list label or abbreviation."""
+    """Whether a full stop with a blank after it is more than a part of a number, date, list label or abbreviation."""
     if before.isdigit():
         label = _LABEL.search(line, max(0, stop - 6), stop)
         in_date = _DAY.search(line, max(0, stop - 8), stop)
@@ -117,7 +117,7 @@ def _full_stop_ends_sentence(line: str, stop: int, before: str, after: str) -> b
 
 @lru_cache(maxsize=1)
 def _kiwi() -> Kiwi:
-    from kiwipiepy import Kiwi  # noqa: PLC0415  (1 to 4 s and 0.5 GB: only for those who want it)
+    from kiwipiepy import Kiwi  # noqa: PLC0415  (1 to 4 s and 0.5 GB: loaded only where used)
 
     return Kiwi(num_workers=1)
 

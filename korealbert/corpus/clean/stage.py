@@ -1,6 +1,6 @@
 """Stage ``clean``: the documents of one source → normalised, without meta tags, filtered, one sentence a line.
 
-Beside the usual shards it writes ``removals-*.arrow``: every span that a news rule deleted, with rule, zone and offset.
+In addition to the usual shards it writes ``removals-*.arrow``: every span that a news rule deleted, with rule, zone and offset.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from korealbert.documents.shards import (
 _REMOVALS_SCHEMA = pa.schema(
     [("id", pa.string()), ("rule", pa.string()), ("zone", pa.string()), ("start", pa.int64()), ("text", pa.string())]
 )
-"""Rows of ``removals-*.arrow``, in the order of deletion: undone from the last to the first they give the input back."""
+"""Rows of ``removals-*.arrow``, in the order of deletion: undone from the last to the first, they restore the input."""
 
 
 class CleanSpec(Spec):
@@ -50,7 +50,6 @@ class CleanSpec(Spec):
     decode_entities: bool = True
     """Whether ``&quot;`` and the like are decoded; false where extraction did so and a text may be about markup."""
     limits: Limits = Limits()
-    """What filters ask of a document."""
     """Limits of the quality filters."""
     max_removed_share: float = Field(default=0.4, gt=0, le=1)
     """An article that loses more of its characters to news rules is ``removed_share``."""
@@ -193,7 +192,7 @@ class CleanStats(DocumentStats):
     """Spans, by kind of personal data."""
     sentences_out: int = 0
     sentence_agreement: SentenceAgreement | None = None
-    """None where no sentences are split, or no sample is asked for."""
+    """None where no sentences are split, or no sample is requested."""
     sections: dict[str, int] = Field(default_factory=dict)
     """Documents whose section is mapped, unmapped, missing, or taken as it is."""
     unmapped_sections: dict[str, int] = Field(default_factory=dict)
@@ -217,7 +216,7 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Cle
 
 
 _NONE: Stats = {"removed": {}, "removed_characters": 0, "normalized": {}, "masked": {}, "sentences_out": 0, "sections": {}}
-"""The statistics of no documents, beside the conserved counts."""
+"""The statistics of no documents, in addition to the conserved counts."""
 
 STAGE = Stage(
     "clean",

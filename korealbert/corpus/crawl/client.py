@@ -47,7 +47,7 @@ class NoAnswer(ConnectionError):
 
 
 class PrivateAddress(NoAnswer):
-    """A host without a public address; raised before anything is connected to, so it tells nothing about the host's ports."""
+    """A host without a public address; raised before anything is connected to, so it reveals nothing about the host's ports."""
 
     def __init__(self, host: str, address: str) -> None:
         super().__init__("private_address", f"{host} lies at the private address {address}")
@@ -87,7 +87,7 @@ class Answer:
 class Client:
     """Connections to web servers; for use from several threads.
 
-    ``may_be_private`` says of a host name whether it may lie at a private address. ``timeout_seconds`` is the longest time
+    ``may_be_private`` says of a host name whether it may be at a private address. ``timeout_seconds`` is the longest time
     without a byte.
     """
 
@@ -109,7 +109,7 @@ class Client:
 
     @contextmanager
     def get(self, url: str, headers: Iterable[tuple[str, str]] = (), within_seconds: float = math.inf) -> Iterator[Answer]:
-        """Ask for a URL (ASCII only, see ``ascii_url``); redirects are the caller's affair. Raises NoAnswer."""
+        """Request a URL (ASCII only, see ``ascii_url``); redirects are left to the caller. Raises NoAnswer."""
         sent = [("Host", urlsplit(url).netloc.rpartition("@")[2]), *self._headers, *headers]
         begin = time.monotonic()
         token = _deadline.set(begin + min(within_seconds, _OPENING_TIMEOUTS * self._timeout["read"]))

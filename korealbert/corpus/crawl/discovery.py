@@ -174,7 +174,7 @@ class Discovery:
                         self._add_listing(number, day, section, 1, None)
 
     def read(self, known: Known, body: bytes, content_type: str) -> list[bool]:
-        """Take in a listing; for each page that it names, whether it is news. Raises UnreadableListing."""
+        """Take in a listing; for each page that it names, whether it is new. Raises UnreadableListing."""
         if known.kind == "sitemap":
             return self._read_sitemap(known, body)
         if known.kind == "rss":
@@ -230,7 +230,7 @@ class Discovery:
         return self._unusable(entry.url, "article", known) if page is None else self._article(page, entry, known) is not None
 
     def _unusable(self, reference: str, kind: Kind, parent: Known) -> bool:
-        """Log what is no web address (``mailto:``, a broken host, thousands of characters)."""
+        """Record what is not a web address (``mailto:``, a broken host, thousands of characters)."""
         shown = reference[:MAX_URL_CHARS]
         return (
             self._frontier.add(f"no address {shown}", shown, kind, parent=parent.id, state="refused", reason="no_address")
@@ -238,7 +238,7 @@ class Discovery:
         )
 
     def _article(self, page: PageUrl, entry: Entry, parent: Known, hops: int = 0) -> int | None:
-        """Get to know an article; its id if it is news."""
+        """Add an article; its id if it is new."""
         facts: dict[str, Any] = {"section": entry.section or parent.section, "published": entry.published, "hops": hops}
         stated = article_url(page.url, self._source)
         if stated is None:

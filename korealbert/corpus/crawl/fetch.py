@@ -1,6 +1,6 @@
 """The fetch stage: one dump by URL, resumed where it broke off, verified, and kept; or a local file in its place.
 
-Out: ``files/NAME``. A killed or cut-off download goes on with a Range request, as long as the server says by ETag or date
+Out: ``files/NAME``. A killed or cut-off download continues with a Range request, as long as the server says by ETag or date
 (``If-Range``) that the file is still the same; else it begins anew.
 """
 
@@ -39,11 +39,11 @@ log = logging.getLogger(__name__)
 
 
 class FetchError(RuntimeError):
-    """A file that could not be fetched, or is not the one that was asked for."""
+    """A file that could not be fetched, or is not the requested one."""
 
 
 class Interrupted(ConnectionError):
-    """A transfer that broke off, or a server that is in trouble for now; another try may go on."""
+    """A transfer that broke off, or a server with a temporary error; another try may continue."""
 
 
 class FetchSpec(Spec):
@@ -58,7 +58,7 @@ class FetchSpec(Spec):
     checksum: str = ""
     """``sha256:…``, ``sha512:…``, ``sha1:…`` or ``md5:…`` of the publisher. Without one, what came is pinned."""
     snapshot: str = "1"
-    """Name of the snapshot. A file behind a URL changes and a recipe does not: another name fetches anew."""
+    """Name of the snapshot. The file at a URL changes and a recipe does not: another name fetches anew."""
     max_bytes: int = Field(default=1 << 40, ge=1)
     """Larger files are refused."""
     retries: int = Field(default=8, ge=0)
@@ -68,7 +68,7 @@ class FetchSpec(Spec):
     timeout_seconds: float = Field(default=60.0, gt=0)
     """Time without a byte after which a transfer counts as broken off."""
     private_hosts: tuple[str, ...] = ()
-    """Hosts that may lie at a private address; all others, also those behind redirects, must lie at public ones."""
+    """Hosts that may be at a private address; all others, also those reached by redirects, must be at public ones."""
 
     @field_validator("checksum")
     @classmethod
@@ -185,7 +185,7 @@ def _raise_final(spec: FetchSpec, error: OSError, part: Path) -> None:
 
 @contextmanager
 def _answer(spec: FetchSpec, client: Client, headers: list[tuple[str, str]]) -> Iterator[Answer]:
-    """The answer behind all redirects; none leads to ``ftp:`` or from HTTPS to plain HTTP."""
+    """The answer after all redirects; none leads to ``ftp:`` or from HTTPS to plain HTTP."""
     url = ascii_url(spec.url)
     for _ in range(_MAX_REDIRECTS + 1):
         with client.get(url, headers) as answer:
@@ -221,7 +221,7 @@ def _transfer(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> 
             raise Interrupted(problem) if answer.status in _PASSING else FetchError(problem)
         start, total = _extent(answer, have)
         if start is None:
-            _forget(part)  # a part of something else than asked for
+            _forget(part)  # a part of something other than requested
             return False
         if total is not None and total > spec.max_bytes:
             raise FetchError(f"{spec.url}: {total:,} bytes, more than max_bytes = {spec.max_bytes:,}")
@@ -230,7 +230,7 @@ def _transfer(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> 
             _forget(part)  # a server that knows Range, but not If-Range
             return False
         if start == 0:
-            _forget(part)  # before the note: killed between the two, the next run must not go on with bytes of another edition
+            _forget(part)  # before the note: if killed between the two, the next run must not resume another edition's bytes
             edition, digest = {"validator": validator, "total": total}, hashlib.sha256()
         with part.open("r+b" if start else "wb") as handle:
             handle.seek(start)
@@ -243,7 +243,7 @@ def _transfer(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> 
 
 
 def _validator(answer: Answer) -> str:
-    """What tells one edition of a file from another; If-Range takes strong ones only."""
+    """What distinguishes one edition of a file from another; If-Range takes strong ones only."""
     etag = answer.header("ETag")
     return etag if etag and not etag.startswith("W/") else answer.header("Last-Modified")
 
@@ -260,7 +260,7 @@ def _extent(answer: Answer, have: int) -> tuple[int | None, int | None]:
 
 
 class _Part:
-    """What has come of a file, and a note of its edition, size and sha256: the next run goes on behind what was noted."""
+    """The received part of a file, and a note of its edition, size and sha256: the next run continues after what was noted."""
 
     def __init__(self, path: Path, handle: IO[bytes], edition: Mapping[str, Any], digest: hashlib._Hash, size: int) -> None:
         self._path, self._handle, self._edition, self._digest, self.size = path, handle, edition, digest, size
@@ -272,7 +272,7 @@ class _Part:
         self.size += len(block)
 
     def note(self) -> None:
-        """Note what came so far; without a validator nothing could tell later parts of another edition, so no resuming then."""
+        """Note what was received so far; not without a validator, since nothing would then reveal parts of another edition."""
         self._handle.flush()
         os.fsync(self._handle.fileno())
         if self._edition["validator"]:
@@ -297,7 +297,7 @@ def _copy(spec: FetchSpec, answer: Answer, came: _Part, total: int | None, runti
 
 
 def _read_note(part: Path) -> tuple[dict[str, Any], hashlib._Hash]:
-    """What was noted of a part whose bytes are still those, and the hash to go on from; nothing where they are not."""
+    """The note of a part whose bytes are unchanged, and the hash to continue from; nothing where they are not."""
     note, digest = known_digested(_note(part)) or {}, hashlib.sha256()
     if note and part.exists():
         left = note["size"]

@@ -1,8 +1,8 @@
-"""The durable frontier: every URL that a crawl knows, and what became of it. One SQLite file, one transaction per answer.
+"""The durable frontier: every URL that a crawl knows, and its outcome. One SQLite file, one transaction per answer.
 
-A SIGKILL loses at most the answers that were on their way: a URL waits until the transaction that tells its outcome, and a page
-counts as stored only together with its place in the WARC files. A bit that flips in the file is found: it holds a check sum of
-all rows, which changes with each row; ``checked`` compares it, and SQLite's own check compares the indexes.
+A SIGKILL loses at most the answers in flight: a URL waits until the transaction that records its outcome, and a
+page counts as stored only together with its place in the WARC files. A bit that flips in the file is found: it holds a check
+sum of all rows, which changes with each row; ``checked`` compares it, and SQLite's own check compares the indexes.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a record lies in the WARC files, in compressed bytes."""
+    """Where a record is in the WARC files, in compressed bytes."""
 
     file: int
     offset: int
@@ -111,7 +111,7 @@ class Frontier:
         self._db = sqlite3.connect(directory / _FILE, isolation_level=None)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = NORMAL")  # the death of the process loses nothing; see heal() for the machine's
-        self._db.execute("PRAGMA wal_autocheckpoint = 0")  # only behind the WARC files, see checkpoint()
+        self._db.execute("PRAGMA wal_autocheckpoint = 0")  # only after the WARC files, see checkpoint()
         self._db.executescript(_SCHEMA)
         self._sum_up_changes()
         self._fresh: dict[bool, list[Known]] = {True: [], False: []}
@@ -175,7 +175,7 @@ class Frontier:
     # --- what waits --------------------------------------------------------------------------------------------------------
 
     def add(self, key: str, url: str, kind: Kind, **facts: Any) -> int | None:
-        """Get to know a URL; its id, or None for one that was known already."""
+        """Add a URL; its id, or None for one that was known already."""
         names = ", ".join(["key", "url", "kind", *facts])
         marks = ", ".join("?" * (3 + len(facts)))
         sql = f"INSERT INTO urls ({names}) VALUES ({marks}) ON CONFLICT (key) DO NOTHING"  # noqa: S608
@@ -222,21 +222,21 @@ class Frontier:
 
     @property
     def waiting(self) -> int:
-        """URLs without an outcome, those on their way included."""
+        """URLs without an outcome, those in flight included."""
         return self.count("waiting")
 
     def count(self, state: State) -> int:
         """URLs in a state."""
         return self._counts.get(state, 0)
 
-    # --- what becomes of a URL ----------------------------------------------------------------------------------------------
+    # --- the outcome of a URL ----------------------------------------------------------------------------------------------
 
     def finish(self, known: Known, state: State, reason: str = "", **facts: Any) -> None:
         """Record the outcome of a URL that was taken."""
         self._set(known.id, "waiting", state, reason=reason, fetched=_now(), **facts)
 
     def store(self, known: Known, place: Place, sha256: str, status: int, claims: tuple[str, ...]) -> None:
-        """Record a page that lies in the WARC files, and what makes other pages its duplicates."""
+        """Record a page that is in the WARC files, and what makes other pages its duplicates."""
         self.finish(known, "stored", status=status, sha256=sha256, file=place.file, offset=place.offset, length=place.length)
         self._db.executemany("INSERT OR IGNORE INTO claims VALUES (?, ?)", [(claim, known.id) for claim in claims])
 
@@ -249,7 +249,7 @@ class Frontier:
         return None
 
     def retry(self, known: Known, wait_seconds: float, reason: str, detail: str, status: int | None) -> None:
-        """Let a URL wait for another try."""
+        """Queue a URL for another try."""
         due = time.time() + wait_seconds
         self._db.execute(
             "UPDATE urls SET attempts = attempts + 1, not_before = ?, reason = ?, detail = ?, status = ? WHERE id = ?",
@@ -266,7 +266,7 @@ class Frontier:
         heapq.heappush(self._retries, (0.0, known.id))
 
     def landed(self) -> None:
-        """A URL that was taken is no longer on its way."""
+        """A URL that was taken is no longer in flight."""
         self.in_flight -= 1
 
     def leads_to(self, start: str, goal: int) -> bool:
@@ -293,13 +293,13 @@ class Frontier:
                 self._set(old[0], old[1], state, reason=reason, status=status, fetched=_now())
 
     def refuse_waiting(self, reason: str) -> None:
-        """Give up on everything that still waits."""
+        """Refuse everything that still waits."""
         with self.transaction():
             self._db.execute("UPDATE urls SET state = 'refused', reason = ? WHERE state = 'waiting'", (reason,))
             self._count("refused", self._counts.pop("waiting", 0))
 
     def try_failed_again(self) -> int:
-        """Let failures that may pass wait again; their number."""
+        """Queue temporary failures again; returns their number."""
         marks = ", ".join("?" * len(TRANSIENT))
         sql = f"UPDATE urls SET state = 'waiting', attempts = 0, not_before = 0 WHERE state = 'failed' AND reason IN ({marks})"  # noqa: S608
         with self.transaction():
@@ -347,7 +347,7 @@ class Frontier:
         self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def log(self) -> Iterator[dict[str, Any]]:
-        """Every URL and what became of it, in the order in which they came to be known."""
+        """Every URL and its outcome, in the order in which they were found."""
         cursor = self._db.execute(
             "SELECT u.id, u.url, u.kind, u.state, u.reason, u.detail, u.status, u.attempts, u.fetched, u.section, u.published,"
             " p.url AS found_on, o.url AS other, u.file, u.offset, u.length, u.sha256"

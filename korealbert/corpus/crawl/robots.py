@@ -24,7 +24,7 @@ _AGENT = "korealbert"
 _MAX_ROBOTS_BYTES = 8 << 20
 """A larger answer is no robots.txt."""
 _READ_ROBOTS_BYTES = 512 << 10
-"""Rules behind so many bytes do not count; RFC 9309 asks for at least 500 KiB."""
+"""Rules after so many bytes do not count; RFC 9309 requires at least 500 KiB."""
 _MAX_ROBOTS_REDIRECTS = 5
 _SECONDS_VALID = 24 * 3600.0
 _TRIES = 3
@@ -40,7 +40,7 @@ class Refused(Exception):
 
 
 class RobotsUnreachable(Exception):
-    """The rules of an origin could not be read, so none of its pages may be asked for now (RFC 9309, 2.3.1.4)."""
+    """The rules of an origin could not be read, so none of its pages may be requested now (RFC 9309, 2.3.1.4)."""
 
     def __init__(self, why: str, status: int | None = None) -> None:
         super().__init__(why)
@@ -52,24 +52,24 @@ class Rules:
     """What one robots.txt says."""
 
     parser: Protego | None
-    """None where there is no robots.txt, so that everything may be asked for."""
+    """None where there is no robots.txt, so that everything may be requested."""
     status: int
     read_at: float
 
     def allow(self, url: str) -> bool:
-        """Whether a page may be asked for."""
+        """Whether a page may be requested."""
         return self.parser is None or bool(self.parser.can_fetch(url, _AGENT))
 
     @property
     def crawl_delay(self) -> float:
-        """Seconds between two requests that the file asks for; 0 if it does not say."""
+        """Seconds between two requests that the file demands; 0 if it does not say."""
         return float((self.parser.crawl_delay(_AGENT) if self.parser else None) or 0.0)
 
 
 class _Robots:
     """The rules of all origins of a source; for use from several threads.
 
-    ``read`` fetches a URL within a number of bytes; ``tell`` gets each origin with its rules, or with why there are none.
+    ``read`` fetches a URL within a number of bytes; ``tell`` receives each origin with its rules, or with why there are none.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class _Robots:
         return Rules(Protego.parse(decode_page(read).text), answer.status, time.monotonic())
 
     def _answer(self, url: str) -> Answer:
-        """The answer, after a few tries if the server is in trouble."""
+        """The answer, after a few tries if the server has an error."""
         for attempt in range(1, _TRIES + 1):
             try:
                 answer = self._read_url(url, _MAX_ROBOTS_BYTES)
@@ -152,7 +152,7 @@ def _is_outdated(rules: Future[Rules]) -> bool:
 class Downloads:
     """Requests to one source; for use from several threads, each of which waits for its turn.
 
-    ``tell`` gets each origin with its rules, or with why there are none.
+    ``tell`` receives each origin with its rules, or with why there are none.
     """
 
     def __init__(self, source: Source, user_agent: str, tell: Callable[[str, Rules | RobotsUnreachable], None]) -> None:

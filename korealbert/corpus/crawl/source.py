@@ -1,6 +1,6 @@
 """A site as data: which hosts, where its articles are listed, which URLs are articles, and how gently it is asked.
 
-The files are ``data_specs/sources/*.toml``; nothing about a newspaper stands in code.
+The files are ``data_specs/sources/*.toml``; no code is about a particular newspaper.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def _is_host(value: str) -> str:
 
 
 _Pattern = Annotated[str, AfterValidator(_is_pattern)]
-Host = Annotated[str, AfterValidator(_is_host)]
-Category = Literal["정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠"]
+_Host = Annotated[str, AfterValidator(_is_host)]
+_Category = Literal["정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠"]
 
 
 class Listing(Spec):
@@ -55,7 +55,7 @@ class Listing(Spec):
     step: Literal["day", "month"] = "day"
     """What ``{day}`` counts in."""
     sections: dict[str, str] = Field(default_factory=dict)
-    """What stands for ``{section}`` in the address → the section's name, which the articles found there inherit."""
+    """Values of ``{section}`` in the address → the section's name, which the articles found there inherit."""
     page_step: int = Field(default=1, ge=1)
     """What ``{page}`` grows by: 20 where a site counts in articles (1, 21, 41 …)."""
     max_pages: int = Field(default=200, ge=1)
@@ -107,15 +107,15 @@ class Source(Spec):
     """A site that articles are taken from."""
 
     outlet: str = Field(min_length=1)
-    """The name that documents bear as their outlet."""
+    """The name that documents have as their outlet."""
     tested: bool = False
     """Whether the listings and patterns were tried against the live site."""
     note: str = ""
     """What a person should know before using it."""
-    hosts: tuple[Host, ...] = Field(min_length=1)
+    hosts: tuple[_Host, ...] = Field(min_length=1)
     """Allow-list: no other host is ever asked, not even by a redirect. ``.example.org`` allows all hosts below it."""
-    private_hosts: tuple[Host, ...] = ()
-    """Hosts that may lie at a private address (loopback, a local network); all others must resolve to public ones."""
+    private_hosts: tuple[_Host, ...] = ()
+    """Hosts that may be at a private address (loopback, a local network); all others must resolve to public ones."""
     article: _Pattern
     """
     Matches the whole address of an article. Named groups: ``date`` (20190131 or 2019-01-31) or ``year``, ``month``, ``day``
@@ -123,12 +123,12 @@ class Source(Spec):
     """
     sections: dict[str, str] = Field(default_factory=dict)
     """What the article pattern captures as ``section`` → the name of the section."""
-    categories: dict[Category, tuple[str, ...]] = Field(default_factory=dict)
+    categories: dict[_Category, tuple[str, ...]] = Field(default_factory=dict)
     """Category → names of sections; a section that stands nowhere keeps its own name."""
     listing: tuple[Listing, ...] = Field(min_length=1)
     """Where the articles are listed."""
     drop_parameters: tuple[str, ...] = _DROPPED_PARAMETERS
-    """Query parameters that do not tell pages apart; a trailing ``*`` stands for any ending."""
+    """Query parameters that do not distinguish pages; a trailing ``*`` stands for any ending."""
     trust_canonical: bool = True
     """Take pages that declare the same ``rel=canonical`` address for one page."""
     examples: tuple[Example, ...] = ()
@@ -170,12 +170,8 @@ class Source(Spec):
         return _listed(host, self.hosts)
 
     def may_be_private(self, host: str) -> bool:
-        """Whether a host may lie at a private address."""
+        """Whether a host may be at a private address."""
         return _listed(host, self.private_hosts)
-
-    def category(self, section: str) -> str:
-        """The category of a section, or the section itself."""
-        return next((category for category, names in self.categories.items() if section in names), section)
 
 
 def _listed(host: str, hosts: tuple[str, ...]) -> bool:

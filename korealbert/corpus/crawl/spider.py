@@ -55,7 +55,7 @@ _HREF = re.compile(rb"""\bhref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IG
 log = logging.getLogger(__name__)
 
 
-class Spider:
+class _Spider:
     """Crawls until nothing waits; prints one line of JSON a second about its progress."""
 
     def __init__(self, spec: CrawlSpec, source: Source, frontier: Frontier, files: WarcFiles) -> None:
@@ -301,10 +301,10 @@ def main(spec_json: str, out_dir: str, parent: str) -> int:
     files = WarcFiles(Path(out_dir), ends, spec.max_file_bytes, about)
     frontier.try_failed_again()
     try:
-        Spider(spec, source, frontier, files).run()
+        _Spider(spec, source, frontier, files).run()
     except (OSError, sqlite3.Error) as error:
         print(f"ERROR: {error}; the crawl stops here", file=sys.stderr, flush=True)
-        os._exit(1)  # requests on their way are not waited for
+        os._exit(1)  # requests in flight are not waited for
     files.close()
     frontier.close()
     return 0

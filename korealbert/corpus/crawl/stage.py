@@ -1,8 +1,8 @@
 """The crawl stage: one site → a pinned snapshot of its articles.
 
-Out: ``pages-*.warc.gz`` (the articles' responses as they came off the wire), ``log.jsonl.gz`` (every URL that the crawl came to
-know and what became of it, with the place of what was stored), ``snapshot.json`` (what extraction needs to know of the source).
-A killed crawl goes on where it was: nothing stored is fetched again.
+Out: ``pages-*.warc.gz`` (the articles' responses as they came off the wire), ``log.jsonl.gz`` (every URL that the crawl
+found and its outcome, with the place of what was stored), ``snapshot.json`` (what extraction needs to know about the source).
+A killed crawl continues where it was: nothing stored is fetched again.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class CrawlSpec(Spec):
     """Articles to store at most; the rest is logged as refused."""
     max_failed_share: float = Field(default=0.05, ge=0, le=1)
     """
-    Largest share of articles, and of listings, that could not be had for a reason that may pass (timeouts, 403, 5xx …); above
-    it the stage fails, and the next run tries them again. Pages that are gone (404) or broken are counted and logged, no more.
+    Largest share of articles, and of listings, that could not be fetched for a temporary reason (timeouts, 403, 5xx …); above
+    it the stage fails, and the next run tries them again. Pages that are gone (404) or broken are only counted and logged.
     """
     failed_share_applies_from: int = Field(default=20, ge=1)
     """Articles, or listings, below which no share is too large."""
@@ -89,7 +89,7 @@ class CrawlSpec(Spec):
 
     @property
     def user_agent(self) -> str:
-        """What the crawler calls itself."""
+        """The name that the crawler gives."""
         return f"korealbert/0.1 ({self.contact or 'text corpus crawler'})"
 
     def outside_window(self, published: str = "", modified: str = "") -> bool:
@@ -101,18 +101,18 @@ class CrawlSpec(Spec):
 
 
 class CrawlError(RuntimeError):
-    """A crawl that no other try would bring to a better end."""
+    """A crawl that would fail again at another try."""
 
 
 class CrawlInterrupted(ConnectionError):
-    """A crawl that is not complete; another try goes on where it was."""
+    """A crawl that is not complete; another try continues where it was."""
 
 
 class CrawlStats(DocumentStats):
     """Documents are articles: stored ones come out, duplicates and refused ones are dropped, failures are quarantined."""
 
     urls: dict[str, dict[str, int]] = Field(default_factory=dict)
-    """URLs by kind (article, sitemap, rss, archive, …) and what became of them."""
+    """URLs by kind (article, sitemap, rss, archive, …) and their outcome."""
 
 
 def run(spec: CrawlSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> CrawlStats:
@@ -247,7 +247,7 @@ def _write_log(frontier: Frontier, path: Path) -> None:
 
 
 def read_log(directory: Path) -> Iterator[dict[str, Any]]:
-    """Every URL that a finished crawl came to know and what became of it, in the order in which they came to be known."""
+    """Every URL that a finished crawl found and its outcome, in the order in which they were found."""
     with gzip.open(directory / _LOG, "rt", encoding="utf-8") as lines:
         for line in lines:
             yield json.loads(line)

@@ -1,4 +1,4 @@
-"""Addresses of pages: the form that is asked for, the key that makes two addresses one page, and what an address says."""
+"""Addresses of pages: the form that is requested, the key that makes two addresses one page, and what an address says."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PageUrl:
     """One page of a site."""
 
     url: str
-    """What is asked for: no fragment, no tracking parameters."""
+    """The address that is requested: no fragment, no tracking parameters."""
     key: str
     """Equal for addresses of one page: no scheme, sorted query."""
     host: str

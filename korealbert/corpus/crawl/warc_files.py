@@ -1,4 +1,4 @@
-"""Appends pages to WARC files, one gzip member a record, and knows where each record lies."""
+"""Appends pages to WARC files, one gzip member a record, and knows where each record is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BLOCK_BYTES = 1 << 14
 
 
 class WarcFiles:
-    """``pages-00000.warc.gz`` and so on in one directory. ``ends`` are the bytes of each that count; the rest is cut off."""
+    """``pages-00000.warc.gz`` and so on in one directory. ``ends`` are the bytes of each that count; the rest is truncated."""
 
     def __init__(self, directory: Path, ends: Mapping[int, int], max_file_bytes: int, about: Mapping[str, str]) -> None:
         self._directory, self._max, self._about = directory, max_file_bytes, dict(about)
@@ -77,7 +77,7 @@ class WarcFiles:
         return len(member)
 
     def sync(self) -> None:
-        """Have everything written so far survive the loss of power."""
+        """Sync to disk everything written so far."""
         if self._handle is not None:
             os.fsync(self._handle.fileno())
 

@@ -22,7 +22,7 @@ class EvaluationFile(Spec):
     """One file of an evaluation set whose texts the corpus must not hold."""
 
     name: str = Field(min_length=1)
-    """What statistics and drop reasons call it."""
+    """Its name in statistics and drop reasons."""
     path: InputPath
     """The file, in any form that ``benchmark_files`` reads: compressed or not, in a tar archive or not."""
     member: str = ""
@@ -38,7 +38,7 @@ class EvaluationFile(Spec):
     encoding: str = "utf-8"
     """Text encoding; a byte order mark is always taken off."""
     passages: Literal["document", "paragraph", "ignore"] = "document"
-    """What goes where a long stretch of a benchmark text is found inside other text: the document, the paragraph, nothing.
+    """What is removed where a long stretch of a benchmark text is inside other text: the document, the paragraph, nothing.
     ``paragraph`` for sources that put many independent texts into one document (reviews of one film)."""
 
     @field_validator("encoding")

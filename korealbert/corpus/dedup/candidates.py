@@ -2,10 +2,10 @@
 
 All documents have one ranking (see ``ranking``). A document goes when it duplicates a better one that stays: the same letters
 and digits (exact), or a common band and a Jaccard similarity of at least the threshold (near). The best of exact copies may
-then go for a near one; so every dropped document has a survivor at one remove or two, and a chain of ever less similar texts
-does not fall as a whole.
+then go for a near one; so every dropped document has a survivor, directly or through one other, and a chain of ever less
+similar texts does not fall as a whole.
 
-In memory are one partition of rows at a time and two bytes per document.
+One partition of rows at a time and two bytes per document are held in memory.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from korealbert.corpus.dedup.external_sort import ROWS_PER_PARTITION, Partitions
 from korealbert.corpus.dedup.signatures import BANDS, ShingleStore, Signatures, begins_run, jaccard
 
 NEIGHBOURS = 16
-"""Better-ranked texts of the same band that a text is compared with, beside the best of all; a larger bucket (a template that
-a million articles share) would otherwise cost the square of its size."""
+"""Better-ranked texts of the same band that a text is compared with, in addition to the best of all; a larger bucket (a
+template that a million articles share) would otherwise cost the square of its size."""
 
 RANKS_PER_PARTITION = ROWS_PER_PARTITION // 8
 """Ranks whose pairs are in one partition: a text has at most 18 · 17 pairs, so they take at most 160 MB."""

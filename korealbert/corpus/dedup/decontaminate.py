@@ -1,9 +1,9 @@
 """Removing evaluation texts from the corpus: whole paragraphs and lines that equal one, and what holds a long stretch of one.
 
-Texts are compared as letters and digits only, after NFKC and in lower case. Guaranteed is: no paragraph of the corpus equals an
+Texts are compared as letters and digits only, after NFKC and in lower case. Guarantee: no paragraph of the corpus equals an
 evaluation text, no line one of ``min_letters`` or more, and no document (or paragraph, as the benchmark says) shares a long
 stretch with one, wherever it begins. Spacing, punctuation, line breaks, paragraphs, zero-width and full-width characters,
-sentence splitting and syllables written as jamo, whether conjoining or typed one by one, do not hide a copy. Not found are
+sentence splitting and syllables written as jamo, whether conjoining or typed one by one, do not hide a copy. Not detected:
 shorter copies within other text, translations and paraphrases, and copies in which letters were changed or put in at least
 every 40 letters. A long stretch is ``PASSAGE_LETTERS`` letters in a row, ``_MIN_DISTINCT_LETTERS`` of them different: 13 words,
 the n-gram of GPT-3's decontamination (Brown et al. 2020, appendix C), at 3.1 letters per Korean word (4.1 characters with the
@@ -136,7 +136,7 @@ def letters_of(text: str) -> str:
 
 
 def _closed(found: re.Match[str]) -> str:
-    """A syllable with the consonants behind it as its final, as far as they make one."""
+    """A syllable with the consonants after it as its final, as far as they make one."""
     syllable, consonants = found.group()[0], found.group()[1:]
     code = ord(syllable)
     for number, consonant in enumerate(consonants):

@@ -30,7 +30,7 @@ class Partitions:
         self.directory, self.dtype = directory, np.dtype(dtype)
 
     def clear(self) -> None:
-        """Forget all rows, those of a killed try too."""
+        """Delete all rows, those of a killed try too."""
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
 
@@ -62,7 +62,7 @@ _UNRANKED = 0xFFFFFFFF
 """Stands for the rank of a document without a signature."""
 
 _SAMPLED_FOR_SPLITTING = 1 << 16
-"""Documents, spread over all shards, whose order tells where to cut the rest into parts of about equal size."""
+"""Documents, spread over all shards, whose order shows where to cut the rest into parts of about equal size."""
 
 _KEY = np.dtype([("first", "<u8"), ("id", "<u8"), ("content", "<u8"), ("number", "<u4")])
 _PLACE = np.dtype([("number", "<u4"), ("rank", "<u4")])
@@ -70,7 +70,7 @@ _PLACE = np.dtype([("number", "<u4"), ("rank", "<u4")])
 
 @dataclass(frozen=True)
 class Ranking:
-    """Files that tell the rank of a document's number, and the number and id of a rank."""
+    """Files that hold the rank of a document's number, and the number and id of a rank."""
 
     directory: Path
 

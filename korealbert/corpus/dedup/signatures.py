@@ -269,7 +269,7 @@ class Signatures:
 
     @cached_property
     def offsets(self) -> npt.NDArray[np.int64]:
-        """Number of the first document of each shard, and behind the last one the number of all documents."""
+        """Number of the first document of each shard, and at the end the number of all documents."""
         return np.concatenate(([0], np.cumsum(self.documents, dtype=np.int64)))
 
     def rows(self, shard: int) -> npt.NDArray[Any]:

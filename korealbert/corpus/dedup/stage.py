@@ -1,8 +1,8 @@
 """Stage ``dedup``: all sources → one set of documents without copies, near-copies and evaluation texts.
 
 Five steps: sign every shard (map), find exact copies and candidates (one reduce over signatures), write the shingles of
-candidates (map), compare them (one reduce), write every shard (map). Work files lie in ``.work`` within the output and
-vanish with its completion: about 200 bytes a document, and 8 a letter of candidates. In memory are one partition of rows (at
+candidates (map), compare them (one reduce), write every shard (map). Work files are in ``.work`` within the output and
+are deleted at its completion: about 200 bytes a document, and 8 a letter of candidates. Memory holds one partition of rows (at
 most some 300 MB), 2 bytes a document and 16 a candidate, whatever the size of the corpus.
 """
 
@@ -64,7 +64,7 @@ class _Job:
     shard: Path
     spec: DedupSpec
     numbers: tuple[int, int] = (0, 0)
-    """Its documents' numbers, from the first to behind the last; known when it is signed."""
+    """Its documents' numbers, from the first to one past the last; known when it is signed."""
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ _NONE: Stats = {
     "candidate_pairs": 0,
     "sources": {},
 }
-"""The statistics of no documents, beside the conserved counts."""
+"""The statistics of no documents, in addition to the conserved counts."""
 
 STAGE = Stage(
     "dedup",

@@ -1,7 +1,7 @@
 """Which charset a page is in: what the header and the page declare, against what its bytes are.
 
 A wrong declaration is common in Korean pages of the 2000s (a server's default header over an EUC-KR page, or a page in UTF-8
-that still declares EUC-KR), so the bytes decide where they can. UTF-8 recognises itself: Korean text in EUC-KR is next to never
+that still declares EUC-KR), so the bytes decide where they can. UTF-8 recognises itself: Korean text in EUC-KR is almost never
 valid UTF-8, except for a handful of syllables.
 """
 
@@ -16,17 +16,8 @@ _HEAD_BYTES = 4096
 """How far into a page a declaration is looked for. HTML says 1024; pages with long comments before it exist."""
 
 _KOREAN = (
-    "euc-kr",
-    "euckr",
-    "ks_c_5601-1987",
-    "ksc5601",
-    "ks_c_5601",
-    "ksc_5601",
-    "ksx1001",
-    "windows-949",
-    "ms949",
-    "uhc",
-    "cp949",
+    *("euc-kr", "euckr", "ks_c_5601-1987", "ksc5601", "ks_c_5601", "ksc_5601", "ksx1001"),
+    *("windows-949", "ms949", "uhc", "cp949"),
 )
 _DECLARED = re.compile(rb"""<meta[^>]{0,400}?charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]+)""", re.IGNORECASE)
 _XML = re.compile(rb"""^\s*<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9_:.-]+)""")

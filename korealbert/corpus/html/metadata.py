@@ -124,7 +124,7 @@ def _document_title(tree: Any) -> str:
 
 
 def _without_site(title: str, sites: set[str], heading: str) -> str:
-    """A title without the name of the site, and of a section, behind it."""
+    """A title without the name of the site, and of a section, after it."""
     if heading and title.startswith(heading):
         return heading
     parts = _SUFFIX.split(title)
@@ -184,7 +184,7 @@ _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
 
 def _linked_objects(tree: Any) -> Iterator[dict[str, Any]]:
-    """Every object of a parsed page's JSON-LD, those of a graph and of ``mainEntity`` too; what is no JSON is passed over."""
+    """Every object of a parsed page's JSON-LD, those of a graph and of ``mainEntity`` too; invalid JSON is skipped."""
     for node in tree.iter("script"):
         if "ld+json" in (node.get("type") or "").lower():
             yield from _objects(_lenient(node.text or ""))

@@ -1,7 +1,7 @@
 """HTML pages → documents: files of one page each, and the HTTP responses in WARC files.
 
 WARC files are cut into records by our own code, because a reader that works on a stream cannot say where a damaged record is,
-nor go on behind it; fastwarc reads the inside of a record.
+nor continue after it; fastwarc reads the inside of a record.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TYPE = re.compile(rb"^warc-type:[ \t]*([A-Za-z]+)[ \t]*\r$", re.IGNORECASE | re
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """What a crawl knows of its source."""
+    """What a crawl knows about its source."""
 
     outlet: str = ""
     category_of: tuple[tuple[str, str], ...] = ()
@@ -53,7 +53,7 @@ class _Site:
         return next((category for name, category in self.category_of if name == section), section)
 
     def outside_window(self, published: str) -> bool:
-        """Whether a date, as precise as it is known, lies outside the window of the crawl."""
+        """Whether a date, as precise as it is known, is outside the window of the crawl."""
         day = published[:10]
         return bool(day and self.first_day) and not self.first_day[: len(day)] <= day <= self.last_day[: len(day)]
 
@@ -189,7 +189,7 @@ def _read_response(record: bytes) -> _Response | None:
 
 
 def frame_warc(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[RawRecords | Quarantined]:
-    """Batches of whole response records; other records are passed over. ``encoding`` is each page's own affair."""
+    """Batches of whole response records; other records are skipped. ``encoding`` is decided for each page."""
     cursor = Cursor(raw, encoding, max_record_bytes)
     return guarded(cursor, _Cutter(cursor).batches())
 
@@ -215,7 +215,7 @@ class _Cutter:
         yield from self._flush()
 
     def _at_record(self) -> bool:
-        """Move behind the line ends that separate records; whether anything follows."""
+        """Move past the line ends that separate records; whether anything follows."""
         while self._hold(2) and self._buffer.startswith(b"\r\n", self._position):
             self._position += 2
         return self._hold(1)
@@ -283,7 +283,7 @@ class _Cutter:
         return Quarantined(self._cursor.raw.name, position, "", reason, remedy, excerpt)
 
     def _forget(self, size: int) -> None:
-        """Move behind ``size`` bytes without holding them."""
+        """Move past ``size`` bytes without holding them."""
         while size > 0 and (self._buffer or self._hold(1)):
             block = bytes(self._buffer[:size])
             self._cursor.skip(block)

@@ -2,7 +2,7 @@
 
 Both wiki parsers read by tokens. A construct that may hold others is a frame on a stack, whose content is text already when it
 closes. Work is linear in the length of the source whatever is unbalanced in it: a frame's content is joined only in the outer
-``MAX_DEPTH`` levels, and a frame that never closes costs its mark and at most its line.
+``MAX_DEPTH`` levels, and a frame that never closes loses its mark and at most its line.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Frame:
 
 
 class NestedMarkup(ABC):
-    """Reads the source of one page; the markup says what its tokens are and what becomes of each construct."""
+    """Reads the source of one page; the markup says what its tokens are and how each construct is read."""
 
     token: ClassVar[re.Pattern[str]]
     """What may begin, part or end a construct."""
@@ -86,7 +86,7 @@ class NestedMarkup(ABC):
 
     @abstractmethod
     def abandon(self, frame: Frame) -> int:
-        """Give up a frame that was never closed; the index of ``out`` where untouched text goes on."""
+        """Give up a frame that was never closed; the index of ``out`` where untouched text continues."""
 
     def open(self, kind: str, start: int, braces: int = 0) -> None:
         """Open a frame for the construct that begins at ``start`` of the source."""
@@ -175,7 +175,7 @@ def unseen_link(target: str, unseen_links: Mapping[str, str]) -> str:
 
 
 def blank_until(out: list[str], start: int, mark: str) -> int:
-    """Blank ``out[start:]`` up to ``mark``: a line feed, or two for the whole paragraph; the index where text goes on."""
+    """Blank ``out[start:]`` up to ``mark``: a line feed, or two for the whole paragraph; the index where text continues."""
     for index in range(start, len(out)):
         part = out[index]
         at = part.find(mark)

@@ -181,7 +181,8 @@ class Prose:
 
 
 def prepare(source: str) -> str:
-    """Markup as the parsers want it: NFC, line feeds, one kind of blank, none of the characters that are their own marks."""
+    """Markup as the parsers want it: NFC, line feeds, one kind of blank, none of the characters that the parsers use as
+    marks."""
     if "\r" in source:
         source = source.replace("\r\n", "\n").replace("\r", "\n")
     if _begins_in_ascii(source):

@@ -1,7 +1,8 @@
 """Wikipedia files → documents: XML dumps of MediaWiki, and the output of WikiExtractor.
 
 The framing of dumps cuts at ``</page>``, which cannot occur in a page because dumps escape ``<``; each page is then parsed on
-its own by expat. A malformed page costs that page. Declarations (DOCTYPE, entities) are refused: dumps have none, attacks have.
+its own by expat. A malformed page loses only that page. Declarations (DOCTYPE, entities) are refused: dumps have none, only
+attacks do.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ class _Blocks:
         return rows
 
     def _row_end(self, start: int) -> int:
-        """Behind the ``||`` that ends the row at ``start``, or -1; groups are jumped over, a blank line or heading ends it."""
+        """After the ``||`` that ends the row at ``start``, or -1; groups are jumped over, a blank line or heading ends it."""
         if start < self._rowless_until:
             return -1
         line_end = self._end_of_line(start)

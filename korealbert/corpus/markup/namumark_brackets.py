@@ -21,7 +21,7 @@ _ROUNDS = 3
 
 _FOOTNOTE, _BRACKET = "[*", "["
 _SECOND = r"(?:(?<!\[\[{0})|(?<=\[\[\[{0})(?<!\[\[\[\[{0}))"
-"""Behind the brackets that open something: no bracket is before them, or exactly two are."""
+"""After the brackets that open something: no bracket is before them, or exactly two are."""
 
 _INNERMOST_LINK = re.compile(r"\[\[" + _SECOND.format(r"\[") + r"([^\[\]|\n]*+)(?:\|([^\[\]\n]*+))?\]\]")
 _INNERMOST_FOOTNOTE = re.compile(r"\[\*" + _SECOND.format(r"\*") + r"([^\[\]\n]*+)\]")
@@ -29,36 +29,12 @@ _INNERMOST_BRACKET = re.compile(r"\[" + _SECOND.format("") + r"([^\[\]]*+)\]")
 _HEADING = re.compile(r"\n={1,6}\#?[ ][^\n]*[ ]\#?=+[ \t]*(?=\n|\Z)")
 _KEPT_NOTE = re.compile(f"{FOOTNOTE_START}[^{FOOTNOTE_START}{FOOTNOTE_END}]*{FOOTNOTE_END}")
 _MACROS = frozenset(
-    [
-        "include",
-        "youtube",
-        "kakaotv",
-        "nicovideo",
-        "navertv",
-        "vimeo",
-        "spotify",
-        "jwplayer",
-        "목차",
-        "tableofcontents",
-        "toc",
-        "datetime",
-        "date",
-        "pagecount",
-        "clearfix",
-        "br",
-        "age",
-        "dday",
-        "ruby",
-        "anchor",
-        "각주",
-        "footnote",
-        "math",
-        "pagelist",
-        "펼접",
-        "html",
-        "attachment",
-        "wikicommons",
-    ]
+    {
+        *("include", "youtube", "kakaotv", "nicovideo", "navertv", "vimeo", "spotify", "jwplayer"),
+        *("목차", "tableofcontents", "toc", "datetime", "date", "pagecount", "clearfix", "br"),
+        *("age", "dday", "ruby", "anchor", "각주", "footnote", "math", "pagelist", "펼접", "html"),
+        *("attachment", "wikicommons"),
+    }
 )
 _TOKEN = re.compile(
     r"\[\[|\]\]|\[|\]|\||\n(?:(?=={1,6}\#?[ ][^\n]*[ ]\#?=+[ \t]*$)|[ \t]*(?=\n))",
@@ -141,7 +117,7 @@ def _brackets(text: str, options: WikiOptions, lost: Counter[str]) -> str:
 
 
 def _footnote(content: str, options: WikiOptions, lost: Counter[str]) -> str:
-    """What stands in the place of ``[content]``; one that runs into the next section was never closed, and costs its line."""
+    """The replacement of ``[content]``; one that runs into the next section was never closed, and loses its line."""
     if "\n" in content and _HEADING.search(content):
         note, newline, rest = content.partition("\n")
         lost["footnote"] += own_length(note) + 1
@@ -156,7 +132,7 @@ def _footnote(content: str, options: WikiOptions, lost: Counter[str]) -> str:
 
 
 def _macro(content: str, options: WikiOptions, lost: Counter[str]) -> str | None:
-    """What stands in the place of ``[content]`` if it is a macro."""
+    """The replacement of ``[content]`` if it is a macro."""
     name, _, arguments = content.partition("(")
     name = name.lower()
     if name not in _MACROS:

@@ -49,7 +49,7 @@ def lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:
     for source_line in text.split("\n"):
         line = source_line.replace(GONE, "") if some_gone and GONE in source_line else source_line
         if line is not source_line and (not line or line.isspace()):
-            continue  # no blank line of the source, so the paragraph goes on
+            continue  # no blank line of the source, so the paragraph continues
         if page.some_footnotes:
             line = page.prose.hold_footnotes(line)
         if begins_paragraph(line):
@@ -76,7 +76,7 @@ class _Page:
         if self._items:
             self._end_list()
         links_end = line.rfind(LINK_END)
-        # Where half of a line lies before its first link and behind its last, it is text.
+        # Where half of a line is before its first link and after its last, it is text.
         if links_end > 0 and 2 * (links_end - line.find(LINK_START)) > len(line) and _is_navigation(line):
             self._lost["link_list"] += own_length(line)
         else:

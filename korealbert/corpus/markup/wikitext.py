@@ -35,21 +35,21 @@ def extract_wikitext(source: str, options: WikiOptions) -> WikiText:
     lost: Counter[str] = Counter()
     if _REDIRECT.match(source):
         return WikiText("", lost, redirect=True)
-    brackets = Brackets(remove_elements(prepare(source), options, lost), options, lost)
+    brackets = Brackets(_remove_elements(prepare(source), options, lost), options, lost)
     text = _inline(brackets.run(), lost)
     return WikiText(_lay_out(text, options, lost), lost, disambiguation=brackets.disambiguation)
 
 
 def read_leftover_marks(text: str, options: WikiOptions, lost: Counter[str]) -> str:
     """Read the links, templates and tags that another extractor left in a text; its lines stay as they are."""
-    brackets = Brackets(remove_elements(prepare(text), options, lost), options, lost)
+    brackets = Brackets(_remove_elements(prepare(text), options, lost), options, lost)
     return finish(_inline(brackets.run(), lost).replace(GONE, "").strip("\n"))
 
 
 def _inline(text: str, lost: Counter[str]) -> str:
     """Tags, addresses, quotes and entities: marks that do not nest."""
     before = len(text)
-    text = strip_tags(text)
+    text = _strip_tags(text)
     if "[" in text:
         text = _EXTERNAL.sub(lambda link: link[1].strip() or GONE, text)
     if "://" in text:
@@ -131,7 +131,7 @@ _CONSTRUCT = {
     **dict.fromkeys(("templatedata", "inputbox", "categorytree", "includeonly", "style", "script"), "template"),
 }
 _TO_LINE_END = ("ref", "math", "chem", "ce")
-"""Left unclosed, these take the rest of their line along; the others only lose their tag."""
+"""Left unclosed, these remove the rest of their line too; the others only lose their tag."""
 
 _BREAK = f"{GONE}\n{GONE}"
 _BREAKING = """
@@ -169,7 +169,7 @@ def _elements(*, keep_strikethrough: bool, keep_tables: bool) -> re.Pattern[str]
     return re.compile(rf"<(?:!--|({alternatives})(?=[\s/>]|$)(?:\s*+[^<>\n]*+>)?)", re.IGNORECASE | re.ASCII)
 
 
-def remove_elements(text: str, options: WikiOptions, lost: Counter[str]) -> str:
+def _remove_elements(text: str, options: WikiOptions, lost: Counter[str]) -> str:
     """Drop comments and elements with their content, protect ``<nowiki>``. Linear: a missing closer is looked for once."""
     if "<" not in text:
         return text
@@ -209,7 +209,7 @@ def _remove_plain(text: str, lost: Counter[str]) -> str:
 
 
 def _extent(text: str, found: re.Match[str], name: str, never_closed: set[str]) -> tuple[int, int]:
-    """Where the content of an element ends, and where the text goes on behind it."""
+    """Where the content of an element ends, and where the text continues after it."""
     opened = found.end()
     tag_whole = found[0].endswith(">")
     if found[0].endswith(("/>", "/ >")):
@@ -233,6 +233,6 @@ def _extent(text: str, found: re.Match[str], name: str, never_closed: set[str]) 
     return opened, opened
 
 
-def strip_tags(text: str) -> str:
+def _strip_tags(text: str) -> str:
     """Replace known tags by the break they make, or nothing; unknown ones such as ``<기생충>`` stay."""
     return _TAG.sub(lambda tag: _TAGS[tag[1].lower()], text) if "<" in text else text

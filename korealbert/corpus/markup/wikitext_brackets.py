@@ -1,6 +1,6 @@
 """The brackets of a MediaWiki page: ``[[links]]``, ``{{templates}}``, ``{| tables |}``, by one tokenising pass.
 
-What holds nothing nested is read at once, by kind; that is nearly everything. What is left are frames (``wiki_frames``);
+What holds nothing nested is read at once, by kind; that is nearly everything. The rest are frames (module ``frames``);
 templates and tables that show nothing are skipped by their matched ends.
 """
 
@@ -282,7 +282,7 @@ def _unqualified(target: str) -> str:
 
 
 def _linear_table(content: str) -> str:
-    """A table's rows as lines, cells joined by a space; ``content`` is what lies between ``{|`` and ``|}``."""
+    """A table's rows as lines, cells joined by a space; ``content`` is the text between ``{|`` and ``|}``."""
     rows: list[list[str]] = [[]]
     for line in content.split("\n")[1:]:
         row = line.strip()

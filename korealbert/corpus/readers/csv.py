@@ -65,7 +65,7 @@ class _RowLines:
         del self.row[start:]
 
     def forget(self, cursor: Cursor) -> None:
-        """Move the cursor behind the current row without keeping it."""
+        """Move the cursor past the current row without keeping it."""
         cursor.line += self.lines_forgotten
         cursor.byte += self.bytes_forgotten
         self.lines_forgotten = self.bytes_forgotten = 0

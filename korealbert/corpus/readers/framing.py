@@ -93,14 +93,14 @@ class Cursor:
         return block
 
     def records(self, data: bytes, cuts: tuple[tuple[int, int], ...] = ()) -> RawRecords:
-        """The bytes at the cursor as a batch; the cursor moves behind them."""
+        """The bytes at the cursor as a batch; the cursor moves past them."""
         encoding = "utf-8" if self.encoding == "auto" else self.encoding  # nothing but ASCII so far
         records = RawRecords(self.raw.name, encoding, self.line, self.byte, data, cuts, self.context)
         self.skip(data, len(cuts))
         return records
 
     def skip(self, data: bytes, records: int = 0) -> None:
-        """Move behind bytes, which hold that many records, or as many as lines."""
+        """Move past bytes, which hold that many records, or as many as lines."""
         lines = data.count(b"\n")
         self.line += lines
         self._records += max(lines, records)
@@ -148,9 +148,9 @@ def frame_delimited(
     header: re.Pattern[bytes] | None = None,
     closing: bool = False,
 ) -> Iterator[RawRecords | Quarantined]:
-    """Batches that end behind a delimiter (``\\n``, ``</page>``); the last ends where the file does.
+    """Batches that end after a delimiter (``\\n``, ``</page>``); the last ends where the file does.
 
-    ``header`` captures, in the first batch, the ``context`` of all. ``closing`` asks for a last batch even if nothing
+    ``header`` captures, in the first batch, the ``context`` of all. ``closing`` gives a last batch even if nothing
     follows the last delimiter.
     """
     cursor = Cursor(raw, encoding, max_record_bytes)
@@ -158,7 +158,7 @@ def frame_delimited(
 
 
 def frame_paragraphs(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[RawRecords | Quarantined]:
-    """Batches that end behind a blank line."""
+    """Batches that end after a blank line."""
     cursor = Cursor(raw, encoding, max_record_bytes)
 
     def items() -> Iterator[RawRecords | Quarantined]:

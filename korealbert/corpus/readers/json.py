@@ -70,7 +70,7 @@ def json_records(
 ) -> Iterator[tuple[int, int, dict[str, Any] | Quarantined]]:
     """The objects at ``extents`` of a batch; by default where the framing found them, else one a line.
 
-    Lines end by themselves; any other record that is broken may have swallowed those behind it, and gives them back.
+    Lines end by themselves; any other record that is broken may have swallowed those after it, which are then recovered.
     """
     lines = extents is None and not records.cuts
     like: dict[str, Any] = {}

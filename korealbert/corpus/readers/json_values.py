@@ -45,7 +45,7 @@ def _first_key(record: bytes) -> bytes:
 def resynchronised(data: bytes, like: Collection[str] = ()) -> list[tuple[int, int]]:
     """Extents of the whole objects and of the stretches between them in a record that a missing quote or brace made too long.
 
-    An object begins behind a comma or line feed, and has at least half of the ASCII names ``like``. If none are given, it
+    An object begins after a comma or line feed, and has at least half of the ASCII names ``like``. If none are given, it
     begins with the same name as the record (or, if that is damaged, with the most frequent one) and has half as many as the
     largest. Others are taken for parts of a record. Linear: gives up where too much parses in vain.
     """

@@ -48,7 +48,7 @@ Outcome = Document | Dropped | Quarantined
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one shard beside those of its documents."""
+    """Counts of one shard in addition to those of its documents."""
 
     records: int = 0
     """Raw records read; more than documents where a whole file is one document."""
@@ -172,7 +172,7 @@ def native_id(records: RawRecords, start: int) -> str:
 def document_of(
     spec: ExtractSpec, record: Mapping[str, Any], records: RawRecords, extent: tuple[int, int], tally: Tally
 ) -> Outcome:
-    """Apply the field map of the spec to a record that lies at ``extent`` of a batch."""
+    """Apply the field map of the spec to a record at ``extent`` of a batch."""
     start, end = extent
     fields = spec.field_map
     values: dict[str, str] = {}

@@ -17,18 +17,8 @@ Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isi
 """One name, or several."""
 
 _DROPPED_SECTIONS = (
-    *(
-        "같이 보기",
-        "함께 보기",
-        "각주",
-        "주석",
-        "내용주",
-        "각주와 참고 문헌",
-        "각주 및 참고 문헌",
-        "외부 링크",
-        "바깥 고리",
-        "외부 연결",
-    ),
+    *("같이 보기", "함께 보기", "각주", "주석", "내용주"),
+    *("각주와 참고 문헌", "각주 및 참고 문헌", "외부 링크", "바깥 고리", "외부 연결"),
     *("참고 문헌", "참고 자료", "참조", "출처", "관련 문서", "관련 항목"),
 )
 
@@ -107,7 +97,7 @@ class ExtractSpec(Spec):
     category: str = ""
     """Category of documents that do not name theirs."""
     category_by_folder: dict[str, str] = Field(default_factory=dict)
-    """Folder name → category, for files that lie in folders by category; a folder not named here is its own category."""
+    """Folder name → category, for files that are in folders by category; a folder not named here is its own category."""
     delimiter: str = Field(default=",", min_length=1, max_length=1)
     """Between the columns of books."""
     markdown: bool = False
@@ -118,7 +108,7 @@ class ExtractSpec(Spec):
     """NamuWiki: values of ``namespace`` that mean an article. Which other codes exist is not documented, so a dump whose most
     frequent value is none of these is an error rather than an empty corpus."""
     limits: ReadLimits = ReadLimits()
-    """How far a file may unfold, against archives made to exhaust memory or disk."""
+    """Limits of decompression, against archives made to exhaust memory or disk."""
     max_bad_share: float = Field(default=0.05, ge=0, le=1)
     """Largest share of quarantined records; above it the stage fails and names the first five."""
     bad_share_applies_from: int = Field(default=20, ge=1)

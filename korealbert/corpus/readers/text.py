@@ -93,7 +93,7 @@ def parse_titled_text(spec: ExtractSpec, records: RawRecords, tally: Tally) -> I
 
 
 def _split_front_matter(text: str) -> tuple[dict[str, str], str]:
-    """The scalar entries of YAML front matter, and the text behind it; nested entries are ignored."""
+    """The scalar entries of YAML front matter, and the text after it; nested entries are ignored."""
     found = _FRONT_MATTER.match(text)
     if not found:
         return {}, text
