@@ -96,9 +96,9 @@ _INTERVAL = 1 << 56
 """Draws are looked at in intervals of this width first: what is sorted in memory is a 256th of the documents."""
 
 _MEASURE_SCHEMA = pa.schema(
-    [("_stratum", pa.string()), ("category", pa.string()), ("draw", pa.uint64()), ("characters", pa.int64())]
+    [("stratum", pa.string()), ("category", pa.string()), ("draw", pa.uint64()), ("characters", pa.int64())]
 )
-_THRESHOLD_SCHEMA = pa.schema([("_stratum", pa.string()), ("category", pa.string()), ("last_draw", pa.uint64())])
+_THRESHOLD_SCHEMA = pa.schema([("stratum", pa.string()), ("category", pa.string()), ("last_draw", pa.uint64())])
 
 
 class BalanceSpec(Spec):
@@ -156,7 +156,7 @@ def _keep_characters(characters: Mapping[str, int], spec: BalanceSpec) -> dict[s
 
 
 def _measure_shard(job: _Job, index: int, out_dir: Path) -> Stats:
-    """Write _stratum, category, draw and size of each document that is to be balanced."""
+    """Write stratum, category, draw and size of each document that is to be balanced."""
     with TableWriter(out_dir / ".work" / f"measure-{index:05d}.arrow", _MEASURE_SCHEMA) as table:
         for document in read_documents(job.shard):
             if document.source in job.spec.sources:
@@ -166,19 +166,19 @@ def _measure_shard(job: _Job, index: int, out_dir: Path) -> Stats:
 
 
 def decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
-    """Find, for each _stratum and category that is cut, the last draw that stays."""
+    """Find, for each stratum and category that is cut, the last draw that stays."""
     tables = sorted((out_dir / ".work").glob("measure-*.arrow"))
     if not tables:
         return {}
-    groups = ["_stratum", "category"]
+    groups = ["stratum", "category"]
     sizes = pl.scan_ipc(tables).group_by(groups).agg(pl.col("characters").sum()).sort(groups).collect(engine="streaming")
     limits = []
-    for (name,), part in sizes.partition_by("_stratum", as_dict=True, maintain_order=True).items():
+    for (name,), part in sizes.partition_by("stratum", as_dict=True, maintain_order=True).items():
         counts = dict(zip(part["category"].to_list(), part["characters"].to_list()))
         limits += [
             (name, category, limit) for category, limit in _keep_characters(counts, spec).items() if limit < counts[category]
         ]
-    limit_table = pl.DataFrame(limits, schema={"_stratum": pl.String, "category": pl.String, "limit": pl.Int64}, orient="row")
+    limit_table = pl.DataFrame(limits, schema={"stratum": pl.String, "category": pl.String, "limit": pl.Int64}, orient="row")
     # Draws are uniform, so a histogram of their first bits shows in which interval the limit is: only its draws are sorted.
     cut = pl.scan_ipc(tables).join(limit_table.lazy(), on=groups).with_columns(interval=pl.col("draw") // _INTERVAL)
     upto = pl.col("characters").cum_sum().over(groups)

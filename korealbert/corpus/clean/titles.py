@@ -52,7 +52,7 @@ class TitleRule(Spec):
     negative: tuple[str, ...] = ()
 
 
-class _TitleFile(Spec):
+class TitleFile(Spec):
     """The content of a titles file."""
 
     rule: tuple[TitleRule, ...]
@@ -61,7 +61,7 @@ class _TitleFile(Spec):
 class TitleRules:
     """A compiled titles file."""
 
-    def __init__(self, file: _TitleFile, origin: str = "title rules") -> None:
+    def __init__(self, file: TitleFile, origin: str = "title rules") -> None:
         self.rules = file.rule
         self._compiled: list[tuple[TitleRule, re.Pattern[str]]] = []
         for rule in file.rule:
@@ -85,7 +85,7 @@ def _is_prose(text: str) -> bool:
 
 def load_title_rules(path: Path) -> TitleRules:
     """Read and compile a titles file. Raises ValueError naming file, rule and field."""
-    return TitleRules(read_rules(path, _TitleFile), str(path))
+    return TitleRules(read_rules(path, TitleFile), str(path))
 
 
 _NOISE = re.compile(r"[\s·ㆍ・/&,._-]+")
