@@ -5,7 +5,7 @@ PYTHON ?= python3.11
 VENV ?= $(if $(LOCKED),.venv-locked,.venv)
 BIN := $(VENV)/bin
 RECIPE ?= data_specs/recipes/sample.toml
-STORE ?= store
+STORE ?= $(or $(KOREALBERT_STORE),store)
 DATA ?= ../shared/data
 ALBERT ?= ../albert
 PEERS := $(VENV)-peers
@@ -25,7 +25,7 @@ help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*##  ?(.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 run: $(VENV)/installed  ## the main job: make run RECIPE=... STORE=...
-	$(BIN)/korealbert run $(RECIPE) --store $(STORE)
+	$(BIN)/korealbert run $(RECIPE) --store "$(STORE)"
 
 test: $(VENV)/installed  ## all tests, or those of a room: make test PKG=corpus/dedup
 	$(BIN)/pytest -n 2 tests/$(PKG)
@@ -42,10 +42,10 @@ lint: $(VENV)/installed  ## formatting, style, types, the import contract
 check: lint test
 
 ui: $(VENV)/installed  ## Prefect server, deployments and a worker on loopback, in the foreground
-	$(BIN)/python -m flows.services.local_server
+	KOREALBERT_STORE="$(STORE)" $(BIN)/python -m flows.services.local_server
 
 up: $(VENV)/installed  ## PostgreSQL, server with a password, data and training worker on loopback; returns when they answer
-	$(BIN)/python -m flows.services.topology up --home $(SERVICE) --port $(PORT) --store $(STORE)
+	$(BIN)/python -m flows.services.topology up --home $(SERVICE) --port $(PORT) --store "$(STORE)"
 
 down: $(VENV)/installed  ## end what `make up` started
 	$(BIN)/python -m flows.services.topology down --home $(SERVICE)
@@ -106,10 +106,10 @@ bench-pretrain: $(VENV)/installed  ## our loop beside transformers' Trainer: tok
 	$(BIN)/python -m bench.attention
 
 bench-memorise: $(VENV)/installed  ## every loss and label is right: 128 examples learnt by heart, some ten minutes
-	$(BIN)/python -m bench.memorise "$$($(BIN)/korealbert run $(RECIPE) --store $(STORE) --until views | tail -n 1)"
+	$(BIN)/python -m bench.memorise "$$($(BIN)/korealbert run $(RECIPE) --store "$(STORE)" --until views | tail -n 1)"
 
 bench-same-curve: $(VENV)/installed  ## our loop against a plain loop around transformers, 200 steps
-	$(BIN)/python -m bench.same_curve "$$($(BIN)/korealbert run $(RECIPE) --store $(STORE) --until views | tail -n 1)"
+	$(BIN)/python -m bench.same_curve "$$($(BIN)/korealbert run $(RECIPE) --store "$(STORE)" --until views | tail -n 1)"
 
 lock:  ## write locks/ anew from pyproject.toml; needs the network
 	$(PYTHON) -m venv $(VENV)-lock
@@ -139,4 +139,4 @@ $(PEERS)/installed: bench/peers.txt
 	touch $@
 
 clean:  ## forget the environment and all artifacts
-	rm -rf $(VENV) $(VENV)-lock $(PEERS) $(STORE)
+	rm -rf $(VENV) $(VENV)-lock $(PEERS) "$(STORE)"

@@ -82,10 +82,12 @@ def _end_tasks(client: SyncPrefectClient, run: UUID) -> None:
     """Say of the tasks of a dead process that they crashed; the next attempt has tasks of its own."""
     unended = TaskRunFilterStateType(any_=[StateType.PENDING, StateType.RUNNING])
     of_run = FlowRunFilter(id=FlowRunFilterId(any_=[run]))
-    for task in client.read_task_runs(
-        flow_run_filter=of_run, task_run_filter=TaskRunFilter(state=TaskRunFilterState(type=unended))
-    ):
-        client.set_task_run_state(task.id, Crashed(message="its process was lost"), force=True)
+    of_state = TaskRunFilter(state=TaskRunFilterState(type=unended))
+    tasks: list[UUID] = []
+    while page := client.read_task_runs(flow_run_filter=of_run, task_run_filter=of_state, offset=len(tasks)):
+        tasks += [task.id for task in page]  # The server tells of 200 at once.
+    for task in tasks:
+        client.set_task_run_state(task, Crashed(message="its process was lost"), force=True)
 
 
 class Claimed:

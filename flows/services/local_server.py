@@ -29,6 +29,8 @@ from korealbert.artifact.shards import die_with_parent
 
 _SECONDS_TO_START = 600
 _SECONDS_TO_STOP = 15
+_PASSING = (500, 502, 503, 504)
+"""What Prefect's server answers while its database cannot be reached, or a proxy before it."""
 
 
 def main() -> None:
@@ -102,7 +104,7 @@ def refused(api: str) -> str | None:
         error.close()
         if error.code in (401, 403):
             return f"it refuses the user and password of this directory ({error.code})"
-        return f"it answers otherwise than Prefect's API ({error.code})" if error.code < 500 else None
+        return f"it answers otherwise than Prefect's API ({error.code})" if error.code not in _PASSING else None
     except (OSError, HTTPException):
         return None
 

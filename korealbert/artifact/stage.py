@@ -333,11 +333,14 @@ def _forget_shards(partial: Path) -> None:
 
 def _refuse_changed(store: Store, stage: Stage[S], spec: S, identity: Identity, inputs: Inputs, partial: Path) -> None:
     """Raise InputChanged, and forget the shards, where a file or artifact is not what the identity was taken from."""
-    changed = [
-        f"{artifact.path} (input {role})"
-        for role, artifact in inputs.items()
-        if Artifact(artifact.name, artifact.path).output_digest != artifact.output_digest
-    ]
+    changed = []
+    for role, artifact in inputs.items():
+        now = Artifact(artifact.name, artifact.path)
+        fault = store.unreadable(now)
+        if fault is None and now.output_digest != artifact.output_digest:
+            fault = "rebuilt with other bytes"
+        if fault := fault or store.damage(now):
+            changed.append(f"{artifact.path} (input {role}: {fault})")
     try:
         if stage.identity(spec, identity.inputs, store).document != identity.document:
             before, after = json.loads((partial / OPENING).read_text("utf-8"))["read"], _stamps(spec)

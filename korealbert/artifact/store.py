@@ -129,7 +129,7 @@ class Store:
             _ = artifact.manifest
         except FileNotFoundError:
             return "manifest.json is missing"
-        except ArtifactError as error:
+        except (OSError, ArtifactError) as error:
             return str(error)
         return None
 
@@ -159,7 +159,9 @@ class Store:
                 return str(error)
             if digest != expected["sha256"]:
                 return f"{relative} has another sha256 than its manifest says"
-        return None
+        # Whoever reads an artifact takes all files of a pattern.
+        extra = {*output_files(artifact.path)} - {*artifact.manifest["files"], MANIFEST}
+        return f"{min(extra)} is not in the manifest" if extra else None
 
     def outdated(self, artifact: Artifact, inputs: Mapping[str, Artifact | None]) -> str | None:
         """Which input has been rebuilt with other bytes than the artifact was built from, or None."""

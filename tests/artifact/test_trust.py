@@ -341,5 +341,43 @@ def test_an_input_artifact_that_is_rebuilt_with_other_bytes_meanwhile_fails_the_
         write_digested(words.path / "manifest.json", {**words.manifest, "output_digest": "0" * 64})
         return {}
 
-    with pytest.raises(InputChanged, match=rf"{words.name} \(input words\)"):
+    with pytest.raises(InputChanged, match=rf"{words.name} \(input words: rebuilt with other bytes\)"):
         build(Stage("parts", 1, Parts, run), Parts(), {"words": words}, runtime)
+
+
+@pytest.mark.parametrize("damage", [delete, truncate, flip])
+def test_an_input_artifact_whose_files_change_meanwhile_fails_the_stage(
+    damage: Callable[[Path], None], raw: Path, tmp_path: Path
+) -> None:
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    documents = build(extract.STAGE, source(raw), {}, runtime).artifact
+
+    def run(spec: Parts, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        damage(inputs["documents"].path / "documents-00002.arrow")
+        atomic_write(out_dir / "copy.txt", b"what it read")
+        return {}
+
+    with pytest.raises(InputChanged, match=rf"{documents.name} \(input documents: documents-00002\.arrow "):
+        build(Stage("parts", 1, Parts, run), Parts(), {"documents": documents}, runtime)
+    assert [artifact.name for artifact in Store(runtime.store).artifacts()] == [documents.name]
+    again = build(extract.STAGE, source(raw), {}, runtime)
+    assert not again.cached and again.artifact.output_digest == documents.output_digest
+
+
+def test_a_file_that_no_manifest_knows_is_damage(raw: Path, tmp_path: Path) -> None:
+    """Later stages read all files of a pattern, and would count its documents twice."""
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    documents = build(extract.STAGE, source(raw), {}, runtime).artifact
+    shutil.copy(documents.path / "documents-00000.arrow", documents.path / "documents-00099.arrow")
+    assert Store(runtime.store).fault(documents.name, {}) == "documents-00099.arrow is not in the manifest"
+    assert not build(extract.STAGE, source(raw), {}, runtime).cached
+    assert not (documents.path / "documents-00099.arrow").exists()
+
+
+def test_a_manifest_that_cannot_be_read_is_named(raw: Path, tmp_path: Path) -> None:
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    documents = build(extract.STAGE, source(raw), {}, runtime).artifact
+    (documents.path / "manifest.json").unlink()
+    (documents.path / "manifest.json").mkdir()
+    assert "manifest.json" in str(Store(runtime.store).fault(documents.name, {}))
+    assert not build(extract.STAGE, source(raw), {}, runtime).cached
