@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, Literal
 
+from markupsafe import Markup
 from rich.text import Text
 from rich.theme import Theme
 
@@ -16,7 +17,7 @@ from korealbert.examples.render import legend, render_rows
 from korealbert.examples.views import ViewsStats
 from korealbert.inspection import documents
 from korealbert.report.render.html import document
-from korealbert.report.render.markup import PAGE, PALETTE, Markup, escape, join, tag
+from korealbert.report.render.markup import escape, join, style_sheet, tag
 
 
 def urls(artifact: Artifact, outcome: str | None) -> Iterator[Text]:
@@ -58,23 +59,7 @@ _STYLES = {
     "reason": "#c9680a",
     "quiet": "dim",
 }
-"""What each style is in a terminal."""
-
-_CSS = """
-.item .heading{font-weight:650}.item .quiet{color:var(--quiet)}.item .reason{color:var(--two)}
-.item .masked{font-weight:650;color:var(--two)}
-.item .random{font-weight:650;color:var(--four);text-decoration:underline wavy 1px}
-.item .kept{color:var(--three);text-decoration:underline}
-.item .moved{font-weight:650;color:var(--one)}
-.item .removed{color:var(--two);text-decoration:line-through}
-.item .added{font-weight:650;color:var(--one)}
-.item .evidence{font-weight:650;color:var(--four);text-decoration:underline}
-:root{--four:#a3387f}
-@media (prefers-color-scheme:dark){:root{--four:#e08fc6}}
-.item{white-space:pre-wrap;word-break:keep-all;overflow-wrap:anywhere;margin:0;padding:1.1rem 0;line-height:1.75;
-border-bottom:1px solid var(--rule);max-width:none}
-"""
-"""What each style is on a page, upon the palette of reports."""
+"""What each style is in a terminal; on a page, ``items.css``."""
 
 THEME = Theme(_STYLES)
 _Shows = Literal["documents", "examples", "urls"]
@@ -158,8 +143,7 @@ def _examples(artifact: Artifact, what: What, offset: int) -> Iterator[Text]:
 
 def page(title: str, items: Iterable[Text]) -> str:
     """The complete document."""
-    main = tag("main", *(tag("p", markup(item), class_="item", lang="ko") for item in items))
-    return document(title, PALETTE + PAGE + _CSS, tag("header", tag("h1", title)), main)
+    return document("items.html", css=style_sheet("palette", "page", "items"), title=title, items=map(markup, items))
 
 
 def markup(text: Text) -> Markup:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from typing import get_args
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2 import UndefinedError
+from markupsafe import Markup
 
 from korealbert.report.render import charts
-from korealbert.report.render.blocks import Block, Card, Cards, Fold, Section, Table, Text
-from korealbert.report.render.html import page
-from korealbert.report.render.markup import Markup, escape, fitted, number, tag, text_width
+from korealbert.report.render.blocks import Block, Card, Cards, Figure, Figures, Fold, Section, Table, Text
+from korealbert.report.render.html import document, page
+from korealbert.report.render.markup import escape, fitted, number, tag, text_width
 from korealbert.report.render.text import markdown, plain
 
 NASTY = [
@@ -57,6 +60,31 @@ def test_no_text_becomes_an_element_anywhere_on_a_page(text: str) -> None:
     assert (
         found.text.count(escape(text) and text.translate({0: "\ufffd", 11: "\ufffd", 0xD800: "\ufffd", 0xFFFF: "\ufffd"})) >= 8
     )
+
+
+def test_every_kind_of_block_is_on_the_page() -> None:
+    drawing = Figure("name", "six", charts.bars([charts.Bar("seven", 1, "1")], label="eight"))
+    blocks: list[Block] = [
+        Text("one"),
+        Text("quiet one", quiet=True),
+        Cards([Card("two", "three", "four")]),
+        Table("five", ["a/b", "n"], [["c", "1"], ["d", "2"]], numeric=frozenset({1}), marked=frozenset({1})),
+        Figures([drawing]),
+        Fold("nine", [Fold("ten", [Text("eleven")])]),
+    ]
+    html = page("title", "lede", [Section("first", "First", blocks)])
+    assert {type(block) for block in blocks} == set(get_args(Block))
+    for words in ("one", "two", "three", "four", "five", "six", "seven", "nine", "ten", "eleven"):
+        assert f">{words}</" in html
+    assert '<a href="#first">First</a>' in html
+    assert '<p class="quiet">quiet one</p>' in html
+    assert '<th scope="col">a/<wbr/>b</th><th class="n" scope="col">n</th>' in html
+    assert '<tr class="marked"><td>d</td><td class="n">2</td></tr>' in html
+
+
+def test_a_template_prints_nothing_that_is_not_there() -> None:
+    with pytest.raises(UndefinedError, match="lede"):
+        document("report.html", css="", title="", sections=[])
 
 
 @given(st.text(max_size=60))

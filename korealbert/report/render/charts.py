@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from korealbert import formatting
-from korealbert.report.render.markup import WIDTH, Markup, Svg, join, tag, text, text_width
+from korealbert.report.render.markup import WIDTH, Svg, join, tag, text, text_width
 
 LEFT, RIGHT, TOP, BOTTOM = 42.0, 6.0, 26.0, 34.0
 """Margins of charts with axes, in units."""
