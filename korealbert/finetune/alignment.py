@@ -1,8 +1,8 @@
-"""Pieces and the characters they stand for: one way for SentencePiece, WordPiece and byte-level BPE.
+"""Pieces and the characters they cover: one way for SentencePiece, WordPiece and byte-level BPE.
 
 Offsets come from the tokenizer, are trimmed of spaces, and made to tile the text: every visible character belongs to one piece.
 Where several pieces share a character (the bytes of one, or the two letters that NFKC makes of ``㎏``) the first of them has
-it, and the others stand for nothing.
+it, and the others cover nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from korealbert.vocab.normalisation import SEPARATORS, clusters
 
 Span = tuple[int, int]
-"""Characters [begin, end) of a text; empty where a piece stands for none."""
+"""Characters [begin, end) of a text; empty where a piece covers none."""
 
 _BARE = ("▁", "Ġ", "##", "")
 """Written forms of pieces that are no character of a text, whatever their offsets say."""
@@ -119,7 +119,7 @@ def _fast(tokenizer: Any) -> Any:
 
 
 def _tiled(text: str, written: Sequence[str], offsets: Sequence[Span], normalise: Callable[[str], str]) -> list[Span]:
-    """The spans of pieces from what the tokenizer says of each: groups of pieces with equal offsets, from left to right."""
+    """The spans of pieces from the tokenizer's offsets: groups of pieces with equal offsets, from left to right."""
     spans: list[Span] = []
     reached = 0
     groups = [list(group) for _, group in groupby(range(len(written)), key=offsets.__getitem__)]

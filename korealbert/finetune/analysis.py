@@ -24,7 +24,7 @@ Distribution = dict[str, dict[str, int]]
 def dist(gold: Sequence[str], pred: Sequence[str], *, top: int | None = None) -> Distribution:
     """For each gold label the predicted ones with their counts, most frequent first; gold labels in order of their names.
 
-    Equal counts stand in order of their names. With ``top`` only so many of each. The counts of a gold label add up to its own
+    Equal counts are in order of their names. With ``top`` only that many of each. The counts of a gold label add up to its own
     unless ``top`` cuts them. Raises ValueError when the lists differ in length.
     """
     if len(gold) != len(pred):

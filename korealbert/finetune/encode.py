@@ -1,4 +1,4 @@
-"""From examples to padded batches: piece ids, and batches of examples of like length.
+"""From examples to padded batches: piece ids, and batches of examples of similar length.
 
 Shapes: B = examples of a batch, L = longest of them in pieces.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 _BATCHES_PER_BUCKET = 50
-"""Training batches are cut from stretches of so many shuffled batches, sorted by length within."""
+"""Training batches are cut from stretches of this many shuffled batches, each sorted by length."""
 
 _Indices = npt.NDArray[np.int64]
 
@@ -91,7 +91,7 @@ def lengths_of(features: Sequence[Feature]) -> _Indices:
 
 
 def training_batches(lengths: Sequence[int] | _Indices, *, batch_size: int, seed: int, epoch: int) -> list[_Indices]:
-    """Every example once, in batches of like length and random order: a function of seed and epoch alone.
+    """Every example once, in batches of similar length and random order: a function of seed and epoch alone.
 
     All batches are full but one.
     """

@@ -44,7 +44,7 @@ _CHOICES = pa.list_(pa.struct([("input_ids", _IDS), ("token_type_ids", _SEGMENTS
 def read_examples(
     task: Task, spec: FeaturesSpec, inputs: Inputs | None = None, *, splits: Collection[str] = SPLITS
 ) -> dict[str, list[Example]]:
-    """The examples of the wanted splits that the spec asks for, each in the order of its file; no test where it names none.
+    """The examples of the wanted splits of the spec, each in the order of its file; no test where the spec names none.
 
     ``inputs`` holds the fetched files by split, for those that the spec names by URL. Raises ValueError naming file, line,
     field and remedy, and FileNotFoundError naming a missing file, where it comes from and its licence.
@@ -109,7 +109,7 @@ def random_part(count: int, size: int, seed: int) -> list[int]:
 
 
 def write_features(path: Path, task: Task, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> int:
-    """Encode examples into an Arrow file that is whole or absent; how many features they gave.
+    """Encode examples into an Arrow file that is whole or absent. Returns the number of features.
 
     Raises ValueError where there is no example, and what ``task.encode`` raises.
     """

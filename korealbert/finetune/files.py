@@ -17,7 +17,7 @@ from korealbert.documents.benchmark_files import BenchmarkFile, Line
 
 
 class Identifiers:
-    """Ids of the examples of one official file. An id that occurs twice shows that part of the file does."""
+    """Ids of the examples of one official file. An id that occurs twice shows that part of the file is repeated."""
 
     def __init__(self) -> None:
         self._lines: dict[str, Line] = {}
@@ -46,7 +46,7 @@ NUMBER = Form(re.compile(r"[0-9]+"), "a whole number")
 NAME = Form(re.compile(r"\S*[^\W\d]\S*"), "a name without spaces")
 
 YEAR = Form(re.compile(r"(19|20)[0-9]{2}[a-z]*"), "a year")
-"""STS joins the part to it: ``2012train``."""
+"""STS appends the part: ``2012train``."""
 
 
 def tsv_rows(
@@ -187,7 +187,7 @@ def json_lines(file: BenchmarkFile) -> Iterator[Record]:
 
 
 def json_list(file: BenchmarkFile, *, key: str | None = None, unique: str = "") -> Iterator[Record]:
-    """The objects of a file that is one list, or of the list that stands under ``key`` of the one object that it is.
+    """The objects of a file that is one list, or of the list under ``key`` of a file that is one object.
 
     A record's line is the one on which it begins; ``unique`` names the field whose strings differ. Raises ValueError naming
     file and line of what is no such JSON.

@@ -33,7 +33,7 @@ class Diverged(ValueError):
 
 
 _CURVE_POINTS = 200
-"""About so many points make a loss curve, whatever the number of steps."""
+"""Approximate number of points of a loss curve, whatever the number of steps."""
 
 
 class Answers(NamedTuple):
@@ -213,7 +213,7 @@ def linear_schedule(total_steps: int, warmup_ratio: float) -> Callable[[int], fl
 
 @contextlib.contextmanager
 def repeatable(*, seed: int, threads: int, device: torch.device) -> Iterator[None]:
-    """torch seeded, bit-repeatable on the CPU, on so many threads; everything as it was afterwards.
+    """torch seeded, bit-repeatable on the CPU, with this number of threads; everything is restored afterwards.
 
     Bits repeat for one number of threads: more of them add partial sums in another order. CUDA stays as fast as it is.
     """

@@ -33,12 +33,12 @@ STRIDE = 128
 """Pieces from the beginning of one window to that of the next, as in BERT and KLUE-baseline."""
 
 _BEST = 20
-"""So many starts and ends are combined."""
+"""Number of best starts and of best ends that are combined."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """``spans`` are the characters of the context that the input's pieces from position ``first`` on stand for."""
+    """``spans`` are the characters of the context that the input's pieces cover, from position ``first`` on."""
 
     first: int
     spans: Sequence[Span]
@@ -62,7 +62,7 @@ class Window:
 
 
 class Found(NamedTuple):
-    """Output for a window: its best span with its score, and the score of there being no answer."""
+    """Output for a window: its best span with its score, and the score of no answer."""
 
     score: float
     span: Span
@@ -113,10 +113,10 @@ def near_spans(window: Window, answer: Span, max_pieces: int) -> list[Span]:
 
 
 _END_BYTES = 500
-"""``version`` stands so near to the beginning or the end of a file."""
+"""``version`` is within this many characters of the beginning or the end of a file."""
 
 _VERSIONS = ("KorQuAD_v1", "KorQuAD_v2", "KorQuAD_2", "1.1", "v2.0")
-"""How ``version`` begins in data sets of this form."""
+"""Prefixes of ``version`` in data sets of this form."""
 
 _VERSION = re.compile(rb'"version"\s*:\s*"([^"]*)"')
 
@@ -162,7 +162,7 @@ class QuestionAnswering(Task):
     answerable: ClassVar[bool] = True
     """Every question has an answer."""
     version: ClassVar[str] = ""
-    """How ``version`` of the official files begins, where that tells them from others'."""
+    """Prefix of ``version`` in the official files, where it distinguishes them from other data sets."""
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All questions, in the order of the file."""

@@ -26,7 +26,7 @@ Masks = npt.NDArray[np.bool_]
 Values = npt.NDArray[np.float64]
 
 BLOCK_ENTRIES = 1 << 18
-"""Draws times examples at a time: arrays of so many stay in a processor's cache."""
+"""Draws × examples per batch: arrays of this size stay in a processor's cache."""
 
 
 def exact_sums(counts_NB: Counts, quantities_NK: Values) -> Values:
@@ -49,7 +49,7 @@ def exact_sums(counts_NB: Counts, quantities_NK: Values) -> Values:
 
 
 class Half(Protocol):
-    """A system's answers as exchanges part them."""
+    """A system's answers, divided by the exchanges."""
 
     def completed(self, other: Self) -> Values:
         """Scores [B] with another system's answers to the examples marked True."""
@@ -170,7 +170,7 @@ class _PartedScores:
 
 
 def ranks(values_M: Values, counts_MB: Counts | Masks) -> npt.NDArray[Any]:
-    """Rank [M, B] of each value among all, each standing there as often as counted; equal ones share the mean of theirs.
+    """Rank [M, B] of each value among all, repeated as often as counted; equal values share their mean rank.
 
     The rank of a value that is not there means nothing.
     """
@@ -194,7 +194,7 @@ def _scaled(values_N: Values) -> Values:
 
 
 def _correlations(left_NB: Values, right_NB: Values, counts_NB: Counts | None = None) -> Values:
-    """Correlations [B] times 100, of examples that stand there as often as counted, or once; 0 where a side is constant.
+    """Correlations [B] times 100, of examples repeated as often as counted, or once each; 0 where a side is constant.
 
     A side whose columns are equal may be given as one column.
     """

@@ -1,6 +1,6 @@
 """Scores of a prediction file: predictions of any system against a benchmark's official file.
 
-A prediction file is JSON Lines, one record per example. Where records carry the ``id`` of their example they may stand in any
+A prediction file is JSON Lines, one record per example. Where records carry the ``id`` of their example they may be in any
 order; where none does, the order is that of the official file. Records of questions always carry it.
 """
 
@@ -63,7 +63,7 @@ def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scored:
 
 
 def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> tuple[Scored, dict[str, Any]]:
-    """Metrics of a prediction file, and how surely it differs from another one on the same examples.
+    """Metrics of a prediction file, and tests of its difference from another one on the same examples.
 
     The comparison has the other file's ``scores`` and ``matched_by``; of the task's own ``metric`` the ``difference`` (first
     less second), its 95 % ``interval`` by paired bootstrap and the ``p_value`` of approximate randomisation; for accuracies
@@ -170,7 +170,7 @@ def _by_id(records: Sequence[Record]) -> dict[str, Record]:
 
 
 def _ids(examples: Sequence[Example], written: Mapping[str, Record]) -> list[str]:
-    """The examples' ids, of the two kinds that some benchmarks have the one that the records use."""
+    """The examples' ids; where a benchmark has two kinds, those that the records use."""
     official = [example.official_id or example.id for example in examples]
     fits = len(set(official)) == len(official) and written.keys() <= set(official)
     return official if fits else [example.id for example in examples]

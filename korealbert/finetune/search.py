@@ -37,7 +37,7 @@ _MAX_SETTINGS = 1000
 """Largest search: each of its settings is a stage or several in the DAG."""
 
 LIST, RANGE = "list of values", "range"
-"""How pydantic tells the two kinds of ``Axis`` apart in the places that its errors name."""
+"""Names of the two kinds of axis in the locations of pydantic's errors."""
 
 
 class Range(Spec):
@@ -244,7 +244,7 @@ def propose(spec: ProposalSpec, inputs: Inputs, out_dir: Path, runtime: Runtime)
         study = optuna.create_study(direction="maximize", sampler=sampler)
         seen = _read_trials(spec.search, inputs)
         for trial in seen:
-            study.add_trial(_told(trial, distributions))
+            study.add_trial(_as_optuna_trial(trial, distributions))
         known = {_key(trial.settings): trial for trial in seen}
         for _ in range(_TRIES):
             asked = study.ask(distributions)
@@ -296,7 +296,7 @@ def _distribution(name: str, axis: tuple[int | float, ...] | Range) -> BaseDistr
     return FloatDistribution(axis.low, axis.high, log=axis.log)
 
 
-def _told(trial: _Trial, distributions: dict[str, BaseDistribution]) -> Any:
+def _as_optuna_trial(trial: _Trial, distributions: dict[str, BaseDistribution]) -> Any:
     import optuna  # noqa: PLC0415 (planning does without)
 
     state = optuna.trial.TrialState.COMPLETE if trial.dev is not None else optuna.trial.TrialState.FAIL
@@ -308,7 +308,7 @@ def _key(settings: Settings) -> str:
 
 
 def _seed(spec: ProposalSpec) -> int:
-    """Another for every proposal: proposals of one round see the same scores, and must not be the same."""
+    """A different seed for every proposal: those of one round see the same scores, and must differ."""
     return int(np.random.SeedSequence([spec.search.sampler_seed, spec.number]).generate_state(1)[0])
 
 

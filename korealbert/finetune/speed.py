@@ -198,7 +198,7 @@ class _Trainer:
 
 @contextlib.contextmanager
 def _torch_threads(number: int) -> Iterator[None]:
-    """Let torch use so many threads for a while."""
+    """Set torch's number of threads within a block."""
     import torch  # noqa: PLC0415 (planning does without)
 
     before = torch.get_num_threads()

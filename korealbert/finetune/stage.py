@@ -74,7 +74,7 @@ def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         if spec.tested:
             raise
         task = tasks.load(spec.task)
-        result = {**_told(task, spec), "dev": {}, "epochs": [], "best_epoch": 0, "warnings": [f"dev: {error}"]}
+        result = {**_described(task, spec), "dev": {}, "epochs": [], "best_epoch": 0, "warnings": [f"dev: {error}"]}
         write_json(out_dir / "metrics.json", result)
         return FinetuneStats.within(result)
 
@@ -123,7 +123,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
     if spec.init == "pretrained" and spec.max_length > tokenizer.model_max_length:
         warnings.append(f"max_length is {spec.max_length}, pretraining saw {tokenizer.model_max_length} pieces at most")
     result = {
-        **_told(task, spec),
+        **_described(task, spec),
         "dev": dict(history.dev.values),
         **tested,
         "epochs": history.epochs,
@@ -153,7 +153,7 @@ def _check_length(spec: FeaturesSpec, encoder: Encoder, directory: Path) -> None
 def _features(
     task: Task, spec: FinetuneSpec, inputs: Inputs, out_dir: Path, examples: Mapping[str, list[Example]], tokenizer: Any
 ) -> dict[str, FeatureTable]:
-    """The features of the cached artifact; without one they are written to a hidden directory that goes with the build."""
+    """The features of the cached artifact; without one they are written to a hidden directory, removed after the build."""
     directory = inputs["features"].path if "features" in inputs else out_dir / ".features"
     if "features" not in inputs:
         directory.mkdir(exist_ok=True)
@@ -163,8 +163,8 @@ def _features(
     return {split: FeatureTable(directory / f"{split}.arrow", task) for split in splits}
 
 
-def _told(task: Task, spec: FinetuneSpec) -> dict[str, Any]:
-    """Estimates for a run before it starts."""
+def _described(task: Task, spec: FinetuneSpec) -> dict[str, Any]:
+    """The fields of ``metrics.json`` that are known before the run."""
     settings = {name: getattr(spec, name) for name in AXES}
     known = {"task": spec.task, "title": task.title, "init": spec.init, "seed": spec.seed}
     return {**known, "settings": settings, "metric": task.metric, "selected_by": task.selects_by}

@@ -70,7 +70,7 @@ def compare(systems: Sequence[Sequence[Answered]], draws: Draws, *, confidence: 
     """Paired bootstrap and approximate randomisation (Noreen 1989) of the mean scores of any two systems, each with seeds.
 
     Each draw of examples, and each exchange of answers, is the same for all seeds. Where one system has more seeds than the
-    other, answers are exchanged with the other's seeds in turn. Pairs stand in the order of ``itertools.combinations``.
+    other, answers are exchanged with the other's seeds in turn. Pairs are in the order of ``itertools.combinations``.
     """
     pairs = list(itertools.combinations(range(len(systems)), 2))
     everything = np.ones((draws.examples, 1))
@@ -123,7 +123,7 @@ def _log_binomial(n: int, k: int) -> float:
 
 @dataclass(frozen=True)
 class Whole:
-    """Answers of whose score nothing is known: it is computed anew for every draw."""
+    """Answers whose score has no cheaper form: it is computed anew for every draw."""
 
     task: Task
     examples: Sequence[Example]
@@ -147,7 +147,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class _PartedAnswers:
-    """Answers of which those marked True are another's."""
+    """Answers, of which those marked True are the other system's."""
 
     whole: Whole
     masks_NB: Masks

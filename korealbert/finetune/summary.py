@@ -58,7 +58,7 @@ class SystemStats(Statistics):
     sd: float
     median: float
     interval: tuple[float, float]
-    """Of the mean, over other test examples."""
+    """Of the mean, by bootstrap of the test examples."""
 
 
 class SummaryStats(Statistics):

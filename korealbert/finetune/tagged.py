@@ -45,7 +45,7 @@ class Tagging(Task):
     unit: ClassVar[str]
     """Name of the tagged units, in the plural: characters, eojeols."""
     hint: ClassVar[str] = ""
-    """Units that a count easily misses."""
+    """Units that are easily left out in counting, for error messages."""
     labels_every_piece: ClassVar[bool]
     """Pieces that are no unit's first, special ones too, learn ``O``; else they learn nothing."""
     needs_every_unit: ClassVar[bool]

@@ -34,7 +34,7 @@ class Example:
     pair: str | None = None
     """The second sentence, where the task compares two."""
     official_id: str = ""
-    """What the official file calls it, where ``id`` is its line number; a prediction file may name either."""
+    """Its number in the official file, where ``id`` is the line number; a prediction file may use either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class Feature:
     example: int = 0
     """Number of its example: a long one may be several features."""
     layout: Any = None
-    """Where the example's characters or words are among the pieces, as the task's head and ``predictions`` want it."""
+    """Positions of the example's characters or words among the pieces, as the task's head and ``predictions`` use them."""
     choices: tuple[Feature, ...] = ()
-    """The inputs of a feature that is several at once; its own ids are then those of the longest."""
+    """The inputs of a feature with several, one per choice; its own ids are then those of the longest."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Scores:
-    """Metrics by name, each times 100, and warnings for their reader."""
+    """Metrics by name, each times 100, and warnings about them."""
 
     values: Mapping[str, float]
     warnings: tuple[str, ...] = field(default=())
@@ -79,7 +79,7 @@ class EncoderOutput:
 
 
 class Words(NamedTuple):
-    """Where the words of a sentence are: positions of the first and last piece of each, their gold tags and heads."""
+    """The words of a sentence: positions of the first and last piece of each, their gold tags and heads."""
 
     first: list[int]
     last: list[int]
@@ -127,9 +127,9 @@ class Task(ABC):
     """The official script gives an example without a prediction, ``None``, a score of 0 and counts it."""
 
     counted: ClassVar[str] = "examples"
-    """What ``labelled`` gives labels of, in the plural."""
+    """The unit that ``labelled`` gives labels for, in the plural."""
     listed: ClassVar[int | None] = None
-    """So many predictions of each gold label are worth a line in a table. None: all."""
+    """Number of predictions per gold label that a table lists. None: all."""
 
     @property
     def selects_by(self) -> str:
@@ -175,7 +175,7 @@ class Task(ABC):
         return layout
 
     def restored_layout(self, stored: Any) -> Any:
-        """The layout that ``stored_layout`` was given."""
+        """Inverse of ``stored_layout``."""
         return stored
 
     def kept(self, value: Any) -> Any:
@@ -183,7 +183,7 @@ class Task(ABC):
         return value
 
     def restored(self, kept: Any) -> Any:
-        """The predicted value that ``kept`` was given."""
+        """Inverse of ``kept``, for predicted values."""
         return kept
 
     @abstractmethod
@@ -199,7 +199,7 @@ class Task(ABC):
         """One output for each feature of a batch: a prediction, where every example is one feature."""
 
     def predictions(self, encoded: Encoded, decoded: Sequence[Any]) -> list[Any]:
-        """One prediction per example from what ``decode`` said about each feature."""
+        """One prediction per example from the outputs of ``decode`` for its features."""
         return list(decoded)
 
     def oracle(self, encoded: Encoded) -> list[Any] | None:

@@ -1,6 +1,6 @@
 """Tokenizers of encoders in Hugging Face format, checked against the encoder beside them.
 
-BERTs whose vocabulary is a SentencePiece model, as KoBERT's is, get a fast tokenizer built from it: their directories hold a
+For BERTs whose vocabulary is a SentencePiece model, such as KoBERT, a fast tokenizer is built from it: their directories hold a
 ``.model`` file, a tokenizer class of their own in Python, and perhaps ``vocab.txt``, which numbers the pieces.
 ``AutoTokenizer`` mistakes such a model for the model type's word pieces, or for XLNet's order of special pieces.
 """
@@ -45,7 +45,7 @@ def _tokenizer(directory: Path, model_type: str) -> Any:
     model = _sentencepiece_of_wordpiece_family(directory, model_type)
     if model is not None:
         return _tokenizer_from_sentencepiece(model)
-    # A [SEP] that somebody typed is text, as it was in pretraining.
+    # A [SEP] that a user typed is text, as it was in pretraining.
     return AutoTokenizer.from_pretrained(directory, split_special_tokens=True, **LOCAL_ONLY)
 
 
@@ -70,7 +70,7 @@ _MAX_LOST_SHARE = 0.5
 
 
 def _check_own_pieces(directory: Path, tokenizer: Any) -> None:
-    """Raise ValueError where Korean words that are pieces of the vocabulary come out as unknown.
+    """Raise ValueError where Korean words that are pieces of the vocabulary are tokenized as unknown.
 
     BERT's and ALBERT's tokenizers lower-case by default and thereby take ``김`` apart into three jamo, of which
     a vocabulary of syllables knows nothing: every Korean text becomes a row of unknown pieces.
@@ -96,7 +96,7 @@ _ROLES = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mas
 
 
 def _sentencepiece_of_wordpiece_family(directory: Path, model_type: str) -> Path | None:
-    """The SentencePiece model of a directory whose model type means word pieces, or None. A ``tokenizer.json`` goes first."""
+    """The SentencePiece model of a directory whose model type implies WordPiece, or None; ``tokenizer.json`` goes first."""
     if model_type not in _WORDPIECE_FAMILIES or (directory / "tokenizer.json").exists():
         return None
     return next(iter(sorted(directory.glob("*.model"))), None)

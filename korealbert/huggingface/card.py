@@ -26,7 +26,7 @@ _Row = Sequence[object]
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What the card says that no manifest does."""
+    """Facts of the card that no manifest has."""
 
     title: str
     license: str

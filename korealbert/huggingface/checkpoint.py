@@ -34,13 +34,13 @@ FAMILIES: tuple[Family[Any], ...] = (Albert(), Bert(), Roberta(), Electra(), Mod
 
 
 _LEFT_OUT = ("wop.", "generator.", "sop.")
-"""What our tensors begin with that the formats have no place for (of sentence order: some formats), and no user a use."""
+"""Prefixes of our tensors that the formats have no place for (of sentence order: some formats), and no user a use."""
 
 _DECODERS = (".decoder.weight", "generator_lm_head.weight")
-"""What the output matrix is called, which files may repeat although it is the word table."""
+"""Names of the output matrix, which is the word table; files may repeat it."""
 
 _DECODER_BIAS = ".decoder.bias"
-"""What its bias is called beside the head's own name for it; a file has either or both."""
+"""Name of its bias, beside the head's own name for it; a file has either or both."""
 
 _COUNTERS = ("position_ids", "token_type_ids")
 """Tensors of old files that only count."""
@@ -49,7 +49,7 @@ _OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNor
 """How files converted from TensorFlow (Google's first BERTs) end the names of some tensors."""
 
 _PICKLES = ("pytorch_model*.bin", "*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
-"""What pickled weights are called, whole or in shards, the likeliest first."""
+"""File names of pickled weights, whole or in shards, the most frequent first."""
 
 _PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """How torch's files begin, zipped or not."""
@@ -62,10 +62,10 @@ def family_of(config: AnyConfig) -> Family[Any]:
     for family in (ElectraDiscriminator(),) if config.generator_hidden_size else FAMILIES:
         if not isinstance(family, ModernBert) and family.expresses(config):
             return family
-    told = {
+    shape = {
         name: getattr(config, name) for name in ("activation", "pooler", "position_offset", "embedding_size", "ffn_dropout")
     }
-    raise ValueError(f"neither ALBERT, BERT, ELECTRA nor RoBERTa of transformers has this shape: {told}")
+    raise ValueError(f"neither ALBERT, BERT, ELECTRA nor RoBERTa of transformers has this shape: {shape}")
 
 
 def to_huggingface(config: AnyConfig, weights: Mapping[str, Array]) -> dict[str, Array]:
@@ -117,7 +117,7 @@ class SourceStats(Statistics):
     vocab_size: int | None = None
     parameters: int | None = None
     fresh_heads: list[str] = Field(default_factory=list)
-    """Tensors that it lacks and that are drawn anew."""
+    """Tensors that it lacks and that are initialised afresh."""
     special_ids: dict[str, int] = Field(default_factory=dict)
 
 
@@ -176,12 +176,12 @@ def _described(directory: Path, settings: Mapping[str, Any]) -> tuple[Family[Any
     try:
         return family, family.config(settings)
     except ValidationError as error:
-        raise ValueError(f"{directory}/config.json: {_told(error)}") from error
+        raise ValueError(f"{directory}/config.json: {_explained(error)}") from error
     except (ValueError, TypeError) as error:
         raise ValueError(f"{directory}/config.json: {error}") from error
 
 
-def _told(error: ValidationError) -> str:
+def _explained(error: ValidationError) -> str:
     """What is wrong with settings, under the names that ``config.json`` has for them."""
     problems = []
     for problem in error.errors():
@@ -203,8 +203,8 @@ def _tensors(directory: Path) -> dict[str, Array]:
             raise ValueError(f"{path}: missing{_instead(path)}") from None
         except SafetensorError as error:
             if _is_pickle(path):
-                told = "a pickle under another name, which is never opened; save the model as safetensors"
-                raise ValueError(f"{path}: {told}") from error
+                problem = "a pickle under another name, which is never opened; save the model as safetensors"
+                raise ValueError(f"{path}: {problem}") from error
             raise ValueError(f"{path}: damaged ({error}); copy it again") from error
         except OSError as error:
             raise ValueError(f"{path}: cannot be read ({error}); copy it again") from error

@@ -2,8 +2,8 @@
 
 Input: roles ``pretrain`` and ``vocab``. Output: ``config.json``, ``model.safetensors``, ``tokenizer.json``,
 ``tokenizer_config.json``, ``special_tokens_map.json``, ``spiece.model``, ``README.md``, and ``morphemes.json`` where text is
-cut into morphemes first. The heads for masked tokens and sentence order go along (``AlbertForPreTraining``), the word-order
-head does not. No custom code is needed to load it.
+cut into morphemes first. The heads for masked tokens and sentence order are included (``AlbertForPreTraining``), the word-order
+head is not. No custom code is needed to load it.
 """
 
 from __future__ import annotations

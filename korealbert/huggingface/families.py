@@ -1,4 +1,4 @@
-"""Families of checkpoints: how ``config.json`` and tensors of ALBERT, BERT, RoBERTa and ELECTRA spell a model of ours.
+"""Families of checkpoints: the ``config.json`` and tensor names of ALBERT, BERT, RoBERTa and ELECTRA for a model of ours.
 
 ALBERT shares whole layers within groups, always projects its embeddings, and has no dropout after the feed-forward block. BERT
 has unshared layers as wide as the embeddings. RoBERTa counts positions from behind the padding id, and has one segment type and
@@ -38,14 +38,14 @@ class Family(Protocol[C]):
     architecture: str
     """The class with all heads that a checkpoint of ours fills."""
     prefix: str
-    """What the encoder's tensors begin with in that class; a checkpoint of the bare encoder leaves it out."""
+    """Prefix of the encoder's tensors in that class; a checkpoint of the bare encoder leaves it out."""
 
     def expresses(self, config: C) -> bool:
         """Whether a model of this shape is one of the family."""
         ...
 
     def settings(self, config: C, special: SpecialIds) -> dict[str, Any]:
-        """``config.json``. Raises ValueError where the family cannot say what ``config`` says."""
+        """``config.json``. Raises ValueError where the family cannot express ``config``."""
         ...
 
     def config(self, settings: Mapping[str, Any]) -> C:
@@ -62,7 +62,7 @@ class Family(Protocol[C]):
 
 
 HEADS = ("mlm.", "sop.", "wop.", "rtd.")
-"""What our heads' tensors begin with."""
+"""Prefixes of our heads' tensors."""
 
 
 def _linear(ours: str, theirs: str) -> Iterator[tuple[str, str]]:
@@ -71,7 +71,7 @@ def _linear(ours: str, theirs: str) -> Iterator[tuple[str, str]]:
 
 
 def _embeddings(prefix: str) -> Iterator[tuple[str, str]]:
-    """The three tables and their LayerNorm, which all families spell alike."""
+    """The three tables and their LayerNorm, whose names all families share."""
     for table in ("word", "position", "token_type"):
         yield f"encoder.embeddings.{table}.weight", f"{prefix}embeddings.{table}_embeddings.weight"
     yield from _linear("encoder.embeddings.norm", f"{prefix}embeddings.LayerNorm")
@@ -204,7 +204,7 @@ class Albert(Family[ModelConfig]):
     def expresses(self, config: ModelConfig) -> bool:
         """With a pooler and positions from 0; any sharing, since unshared copies of a shared block are exact.
 
-        What BERT says as well is left to it where the activation is exact, as BERT's own is.
+        What BERT can express too is left to it where the activation is exact, as BERT's own is.
         """
         its_own = config.activation == "gelu_tanh" or config.embedding_size != config.hidden_size or not config.ffn_dropout
         return its_own and config.pooler and not config.position_offset
@@ -255,7 +255,7 @@ class Albert(Family[ModelConfig]):
         yield from _linear("sop", "sop_classifier.classifier")
 
     def constants(self, config: ModelConfig) -> dict[str, Array]:
-        """Theirs always projects the embeddings; where ours does not, an identity stands for it."""
+        """Theirs always projects the embeddings; where ours does not, an identity takes its place."""
         size = config.hidden_size
         if config.embedding_size != size:
             return {}

@@ -1,4 +1,4 @@
-"""What an exported model puts in the place of [MASK]."""
+"""Predictions of an exported model for [MASK]."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from korealbert.vocab.morphemes import for_directory
 
 
 def fill(model_dir: Path, text: str, top: int) -> list[list[tuple[str, float]]]:
-    """For every mask in ``text``, in order, the ``top`` likeliest pieces with their probabilities.
+    """For every mask in ``text``, in order, the ``top`` most probable pieces with their probabilities.
 
     Raises ValueError when ``model_dir`` is no exported model, ``text`` has no mask token or is too long for the model.
     """

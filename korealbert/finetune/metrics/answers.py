@@ -36,7 +36,7 @@ def normalise_squad(text: str) -> str:
 
 
 def normalise_klue(text: str, mode: Mode) -> str:
-    """Lower case, no ASCII punctuation, single spaces; corrected also blanks the quotes and brackets that KLUE means to."""
+    """Lower case, no ASCII punctuation, single spaces; corrected: also no quotes and brackets, as KLUE intends."""
     lowered = text.lower()
     blanked = _KLUE_NEVER.sub(" ", lowered) if mode == "official" else lowered.translate(_KORQUAD_MARKS)
     return " ".join(blanked.translate(_PUNCTUATION).split())
@@ -87,7 +87,7 @@ def rouge_w(predicted: str, gold: str, mode: Mode) -> float:
 def em_and_f1(
     predicted: str, accepted: Sequence[str], *, normalise: Callable[[str], str], f1: _Overlap, mode: Mode
 ) -> dict[str, float]:
-    """``em`` of the normalised answers, and ``f1`` with that accepted answer that is nearest."""
+    """``em`` of the normalised answers, and the best ``f1`` over the accepted answers."""
     wanted = normalise(predicted)
     return {
         "em": float(any(wanted == normalise(gold) for gold in accepted)),

@@ -60,7 +60,7 @@ class ClassCounts(NamedTuple):
 
 
 def class_counts(gold: Sequence[Any], predicted: Sequence[Any], classes: Sequence[Any]) -> ClassCounts:
-    """The counts of ``classes``, in their order; other values are nobody's right ones.
+    """The counts of ``classes``, in their order; other values belong to none of them and are never right.
 
     Raises ValueError when gold and predicted differ in length or are empty.
     """

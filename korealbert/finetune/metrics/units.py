@@ -150,13 +150,13 @@ def quirky_listings(sentences: Sequence[Tags]) -> list[_Listing]:
 
 
 def _hits(listings: Sequence[_Listing], others: Sequence[_Listing]) -> tuple[int, int]:
-    """How many entities stand in the other listing of the same sentence too, and how many there are."""
+    """Number of entities that the other listing of the same sentence also has, and number of entities."""
     pairs = zip(listings, others, strict=True)
     return sum(entity in other for listing, other in pairs for entity in listing), sum(map(len, listings))
 
 
 WRONG_HEAD = -2
-"""The relation predicted for a word whose head is wrong: no word's relation, so never right."""
+"""Stands for the relation predicted for a word whose head is wrong; no gold relation has this number."""
 
 RARE = -3
 """One class for all relations from number ``FIRST_RARE`` on."""
@@ -193,7 +193,7 @@ def las(
 
 
 _LAS_CLASSES = (WRONG_HEAD, RARE, *range(FIRST_RARE))
-"""All classes of words that LAS knows; corrected, the first is none."""
+"""All classes of words in LAS; the corrected mode leaves out the first."""
 
 
 def las_counts(

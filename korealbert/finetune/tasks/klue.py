@@ -40,7 +40,7 @@ class Sentence:
 
     guid: str
     text: str
-    """As the title has it; empty without one."""
+    """As in the title; empty without one."""
     title: Line
     """The first unit's line where there is none."""
     units: list[Line]
@@ -89,7 +89,7 @@ def _bare(title: Line) -> ValueError:
 
 
 class Ynat(SequenceClassification):
-    """KLUE YNAT: which of 7 topics has a headline? Macro F1 on 9,107 dev headlines; the test set is not public.
+    """KLUE YNAT: which of 7 topics is a headline about? Macro F1 on 9,107 dev headlines; the test set is not public.
 
     Official files ``ynat-v1.1_{train,dev}.json`` (45,678 / 9,107): a list of objects with ``guid``, ``title`` and ``label``.
     """

@@ -52,7 +52,7 @@ RELATIONS = (
     ),
     *("X_OBJ", "AP_AJT", "L", "X_MOD", "X_CNJ", "VNP_CNJ", "X_CMP", "AP_CMP", "AP_SBJ", "R", "NP_SVJ"),
 )
-"""In the order of KLUE-baseline: from ``VP_CMP`` (number 15) on, LAS takes them for one."""
+"""In the order of KLUE-baseline; LAS merges those from ``VP_CMP`` (number 15) on into one class."""
 
 
 _PARTS_OF_SPEECH = (
@@ -105,7 +105,7 @@ class KlueDp(Task):
         return _sentence(guid, rows)
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
-        """``[CLS] words [SEP]``, cut after the last word that fits. ``layout`` says where the words are."""
+        """``[CLS] words [SEP]``, cut after the last word that fits. ``layout`` has the positions of the words."""
         special = frame(tokenizer, pair=False)
         room = max_length - special.size
         features = []
@@ -123,7 +123,7 @@ class KlueDp(Task):
         return features
 
     def restored_layout(self, stored: Any) -> Words:
-        """Where the words are."""
+        """The positions of the words."""
         return Words(*stored)
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
@@ -163,7 +163,7 @@ class KlueDp(Task):
         return trees
 
     def oracle(self, encoded: Encoded) -> list[Any]:
-        """The gold trees as far as the length limit lets them be seen."""
+        """The gold trees of the words within the length limit."""
         seen = [
             Tree(tuple(e.target.heads[: len(f.layout.first)]), tuple(e.target.relations[: len(f.layout.first)]))
             for e, f in zip(encoded.examples, encoded.features, strict=True)

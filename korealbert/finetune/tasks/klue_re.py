@@ -180,7 +180,7 @@ class KlueRe(Task):
         return Scores(values, tuple(warnings))
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
-        """Micro F1 from counts of relations that are none of ``no_relation``."""
+        """Micro F1 from counts of all relations but ``no_relation``."""
         rows = [(e.target, p.label) for e, p in zip(examples, predicted, strict=True)]
         counts = [(g == p != _NO_RELATION, g != _NO_RELATION, p != _NO_RELATION) for g, p in rows]
         return Additive(np.array(counts, dtype=np.float64), lambda sums_BK: 100 * ClassCounts.joined(sums_BK).micro_f1())

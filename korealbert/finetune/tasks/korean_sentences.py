@@ -48,7 +48,7 @@ class ParaphraseDetection(SequenceClassification):
 
     Files ``train.txt`` (6,136), ``validation.txt`` (682) and ``test.txt`` (758) of songys/Question_pair. The column is called
     ``is_duplicate``, but 0 means *the same*: 946 pairs are literally identical, and all but two carry 0. Some test questions
-    stand in train (2 pairs, 41 questions of 1,401): kept. The older ``kor_pair_*.csv`` is another split and is refused by its
+    occur in train (2 pairs, 41 questions of 1,401): kept. The older ``kor_pair_*.csv`` is another split and is refused by its
     header.
     """
 
@@ -90,7 +90,7 @@ class KorNli(SequenceClassification):
     Official files ``multinli.train.ko.tsv`` and ``snli_1.0_train.ko.tsv`` (942,854 together; concatenate them, one header may
     stay in the middle), ``xnli.dev.ko.tsv`` (2,490) and ``xnli.test.ko.tsv`` (5,010). Sentences carry literal quotes, and
     machine translation left some of a hundred repeated syllables: kept. Line 24,426 of MultiNLI has a tab too many
-    (kor-nlu-datasets issue 5), and nothing tells which: that row is left out.
+    (kor-nlu-datasets issue 5), and it is unknown which: that row is left out.
     """
 
     title = "KorNLI"

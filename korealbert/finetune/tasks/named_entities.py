@@ -132,7 +132,7 @@ def _sentence(line_number: int, words: Sequence[str], tags: Sequence[str]) -> Ta
 _KLUE_KINDS = ("PS", "LC", "OG", "DT", "TI", "QT")
 
 _MARKUP = str.maketrans("", "", "<>:" + "".join(sorted({*"".join(_KLUE_KINDS)})))
-"""What titles put around entities, as in ``<김구:PS>``. In train some of it is malformed, and a ``<`` may be the text's own."""
+"""Markup of entities in titles, as in ``<김구:PS>``. In train some of it is malformed, and a ``<`` may belong to the text."""
 
 
 class KlueNer(Tagging):
