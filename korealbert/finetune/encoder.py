@@ -129,7 +129,7 @@ FIRST_POSITION_FAMILIES = ("bert", "camembert", "electra", "roberta", "xlm-rober
 """Model types whose layers are BERT's, under the same names. ALBERT's last layer is also its first."""
 
 
-class FirstPosition(nn.Module):
+class _FirstPosition(nn.Module):
     """A layer of one of ``FIRST_POSITION_FAMILIES``: [B, L, H] -> [B, 1, H]."""
 
     def __init__(self, layer: Any) -> None:
@@ -166,5 +166,5 @@ def keep_first_position(transformer: Any) -> bool:
     if config.model_type not in FIRST_POSITION_FAMILIES or config._attn_implementation != "sdpa" or config.is_decoder:
         return False
     layers = transformer.encoder.layer
-    layers[-1] = FirstPosition(layers[-1])
+    layers[-1] = _FirstPosition(layers[-1])
     return True

@@ -65,7 +65,7 @@ _DROPOUT = 0.33
 """Sizes and dropout of KLUE-baseline."""
 
 
-class SharedDropout(nn.Module):
+class _SharedDropout(nn.Module):
     """Dropout that takes the same features from all words of a sentence."""
 
     def forward(self, values_BWX: torch.Tensor) -> torch.Tensor:
@@ -103,7 +103,7 @@ class BiaffineParser(nn.Module):
         self.start = nn.Linear(2 * _LSTM_SIZE, _LSTM_SIZE)
         self.source = nn.Linear(2 * _LSTM_SIZE, _LSTM_SIZE)
         self.decoder = nn.LSTM(_LSTM_SIZE, _LSTM_SIZE, batch_first=True)
-        self.dropout = SharedDropout()
+        self.dropout = _SharedDropout()
         self.head_arc = nn.Linear(2 * _LSTM_SIZE, _ARC_SIZE)
         self.head_relation = nn.Linear(2 * _LSTM_SIZE, _RELATION_SIZE)
         self.word_arc = nn.Linear(_LSTM_SIZE, _ARC_SIZE)

@@ -28,7 +28,7 @@ _Measures = Mapping[str, Callable[[Sequence[Any], Sequence[Any]], float]]
 """Metrics by name, as functions of gold and predicted values."""
 
 
-class SequenceTask(Task):
+class _SequenceTask(Task):
     """Base of classification and regression of whole inputs."""
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
@@ -36,7 +36,7 @@ class SequenceTask(Task):
         return encode_sequences(examples, tokenizer, max_length=max_length)
 
 
-class SequenceClassification(SequenceTask):
+class SequenceClassification(_SequenceTask):
     """One of ``labels``; the target is the label's position. Cross-entropy; official scores and corrected ones are the same."""
 
     labels: ClassVar[tuple[str, ...]]
@@ -106,7 +106,7 @@ class SequenceClassification(SequenceTask):
         return Scores({name: measure(gold, predicted) for name, measure in self.measures.items()}, warnings)
 
 
-class SequenceRegression(SequenceTask):
+class SequenceRegression(_SequenceTask):
     """A real score. Mean squared error on the official scale; official scores and corrected ones are the same."""
 
     scale: ClassVar[tuple[float, float]] = (0.0, 5.0)

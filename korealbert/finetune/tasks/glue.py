@@ -25,7 +25,7 @@ def _glue_defaults(**other: float) -> Mapping[str, int | float]:
     return {"epochs": 5, "batch_size": 64, "learning_rate": 5e-5, "max_length": 128, **other}
 
 
-class GlueClassification(SequenceClassification):
+class _GlueClassification(SequenceClassification):
     """A GLUE task whose columns have names: a sentence or two, and a label."""
 
     origin = _ORIGIN
@@ -89,7 +89,7 @@ class Cola(SequenceClassification):
         return examples
 
 
-class Sst2(GlueClassification):
+class Sst2(_GlueClassification):
     """SST-2: is an English film review positive? Accuracy on 872 dev sentences.
 
     Official files ``SST-2/{train,dev}.tsv`` (67,349 / 872). Train consists of phrases; sentences end in a space, which is
@@ -104,7 +104,7 @@ class Sst2(GlueClassification):
     sentences = ("sentence",)
 
 
-class Mrpc(GlueClassification):
+class Mrpc(_GlueClassification):
     """MRPC: do two English sentences mean the same? Accuracy and F1 on 408 dev pairs, of which 68.38 % do.
 
     Official files ``MRPC/{train,dev}.tsv`` (3,668 / 408): GLUE's parts of ``msr_paraphrase_train.txt``, by ``dev_ids.tsv``,
@@ -122,7 +122,7 @@ class Mrpc(GlueClassification):
     forms = {"#1 ID": NUMBER, "#2 ID": NUMBER}  # noqa: RUF012 - read only
 
 
-class Qqp(GlueClassification):
+class Qqp(_GlueClassification):
     """QQP: do two English questions ask the same? Accuracy and F1 on 40,430 dev pairs.
 
     Official files ``QQP/{train,dev}.tsv`` (363,846 / 40,430). A few rows lack fields; GLUE's own readers leave them out.
@@ -219,7 +219,7 @@ class MnliMismatched(Mnli):
     official_test_examples = 9_832
 
 
-class Qnli(GlueClassification):
+class Qnli(_GlueClassification):
     """QNLI: does an English sentence answer a question? Accuracy on 5,463 dev pairs.
 
     Official files ``QNLI/{train,dev}.tsv`` (104,743 / 5,463) of QNLI version 2. Version 1 split by pair and leaks: do not use
@@ -233,7 +233,7 @@ class Qnli(GlueClassification):
     sentences = ("question", "sentence")
 
 
-class Rte(GlueClassification):
+class Rte(_GlueClassification):
     """RTE: does one English sentence follow from a text? Accuracy on 277 dev pairs.
 
     Official files ``RTE/{train,dev}.tsv`` (2,490 / 277).
@@ -246,7 +246,7 @@ class Rte(GlueClassification):
     sentences = ("sentence1", "sentence2")
 
 
-class Wnli(GlueClassification):
+class Wnli(_GlueClassification):
     """WNLI: does an English sentence with a pronoun resolved follow? Accuracy on 71 dev pairs, of which 56.34 % do not.
 
     Official files ``WNLI/{train,dev}.tsv`` (635 / 71). Dev shares sentences with train under the opposite label, so that who
