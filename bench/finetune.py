@@ -35,9 +35,8 @@ from tokenizers.processors import BertProcessing
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from korealbert.finetune import tasks
-from korealbert.finetune.encode import lengths_of
 from korealbert.finetune.encoder import load_encoder
-from korealbert.finetune.features import FeatureTable, read_examples, task_tokenizer, write_features
+from korealbert.finetune.features import FeatureTable, lengths_of, read_examples, task_tokenizer, write_features
 from korealbert.finetune.loop import FinetunedModel, repeatable, train
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.task import Encoded

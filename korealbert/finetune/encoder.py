@@ -9,20 +9,57 @@ Shapes: B inputs, L pieces, H hidden size, N heads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoModel
 from transformers.utils import logging as transformers_logging
 
-from korealbert.finetune.encode import PaddedBatch
 from korealbert.finetune.spec import Init
-from korealbert.finetune.task import EncoderOutput
+from korealbert.finetune.task import EncoderOutput, Feature
 from korealbert.huggingface.directory import longest_input
 
 LOCAL_ONLY = {"local_files_only": True, "trust_remote_code": False}
+
+
+@dataclass(frozen=True)
+class PaddedBatch:
+    """Features of one batch, padded to its longest: int64 [B, L], the mask 1 at real pieces."""
+
+    input_ids_BL: torch.Tensor
+    attention_mask_BL: torch.Tensor
+    token_type_ids_BL: torch.Tensor
+    features: Sequence[Feature]
+
+    @property
+    def targets(self) -> list[Any]:
+        """Targets of the features."""
+        return [feature.target for feature in self.features]
+
+
+def pad(features: Sequence[Feature], *, pad_id: int, device: torch.device) -> PaddedBatch:
+    """Pad on the right to the longest of the features; each of a feature's choices is a row."""
+    inputs = [part for feature in features for part in (feature.choices or (feature,))]
+    width = max(len(feature.input_ids) for feature in inputs)
+    ids_BL = np.full((len(inputs), width), pad_id, dtype=np.int64)
+    mask_BL = np.zeros_like(ids_BL)
+    types_BL = np.zeros_like(ids_BL)
+    for row, feature in enumerate(inputs):
+        length = len(feature.input_ids)
+        ids_BL[row, :length] = feature.input_ids
+        mask_BL[row, :length] = 1
+        types_BL[row, :length] = feature.token_type_ids
+
+    def tensor(array: npt.NDArray[np.int64]) -> torch.Tensor:
+        return torch.from_numpy(array).to(device)
+
+    return PaddedBatch(tensor(ids_BL), tensor(mask_BL), tensor(types_BL), features)
 
 
 class Encoder(nn.Module):

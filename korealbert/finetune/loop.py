@@ -17,12 +17,17 @@ import torch
 from torch import nn
 
 from korealbert.finetune import tasks
-from korealbert.finetune.encode import evaluation_batches, lengths_of, pad, training_batches
-from korealbert.finetune.encoder import Encoder, keep_first_position
+from korealbert.finetune.encoder import Encoder, keep_first_position, pad
+from korealbert.finetune.features import lengths_of
 from korealbert.finetune.heads import PooledHead
 from korealbert.finetune.spec import FinetuneSpec, Precision
 from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Scores, Task
 from korealbert.model.parameters import parameter_groups
+
+_BATCHES_PER_BUCKET = 50
+"""Training batches are cut from stretches of this many shuffled batches, each sorted by length."""
+
+_Indices = npt.NDArray[np.int64]
 
 _EVALUATION_BATCH_SIZE = 128
 """Fixed, because the size of a batch can change the last bit of a score."""
@@ -228,3 +233,26 @@ def repeatable(*, seed: int, threads: int, device: torch.device) -> Iterator[Non
     finally:
         torch.use_deterministic_algorithms(deterministic_before)
         torch.set_num_threads(threads_before)
+
+
+def training_batches(lengths: Sequence[int] | _Indices, *, batch_size: int, seed: int, epoch: int) -> list[_Indices]:
+    """Every example once, in batches of similar length and random order: a function of seed and epoch alone.
+
+    All batches are full but one.
+    """
+    random = np.random.Generator(np.random.Philox(key=[seed, epoch]))
+    order = random.permutation(len(lengths))
+    length_N = np.asarray(lengths)
+    bucket = batch_size * _BATCHES_PER_BUCKET
+    batches = []
+    for start in range(0, len(order), bucket):
+        stretch = order[start : start + bucket]
+        by_length = stretch[np.argsort(length_N[stretch], kind="stable")]
+        batches += [by_length[at : at + batch_size] for at in range(0, len(by_length), batch_size)]
+    return [batches[index] for index in random.permutation(len(batches))]
+
+
+def evaluation_batches(lengths: Sequence[int] | _Indices, *, batch_size: int) -> list[_Indices]:
+    """Every example once, longest first: the first batch shows whether memory suffices."""
+    order = np.argsort(-np.asarray(lengths), kind="stable")
+    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]

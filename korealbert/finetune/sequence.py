@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from korealbert.documents.benchmark_files import Line
-from korealbert.finetune.encode import encode_sequences
 from korealbert.finetune.files import Record
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy, pearson, spearman
@@ -26,6 +25,31 @@ _COUNTED = {"macro_f1": ClassCounts.macro_f1, "mcc": ClassCounts.mcc}
 
 _Measures = Mapping[str, Callable[[Sequence[Any], Sequence[Any]], float]]
 """Metrics by name, as functions of gold and predicted values."""
+
+
+def encode_sequences(examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
+    """Whole inputs, ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` with segment ids 0 and 1, the longer part cut first.
+
+    Raises ValueError when the tokenizer adds no ``[CLS]``: the pooled vector would be that of an arbitrary piece.
+    """
+    if not examples:
+        return []
+    texts = [example.text for example in examples]
+    pairs = [example.pair or "" for example in examples] if examples[0].pair is not None else None
+    # Segment ids are asked for: a tokenizer whose model_input_names forgets them would hide which sentence is which.
+    encoded = tokenizer(
+        texts,
+        pairs,
+        truncation="longest_first",
+        max_length=max_length,
+        return_token_type_ids=True,
+        return_attention_mask=False,
+    )
+    if encoded["input_ids"][0][:1] != [tokenizer.cls_token_id]:
+        where = f"{tokenizer.name_or_path}/tokenizer.json"
+        raise ValueError(f"{where}: puts no {tokenizer.cls_token} before a sentence; give it a post-processor")
+    rows = zip(encoded["input_ids"], encoded["token_type_ids"], examples, strict=True)
+    return [Feature(ids, segment_ids, example.target, index) for index, (ids, segment_ids, example) in enumerate(rows)]
 
 
 class _SequenceTask(Task):

@@ -28,8 +28,7 @@ from korealbert.artifact.files import atomic_write, write_json
 from korealbert.documents.shards import TableWriter
 from korealbert.finetune import tasks
 from korealbert.finetune.analysis import analysis
-from korealbert.finetune.encode import lengths_of
-from korealbert.finetune.features import SPLITS, FeatureTable, read_examples, task_tokenizer, write_features
+from korealbert.finetune.features import SPLITS, FeatureTable, lengths_of, read_examples, task_tokenizer, write_features
 from korealbert.finetune.search import AXES
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
 from korealbert.finetune.task import Encoded, Example, Feature, Task

@@ -12,7 +12,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from korealbert.finetune.encode import encode_sequences, evaluation_batches, pad, training_batches
+from korealbert.finetune.encoder import pad
+from korealbert.finetune.loop import evaluation_batches, training_batches
+from korealbert.finetune.sequence import encode_sequences
 from korealbert.finetune.task import Example, Feature
 
 lengths = st.lists(st.integers(2, 60), min_size=1, max_size=300)

@@ -12,8 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import ElectraConfig, ElectraModel, RobertaConfig, RobertaModel
 
-from korealbert.finetune.encode import pad
-from korealbert.finetune.encoder import load_encoder
+from korealbert.finetune.encoder import load_encoder, pad
 from korealbert.finetune.spec import Init
 from korealbert.finetune.task import Feature
 from korealbert.finetune.tokenizer import load_tokenizer

@@ -21,8 +21,7 @@ from transformers import AutoModel
 from korealbert.artifact import InputPath, build
 from korealbert.finetune import tasks
 from korealbert.finetune.alignment import frame, pieces
-from korealbert.finetune.encode import pad
-from korealbert.finetune.encoder import Encoder, load_encoder
+from korealbert.finetune.encoder import Encoder, load_encoder, pad
 from korealbert.finetune.encoder_files import STAGE, EncoderStats, ModelPlace
 from korealbert.finetune.features import task_tokenizer
 from korealbert.finetune.questions import Answer, Question

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune.encode import encode_sequences
 from korealbert.finetune.files import Identifiers, Record, json_lines
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import accuracy
-from korealbert.finetune.sequence import SequenceClassification
+from korealbert.finetune.sequence import SequenceClassification, encode_sequences
 from korealbert.finetune.task import Example, Feature, Scores, Task
 
 if TYPE_CHECKING:
