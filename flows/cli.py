@@ -25,8 +25,7 @@ from rich.text import Text
 from flows import file_commands, store_commands
 from flows.terminal import DataDir, DataRoot, StoreDir, clear_errors, console, existing, find
 from korealbert.artifact import Progress, Store, runs
-from korealbert.model.device import Device
-from korealbert.pretrain.runtime import TrainingRuntime
+from korealbert.pretrain.runtime import Device, TrainingRuntime
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
 app.add_typer(file_commands.app)

@@ -18,8 +18,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows import publish
 from flows.gate import Gate
-from flows.lifetime import leave_soon, of_a_worker
-from flows.recovery import announce
+from flows.recovery import announce, leave_soon, of_a_worker
 from flows.step import step
 from korealbert.artifact import Store, runs
 from korealbert.pretrain.launch import stop_all

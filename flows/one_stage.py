@@ -1,14 +1,21 @@
-"""One stage of a recipe, rebuilt on inputs that are cached (or built first)."""
+"""One stage of a recipe, rebuilt on inputs that are cached (or built first): a flow with a deployment for each stage.
+
+``python -m flows.one_stage`` writes these deployments into prefect.yaml, from what each stage declares.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from prefect import flow
 
 from flows.corpus_to_model import SAMPLE, flow_of
+from korealbert.artifact import Deployment
 from korealbert.pretrain.runtime import TrainingRuntime
+from korealbert.recipe import registry
 
 
 @flow(name="one-stage", persist_result=False)
@@ -38,3 +45,30 @@ def one_stage(
     again = [stage] if rerun else None
     given = {"overrides": overrides, "runtime": runtime, "data": data, "data_root": data_root}
     return flow_of(recipe)(recipe, until=stage, rerun=again, **given)
+
+
+FILE = Path(__file__).parents[1] / "prefect.yaml"
+_MARK = "  # One per stage; what follows is written by `python -m flows.one_stage` from korealbert/recipe/registry.py.\n"
+
+
+def page(current: str) -> str:
+    """prefect.yaml with one deployment for each stage of the registry that declares one; the flows above them stay."""
+    flows = current.partition(_MARK)[0]
+    stages = {stage.name: stage.deployment for stage in (*registry.STAGES, registry.REPORT) if stage.deployment}
+    lines = [_line(name, deployment) for name, deployment in stages.items()]
+    lines += [_line(name, deployment, gpu=True) for name, deployment in stages.items() if deployment.gpu]
+    return flows + _MARK + "".join(f"  - {{{', '.join(line)}}}\n" for line in lines)
+
+
+def _line(name: str, deployment: Deployment, *, gpu: bool = False) -> Iterator[str]:
+    goes_on = deployment.queue == "crawl"
+    yield f"<<: *{'gpu' if gpu else 'network' if goes_on else 'stage'}"
+    yield f"name: {name}-gpu" if gpu else f"name: {name}"
+    yield f"description: {json.dumps(deployment.description + ' on the GPU' * gpu)}"
+    yield f"parameters: {{stage: {name}{', rerun: false' if goes_on else ''}}}"
+    if deployment.nightly:
+        yield f'schedules: [{{cron: "{deployment.nightly}", timezone: Asia/Seoul, slug: nightly, active: false}}]'
+
+
+if __name__ == "__main__":
+    FILE.write_text(page(FILE.read_text("utf-8")), "utf-8")

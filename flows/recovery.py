@@ -3,15 +3,21 @@
 A process that a worker started holds a lock in the store as long as it lives (``announce``); the kernel frees it when the
 process dies, on whatever machine it was. So any worker of the same store sees that a run is lost, and the stage that it was in
 goes on from what is in its ``.partial`` directory. A run that a worker had claimed, but whose process died before it could
-announce itself, is known by its silence (``Claimed``).
+announce itself, is known by its silence (``Claimed``). A run ends within seconds of being cancelled, and with its worker
+(``of_a_worker``).
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any
 from uuid import UUID
 
@@ -32,6 +38,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import AwaitingRetry, Cancelled, Crashed
 
 from korealbert.artifact import locks, runs
+from korealbert.artifact.shards import die_with_parent
 
 RUN = "PREFECT__FLOW_RUN_ID"
 """Where a worker tells the process that it starts which run it is for."""
@@ -139,3 +146,42 @@ def _lost(client: SyncPrefectClient, store: Path) -> dict[UUID, bool]:
         elif known.state_type in (StateType.RUNNING, StateType.CANCELLING):
             lost[known.id] = known.state_type is StateType.CANCELLING
     return lost
+
+
+_SECONDS_TO_SAVE = 4.0
+"""How long training may take to write a checkpoint after a cancellation before everything is ended."""
+
+
+@contextmanager
+def of_a_worker() -> Iterator[None]:
+    """Bind this process to the worker that started it; does nothing in any other process.
+
+    When the worker dies, so does this process, and with it (each asks the kernel for that) every process of its stages; a
+    worker that is started again takes the run up anew. SIGTERM, by which Prefect cancels, goes on to Prefect's own handler,
+    and a stage that has not ended after SECONDS_TO_SAVE is left where it stands; what it finished is on the disk.
+    """
+    if RUN not in os.environ or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    die_with_parent()
+    before = signal.getsignal(signal.SIGTERM)
+
+    def cancelled(number: int, frame: FrameType | None) -> None:
+        leave_soon()
+        if callable(before):
+            before(number, frame)
+        else:
+            raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, cancelled)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def leave_soon() -> None:
+    """End this process after SECONDS_TO_SAVE, wherever it stands by then; what it finished is on the disk."""
+    ending = threading.Timer(_SECONDS_TO_SAVE, os._exit, (128 + signal.SIGTERM,))
+    ending.daemon = True
+    ending.start()

@@ -1,7 +1,8 @@
 """The only Prefect task: one stage of a recipe, built, or found in the store.
 
 The artifact store owns identity, so Prefect's own caching is off; a stage found in the store returns a state named ``Cached``.
-Between tasks pass artifact names alone, as futures: from them the UI draws the arrows of the DAG.
+Between tasks pass artifact names alone, as futures: from them the UI draws the arrows of the DAG. Where training has a work
+pool of its own, the stage is built by a run there, which is followed to its end and cancelled with the run that waits.
 """
 
 from __future__ import annotations
@@ -11,21 +12,65 @@ from collections.abc import Callable, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from contextvars import ContextVar
 from typing import Any
+from uuid import UUID
 
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State, TaskRun
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun, State, TaskRun
+from prefect.deployments import run_deployment
 from prefect.logging import get_run_logger
-from prefect.states import Completed
+from prefect.states import Cancelling, Completed
 
 from flows import publish
-from flows.delegation import build_on_gpu
 from flows.gate import Gate
-from korealbert.artifact import Artifact, Built, Progress, build, cached
+from korealbert.artifact import Artifact, Built, Progress, Runtime, build, cached
 from korealbert.artifact.subprocess_build import Job, Needs, build_apart
 from korealbert.pretrain.launch import RankKilled
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import Node
+
+_DEPLOYMENT = "one-stage/gpu"
+_SECONDS_BETWEEN_LOOKS = 2.0
+
+
+class DelegatedRunFailed(RuntimeError):
+    """The run on the other work pool ended without its artifact; the message is that run's."""
+
+
+class DelegatedRunLost(ConnectionError):
+    """The run on the other work pool lost its process; another run goes on from what it left."""
+
+
+def build_on_gpu(label: str, parameters: Mapping[str, Any], runtime: Runtime, *, rerun: bool) -> None:
+    """Have the worker of the pool ``gpu`` build a stage, and return when it has.
+
+    Raises DelegatedRunLost when its process was killed, and DelegatedRunFailed when it ended in any other way but well. Leaving
+    early (a cancelled run) cancels that run too.
+    """
+    wanted = {**parameters, "stage": label, "rerun": rerun, "runtime": runtime.model_dump(mode="json", exclude_unset=True)}
+    wanted["runtime"]["store"] = str(runtime.store.resolve())
+    run: Any = run_deployment(_DEPLOYMENT, parameters=wanted, timeout=0, flow_run_name=label.replace("/", " "))
+    with get_client(sync_client=True) as client:
+        try:
+            ended = _wait(client, run.id)
+        except BaseException:
+            client.set_flow_run_state(run.id, Cancelling(message="the run that waits for it was left"))
+            raise
+    if ended.state is None or not ended.state.is_completed():
+        told = ended.state.message if ended.state else ""
+        lost = ended.state is not None and ended.state.is_crashed()
+        kind = DelegatedRunLost if lost else DelegatedRunFailed
+        raise kind(f"{label}: its run {ended.name} on the pool gpu ended as {ended.state_name}: {told}")
+
+
+def _wait(client: SyncPrefectClient, run: UUID) -> FlowRun:
+    while True:
+        found = client.read_flow_run(run)
+        if found.state is not None and found.state.is_final():
+            return found
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+
 
 SECONDS_BETWEEN_REPORTS = 5.0
 """To the server: each costs a request. A stage that takes less shows no bar at all."""

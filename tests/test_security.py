@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from typer.testing import CliRunner
 
 from flows.cli import app
-from flows.services.credentials import credentials
+from flows.services.local_server import credentials
 from korealbert.artifact import Runtime, Spec, build
 from korealbert.corpus.crawl.fetch import FetchSpec
 from tests.artifact.conftest import WORDS, Text

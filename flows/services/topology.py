@@ -22,8 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.services.credentials import FILE, credentials
-from flows.services.local_server import answers, free_port, stop, wait_until_healthy
+from flows.services.local_server import FILE, answers, credentials, free_port, stop, wait_until_healthy
 from flows.services.postgres import Cluster
 from korealbert.artifact.files import write_json
 from korealbert.artifact.shards import die_with_parent

@@ -1,10 +1,9 @@
 """The stage contract: specs name artifacts before they are built, stages build them, the store keeps and verifies them."""
 
-from korealbert.artifact.disk_space import DiskFull
+from korealbert.artifact.files import DiskFull
 from korealbert.artifact.locks import ReadOnlyStore
-from korealbert.artifact.spec import Identity, InputPath, Spec, canonical, refuse_repeats
+from korealbert.artifact.spec import Identity, InputPath, Real, Spec, Statistics, canonical, refuse_repeats
 from korealbert.artifact.stage import Built, Deployment, InputChanged, Inputs, Progress, Runtime, Stage, Stats, build, cached
-from korealbert.artifact.statistics import Real, Statistics
 from korealbert.artifact.store import Artifact, ArtifactError, Store, ancestors, check_conservation
 
 __all__ = [

@@ -26,7 +26,6 @@ from typing import Any, Generic, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from korealbert.artifact import markers
-from korealbert.artifact.disk_space import telling_of_a_full_disk
 from korealbert.artifact.files import (
     FileChanged,
     digest_of_listing,
@@ -35,12 +34,12 @@ from korealbert.artifact.files import (
     sha256_and_stamp,
     stamp,
     sync_file,
+    telling_of_a_full_disk,
     write_digested,
     write_json,
 )
 from korealbert.artifact.locks import ReadOnlyStore
-from korealbert.artifact.spec import Identity, Spec, canonical, input_paths
-from korealbert.artifact.statistics import Statistics
+from korealbert.artifact.spec import Identity, Spec, Statistics, canonical, input_paths
 from korealbert.artifact.store import (
     MANIFEST,
     OPENING,

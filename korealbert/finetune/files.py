@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
-from korealbert.artifact.strict_json import unambiguous
+from korealbert.artifact.files import unambiguous
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 
 

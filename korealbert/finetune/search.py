@@ -24,7 +24,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Statistics, refuse_repeats
 from korealbert.artifact.files import write_json
-from korealbert.artifact.statistics import Real
+from korealbert.artifact.spec import Real
 from korealbert.finetune.spec import FinetuneSpec
 
 if TYPE_CHECKING:

@@ -143,7 +143,7 @@ def _measured_all(spec: SpeedSpec, runtime: TrainingRuntime) -> tuple[str, dict[
     """The type of the device, and the figures of each architecture, measured one after the other."""
     import torch  # noqa: PLC0415 (planning does without)
 
-    from korealbert.model.device import pick_device  # noqa: PLC0415 (planning does without)
+    from korealbert.pretrain.runtime import pick_device  # noqa: PLC0415 (planning does without)
 
     device = pick_device(runtime.device)
     rows: dict[str, dict[str, Any]] = {}

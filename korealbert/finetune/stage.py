@@ -32,8 +32,7 @@ from korealbert.finetune.features import SPLITS, FeatureTable, lengths_of, read_
 from korealbert.finetune.search import AXES
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
 from korealbert.finetune.task import Encoded, Example, Feature, Task
-from korealbert.model.device import pick_device
-from korealbert.pretrain.runtime import TrainingRuntime, check_device
+from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_device
 
 if TYPE_CHECKING:
     from korealbert.finetune.encoder import Encoder

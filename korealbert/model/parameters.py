@@ -1,10 +1,12 @@
-"""The parameters of a model as its optimiser and its readers want them."""
+"""The parameters of a model: their groups for an optimiser, their number, and what a training step computes with them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from torch import nn
+
+from korealbert.model.config import AnyConfig, ModelConfig, ModernConfig
 
 
 def parameter_groups(model: nn.Module, *, weight_decay: float) -> list[dict[str, Any]]:
@@ -38,3 +40,40 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
 def count_parameters(model: nn.Module) -> int:
     """Numbers of the model, frozen ones included; a shared tensor counts once."""
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+_BACKWARD = 2
+"""The backward pass has two matrix products for each of the forward pass: one for the inputs, one for the weights."""
+
+
+def training_flops(config: AnyConfig, *, length: int, mlm_slots: int, wop_slots: int) -> int:
+    """Operations of one sequence of ``length`` positions, forward and backward; a multiplication and an addition are two.
+
+    Padding counts, as it is computed; table look-ups, LayerNorms and activations do not (below 1 % of the whole). A
+    discriminator's are those of its generator too.
+    """
+    if isinstance(config, ModelConfig) and config.generator_hidden_size:
+        generator = config.generator()
+        products = _layers(config, length) + length * (config.hidden_size**2 + config.hidden_size)
+        products += _layers(generator, length) + mlm_slots * _masked_token(generator)
+        return 2 * (1 + _BACKWARD) * products
+    products = _layers(config, length) + mlm_slots * _masked_token(config)
+    products += wop_slots * config.hidden_size * config.word_order_classes
+    if config.pooler:
+        products += config.hidden_size**2 + 2 * config.hidden_size
+    return 2 * (1 + _BACKWARD) * products
+
+
+def _layers(config: AnyConfig, length: int) -> int:
+    if isinstance(config, ModernConfig):
+        hidden, keys = config.hidden_size, config.local_attention + 1
+        seen = [length if config.is_global(layer) else min(length, keys) for layer in range(config.num_layers)]
+        matrices = config.num_layers * (4 * hidden**2 + 3 * hidden * config.intermediate_size)
+        return length * (matrices + 2 * hidden * sum(seen))
+    hidden, embedding = config.hidden_size, config.embedding_size
+    layer = length * (4 * hidden**2 + 2 * hidden * config.intermediate_size) + 2 * length**2 * hidden
+    return config.num_layers * layer + (length * embedding * hidden if embedding != hidden else 0)
+
+
+def _masked_token(config: AnyConfig) -> int:
+    return config.hidden_size * config.embedding_size + config.embedding_size * config.vocab_size

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from korealbert.examples.batches import Batch
 from korealbert.model.config import AnyConfig
-from korealbert.model.flops import training_flops
+from korealbert.model.parameters import training_flops
 from korealbert.philox import mix64
 from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.rows import BatchSource, Rows

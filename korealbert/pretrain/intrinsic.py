@@ -14,8 +14,7 @@ from korealbert.artifact import Inputs, Real, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import write_json
 from korealbert.examples.batches import ExampleBatches
 from korealbert.model.config import read_config
-from korealbert.model.device import pick_device
-from korealbert.pretrain.runtime import TrainingRuntime, check_device
+from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_device
 from korealbert.pretrain.spec import TASKS
 
 

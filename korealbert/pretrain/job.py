@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from korealbert.model.config import AnyConfig
-from korealbert.model.device import Device
+from korealbert.pretrain.runtime import Device
 from korealbert.pretrain.spec import PretrainSpec
 
 _MARK = "korealbert-event "

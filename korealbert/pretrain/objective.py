@@ -1,25 +1,29 @@
 """What a batch costs: the losses and hits of every task as sums over targets, so that they can be added up before division.
 
-An objective is the module that DeepSpeed wraps and torch compiles: tensors of a micro-batch in, sums out.
+An objective is the module that DeepSpeed wraps and torch compiles: tensors of a micro-batch in, sums out. Its model is drawn
+anew or takes initial weights, and some of its tensors may be frozen.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from hashlib import blake2b
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from hashlib import blake2b, sha256
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from korealbert.examples.batches import IGNORED, Batch
 from korealbert.model.config import AnyConfig, ModelConfig
-from korealbert.model.heads import PretrainingModel, initialise
-from korealbert.model.replaced import ReplacedTokenModel, restore, sample
+from korealbert.model.heads import PretrainingModel, ReplacedTokenModel, initialise, restore, sample
 from korealbert.pretrain.data import TensorBatch, in_row_order, to_tensors
 from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.metrics import Metrics, TaskTotals
@@ -177,3 +181,64 @@ def evaluate(
 
 _HELDOUT = -1
 """Stands for the step in the seeds of held-out batches."""
+
+
+_FRESH_HEADS = ("wop.",)
+"""Heads that begin afresh where the initial weights lack them: their size is that of this run's sequences."""
+
+
+def load_initial(model: nn.Module, directory: Path) -> None:
+    """Put the tensors of ``directory/model.safetensors`` into the model.
+
+    Raises ValueError naming the file when it is damaged, or tensors are missing, left over or of another shape.
+    """
+    path = directory / "model.safetensors"
+    try:
+        given = load_file(path)
+    except (FileNotFoundError, SafetensorError) as error:
+        raise ValueError(f"{path}: no initial weights that can be read ({error}); build their stage again") from None
+    own = model.state_dict()
+    given = {name: tensor for name, tensor in given.items() if name in own or not name.startswith(_FRESH_HEADS)}
+    for name in sorted(own.keys() ^ given.keys()):
+        if name in own and name.startswith(_FRESH_HEADS):
+            continue
+        raise ValueError(f"{path}: tensor {name!r} is {'missing' if name in own else 'not one of the model'}")
+    for name, tensor in given.items():
+        if tensor.shape != own[name].shape:
+            raise ValueError(f"{path}: {name} has shape {list(tensor.shape)}, the model {list(own[name].shape)}")
+    model.load_state_dict(given, strict=False)
+
+
+def freeze(model: nn.Module, patterns: Sequence[str]) -> dict[str, Tensor]:
+    """Take the parameters that any of the patterns matches out of training; returns them by name.
+
+    Raises ValueError as ``frozen_names`` does.
+    """
+    parameters = dict(model.named_parameters())
+    frozen: dict[str, Tensor] = {name: parameters[name] for name in frozen_names(list(parameters), patterns)}
+    for parameter in frozen.values():
+        parameter.requires_grad_(False)
+    return frozen
+
+
+def frozen_names(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """Those of a model's parameters that any of the patterns matches.
+
+    Raises ValueError for a pattern that matches none, and where nothing is left to train.
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ValueError(f"frozen: no tensor of the model matches {pattern!r}; its tensors: {', '.join(names)}")
+    frozen = [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    if len(frozen) == len(names):
+        raise ValueError(f"frozen = {list(patterns)} leaves nothing to train; freeze less")
+    return frozen
+
+
+def digest_of(tensors: Mapping[str, Tensor]) -> str:
+    """sha256 over names, shapes and bytes of some tensors, in order of their names."""
+    digest = sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name}{list(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

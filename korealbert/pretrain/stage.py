@@ -21,9 +21,8 @@ from korealbert.artifact.files import atomic_write
 from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
 from korealbert.model.config import AnyConfig, read_config
-from korealbert.pretrain.compile_locks import clear_stale_locks, extension_directories
 from korealbert.pretrain.job import Job, parse_event
-from korealbert.pretrain.launch import RankFailed, run_ranks
+from korealbert.pretrain.launch import RankFailed, clear_stale_locks, extension_directories, run_ranks
 from korealbert.pretrain.machines import world_size
 from korealbert.pretrain.rows import Rows, check_rows
 from korealbert.pretrain.runtime import TrainingRuntime, check_device
@@ -139,8 +138,8 @@ def check(
     config = spec.config_for(vocab_size=short.train.vocab_size, sequence_length=longest, initial=shape)
     check_rows(spec, config, short, long)
     if spec.frozen:
-        from korealbert.pretrain.initial import frozen_names  # noqa: PLC0415 (names of tensors are known to torch alone)
-        from korealbert.pretrain.objective import parameter_names  # noqa: PLC0415
+        # Names of tensors are known to torch alone.
+        from korealbert.pretrain.objective import frozen_names, parameter_names  # noqa: PLC0415
 
         frozen_names(parameter_names(config), spec.frozen)
     return config

@@ -128,7 +128,7 @@ def test_every_library_that_writes_is_understood(tmp_path: Path) -> None:
         import sqlite3
         import numpy as np, polars as pl, pyarrow as pa, pyarrow.ipc, torch
         from safetensors.torch import save_file
-        from korealbert.artifact.disk_space import telling_of_a_full_disk
+        from korealbert.artifact.files import telling_of_a_full_disk
 
         many = np.random.default_rng(0).integers(0, 1 << 60, 600_000)
 

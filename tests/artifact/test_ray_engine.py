@@ -81,7 +81,7 @@ def main():
         cluster.remove_node(second, allow_graceful=False)
         (store / "lost").touch()
 
-    import korealbert.artifact.ray_engine as engine
+    import korealbert.artifact.shards as engine
     import ray
     ray.init(address=cluster.address, log_to_driver=False)
     killer = threading.Thread(target=kill)

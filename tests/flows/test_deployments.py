@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from flows import deployments
+from flows import one_stage
 from flows.services.installation import POOLS
 from korealbert import recipe as recipes
 from tests.flows.conftest import TINY
@@ -49,4 +49,4 @@ def test_every_stage_has_a_deployment_of_its_own() -> None:
 
 def test_the_deployments_of_stages_are_those_that_stages_declare() -> None:
     current = (ROOT / "prefect.yaml").read_text("utf-8")
-    assert current == deployments.page(current), "python -m flows.deployments"
+    assert current == one_stage.page(current), "python -m flows.one_stage"

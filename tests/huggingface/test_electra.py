@@ -14,8 +14,7 @@ from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.families import SpecialIds
 from korealbert.model.config import ModelConfig
-from korealbert.model.heads import initialise
-from korealbert.model.replaced import ReplacedTokenModel
+from korealbert.model.heads import ReplacedTokenModel, initialise
 
 SHAPE = {"vocab_size": 70, "hidden_size": 32, "embedding_size": 16, "num_layers": 2, "num_heads": 4, "pooler": False}
 

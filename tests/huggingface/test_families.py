@@ -26,9 +26,8 @@ from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.families import SpecialIds
 from korealbert.model.config import ModelConfig
-from korealbert.model.heads import PretrainingModel, initialise
+from korealbert.model.heads import PretrainingModel, ReplacedTokenModel, initialise
 from korealbert.model.parameters import count_parameters
-from korealbert.model.replaced import ReplacedTokenModel
 
 SPECIAL = SpecialIds(pad=0, cls=2, sep=3)
 

@@ -8,9 +8,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from korealbert.model.config import ModelConfig
-from korealbert.model.flops import training_flops
-from korealbert.model.heads import PretrainingModel
-from korealbert.model.replaced import ReplacedTokenModel
+from korealbert.model.heads import PretrainingModel, ReplacedTokenModel
+from korealbert.model.parameters import training_flops
 
 SHAPE = {"vocab_size": 300, "hidden_size": 64, "num_layers": 3, "num_heads": 4, "max_positions": 40}
 

@@ -17,8 +17,8 @@ from korealbert.huggingface import checkpoint
 from korealbert.huggingface.families import SpecialIds
 from korealbert.model.config import ModernConfig, ModernSpec
 from korealbert.model.encoder import attend
-from korealbert.model.flops import training_flops
 from korealbert.model.heads import PretrainingModel, initialise
+from korealbert.model.parameters import training_flops
 
 SPECIAL = SpecialIds(pad=0, cls=2, sep=3)
 

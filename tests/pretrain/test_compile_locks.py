@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from korealbert.pretrain.compile_locks import clear_stale_locks, extension_directories
+from korealbert.pretrain.launch import clear_stale_locks, extension_directories
 
 
 def test_only_locks_that_nobody_holds_are_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from korealbert.examples.batches import IGNORED
 from korealbert.model.config import ModelConfig
-from korealbert.model.replaced import restore, sample
+from korealbert.model.heads import restore, sample
 from korealbert.pretrain.data import to_tensors
 from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.objective import make_objective

@@ -122,7 +122,7 @@ def test_a_stage_of_one_line_is_planned_reported_inspected_and_deployed(checkout
     assert "Not part of this run: vocab" in report
     inspected = told(checkout, "-m", "korealbert", "inspect", "shortest", "--dropped", "all", *store)
     assert "not_among_the_shortest" in inspected
-    told(checkout, "-m", "flows.deployments")
+    told(checkout, "-m", "flows.one_stage")
     deployments = yaml.safe_load((checkout / "prefect.yaml").read_text("utf-8"))["deployments"]
     (found,) = [each for each in deployments if each["name"] == "shortest"]
     assert (found["description"], found["parameters"]) == ("The shortest documents", {"stage": "shortest"})

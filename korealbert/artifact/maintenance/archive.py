@@ -20,11 +20,17 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from korealbert.artifact import locks
-from korealbert.artifact.disk_space import room, telling_of_a_full_disk
-from korealbert.artifact.files import atomic_write, digest_of_listing, replace_directory, sha256_and_stamp
+from korealbert.artifact.files import (
+    atomic_write,
+    digest_of_listing,
+    replace_directory,
+    room,
+    sha256_and_stamp,
+    telling_of_a_full_disk,
+    unambiguous,
+)
 from korealbert.artifact.spec import ARTIFACT_NAME
 from korealbert.artifact.store import MANIFEST, Artifact, ArtifactError, Store, ancestors, faults_within, identity_of
-from korealbert.artifact.strict_json import unambiguous
 from korealbert.artifact.tar import TarFault, TarMember, TarReader
 
 INDEX = "korealbert.json"

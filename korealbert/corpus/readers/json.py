@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from korealbert.artifact.strict_json import RepeatedName, unambiguous
+from korealbert.artifact.files import RepeatedName, unambiguous
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.json_values import ValueScanner, is_json_object, resynchronised
 from korealbert.corpus.readers.records import Dropped, Outcome, Tally, bad_record, decode_record, document_of, writable
