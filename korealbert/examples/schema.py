@@ -283,7 +283,7 @@ def _open(path: Path, kind: type[Any]) -> tuple[pa.RecordBatch, Any]:
 
 def _check_schema(path: Path, found: pa.Schema, expected: pa.Schema) -> None:
     if not found.equals(expected):
-        raise ShardError(f"{path}: holds the columns {found.names} of other types than its header asks for; rebuild its stage")
+        raise ShardError(f"{path}: holds the columns {found.names} of other types than its header declares; rebuild its stage")
 
 
 def _to_numpy(column: pa.Array) -> Array:

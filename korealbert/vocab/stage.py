@@ -280,7 +280,7 @@ def vocabulary_facts(vocabulary: Vocabulary, sentences: Sequence[str]) -> Vocabu
     encoded = vocabulary.encode(measured)
     ids = np.concatenate([*encoded, np.empty(0, dtype=np.int32)])
     if not len(ids):
-        raise ValueError(f"vocab: {len(measured):,} sentences hold nothing that a piece could stand for; look at the corpus")
+        raise ValueError(f"vocab: {len(measured):,} sentences contain no character to make pieces of; look at the corpus")
     first = np.zeros(len(ids), dtype=np.bool_)
     first[np.cumsum([0, *map(len, encoded)])[:-1][[len(sentence) > 0 for sentence in encoded]]] = True
     proper = vocabulary.proper()

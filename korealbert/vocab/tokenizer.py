@@ -119,7 +119,7 @@ class Vocabulary:
         if (boundary is not None) != needs_morphemes(path.parent):
             raise ValueError(
                 f"{path}: text for this vocabulary is {'' if boundary is not None else 'not '}cut into morphemes, "
-                f"which {MORPHEMES_FILE} beside it contradicts; copy both from one vocab artifact"
+                f"which contradicts the {MORPHEMES_FILE} next to it; copy both from one vocab artifact"
             )
         return cls(processor, path, sha256(content).hexdigest(), boundary)
 

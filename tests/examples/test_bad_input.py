@@ -152,5 +152,5 @@ def test_a_view_of_other_types_than_its_header_says_is_refused(tmp_path: Path, v
     write_view(tmp_path / "a.arrow", narrow, header)
     content = (tmp_path / "a.arrow").read_bytes().replace(b'"prediction_slots": 9', b'"prediction_slots": 8')
     (tmp_path / "b.arrow").write_bytes(content)
-    with pytest.raises(ShardError, match=r"b\.arrow: holds the columns .* of other types than its header asks for"):
+    with pytest.raises(ShardError, match=r"b\.arrow: holds the columns .* of other types than its header declares"):
         open_view(tmp_path / "b.arrow")

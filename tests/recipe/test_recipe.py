@@ -316,7 +316,7 @@ def test_a_crawl_and_a_fetch_are_inputs_of_the_extraction_of_their_source(editab
         ("sources/hani.toml", "sources/hany.toml", "[crawl.daily], field 'source': no such file"),
         ("sources/hani.toml", "sources/README.md", "README.md: not a source file"),
         ("[crawl.daily]", '[crawl.daily]\nfirst_day = "2007-1-1"', "[crawl.daily], field 'first_day': expected a day"),
-        ("[crawl.daily]", "[crawl.daily]\nlast_day = 2006-01-01", "[crawl.daily]: first_day 2007-01-01 lies after"),
+        ("[crawl.daily]", "[crawl.daily]\nlast_day = 2006-01-01", "[crawl.daily]: first_day 2007-01-01 is after"),
         ("[crawl.daily]", "[crawl.daily]\nmax_page = 3", "unknown field 'max_page' (did you mean 'max_pages'?)"),
         ("url = ", 'checksum = "md5:1"\nurl = ', "[fetch.dump], field 'checksum': expected one of"),
     ],

@@ -62,7 +62,7 @@ class FetchSpec(Spec):
     max_bytes: int = Field(default=1 << 40, ge=1)
     """Larger files are refused."""
     retries: int = Field(default=8, ge=0)
-    """Tries after one that brought nothing new."""
+    """Tries after one that brought no new bytes."""
     backoff_seconds: float = Field(default=2.0, ge=0)
     """Wait before the first retry; it doubles with each, up to five minutes."""
     timeout_seconds: float = Field(default=60.0, gt=0)
@@ -83,7 +83,9 @@ class FetchSpec(Spec):
         if bool(self.url) == (self.path is not None):
             raise ValueError("set url or path, one of the two")
         if "@" in urlsplit(self.url).netloc:
-            raise ValueError("a password in a URL would stand in every manifest; fetch the file by hand, and name it as path")
+            raise ValueError(
+                "a password in a URL would be written into every manifest; fetch the file by hand, and name it as path"
+            )
         if self.url:
             ascii_url(self.url)  # raises ValueError for a host or port that is none
         if self.file_name.startswith(".") or not self.file_name.isprintable() or not self.file_name:
@@ -166,9 +168,11 @@ def _download(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> 
         grown = part.exists() and part.stat().st_size > before
         fruitless = 0 if grown else fruitless + 1
         if fruitless > spec.retries:
-            raise Interrupted(f"{spec.url}: {problem}; {fruitless} tries in a row brought nothing. What came so far is kept")
+            raise Interrupted(
+                f"{spec.url}: {problem}; {fruitless} tries in a row brought no bytes; those received before are kept"
+            )
         wait = min(_MAX_WAIT_SECONDS, spec.backoff_seconds * 2 ** max(0, fruitless - 1))
-        log.warning("%s: %s; going on in %.0f s", spec.url, problem, wait)
+        log.warning("%s: %s; trying again in %.0f s", spec.url, problem, wait)
         time.sleep(wait)
 
 
@@ -180,7 +184,9 @@ def _raise_final(spec: FetchSpec, error: OSError, part: Path) -> None:
         raise FetchError(f"{spec.url}: {error}; fetch it by hand, and name it as path") from None
     if error.errno in _NO_ROOM:
         came = part.stat().st_size if part.exists() else 0
-        raise FetchError(f"{spec.url}: {error.strerror} after {came:,} bytes, which are kept: make room and go on") from None
+        raise FetchError(
+            f"{spec.url}: {error.strerror} after {came:,} bytes, which are kept: free disk space and run it again"
+        ) from None
 
 
 @contextmanager
@@ -307,7 +313,7 @@ def _read_note(part: Path) -> tuple[dict[str, Any], hashlib._Hash]:
                 left -= len(block)
         if left == 0 and digest.hexdigest() == note["sha256"]:
             return note, digest
-        log.warning("%s: what came of it has changed on the disk; it is fetched from the beginning", part)
+        log.warning("%s: it has changed on the disk; it is fetched from the beginning", part)
     return {}, hashlib.sha256()
 
 

@@ -69,13 +69,13 @@ class Rules:
 class _Robots:
     """The rules of all origins of a source; for use from several threads.
 
-    ``read`` fetches a URL within a number of bytes; ``tell`` receives each origin with its rules, or with why there are none.
+    ``read`` fetches a URL within a number of bytes; ``report`` receives each origin with its rules, or with why there are none.
     """
 
     def __init__(
-        self, source: Source, read: Callable[[str, int], Answer], tell: Callable[[str, Rules | RobotsUnreachable], None]
+        self, source: Source, read: Callable[[str, int], Answer], report: Callable[[str, Rules | RobotsUnreachable], None]
     ) -> None:
-        self._source, self._read_url, self._tell = source, read, tell
+        self._source, self._read_url, self._report = source, read, report
         self._lock = threading.Lock()
         self._rules: dict[str, Future[Rules]] = {}
 
@@ -98,12 +98,12 @@ class _Robots:
         try:
             rules = self._read(origin)
         except (PrivateAddress, RobotsUnreachable) as error:
-            self._tell(origin, error if isinstance(error, RobotsUnreachable) else RobotsUnreachable(str(error)))
+            self._report(origin, error if isinstance(error, RobotsUnreachable) else RobotsUnreachable(str(error)))
             promise.set_exception(error)
         except BaseException as error:
             promise.set_exception(error)
         else:
-            self._tell(origin, rules)
+            self._report(origin, rules)
             promise.set_result(rules)
 
     def _read(self, origin: str) -> Rules:
@@ -152,18 +152,18 @@ def _is_outdated(rules: Future[Rules]) -> bool:
 class Downloads:
     """Requests to one source; for use from several threads, each of which waits for its turn.
 
-    ``tell`` receives each origin with its rules, or with why there are none.
+    ``report`` receives each origin with its rules, or with why there are none.
     """
 
-    def __init__(self, source: Source, user_agent: str, tell: Callable[[str, Rules | RobotsUnreachable], None]) -> None:
-        self._source, self._tell = source, tell
+    def __init__(self, source: Source, user_agent: str, report: Callable[[str, Rules | RobotsUnreachable], None]) -> None:
+        self._source, self._report = source, report
         self._client = Client(
             user_agent=user_agent,
             may_be_private=source.may_be_private,
             timeout_seconds=source.timeout_seconds,
             verify=source.verify_certificates,
         )
-        self._robots = _Robots(source, self._in_turn, self._learnt)
+        self._robots = _Robots(source, self._in_turn, self._keep_delay)
         self._turns: dict[str, _Turns] = {}
 
     def close(self) -> None:
@@ -186,11 +186,11 @@ class Downloads:
         turns = _Turns(self._source.concurrency, self._source.delay_seconds)
         return self._turns.setdefault(urlsplit(url).hostname or "", turns)
 
-    def _learnt(self, origin: str, rules: Rules | RobotsUnreachable) -> None:
+    def _keep_delay(self, origin: str, rules: Rules | RobotsUnreachable) -> None:
         if isinstance(rules, Rules):
             turns = self._turns_of(origin)
             turns.delay_seconds = max(turns.delay_seconds, rules.crawl_delay)
-        self._tell(origin, rules)
+        self._report(origin, rules)
 
 
 class _Turns:

@@ -162,7 +162,7 @@ class Source(Spec):
         for category, names in self.categories.items():
             for name in names:
                 if seen.setdefault(name, category) != category:
-                    raise ValueError(f"categories: section {name!r} stands under {seen[name]} and {category}; keep one")
+                    raise ValueError(f"categories: section {name!r} is listed under {seen[name]} and {category}; keep one")
         return self
 
     def allows(self, host: str) -> bool:

@@ -62,9 +62,9 @@ class _Spider:
         self._spec, self._source, self._frontier, self._files = spec, source, frontier, files
         self._discovery = Discovery(spec, source, frontier)
         self._downloads = Downloads(
-            source, spec.user_agent, lambda origin, rules: self._news.put(partial(self._note, origin, rules))
+            source, spec.user_agent, lambda origin, rules: self._events.put(partial(self._note, origin, rules))
         )
-        self._news: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._checked = time()
         self._reported = 0.0
         self._paused_until = 0.0
@@ -82,7 +82,7 @@ class _Spider:
                 elif not self._frontier.in_flight and self._at_page_limit():
                     self._frontier.refuse_waiting("max_pages")
                 else:
-                    self._take_news()
+                    self._handle_event()
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
         self._downloads.close()
@@ -92,15 +92,15 @@ class _Spider:
         try:
             answer = self._downloads.get(known.url, self._limit(known))
         except Exception as error:
-            self._news.put(partial(self._settle, known, partial(self._take_error, known, error)))
+            self._events.put(partial(self._settle, known, partial(self._take_error, known, error)))
         else:
-            self._news.put(partial(self._settle, known, partial(self._take_in, known, answer)))
+            self._events.put(partial(self._settle, known, partial(self._take_in, known, answer)))
 
-    def _take_news(self) -> None:
+    def _handle_event(self) -> None:
         """Wait for an answer, or for a retry to be due."""
         due = self._frontier.seconds_until_due()
         with suppress(Empty):
-            self._news.get(
+            self._events.get(
                 timeout=_SECONDS_BETWEEN_REPORTS if due is None else min(_SECONDS_BETWEEN_REPORTS, max(due, 0.005))
             )()
         now = time()

@@ -78,13 +78,13 @@ class CrawlSpec(Spec):
     @classmethod
     def _is_one_line(cls, value: str) -> str:
         if not value.isascii() or not value.isprintable():
-            raise ValueError("expected ASCII on one line: it stands in a request header")
+            raise ValueError("expected ASCII on one line: it is sent in a request header")
         return value
 
     @model_validator(mode="after")
     def _is_a_window(self) -> CrawlSpec:
         if self.first_day > self.last_day:
-            raise ValueError(f"first_day {self.first_day} lies after last_day {self.last_day}")
+            raise ValueError(f"first_day {self.first_day} is after last_day {self.last_day}")
         return self
 
     @property
@@ -161,7 +161,7 @@ def _crawl(spec: CrawlSpec, out_dir: Path, runtime: Runtime) -> None:
             finally:
                 _end(worker)
         if code:
-            raise CrawlInterrupted(f"the crawl ended early (exit status {code}); run it again to go on\n{_tail(errors)}")
+            raise CrawlInterrupted(f"the crawl ended early (exit status {code}); run it again to continue\n{_tail(errors)}")
 
 
 def _end(worker: subprocess.Popen[str]) -> None:
@@ -231,7 +231,7 @@ def _check_files(frontier: Frontier, out_dir: Path) -> None:
     ends = frontier.ends()
     for number, path in warc_files(out_dir).items():
         if (whole := whole_bytes(path)) < max(path.stat().st_size, ends.get(number, 0)):
-            raise CrawlInterrupted(f"{path}: changed on the disk behind byte {whole:,}; run it again to fetch those pages anew")
+            raise CrawlInterrupted(f"{path}: changed on the disk after byte {whole:,}; run it again to fetch those pages anew")
 
 
 def _first_failed(frontier: Frontier, kinds: tuple[str, ...], states: tuple[str, ...] = ("failed",)) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from korealbert.corpus.normalise import composed
 from korealbert.corpus.readers.records import UNWANTED
+from korealbert.corpus.readers.spec import WikiOptions
 
 _MARKUP = "[]{}|<>'=*#:;&-_~^,\\$!\""
 _STAND_INS = "".join(chr(0xFDD0 + index) for index in range(len(_MARKUP)))
@@ -112,11 +113,11 @@ class WikiText:
 class Prose:
     """Takes headings, lines and paragraph breaks in order, gives the text."""
 
-    def __init__(self, *, headings: bool, dropped_sections: Collection[str], lost: Counter[str]) -> None:
+    def __init__(self, options: WikiOptions, lost: Counter[str]) -> None:
         self._lines: list[str] = []
         self._waiting: list[tuple[int, str]] = []  # headings whose section has no text yet
-        self._headings, self._lost = headings, lost
-        self._dropped_sections = {name.replace(" ", "") for name in dropped_sections}
+        self._headings, self._lost = options.headings, lost
+        self._dropped_sections = {name.replace(" ", "") for name in options.dropped_sections}
         self._dropping_level = 0
         self._break = False
         self._footnotes: list[str] = []

@@ -65,7 +65,7 @@ class _Page:
     """Takes lines in order."""
 
     def __init__(self, options: WikiOptions, lost: Counter[str], *, some_footnotes: bool) -> None:
-        self.prose = Prose(headings=options.headings, dropped_sections=options.dropped_sections, lost=lost)
+        self.prose = Prose(options, lost)
         self.some_footnotes = some_footnotes
         self._lost = lost
         self._lines: list[str] = []  # of one section, with empty ones between paragraphs

@@ -75,7 +75,7 @@ def _apostrophe(quotes: re.Match[str]) -> str:
 
 def _lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:
     """Headings, lists and paragraphs."""
-    prose = Prose(headings=options.headings, dropped_sections=options.dropped_sections, lost=lost)
+    prose = Prose(options, lost)
     take = prose.line
     for source_line in text.split("\n"):
         line = source_line.strip()

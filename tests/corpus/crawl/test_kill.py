@@ -129,7 +129,7 @@ def test_pages_that_change_before_the_seal_are_not_sealed(tmp_path: Path, monkey
             warc.write_bytes(content)
 
         really = stage._crawl
-        with monkeypatch.context() as patch, pytest.raises(CrawlInterrupted, match="changed on the disk behind byte"):
+        with monkeypatch.context() as patch, pytest.raises(CrawlInterrupted, match="changed on the disk after byte"):
             patch.setattr(stage, "_crawl", flip_after)
             crawl(tmp_path, source)
         crawled = crawl(tmp_path, source)
