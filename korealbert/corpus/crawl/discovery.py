@@ -14,9 +14,8 @@ from lxml import etree
 from lxml import html as lxml_html
 
 from korealbert.corpus.crawl.frontier import Frontier, Kind, Known
-from korealbert.corpus.crawl.source import Source
+from korealbert.corpus.crawl.source import MAX_URL_CHARS, PageUrl, Source, article_url, page_url
 from korealbert.corpus.crawl.stage import CrawlSpec
-from korealbert.corpus.crawl.urls import MAX_URL_CHARS, PageUrl, article_url, page_url
 from korealbert.corpus.html.encoding import decode_page
 from korealbert.corpus.readers.records import iso_date, one_line
 

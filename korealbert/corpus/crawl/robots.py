@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 from protego import Protego
 
 from korealbert.corpus.crawl.client import Answer, Client, NoAnswer, PrivateAddress
-from korealbert.corpus.crawl.source import Source
-from korealbert.corpus.crawl.urls import page_url
+from korealbert.corpus.crawl.source import Source, page_url
 from korealbert.corpus.html.encoding import BodyError, decode_body, decode_page
 
 _AGENT = "korealbert"

@@ -32,9 +32,8 @@ from korealbert.corpus.crawl.client import Answer, NoAnswer, PrivateAddress
 from korealbert.corpus.crawl.discovery import Discovery, UnreadableListing
 from korealbert.corpus.crawl.frontier import Frontier, Known, State
 from korealbert.corpus.crawl.robots import Downloads, Refused, RobotsUnreachable, Rules
-from korealbert.corpus.crawl.source import Source, load_source
+from korealbert.corpus.crawl.source import Source, article_url, load_source, page_url
 from korealbert.corpus.crawl.stage import CrawlSpec
-from korealbert.corpus.crawl.urls import article_url, page_url
 from korealbert.corpus.crawl.warc_files import WarcFiles, open_frontier
 from korealbert.corpus.html.encoding import BodyError, decode_body, gunzip_if_gzip, is_html
 
