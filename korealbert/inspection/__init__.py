@@ -1,4 +1,4 @@
-"""Looking into artifacts: documents, what was dropped and why, what cleaning changed, examples under noise.
+"""`korealbert inspect`: documents, dropped ones with the reason, changes by cleaning, training examples with their noise.
 
 Everything is a ``rich.text.Text`` in named styles (``look.py``), so that terminal, pipe and HTML page show the same.
 """

@@ -1,4 +1,4 @@
-"""What a stage changed in its documents: removed and added text in place, with the rule that removed it."""
+"""Changes that a stage made to its documents: removed and added text in place, with the rule that removed it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from korealbert.documents.shards import DOCUMENT_SCHEMA, read_batches, read_docu
 from korealbert.formatting import by_number
 
 _CONTEXT_CHARACTERS = 80
-"""Unchanged text shown on each side of a change."""
+"""Characters of unchanged text shown on each side of a change."""
 _EXACT_WORDS = 10_000
-"""Longer texts are compared without the words that are frequent in them, which is quick and may find larger changes."""
+"""Longer texts are compared without their frequent words, which is fast but may find larger changes."""
 
 _REMOVED, _ADDED = "[-{}-]", "{{+{}+}}"
 """Removed and added text, as ``git diff --word-diff`` and ``wdiff`` write them."""
@@ -44,14 +44,14 @@ class Part:
 
 
 def changed_documents(artifact: Artifact) -> Iterator[tuple[dict[str, Any], list[Part]]]:
-    """Documents whose text or title is another than in the stage's input, as rows of this artifact with what changed.
+    """Documents whose text or title differs from the stage's input, as rows of this artifact with their changes.
 
     Raises ValueError for an artifact that was not built from documents.
     """
     shards = artifact.files("documents-*.arrow")
     before = [shard for _, one in sorted(artifact.inputs().items()) for shard in one.files("documents-*.arrow")]
     if not shards or len(before) < len(shards):
-        raise ValueError(f"{artifact.name}: was not built from documents, so there is nothing to compare its own with")
+        raise ValueError(f"{artifact.name}: was not built from documents, so there is nothing to compare them with")
     entities = bool(artifact.manifest["spec"].get("decode_entities", True))
     for shard, source in zip(shards, before, strict=False):
         removals = removal_log(shard)
@@ -70,7 +70,7 @@ def _changes(original: Document, row: dict[str, Any], removals: Sequence[Removal
 
 
 def cleaning(before: str, after: str, removals: Sequence[Removal], *, entities: bool = True) -> list[Part]:
-    """A text with what normalisation replaced, rules removed and later steps changed in place.
+    """A text with the changes by normalisation, rules and later steps in place.
 
     ``after`` may be split into sentences: white space does not count.
     """
@@ -104,7 +104,7 @@ def _merged(parts: Sequence[Part]) -> list[Part]:
 
 
 def applied(before: str, removals: Sequence[Removal], *, entities: bool = True) -> str:
-    """What normalisation and the logged removals leave of a text."""
+    """A text after normalisation and the logged removals."""
     left = normalise(before, entities=entities).text
     for removal in removals:
         left = left[: removal.start] + left[removal.start + len(removal.text) :]
@@ -112,7 +112,7 @@ def applied(before: str, removals: Sequence[Removal], *, entities: bool = True) 
 
 
 def edits(before: str, after: str) -> Iterator[tuple[int, int, int, int]]:
-    """Where words differ: start and end in each text, equal ones where words were only removed or added."""
+    """Spans of words that differ, as start and end in each text; an empty span where words were only removed or added."""
     old, new = list(_WORD.finditer(before)), list(_WORD.finditer(after))
     old_words, new_words = [word.group() for word in old], [word.group() for word in new]
     matcher = SequenceMatcher(None, old_words, new_words, autojunk=len(old) > _EXACT_WORDS)
@@ -122,7 +122,7 @@ def edits(before: str, after: str) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _extent(words: Sequence[re.Match[str]], start: int, end: int) -> tuple[int, int]:
-    """The characters of some words; of none, the place behind the word before."""
+    """The span of some words; for none, the place after the word before."""
     if start < end:
         return words[start].start(), words[end - 1].end()
     place = words[start - 1].end() if start else 0
@@ -130,7 +130,7 @@ def _extent(words: Sequence[re.Match[str]], start: int, end: int) -> tuple[int, 
 
 
 def words(before: str, after: str) -> list[Part]:
-    """Two texts compared word by word; of what differs in white space alone, the second one's is shown."""
+    """Two texts compared word by word; where only white space differs, the second text is shown."""
     parts: list[Part] = []
     place = 0
     for start, end, new_start, new_end in edits(before, after):
@@ -177,7 +177,7 @@ def summary(parts: Sequence[Part]) -> str:
 
 
 def removal_log(shard: Path) -> dict[str, list[Removal]]:
-    """What news rules deleted from the documents beside a ``dropped-*`` or ``documents-*`` shard."""
+    """Text that news rules deleted from the documents of a ``dropped-*`` or ``documents-*`` shard."""
     kind, _, rest = shard.name.partition("-")
     assert kind in ("documents", "dropped"), shard
     return read_removals(shard.with_name(f"removals-{rest}"))

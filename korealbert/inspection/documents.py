@@ -1,4 +1,4 @@
-"""Documents of an artifact as text: kept, dropped with what decided, changed, and input that could not be read."""
+"""Documents of an artifact as text: kept; dropped, with the matched passage marked; changed; input that could not be read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EVIDENCE = "⟪{}⟫"
 """Text that a rule matched."""
 
 _MAX_CHARACTERS = 1_200
-"""Of longer texts the beginning is shown, and what surrounds the first place that decided."""
+"""Of a longer text, the beginning or the surroundings of the first marked passage are shown."""
 
 
 def documents(artifact: Artifact, *, whole: bool = False, wanted: str = "") -> Iterator[Text]:
@@ -29,10 +29,10 @@ def documents(artifact: Artifact, *, whole: bool = False, wanted: str = "") -> I
 
 
 def dropped(artifact: Artifact, reason: str, *, whole: bool = False, wanted: str = "") -> Iterator[Text]:
-    """Documents dropped for this reason (``all`` for any), with the place that decided marked.
+    """Documents dropped for this reason (``all`` for any), with the passage that the rule matched marked.
 
-    Of a copy it names the document that stays, and shows where a near-copy differs from it. Raises ValueError naming the
-    reasons that occur when none was dropped for the one asked for.
+    For a duplicate, the document that was kept is named and the differences from it are shown. Raises ValueError naming the
+    reasons that occur when no document was dropped for this one.
     """
     reasons = artifact.stats_as(DocumentStats).dropped
     if reason != "all" and reason not in reasons:
@@ -56,7 +56,7 @@ def dropped(artifact: Artifact, reason: str, *, whole: bool = False, wanted: str
 
 
 def changes(artifact: Artifact, *, whole: bool = False, wanted: str = "") -> Iterator[Text]:
-    """Documents that a stage changed, with what it removed and added in place."""
+    """Documents that a stage changed, with removed and added text in place."""
     for row, parts in changed_documents(artifact):
         if row["id"].startswith(wanted):
             yield Text.assemble(_head(row), (f"{summary(parts)}\n", "quiet"), difference(parts, whole=whole))
@@ -86,7 +86,7 @@ def _head(row: dict[str, Any], decisive: Spans = []) -> Text:  # noqa: B006 (nev
 
 
 def _marked(text: str, spans: Sequence[tuple[int, int]], *, whole: bool) -> Text:
-    """The text with the spans in ``_EVIDENCE`` marks; unless ``whole``, of a long one what is around the first span."""
+    """The text with its spans marked; unless ``whole``, a long one is cut to the surroundings of the first span."""
     first, last = 0, len(text)
     if not whole and len(text) > _MAX_CHARACTERS:
         first = max(0, spans[0][0] - _MAX_CHARACTERS // 3) if spans and spans[0][1] > _MAX_CHARACTERS else 0
@@ -107,16 +107,16 @@ def _marked(text: str, spans: Sequence[tuple[int, int]], *, whole: bool) -> Text
 
 
 def _beside_survivor(artifact: Artifact, row: dict[str, Any], *, whole: bool) -> Text:
-    """The copy that stays, and where this one is another."""
+    """The document that was kept, and the differences from it."""
     identity = row["rule"].partition(" ")[0]
     survivor = next(_documents_named(artifact, identity), None)
     if survivor is None:
-        return Text.assemble((f"stays: {identity}, not in this artifact\n", "quiet"), _marked(row["text"], [], whole=whole))
-    text = Text.assemble((f"stays: {identity}  {survivor['title']}  ({survivor['source']})\n", "quiet"))
+        return Text.assemble((f"kept: {identity}, not in this artifact\n", "quiet"), _marked(row["text"], [], whole=whole))
+    text = Text.assemble((f"kept: {identity}  {survivor['title']}  ({survivor['source']})\n", "quiet"))
     parts = words(survivor["text"], row["text"])
     if all(part.kind == "same" for part in parts):
         return text.append_text(_marked(row["text"], [], whole=whole))
-    text.append("only in the one that stays: removed; only in this one: added\n", "quiet")
+    text.append("removed: only in the kept document; added: only in this one\n", "quiet")
     return text.append_text(difference(parts, whole=whole))
 
 

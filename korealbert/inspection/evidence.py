@@ -1,6 +1,6 @@
-"""Where in a dropped document the rule that dropped it found what it looks for.
+"""The passages of a dropped document that the rule which dropped it matched.
 
-Spans are recomputed from the artifact's own spec; where a rule file or benchmark is no longer in its place there are none.
+Spans are computed again from the artifact's spec; there are none where a rule file or benchmark is no longer in its place.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OTHER_LETTERS = re.compile(r"[^\W\d_가-힣ㄱ-ㆎ]+(?: +[^\W\d_가-힣ㄱ-ㆎ]
 
 
 def title_spans(artifact: Artifact, row: dict[str, Any]) -> Spans:
-    """What decided, within the title of a row of ``dropped-*``."""
+    """The matched spans in the title of a row of ``dropped-*``."""
     title, reason, rule = row["title"], row["reason"], row["rule"]
     if reason == "title_rule":
         return _matches_of_title_rule(artifact, rule, "title", title)
@@ -44,7 +44,7 @@ def title_spans(artifact: Artifact, row: dict[str, Any]) -> Spans:
 
 
 def text_spans(artifact: Artifact, row: dict[str, Any]) -> Spans:
-    """What decided, within the text of a row of ``dropped-*``; nothing where the whole text did, as by its length."""
+    """The matched spans in the text of a row of ``dropped-*``; none where the rule is about the whole text (its length)."""
     text, reason, rule = row["text"], row["reason"], row["rule"]
     if reason == "title_rule":
         start = max(0, len(text) - END_CHARACTERS)
@@ -94,7 +94,7 @@ def _duplicate_paragraphs(text: str, artifact: Artifact) -> Spans:
 
 
 def _again(spans: Spans, text: str) -> Spans:
-    """The stretches that repeat an earlier one."""
+    """Spans whose text repeats that of an earlier one."""
     seen = set[str]()
     found: Spans = []
     for start, end in spans:
@@ -141,14 +141,14 @@ def _repeated(text: str, n: int, *, most_frequent: bool) -> Spans:
 
 
 def _benchmarks(artifact: Artifact, rule: str) -> list[EvaluationFile]:
-    """The evaluation files that a rule names, as far as they are still there."""
+    """The evaluation files that a rule names, if they still exist."""
     names = rule.partition(":")[0].split(", ")
     files = [EvaluationFile.model_validate(one) for one in artifact.manifest["spec"].get("decontaminate", [])]
     return [file for file in files if file.name in names and file.path.path.is_file()]
 
 
 def _passages(text: str, file: EvaluationFile) -> Spans:
-    """What a text shares with an evaluation set, in stretches of ``PASSAGE_LETTERS`` letters or more."""
+    """Passages that a text shares with an evaluation set, of ``PASSAGE_LETTERS`` letters or more."""
     letters: list[str] = []
     places: list[int] = []
     for place, character in enumerate(text):

@@ -1,4 +1,4 @@
-"""What there is to look at in an artifact, a page's worth of it, and that page as HTML."""
+"""Contents of an artifact as text in named styles, limited to a page, and that page as HTML."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from korealbert.report.render.markup import escape, join, style_sheet, tag
 
 
 def urls(artifact: Artifact, outcome: str | None) -> Iterator[Text]:
-    """URLs that a crawl came to know; with ``outcome`` those of this state or reason (all: any).
+    """URLs that a crawl found; with ``outcome`` only those of this state or reason (all: any).
 
-    Raises ValueError naming the outcomes that occur when none is the one asked for.
+    Raises ValueError naming the outcomes that occur when no URL has this one.
     """
     found: set[str] = set()
     shown = False
@@ -40,8 +40,8 @@ def urls(artifact: Artifact, outcome: str | None) -> Iterator[Text]:
 def _url(row: dict[str, Any]) -> Text:
     what = ": ".join(row[name] for name in ("state", "reason") if name in row)
     where = f"page {row['file']}, byte {row['offset']}" if "offset" in row else ""
-    told = (row.get(name) for name in ("section", "published", "fetched", "detail", "other"))
-    facts = "  ".join(filter(None, (row["kind"], where, *told)))
+    details = (row.get(name) for name in ("section", "published", "fetched", "detail", "other"))
+    facts = "  ".join(filter(None, (row["kind"], where, *details)))
     return Text.assemble((f"{row['url']}\n", "heading"), (f"{what}\n", "reason"), (facts, "quiet"))
 
 
@@ -67,7 +67,7 @@ _Shows = Literal["documents", "examples", "urls"]
 
 @dataclass(frozen=True)
 class What:
-    """Which of an artifact's contents are wanted; by default its documents, or the examples of a views artifact."""
+    """What to show of an artifact; by default its documents, or the examples of a views artifact."""
 
     dropped: str | None = None
     """Documents dropped for this reason; of a crawl, URLs of this outcome."""
@@ -78,24 +78,24 @@ class What:
     wanted: str = ""
     """The id of a document or example, or the beginning of a document's."""
     whole: bool = False
-    """Long texts are not shortened."""
+    """Show long texts in full."""
 
 
 def items(artifact: Artifact, what: What, *, shows: _Shows = "documents", limit: int, offset: int = 0) -> Iterator[Text]:
-    """The ``limit`` items behind the first ``offset``, or one that says that there is none; ``shows``: see ``Stage``.
+    """``limit`` items after the first ``offset``, or one that says that there are none; ``shows``: see ``Stage``.
 
-    Raises ValueError for a stage, a reason, a view, an id or a comparison that has nothing to show, and for wishes that exclude
-    each other.
+    Raises ValueError where the stage, reason, view, id or comparison has nothing to show, and for options that exclude each
+    other.
     """
     _check_compatible(what)
     stage = artifact.manifest["recipe"]["stage"]
-    is_views = shows == "examples"
-    if shows == "documents" and "documents_out" not in artifact.stats:
+    of_examples = shows == "examples" and not (what.quarantine or what.diff or what.dropped)
+    if shows != "urls" and not of_examples and "documents_out" not in artifact.stats:
         raise ValueError(
-            f"{artifact.name}: stage {stage} writes neither documents nor examples under noise; "
-            f"`korealbert show {artifact.name}` prints what it did, and its files lie in {artifact.path}"
+            f"{artifact.name}: stage {stage} writes no documents; "
+            f"`korealbert show {artifact.name}` prints its statistics, and its files are in {artifact.path}"
         )
-    if is_views and not (what.quarantine or what.diff or what.dropped):
+    if of_examples:
         found = _examples(artifact, what, offset)
         yield legend()
     else:
@@ -104,8 +104,8 @@ def items(artifact: Artifact, what: What, *, shows: _Shows = "documents", limit:
     for shown, item in enumerate(islice(found, limit), start=1):  # noqa: B007
         yield item
     if not shown and what.wanted:
-        behind = f" behind the first {offset:,}" if offset else ""
-        problem = f"nothing of this kind has the id {what.wanted!r}{behind}"
+        after = f" after the first {offset:,}" if offset else ""
+        problem = f"nothing of this kind has the id {what.wanted!r}{after}"
         raise ValueError(f"{artifact.name}: {problem}; leave out --id to see them all")
     if not shown:
         yield Text("nothing of this kind in the artifact")
@@ -113,11 +113,11 @@ def items(artifact: Artifact, what: What, *, shows: _Shows = "documents", limit:
 
 def _check_compatible(what: What) -> None:
     kinds = {"--dropped": what.dropped is not None, "--quarantine": what.quarantine, "--diff": what.diff}
-    asked = [option for option, given in kinds.items() if given]
-    if len(asked) > 1:
-        raise ValueError(f"{' and '.join(asked)} show different things; give one of them")
+    given = [option for option, wanted in kinds.items() if wanted]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} exclude each other; give one of them")
     if what.quarantine and what.wanted:
-        raise ValueError("--id names a document, and what --quarantine shows could not be read as any; give one of them")
+        raise ValueError("--id names a document, and --quarantine shows input that is not one; give one of them")
 
 
 def _documents(artifact: Artifact, what: What, shows: _Shows) -> Iterator[Text]:
@@ -147,7 +147,7 @@ def page(title: str, items: Iterable[Text]) -> str:
 
 
 def markup(text: Text) -> Markup:
-    """A text with a class for each of its styles."""
+    """A text as HTML, with a class for each of its styles."""
     borders = sorted({0, len(text), *(edge for span in text.spans for edge in (span.start, span.end))})
     parts = []
     for start, end in pairwise(borders):

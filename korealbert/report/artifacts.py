@@ -1,4 +1,4 @@
-"""The artifacts of one run by their labels, and the section that lists them; what a recipe leaves out is not there."""
+"""The artifacts of one run by their labels, and the section that lists them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from korealbert.report.render.blocks import Fold, Section, Table, Text
 T = TypeVar("T", bound=Statistics)
 
 _MAX_NAMED = 4
-"""Artifacts of one stage that a sentence names one by one."""
+"""Most artifacts of one stage that a sentence names one by one."""
 
 
 class Artifacts:
@@ -26,7 +26,7 @@ class Artifacts:
 
     @property
     def counting(self) -> list[str]:
-        """The stages that count the documents which they take in, put out, drop and quarantine."""
+        """The stages that count documents: in, out, dropped, quarantined."""
         return [
             label
             for label, stage in self._stages.items()
@@ -35,7 +35,7 @@ class Artifacts:
 
     @property
     def missing(self) -> list[str]:
-        """The stages that every run has, and this one has not."""
+        """Required stages that this run does not have."""
         return [label for label, stage in self._stages.items() if stage.required and not self.of(label)]
 
     def of(self, stage: str) -> dict[str, Artifact]:
@@ -43,7 +43,7 @@ class Artifacts:
         return {label: artifact for label, artifact in self.by_label.items() if label.split("/")[0] == stage}
 
     def one(self, stage: str) -> Artifact | None:
-        """The artifact of a stage that a run has once, or None."""
+        """The artifact of a stage that occurs once in a run, or None."""
         return next(iter(self.of(stage).values()), None)
 
     def stats(self, stage: str, kind: type[T]) -> T | None:
@@ -76,13 +76,13 @@ def _label_order(label: str, stages: Sequence[str]) -> tuple[Any, ...]:
 _SHORT_DIGEST = 12
 
 _MAX_FILES = 12
-"""Files listed per artifact; large corpora have thousands of shards."""
+"""Most files listed per artifact; large corpora have thousands of shards."""
 
 
 def lineage(artifacts: Artifacts) -> Section:
-    """Every artifact under the report and all ancestors; then each file with its digest.
+    """Every input of the report and all its ancestors; then each file with its digest.
 
-    When and on which machine they were built is left to their manifests: a report of equal artifacts has equal bytes.
+    Time and machine are in the manifests only, so that reports of equal artifacts have equal bytes.
     """
     labels = {artifact.name: label for label, artifact in artifacts.by_label.items()}
     found = ancestors(artifacts.by_label)

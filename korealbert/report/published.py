@@ -1,6 +1,6 @@
 """Published scores, as printed, each row with its source; and what is known to be wrong with them.
 
-They ship with the package; who changes a number raises the version of the report stage.
+They ship with the package. A change of a number needs a new version of the report stage.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def tables() -> list[str]:
 
 def load(name: str) -> pl.DataFrame:
     """One table: ``COLUMNS`` as text, in the order of its source, ``number`` (null where a value is no number: 108M), and
-    ``note``: what is known to be wrong with the row, or missing to read it; empty where nothing is.
+    ``note``: known problems of the row, or what a reader must know; empty without any.
 
     Raises ValueError naming the known tables, or file and row of a row without model, value or source.
     """
@@ -57,9 +57,9 @@ def notes(name: str) -> list[str]:
 
 
 def comparable(task: str, metric: str, names: Sequence[str]) -> pl.DataFrame:
-    """The printed numbers that measure what this task's metric does, of these tables, best first.
+    """The printed numbers of these tables that measure the same as this task's metric, best first.
 
-    Which columns do is written down in ``matches.toml``; a metric is never taken for another because of its name.
+    ``matches.toml`` lists such columns; metrics are never matched by name.
     """
     columns = [column for column in _toml("matches").get(task, {}).get(metric, []) if column[0] in names]
     frames = [
@@ -72,7 +72,7 @@ def comparable(task: str, metric: str, names: Sequence[str]) -> pl.DataFrame:
 
 
 def apart(task: str, names: Sequence[str]) -> list[str]:
-    """Why columns of these tables that look like a task's are not set beside it, in full sentences."""
+    """Why columns of these tables that look like a task's are not comparable with it, in full sentences."""
     return [column["why"] for column in _toml("apart")["column"] if column["task"] == task and column["table"] in names]
 
 

@@ -1,4 +1,4 @@
-"""Fine-tuning scores: every cell as its ``metrics.json`` has it, and what the cells of one benchmark say together."""
+"""Fine-tuning scores by benchmark, read from the ``metrics.json`` of each cell; a cell is one task × one encoder × one seed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from korealbert.report import published
 
 @dataclass(frozen=True)
 class Cell:
-    """One fine-tuning cell: a benchmark, a system, a seed."""
+    """One fine-tuning run: a cell of the grid benchmark × system × seed."""
 
     artifact: Artifact
     metrics: Mapping[str, Any]
     system: str
-    """What was fine-tuned: an init of the run's own model, or another encoder's name and its init."""
+    """Initial weights (pretrained or random) of the run's own model, or another encoder's name and its weights."""
 
     @property
     def init(self) -> str:
@@ -31,22 +31,22 @@ class Cell:
 
     @property
     def seed(self) -> int:
-        """Seed of the cell."""
+        """Seed of fine-tuning."""
         return int(self.metrics["seed"])
 
     @property
     def dev(self) -> float:
-        """The task's own metric on dev in the best epoch, times 100."""
+        """The task's main metric on dev in the best epoch, times 100."""
         return float(self.metrics["dev"][self.metrics["metric"]])
 
     @property
     def test(self) -> float:
-        """The task's own metric on test, times 100."""
+        """The task's main metric on test, times 100."""
         return float(self.metrics["test"][self.metrics["metric"]])
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """The cell's recipe."""
+        """Its settings."""
         spec: Mapping[str, Any] = self.artifact.manifest["spec"]
         return spec
 
@@ -63,13 +63,13 @@ class Benchmark:
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """Confidence interval of the mean test score of the task's own metric, by system."""
+        """Confidence interval of the mean test score in the task's main metric, by system."""
         known = {name: found.get("interval") for name, found in self.summary.get("systems", {}).items()}
         return {name: (float(ends[0]), float(ends[1])) for name, ends in known.items() if ends}
 
     @property
     def interval_title(self) -> str:
-        """What the intervals are of: 95 %."""
+        """Heading of the intervals: ``95 % interval``."""
         return f"{percent(self.summary.get('confidence', 0.95), 0)} interval"
 
     @property
@@ -79,12 +79,12 @@ class Benchmark:
 
     @property
     def metric(self) -> str:
-        """The task's own metric."""
+        """The task's main metric."""
         return str(self.cells[0].metrics["metric"])
 
     @property
     def title(self) -> str:
-        """The task's title, with the recipe's name where that tells more."""
+        """The task's title, with the benchmark's name in the recipe where the two differ."""
         title = str(self.cells[0].metrics["title"])
         return title if self.name == self.task else f"{title} ({self.name})"
 
@@ -95,7 +95,7 @@ class Benchmark:
 
     @property
     def lead(self) -> str:
-        """The system that stands for the benchmark: the run's own model, or the best of the encoders where it has none."""
+        """The system shown first: the run's own model, or the best encoder where there is none."""
         own = [init for init in INITS if self.of(init)]
         return own[0] if own else max(self.systems, key=lambda system: mean_and_sd(self.values(system))[0])
 
@@ -104,24 +104,24 @@ class Benchmark:
         return sorted((cell for cell in self.cells if cell.system == system), key=lambda cell: cell.seed)
 
     def values(self, system: str, metric: str | None = None, *, kind: str = "test") -> list[float]:
-        """Test scores of one system, by seed: ``test`` official ones, ``test_corrected`` or ``test_oracle``, where cells have
+        """Test scores of one system, by seed: official ones (``test``), ``test_corrected`` or ``test_oracle``, where cells have
         them."""
         found = [(cell.metrics.get(kind) or {}).get(metric or self.metric) for cell in self.of(system)]
         return [float(value) for value in found if value is not None]
 
     @property
     def metrics(self) -> list[str]:
-        """All metrics, the task's own first."""
+        """All metrics, the main one first."""
         return sorted(self.cells[0].metrics["test"], key=lambda name: (name != self.metric, name))
 
     @property
     def metric_title(self) -> str:
-        """The task's own metric as people write it."""
+        """The main metric's name for people."""
         return metric_title(self.metric)
 
     @property
     def gain(self) -> float | None:
-        """Mean of pretrained less mean of random, or None where one of them was not run."""
+        """Mean of pretrained minus mean of random, or None where one of them was not run."""
         pretrained, random = (self.values(init) for init in INITS)
         return mean_and_sd(pretrained)[0] - mean_and_sd(random)[0] if pretrained and random else None
 
@@ -141,7 +141,7 @@ def read(artifacts: Mapping[str, Artifact], summaries: Mapping[str, Artifact]) -
     for label, artifact in artifacts.items():
         metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
         init = str(metrics["init"])
-        # Where all start from pretrained weights, labels leave the init out.
+        # Labels omit the initial weights where all runs start from pretrained ones.
         *root, benchmark = [part for part in label.split("/")[1:-1] if part != init]
         cells.setdefault(benchmark, []).append(Cell(artifact, metrics, "/".join([*root, init])))
     return [Benchmark(name, own, _summary(summaries.get(f"summary/{name}"))) for name, own in cells.items()]
@@ -164,7 +164,7 @@ def seeds(number: int) -> str:
 
 
 def metric_title(name: str) -> str:
-    """A metric's name as people write it."""
+    """A metric's name for people."""
     return name.title() if name in ("spearman", "pearson") else name
 
 
@@ -172,10 +172,10 @@ CSV_COLUMNS = ("model", "benchmark", "task", "init", "seed", "split", "metric", 
 
 
 def table(benchmarks: Sequence[Benchmark], model: str, tables: Sequence[str]) -> pl.DataFrame:
-    """Every score as one row: ours per cell, split and metric, then the published ones of the same task and metric.
+    """All scores, one a row: ours by cell, split and metric, then the published ones of the same task and metric.
 
     ``value`` is times 100 and as exact as ``metrics.json``; ``source`` is our artifact's name or a publication's table;
-    ``note`` is what is known to be wrong with a printed one. The splits ``test_corrected`` and ``test_oracle`` are the same
+    ``note`` says what is known to be wrong with a printed value. The splits ``test_corrected`` and ``test_oracle`` are the same
     test examples, scored as the text defines, and with the best reachable predictions.
     """
     rows: list[tuple[Any, ...]] = []

@@ -1,4 +1,4 @@
-"""Stage `report`: every artifact of a run → its scores beside published ones, and how they came about.
+"""Stage `report`: every artifact of a run → its scores beside published ones, and where they come from.
 
 Inputs: every artifact of a run by its label; none is required. Output: ``report.html`` (self-contained), ``report.md``,
 ``scores.csv``, ``tables/*`` (every table as CSV, Markdown and LaTeX), ``figures/*.svg`` and, where a model was exported,
@@ -27,12 +27,12 @@ from korealbert.report.sections.benchmarks import errors
 
 
 class ReportSpec(Spec):
-    """What a report shows; all numbers come from its inputs."""
+    """Contents of a report; all numbers come from its inputs."""
 
     title: str = Field(default="korealbert: from raw text to scores", min_length=1, max_length=200)
     """Title of the report."""
     model_name: str = Field(default="korealbert", min_length=1, max_length=100)
-    """What ``scores.csv`` calls this run's model."""
+    """Name of this run's model in ``scores.csv``."""
     published: tuple[str, ...] = ("korealbert", "koelectra_readme", "klue_readme", "xpt")
     """Tables of published scores to show beside ours: albert, klue_readme, koelectra_readme, korealbert, xpt."""
     examples_per_reason: int = Field(default=2, ge=0, le=20)
@@ -51,7 +51,7 @@ class ReportSpec(Spec):
 
 
 class ReportStats(Statistics):
-    """What the report holds."""
+    """Contents of the report."""
 
     sections: list[str]
     figures: int
@@ -63,7 +63,7 @@ class ReportStats(Statistics):
 
 
 def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stages: Sequence[Stage[Any]] = ()) -> ReportStats:
-    """Write the report; see the module\'s docstring. ``stages`` are those that there are, in the order to tell of them."""
+    """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
     benchmarks = scores.read(artifacts.of("finetune"), artifacts.of("summary"))
     chapters = [
@@ -98,7 +98,7 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
 
 
 def _card_with_scores(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str | None:
-    """The exported model's card with the scores of all fine-tuning cells, or None where no model was exported."""
+    """The exported model's card with the scores of all fine-tuning runs, or None where no model was exported."""
     export, pretrain = artifacts.one("export"), artifacts.one("pretrain")
     if export is None or pretrain is None:
         return None

@@ -81,11 +81,11 @@ def test_an_article_that_lost_too_much_shows_what_it_lost(artifacts: dict[str, A
     assert "[-" in text.plain and "⟨T" in text.plain
 
 
-def test_copies_name_the_one_that_stays_and_near_ones_what_differs(artifacts: dict[str, Artifact]) -> None:
+def test_duplicates_name_the_kept_document_and_the_differences(artifacts: dict[str, Artifact]) -> None:
     (exact,) = seen(artifacts["dedup"], dropped="exact_duplicate")
     (near,) = seen(artifacts["dedup"], dropped="near_duplicate")
     for text in (exact, near):
-        survivor = text.plain.split("stays: ")[1][:16]
+        survivor = text.plain.split("kept: ")[1][:16]
         assert len(seen(artifacts["dedup"], wanted=survivor)) >= 1
     changed = {"[-아침-]", "{+저녁+}"} if "{+저녁+}" in near.plain else {"[-저녁-]", "{+아침+}"}
     assert all(one in near.plain for one in changed)
@@ -145,8 +145,10 @@ def test_pages_of_items_and_single_ones(artifacts: dict[str, Artifact]) -> None:
 def test_a_stage_without_documents_is_named(tmp_path: Path) -> None:
     stage = Stage("numbers", 1, Spec, lambda spec, inputs, out_dir, runtime: {"numbers": 1})
     artifact = build(stage, Spec(), {}, Runtime(store=tmp_path)).artifact
-    with pytest.raises(ValueError, match=f"stage numbers writes neither documents nor .* `korealbert show {artifact.name}`"):
+    with pytest.raises(ValueError, match=f"stage numbers writes no documents; `korealbert show {artifact.name}`"):
         list(seen(artifact))
+    with pytest.raises(ValueError, match="stage numbers writes no documents"):
+        list(look.items(artifact, look.What(dropped="all"), shows="examples", limit=1))
 
 
 class Tags(HTMLParser):

@@ -1,4 +1,4 @@
-"""The values of a grid: one per cell and seed, estimates over seeds, and Student's t."""
+"""Values of an ablation by row, column and seed; their means with Student's t intervals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Runs = Mapping[int, Mapping[int, float]]
 
 @dataclass(frozen=True)
 class Values:
-    """Everything that the artifacts of an ablation say, by row and column."""
+    """All values of an ablation, by row and column."""
 
     columns: Mapping[str, Column]
     runs: Mapping[tuple[str, str], Runs]
@@ -60,9 +60,9 @@ class Values:
         return {seed: statistics.fmean(values.values()) for seed, values in sorted(self.runs[row, title].items())}
 
     def independent(self, row: str, title: str) -> dict[int, float]:
-        """The values that an interval may take for independent: one per pretraining seed.
+        """The values that an interval treats as independent: one per pretraining seed.
 
-        Where there is only one such seed: one per fine-tuning seed, and the interval then tells nothing of other pretrainings.
+        With a single such seed, one per fine-tuning seed; the interval then says nothing about other pretraining runs.
         """
         runs = self.runs[row, title]
         if len(runs) == 1:
@@ -76,7 +76,7 @@ class Values:
 
 
 def _value(column: Column, stage: str, what: list[str], artifact: Artifact) -> float | None:
-    """What one artifact says of a column, or None: the score on test, or on dev where the recipe names no test file."""
+    """An artifact's value for a column, or None: the score on test, or on dev where the recipe names no test file."""
     if stage == "finetune":
         if column.benchmark != "/".join(what[:-2]):
             return None
@@ -100,12 +100,12 @@ def _value(column: Column, stage: str, what: list[str], artifact: Artifact) -> f
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean, and half the width of the interval around it; None where one value says nothing of its spread."""
+    """A mean and half the width of its interval; None for a single value, which has no spread."""
 
     mean: float
     half_width: float | None
     values: int
-    """Independent values under the mean."""
+    """Number of independent values."""
 
     @property
     def text(self) -> str:
@@ -119,7 +119,7 @@ class Estimate:
 
     @property
     def leaves_out_zero(self) -> bool:
-        """Whether the interval lies on one side of 0; equal values show no spread, and so have no interval to judge by."""
+        """Whether 0 is outside the interval; equal values have no spread and so no interval."""
         return bool(self.half_width) and abs(self.mean) > float(self.half_width or 0)
 
     @property

@@ -21,7 +21,7 @@ class Printed(Spec):
     source: str
     """The table's own name there: ``ALBERT Table 4``."""
     model: str = "{label}"
-    """How it names the model of a row: ``{label}`` stands for the row's label, ``*`` for anything."""
+    """The table's name for the model of a row: ``{label}`` stands for the row's label, ``*`` for anything."""
 
     @field_validator("table")
     @classmethod
@@ -72,11 +72,11 @@ class Column(Spec):
     benchmark: str = ""
     """A benchmark of the recipe: a table [finetune.NAME] of it."""
     metric: str = ""
-    """Which metric of it; the task's own by default."""
+    """Metric of the benchmark; the task's main one by default."""
     heldout: Task | None = None
     """Accuracy on the held-out rows: of masked pieces, sentence order (or next sentence, by the noise), word order."""
     noise: str = ""
-    """Under which noise; by default that of the row's own views."""
+    """Noise of the held-out rows; by default that of the row's own views."""
     average: tuple[tuple[str, ...], ...] = ()
     """Titles of the columns that it is the mean of; those of one inner list are averaged first (F1 and EM of one benchmark)."""
     printed: tuple[str, str] | None = None
@@ -106,11 +106,11 @@ class Row(Spec):
     model: str = ""
     """Its name in the published table; empty where the paper has no such row."""
     settings: tuple[str, ...] = ()
-    """What it sets otherwise than the recipe: ``views.word_order.portion = 1.0``."""
+    """Its settings that differ from the recipe: ``views.word_order.portion = 1.0``."""
 
 
 class AblationReportSpec(Spec):
-    """Layout of an ablation's report; all numbers of ours come from its inputs."""
+    """Layout of an ablation's report; all our numbers come from its inputs."""
 
     title: str = Field(min_length=1, max_length=200)
     """Title of the report."""
@@ -121,11 +121,11 @@ class AblationReportSpec(Spec):
     columns: tuple[Column, ...] = Field(min_length=1)
     """In the order of the paper."""
     baseline: str
-    """Label of the row that the differences are from."""
+    """Label of the row that the others are compared with."""
     printed: Printed | None = None
     """Where the printed numbers are."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    """Of the intervals."""
+    """Confidence level of the intervals."""
     notes: tuple[str, ...] = ()
     """Sentences for the reader."""
 

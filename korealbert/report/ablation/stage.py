@@ -37,7 +37,7 @@ class AblationStats(Statistics):
 def run(
     spec: AblationReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stages: Sequence[Stage[Any]] = ()
 ) -> AblationStats:
-    """Write the report; see the module\'s docstring. ``stages`` are those that there are, in the order to tell of them."""
+    """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
     values = Values.read(spec.rows, spec.columns, artifacts.by_label)
     chapters = [
@@ -57,7 +57,7 @@ def run(
 
 
 def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
-    """What was compared and how large, in figures: so that nobody takes a small run for the paper's."""
+    """What was compared, with sizes, so that nobody mistakes a small run for the paper's."""
     pretrained = [artifact.stats_as(PretrainStats) for artifact in artifacts.of("pretrain").values()]
     stats = pretrained[0]
     sizes = sorted({training.parameters for training in pretrained})

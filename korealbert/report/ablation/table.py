@@ -24,7 +24,7 @@ def estimates(spec: AblationReportSpec, values: Values, row: Row) -> dict[str, E
 
 
 def differences(spec: AblationReportSpec, values: Values, row: Row) -> dict[str, Estimate]:
-    """Mean of the differences from the baseline, paired by seed, by column title; without seeds in common nothing."""
+    """Mean of the differences from the baseline, paired by seed, by column title; nothing without common seeds."""
     baseline = next(each for each in spec.rows if each.label == spec.baseline)
     found = {}
     for column in spec.columns:
@@ -82,10 +82,10 @@ def _how_to_read(spec: AblationReportSpec, *, single: bool) -> str:
     kind = f"± is half the width of the {percent(spec.confidence, 0)} Student t interval of the mean"
     over = (
         "over pretraining runs, each the mean of its fine-tuning runs; Runs: pretraining runs × fine-tuning runs of each. "
-        "A number without ± comes from one run, which says nothing of its own spread."
+        "A number without ± comes from a single run."
     )
     mark = (
-        f" {_ONE_PRETRAINING}: over the fine-tuning runs of a single pretraining run, so it holds for that run alone."
+        f" {_ONE_PRETRAINING}: over the fine-tuning runs of a single pretraining run; it says nothing about other ones."
         if single
         else ""
     )
@@ -93,7 +93,7 @@ def _how_to_read(spec: AblationReportSpec, *, single: bool) -> str:
 
 
 def differences_section(spec: AblationReportSpec, values: Values) -> Section | None:
-    """Differences from the baseline, ours above the printed ones, and how many of them chance alone would give."""
+    """Differences from the baseline, ours above the printed ones, and how many would be significant by chance."""
     baseline = next(row for row in spec.rows if row.label == spec.baseline)
     body: list[list[str]] = []
     marked = set()
@@ -112,12 +112,12 @@ def differences_section(spec: AblationReportSpec, values: Values) -> Section | N
     if not body:
         return None
     header = ["", "From", *(column.title for column in spec.columns)]
-    sentence = "No difference has an interval: that takes two runs or more with seeds in common, and values that differ."
+    sentence = "No difference has an interval: it needs two or more runs with the same seeds, and values that differ."
     if judged:
         expected = judged * (1 - spec.confidence)
         sentence = (
-            f"{outside} of {judged} intervals leave out 0 (set with *). Were there no differences at all, about "
-            f"{fixed(expected, 1)} would, by chance alone."
+            f"{outside} of {judged} intervals do not contain 0 (marked *). Without any true difference, about "
+            f"{fixed(expected, 1)} would be expected by chance."
         )
     blocks: list[Block] = [
         Table(
@@ -161,7 +161,8 @@ def figures(spec: AblationReportSpec, values: Values) -> Section | None:
         label = f"{column.title}: " + "; ".join(f"{strip.label} {strip.text}" for strip in strips)
         drawn.append(Figure(f"column-{number + 1}", column.title, charts.strips(strips, label=label, x_unit="× 100")))
     text = Text(
-        "A dot is one value under a mean: a pretraining run, or a fine-tuning run where there is one pretraining.", quiet=True
+        "A dot is one value of a mean: a pretraining run, or a fine-tuning run where there is a single pretraining run.",
+        quiet=True,
     )
     return Section("runs", "Every run", [Figures(drawn), text]) if drawn else None
 

@@ -1,4 +1,4 @@
-"""What the artifacts of a post-training say of its models: scores by model, benchmark and metric; curves; distributions."""
+"""Results of a post-training by model: scores by benchmark and metric, learning curves, distributions of predictions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from korealbert.xpt.phases import PHASES
 
 PHASE_TITLES = {"phase1": "Phase 1", "phase2": "Phase 2"}
 ENGLISH = "language_loss/"
-"""What the names of systems begin with that read English, before the vocabulary that they read it with."""
+"""Prefix of systems that are tested on English; the vocabulary that they use follows."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Score:
     model: str
     """``itl/phase2``, ``control/mlm``, ``source``, ``itl/phase1/500`` for a snapshot."""
     vocabulary: str
-    """``ko`` or ``en``: whose vocabulary the model had; ``ko`` for Korean benchmarks, but of the source."""
+    """``ko`` or ``en``: language of the model's vocabulary; on Korean benchmarks ``ko``, except for the source."""
     english: bool
     """Whether the benchmark is one of the language-loss matrix."""
     benchmark: str
@@ -74,7 +74,7 @@ class Results:
 
     @property
     def korean_benchmarks(self) -> list[tuple[str, str]]:
-        """(benchmark, task's own metric first, then the others) of all Korean scores."""
+        """(benchmark, metric; the task's main one first) of all Korean scores."""
         return list(dict.fromkeys((score.benchmark, score.metric) for score in self.scores if not score.english))
 
     def values(
@@ -101,14 +101,14 @@ class Results:
         return spec
 
     def title(self, model: str) -> str:
-        """A model's name as people write it: ``itl, Phase 1``."""
+        """A model's name for people: ``itl, Phase 1``."""
         name, _, rest = model.partition("/")
         if name == "control":
             return f"{rest}, from scratch"
         return f"{name}, {PHASE_TITLES[rest]}" if rest in PHASE_TITLES else model
 
     def system_title(self, system: str) -> str:
-        """The name of a benchmark's system as people write it: ``itl, Phase 1, Vocab-En``."""
+        """A system's name for people: ``itl, Phase 1, Vocab-En``."""
         model, vocabulary, english = _parts(system)
         title = self.title(model)
         return f"{title}, Vocab-{vocabulary.title()}" if english and model != "source" else title
@@ -125,7 +125,7 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def distributions(results: Results, task: str) -> dict[str, Distribution]:
-    """Predictions by gold label, summed over the seeds of Korean cells as their ``analysis.json`` has them, by model."""
+    """Predictions by gold label, by model, from ``analysis.json`` and summed over seeds; Korean benchmarks only."""
     summed: dict[str, dict[str, Counter[str]]] = {}
     for benchmark in results.benchmarks:
         for cell in benchmark.cells if benchmark.task == task else ():
@@ -138,7 +138,7 @@ def distributions(results: Results, task: str) -> dict[str, Distribution]:
 
 
 def _parts(system: str) -> tuple[str, str, bool]:
-    """Model, whose vocabulary it has, and whether it reads English."""
+    """Model, language of its vocabulary, and whether it is tested on English."""
     name = system.removesuffix("/pretrained")
     if name.startswith(ENGLISH):
         vocabulary, _, model = name.removeprefix(ENGLISH).partition("/")
@@ -171,7 +171,7 @@ def training(results: Results) -> Section | None:
         return None
     text = (
         "As in Figure 3, training loss by step; beside it perplexity of the held-out valid part, in a logarithm to base 10. "
-        "The second phase begins where the first ends, with a learning rate that rises anew."
+        "The second phase begins where the first ends, with a new warm-up of the learning rate."
     )
     return Section("curves", "Figure 3: learning curves", [Text(text), Figures(figures)])
 
@@ -208,7 +208,7 @@ def _panels(name: str, parts: list[Artifact]) -> list[Figure]:
 
 
 def language_loss(results: Results) -> Section | None:
-    """English scores with the source's vocabulary put back, over the steps of both phases: snapshots, and the end of each."""
+    """English scores with the source's vocabulary restored, over the steps of both phases: snapshots, and the end of each."""
     scored = [score for score in results.scores if score.english and score.vocabulary == "en" and "/" in score.model]
     snapshots = [score for score in scored if score.model.count("/") == 2]
     if not snapshots:
@@ -234,10 +234,10 @@ def language_loss(results: Results) -> Section | None:
         key = f"language-loss-{task}" + (f"-{number // _MOST_LINES + 1}" if number else "")
         figures.append(Figure(key, f"{what}: {ends}{beside}", svg))
     text = (
-        "Each snapshot, and the end of each phase where the matrix has it, with its source's vocabulary put back, fine-tuned "
-        "under the same seeds; the dashed line is the source itself."
+        "Each snapshot, and the end of each phase where it was tested, with the source's vocabulary restored, fine-tuned "
+        "with the same seeds; the dashed line is the source itself."
     )
-    return Section("language-loss-curve", "English along the way", [Text(text), Figures(figures)])
+    return Section("language-loss-curve", "English during post-training", [Text(text), Figures(figures)])
 
 
 def _step(artifacts: Mapping[str, Artifact], place: str) -> int:

@@ -1,4 +1,4 @@
-"""Chameleon's tables in their layout: their columns, the names of the published file and of our tasks for them, misprints."""
+"""Chameleon's tables: their columns with the names in the published file and our tasks; known misprints."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ GLUE = (
 
 
 def rows(table: int, columns: Sequence[Column]) -> dict[str, list[str]]:
-    """The printed values of a table by model, in the order of ``columns``; an empty cell where it has none."""
+    """The printed values of a table by model, in the order of ``columns``; empty where it has none."""
     frame = _table(table)
     values = {(m, t, k): v for m, t, k, v in frame.select("model", "task", "metric", "value").iter_rows()}
     models = list(dict.fromkeys(frame["model"].to_list()))
@@ -72,7 +72,7 @@ def rows(table: int, columns: Sequence[Column]) -> dict[str, list[str]]:
 
 
 def value(table: int, model: str, task: str, metric: str) -> float:
-    """One printed number. Raises ValueError where the published file has it not, or more than once."""
+    """One printed number. Raises ValueError unless the published file has it exactly once."""
     wanted = (pl.col("model") == model) & (pl.col("task") == task) & (pl.col("metric") == metric)
     frame = _table(table).filter(wanted)
     if frame.height != 1:
@@ -108,7 +108,7 @@ _YNAT_CLASSES = 7
 
 
 def section() -> Section:
-    """Every note as a sentence of its own."""
+    """Notes on the printed numbers, one a paragraph."""
     sentences = [*notes(), *published.notes(TABLE)]
     blocks: list[Block] = [Text(sentence) for sentence in sentences]
     return Section("misprints", "Known problems of the printed numbers", blocks)

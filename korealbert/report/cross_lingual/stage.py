@@ -32,7 +32,7 @@ class CrossLingualReportSpec(Spec):
     title: str = Field(default="korealbert: an English encoder learns Korean", min_length=1, max_length=200)
     """Title of the report."""
     model_name: str = Field(default="ours", min_length=1, max_length=100)
-    """What tables and ``scores.csv`` call this run's models, before the variant."""
+    """Name of this run's models in tables and ``scores.csv``, before the variant."""
 
 
 _EXAMPLES_PER_REASON = 0
@@ -40,7 +40,7 @@ _EXAMPLES_PER_REASON = 0
 
 
 class CrossLingualReportStats(Statistics):
-    """What the report holds."""
+    """Contents of the report."""
 
     sections: list[str]
     figures: int
@@ -50,7 +50,7 @@ class CrossLingualReportStats(Statistics):
 def run(
     spec: CrossLingualReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stages: Sequence[Stage[Any]] = ()
 ) -> CrossLingualReportStats:
-    """Write the report; see the module\'s docstring. ``stages`` are those that there are, in the order to tell of them."""
+    """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
     results = Results(inputs)
     chapters = [
@@ -120,8 +120,8 @@ def _split(artifacts: Artifacts) -> Section | None:
         stats = artifact.stats_as(SplitStats)
         figures = map(count, (stats.documents_out, stats.sentences_out, stats.characters_out))
         rows.append([label.split("/")[1], *figures, str(artifact.manifest["spec"]["level"])])
-    title = "What models read"
-    header = ["Part", "Documents", "Sentences", "Characters", "Drawn by"]
+    title = "Parts of the corpus"
+    header = ["Part", "Documents", "Sentences", "Characters", "Split by"]
     return Section("split", title, [Table("", header, rows, frozenset({1, 2, 3}))])
 
 

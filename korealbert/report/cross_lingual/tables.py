@@ -19,7 +19,7 @@ from korealbert.xpt.phases import PHASES
 
 _COMPARED = (
     "Printed rows are as in the paper; rows of this run are marked, each a mean over seeds with its standard deviation. They "
-    "are of other sizes, corpora and budgets."
+    "differ in size, corpus and budget."
 )
 
 _DISTRIBUTIONS = {
@@ -75,7 +75,7 @@ def _klue(number: int, title: str, results: Results, models: Sequence[str]) -> T
 
 
 def language_loss(results: Results) -> Section | None:
-    """Table 4: what is left of English."""
+    """Table 4: scores on English after post-training."""
     english = [score for score in results.scores if score.english]
     if not english:
         return None
@@ -92,15 +92,15 @@ def language_loss(results: Results) -> Section | None:
     head = [column for index, column in enumerate(GLUE, start=1) if any(row[index] != MISSING for row in own)]
     blocks: list[Block] = [
         Text(
-            "Vocab-Ko reads English with the Korean vocabulary and embeddings. Vocab-En has the source's vocabulary and word "
-            "embeddings put back, everything else as post-training left it, positions too."
+            "Vocab-Ko: English with the Korean vocabulary and embeddings. Vocab-En: the source's vocabulary and word "
+            "embeddings are restored; everything else, positions included, is as after post-training."
         ),
         _marked("Table 4: GLUE dev", ["Model", *(c.title for c in GLUE)], [*rows, *own], len(rows)),
     ]
     if kept := _kept(results, head):
         blocks.append(kept)
     blocks += _compared(results, english=True)
-    return Section("language-loss", "What is left of English", blocks)
+    return Section("language-loss", "English after post-training", blocks)
 
 
 def _kept(results: Results, columns: Sequence[Column]) -> Table | None:
@@ -122,7 +122,7 @@ def _kept(results: Results, columns: Sequence[Column]) -> Table | None:
 
 
 def _compared(results: Results, *, english: bool) -> list[Block]:
-    """What the summaries say: intervals of every model, and paired significance tests between models."""
+    """From the summaries: intervals of every model, and paired significance tests between models."""
     benchmarks = results.of_language(english=english)
     rows = [
         [

@@ -1,4 +1,4 @@
-"""What a report consists of, before it is HTML or Markdown: both are written from the same blocks, so they cannot disagree."""
+"""Parts of a report. HTML, Markdown and table files are all made from them, so they cannot disagree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from korealbert.report.render.markup import Svg
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph. ``quiet`` is set smaller: a caveat, the origin of numbers."""
+    """A paragraph; ``quiet`` in smaller type: a caveat, the origin of numbers."""
 
     text: str
     quiet: bool = False
@@ -19,7 +19,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Card:
-    """One number that matters, large."""
+    """One headline number, in large type."""
 
     title: str
     value: str
@@ -28,15 +28,15 @@ class Card:
 
 @dataclass(frozen=True)
 class Cards:
-    """The numbers that matter, side by side."""
+    """Headline numbers side by side."""
 
     cards: Sequence[Card]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text; ``numeric`` columns are set right, ``prose`` columns hold text of any length and language, ``marked`` rows
-    stand out."""
+    """Rows of text; ``numeric`` columns are aligned right, ``prose`` columns hold text of any length and language,
+    ``marked`` rows stand out."""
 
     title: str
     header: Sequence[str]
@@ -48,7 +48,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing under a file name. ``caption`` says what it shows; the drawing itself carries the numbers as text."""
+    """A drawing with its file name; ``caption`` says what it shows. Numbers in the drawing are text."""
 
     name: str
     caption: str
@@ -64,7 +64,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Fold:
-    """Blocks that are closed until somebody wants them."""
+    """Blocks that are hidden until the reader opens them."""
 
     summary: str
     blocks: Sequence[Block]

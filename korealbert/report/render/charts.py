@@ -15,15 +15,15 @@ LEFT, RIGHT, TOP, BOTTOM = 42.0, 6.0, 26.0, 34.0
 """Margins of charts with axes, in units."""
 
 MAX_BARS = 12
-"""Bars of one drawing; the table beside it has all."""
+"""Most bars of one drawing; the table beside it has all."""
 
 MAX_POINTS = 240
-"""Points of a line; more are averaged, since a chart has fewer pixels."""
+"""Most points of a line; more are averaged, since a chart has fewer pixels."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A labelled value; ``before`` is drawn beneath it as its ghost."""
+    """A labelled value; ``before`` is drawn in grey below it."""
 
     label: str
     value: float

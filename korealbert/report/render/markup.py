@@ -15,7 +15,7 @@ from importlib.resources import files
 from markupsafe import Markup
 
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""Characters that no XML document may hold, however written; text from a crawl has them."""
+"""Characters that XML does not allow, not even as entities; crawled text has them."""
 
 
 def escape(text: object) -> Markup:
@@ -52,13 +52,13 @@ _EMPTY = frozenset({"circle", "line", "path", "rect"})
 
 
 def number(value: float) -> str:
-    """A coordinate with at most two decimals, and no more than it needs."""
+    """A coordinate with at most two decimals, without trailing zeros."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text in ("-0", "") else text
 
 
 COLOUR_OF_INIT = {"pretrained": 1, "random": 2}
-"""Which of the three colours marks what fine-tuning started from, in every drawing."""
+"""Colour (1, 2 or 3) of the initial weights of fine-tuning, in every drawing."""
 
 
 WIDTH = 360
@@ -67,7 +67,7 @@ _FONT_SIZE = 12
 
 @dataclass(frozen=True)
 class Svg:
-    """Elements on a canvas ``WIDTH`` wide; ``label`` says to those who cannot see it what it shows."""
+    """Elements on a canvas ``WIDTH`` wide; ``label`` describes it for screen readers."""
 
     height: float
     label: str
@@ -78,7 +78,7 @@ class Svg:
         return self._element(self.body)
 
     def standalone(self) -> Markup:
-        """A file of its own, light or dark as its reader."""
+        """A complete file, in light or dark colours as the reader prefers."""
         style = tag("style", style_sheet("palette", "chart"))
         ground = tag("rect", class_="ground", width=WIDTH + 24, height=self.height + 24, x=-12, y=-12)
         return self._element(join(style, ground, self.body), xmlns="http://www.w3.org/2000/svg", margin=12)
@@ -89,7 +89,7 @@ class Svg:
 
 
 def text(x: float, y: float, content: str, *, kind: str = "", anchor: str | None = None, width: float = WIDTH) -> Markup:
-    """A line of text at its baseline; what does not fit into ``width`` is cut, and whole as a tooltip."""
+    """A line of text at its baseline; text wider than ``width`` is cut, with the whole as a tooltip."""
     shown = fitted(content, width)
     tooltip = () if shown == content else (tag("title", content),)
     return tag("text", *tooltip, shown, x=x, y=y, class_=kind or None, text_anchor=anchor)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from korealbert.report.render.blocks import Block, Cards, Figures, Fold, Section, Table, Text
 
-_SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
+_MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
 
 
 def markdown(title: str, lede: str, sections: Sequence[Section]) -> str:
@@ -22,8 +22,8 @@ def markdown(title: str, lede: str, sections: Sequence[Section]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that stays what it is: no markup, no HTML, one line."""
-    escaped = _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    """Text on one line with Markdown and HTML escaped."""
+    escaped = _MARKDOWN_SPECIAL.sub(r"\\\1", " ".join(text.split()))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -51,7 +51,7 @@ def markdown_table(table: Table) -> str:
     return f"{plain(table.title)}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-SPECIAL = {
+LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
     "}": r"\}",
@@ -76,14 +76,14 @@ SPECIAL = {
     "”": "''",
 }
 
-CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 _PROSE_WIDTH = "0.35\\linewidth"
 
 
-def escape(text: str) -> str:
+def latex_text(text: str) -> str:
     """Plain text as LaTeX that prints it, on one line."""
-    return "".join(SPECIAL.get(character, character) for character in CONTROL.sub(" ", text))
+    return "".join(LATEX_SPECIAL.get(character, character) for character in _CONTROL.sub(" ", text))
 
 
 def latex(table: Table, label: str) -> str:
@@ -92,17 +92,17 @@ def latex(table: Table, label: str) -> str:
         "r" if n in table.numeric else f"p{{{_PROSE_WIDTH}}}" if n in table.prose else "l" for n in range(len(table.header))
     )
     body = [
-        _row([rf"\textbf{{{escape(cell)}}}" if number in table.marked and cell else escape(cell) for cell in row])
+        _row([rf"\textbf{{{latex_text(cell)}}}" if number in table.marked and cell else latex_text(cell) for cell in row])
         for number, row in enumerate(table.rows)
     ]
     lines = [
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{escape(table.title)}}}",
+        rf"\caption{{{latex_text(table.title)}}}",
         rf"\label{{tab:{label}}}",
         rf"\begin{{tabular}}{{@{{}}{''.join(kinds)}@{{}}}}",
         r"\toprule",
-        _row([escape(name) for name in table.header]),
+        _row([latex_text(name) for name in table.header]),
         r"\midrule",
         *body,
         r"\bottomrule",
@@ -150,7 +150,7 @@ def _slug(title: str) -> str:
 
 
 def _csv(table: Table) -> str:
-    """As shown: figures with their thousands separators and signs; ``scores.csv`` has the exact ones."""
+    """The table as shown, numbers formatted; ``scores.csv`` has the exact values."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([table.header, *table.rows])
     return text.getvalue()

@@ -17,17 +17,17 @@ from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Sectio
 from korealbert.report.scores import Benchmark, Cell
 
 _MAX_DRAWN = 16
-"""Labels of a drawn confusion matrix; of more than that only the table is shown."""
+"""Most labels of a drawn confusion matrix; with more there is only the table."""
 
 _SHOWN = 6
-"""Predictions listed for a gold label, where the task does not say how many."""
+"""Predictions listed for a gold label, unless the task sets its own number."""
 
 _MAX_TEXT = 160
 """Characters of a hard example that are quoted."""
 
 
 def errors(benchmarks: Sequence[Benchmark], hardest: int) -> Section | None:
-    """For each benchmark the errors of its cell that was best on dev, pretrained if there is one."""
+    """Errors by benchmark, of the run with the best dev score; of a pretrained model if there is one."""
     blocks: list[Block] = []
     figures: list[Figure] = []
     for benchmark in benchmarks:
@@ -39,7 +39,7 @@ def errors(benchmarks: Sequence[Benchmark], hardest: int) -> Section | None:
             blocks += _tables(benchmark, cell, found, hardest)
     if not blocks:
         return None
-    text = "For each gold label what was predicted, of the pretrained cell that scored best on dev, over the test examples."
+    text = "Predictions on the test examples by gold label, from the pretrained model's seed with the best dev score."
     return Section("errors", "Errors", [Text(text), *([Figures(figures)] if figures else []), *blocks])
 
 
@@ -96,7 +96,7 @@ def _value(value: Any) -> str:
     return MISSING if value in (None, "") else _cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-TASK = "naver_ner"
+_TASK = "naver_ner"
 
 _PRINTED_IN = "KoreALBERT Table IV"
 
@@ -104,7 +104,7 @@ _PREFIX = "count_"
 
 
 def tag_counts(sentences: Iterable[Sequence[str]]) -> Counter[str]:
-    """How many tags each type has, ``B`` and ``I`` together, which is what the paper counts."""
+    """Tags by entity type, ``B`` and ``I`` together, as the paper counts them."""
     return Counter(tag[2:] for tags in sentences for tag in tags if tag != "O")
 
 
@@ -116,7 +116,7 @@ def printed_counts() -> dict[str, int]:
 
 def entity_types(benchmarks: Sequence[Benchmark]) -> list[Block]:
     """Counts and shares of each type over the test sentences of the first Naver NER benchmark, or nothing without one."""
-    found = next((b for b in benchmarks if b.task == TASK and (b.cells[0].artifact.path / "predictions.arrow").exists()), None)
+    found = next((b for b in benchmarks if b.task == _TASK and (b.cells[0].artifact.path / "predictions.arrow").exists()), None)
     if found is None:
         return []
     with ipc.open_file(str(found.cells[0].artifact.path / "predictions.arrow")) as reader:
@@ -142,14 +142,14 @@ def entity_types(benchmarks: Sequence[Benchmark]) -> list[Block]:
 
 
 _SMALLEST_P = 0.0005
-"""What would be written 0.000."""
+"""Below this, three decimals would be 0.000."""
 
-MOST_OPEN = 12
-"""Pairs that stand open; nine systems are 36 of them."""
+MAX_OPEN = 12
+"""Pairs up to which the table is not folded; nine systems make 36."""
 
 
 def paired_differences(benchmarks: Sequence[Benchmark], name: Callable[[str], str] = str) -> list[Block]:
-    """A table of all pairs of systems, written as ``name`` says, or nothing where no summary compares any."""
+    """A table of all pairs of systems, with ``name`` as their titles; nothing where no summary compares any."""
     rows = []
     for benchmark in benchmarks:
         for pair in benchmark.summary.get("comparisons", []):
@@ -174,7 +174,7 @@ def paired_differences(benchmarks: Sequence[Benchmark], name: Callable[[str], st
     )
     title = "Differences between systems, test"
     note, columns = Text(text, quiet=True), frozenset({2, 3, 4, 5})
-    if len(rows) > MOST_OPEN:
+    if len(rows) > MAX_OPEN:
         return [Fold(f"{title}: {len(rows)} pairs", [Table("", header, rows, columns), note])]
     return [Table(title, header, rows, columns), note]
 

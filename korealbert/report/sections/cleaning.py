@@ -1,4 +1,4 @@
-"""What was left out and why: text that cleaning removed, by rule; dropped documents; input in quarantine."""
+"""What is not in the corpus and why: text that cleaning removed, by rule; dropped documents; quarantined input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
 
 _MAX_ROWS = 40
-"""Rows of a table of names that nobody chose; a corpus of many outlets has thousands of sections."""
+"""Most rows of a table of names from the data; a corpus of many outlets has thousands of sections."""
 
 
 def section(artifacts: Artifacts) -> Section | None:
@@ -91,7 +91,7 @@ def _table(title: str, what: str, counts: Counts) -> Table:
 
 
 _EXAMPLE_CHARACTERS = 60
-"""Length of what is quoted from a dropped document."""
+"""Most characters quoted from a dropped document."""
 
 
 def dropped(artifacts: Artifacts, examples_per_reason: int) -> Section | None:
@@ -135,7 +135,7 @@ def _dropped(artifacts: Artifacts, examples_per_reason: int) -> Table:
 
 
 def _quotes(artifact: Artifact, limit: int) -> dict[str, list[str]]:
-    """Titles (or beginnings) of dropped documents by reason, from the first batch of the first shard: a look, no census."""
+    """Titles (or beginnings) of dropped documents by reason, from the first batch of the first shard only."""
     found: dict[str, list[str]] = {}
     for path in artifact.files("dropped-*.arrow")[:1]:
         batch = next(iter(read_batches(path, DROPPED_SCHEMA)), None)
@@ -183,7 +183,7 @@ def _quarantine_examples(artifacts: Artifacts, limit: int) -> Table | None:
 
 
 def _file_name(file: str) -> str:
-    """The name without its directories, which say where this machine keeps things; an archive keeps its member."""
+    """The name without its directories, which belong to this machine; a file in an archive keeps its path there."""
     path, separator, member = file.partition("::")
     return f"{PurePath(path).name}{separator}{member}"
 

@@ -1,4 +1,4 @@
-"""What others published: our scores among those of the same task and metric, then the tables as printed."""
+"""Comparison with published scores: ours among those of the same task and metric, then the tables as printed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def section(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section |
     blocks: list[Block] = [Text(_EXPLANATION)] if benchmarks else []
     blocks += [table for benchmark in benchmarks for table in _leaderboards(benchmark, tables)]
     reasons = dict.fromkeys(why for benchmark in benchmarks for why in published.apart(benchmark.task, tables))
-    blocks += [Text(f"Not set beside ours: {why}", quiet=True) for why in reasons]
+    blocks += [Text(f"Not comparable with ours: {why}", quiet=True) for why in reasons]
     for name in tables:
         printed = [_as_printed(source, rows) for source, rows in _by_source(name).items()]
         known = [Text(f"Known problems: {note}", quiet=True) for note in published.notes(name)]
@@ -29,20 +29,20 @@ def section(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section |
 
 
 _EXPLANATION = (
-    "Score is what the benchmark's official script prints: of ours the mean ± sd over seeds. Corrected is the same predictions "
-    "scored as the benchmark's text defines, oracle the best that the pieces' boundaries and the length limit leave reachable. "
-    "Only scores of the same task, split and metric share a table. Published ones come from models of other sizes, corpora and "
-    "budgets; each source is named, and what is known to be wrong with a row stands in it."
+    "Score is the number that the benchmark's official script prints; ours are mean ± sd over seeds. Corrected: the same "
+    "predictions, scored as the benchmark's paper defines. Oracle: the best score that the tokenizer's pieces and the length "
+    "limit allow. A table holds only scores of the same task, split and metric. Published models differ in size, corpus and "
+    "budget; each source is named, and known problems are noted in the row."
 )
 
 _HEADER = ("Model", "Score", "Interval", "Median", "Best", "Seeds", "Corrected", "Oracle", "Source", "Note")
 
 _ALWAYS = 2
-"""So many columns stand there although they may be empty."""
+"""Columns that are shown even when empty."""
 
 
 def _leaderboards(benchmark: Benchmark, tables: Sequence[str]) -> list[Table]:
-    """The table of the task's own metric, and of every other one that somebody published."""
+    """The table of the main metric, and of every other metric that somebody published."""
     found = {metric: published.comparable(benchmark.task, metric, tables) for metric in benchmark.metrics}
     return [_leaderboard(benchmark, m, beside) for m, beside in found.items() if m == benchmark.metric or beside.height]
 
@@ -98,7 +98,7 @@ _PRINTED = ("model", "task", "metric", "value", "note")
 
 
 def _as_printed(source: str, rows: Sequence[_Printed]) -> Table:
-    """Models by columns of task and metric, with the notes on each; a value that a source prints twice is shown twice."""
+    """Models by columns of task and metric, with the notes on each; where a source prints two values, both are shown."""
     columns = list(dict.fromkeys((task, metric) for _, task, metric, *_ in rows))
     cells: dict[tuple[str, str, str], list[str]] = {}
     notes: dict[str, dict[str, None]] = {}

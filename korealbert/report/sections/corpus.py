@@ -1,4 +1,4 @@
-"""Where the text comes from, and how much of it is left after every stage."""
+"""Size of the corpus by source and category, and after every stage."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _by_source(artifacts: Artifacts) -> Figure | None:
 
 
 def _sizes_by_source(artifacts: Artifacts) -> tuple[str, dict[str, int]]:
-    """Characters by source after the last stage that still tells sources apart."""
+    """Characters by source after the last stage that counts by source."""
     dedup = artifacts.stats("dedup", DedupStats)
     if dedup and dedup.sources:
         return "deduplication", {name: counts.get("characters_out", 0) for name, counts in dedup.sources.items()}

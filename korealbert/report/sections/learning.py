@@ -30,19 +30,19 @@ OBJECTIVES = {
 """What pretraining predicts, by the key that its metrics begin with."""
 
 _CHANCE = {"sop": 0.5}
-"""Accuracy of guessing, where that is more than about nothing."""
+"""Accuracy of guessing, where it is not close to 0."""
 
 Point = tuple[float, float]
 
 
 def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> Section | None:
-    """Curves of whatever was trained."""
+    """Curves of pretraining and fine-tuning, as far as they exist."""
     blocks: list[Block] = []
     if figures := _pretraining(artifacts):
         blocks += [Text(_size(artifacts)), *_rollbacks(artifacts), Figures(figures)]
     if benchmarks:
         blocks += [
-            Text("Fine-tuning: score on dev after each epoch, mean over seeds. The best epoch of each seed is the one tested."),
+            Text("Fine-tuning: score on dev after each epoch, mean over seeds. For each seed, the best epoch is tested."),
             Figures([_finetuning(benchmark) for benchmark in benchmarks]),
         ]
     if not blocks:
@@ -51,10 +51,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> Section | 
 
 
 def _pretraining(artifacts: Artifacts) -> list[Figure]:
-    artifact = artifacts.one("pretrain")
-    if artifact is None or not artifact.files("metrics.jsonl"):
-        return []
-    records = training_lines(artifact)
+    records = training_lines(artifacts.one("pretrain"))
     targets = heldout_targets(artifacts)
     figures = []
     for key, name in OBJECTIVES.items():
@@ -93,7 +90,7 @@ def training_lines(artifact: Artifact | None) -> list[dict[str, Any]]:
 
 
 def _rollbacks(artifacts: Artifacts) -> list[Block]:
-    """Every return of training to a checkpoint, or nothing."""
+    """Every time training returned to a checkpoint, or nothing."""
     events = [record for record in training_lines(artifacts.one("pretrain")) if record.get("split") == "guard"]
     if not events:
         return []
@@ -139,7 +136,9 @@ def _size(artifacts: Artifacts) -> str:
     text = f"Pretrained: {', '.join(parts)}."
     if stats.rollbacks:
         times = "once" if stats.rollbacks == 1 else f"{count(stats.rollbacks)} times"
-        text += f" The guard went back to a checkpoint {times}, left out the data since and lowered the rate."
+        text += (
+            f" After a collapse, training returned to a checkpoint {times}, skipped the data since then and lowered the rate."
+        )
     return text
 
 
@@ -152,7 +151,7 @@ _PRINTED_NAMES = {
     "KoreALBERT base": "KoreALBERT-Base",
     "KoreALBERT large": "KoreALBERT-Large",
 }
-"""How the paper calls the shapes."""
+"""Our names of the shapes, and the paper's."""
 
 
 def speed(artifacts: Artifacts) -> Section | None:

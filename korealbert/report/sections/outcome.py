@@ -19,19 +19,19 @@ from korealbert.report.sections.benchmarks import entity_types, paired_differenc
 from korealbert.report.sections.learning import OBJECTIVES, heldout_targets
 
 _REFERENCE = "KoreALBERT-Base"
-"""The published model that this pipeline follows; it gets a row of its own beside ours."""
+"""The published model that this pipeline follows; it has its own row next to ours."""
 
 _MARKS = (
     "Dots are seeds or models, a tall mark is the mean over seeds, thin lines are published scores of the same task and metric."
 )
 _RANDOM = (
-    "Random means: the same architecture with fresh weights, fine-tuned on the same examples with the same settings; the gap "
-    "is what pretraining adds."
+    "Random: the same architecture with random weights, fine-tuned on the same examples with the same settings; the gap "
+    "is the effect of pretraining."
 )
 
 
 def lede(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
-    """What came out, in two sentences at most."""
+    """The results in at most two sentences."""
     sentences = [sentence for benchmark in benchmarks if (sentence := _result(benchmark))]
     if not sentences and (accuracy := _heldout_scores(artifacts).get("mlm_accuracy")) is not None:
         sentences.append(f"The pretrained model fills {percent(accuracy)} of the masked pieces of held-out text correctly.")
@@ -52,7 +52,7 @@ def _result(benchmark: Benchmark) -> str | None:
     gain = benchmark.gain
     against = ""
     if gain is not None:
-        against = f", {fixed(abs(gain))} points {'above' if gain >= 0 else 'below'} random weights fine-tuned alike"
+        against = f", {fixed(abs(gain))} points {'above' if gain >= 0 else 'below'} random weights fine-tuned the same way"
     of = "" if lead in INITS else f" by {lead}"
     return f"{benchmark.title}: {fixed(mean_and_sd(benchmark.values(lead))[0])} {benchmark.metric_title} on test{of}{against}."
 
@@ -155,7 +155,7 @@ def _caveats(benchmarks: Sequence[Benchmark]) -> list[Block]:
 
 
 def _warnings_table(benchmarks: Sequence[Benchmark]) -> Table:
-    """Each warning once, with the seeds of the cells that gave it."""
+    """Each warning once, with the seeds of the runs that gave it."""
     rows: list[list[str]] = []
     systems = list(dict.fromkeys(system for benchmark in benchmarks for system in benchmark.systems))
     for benchmark in benchmarks:
@@ -179,7 +179,7 @@ def _heldout_scores(artifacts: Artifacts) -> Mapping[str, float | None]:
 
 
 def _heldout_table(heldout: Mapping[str, float | None], targets: Mapping[str, int | None]) -> Table:
-    """Accuracy and loss by objective, each with the number of targets that it is a mean of."""
+    """Accuracy and loss by objective, with the number of targets that they are means over."""
     rows = [
         [
             name,

@@ -39,20 +39,20 @@ def _lengths(artifacts: Artifacts) -> Figure | None:
 
 
 def _amounts(artifacts: Artifacts) -> Figure | None:
-    """How much was masked, moved and swapped, beside what the recipe asks for."""
+    """Amounts of masking, moving and swapping, beside the recipe's."""
     spec = _views_spec(artifacts)
     masking, word_order = spec.get("masking", {}), spec.get("word_order", {})
     stats = artifacts.stats("views", ViewsStats)
     if stats is None:
         return None
     dynamic = word_order.get("amount") == "dynamic"
-    return _beside_asked(
+    return _beside_recipe(
         "noise-amounts",
         "How much noise",
         [
             ("Pieces to predict (MLM)", stats.mlm_rate, masking.get("rate")),
             ("Rows with moved words (WOP)", stats.wop_portion, word_order.get("portion")),
-            # A little less than asked: a word stays that has none to change places with. Drawn from 0 to the rate, half of it.
+            # A little less than in the recipe: a word without another to swap with stays. Drawn from 0 to the rate: half of it.
             ("Pieces moved in those rows", stats.wop_rate, word_order["rate"] / (2 if dynamic else 1) if word_order else None),
             ("Segments swapped (SOP)", stats.sop_swapped_share, 0.5 if spec.get("sentence_task") == "sop" else None),
         ],
@@ -60,15 +60,15 @@ def _amounts(artifacts: Artifacts) -> Figure | None:
 
 
 def _replacements(artifacts: Artifacts) -> Figure | None:
-    """What stands in place of the pieces to predict, beside what the recipe asks for."""
+    """What replaces the pieces to predict, beside the recipe's shares."""
     masking = _views_spec(artifacts).get("masking", {})
     masked, random = masking.get("mask_portion"), masking.get("random_portion")
     stats = artifacts.stats("views", ViewsStats)
     if stats is None:
         return None
-    return _beside_asked(
+    return _beside_recipe(
         "noise-replacements",
-        "In place of a piece to predict",
+        "What replaces a piece to predict",
         [
             ("[MASK]", stats.masked_share, masked),
             ("a random piece", stats.random_share, random),
@@ -102,17 +102,17 @@ def _views_spec(artifacts: Artifacts) -> dict[str, Any]:
     return spec
 
 
-def _beside_asked(name: str, what: str, shares: list[tuple[str, float | None, float | None]]) -> Figure | None:
-    """Bars of realised shares; those that were asked for are the ghosts beneath."""
+def _beside_recipe(name: str, what: str, shares: list[tuple[str, float | None, float | None]]) -> Figure | None:
+    """Bars of measured shares; those of the recipe are drawn in grey below."""
     rows = [
-        charts.Bar(label, share, percent(share, 2) + (f", asked {percent(asked)}" if asked is not None else ""), asked)
+        charts.Bar(label, share, percent(share, 2) + (f", recipe {percent(asked)}" if asked is not None else ""), asked)
         for label, share, asked in shares
         if share is not None
     ]
     if not rows:
         return None
     label = f"{what}, over all views: " + "; ".join(f"{row.label} {row.text}" for row in rows)
-    caption = f"{what}, over all views" + (": asked for (grey) and drawn" if any(row.before for row in rows) else "")
+    caption = f"{what}, over all views" + (": recipe (grey) and measured" if any(row.before for row in rows) else "")
     return Figure(name, caption, charts.bars(rows, label=label))
 
 
@@ -174,7 +174,7 @@ _KINDS = {"unigram": "unigram", "bpe": "BPE"}
 
 
 def vocabulary(artifacts: Artifacts) -> Section | None:
-    """Facts, the words by their pieces, specimens, and the comparison of sizes where one was made."""
+    """Statistics, words by their number of pieces, examples, and the comparison of sizes where there is one."""
     stats, compared = artifacts.stats("vocab", VocabStats), artifacts.stats("vocab_sizes", VocabSizesStats)
     if stats is None:
         return None
@@ -184,7 +184,7 @@ def vocabulary(artifacts: Artifacts) -> Section | None:
     blocks.append(_vocabulary_facts(stats))
     if compared and trials:
         sample = f"{count(compared.sampled_sentences)} sentences, {count(compared.sampled_characters)} characters"
-        blocks += [_comparison(compared), Text(f"All of them trained on the same {sample}.", quiet=True)]
+        blocks += [_comparison(compared), Text(f"All were trained on the same {sample}.", quiet=True)]
     if stats.specimens:
         blocks.append(_specimens(stats, compared))
     blocks.append(Text(artifacts.origin("vocab", "vocab_sizes"), quiet=True))
@@ -213,20 +213,20 @@ def _sizes(trials: Sequence[TrialFacts]) -> Figure | None:
 
 
 def _vocabulary_facts(stats: VocabStats) -> Table:
-    rows = [
+    rows: list[tuple[str, str | None]] = [
         ("Pieces", count(stats.pieces)),
         ("Characters per piece", _fixed(stats.characters_per_piece)),
         ("Pieces per word", _fixed(stats.pieces_per_word)),
-        ("Unknown pieces", _share(stats.unknown_share, 4)),
-        ("Pieces that are single bytes", _share(stats.byte_share, 4)),
-        ("Visible characters that have a piece", _share(stats.character_coverage, 3)),
-        ("Hangul syllables that have a piece, of 11,172", _piece_count(stats.hangul_syllables_covered)),
+        ("Unknown pieces", _percent(stats.unknown_share, 4)),
+        ("Pieces that are single bytes", _percent(stats.byte_share, 4)),
+        ("Visible characters that have a piece", _percent(stats.character_coverage, 3)),
+        ("Hangul syllables that have a piece, of 11,172", _count(stats.hangul_syllables_covered)),
         ("Hangul syllables that have a piece, of those in the text", _in_text(stats)),
-        ("Pieces that begin a word", _share(stats.word_start_share)),
-        ("Sentences it was trained on", _piece_count(stats.sampled_sentences)),
-        ("Characters it was trained on", _piece_count(stats.sampled_characters)),
+        ("Pieces that begin a word", _percent(stats.word_start_share)),
+        ("Sentences it was trained on", _count(stats.sampled_sentences)),
+        ("Characters it was trained on", _count(stats.sampled_characters)),
     ]
-    return Table("Vocabulary", ["Fact", "Value"], [[name, value] for name, value in rows if value is not None], frozenset({1}))
+    return _facts("Vocabulary", rows)
 
 
 def _comparison(compared: VocabSizesStats) -> Table:
@@ -251,7 +251,7 @@ def _comparison(compared: VocabSizesStats) -> Table:
 
 
 def _specimens(stats: VocabStats, compared: VocabSizesStats | None) -> Table:
-    """How the vocabulary itself cuts sentences, then those of other sizes, and that of the other kind in its own size."""
+    """Sentences as pieces of this vocabulary, of those of other sizes, and of the other kind at the same size."""
     shown: list[tuple[str, VocabularyFacts]] = [("this one", stats)]
     for trial in compared.vocabularies if compared else []:
         same = (trial.model_type == compared.chosen.model_type, trial.pieces == compared.chosen.pieces) if compared else ()
@@ -270,11 +270,3 @@ def _in_text(stats: VocabularyFacts) -> str | None:
 
 def _fixed(value: float | None) -> str | None:
     return None if value is None else fixed(value)
-
-
-def _piece_count(number: int | None) -> str | None:
-    return None if number is None else count(number)
-
-
-def _share(share: float | None, decimals: int = 1) -> str | None:
-    return None if share is None else percent(share, decimals)
