@@ -57,12 +57,14 @@ def test_runs_that_start_together_on_a_fresh_store_both_finish(tmp_path: Path) -
 
 
 def test_only_this_process_is_answered_and_there_are_no_documentation_pages(tmp_path: Path) -> None:
-    with temporary_server(tmp_path) as settings:
+    home = tmp_path / "저장소 50%?a=b #1"
+    with temporary_server(home) as settings:
         api = settings[PREFECT_API_URL]
         assert status(f"{api}/flow_runs/count") == 401
         assert status(f"{api}/flow_runs/count", settings[PREFECT_API_AUTH_STRING]) == 200
         root = api.removesuffix("/api")
         assert [status(f"{root}/{page}") for page in ("docs", "redoc", "openapi.json")] == [404, 404, 404]
+    assert (home / "prefect.db").is_file() and [*tmp_path.iterdir()] == [home]
 
 
 def test_servers_of_this_directory_forget_runs_after_thirty_days_and_report_to_nobody() -> None:
