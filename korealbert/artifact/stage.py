@@ -30,6 +30,7 @@ from korealbert.artifact.files import (
     FileChanged,
     digest_of_listing,
     files_of,
+    known_digested,
     replace_directory,
     sha256_and_stamp,
     stamp,
@@ -321,12 +322,20 @@ def _open(partial: Path, opening: Mapping[str, Any], spec: Spec) -> None:
 
 
 def _stamps(spec: Spec) -> dict[str, list[int]]:
-    """Size and mtime of each file that a spec names."""
-    return {str(file): stamp(file)[:2] for path in input_paths(spec) for file in files_of(Path(path))}
+    """Size and mtime of each file that a spec names; mtime of a directory, whose names change with it."""
+    stamps = {}
+    for path in map(Path, input_paths(spec)):
+        stamps |= {str(file): stamp(file)[:2] for file in files_of(path)}
+        stamps |= {str(each): [each.stat().st_mtime_ns] for each in (path, *path.rglob("*")) if each.is_dir()}
+    return stamps
 
 
 def _forget_shards(partial: Path) -> None:
+    """Remove all shards and their markers: from other input there may be fewer."""
     for done in list(partial.rglob(markers.DONE)):
+        for marker in done.glob("*.json"):
+            for name in (known_digested(marker) or {"files": ()})["files"]:
+                (done.parent / name).unlink(missing_ok=True)
         shutil.rmtree(done)
 
 
@@ -341,10 +350,12 @@ def _refuse_changed(store: Store, stage: Stage[S], spec: S, identity: Identity, 
         if fault := fault or store.damage(now):
             changed.append(f"{artifact.path} (input {role}: {fault})")
     try:
-        if stage.identity(spec, identity.inputs, store).document != identity.document:
-            before, after = json.loads((partial / OPENING).read_text("utf-8"))["read"], _stamps(spec)
-            touched = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-            changed += touched or [str(path) for path in input_paths(spec)]
+        before, after = json.loads((partial / OPENING).read_text("utf-8"))["read"], _stamps(spec)
+        # Also where the bytes are again what they were: others may have been read meanwhile.
+        touched = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        if not touched and stage.identity(spec, identity.inputs, store).document != identity.document:
+            touched = [str(path) for path in input_paths(spec)]
+        changed += touched
     except (OSError, FileChanged) as error:
         changed.append(str(error))
     if changed:

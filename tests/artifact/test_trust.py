@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import os
@@ -281,7 +282,7 @@ def copy(job: str, index: int, out_dir: Path) -> dict[str, Any]:
     return {}
 
 
-@pytest.mark.parametrize("how", ["appended", "replaced", "removed", "added to its directory"])
+@pytest.mark.parametrize("how", ["appended", "replaced", "removed", "changed back", "added to its directory"])
 def test_an_input_that_changes_while_it_is_read_fails_the_stage_by_its_name(how: str, tmp_path: Path) -> None:
     directory = tmp_path / "in"
     directory.mkdir()
@@ -300,6 +301,9 @@ def test_an_input_that_changes_while_it_is_read_fails_the_stage_by_its_name(how:
         jobs = [path.read_text() for path in files_of(Path(spec.text))]
         if how == "removed":
             text.unlink()
+        elif how == "changed back":
+            text.write_text("마바사")
+            text.write_text("가나다")
         map_shards(copy, jobs, out_dir=out_dir, runtime=runtime, step="copy")
         return {}
 
@@ -331,6 +335,23 @@ def test_shards_of_an_input_that_was_changed_and_changed_back_are_not_believed(t
     killed.clear()
     text.write_text("가나다")
     assert (build(stage, spec, {}, runtime).artifact.path / "part-0.txt").read_text() == "가나다"
+
+
+def test_no_shard_stays_of_an_input_that_was_longer_for_a_while(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    straight = build(extract.STAGE, source(raw), {}, Runtime(store=tmp_path / "straight", workers=1)).artifact
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+
+    def longer(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Any:
+        shutil.copy(raw / "0.jsonl", raw / "9.jsonl")
+        stats = extract.run(spec, inputs, out_dir, runtime)
+        (raw / "9.jsonl").unlink()
+        return stats
+
+    with pytest.raises(InputChanged, match=r"raw: changed while extract read it"):
+        build(dataclasses.replace(extract.STAGE, run=longer), source(raw), {}, runtime)
+    assert build(extract.STAGE, source(raw), {}, runtime).artifact.output_digest == straight.output_digest
 
 
 def test_an_input_artifact_that_is_rebuilt_with_other_bytes_meanwhile_fails_the_stage(tmp_path: Path) -> None:
