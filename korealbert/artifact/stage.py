@@ -323,7 +323,7 @@ def _open(partial: Path, opening: Mapping[str, Any], spec: Spec) -> None:
 
 def _stamps(spec: Spec) -> dict[str, list[int]]:
     """Size and mtime of each file that a spec names; mtime of a directory, whose names change with it."""
-    stamps = {}
+    stamps: dict[str, list[int]] = {}
     for path in map(Path, input_paths(spec)):
         stamps |= {str(file): stamp(file)[:2] for file in files_of(path)}
         stamps |= {str(each): [each.stat().st_mtime_ns] for each in (path, *path.rglob("*")) if each.is_dir()}
@@ -347,7 +347,7 @@ def _refuse_changed(store: Store, stage: Stage[S], spec: S, identity: Identity, 
         fault = store.unreadable(now)
         if fault is None and now.output_digest != artifact.output_digest:
             fault = "rebuilt with other bytes"
-        if fault := fault or store.damage(now):
+        if fault := fault or store.damaged_file(now):
             changed.append(f"{artifact.path} (input {role}: {fault})")
     try:
         before, after = json.loads((partial / OPENING).read_text("utf-8"))["read"], _stamps(spec)

@@ -203,6 +203,14 @@ class Store:
         """What is wrong with the files of an artifact, or None. Unchanged files are not read twice."""
         if wrong := _contradictions(artifact.name, artifact.manifest):
             return wrong[0]
+        if fault := self.damaged_file(artifact):
+            return fault
+        # Whoever reads an artifact takes all files of a pattern.
+        extra = {*output_files(artifact.path)} - {*artifact.manifest["files"], MANIFEST}
+        return f"{min(extra)} is not in the manifest" if extra else None
+
+    def damaged_file(self, artifact: Artifact) -> str | None:
+        """Which file of an artifact is not what its manifest says, or None. Unchanged files are not read twice."""
         for relative, expected in artifact.manifest["files"].items():
             path = artifact.path / relative
             if not path.is_file():
@@ -215,9 +223,7 @@ class Store:
                 return str(error)
             if digest != expected["sha256"]:
                 return f"{relative} has another sha256 than its manifest says"
-        # Whoever reads an artifact takes all files of a pattern.
-        extra = {*output_files(artifact.path)} - {*artifact.manifest["files"], MANIFEST}
-        return f"{min(extra)} is not in the manifest" if extra else None
+        return None
 
     def outdated(self, artifact: Artifact, inputs: Mapping[str, Artifact | None]) -> str | None:
         """Which input has been rebuilt with other bytes than the artifact was built from, or None."""
