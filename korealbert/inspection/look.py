@@ -16,8 +16,8 @@ from korealbert.corpus.crawl.stage import read_log
 from korealbert.examples.render import legend, render_rows
 from korealbert.examples.views import ViewsStats
 from korealbert.inspection import documents
-from korealbert.report.render.html import document
 from korealbert.report.render.markup import escape, join, style_sheet, tag
+from korealbert.report.render.writer import document
 
 
 def urls(artifact: Artifact, outcome: str | None) -> Iterator[Text]:

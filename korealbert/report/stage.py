@@ -22,7 +22,7 @@ from korealbert.report.artifacts import Artifacts, lineage
 from korealbert.report.render.blocks import Section, Text
 from korealbert.report.render.writer import write_report
 from korealbert.report.scores import Benchmark
-from korealbert.report.sections import cleaning, comparison, corpus, learning, outcome, training_data
+from korealbert.report.sections import comparison, corpus, learning, outcome, training_data
 from korealbert.report.sections.benchmarks import errors
 
 
@@ -73,8 +73,8 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
         learning.speed(artifacts),
         learning.section(artifacts, benchmarks),
         corpus.section(artifacts),
-        cleaning.dropped(artifacts, spec.examples_per_reason),
-        cleaning.section(artifacts),
+        corpus.dropped(artifacts, spec.examples_per_reason),
+        corpus.removed(artifacts),
         training_data.vocabulary(artifacts),
         training_data.section(artifacts),
         lineage(artifacts),

@@ -14,9 +14,9 @@ from markupsafe import Markup
 
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Card, Cards, Figure, Figures, Fold, Section, Table, Text
-from korealbert.report.render.html import document, page
 from korealbert.report.render.markup import escape, fitted, number, tag, text_width
 from korealbert.report.render.text import markdown, plain
+from korealbert.report.render.writer import document, page
 
 NASTY = [
     "<script>alert(1)</script>",

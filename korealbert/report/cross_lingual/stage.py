@@ -21,7 +21,7 @@ from korealbert.report.cross_lingual import models, printed, tables
 from korealbert.report.cross_lingual.models import Results
 from korealbert.report.render.blocks import Section, Table, Text
 from korealbert.report.render.writer import write_report
-from korealbert.report.sections import cleaning, corpus, training_data
+from korealbert.report.sections import corpus, training_data
 from korealbert.xpt.split import SplitStats
 from korealbert.xpt.transfer import TransferStats
 
@@ -64,8 +64,8 @@ def run(
         _transfers(results),
         _split(artifacts),
         corpus.section(artifacts),
-        cleaning.dropped(artifacts, _EXAMPLES_PER_REASON),
-        cleaning.section(artifacts),
+        corpus.dropped(artifacts, _EXAMPLES_PER_REASON),
+        corpus.removed(artifacts),
         training_data.vocabulary(artifacts),
         lineage(artifacts),
     ]

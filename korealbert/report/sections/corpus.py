@@ -1,16 +1,29 @@
-"""Size of the corpus by source and category, and after every stage."""
+"""The corpus: its size by source, category and stage; documents dropped and quarantined; text that cleaning removed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
 
+from korealbert.artifact import Artifact
 from korealbert.corpus.balance import BalanceStats, BeforeAndAfter
+from korealbert.corpus.clean.stage import CleanStats
 from korealbert.corpus.dedup.stage import DedupStats
-from korealbert.documents.shards import DocumentStats
-from korealbert.formatting import by_number, compact, count, percent
+from korealbert.corpus.extract import ExtractStats
+from korealbert.documents.shards import DROPPED_SCHEMA, QUARANTINE_SCHEMA, DocumentStats, read_batches
+from korealbert.formatting import MISSING, by_number, compact, count, fixed, percent
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
+
+_MAX_ROWS = 40
+"""Most rows of a table of names from the data; a corpus of many outlets has thousands of sections."""
+
+_EXAMPLE_CHARACTERS = 60
+"""Most characters quoted from a dropped document."""
+
+_Counts = Mapping[str, Mapping[str, int]]
 
 
 def section(artifacts: Artifacts) -> Section | None:
@@ -92,3 +105,184 @@ def _category_table(categories: Mapping[str, BeforeAndAfter]) -> Table:
         rows.append([name or "none", *map(count, numbers)])
     header = ["Category", "Documents before", "after", "Characters before", "after"]
     return Table("Categories", header, rows, frozenset({1, 2, 3, 4}))
+
+
+def removed(artifacts: Artifacts) -> Section | None:
+    """Removals by rule, normalised characters and masked data by kind, and sections that the category map does not know."""
+    rules = _per_source(artifacts, lambda stats: stats.removed)
+    blocks: list[Block] = []
+    if rules:
+        ranked = by_number(_total(rules))
+        rows = [charts.Bar(rule, number, count(number)) for rule, number in ranked[: charts.MAX_BARS]]
+        label = "Removals by rule: " + "; ".join(f"{row.label} {row.text}" for row in rows)
+        characters = sum(stats.removed_characters for stats in _cleaned(artifacts).values())
+        removals = sum(number for _, number in ranked)
+        blocks += [
+            Text(f"{count(removals)} removals by {len(ranked)} rules took out {count(characters)} characters."),
+            Figures([Figure("removed", "Removals by rule", charts.bars(rows, label=label))]),
+            Fold("All rules", [_table("Removals by rule and source", "Rule", rules)]),
+        ]
+    if kinds := _per_source(artifacts, lambda stats: stats.normalized):
+        blocks.append(Fold("Normalized characters", [_table("Characters normalized before any rule", "Kind", kinds)]))
+    if masked := _per_source(artifacts, lambda stats: stats.masked):
+        blocks.append(_table("Personal data masked, in spans", "Kind", masked))
+    if agreement := _agreement(artifacts):
+        blocks.append(agreement)
+    if sections := _per_source(artifacts, lambda stats: stats.unmapped_sections):
+        table = _table("Sections that the category map does not know, in documents", "Section", sections)
+        blocks.append(Fold("Unknown sections", [table]))
+    if not blocks:
+        return None
+    return Section("removed", "What cleaning removed", [*blocks, Text(artifacts.origin("clean"), quiet=True)])
+
+
+def _agreement(artifacts: Artifacts) -> Table | None:
+    """How far the sentence rules and Kiwi agree on a sample of each source."""
+    rows = [
+        [source, fixed(found.f1, 3), *map(count, (found.both, found.rules_only, found.kiwi_only, found.documents))]
+        for source, stats in _cleaned(artifacts).items()
+        if (found := stats.sentence_agreement)
+    ]
+    header = ["Source", "F1", "Both", "Rules alone", "Kiwi alone", "Documents"]
+    title = "Sentence boundaries: rules against Kiwi on a sample"
+    return Table(title, header, rows, frozenset(range(1, len(header)))) if rows else None
+
+
+def _cleaned(artifacts: Artifacts) -> dict[str, CleanStats]:
+    """Statistics of all clean stages by source."""
+    return {label.split("/", 1)[-1]: artifact.stats_as(CleanStats) for label, artifact in artifacts.of("clean").items()}
+
+
+def _per_source(artifacts: Artifacts, of: Callable[[CleanStats], Mapping[str, int]]) -> _Counts:
+    """One statistic of all clean stages by source; sources without it are left out."""
+    return {source: counts for source, stats in _cleaned(artifacts).items() if (counts := of(stats))}
+
+
+def _total(counts: _Counts) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for part in counts.values():
+        total.update(part)
+    return total
+
+
+def _table(title: str, what: str, counts: _Counts) -> Table:
+    ranked = by_number(_total(counts))
+    rows = [[name, count(n), *(count(part.get(name, 0)) for part in counts.values())] for name, n in ranked[:_MAX_ROWS]]
+    if len(ranked) > _MAX_ROWS:
+        rows.append([f"{len(ranked) - _MAX_ROWS:,} more", count(sum(n for _, n in ranked[_MAX_ROWS:])), *[""] * len(counts)])
+    header = [what, "All", *counts]
+    return Table(title, header, rows, frozenset(range(1, len(header))))
+
+
+def dropped(artifacts: Artifacts, examples_per_reason: int) -> Section | None:
+    """Dropped documents by stage and reason with examples, quarantined input, and lost constructs."""
+    blocks: list[Block] = []
+    for table in (
+        _dropped(artifacts, examples_per_reason),
+        _decontaminated(artifacts),
+        _quarantined(artifacts),
+        _constructs(artifacts),
+    ):
+        if table.rows:
+            blocks.append(table)
+    if examples := _quarantine_examples(artifacts, examples_per_reason):
+        blocks.append(Fold("Examples from quarantine", [examples]))
+    if not blocks:
+        return None
+    return Section(
+        "dropped", "Dropped documents and reasons", [*blocks, Text(artifacts.origin(*artifacts.counting), quiet=True)]
+    )
+
+
+def _data_artifacts(artifacts: Artifacts) -> list[tuple[str, Artifact]]:
+    return [(label, artifact) for stage in artifacts.counting for label, artifact in artifacts.of(stage).items()]
+
+
+def _dropped(artifacts: Artifacts, examples_per_reason: int) -> Table:
+    rows = []
+    for label, artifact in _data_artifacts(artifacts):
+        stats = artifact.stats_as(DocumentStats)
+        reasons, taken = stats.dropped, stats.documents_in
+        quotes = _quotes(artifact, examples_per_reason) if reasons and examples_per_reason else {}
+        for reason, number in by_number(reasons):
+            if number:
+                share = percent(number / taken if taken else None)
+                rows.append([label, _words(reason), count(number), share, " · ".join(quotes.get(reason, []))])
+    header = ["Stage", "Reason", "Documents", "Share of input", "For example"]
+    return Table(
+        "Dropped documents; they are kept beside each stage's output", header, rows, frozenset({2, 3}), prose=frozenset({4})
+    )
+
+
+def _quotes(artifact: Artifact, limit: int) -> dict[str, list[str]]:
+    """Titles (or beginnings) of dropped documents by reason, from the first batch of the first shard only."""
+    found: dict[str, list[str]] = {}
+    for path in artifact.files("dropped-*.arrow")[:1]:
+        batch = next(iter(read_batches(path, DROPPED_SCHEMA)), None)
+        columns = batch.select(["reason", "title", "text"]).to_pydict() if batch is not None else {}
+        for reason, title, text in zip(*columns.values(), strict=True):
+            quote = _shortened(title or text)
+            if quote and len(found.setdefault(reason, [])) < limit:
+                found[reason].append(f"“{quote}”")
+    return found
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text[: 4 * _EXAMPLE_CHARACTERS].split())
+    return line if len(line) <= _EXAMPLE_CHARACTERS else line[: _EXAMPLE_CHARACTERS - 1].rstrip() + "…"
+
+
+def _decontaminated(artifacts: Artifacts) -> Table:
+    stats = artifacts.stats("dedup", DedupStats)
+    rows = [[benchmark, count(passages)] for benchmark, passages in by_number(stats.decontaminated if stats else {})]
+    title = "Benchmark texts taken out of documents that stay"
+    return Table(title, ["Benchmark", "Paragraphs and lines"], rows, frozenset({1}))
+
+
+def _quarantined(artifacts: Artifacts) -> Table:
+    rows = []
+    for label, artifact in _data_artifacts(artifacts):
+        for reason, number in by_number(artifact.stats_as(DocumentStats).quarantine_reasons):
+            rows.append([label, _words(reason), count(number)])
+    return Table("Quarantined: input that could not be read", ["Stage", "Reason", "Records"], rows, frozenset({2}))
+
+
+def _quarantine_examples(artifacts: Artifacts, limit: int) -> Table | None:
+    rows = []
+    for label, artifact in _data_artifacts(artifacts):
+        seen: Counter[str] = Counter()
+        for path in artifact.files("quarantine-*.arrow")[:1]:
+            batch = next(iter(read_batches(path, QUARANTINE_SCHEMA)), None)
+            for bad in batch.to_pylist() if batch is not None else []:
+                seen[bad["reason"]] += 1
+                if seen[bad["reason"]] <= limit:
+                    where = f"{_file_name(bad['file'])}, {bad['position']}"
+                    rows.append([label, _words(bad["reason"]), where, bad["field"] or MISSING, bad["remedy"]])
+    header = ["Stage", "Reason", "Where", "Field", "Remedy"]
+    return Table("Some of them, with what their owner can do", header, rows, prose=frozenset({2, 4})) if rows else None
+
+
+def _file_name(file: str) -> str:
+    """The name without its directories, which belong to this machine; a file in an archive keeps its path there."""
+    path, separator, member = file.partition("::")
+    return f"{PurePath(path).name}{separator}{member}"
+
+
+def _constructs(artifacts: Artifacts) -> Table:
+    rows = [
+        [label, _words(construct), count(characters), _share(characters, stats.source_characters)]
+        for label, artifact in artifacts.of("extract").items()
+        for stats in [artifact.stats_as(ExtractStats)]
+        for construct, characters in by_number(stats.lost_characters)
+        if characters
+    ]
+    header = ["Stage", "Construct", "Characters", "Share of the source"]
+    return Table("Markup whose text extraction leaves out", header, rows, frozenset({2, 3}))
+
+
+def _share(characters: int, of: int) -> str:
+    return percent(characters / of) if of else MISSING
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
