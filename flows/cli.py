@@ -24,7 +24,7 @@ from rich.text import Text
 
 from flows import file_commands, store_commands
 from flows.terminal import DataDir, DataRoot, StoreDir, clear_errors, console, existing, find
-from korealbert.artifact import Progress, Store, runs
+from korealbert.artifact import Progress, Store, locks
 from korealbert.pretrain.runtime import Device, TrainingRuntime
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
@@ -167,9 +167,9 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any]) -> 
     planned = prepared.planned
     if all(stage.status == "cached" for stage in planned):
         console.print(f"all {len(planned)} stages are cached", style="green")
-        with runs.recorded(runtime.store, recipe, asked["until"], {stage.label: stage.name for stage in planned}):
+        with locks.recorded(runtime.store, recipe, asked["until"], {stage.label: stage.name for stage in planned}):
             return runtime.store / planned[-1].name
-    with runs.exclusively(runtime.store):
+    with locks.exclusively(runtime.store):
         pass  # Only to tell now of a store that may only be read.
     # Prefect logs every error with its traceback; the API keeps those, the terminal gets what the error says.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")

@@ -17,10 +17,9 @@ from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows import publish
-from flows.gate import Gate
 from flows.recovery import announce, leave_soon, of_a_worker
-from flows.step import step
-from korealbert.artifact import Store, runs
+from flows.step import Gate, step
+from korealbert.artifact import Store, locks
 from korealbert.pretrain.launch import stop_all
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import prepare
@@ -80,7 +79,7 @@ def corpus_to_model(
         names = {stage.label: stage.name for stage in prepared.planned}
         gate = Gate(runtime)
         runner: Any = ThreadPoolTaskRunner(max_workers=runtime.cells_at_once)
-        recorded = runs.recorded(store, recipe, until, names)
+        recorded = locks.recorded(store, recipe, until, names)
         built: dict[str, PrefectFuture[Any]] = {}
         with recorded, runner:
             for label, node in prepared.nodes.items():

@@ -37,7 +37,7 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.states import AwaitingRetry, Cancelled, Crashed
 
-from korealbert.artifact import locks, runs
+from korealbert.artifact import locks
 from korealbert.artifact.shards import die_with_parent
 
 RUN = "PREFECT__FLOW_RUN_ID"
@@ -58,7 +58,7 @@ _announced: dict[Path, IO[bytes]] = {}
 def announce(store: Path) -> None:
     """Hold a lock in the store until this process ends, if a worker started it."""
     run = os.environ.get(RUN, "")
-    directory = store.resolve() / runs.DIRECTORY / _PROCESSES
+    directory = store.resolve() / locks.DIRECTORY / _PROCESSES
     if not run or directory in _announced:
         return
     with get_client(sync_client=True) as client:
@@ -74,7 +74,7 @@ def recover(client: SyncPrefectClient, store: Path) -> list[str]:
         return []
     time.sleep(_SETTLE_SECONDS)
     recovered = []
-    with runs.exclusively(store):  # Two workers must not schedule one run twice.
+    with locks.exclusively(store):  # Two workers must not schedule one run twice.
         for run, cancelling in _lost(client, store).items():
             state: State[Any] = Cancelled(message="its process is gone")
             if not cancelling:
@@ -115,7 +115,7 @@ class Claimed:
         if not overdue:
             return []
         recovered = []
-        with runs.exclusively(store):  # Two workers must not schedule one run twice.
+        with locks.exclusively(store):  # Two workers must not schedule one run twice.
             for run, _ in sorted(overdue & set(self._claims(client))):
                 state: State[Any] = AwaitingRetry(message="its process never began")
                 client.set_flow_run_state(run, state, force=True)
@@ -133,7 +133,7 @@ class Claimed:
 def _lost(client: SyncPrefectClient, store: Path) -> dict[UUID, bool]:
     """Runs that Prefect believes to be running and whose process is dead, and whether they were being cancelled."""
     lost = {}
-    for path in (store / runs.DIRECTORY / _PROCESSES).glob("*.*"):
+    for path in (store / locks.DIRECTORY / _PROCESSES).glob("*.*"):
         if locks.is_held(path):
             continue
         run, attempt = path.name.rsplit(".", 1)

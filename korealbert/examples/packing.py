@@ -22,10 +22,9 @@ from korealbert.artifact import Artifact, Deployment, Inputs, Progress, Real, Ru
 from korealbert.artifact.shards import map_shards
 from korealbert.documents.schema import Document
 from korealbert.documents.shards import DROPPED_SCHEMA, DocumentStats, TableWriter, document_row, read_documents, sum_stats
-from korealbert.examples.chunks import Chunk, Chunks, ChunkTargets, cut_document
 from korealbert.examples.encoding import DocumentEncoder, EncodedDocuments
 from korealbert.examples.schema import MOST_SOURCES, Rows, RowsHeader, id_type, join_rows, pieces_per_row, write_rows
-from korealbert.examples.segments import before, windows
+from korealbert.examples.segments import Chunk, Chunks, ChunkTargets, before, cut_document, windows
 from korealbert.philox import Stream, draw_block, happens
 from korealbert.vocab.tokenizer import Vocabulary
 

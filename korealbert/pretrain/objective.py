@@ -26,8 +26,8 @@ from korealbert.model.config import AnyConfig, ModelConfig
 from korealbert.model.heads import PretrainingModel, ReplacedTokenModel, initialise, restore, sample
 from korealbert.pretrain.data import TensorBatch, in_row_order, to_tensors
 from korealbert.pretrain.engine import Ranks
+from korealbert.pretrain.job import BatchSource
 from korealbert.pretrain.metrics import Metrics, TaskTotals
-from korealbert.pretrain.rows import BatchSource
 
 
 def dropout_seed(seed: int, step: int, micro_batch: int) -> int:

@@ -21,10 +21,9 @@ from korealbert.artifact.files import atomic_write
 from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
 from korealbert.model.config import AnyConfig, read_config
-from korealbert.pretrain.job import Job, parse_event
+from korealbert.pretrain.job import Job, Rows, check_rows, parse_event
 from korealbert.pretrain.launch import RankFailed, clear_stale_locks, extension_directories, run_ranks
 from korealbert.pretrain.machines import world_size
-from korealbert.pretrain.rows import Rows, check_rows
 from korealbert.pretrain.runtime import TrainingRuntime, check_device
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.vocab.tokenizer import Vocabulary

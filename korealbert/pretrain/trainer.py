@@ -25,10 +25,10 @@ from korealbert.pretrain.checkpoint import RunCheckpoints, TrainingState, detach
 from korealbert.pretrain.data import Loaded, Loader, operations, to_device
 from korealbert.pretrain.engine import AUTOCAST, Ranks, make_engine
 from korealbert.pretrain.guard import Guard
+from korealbert.pretrain.job import BatchSource, Rows, check_rows
 from korealbert.pretrain.metrics import Metrics, MetricsFile, Speed, TaskTotals, matrix_rate, rounded
 from korealbert.pretrain.objective import digest_of, dropout_seed, evaluate, freeze, load_initial, make_objective
 from korealbert.pretrain.optimizer import Clipping, Lamb, ZeroClipping, make_optimizer
-from korealbert.pretrain.rows import BatchSource, Rows, check_rows
 from korealbert.pretrain.spec import PretrainSpec
 
 log = logging.getLogger(__name__)

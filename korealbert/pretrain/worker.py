@@ -22,9 +22,8 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from korealbert.artifact.shards import die_with_parent
 from korealbert.examples.batches import ExampleBatches
 from korealbert.pretrain.engine import join
-from korealbert.pretrain.job import STOPPED_STATUS, Job, event_line
+from korealbert.pretrain.job import STOPPED_STATUS, Job, Rows, event_line
 from korealbert.pretrain.metrics import Metrics
-from korealbert.pretrain.rows import Rows
 from korealbert.pretrain.runtime import pick_device
 from korealbert.pretrain.trainer import Stopped, Trainer
 

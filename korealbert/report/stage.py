@@ -22,8 +22,8 @@ from korealbert.report.artifacts import Artifacts, lineage
 from korealbert.report.render.blocks import Section, Text
 from korealbert.report.render.writer import write_report
 from korealbert.report.scores import Benchmark
-from korealbert.report.sections import comparison, corpus, learning, outcome, training_data
-from korealbert.report.sections.benchmarks import errors
+from korealbert.report.sections import corpus, learning, outcome, training_data
+from korealbert.report.sections.benchmarks import comparison, errors
 
 
 class ReportSpec(Spec):
@@ -68,7 +68,7 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
     benchmarks = scores.read(artifacts.of("finetune"), artifacts.of("summary"))
     chapters = [
         outcome.section(artifacts, benchmarks, spec.published),
-        comparison.section(benchmarks, spec.published),
+        comparison(benchmarks, spec.published),
         errors(benchmarks, spec.hardest_examples),
         learning.speed(artifacts),
         learning.section(artifacts, benchmarks),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from korealbert.examples.chunks import Chunks, ChunkTargets, cut_document
+from korealbert.examples.segments import Chunks, ChunkTargets, cut_document
 
 N_MAX, MIN = 24, 3
 

@@ -9,10 +9,10 @@ import pytest
 
 from korealbert.artifact import Artifact, Runtime, build
 from korealbert.examples.batches import IGNORED, ExampleBatches
-from korealbert.examples.chunks import cut_document
 from korealbert.examples.masking import MaskingSpec
 from korealbert.examples.noise import draw
 from korealbert.examples.schema import HELDOUT_VIEW
+from korealbert.examples.segments import cut_document
 from korealbert.examples.table import Column, RowTable
 from korealbert.examples.views import STAGE, ViewsSpec
 from korealbert.examples.word_order import WordOrderSpec

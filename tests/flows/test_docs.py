@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from korealbert import recipe as recipes
-from korealbert.artifact import Artifact, runs
+from korealbert.artifact import Artifact, locks
 from korealbert.recipe import registry
 from korealbert.recipe.reference import page
 from tests.flows.conftest import TINY
@@ -94,7 +94,7 @@ def desk(straight: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory
     shutil.copytree(straight["report"].path.parent, root / "store")
     (root / "data_specs").symlink_to(ROOT / "data_specs")
     names = {stage.label: stage.name for stage in recipes.prepare(TINY, recipes_store(root)).planned}
-    with runs.recorded(root / "store", TINY, None, names):
+    with locks.recorded(root / "store", TINY, None, names):
         pass
     return root
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flows.gate import Gate
+from flows.step import Gate
 from korealbert.pretrain.runtime import TrainingRuntime
 
 GIB = 1 << 30

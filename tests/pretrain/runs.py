@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from korealbert.pretrain.engine import Ranks
-from korealbert.pretrain.rows import Rows
+from korealbert.pretrain.job import Rows
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.trainer import Trainer
 from tests.pretrain.synthetic import SyntheticBatches

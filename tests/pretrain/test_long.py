@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from korealbert.pretrain.engine import Ranks
-from korealbert.pretrain.rows import Rows, check_rows
+from korealbert.pretrain.job import Rows, check_rows
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.trainer import Stopped
 from tests.pretrain.runs import TINY_MODEL, lines, no_dropout, same_bytes, spec, trainer, weights

@@ -20,9 +20,9 @@ from pydantic import ValidationError
 from korealbert.artifact import Artifact, Progress, build
 from korealbert.examples.batches import ExampleBatches
 from korealbert.pretrain.engine import Ranks
+from korealbert.pretrain.job import Rows
 from korealbert.pretrain.launch import RankFailed, RankKilled
 from korealbert.pretrain.metrics import EVENT_FILE
-from korealbert.pretrain.rows import Rows
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE, check

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR
 
-from korealbert.artifact import locks, runs
+from korealbert.artifact import locks
 from korealbert.artifact.spec import ARTIFACT_NAME
 from korealbert.artifact.store import OPENING, Artifact, Store
 
@@ -50,7 +50,7 @@ def survey(store: Store, wanted: Mapping[str, str]) -> _Survey:
     ``wanted`` are names of artifacts that someone wants, each with who. Recorded runs and living builders are added here, and
     so is the lineage of all of them.
     """
-    builders, recorded = _of_builders(store), runs.runs(store.root)
+    builders, recorded = _of_builders(store), locks.runs(store.root)
     kept = _with_lineage(store, {**builders, **_of_runs(recorded), **wanted})
     live = {*builders, *(name for run in recorded if run.live for name in run.artifacts.values())}
     found: list[tuple[Path, str]] = [(path, "left by a clean-up") for path in _inside(store.root / _REMOVED)]
@@ -79,7 +79,7 @@ def remove(store: Store, wanted: Mapping[str, str]) -> Iterator[tuple[Garbage, s
 
     No run begins meanwhile, and what a builder holds at that moment stays. Raises ReadOnlyStore.
     """
-    with runs.exclusively(store.root):
+    with locks.exclusively(store.root):
         for each in survey(store, wanted).garbage:
             name = each.path.name.partition(".")[0]
             if each.path.parent.name == _REMOVED or not ARTIFACT_NAME.fullmatch(name):
@@ -119,7 +119,7 @@ def _of_builders(store: Store, but: str = "") -> dict[str, str]:
     return held
 
 
-def _of_runs(recorded: Iterable[runs.Run]) -> dict[str, str]:
+def _of_runs(recorded: Iterable[locks.Run]) -> dict[str, str]:
     wanted: dict[str, str] = {}
     for run in recorded:
         part = f" up to {run.until}" if run.until else ""

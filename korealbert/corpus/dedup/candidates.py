@@ -5,20 +5,159 @@ and digits (exact), or a common band and a Jaccard similarity of at least the th
 then go for a near one; so every dropped document has a survivor, directly or through one other, and a chain of ever less
 similar texts does not fall as a whole.
 
+Rows are sorted on disk in partitions, which are joined one at a time.
+
 One partition of rows at a time and two bytes per document are held in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from korealbert.corpus.dedup.external_sort import ROWS_PER_PARTITION, Partitions, Ranking, partitions_for
 from korealbert.corpus.dedup.signatures import BANDS, ShingleStore, Signatures, begins_run, jaccard
+
+ROWS_PER_PARTITION = 1 << 19
+"""Rows that are sorted at once; a few tens of MB with the copies that sorting takes."""
+
+Rows = npt.NDArray[Any]
+
+
+class Partitions:
+    """Rows of one dtype in numbered files, each appended to; whoever writes starts with none."""
+
+    def __init__(self, directory: Path, dtype: npt.DTypeLike) -> None:
+        self.directory, self.dtype = directory, np.dtype(dtype)
+
+    def clear(self) -> None:
+        """Delete all rows, those of a killed try too."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory.mkdir(parents=True)
+
+    def append(self, rows: Rows, partitions: npt.NDArray[np.integer[Any]]) -> None:
+        """Add each row to the partition given for it, in the order of ``rows``."""
+        order = np.argsort(partitions, kind="stable")
+        present, starts = np.unique(partitions[order], return_index=True)
+        for partition, part in zip(present.tolist(), np.split(rows[order], starts[1:])):
+            with self._path(partition).open("ab") as sink:
+                sink.write(part.astype(self.dtype, copy=False).tobytes())
+
+    def read(self, partition: int) -> Rows:
+        """All rows of a partition, in the order in which they were added."""
+        path = self._path(partition)
+        return np.fromfile(path, dtype=self.dtype) if path.exists() else np.empty(0, dtype=self.dtype)
+
+    def _path(self, partition: int) -> Path:
+        return self.directory / f"{partition:05d}.bin"
+
+
+def partitions_for(rows: int, rows_each: int) -> int:
+    """How many partitions hold that many rows; at least one."""
+    return max(1, -(-rows // rows_each))
+
+
+RANKING_FILES = ("numbers.bin", "ids.bin", "ranks.bin")
+"""What a ranking leaves in its directory."""
+_UNRANKED = 0xFFFFFFFF
+"""Stands for the rank of a document without a signature."""
+
+_SAMPLED_FOR_SPLITTING = 1 << 16
+"""Documents, spread over all shards, whose order shows where to cut the rest into parts of about equal size."""
+
+_KEY = np.dtype([("first", "<u8"), ("id", "<u8"), ("content", "<u8"), ("number", "<u4")])
+_PLACE = np.dtype([("number", "<u4"), ("rank", "<u4")])
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Files that hold the rank of a document's number, and the number and id of a rank."""
+
+    directory: Path
+
+    def ranks(self, start: int, stop: int) -> npt.NDArray[np.uint32]:
+        """Ranks of the documents ``start`` to ``stop - 1``; ``_UNRANKED`` where one has none."""
+        return np.fromfile(self.directory / "ranks.bin", dtype="<u4", count=stop - start, offset=4 * start)
+
+    def numbers(self, ranks: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+        """The numbers of the documents of these ranks."""
+        return self._picked("numbers.bin", "<u4", ranks)
+
+    def ids(self, ranks: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
+        """Their ids, as numbers."""
+        return self._picked("ids.bin", "<u8", ranks)
+
+    def _picked(self, name: str, dtype: str, ranks: npt.NDArray[np.uint32]) -> npt.NDArray[Any]:
+        # The map goes with the call, and with it the pages that it touched.
+        return np.array(np.memmap(self.directory / name, dtype=dtype, mode="r")[ranks]) if len(ranks) else np.empty(0, dtype)
+
+
+def rank_documents(signatures: Signatures, priority: Sequence[str], directory: Path) -> Ranking:
+    """Sort all documents. ``priority`` names sources, best first; the others follow by name."""
+    places = _places(signatures, priority)
+    count = partitions_for(int(signatures.offsets[-1]), ROWS_PER_PARTITION)
+    keyed = Partitions(directory / "keys", _KEY)
+    keyed.clear()
+    splitters = _splitters(signatures, places, count)
+    for shard in range(len(signatures.documents)):
+        keys = _keys(signatures, shard, places)
+        keyed.append(keys, np.searchsorted(splitters, keys["first"], side="right"))
+    by_number = Partitions(directory / "places", _PLACE)
+    by_number.clear()
+    ranked = 0
+    with (directory / "numbers.bin").open("wb") as numbers, (directory / "ids.bin").open("wb") as ids:
+        for partition in range(count):
+            keys = keyed.read(partition)
+            keys = keys[np.lexsort((keys["number"], keys["content"], keys["id"], keys["first"]))]
+            numbers.write(keys["number"].tobytes())
+            ids.write(keys["id"].tobytes())
+            ranked_here = np.empty(len(keys), _PLACE)
+            ranked_here["number"], ranked_here["rank"] = keys["number"], np.arange(ranked, ranked + len(keys))
+            by_number.append(ranked_here, keys["number"] // ROWS_PER_PARTITION)
+            ranked += len(keys)
+    with (directory / "ranks.bin").open("wb") as ranks:
+        for partition in range(count):
+            found = by_number.read(partition)
+            part = np.full(ROWS_PER_PARTITION, _UNRANKED, dtype="<u4")
+            part[found["number"] % ROWS_PER_PARTITION] = found["rank"]
+            ranks.write(part.tobytes())
+    return Ranking(directory)
+
+
+def _places(signatures: Signatures, priority: Sequence[str]) -> dict[str, int]:
+    """Source → its place in the order of sources."""
+    present = {name for names in signatures.sources for name in names}
+    ordered = [*priority, *sorted(present - set(priority))]
+    return {name: place for place, name in enumerate(ordered)}
+
+
+def _keys(signatures: Signatures, shard: int, places: dict[str, int]) -> npt.NDArray[Any]:
+    """``_KEY`` of a shard's documents. ``first``: 16 bits of source, 32 of missing characters, 16 of the id."""
+    rows = signatures.rows(shard)
+    place = np.array([places[name] for name in signatures.sources[shard]], dtype=np.uint64)
+    keys = np.empty(len(rows), _KEY)
+    fewer = np.uint64(0xFFFFFFFF) - rows["characters"].astype(np.uint64)
+    if len(rows):
+        keys["first"] = place[rows["source"]] << np.uint64(48) | fewer << np.uint64(16) | rows["id"] >> np.uint64(48)
+    keys["id"], keys["content"] = rows["id"], rows["content"]
+    keys["number"] = signatures.offsets[shard] + rows["ordinal"]
+    return keys
+
+
+def _splitters(signatures: Signatures, places: dict[str, int], count: int) -> npt.NDArray[np.uint64]:
+    """uint64 [count - 1]: from which first key on a document belongs to the next partition."""
+    if count == 1:
+        return np.empty(0, dtype=np.uint64)
+    step = max(1, int(signatures.offsets[-1]) // _SAMPLED_FOR_SPLITTING)
+    parts = [_keys(signatures, shard, places)["first"][::step] for shard in range(len(signatures.documents))]
+    sample = np.sort(np.concatenate(parts))
+    return sample[len(sample) * np.arange(1, count) // count]
+
 
 NEIGHBOURS = 16
 """Better-ranked texts of the same band that a text is compared with, in addition to the best of all; a larger bucket (a

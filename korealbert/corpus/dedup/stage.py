@@ -25,9 +25,18 @@ from korealbert.artifact import Deployment, Inputs, Runtime, Spec, Stage, Stats,
 from korealbert.artifact.files import note_written, write_json
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.dedup.benchmarks import EvaluationFile
-from korealbert.corpus.dedup.candidates import Ranks, candidate_pairs, exact_duplicates, near_duplicates, read_pairs
+from korealbert.corpus.dedup.candidates import (
+    RANKING_FILES,
+    Partitions,
+    Ranking,
+    Ranks,
+    candidate_pairs,
+    exact_duplicates,
+    near_duplicates,
+    rank_documents,
+    read_pairs,
+)
 from korealbert.corpus.dedup.decontaminate import Decontaminated, index_evaluation_texts, load_evaluation_texts
-from korealbert.corpus.dedup.external_sort import RANKING_FILES, Partitions, Ranking, rank_documents
 from korealbert.corpus.dedup.signatures import ShingleStore, Signatures, SignatureWriter, shingles, squeeze, write_shingles
 from korealbert.documents.schema import Document, Drop
 from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentStats, read_documents, sum_stats

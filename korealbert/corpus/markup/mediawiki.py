@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.parsers import expat
 
-from korealbert.corpus.markup.layout import LETTER, WikiText, finish
-from korealbert.corpus.markup.names import no_prose, other_namespace
+from korealbert.corpus.markup.layout import LETTER, WikiText, finish, no_prose, other_namespace
 from korealbert.corpus.markup.wikitext import extract_wikitext, read_leftover_marks
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.records import (

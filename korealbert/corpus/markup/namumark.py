@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from korealbert.corpus.markup.layout import GONE, URL, WikiText, decode_entities, finish, prepare
-from korealbert.corpus.markup.names import other_namespace
+from korealbert.corpus.markup.layout import GONE, URL, WikiText, decode_entities, finish, other_namespace, prepare
 from korealbert.corpus.markup.namumark_blocks import resolve_blocks
 from korealbert.corpus.markup.namumark_brackets import resolve_brackets
 from korealbert.corpus.markup.namumark_lines import lay_out, own_length

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from korealbert.corpus.markup.frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, unseen_link
-from korealbert.corpus.markup.layout import GONE
-from korealbert.corpus.markup.names import LANGUAGES, SISTER_PROJECTS, UNSEEN_LINKS
+from korealbert.corpus.markup.layout import GONE, LANGUAGES, SISTER_PROJECTS, UNSEEN_LINKS
 from korealbert.corpus.markup.templates import DISAMBIGUATION, inline_text, is_inline, template_key
 from korealbert.corpus.readers.spec import WikiOptions
 

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
-from korealbert.artifact import Artifact, Store, locks, runs
+from korealbert.artifact import Artifact, Store, locks
 from korealbert.artifact.files import stamp, write_digested, write_json
 from korealbert.artifact.maintenance import garbage
 from tests.artifact.conftest import three
@@ -40,14 +40,14 @@ def test_what_is_wanted_stays_with_its_lineage_and_the_rest_goes(built: dict[str
 
 def test_runs_keep_what_they_named_until_a_newer_whole_run_of_the_recipe(built: dict[str, Artifact], tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    with runs.recorded(store.root, RECIPE, None, {"book": built["book"].name}):
-        assert [run.live for run in runs.runs(store.root)] == [True]
-    assert [run.live for run in runs.runs(store.root)] == [False]
+    with locks.recorded(store.root, RECIPE, None, {"book": built["book"].name}):
+        assert [run.live for run in locks.runs(store.root)] == [True]
+    assert [run.live for run in locks.runs(store.root)] == [False]
     assert found(store) == set()
     other = three(store.root, text="라마바")
-    with runs.recorded(store.root, RECIPE, "lines", {"lines": other["lines"].name}):
+    with locks.recorded(store.root, RECIPE, "lines", {"lines": other["lines"].name}):
         assert found(store) == {other["book"].name}
-    with runs.recorded(store.root, RECIPE, None, {"book": other["book"].name}):
+    with locks.recorded(store.root, RECIPE, None, {"book": other["book"].name}):
         assert found(store) == {each.name for each in built.values()}
 
 
@@ -55,7 +55,7 @@ def test_a_live_run_keeps_its_artifacts_though_a_newer_one_has_begun(built: dict
     store = Store(tmp_path / "store")
     other = three(store.root, text="라마바")
     old, new = {"book": built["book"].name}, {"book": other["book"].name}
-    with runs.recorded(store.root, RECIPE, None, old), runs.recorded(store.root, RECIPE, None, new):
+    with locks.recorded(store.root, RECIPE, None, old), locks.recorded(store.root, RECIPE, None, new):
         assert found(store) == set()
 
 
@@ -121,7 +121,7 @@ def test_the_command_lists_by_default_and_refuses_to_empty_a_store(built: dict[s
     store = str(tmp_path / "store")
     refused = CliRunner().invoke(app, ["gc", "--store", store])
     assert refused.exit_code == 2 and "--recipe" in refused.output
-    with runs.recorded(Path(store), RECIPE, None, {"lines": built["lines"].name}):
+    with locks.recorded(Path(store), RECIPE, None, {"lines": built["lines"].name}):
         pass
     listed = CliRunner().invoke(app, ["gc", "--store", store])
     assert listed.exit_code == 0 and built["book"].name in listed.output and "nothing was removed" in listed.output
@@ -158,9 +158,9 @@ def test_verify_reads_every_byte_whatever_is_remembered(built: dict[str, Artifac
 )
 def test_a_damaged_record_of_a_run_counts_as_none(built: dict[str, Artifact], tmp_path: Path, content: str) -> None:
     store = Store(tmp_path / "store")
-    (store.root / runs.DIRECTORY).mkdir()
-    (store.root / runs.DIRECTORY / "0123456789abcdef-1-host-1.json").write_text(content, "utf-8")
-    assert runs.runs(store.root) == []
+    (store.root / locks.DIRECTORY).mkdir()
+    (store.root / locks.DIRECTORY / "0123456789abcdef-1-host-1.json").write_text(content, "utf-8")
+    assert locks.runs(store.root) == []
 
 
 TWO = """

@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from korealbert.corpus.dedup import candidates
 from korealbert.corpus.dedup import candidates as near_duplicates_module
-from korealbert.corpus.dedup import external_sort
-from korealbert.corpus.dedup.candidates import NEIGHBOURS, near_duplicates
-from korealbert.corpus.dedup.external_sort import rank_documents
+from korealbert.corpus.dedup.candidates import NEIGHBOURS, near_duplicates, rank_documents
 from korealbert.corpus.dedup.signatures import (
     BANDS,
     ShingleStore,
@@ -272,7 +271,7 @@ def test_partitions_of_any_size_give_the_same_bytes(tmp_path: Path, monkeypatch:
         for module, name in (
             (near_duplicates_module, "ROWS_PER_PARTITION"),
             (near_duplicates_module, "RANKS_PER_PARTITION"),
-            (external_sort, "ROWS_PER_PARTITION"),
+            (candidates, "ROWS_PER_PARTITION"),
         ):
             monkeypatch.setattr(module, name, rows)
         assert bytes_of(run_on(mixed_documents(), tmp_path, f"rows{rows}")) == whole

@@ -22,7 +22,7 @@ import pytest
 from flows.services.local_server import answers, free_port
 from flows.services.postgres import PostgresMissing, binaries
 from flows.services.topology import ROOT
-from korealbert.artifact import Artifact, Store, runs
+from korealbert.artifact import Artifact, Store, locks
 from tests.browser import browser
 from tests.flows import automations, flow_run_page
 from tests.flows.conftest import TINY
@@ -158,7 +158,7 @@ def test_the_literal_command_survives_the_death_of_worker_and_database(
     run = installation.begin("corpus-to-model", on_gpu=["pretrain"])
     installation.wait(lambda: installation.partial("vocab"))
     installation.kill("data worker")
-    installation.wait(lambda: not any(r.live for r in runs.runs(installation.store)))  # Its stage died with it.
+    installation.wait(lambda: not any(r.live for r in locks.runs(installation.store)))  # Its stage died with it.
     installation.wait(lambda: installation.partial("pretrain"))
     server = installation.processes()["server"]
     installation.kill("database")
