@@ -215,6 +215,28 @@ def test_conservation_is_of_the_rows_on_disk(raw: Path, tmp_path: Path) -> None:
         build(Stage("loses", 1, ExtractSpec, loses), source(raw), {}, Runtime(store=tmp_path / "store", workers=1))
 
 
+def test_names_survive_a_loss_of_power_before_anything_follows_from_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    sync, rename = os.fsync, Path.rename
+
+    def synced(descriptor: int) -> None:
+        done.append(f"sync {Path(f'/proc/self/fd/{descriptor}').readlink().relative_to(tmp_path)}")
+        sync(descriptor)
+
+    def renamed(source: Path, target: Path) -> Path:
+        done.append(f"rename {target.relative_to(tmp_path)}")
+        return rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    artifact = build(WORDS, Text(), {}, Runtime(store=tmp_path, workers=1)).artifact
+    seal, partial = done.index(f"rename {artifact.name}"), f"sync {artifact.name}.partial"
+    assert {partial, f"{partial}/part", f"{partial}/한글 이름.txt"} <= {*done[:seal]}
+    assert "sync ." in done[seal:], "the directory that holds the artifact's name"
+
+
 def test_every_flip_in_a_manifest_is_found(tmp_path: Path) -> None:
     store = Store(tmp_path)
     artifact = build(WORDS, Text(), {}, Runtime(store=tmp_path, workers=1)).artifact
@@ -244,6 +266,8 @@ def test_a_manifest_from_before_digests_is_found_and_its_contradictions_too(raw:
     for changed in ({"documents_out": 201}, {"documents_in": 1, "documents_out": 1}):
         wrong = undigested(artifact, stats={**artifact.stats, **changed})
         assert any("documents" in fault for fault in store.rot(wrong)), changed
+        if changed["documents_out"] == 201:
+            assert "documents came in" in str(store.fault(wrong.name, {})), "plan compares the counts too"
     assert store.unreadable(undigested(artifact, digesu="0" * 64)) is not None, "what was its digest"
     assert not build(extract.STAGE, source(raw), {}, runtime).cached
 

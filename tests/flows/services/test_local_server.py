@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(2 * SECONDS_TO_END)
 def start(store: Path, **environment: str) -> subprocess.Popen[str]:
     """``korealbert run`` of the smallest part of a recipe, where no ``prefect.toml`` names a server."""
     command = [sys.executable, "-m", "korealbert", "run", str(TINY), "--store", str(store), "--until", "extract"]
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "DO_NOT_TRACK"))}
     return subprocess.Popen(
         command,
         cwd=store.parent,
@@ -73,6 +73,22 @@ def test_servers_of_this_directory_forget_runs_after_thirty_days_and_report_to_n
     clean = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
     done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[0] == "['events', 'flow_runs', 'orphans'] 30 False"
+
+
+def test_no_command_of_ours_reports_to_prefect_or_says_that_it_would(tmp_path: Path) -> None:
+    """Prefect shows its notice on terminals alone; both variables are what it names for opting out."""
+    asked = "import os, flows.cli; from prefect.settings import get_current_settings as settings; "
+    asked += "print(os.environ['DO_NOT_TRACK'], settings().server.analytics_enabled)"
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "DO_NOT_TRACK"))}
+    done = subprocess.run(
+        [sys.executable, "-c", asked],
+        cwd=tmp_path,
+        env=clean | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "1 False\n", done.stderr
 
 
 class Stranger(BaseHTTPRequestHandler):
