@@ -101,7 +101,7 @@ class DelegatedRunLost(ConnectionError):
     """The run on the other work pool lost its process; another run goes on from what it left."""
 
 
-def build_on_gpu(label: str, parameters: Mapping[str, Any], runtime: Runtime, *, rerun: bool) -> None:
+def _build_on_gpu(label: str, parameters: Mapping[str, Any], runtime: Runtime, *, rerun: bool) -> None:
     """Have the worker of the pool ``gpu`` build a stage, and return when it has.
 
     Raises DelegatedRunLost when its process was killed, and DelegatedRunFailed when it ended in any other way but well. Leaving
@@ -177,7 +177,7 @@ def step(
     logger = get_run_logger()
     watched = runtime.reporting_to(reporter(label, logger))
     if on_gpu is not None:
-        build_on_gpu(label, on_gpu, runtime, rerun=rerun)
+        _build_on_gpu(label, on_gpu, runtime, rerun=rerun)
     built = _built(Job(node.stage, node.spec, artifacts, label, rerun and on_gpu is None), watched, gate)
     if not built.cached or on_gpu is not None:
         publish.outcome(label, built)

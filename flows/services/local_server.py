@@ -35,7 +35,7 @@ FILE = Path(".env")
 CLIENT, SERVER = "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"
 
 
-def new_credentials() -> dict[str, str]:
+def _new_credentials() -> dict[str, str]:
     """A user and a password that nobody can guess, for server and client."""
     return dict.fromkeys((SERVER, CLIENT), f"korealbert:{secrets.token_urlsafe(24)}")
 
@@ -47,7 +47,7 @@ def credentials(path: Path) -> dict[str, str]:
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     known = dict(line.split("=", 1) for line in lines if "=" in line and not line.lstrip().startswith("#"))
     if SERVER not in known:
-        known |= new_credentials()
+        known |= _new_credentials()
         before = os.umask(0o077)  # From its first byte on it is its owner's alone.
         try:
             atomic_write(path, "\n".join([*lines, *(f"{key}={known[key]}" for key in (SERVER, CLIENT)), ""]).encode())
@@ -148,7 +148,7 @@ def temporary_server(home: Path) -> Iterator[dict[Any, str]]:
     """
     home.mkdir(parents=True, exist_ok=True)
     own = {
-        **new_credentials(),
+        **_new_credentials(),
         "PREFECT_HOME": str(home),
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:///prefect.db",  # in home, which may be no URL
         "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",  # as prefect.toml has it

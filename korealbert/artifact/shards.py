@@ -37,7 +37,7 @@ class NodesLost(ConnectionError):
     """A job's nodes died one after the other; the next run goes on from the finished shards."""
 
 
-def map_on_ray(
+def _map_on_ray(
     function: Callable[..., Any],
     pending: Iterator[tuple[int, Any]],
     out_dir: Path,
@@ -155,7 +155,7 @@ def map_shards(
     head = list(itertools.islice(remaining, 2))
     if len(head) == 2 and runtime.engine != "local":
         root = out_dir.resolve()
-        map_on_ray(partial(_run, function), itertools.chain(head, remaining), root, runtime.engine, record)
+        _map_on_ray(partial(_run, function), itertools.chain(head, remaining), root, runtime.engine, record)
     elif runtime.workers == 1 or len(head) < 2:  # One job is not worth a second process.
         for index, job in itertools.chain(head, remaining):
             record(index, _run(function, job, index, out_dir))

@@ -60,7 +60,7 @@ class Manifest(_Fact):
     host: dict[str, Any]
 
 
-def misfit(loaded: object, *, digested: bool) -> str | None:
+def _misfit(loaded: object, *, digested: bool) -> str | None:
     """What keeps a JSON value, with a digest or without, from being a manifest, or None."""
     try:
         Manifest.model_validate(loaded)
@@ -108,7 +108,7 @@ class Artifact:
             loaded, digested = read_digested(path.read_bytes())
         except ValueError as error:
             raise ArtifactError(f"{path}: not a whole manifest ({error}); remove the directory or run its stage") from None
-        if wrong := misfit(loaded, digested=digested):
+        if wrong := _misfit(loaded, digested=digested):
             raise ArtifactError(f"{path}: not a manifest, {wrong}; remove the directory")
         return dict(loaded)
 

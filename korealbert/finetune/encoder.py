@@ -29,7 +29,7 @@ LOCAL_ONLY = {"local_files_only": True, "trust_remote_code": False}
 
 
 @dataclass(frozen=True)
-class PaddedBatch:
+class _PaddedBatch:
     """Features of one batch, padded to its longest: int64 [B, L], the mask 1 at real pieces."""
 
     input_ids_BL: torch.Tensor
@@ -43,7 +43,7 @@ class PaddedBatch:
         return [feature.target for feature in self.features]
 
 
-def pad(features: Sequence[Feature], *, pad_id: int, device: torch.device) -> PaddedBatch:
+def pad(features: Sequence[Feature], *, pad_id: int, device: torch.device) -> _PaddedBatch:
     """Pad on the right to the longest of the features; each of a feature's choices is a row."""
     inputs = [part for feature in features for part in (feature.choices or (feature,))]
     width = max(len(feature.input_ids) for feature in inputs)
@@ -59,7 +59,7 @@ def pad(features: Sequence[Feature], *, pad_id: int, device: torch.device) -> Pa
     def tensor(array: npt.NDArray[np.int64]) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
 
-    return PaddedBatch(tensor(ids_BL), tensor(mask_BL), tensor(types_BL), features)
+    return _PaddedBatch(tensor(ids_BL), tensor(mask_BL), tensor(types_BL), features)
 
 
 class Encoder(nn.Module):
@@ -80,7 +80,7 @@ class Encoder(nn.Module):
         longest = longest_input(self.transformer.config.to_dict())
         return 1 << 30 if longest is None else longest
 
-    def forward(self, batch: PaddedBatch) -> EncoderOutput:
+    def forward(self, batch: _PaddedBatch) -> EncoderOutput:
         """Hidden vectors [B, L, H]; the pooled vector [B, H] is the family's own, or the first position's where it has none."""
         arguments = {"input_ids": batch.input_ids_BL, "attention_mask": batch.attention_mask_BL}
         if getattr(self.transformer.config, "type_vocab_size", 0) > 1:

@@ -31,7 +31,7 @@ _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Scored:
+class _Scored:
     """Scores of a prediction file."""
 
     values: Mapping[str, float]
@@ -51,7 +51,7 @@ class Scored:
         return {**fields.pop("values"), **fields}
 
 
-def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scored:
+def score_file(task: str, gold: str, predictions: str, mode: Mode) -> _Scored:
     """Metrics of a prediction file.
 
     ``gold`` is the official file, or ``ARCHIVE::MEMBER``. Raises ValueError naming file, line, field and remedy, and
@@ -62,7 +62,7 @@ def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scored:
     return _scored(benchmark, examples, predictions, mode)[0]
 
 
-def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> tuple[Scored, dict[str, Any]]:
+def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> tuple[_Scored, dict[str, Any]]:
     """Metrics of a prediction file, and tests of its difference from another one on the same examples.
 
     The comparison has the other file's ``scores`` and ``matched_by``; of the task's own ``metric`` the ``difference`` (first
@@ -91,7 +91,7 @@ def _read_gold(benchmark: Task, gold: str) -> list[Example]:
     return examples
 
 
-def _scored(benchmark: Task, examples: Sequence[Example], predictions: str, mode: Mode) -> tuple[Scored, list[Any]]:
+def _scored(benchmark: Task, examples: Sequence[Example], predictions: str, mode: Mode) -> tuple[_Scored, list[Any]]:
     """Metrics of a prediction file, and its predictions."""
     file = _file(predictions)
     if not file.path.is_file():
@@ -108,7 +108,7 @@ def _scored(benchmark: Task, examples: Sequence[Example], predictions: str, mode
         named = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
         warnings.append(f"{file}: no prediction for {len(missing):,} of {len(examples):,} questions ({named}), which score 0")
     matched: Literal["id", "position"] = "id" if by_id else "position"
-    return Scored(scores.values, tuple(warnings), len(examples), benchmark.official_test_examples, matched), predicted
+    return _Scored(scores.values, tuple(warnings), len(examples), benchmark.official_test_examples, matched), predicted
 
 
 def _part(benchmark: Task, examples: int) -> list[str]:

@@ -77,13 +77,13 @@ class PretrainingModel(nn.Module):
     ) -> Logits:
         """All inputs int64. The token heads see the listed positions only; an unused slot may name any position."""
         hidden_BLH, pooled_BH = self.encoder(ids_BL, token_types_BL, lengths_B)
-        mlm_BPV = self.mlm(gather_positions(hidden_BLH, mlm_positions_BP), self.encoder.embeddings.word.weight)
-        wop_BWC = None if self.wop is None else self.wop(gather_positions(hidden_BLH, wop_positions_BW))
+        mlm_BPV = self.mlm(_gather_positions(hidden_BLH, mlm_positions_BP), self.encoder.embeddings.word.weight)
+        wop_BWC = None if self.wop is None else self.wop(_gather_positions(hidden_BLH, wop_positions_BW))
         sop_B2 = None if self.sop is None else self.sop(pooled_BH)
         return Logits(mlm_BPV, sop_B2, wop_BWC)
 
 
-def gather_positions(hidden_BLH: Tensor, positions_BK: Tensor) -> Tensor:
+def _gather_positions(hidden_BLH: Tensor, positions_BK: Tensor) -> Tensor:
     """The hidden states at K positions of each row, [B, K, H]."""
     return hidden_BLH.gather(1, positions_BK[:, :, None].expand(-1, -1, hidden_BLH.shape[-1]))
 
@@ -117,7 +117,7 @@ class Generator(Layers):
     def forward(self, embedded_BLE: Tensor, lengths_B: Tensor | None, positions_BP: Tensor, word_table_VE: Tensor) -> Tensor:
         """Logits [B, P, V] at the masked slots."""
         logits_BPV: Tensor = self.mlm(
-            gather_positions(self.contextualise(embedded_BLE, lengths_B), positions_BP), word_table_VE
+            _gather_positions(self.contextualise(embedded_BLE, lengths_B), positions_BP), word_table_VE
         )
         return logits_BPV
 

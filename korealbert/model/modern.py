@@ -15,14 +15,14 @@ from korealbert.model.config import ModernConfig
 from korealbert.model.encoder import attend
 
 
-class Rotation(NamedTuple):
+class _Rotation(NamedTuple):
     """Cosines and sines of the angles by which each position turns queries and keys, fp32 [L, D]."""
 
     cos_LD: Tensor
     sin_LD: Tensor
 
     @classmethod
-    def of(cls, length: int, width: int, theta: float, device: torch.device) -> Rotation:
+    def of(cls, length: int, width: int, theta: float, device: torch.device) -> _Rotation:
         """Angles position · θ^(−2i / D); dimension i turns together with i + D / 2."""
         frequency = 1.0 / theta ** (torch.arange(0, width, 2, dtype=torch.float32, device=device) / width)
         angle = torch.outer(torch.arange(length, dtype=torch.float32, device=device), frequency)
@@ -54,7 +54,7 @@ class Attention(nn.Module):
         self.output = ScaledLinear(config.hidden_size, config.hidden_size, config)
         self.dropout = nn.Dropout(config.attention_dropout)
 
-    def forward(self, hidden_BLH: Tensor, rotation: Rotation, visible: Tensor | None) -> Tensor:
+    def forward(self, hidden_BLH: Tensor, rotation: _Rotation, visible: Tensor | None) -> Tensor:
         """Attend to the visible keys (bool, broadcast to [B, 1, L, L]; None means all) and return [B, L, H]."""
         qkv = self.qkv(hidden_BLH).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         query_BNLD, key_BNLD = rotation.turn(qkv[:2])
@@ -89,7 +89,7 @@ class Layer(nn.Module):
         self.ffn_norm = layer_norm(config)
         self.ffn = GatedFeedForward(config)
 
-    def forward(self, hidden_BLH: Tensor, rotation: Rotation, visible: Tensor | None) -> Tensor:
+    def forward(self, hidden_BLH: Tensor, rotation: _Rotation, visible: Tensor | None) -> Tensor:
         """[B, L, H] to [B, L, H]; ``visible`` as in ``Attention.forward``."""
         hidden_BLH = hidden_BLH + self.attention(self.attention_norm(hidden_BLH), rotation, visible)
         added_BLH: Tensor = hidden_BLH + self.ffn(self.ffn_norm(hidden_BLH))
@@ -124,7 +124,7 @@ class ModernEncoder(nn.Module):
     def forward(self, ids_BL: Tensor, token_types_BL: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
         """As ``TransformerEncoder.forward``; there are no segment types, and the first token is not pooled."""
         config, length, device = self.config, ids_BL.shape[1], ids_BL.device
-        thetas = {theta: Rotation.of(length, config.head_width, theta, device) for theta in config.thetas}
+        thetas = {theta: _Rotation.of(length, config.head_width, theta, device) for theta in config.thetas}
         everywhere, nearby = self._visible(length, lengths_B, device)
         hidden_BLH = self.embeddings(ids_BL)
         for index, layer in enumerate(self.layers):

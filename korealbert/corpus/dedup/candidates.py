@@ -57,7 +57,7 @@ class Partitions:
         return self.directory / f"{partition:05d}.bin"
 
 
-def partitions_for(rows: int, rows_each: int) -> int:
+def _partitions_for(rows: int, rows_each: int) -> int:
     """How many partitions hold that many rows; at least one."""
     return max(1, -(-rows // rows_each))
 
@@ -100,7 +100,7 @@ class Ranking:
 def rank_documents(signatures: Signatures, priority: Sequence[str], directory: Path) -> Ranking:
     """Sort all documents. ``priority`` names sources, best first; the others follow by name."""
     places = _places(signatures, priority)
-    count = partitions_for(int(signatures.offsets[-1]), ROWS_PER_PARTITION)
+    count = _partitions_for(int(signatures.offsets[-1]), ROWS_PER_PARTITION)
     keyed = Partitions(directory / "keys", _KEY)
     keyed.clear()
     splitters = _splitters(signatures, places, count)
@@ -194,7 +194,7 @@ def candidate_pairs(signatures: Signatures, ranking: Ranking, gone: _Gone, out: 
 
 def read_pairs(signatures: Signatures, out: Path) -> Iterator[Ranks]:
     """uint32 [pairs, 2], some at a time: worse and better ranks, each pair once, by worse, then better."""
-    for partition in range(partitions_for(int(signatures.offsets[-1]), RANKS_PER_PARTITION)):
+    for partition in range(_partitions_for(int(signatures.offsets[-1]), RANKS_PER_PARTITION)):
         packed = np.sort(_partitioned_pairs(out).read(partition))
         packed = packed[begins_run(packed)]
         yield np.stack([packed >> _RANK_BITS, packed & np.uint64(0xFFFFFFFF)], axis=1).astype(np.uint32)
@@ -234,7 +234,7 @@ def _buckets(
 
     The bucket is the hash of a band, or that of letters and digits.
     """
-    count = partitions_for(int(signatures.offsets[-1]), ROWS_PER_PARTITION)
+    count = _partitions_for(int(signatures.offsets[-1]), ROWS_PER_PARTITION)
     partitions = Partitions(out / "buckets", _BUCKETED)
     partitions.clear()
     waiting: list[npt.NDArray[Any]] = []

@@ -85,7 +85,7 @@ def rouge_w(predicted: str, gold: str, mode: Mode) -> float:
     return 2 * (precision * recall) / (precision + recall)
 
 
-def em_and_f1(
+def _em_and_f1(
     predicted: str, accepted: Sequence[str], *, normalise: Callable[[str], str], f1: _Overlap, mode: Mode
 ) -> dict[str, float]:
     """``em`` of the normalised answers, and the best ``f1`` over the accepted answers."""
@@ -114,7 +114,7 @@ class KorQuad(QuestionAnswering):
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
         """Exact match of normalised answers, and F1 of their characters."""
-        return em_and_f1(predicted, question.accepted, normalise=normalise_korquad, f1=korquad_f1, mode=mode)
+        return _em_and_f1(predicted, question.accepted, normalise=normalise_korquad, f1=korquad_f1, mode=mode)
 
 
 class KlueMrc(QuestionAnswering):
@@ -169,7 +169,7 @@ class Squad1(QuestionAnswering):
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
         """Exact match of normalised answers, and F1 of their words."""
-        return em_and_f1(predicted, question.accepted, normalise=normalise_squad, f1=squad_f1, mode=mode)
+        return _em_and_f1(predicted, question.accepted, normalise=normalise_squad, f1=squad_f1, mode=mode)
 
 
 class Squad2(QuestionAnswering):
@@ -190,7 +190,7 @@ class Squad2(QuestionAnswering):
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
         """Exact match of normalised answers, and F1 of their words; without an accepted answer only an empty one is right."""
         accepted = [text for text in question.accepted if normalise_squad(text)] or [""]
-        return em_and_f1(predicted, accepted, normalise=normalise_squad, f1=squad_f1, mode="corrected")
+        return _em_and_f1(predicted, accepted, normalise=normalise_squad, f1=squad_f1, mode="corrected")
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """``em`` and ``f1`` over all questions, and over those with and without an answer."""

@@ -34,14 +34,14 @@ def _block(block: Block) -> str:
         case Cards(cards):
             return "\n".join(f"- {plain(card.title)}: **{plain(card.value)}** ({plain(card.detail)})" for card in cards)
         case Table():
-            return markdown_table(block)
+            return _markdown_table(block)
         case Figures(figures):
             return "\n".join(f"![{plain(figure.caption)}](figures/{figure.name}.svg)" for figure in figures)
         case Fold(summary, blocks):
             return "\n\n".join([f"### {plain(summary)}", *(_block(inner) for inner in blocks)])
 
 
-def markdown_table(table: Table) -> str:
+def _markdown_table(table: Table) -> str:
     """A title and a table; marked rows are bold."""
     rule = ["---:" if index in table.numeric else "---" for index in range(len(table.header))]
     rows = [[plain(cell) for cell in row] for row in table.rows]
@@ -132,7 +132,7 @@ def table_files(sections: Sequence[Section]) -> Iterator[tuple[str, bytes]]:
                 name = f"{first}-{number}"
             taken.add(name)
             yield f"{name}.csv", _csv(table).encode()
-            yield f"{name}.md", f"{markdown_table(table)}\n".encode()
+            yield f"{name}.md", f"{_markdown_table(table)}\n".encode()
             yield f"{name}.tex", latex(table, name).encode()
 
 
