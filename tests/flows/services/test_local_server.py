@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import os
 import subprocess
 import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.error import HTTPError
@@ -16,6 +18,7 @@ from urllib.error import HTTPError
 import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
 
+from flows.services import local_server
 from flows.services.local_server import temporary_server
 from tests.flows.conftest import TINY
 
@@ -54,6 +57,28 @@ def test_runs_that_start_together_on_a_fresh_store_both_finish(tmp_path: Path) -
     runs = [start(tmp_path / "store") for _ in range(3)]
     outputs = [run.communicate(timeout=SECONDS_TO_END)[0] for run in runs]
     assert [run.returncode for run in runs] == [0, 0, 0], outputs
+
+
+def test_a_server_is_not_started_while_another_makes_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = threading.Event()
+
+    def start_none(*_: object, **__: object) -> subprocess.Popen[bytes]:
+        started.set()
+        raise KeyboardInterrupt
+
+    def second() -> None:
+        with suppress(KeyboardInterrupt), temporary_server(tmp_path):
+            pass
+
+    monkeypatch.setattr(local_server, "_python", start_none)
+    with (tmp_path / "migration.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert not started.wait(3), "both would migrate one file"
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        assert started.wait(SECONDS_TO_END)
+        thread.join()
 
 
 def test_only_this_process_is_answered_and_there_are_no_documentation_pages(tmp_path: Path) -> None:
