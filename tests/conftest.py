@@ -42,12 +42,16 @@ NEEDS = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test with what its room needs."""
+    """Mark every test with what its room needs; rooms that start servers and processes come first, as their modules are long.
+
+    A long module that began last would keep one worker busy while the others wait.
+    """
     for item in items:
         path = item.path.relative_to(ROOT / "tests").as_posix()
         for marker, beginnings in NEEDS.items():
             if path.startswith(beginnings):
                 item.add_marker(marker)
+    items.sort(key=lambda item: [item.get_closest_marker(marker) is None for marker in ("server", "process", "torch")])
 
 
 @pytest.fixture(scope="session")

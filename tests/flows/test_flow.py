@@ -92,13 +92,13 @@ def test_a_grid_of_six_tasks_killed_halfway_repeats_no_finished_cell(straight: d
         for artifact in (needed, *ancestors(needed.inputs()).values()):
             if not (store / artifact.name).exists():
                 shutil.copytree(artifact.path, store / artifact.name)
-    recipe = write_recipe(tmp_path, seeds=(1, 2))
+    recipe = write_recipe(tmp_path, seeds=(1,))
     api = str(PREFECT_API_URL.value())
-    done = killed_grid.kill_after(killed_grid.start(recipe, store, 2, api), store, 4)
-    assert 4 <= len(done) < 12
+    done = killed_grid.kill_after(killed_grid.start(recipe, store, 2, api), store, 2)
+    assert 2 <= len(done) < 6
     killed_grid.finish(killed_grid.start(recipe, store, 2, api))
     after = killed_grid.finished(store)
-    assert len(after) == 12
+    assert len(after) == 6
     assert {name: after[name] for name in done} == done, "a finished cell was built again"
     assert len(list(store.glob("summary-*/summary.json"))) == 6
 

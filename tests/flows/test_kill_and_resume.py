@@ -18,7 +18,8 @@ from korealbert.artifact import Artifact, ancestors
 from tests.flows.conftest import TINY
 from tests.flows.stage_runner import begun, build_one
 
-LABELS = list(recipes.graph(recipes.load(TINY)))
+LABELS = list({node.stage.name: label for label, node in reversed(recipes.graph(recipes.load(TINY)).items())}.values())[::-1]
+"""The first label of each stage; ``make soak`` kills all of a recipe."""
 SECONDS_TO_DIE = 120
 ATTEMPTS = 5
 """A stage of milliseconds may end while this process sleeps; the last time it stands still and waits for the kill."""
