@@ -184,17 +184,17 @@ def test_a_store_that_may_only_be_read_serves_what_it_holds(tmp_path: Path) -> N
         tmp_path,
         """
         import io
-        from korealbert.artifact import runs
+        from korealbert.artifact import locks
         from typer.testing import CliRunner
         from korealbert.artifact.maintenance import archive, garbage
         from flows.cli import app
         runtime = Runtime(store=disk / "store", workers=1)
         made = build(STAGE, S(jobs=3), {}, runtime).artifact
-        with runs.recorded(disk / "store", Path("x.toml"), None, {"fills": made.name}):
+        with locks.recorded(disk / "store", Path("x.toml"), None, {"fills": made.name}):
             pass
         subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
         assert build(STAGE, S(jobs=3), {}, runtime).cached
-        with runs.recorded(disk / "store", Path("y.toml"), None, {"fills": made.name}):
+        with locks.recorded(disk / "store", Path("y.toml"), None, {"fills": made.name}):
             pass
         archive.export(made, io.BytesIO())
         for rerun, jobs in ((True, 3), (False, 4)):

@@ -79,7 +79,7 @@ def test_inspect_refuses_what_it_cannot_show(store: Path) -> None:
         "inspect", "clean/news", "--id", "ffff0000ffff0000", "--store", store, code=2
     )
     told = call("inspect", "clean/news", "--diff", "--quarantine", "--store", store, code=2)
-    assert "--quarantine and --diff show different things" in told
+    assert "--quarantine and --diff exclude each other" in told
 
 
 def test_inspect_writes_a_page_and_turns_it(store: Path, tmp_path: Path) -> None:
