@@ -144,7 +144,9 @@ def test_a_vocabulary_without_its_analyser_or_with_another_is_refused(
     exported: Path, tmp_path: Path, vocabulary: Vocabulary
 ) -> None:
     (tmp_path / "spiece.model").write_bytes((exported / "spiece.model").read_bytes())
-    with pytest.raises(ValueError, match=r"text for this vocabulary is cut into morphemes, which contradicts the morphemes\.json"):
+    with pytest.raises(
+        ValueError, match=r"text for this vocabulary is cut into morphemes, which contradicts the morphemes\.json"
+    ):
         Vocabulary.load(tmp_path)
     wanted = json.loads((exported / MORPHEMES_FILE).read_text("utf-8"))
     (tmp_path / MORPHEMES_FILE).write_text(json.dumps({**wanted, "version": "0.1"}), "utf-8")
