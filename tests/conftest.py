@@ -46,16 +46,26 @@ NEEDS = {
 }
 
 
+def _needs(path: Path) -> set[str]:
+    """The markers of the tests in a file."""
+    beginning = path.relative_to(ROOT / "tests").as_posix()
+    return {marker for marker, beginnings in NEEDS.items() if beginning.startswith(beginnings)}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files that `-m "not torch"` rules out are not even imported: collecting them takes longer than the fast tests."""
+    ruled_out = {marker for marker in NEEDS if f"not {marker}" in config.option.markexpr}
+    return True if _needs(collection_path) & ruled_out else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test with what its room needs; rooms that start servers and processes come first, as their modules are long.
 
     A long module that began last would keep one worker busy while the others wait.
     """
     for item in items:
-        path = item.path.relative_to(ROOT / "tests").as_posix()
-        for marker, beginnings in NEEDS.items():
-            if path.startswith(beginnings):
-                item.add_marker(marker)
+        for marker in _needs(item.path):
+            item.add_marker(marker)
     items.sort(key=lambda item: [item.get_closest_marker(marker) is None for marker in ("server", "process", "torch")])
 
 
