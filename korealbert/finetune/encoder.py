@@ -4,6 +4,9 @@ In BERT-like families the last layer may compute the first position alone, which
 and values are still those of every piece, but query, output and feed-forward are of one. That saves ten twelfths of the layer's
 matrix products and changes no result.
 
+A model of ours whose layers share what no family of transformers can say is exported as equal copies. It is fine-tuned by our
+own encoder, so that what was one parameter in pretraining stays one; so are modern encoders.
+
 Shapes: B inputs, L pieces, H hidden size, N heads.
 """
 
@@ -21,9 +24,15 @@ from torch import nn
 from transformers import AutoConfig, AutoModel
 from transformers.utils import logging as transformers_logging
 
+from korealbert.artifact import Inputs
 from korealbert.finetune.spec import Init
 from korealbert.finetune.task import EncoderOutput, Feature
+from korealbert.huggingface import checkpoint
 from korealbert.huggingface.directory import longest_input
+from korealbert.model.config import AnyConfig, ModelConfig, read_config
+from korealbert.model.encoder import TransformerEncoder
+from korealbert.model.heads import initialise
+from korealbert.model.modern import ModernEncoder
 
 LOCAL_ONLY = {"local_files_only": True, "trust_remote_code": False}
 
@@ -95,6 +104,40 @@ class Encoder(nn.Module):
         if vocabulary_size > self.transformer.get_input_embeddings().num_embeddings:
             self.transformer.resize_token_embeddings(vocabulary_size, mean_resizing=False)
 
+    def keep_first_position(self) -> None:
+        """Let the last layer compute the first position alone, where this family's can."""
+        keep_first_position(self.transformer)
+
+
+class OwnEncoder(Encoder):
+    """Our own encoder: blocks that layers share are one parameter."""
+
+    transformer: TransformerEncoder | ModernEncoder
+
+    @property
+    def max_length(self) -> int:
+        """Longest input in pieces for which there are positions."""
+        return self.transformer.config.longest_sequence
+
+    def forward(self, batch: _PaddedBatch) -> EncoderOutput:
+        """As of every family."""
+        lengths_B = batch.attention_mask_BL.sum(1)
+        hidden_BLH, pooled_BH = self.transformer(batch.input_ids_BL, batch.token_type_ids_BL, lengths_B)
+        return EncoderOutput(hidden_BLH, pooled_BH, batch.features)
+
+    def make_room(self, vocabulary_size: int) -> None:
+        """As of every family."""
+        old = self.transformer.embeddings.word
+        if vocabulary_size > old.num_embeddings:
+            new = nn.Embedding(vocabulary_size, old.embedding_dim)
+            nn.init.normal_(new.weight, std=self.transformer.config.initializer_range or old.embedding_dim**-0.5)
+            with torch.no_grad():
+                new.weight[: old.num_embeddings] = old.weight
+            self.transformer.embeddings.word = new
+
+    def keep_first_position(self) -> None:
+        """Every layer computes all positions."""
+
 
 def load_encoder(directory: Path, *, init: Init) -> Encoder:
     """The encoder of a directory in float32, with its weights or (``random``) with fresh ones from torch's generator.
@@ -121,6 +164,36 @@ def load_encoder(directory: Path, *, init: Init) -> Encoder:
             " the two files do not belong together"
         )
     return Encoder(transformer)
+
+
+def load_input(inputs: Inputs, *, init: Init) -> Encoder:
+    """The encoder in input role ``model``; as our own where role ``pretrain`` holds its training."""
+    directory = inputs["model"].path
+    if "pretrain" not in inputs:
+        return load_encoder(directory, init=init)
+    return load_as_trained(directory, read_config(inputs["pretrain"].path), init=init)
+
+
+def load_as_trained(directory: Path, trained: AnyConfig, *, init: Init) -> OwnEncoder:
+    """The encoder of an export as our own, its layers sharing as in the pretraining whose config is ``trained``.
+
+    It computes what the class of transformers computes: as there, a RoBERTa has a pooler, which is fresh, and ALBERT's
+    feed-forward blocks have no dropout behind them, so that rows of a grid differ in their sharing alone. Raises ValueError as
+    ``checkpoint.read_as_trained``.
+    """
+    config, weights = checkpoint.read_as_trained(directory, trained)
+    model: TransformerEncoder | ModernEncoder
+    if isinstance(config, ModelConfig):
+        family = checkpoint.family_of(config).model_type
+        changed = {"roberta": {"pooler": True}, "albert": {"ffn_dropout": False}}.get(family, {})
+        model = TransformerEncoder(config.model_copy(update=changed))
+    else:
+        model = ModernEncoder(config)
+    initialise(model, config.initializer_range, seed=int(torch.randint(1 << 62, ())))
+    if init == "pretrained":
+        loaded = model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()}, strict=False)
+        assert not loaded.unexpected_keys and all(name.startswith("pooler.") for name in loaded.missing_keys), loaded
+    return OwnEncoder(model)
 
 
 def load_config(directory: Path) -> Any:

@@ -1,8 +1,9 @@
 """Stage `encoder` (labels ``encoder/NAME``): any encoder → a baseline for every benchmark, beside the run's own model.
 
 The spec names a directory in Hugging Face format or an installed package that has one, or the input role ``model`` is an export
-artifact. It is loaded once with its tokenizer, so that what is wrong with it shows before anything is trained. Output: its
-``config.json``, safetensors and tokenizer files; nothing else of it is copied, and nothing in it is executed.
+artifact (and ``pretrain`` its training, where the export says less). It is loaded once with its tokenizer, so that what is
+wrong with it shows before anything is trained. Output: its ``config.json``, safetensors and tokenizer files; nothing else of it
+is copied, and nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from korealbert.artifact import Deployment, Inputs, Runtime, Stage, Statistics
-from korealbert.huggingface.directory import TOKENIZER_FILES, WEIGHT_FILES, ModelPlace, copy_files
+from korealbert.huggingface.directory import TOKENIZER_FILES, WEIGHT_FILES, ModelPlace, copy_files, read_settings
 
 _FILES = (*WEIGHT_FILES, *TOKENIZER_FILES, "*.model")
 """Files that are copied; SentencePiece models under any name, since KoBERT's have names of their own."""
@@ -22,6 +23,7 @@ class EncoderStats(Statistics):
     model_type: str
     """The family, as ``config.json`` names it."""
     parameters: int
+    """Of the trained model: what layers share counts once."""
     pieces: int
     """Of its vocabulary, with added ones."""
     longest_input: int
@@ -30,16 +32,17 @@ class EncoderStats(Statistics):
 
 def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> EncoderStats:
     """Check and copy. Raises ValueError naming the directory where encoder or tokenizer cannot be used."""
-    from korealbert.finetune.encoder import load_encoder  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.encoder import load_encoder, load_input  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
     from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)
 
-    directory = spec.directory() or inputs["model"].path
+    place = spec.directory()
+    directory = place or inputs["model"].path
     tokenizer = load_tokenizer(directory)
-    encoder = load_encoder(directory, init="pretrained")
+    encoder = load_input(inputs, init="pretrained") if place is None else load_encoder(place, init="pretrained")
     copy_files(directory, out_dir, _FILES)
     return EncoderStats(
-        model_type=encoder.transformer.config.model_type,
+        model_type=read_settings(directory)["model_type"],
         parameters=count_parameters(encoder),
         pieces=len(tokenizer),
         longest_input=encoder.max_length,

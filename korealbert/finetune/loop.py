@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from korealbert.finetune import tasks
-from korealbert.finetune.encoder import Encoder, keep_first_position, pad
+from korealbert.finetune.encoder import Encoder, pad
 from korealbert.finetune.features import lengths_of
 from korealbert.finetune.heads import PooledHead
 from korealbert.finetune.spec import FinetuneSpec, Precision
@@ -67,7 +67,7 @@ class FinetunedModel:
         task = tasks.load(spec.task)
         head = task.head(hidden_size=encoder.hidden_size, dropout=spec.dropout, train=train)
         if isinstance(head, PooledHead):
-            keep_first_position(encoder.transformer)
+            encoder.keep_first_position()
         return cls(task, encoder.to(device), head.to(device), pad_id, device, spec.precision)
 
     def logits(self, features: Sequence[Feature]) -> tuple[Any, list[Any]]:

@@ -1,9 +1,9 @@
 """Stage `finetune` (labels ``finetune/BENCHMARK/INIT/SEED``): an encoder → its scores on dev and test of one benchmark.
 
-Input roles: ``model``, a directory in Hugging Face format (the export artifact, or any encoder); ``features``, the benchmark
-as piece ids (stage ``features``; without it they are made on the spot); ``settings``, whose ``settings.json`` replaces fields
-of the spec (stages ``proposal`` and ``selection``); ``train``, ``dev`` and ``test``, fetched files, for those that the spec
-names by URL.
+Input roles: ``model``, a directory in Hugging Face format (the export artifact, or any encoder); ``pretrain``, its training
+where an export says less than that (layers share what the format cannot say); ``features``, the benchmark as piece ids (stage
+``features``; without it they are made on the spot); ``settings``, whose ``settings.json`` replaces fields of the spec (stages
+``proposal`` and ``selection``); ``train``, ``dev`` and ``test``, fetched files, for those that the spec names by URL.
 
 Output: ``metrics.json`` (the whole result: settings, dev scores of every epoch, dev and test scores of the best, sizes and
 warnings; scores are official ones, for test also the corrected and the best reachable), ``dev_predictions.arrow`` and
@@ -92,7 +92,7 @@ def _memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:
 
 
 def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRuntime) -> FinetuneStats:
-    from korealbert.finetune.encoder import load_encoder  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.encoder import load_input  # noqa: PLC0415 (planning does without)
     from korealbert.finetune.loop import FinetunedModel, repeatable, train  # noqa: PLC0415 (planning does without)
     from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)
 
@@ -106,7 +106,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
         runtime.report(Progress(step, total, "steps", metrics))
 
     with repeatable(seed=spec.seed, threads=runtime.threads, device=device):
-        encoder = load_encoder(directory, init=spec.init)
+        encoder = load_input(inputs, init=spec.init)
         _check_length(spec, encoder, directory)
         if task.markers:
             encoder.make_room(len(tokenizer))

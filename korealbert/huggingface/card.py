@@ -304,9 +304,9 @@ def _limits(facts: ModelFacts, ancestors: Mapping[str, list[Artifact]]) -> str:
         )
     if isinstance(config, ModelConfig) and repeats_blocks(config):
         limits.append(
-            f"Sharing `{config.share}` with {config.num_groups} group(s) cannot be said in this format: the layers are "
-            f"written out as equal copies. Outputs are the same, the file is larger, and "
-            "fine-tuning unties them."
+            f"This export is untied. Sharing `{config.share}` with {config.num_groups} group(s) cannot be said in this format: "
+            "the layers are written out as equal copies. Outputs are the same, but the file holds more parameters than were "
+            "trained, and other programs fine-tune each copy on its own; korealbert fine-tunes what layers share as one."
         )
     if (
         isinstance(config, ModelConfig)

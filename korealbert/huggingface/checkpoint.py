@@ -27,7 +27,7 @@ from korealbert.huggingface.families import (
     SpecialIds,
 )
 from korealbert.huggingface.modern import ModernBert
-from korealbert.model.config import AnyConfig, ModernConfig
+from korealbert.model.config import AnyConfig, ModelConfig, ModernConfig
 
 FAMILIES: tuple[Family[Any], ...] = (Albert(), Bert(), Roberta(), Electra(), ModernBert())
 """In the order in which they are tried for a model of ours, and by their model type for one of theirs."""
@@ -82,10 +82,27 @@ def to_huggingface(config: AnyConfig, weights: Mapping[str, Array]) -> dict[str,
     return {theirs: weights[ours] for ours, theirs in pairs} | family.constants(config)
 
 
+def exported(config: AnyConfig) -> set[str]:
+    """Names of our tensors that are written out."""
+    return {ours for ours, _ in family_of(config).names(config)}
+
+
 def repeats_blocks(config: AnyConfig) -> bool:
     """Whether blocks that our model shares are written several times, since the family cannot say that they are one."""
-    ours = [name for name, _ in family_of(config).names(config)]
-    return len(ours) > len(set(ours))
+    return sum(1 for _ in family_of(config).names(config)) > len(exported(config))
+
+
+def says_less(config: AnyConfig) -> bool:
+    """Whether fine-tuning needs more than an export says: its layers share what the family cannot say that they do.
+
+    Of modern encoders it wants our own in any case. Of shapes without a family there is no export.
+    """
+    if isinstance(config, ModernConfig):
+        return True
+    try:
+        return repeats_blocks(config)
+    except ValueError:
+        return False
 
 
 def settings(config: AnyConfig, special: SpecialIds) -> dict[str, Any]:
@@ -159,6 +176,37 @@ def read(directory: Path) -> Checkpoint:
             f"(first {more[0]!r}); the two files do not belong together"
         )
     return Checkpoint(family.model_type, config, weights, missing, tuple(sorted(unused)))
+
+
+def read_as_trained(directory: Path, trained: AnyConfig) -> tuple[AnyConfig, dict[str, Array]]:
+    """Shape and weights of an exported encoder, its layers sharing as in the pretraining whose config is ``trained``.
+
+    Weights have the names of ``TransformerEncoder`` or ``ModernEncoder``; heads are left out. The vocabulary and the rows of
+    positions are the directory's own. Raises ValueError as ``read``, and where copies of a shared block differ.
+    """
+    found = read(directory)
+    own = {name: getattr(found.config, name) for name in ("vocab_size", "max_positions", "position_offset")}
+    config = trained.model_copy(update={name: size for name, size in own.items() if name in type(trained).model_fields})
+    weights = {name: array for name, array in found.weights.items() if name.startswith("encoder.")}
+    if isinstance(config, ModelConfig) and isinstance(found.config, ModelConfig):
+        weights = _joined(directory, weights, found.config, config)
+    return config, {name.removeprefix("encoder."): array for name, array in weights.items()}
+
+
+def _joined(directory: Path, weights: Mapping[str, Array], written: ModelConfig, config: ModelConfig) -> dict[str, Array]:
+    """Each shared block once, under its number in ``config``."""
+    joined = {name: array for name, array in weights.items() if not name.startswith(("encoder.attention.", "encoder.ffn."))}
+    for layer in range(config.num_layers):
+        for kind, copy, block in zip(("attention", "ffn"), written.blocks_of(layer), config.blocks_of(layer), strict=True):
+            prefix = f"encoder.{kind}.{copy}."
+            for name in [name for name in weights if name.startswith(prefix)]:
+                shared = joined.setdefault(f"encoder.{kind}.{block}.{name.removeprefix(prefix)}", weights[name])
+                if not np.array_equal(shared, weights[name]):
+                    raise ValueError(
+                        f"{directory}/model.safetensors: {name} of layer {layer} is not the block that it shares; the weights "
+                        "were changed since the export, export them again"
+                    )
+    return joined
 
 
 def read_config(directory: Path) -> AnyConfig:

@@ -40,6 +40,7 @@ class ExportStats(Statistics):
     """The exported model."""
 
     parameters: int
+    """Of the trained model without the heads that are left out: what layers share counts once."""
     model_type: str
     sequence_length: int
 
@@ -55,12 +56,13 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ex
             f"{pretrain.name} has {config.vocab_size:,} word embeddings, but {vocab.name} has {pieces:,} pieces; "
             "export with the vocabulary that the model was trained with"
         )
-    weights = checkpoint.to_huggingface(config, load_file(pretrain.path / "model.safetensors"))
+    trained = load_file(pretrain.path / "model.safetensors")
+    weights = checkpoint.to_huggingface(config, trained)
     save_file(weights, out_dir / "model.safetensors", metadata={"format": "pt"})
     _write_settings(out_dir / "config.json", checkpoint.settings(config, SPECIAL_IDS))
     _write_tokenizer(vocab.path, out_dir, facts)
     atomic_write(out_dir / "README.md", model_card(facts, pretrain).encode())
-    parameters = sum(array.size for array in weights.values())
+    parameters = sum(trained[name].size for name in checkpoint.exported(config))
     runtime.report(Progress(1, 1, "models"))
     return ExportStats(
         parameters=parameters,

@@ -10,6 +10,9 @@ from korealbert.artifact import Spec
 from korealbert.model.config import AnyConfig, AnySpec, ModelConfig, ModelSpec, ModernConfig, ModernSpec
 from korealbert.pretrain.guard import GuardSpec
 
+ANY_VOCABULARY = 32
+"""Pieces of a model of which only the architecture is asked."""
+
 
 class OptimizerSpec(Spec):
     """LAMB or AdamW. The defaults are those of the official ALBERT optimiser: no bias correction, no bound on the ratio."""
@@ -419,6 +422,11 @@ class PretrainSpec(Spec):
         if isinstance(model, ModernSpec):
             return ModernConfig(**known, orders_sentences=self.sop_weight > 0)
         return ModelConfig(**known, generator_hidden_size=self.rtd.generator_size(model) if self.objective == "rtd" else 0)
+
+    @property
+    def shape(self) -> AnyConfig:
+        """The model that is trained from scratch, but for the sizes that the data decide."""
+        return self.config_for(vocab_size=ANY_VOCABULARY, sequence_length=1)
 
     def _check_initial(self, initial: AnyConfig, vocab_size: int) -> None:
         if self.model != ModelSpec():

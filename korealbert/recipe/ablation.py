@@ -24,7 +24,7 @@ from korealbert.huggingface import export
 from korealbert.pretrain import intrinsic
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import dag, registry
-from korealbert.recipe.benchmarks import add_benchmark
+from korealbert.recipe.benchmarks import Measured, add_benchmark
 from korealbert.recipe.dag import Node
 from korealbert.recipe.reading import Recipe, load
 from korealbert.recipe.tables import KINDS, RecipeError, explained, flattened, kind_of, named_recipe, nearest, read_toml
@@ -302,9 +302,10 @@ def grid(ablation: Ablation) -> dict[str, Node]:
             tuned = {name: some for name, benchmark in chosen.items() if (some := benchmark.only(init="pretrained"))}
             if tuned:
                 inputs = {"pretrain": weights, "vocab": data[cell]["vocab"]}
-                model = nodes.add(f"export/{own}", Node("", export.STAGE, recipe.export, inputs))
+                written = nodes.add(f"export/{own}", Node("", export.STAGE, recipe.export, inputs))
+                model = Measured.of(written, weights, spec.shape)
                 for name, benchmark in tuned.items():
-                    made = add_benchmark(nodes.add_stage, name, benchmark, model=model, root=f"{own}/")
+                    made = add_benchmark(nodes.add_stage, name, benchmark, model, root=f"{own}/")
                     runs |= {f"finetune/{own}/{name}/{each}": label for each, label in made.items()}
     nodes.add("ablation", Node("", registry.ABLATION, ablation.report, {**corpus, **runs}))
     return nodes.by_label

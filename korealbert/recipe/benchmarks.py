@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -13,6 +13,8 @@ from korealbert.corpus.crawl import fetch
 from korealbert.finetune import features, stage, summary
 from korealbert.finetune.search import PROPOSAL, SELECTION, ProposalSpec, SearchSpec, SelectionSpec, trial_cell
 from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init, RemoteFile
+from korealbert.huggingface import checkpoint
+from korealbert.model.config import AnyConfig
 from korealbert.recipe.tables import RecipeError, Tables
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -123,14 +125,35 @@ class _Add(Protocol):
         """Add a stage under a label, with the labels of its inputs by role; returns the label."""
 
 
-def add_benchmark(add: _Add, name: str, benchmark: Benchmark[FinetuneGrid], *, model: str, root: str = "") -> dict[str, str]:
+class Measured(NamedTuple):
+    """Labels of what a cell reads of an encoder."""
+
+    model: str
+    """Its directory in Hugging Face format."""
+    pretrain: str | None = None
+    """Its training, where the directory says less than fine-tuning needs."""
+
+    @classmethod
+    def of(cls, model: str, pretrain: str, config: AnyConfig | None) -> Self:
+        """A model of ours of this shape; None: a shape that is not known here, or another's."""
+        return cls(model, pretrain if config is not None and checkpoint.says_less(config) else None)
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """By role."""
+        return {"model": self.model} if self.pretrain is None else {"model": self.model, "pretrain": self.pretrain}
+
+
+def add_benchmark(
+    add: _Add, name: str, benchmark: Benchmark[FinetuneGrid], encoder: Measured, *, root: str = ""
+) -> dict[str, str]:
     """Add all stages of a benchmark but its summary; the labels of its cells by ``INIT/SEED``.
 
-    ``model`` is the label of the encoder, ``root`` begins the names of all stages after their kind, where there are several
-    encoders.
+    ``root`` begins the names of all stages after their kind, where there are several encoders.
     """
-    inputs = {"model": model, **_files(add, name, benchmark.first)}
-    inputs["features"] = add(f"features/{root}{name}", features.STAGE, benchmark.first.features(), **inputs)
+    files = _files(add, name, benchmark.first)
+    read = add(f"features/{root}{name}", features.STAGE, benchmark.first.features(), model=encoder.model, **files)
+    inputs = {**encoder.inputs, **files, "features": read}
     chosen = {}
     if benchmark.grid.search is not None:
         one_of_each = {spec.init: spec for spec in benchmark.cells.values()}
@@ -144,14 +167,14 @@ def add_benchmark(add: _Add, name: str, benchmark: Benchmark[FinetuneGrid], *, m
 
 
 def add_benchmark_of_encoders(
-    add: _Add, name: str, benchmark: Benchmark[FinetuneGrid], encoders: Mapping[str, str]
+    add: _Add, name: str, benchmark: Benchmark[FinetuneGrid], encoders: Mapping[str, Measured]
 ) -> dict[str, str]:
-    """Add the cells of several encoders, given by name with their labels; the labels of the cells by ``ENCODER/INIT/SEED``."""
+    """Add the cells of several encoders, given by name; the labels of the cells by ``ENCODER/INIT/SEED``."""
     pretrained = benchmark.only(init="pretrained")
     finished: dict[str, str] = {}
     if pretrained is not None:
-        for encoder, model in encoders.items():
-            found = add_benchmark(add, name, pretrained, model=model, root=f"{encoder}/")
+        for encoder, measured in encoders.items():
+            found = add_benchmark(add, name, pretrained, measured, root=f"{encoder}/")
             finished |= {f"{encoder}/{cell}": label for cell, label in found.items()}
     return finished
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -21,12 +22,14 @@ from korealbert.corpus import balance
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.examples import packing, views
 from korealbert.huggingface import checkpoint, export
+from korealbert.model.config import AnyConfig, ModelConfig
 from korealbert.pretrain import intrinsic
 from korealbert.pretrain import stage as pretrain
-from korealbert.pretrain.spec import PretrainSpec
+from korealbert.pretrain.spec import ANY_VOCABULARY, PretrainSpec
 from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import (
     Benchmark,
+    Measured,
     PretrainedGrid,
     Seed,
     add_benchmark_of_encoders,
@@ -42,7 +45,7 @@ from korealbert.vocab import stage as vocab
 from korealbert.xpt import phases, source, split, transfer, vocabulary_swap
 from korealbert.xpt.phases import PHASES, Phase, PhaseSpec
 from korealbert.xpt.split import SplitSpec
-from korealbert.xpt.transfer import TransferSpec
+from korealbert.xpt.transfer import TransferSpec, target_config
 
 Vocabulary = Literal["ko", "en"]
 
@@ -305,6 +308,22 @@ def _positions_of_source(recipe: CrossLingualRecipe) -> int | None:
     return None if path is None else checkpoint.read_config(path.path).longest_sequence
 
 
+def _shape(recipe: CrossLingualRecipe, model: str) -> AnyConfig | None:
+    """The shape of a variant after a phase, or of a control; None where its source's is not known here."""
+    name, _, rest = model.partition("/")
+    if name == "control":
+        return recipe.control[rest].shape
+    source = recipe.source.recipe.pretrain.shape if recipe.source.recipe is not None else None
+    if source is None:
+        with suppress(ValueError):  # The stage that takes it from its package tells what is wrong with that.
+            directory = recipe.source.place.directory()
+            source = None if directory is None else checkpoint.read_config(directory)
+    # Of an export that says less than the training, a transfer takes each layer as one of its own.
+    if not isinstance(source, ModelConfig) or checkpoint.says_less(source):
+        return None
+    return target_config(source, recipe.variants[name], vocab_size=ANY_VOCABULARY)
+
+
 def transfer_graph(recipe: CrossLingualRecipe) -> dict[str, Node]:
     """The DAG of a post-training by label, every stage after those it reads.
 
@@ -324,15 +343,15 @@ class _Graph:
         self.source = add_model(self.nodes, "source", source.STAGE, recipe.source)
         self.data, self.test = self._data(add_corpus(self.nodes, recipe))
         self.weights: dict[str, str] = {}
-        self.models = {"source": self.source}
-        """Labels of directories in Hugging Face format, by model."""
+        made = recipe.source.recipe
+        self.models = {"source": Measured.of(self.source, "source/pretrain", made.pretrain.shape if made else None)}
+        """What cells read, by model."""
         self._train()
         for model, weights in self.weights.items():
             scored = {"pretrain": weights, **self.test}
             self.nodes.add(f"intrinsic/{model}", intrinsic.STAGE, intrinsic.IntrinsicSpec(), **scored)
-            self.models[model] = self.nodes.add(
-                f"export/{model}", export.STAGE, recipe.export, pretrain=weights, vocab=self.data["vocab"]
-            )
+            written = self.nodes.add(f"export/{model}", export.STAGE, recipe.export, pretrain=weights, vocab=self.data["vocab"])
+            self.models[model] = Measured.of(written, weights, _shape(recipe, model))
         add = self.nodes.add
         for name, benchmark in recipe.finetune.items():
             models = {model: self.models[model] for model in benchmark.grid.models or recipe.models}
@@ -379,17 +398,17 @@ class _Graph:
             if curve := benchmark.only(seeds=curve_seeds):
                 add_benchmark_of_encoders(add, name, curve, dict(self._snapshots()))
 
-    def _matrix(self) -> Iterator[tuple[str, str]]:
-        """Names and labels of the models that read English."""
+    def _matrix(self) -> Iterator[tuple[str, Measured]]:
+        """The models that read English, by name."""
         table = self.recipe.language_loss
         if table.source:
-            yield "language_loss/en/source", self.source
+            yield "language_loss/en/source", self.models["source"]
         for variant, phase, words in product(self._variants(), table.phases, table.vocabularies):
             model = f"{variant}/{phase}"
             yield f"language_loss/{words}/{model}", self.models[model] if words == "ko" else self._english(model, None)
 
-    def _snapshots(self) -> Iterator[tuple[str, str]]:
-        """Names and labels of the models along the way, with their source's vocabulary put back."""
+    def _snapshots(self) -> Iterator[tuple[str, Measured]]:
+        """The models along the way, with their source's vocabulary put back, by name."""
         for variant, (phase, spec) in product(self._variants(), self._phases()):
             for step in spec.snapshots:
                 yield f"language_loss/en/{variant}/{phase}/{step}", self._english(f"{variant}/{phase}", step)
@@ -400,9 +419,9 @@ class _Graph:
     def _phases(self) -> list[tuple[Phase, PhaseSpec]]:
         return list(zip(PHASES, (self.recipe.phase1, self.recipe.phase2), strict=True))
 
-    def _english(self, model: str, step: int | None) -> str:
+    def _english(self, model: str, step: int | None) -> Measured:
         label = f"english/{model}" if step is None else f"english/{model}/{step}"
         if label not in self.nodes.by_label:
             spec = vocabulary_swap.SwapSpec(snapshot=step)
             self.nodes.add(label, vocabulary_swap.STAGE, spec, source=self.source, model=self.weights[model])
-        return label
+        return self.models[model]._replace(model=label)

@@ -20,7 +20,7 @@ from korealbert.huggingface import export
 from korealbert.huggingface.directory import ModelPlace
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import registry
-from korealbert.recipe.benchmarks import add_benchmark, add_benchmark_of_encoders, add_summary
+from korealbert.recipe.benchmarks import Measured, add_benchmark, add_benchmark_of_encoders, add_summary
 from korealbert.recipe.reading import CorpusRecipe, Evaluation, Model, Recipe
 from korealbert.recipe.tables import RecipeError, nearest
 from korealbert.report import stage as report
@@ -56,10 +56,11 @@ def graph(recipe: Recipe) -> dict[str, Node]:
         noise = add("views/long", views.STAGE, recipe.views_long, examples=rows, vocab=vocabulary)
         training |= {"examples_long": rows, "views_long": noise}
     weights = add("pretrain", pretrain.STAGE, recipe.pretrain, **training)
-    model = add("export", export.STAGE, recipe.export, pretrain=weights, vocab=vocabulary)
+    written = add("export", export.STAGE, recipe.export, pretrain=weights, vocab=vocabulary)
+    model = Measured.of(written, weights, recipe.pretrain.shape)
     others = _add_encoders(nodes, recipe.encoder)
     for name, benchmark in recipe.finetune.items():
-        finished = add_benchmark(add, name, benchmark, model=model)
+        finished = add_benchmark(add, name, benchmark, model)
         finished |= add_benchmark_of_encoders(add, name, benchmark, others)
         add_summary(add, name, benchmark, finished)
     for table, spec in recipe.further.items():
@@ -105,14 +106,23 @@ def add_corpus(nodes: Nodes, recipe: CorpusRecipe) -> str:
     return nodes.add("balance", balance.STAGE, recipe.balance, documents=unique)
 
 
-def _add_encoders(nodes: Nodes, encoders: Mapping[str, Model]) -> dict[str, str]:
+def _add_encoders(nodes: Nodes, encoders: Mapping[str, Model]) -> dict[str, Measured]:
     """Add the stages that check others' encoders; their labels by name."""
-    return {name: add_model(nodes, f"encoder/{name}", encoder_files.STAGE, model) for name, model in encoders.items()}
+    found = {}
+    for name, model in encoders.items():
+        label = f"encoder/{name}"
+        measured = Measured.of(label, f"{label}/pretrain", model.recipe.pretrain.shape if model.recipe else None)
+        found[name] = measured
+        add_model(nodes, label, encoder_files.STAGE, model, pretrain=measured.pretrain)
+    return found
 
 
-def add_model(nodes: Nodes, label: str, stage: Stage[ModelPlace], model: Model) -> str:
-    """Add the stage that checks a model, and below its label the stages of the recipe that makes it; returns the label."""
-    made = {}
+def add_model(nodes: Nodes, label: str, stage: Stage[ModelPlace], model: Model, *, pretrain: str | None = None) -> str:
+    """Add the stage that checks a model, and below its label the stages of the recipe that makes it; returns the label.
+
+    ``pretrain``: the label of one of those, which the stage reads too.
+    """
+    made = {} if pretrain is None else {"pretrain": pretrain}
     if model.recipe is not None:
         for name, node in until(graph(model.recipe), "export").items():
             inputs = {role: f"{label}/{other}" for role, other in node.inputs.items()}

@@ -52,6 +52,16 @@ def test_what_an_ablation_shares_with_its_recipe_is_the_same_artifact(tmp_path: 
     assert table["pretrain/wop30/1"] == other["pretrain/mlm-sop-wop/1"]
 
 
+def test_cells_read_the_training_where_the_export_cannot_say_what_layers_share() -> None:
+    nodes = graph_of(SAMPLE / "albert-table-4.toml")
+    cells = {label: node.inputs for label, node in nodes.items() if label.startswith("finetune/")}
+    assert len(cells) == 2 * 4 * 2 * 2 * 2
+    for label, inputs in cells.items():
+        row = "/".join(label.split("/")[1:3])
+        partly = "shared-attention" in row or "shared-ffn" in row
+        assert inputs.get("pretrain") == (f"pretrain/{row}" if partly else None), label
+
+
 def test_axes_make_every_combination_and_equal_cells_are_one() -> None:
     third, fourth = (recipes.load_ablation(SAMPLE / f"albert-table-{number}.toml") for number in (3, 4))
     assert list(third.cells)[:2] == ["not-shared-e-64", "not-shared-e-128"]

@@ -14,6 +14,7 @@ from korealbert.recipe.cross_lingual import load_cross_lingual, transfer_graph
 from korealbert.recipe.dag import Node
 from korealbert.xpt.phases import PHASES
 from tests.editing import edit
+from tests.xpt.sources import make_source
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,6 +54,20 @@ def test_every_stage_comes_after_those_it_reads(editable: Path) -> None:
         ("language_loss/en/itl/phase2/20/glue_rte", "english/itl/phase2/20"),
     ):
         assert nodes[f"finetune/{cell}/pretrained/1"].inputs == {"model": model, "features": f"features/{cell}"}
+
+
+def test_an_albert_stays_shared_between_its_translation_layers(editable: Path, tmp_path: Path) -> None:
+    source = make_source("albert", tmp_path / "source", max_position_embeddings=130)
+    edit(editable, 'recipe = "english-sample.toml"', f'path = "{source}"')
+    nodes = transfer_graph(load_cross_lingual(editable))
+    for cell, training in (
+        ("itl/phase1/nsmc", "phase1/itl"),
+        ("none/phase2/nsmc", None),  # As its source: one group of layers.
+        ("control/mlm/nsmc", None),
+        ("language_loss/en/source/glue_rte", None),
+        ("language_loss/en/itl/phase2/20/glue_rte", "phase2/itl"),
+    ):
+        assert nodes[f"finetune/{cell}/pretrained/1"].inputs.get("pretrain") == training, cell
 
 
 def test_models_are_compared_benchmark_by_benchmark_and_snapshots_are_not(editable: Path) -> None:

@@ -104,7 +104,7 @@ def _transfers(results: Results) -> Section | None:
     text = (
         "Translation layers are ordinary layers at either end, so an exported model is a plain encoder of N + 2 layers that "
         "AutoModel loads. Where the source shares layers (ALBERT), the shared ones are written out as equal copies: the "
-        "same outputs in a larger file, and fine-tuning unties them."
+        "same outputs in a larger file. They are fine-tuned as the one block that they are."
     )
     table = Table("", header, rows, frozenset(range(2, 8)))
     return Section("transfers", "What was transferred", [table, Text(text, quiet=True)])
