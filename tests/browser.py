@@ -33,7 +33,7 @@ class Browser:
         self._calls += 1
         self._socket.send(json.dumps({"id": self._calls, "method": method, "params": parameters}))
         while True:
-            answer = json.loads(self._socket.recv(timeout=60))
+            answer = json.loads(self._socket.recv(timeout=300))
             if answer.get("id") == self._calls:
                 assert "error" not in answer, f"{method}: {answer['error']}"
                 return dict(answer["result"])
@@ -43,7 +43,7 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.call("Page.navigate", url=url)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while self.ask("location.href === 'about:blank' || document.readyState !== 'complete'"):
             assert time.monotonic() < deadline, url
             time.sleep(0.05)

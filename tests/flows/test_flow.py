@@ -49,7 +49,7 @@ def runtime(straight: dict[str, Artifact], tmp_path: Path) -> TrainingRuntime:
 def task_states(flow_run: str) -> dict[str, str]:
     """The states of a run's tasks by label, once the server has all: it hears of them by events, a little later."""
     named = FlowRunFilter(name=FlowRunFilterName(any_=[flow_run]))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while True:
         with get_client(sync_client=True) as client:
             states = {run.name: run.state for run in client.read_task_runs(flow_run_filter=named)}

@@ -206,7 +206,7 @@ def test_a_machine_of_the_same_command_runs_all_jobs_and_is_let_go(tmp_path: Pat
         for job in ("first", "second"):
             run_ranks("rank_script", [job], runtime=runtime, on_line=heard.append, environment=environment)
     assert heard == ["2 first", "2 second"]
-    member.join(timeout=60)
+    member.join(timeout=300)
     assert not member.is_alive()
     assert [path.name for path in (tmp_path / "store" / ".hosts").iterdir()] == ["run.lock"]
 
@@ -227,7 +227,7 @@ def test_machines_that_do_not_fit_are_refused_with_the_reason(tmp_path: Path, mo
         with pytest.raises(ValueError, match=f"process {os.getpid()} .* leads a run named 'run'"):
             contextvars.Context().run(lambda: leading(runtime).__enter__())
         monkeypatch.setattr(machines, "LATE_SECONDS", 2)  # Node 1 never comes.
-    first.join(timeout=60)
+    first.join(timeout=300)
     assert not first.is_alive()
 
 
@@ -255,7 +255,7 @@ def test_what_an_earlier_run_left_behind_is_passed_over(tmp_path: Path) -> None:
     member.start()
     with leading(runtime):
         pass  # All stages were cached: the member is awaited and let go.
-    member.join(timeout=60)
+    member.join(timeout=300)
     assert not member.is_alive()
 
 

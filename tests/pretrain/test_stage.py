@@ -88,8 +88,8 @@ def interrupt(
     workers = Path(f"/proc/{driver.pid}/task/{driver.pid}/children").read_text().split()
     assert workers
     driver.send_signal(number)
-    driver.communicate(timeout=40)
-    deadline = time.monotonic() + 5
+    driver.communicate(timeout=300)
+    deadline = time.monotonic() + 300
     while any(Path(f"/proc/{pid}").exists() for pid in workers):
         assert time.monotonic() < deadline, "a training process outlived its stage"
         time.sleep(0.02)

@@ -173,7 +173,7 @@ waits = Path(sys.argv[3])
 def slow(spec, inputs, out_dir, runtime):
     with open(sys.argv[2], "a") as log:
         log.write("built\\n")
-    deadline = time.monotonic() + 100
+    deadline = time.monotonic() + 300
     while not waits.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     (out_dir / "out.txt").write_text("x")

@@ -170,5 +170,5 @@ def test_the_servers_container_has_no_documentation_pages_and_answers_its_own_pa
 
 def allowed_origin(url: str, origin: str) -> str | None:
     """The origin whose pages may read what the server answers to one of ``origin``."""
-    with urllib.request.urlopen(urllib.request.Request(url, headers={"Origin": origin}), timeout=60) as answer:  # noqa: S310
+    with urllib.request.urlopen(urllib.request.Request(url, headers={"Origin": origin}), timeout=300) as answer:  # noqa: S310
         return answer.headers.get("Access-Control-Allow-Origin")

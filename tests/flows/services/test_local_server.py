@@ -46,7 +46,7 @@ def status(url: str, credentials: str = "") -> int:
     if credentials:
         request.add_header("Authorization", "Basic " + base64.b64encode(credentials.encode()).decode())
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=300) as answer:  # noqa: S310
             return int(answer.status)
     except HTTPError as error:
         error.close()

@@ -70,7 +70,7 @@ class Installation:
         request.add_header("Authorization", "Basic " + base64.b64encode(AUTH.encode()).decode())
         request.add_header("Content-Type", "application/json")
         data = None if body is None else json.dumps(body).encode()
-        with urllib.request.urlopen(request, data, timeout=30) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, data, timeout=300) as answer:  # noqa: S310
             return json.loads(answer.read() or b"null")
 
     def state(self, run: str) -> str:
@@ -140,7 +140,7 @@ def test_nobody_gets_in_without_the_password(installation: Installation) -> None
             if header:
                 request.add_header("Authorization", header)
             with pytest.raises(urllib.error.HTTPError) as refused:
-                urllib.request.urlopen(request, timeout=30)  # noqa: S310
+                urllib.request.urlopen(request, timeout=300)  # noqa: S310
             assert refused.value.code == 401, path
             refused.value.close()
     listening = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=False).stdout
