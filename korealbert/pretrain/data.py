@@ -106,13 +106,10 @@ def micro_batches(
     """What one rank computes of the ``count`` sequences from position ``start`` of the order, one Batch per accumulation step.
 
     Accumulation step m of rank r takes micro-batch m · world_size + r, so every number of ranks sees the same global batches.
-    ``size`` counts the sequences of a micro-batch; by default those of the spec.
+    A micro-batch has ``size`` sequences at most; by default those of the spec.
     """
-    size = size or spec.micro_batch_size
-    return [
-        gather_at(source, start + (m * world_size + rank) * size, size, spec.seed)
-        for m in range(spec.accumulation(world_size, count, size))
-    ]
+    size, number = spec.micro_batches(world_size, count, size)
+    return [gather_at(source, start + (m * world_size + rank) * size, size, spec.seed) for m in range(number)]
 
 
 def gather_at(source: BatchSource, start: int, count: int, seed: int) -> Batch:

@@ -73,10 +73,10 @@ def _engine_settings(spec: PretrainSpec, world_size: int) -> dict[str, Any]:
     them among ranks, else by the caller, who also sets the learning rate and says when a batch is complete.
     """
     dtype = AUTOCAST[spec.precision]
-    batch, micro_batch = spec.batch_at(0), spec.micro_batch_at(0)
+    micro_batch, accumulation = spec.micro_batches(world_size, spec.batch_at(0), spec.micro_batch_at(0))
     return {
         "train_micro_batch_size_per_gpu": micro_batch,
-        "gradient_accumulation_steps": spec.accumulation(world_size, batch, micro_batch),
+        "gradient_accumulation_steps": accumulation,
         "gradient_clipping": spec.optimizer.max_grad_norm if spec.zero_stage else 0.0,
         "zero_optimization": {"stage": spec.zero_stage},
         "zero_allow_untested_optimizer": bool(spec.zero_stage),

@@ -244,7 +244,8 @@ class PretrainSpec(Spec):
     global_batch_size: int = Field(default=2048, ge=1)
     """Sequences per update, over all ranks and accumulation steps."""
     micro_batch_size: int = Field(default=32, ge=1)
-    """Sequences per forward pass of one rank; the rest of the global batch is accumulated."""
+    """Sequences per forward pass of one rank, at most; the rest of the global batch is accumulated. Where a rank's share of the
+    global batch is no multiple of it, the largest divisor below it is taken."""
     batch_warmup: tuple[BatchPhase, ...] = ()
     """Smaller batches first, in order of their ends; afterwards ``global_batch_size``."""
     long: LongPhase | None = None
@@ -386,19 +387,20 @@ class PretrainSpec(Spec):
             return self.long.micro_batch_size or self.micro_batch_size
         return self.micro_batch_size
 
-    def accumulation(self, processes: int, batch: int, micro_batch: int | None = None) -> int:
-        """Micro-batches (of ``micro_batch_size``, unless given) per update and rank.
+    def micro_batches(self, ranks: int, batch: int, at_most: int | None = None) -> tuple[int, int]:
+        """How each rank cuts its share of a global batch: sequences of a micro-batch, and number of micro-batches.
 
-        Raises ValueError where a global batch cannot be cut that way.
+        The size is the largest that divides the share and is at most ``micro_batch_size`` (unless given), so that one recipe
+        runs on 1 and on 64 ranks. Raises ValueError where the ranks cannot share the batch.
         """
-        micro_batch = micro_batch or self.micro_batch_size
-        per_pass = micro_batch * processes
-        if batch % per_pass:
+        share, rest = divmod(batch, ranks)
+        if rest:
             raise ValueError(
-                f"global_batch_size = {batch} is not divisible by processes × micro_batch_size = "
-                f"{processes} × {micro_batch} = {per_pass}; change one of them"
+                f"global_batch_size = {batch} is not divisible by the number of ranks = {ranks} (nodes × processes); "
+                "change one of them"
             )
-        return batch // per_pass
+        size = next(size for size in range(min(at_most or self.micro_batch_size, share), 0, -1) if share % size == 0)
+        return size, share // size
 
     def config_for(self, *, vocab_size: int, sequence_length: int, initial: AnyConfig | None = None) -> AnyConfig:
         """The complete model for this data; ``initial``: the shape of the weights that the run starts from.

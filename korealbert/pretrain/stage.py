@@ -111,7 +111,7 @@ def check_runtime(spec: PretrainSpec, runtime: Runtime) -> None:
     check_device(spec, runtime)
     ranks = world_size(TrainingRuntime.of(runtime))
     for batch, micro_batch in spec.batches:
-        spec.accumulation(ranks, batch, micro_batch)
+        spec.micro_batches(ranks, batch, micro_batch)
     if spec.tensorboard and find_spec("tensorboard") is None:
         raise ValueError(
             "tensorboard = true, but the package tensorboard is not installed; install korealbert[tensorboard] or leave it out"

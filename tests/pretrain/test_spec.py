@@ -92,11 +92,11 @@ def test_contradictory_specs(fields: dict, told: str) -> None:
 
 def test_global_batch_must_fit_the_number_of_processes() -> None:
     spec = PretrainSpec(steps=10, global_batch_size=48, micro_batch_size=16)
-    assert (spec.accumulation(1, 48), spec.accumulation(3, 48)) == (3, 1)
-    with pytest.raises(
-        ValueError, match=r"global_batch_size = 48 is not divisible by processes × micro_batch_size = 2 × 16 = 32"
-    ):
-        spec.accumulation(2, 48)
+    cut = {ranks: spec.micro_batches(ranks, 48) for ranks in (1, 2, 3, 4, 6, 8, 16, 48)}
+    assert cut == {1: (16, 3), 2: (12, 2), 3: (16, 1), 4: (12, 1), 6: (8, 1), 8: (6, 1), 16: (3, 1), 48: (1, 1)}
+    assert spec.micro_batches(2, 64, at_most=20) == (16, 2)
+    with pytest.raises(ValueError, match=r"global_batch_size = 48 is not divisible by the number of ranks = 5 \(nodes × proc"):
+        spec.micro_batches(5, 48)
 
 
 def test_sequences_longer_than_the_position_table_are_refused() -> None:

@@ -194,9 +194,7 @@ def test_a_failing_process_is_quoted(ancestry: dict[str, Artifact], tmp_path: Pa
 
 
 def test_contradictions_are_refused_before_launch(ancestry: dict[str, Artifact], tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"global_batch_size = 8 is not divisible by processes × micro_batch_size = 3 × 4 = 12"
-    ):
+    with pytest.raises(ValueError, match=r"global_batch_size = 8 is not divisible by the number of ranks = 3"):
         build(STAGE, PretrainSpec(**SPEC), ancestry, TrainingRuntime(store=tmp_path, processes=3))
     short = {**SPEC, "model": {**SPEC["model"], "max_positions": 16}}
     with pytest.raises(ValueError, match=r"32 tokens long, but max_positions = 16"):

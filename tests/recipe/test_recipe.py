@@ -267,8 +267,8 @@ def test_rows_before_the_first_position_take_no_tokens(editable: Path) -> None:
 @pytest.mark.parametrize(
     ("runtime", "told"),
     [
-        ({"processes": 3}, "sample, pretrain: global_batch_size = 16 is not divisible by .* = 3 × 16 = 48"),
-        ({"nodes": 2, "processes": 2}, "not divisible by .* = 4 × 16 = 64"),
+        ({"processes": 3}, "sample, pretrain: global_batch_size = 16 is not divisible by the number of ranks = 3"),
+        ({"nodes": 2, "processes": 3}, "not divisible by the number of ranks = 6"),
         ({"hostfile": "hosts"}, "hosts: no hostfile that can be read"),
     ],
 )

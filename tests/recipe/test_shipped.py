@@ -15,6 +15,7 @@ from korealbert.model.config import ModelConfig
 from korealbert.model.encoder import TransformerEncoder
 from korealbert.model.heads import PretrainingModel
 from korealbert.model.parameters import count_parameters
+from korealbert.pretrain.spec import PretrainSpec
 
 SPECS = Path(__file__).parents[2] / "data_specs"
 RECIPES = sorted((SPECS / "recipes").glob("*.toml"))
@@ -41,6 +42,24 @@ def test_every_shipped_file_can_be_planned(path: Path, data: Path, tmp_path: Pat
     prepared = recipes.prepare(path, Store(tmp_path / "store"), data=data if uses_data else None)
     assert prepared.planned[-1].label == ("ablation" if path in ABLATIONS else "report")
     assert all(stage.status == "new" for stage in prepared.planned)
+
+
+PAPERS = sorted(
+    path for name in ("albert-*", "korealbert-*", "xpt-4*", "klue-re-*") for path in (SPECS / "recipes").glob(f"{name}.toml")
+)
+
+
+@pytest.mark.parametrize("path", PAPERS, ids=lambda path: path.stem)
+def test_recipes_of_the_papers_run_on_1_to_64_ranks(path: Path, data: Path, tmp_path: Path) -> None:
+    nodes = recipes.prepare(path, Store(tmp_path / "store"), data=data).nodes.values()
+    pretraining = [node.spec for node in nodes if isinstance(node.spec, PretrainSpec)]
+    assert pretraining
+    for ranks in (1, 2, 4, 8, 16, 64):
+        for spec in pretraining:
+            for batch, micro_batch in spec.batches:
+                size, number = spec.micro_batches(ranks, batch, micro_batch)
+                assert ranks * size * number == batch and size <= micro_batch
+                assert size == micro_batch or number == 1, "as large as it may be"
 
 
 # V = 32,000: core, with MLM and SOP, and with WOP over 128 positions; V = 30,000: core (specification of the model, 1.2).
