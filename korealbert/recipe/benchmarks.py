@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -15,7 +16,7 @@ from korealbert.finetune.search import PROPOSAL, SELECTION, ProposalSpec, Search
 from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init, RemoteFile
 from korealbert.huggingface import checkpoint
 from korealbert.model.config import AnyConfig
-from korealbert.recipe.tables import RecipeError, Tables
+from korealbert.recipe.tables import Problems, RecipeError, Tables
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -74,7 +75,8 @@ class Benchmark(Generic[GridT_co]):
 
 def read_benchmarks(tables: Tables, table: str, kind: type[GridT_co]) -> dict[str, Benchmark[GridT_co]]:
     """All ``[TABLE.NAME]`` of a file by name. Raises RecipeError for one that could not run."""
-    return {name: _read(tables, table, name, kind) for name in tables.names(table)}
+    with Problems() as problems:
+        return {name: problems.of(partial(_read, tables, table, name, kind)) for name in tables.names(table)}
 
 
 def too_long(cell: FinetuneSpec, positions: Mapping[str, int | None]) -> Iterator[str]:

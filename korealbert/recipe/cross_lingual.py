@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -39,7 +40,7 @@ from korealbert.recipe.benchmarks import (
 )
 from korealbert.recipe.dag import Node, Nodes, add_corpus, add_model
 from korealbert.recipe.reading import CorpusRecipe, Model, Reader
-from korealbert.recipe.tables import RecipeError, nearest
+from korealbert.recipe.tables import Problems, RecipeError, nearest
 from korealbert.report.cross_lingual.stage import CrossLingualReportSpec
 from korealbert.vocab import stage as vocab
 from korealbert.xpt import phases, source, split, transfer, vocabulary_swap
@@ -155,6 +156,19 @@ _MASKED_WORDS_ONLY: Mapping[str, Any] = {
 }
 """RoBERTa's noise: single pieces, no sentence task, nothing moved. A recipe's [views] goes before it."""
 
+_TABLES: Mapping[str, tuple[type[Spec], Mapping[str, Any]]] = {
+    "dedup": (dedup.DedupSpec, {}),
+    "balance": (balance.BalanceSpec, {}),
+    "split": (SplitTable, {}),
+    "vocab": (vocab.VocabSpec, {}),
+    "views": (views.ViewsSpec, _MASKED_WORDS_ONLY),
+    "phase1": (PhaseSpec, {"freeze": "chameleon"}),
+    "phase2": (PhaseSpec, {"freeze": "none"}),
+    "export": (export.ExportSpec, {}),
+    "language_loss": (LanguageLossTable, {}),
+    "report": (CrossLingualReportSpec, {}),
+}
+"""The spec of a table, and what its fields are where it does not say otherwise."""
 
 _RESERVED = ("source", "control", "language_loss")
 """What labels of models begin with that are no variant."""
@@ -165,38 +179,25 @@ def load_cross_lingual(
 ) -> CrossLingualRecipe:
     """Read and validate a cross-lingual recipe; see ``reading.load``. Raises RecipeError for anything that could not run."""
     reader = Reader(path, data, overrides)
-    sources = reader.sources([*_SINGLE, *_PER_NAME, "export", "language_loss", "report"])
-    single: dict[str, Any] = {
-        "dedup": reader.spec(dedup.DedupSpec, "dedup"),
-        "balance": reader.spec(balance.BalanceSpec, "balance"),
-        "split": reader.spec(SplitTable, "split"),
-        "vocab": reader.spec(vocab.VocabSpec, "vocab"),
-        "examples": reader.spec(packing.ExamplesSpec, "examples", heldout_share=0.0),
-        "views": reader.validate(views.ViewsSpec, "views", {**_MASKED_WORDS_ONLY, **reader.table("views")}),
-        "phase1": _phase(reader, "phase1", "chameleon"),
-        "phase2": _phase(reader, "phase2", "none"),
-        "export": reader.spec(export.ExportSpec, "export"),
-        "language_loss": reader.spec(LanguageLossTable, "language_loss"),
-        "report": reader.spec(CrossLingualReportSpec, "report"),
-    }
+    with Problems() as problems:
+        sources = problems.of(partial(reader.sources, [*_SINGLE, *_PER_NAME, "export", "language_loss", "report"]))
+        single: dict[str, Any] = {
+            name: problems.of(partial(reader.validate, kind, name, {**before, **reader.table(name)}))
+            for name, (kind, before) in _TABLES.items()
+        }
+        single["examples"] = problems.of(partial(reader.spec, packing.ExamplesSpec, "examples", heldout_share=0.0))
+        single["source"] = problems.of(partial(reader.model, "source"))
+        single["variants"] = problems.of(partial(_variants, reader))
+        names = reader.names("control")
+        single["control"] = {name: problems.of(partial(reader.spec, PretrainSpec, f"control.{name}")) for name in names}
+        single["finetune"] = problems.of(partial(read_benchmarks, reader, "finetune", KoreanGrid))
+        single["english"] = problems.of(partial(read_benchmarks, reader, "english", PretrainedGrid))
     reader.check_sources(sources, **single)
-    variants = _variants(reader)
-    control = {name: reader.spec(PretrainSpec, f"control.{name}") for name in reader.names("control")}
-    recipe = CrossLingualRecipe(
-        **reader.brought(sources),
-        **single,
-        source=reader.model("source"),
-        variants=variants,
-        control=control,
-        finetune=read_benchmarks(reader, "finetune", KoreanGrid),
-        english=read_benchmarks(reader, "english", PretrainedGrid),
-    )
-    _check_whole(path, recipe)
+    recipe = CrossLingualRecipe(**reader.brought(sources), **single)
+    wrong = [f"{path}, {where}: {problem}" for where, problem in _problems(recipe)]
+    if wrong:
+        raise RecipeError("\n".join(wrong))
     return recipe
-
-
-def _phase(reader: Reader, name: str, freeze: str) -> PhaseSpec:
-    return reader.validate(PhaseSpec, name, {"freeze": freeze, **reader.table(name)})
 
 
 def _variants(reader: Reader) -> dict[str, TransferSpec]:
@@ -213,12 +214,6 @@ def _variants(reader: Reader) -> dict[str, TransferSpec]:
         name: reader.validate(TransferSpec, f"variants.{name}", {**common, **reader.table(f"variants.{name}")})
         for name in names
     }
-
-
-def _check_whole(path: Path, recipe: CrossLingualRecipe) -> None:
-    """Raise RecipeError naming file, table, field and remedy where tables contradict each other."""
-    for where, problem in _problems(recipe):
-        raise RecipeError(f"{path}, {where}: {problem}")
 
 
 def _problems(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
@@ -296,7 +291,7 @@ def _lengths(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
     benchmarks = [(f"[finetune.{name}]", b.first, b.grid.models or recipe.models) for name, b in recipe.finetune.items()]
     benchmarks += [(f"[english.{name}]", b.first, ("source",)) for name, b in recipe.english.items()]
     for where, cell, measured in benchmarks:
-        for problem in too_long(cell, {model: models[model] for model in measured}):
+        for problem in too_long(cell, {model: models[model] for model in measured if model in models}):
             yield f"{where}, field 'max_length'", problem
 
 

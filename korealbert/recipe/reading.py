@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,6 +31,7 @@ from korealbert.recipe.benchmarks import Benchmark, FinetuneGrid, PretrainedGrid
 from korealbert.recipe.tables import (
     KINDS,
     TOP,
+    Problems,
     RecipeError,
     Tables,
     flattened,
@@ -162,7 +164,9 @@ def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[
     """Read and validate an evaluation; see ``reading.load``. Raises RecipeError for anything that could not run."""
     reader = Reader(path, data, overrides)
     reader.refuse_unknown(["encoder", "finetune", "speed", "report"])
-    encoders, benchmarks = reader.encoders(), read_benchmarks(reader, "finetune", PretrainedGrid)
+    with Problems() as problems:
+        encoders = problems.of(reader.encoders)
+        benchmarks = problems.of(partial(read_benchmarks, reader, "finetune", PretrainedGrid))
     if not benchmarks:
         raise RecipeError(f"{path}: no [finetune.NAME] table; name the benchmarks to measure [encoder.NAME] on")
     reader.check_lengths(benchmarks, encoders, {})
@@ -181,10 +185,18 @@ class Reader(Tables):
     def recipe(self) -> Recipe:
         """A recipe of a model from raw text."""
         once = registry.tables()
-        sources = self.sources([*once, *_LONG, "encoder", "finetune"])
         own = {field.name for field in fields(Recipe)}
-        single: dict[str, Any] = {name: self.spec(stage.spec, name) for name, stage in once.items() if name in own}
-        further = {name: self.spec(stage.spec, name) for name, stage in once.items() if name in self.tables.keys() - own}
+        with Problems() as problems:
+            sources = problems.of(partial(self.sources, [*once, *_LONG, "encoder", "finetune"]))
+            found = {
+                name: problems.of(partial(self.spec, stage.spec, name))
+                for name, stage in once.items()
+                if name in own or name in self.tables
+            }
+            benchmarks = problems.of(partial(read_benchmarks, self, "finetune", FinetuneGrid))
+            encoders = problems.of(self.encoders)
+        single: dict[str, Any] = {name: spec for name, spec in found.items() if name in own}
+        further = {name: spec for name, spec in found.items() if name not in own}
         self.check_sources(sources, **single)
         length, model = single["examples"].sequence_length, single["pretrain"].model
         if length > model.longest_sequence:
@@ -193,7 +205,6 @@ class Reader(Tables):
                 f"{self.path}: [examples] sequence_length = {length} exceeds [pretrain.model] max_positions = "
                 f"{model.max_positions}{offset}; shorten the examples or raise max_positions"
             )
-        benchmarks, encoders = read_benchmarks(self, "finetune", FinetuneGrid), self.encoders()
         self.check_lengths(benchmarks, encoders, {"[pretrain.model]": model.longest_sequence})
         return Recipe(
             **self.brought(sources),
@@ -206,8 +217,12 @@ class Reader(Tables):
 
     def sources(self, tables: Iterable[str]) -> dict[str, ExtractSpec]:
         """The sources by name, once it is clear that the file has no table but those of sources and ``tables``."""
-        self.refuse_unknown([*registry.per_source(), *tables])
-        sources = {name: self.spec(ExtractSpec, f"extract.{name}", source=name) for name in self.names("extract")}
+        with Problems() as problems:
+            problems.of(partial(self.refuse_unknown, [*registry.per_source(), *tables]))
+            names = problems.of(partial(self.names, "extract")) or []
+            sources = {name: problems.of(partial(self.spec, ExtractSpec, f"extract.{name}", source=name)) for name in names}
+            for name in names:
+                problems.of(partial(self.spec, clean.CleanSpec, f"clean.{name}"))
         if not sources:
             raise RecipeError(f"{self.path}: no [extract.NAME] table; a recipe needs at least one source")
         for table in ("crawl", "fetch", "clean"):
@@ -226,9 +241,9 @@ class Reader(Tables):
     def refuse_unknown(self, tables: Iterable[str]) -> None:
         """Raise RecipeError where the file has a table or field that is none of these, nor one of every recipe."""
         known = [*TOP, *tables]
-        for name in self.tables:
-            if name not in known:
-                raise RecipeError(f"{self.path}: unknown table or field [{name}]{nearest(name, known)}")
+        unknown = [name for name in self.tables if name not in known]
+        if unknown:
+            raise RecipeError("\n".join(f"{self.path}: unknown table or field [{n}]{nearest(n, known)}" for n in unknown))
 
     def brought(self, sources: Mapping[str, ExtractSpec]) -> dict[str, Any]:
         """Name and description of the recipe, and what its sources are made of."""
@@ -296,7 +311,8 @@ class Reader(Tables):
         for name in self.names("encoder"):
             if name in INITS:
                 raise RecipeError(f"{self.path}, [encoder.{name}]: this name says what fine-tuning starts from; choose another")
-        return {name: self.model(f"encoder.{name}") for name in self.names("encoder")}
+        with Problems() as problems:
+            return {name: problems.of(partial(self.model, f"encoder.{name}")) for name in self.names("encoder")}
 
     def check_lengths(
         self, benchmarks: Mapping[str, Benchmark[Any]], encoders: Mapping[str, Model], others: Mapping[str, int | None]

@@ -8,22 +8,26 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, TypeVar, cast, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic.fields import FieldInfo
 
 from korealbert.artifact import InputPath, Spec
 from korealbert.artifact.spec import refuse_outside
+from korealbert.corpus.readers.spec import ORIGINS, ExtractSpec
 from korealbert.finetune import tasks
 from korealbert.finetune.search import LIST, RANGE
 from korealbert.finetune.spec import LOCAL, REMOTE, FinetuneSpec
 from korealbert.model.config import MODERN, POST_NORM
 from korealbert.pretrain.spec import FALLING, MOMENTS, MUON, STABLE
+
+_DATA = "${data}"
+"""Stands for a directory in the paths of a recipe."""
 
 TOP = ("name", "description", "data")
 """Fields of no table."""
@@ -33,6 +37,7 @@ _VARIANTS = (LOCAL, REMOTE, LIST, RANGE, *_TAGS)
 """What pydantic names in a place besides fields: which of several forms a value has."""
 
 B = TypeVar("B", bound=Spec)
+T = TypeVar("T")
 
 _data_root: ContextVar[Path | None] = ContextVar("data_root", default=None)
 
@@ -61,7 +66,29 @@ def named_recipe(where: str, path: Path) -> Path:
 
 
 class RecipeError(ValueError):
-    """A recipe that cannot be run; the message names file, table, field and remedy."""
+    """A recipe that cannot be run; each line of the message names file, table, field and remedy."""
+
+
+class Problems:
+    """Everything that is wrong with independent parts of a recipe, raised as one RecipeError at the end of a ``with`` block."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    def of(self, read: Callable[[], T]) -> T:
+        """What ``read`` returns. Where it raises RecipeError, nothing, to be used after the block only, which then raises."""
+        try:
+            return read()
+        except RecipeError as error:
+            self._found += str(error).splitlines()
+            return cast(T, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._found and kind is None:
+            raise RecipeError("\n".join(sorted(dict.fromkeys(self._found), key=lambda line: line.startswith(_DATA))))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -180,24 +207,33 @@ class Tables:
             spec = kind.model_validate_json(text, strict=True, context={"root": self.root, "within": _data_root.get()})
         except ValidationError as error:
             raise RecipeError(explained(self.path, kind, name, error)) from None
-        self._check_files(spec, name)
+        self._check_files(spec, name, in_data=_DATA in json.dumps(table, default=str))
         return spec
 
     def _with_data(self, value: Any) -> Any:
         if isinstance(value, str):
-            return value.replace("${data}", str(self.data))
+            return value.replace(_DATA, str(self.data))
         if isinstance(value, dict):
             return {key: self._with_data(item) for key, item in value.items()}
         return [self._with_data(item) for item in value] if isinstance(value, list) else value
 
-    def _check_files(self, spec: Spec, table: str) -> None:
-        for name, path in _paths_of(spec):
-            if not path.exists():
-                origin = ""
-                if isinstance(spec, FinetuneSpec):
-                    task = tasks.load(spec.task)
-                    origin = f"; {task.title} comes from {task.origin}; name a URL with its sha256 to have it fetched"
-                raise RecipeError(f"{self.path}, [{table}], field {name!r}: no such file or directory: {path}{origin}")
+    def _check_files(self, spec: Spec, table: str, *, in_data: bool) -> None:
+        """Raise RecipeError naming every file of a table that is not there, and where it is to be had."""
+        origin = ""
+        if isinstance(spec, FinetuneSpec):
+            task = tasks.load(spec.task)
+            origin = f"; {task.title} comes from {task.origin}; name a URL with its sha256 to have it fetched"
+        elif isinstance(spec, ExtractSpec) and spec.format in ORIGINS:
+            origin = f"; {ORIGINS[spec.format]}"
+        where = f"{self.path}, [{table}], field"
+        missing = [(name, path) for name, path in _paths_of(spec) if not path.exists()]
+        lines = [f"{where} {name!r}: no such file or directory: {path}" for name, path in missing]
+        if lines:
+            lines[-1] += origin
+        if in_data and any(path.is_relative_to(self.data) for _, path in missing):
+            lines.append(f"{_DATA} stands for {self.data}; name the directory of your data with --data")
+        if lines:
+            raise RecipeError("\n".join(lines))
 
 
 def explained(path: Path, kind: type[BaseModel], table: str, error: ValidationError) -> str:

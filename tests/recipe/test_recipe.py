@@ -78,6 +78,31 @@ def test_a_missing_input_file_and_a_missing_recipe_are_named(editable: Path) -> 
         recipes.load(editable.with_name("sampel.toml"))
 
 
+def test_all_that_is_wrong_is_listed_at_once_also_every_missing_file(editable: Path) -> None:
+    edit(editable, "[vocab]\n", "[vocabb]\n")
+    edit(editable, "steps = 60\n", 'steps = "many"\n')
+    edit(editable, "[extract.books]\n", "[extract.books]\nencodings = 3\n")
+    (editable.parents[1] / "sample" / "nsmc_test.txt").unlink()
+    (editable.parents[1] / "sample" / "news.jsonl").unlink()
+    edit(editable, '"../sample/namuwiki.json"', '"${data}/none.json"')
+    with pytest.raises(RecipeError) as refusal:
+        recipes.load(editable)
+    told = str(refusal.value).splitlines()
+    for part in (
+        "unknown table or field [vocabb]",
+        "[pretrain], field 'steps'",
+        "[extract.books]: unknown field 'encodings' (did you mean 'encoding'?)",
+        "[extract.news], field 'paths.0': no such file or directory",
+        "[extract.namuwiki], field 'paths.0': no such file or directory: ",
+        "[finetune.nsmc], field 'test': no such file or directory",
+    ):
+        assert len([line for line in told if part in line]) == 1, (part, told)
+    assert "archive.org" in next(line for line in told if "namuwiki" in line), "where it is to be had"
+    assert "github.com/e9t/nsmc" in next(line for line in told if "finetune.nsmc" in line)
+    assert told[-1] == f"${{data}} stands for {editable.parent}; name the directory of your data with --data"
+    assert all(line.startswith(f"{editable}") for line in told[:-1])
+
+
 def test_broken_toml_and_a_clean_table_without_source_are_named(editable: Path) -> None:
     text = editable.read_text("utf-8")
     editable.write_text(text + "\n[clean.newz]\n", "utf-8")

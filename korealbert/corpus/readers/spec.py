@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -12,6 +13,14 @@ from korealbert.documents.streams import ReadLimits
 Format = Literal[
     "mediawiki", "wikiextractor", "namuwiki", "news", "news_text", "books", "jsonl", "json", "text", "html", "warc"
 ]
+
+ORIGINS: Mapping[str, str] = {
+    "mediawiki": "dumps are at https://dumps.wikimedia.org (kowiki, …-pages-articles.xml.bz2)",
+    "wikiextractor": "WikiExtractor makes such files of a dump from https://dumps.wikimedia.org",
+    "namuwiki": "dumps are at https://archive.org/search?query=namuwiki",
+    "warc": "[crawl.SOURCE] makes such files",
+}
+"""Where the files of a format are to be had, for those who miss them."""
 
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 """One name, or several."""
