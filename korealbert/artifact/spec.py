@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
@@ -25,6 +25,9 @@ class Spec(BaseModel):
     """Everything that changes a stage's bytes. Unknown fields are errors; a spec is never mutated."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    later: ClassVar[frozenset[str]] = frozenset()
+    """Fields that came when there were artifacts already: at their default they are left out of the identity, which stays."""
 
 
 def refuse_repeats(field: str, values: Sequence[object]) -> None:
@@ -126,12 +129,19 @@ def canonical(value: Any, digest: Callable[[Path], str]) -> Any:
         # The name counts beside the content: its ending says how to read the file, and it is part of some documents' ids.
         return {"name": value.path.name, "sha256": digest(value.path)}
     if isinstance(value, BaseModel):
-        return {name: canonical(getattr(value, name), digest) for name in type(value).model_fields}
+        return {name: canonical(getattr(value, name), digest) for name in _identifying(value)}
     if isinstance(value, Mapping):
         return {str(key): canonical(value[key], digest) for key in sorted(value)}
     if isinstance(value, tuple | list):
         return [canonical(item, digest) for item in value]
     raise TypeError(f"a spec cannot hold a {type(value).__name__}: it has no canonical form")
+
+
+def _identifying(value: BaseModel) -> list[str]:
+    """The fields that are part of an identity."""
+    later = type(value).later if isinstance(value, Spec) else frozenset[str]()
+    fields = type(value).model_fields
+    return [name for name, field in fields.items() if name not in later or getattr(value, name) != field.default]
 
 
 def input_paths(value: Any) -> list[InputPath]:

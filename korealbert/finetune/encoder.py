@@ -71,6 +71,12 @@ def pad(features: Sequence[Feature], *, pad_id: int, device: torch.device) -> _P
     return _PaddedBatch(tensor(ids_BL), tensor(mask_BL), tensor(types_BL), features)
 
 
+def mean_vectors(hidden_BLH: torch.Tensor, attention_mask_BL: torch.Tensor) -> torch.Tensor:
+    """The mean of the vectors of real pieces, special ones included [B, H], as sentence-transformers pools."""
+    real_BL1 = attention_mask_BL.bool()[..., None]
+    return hidden_BLH.masked_fill(~real_BL1, 0.0).sum(1) / real_BL1.sum(1)
+
+
 class Encoder(nn.Module):
     """A transformer that gives hidden vectors and one pooled vector, whatever its family."""
 

@@ -21,7 +21,6 @@ from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime
 from korealbert.artifact.files import atomic_path
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.documents.shards import ShardError
-from korealbert.finetune import tasks
 from korealbert.finetune.spec import FeaturesSpec
 from korealbert.finetune.task import Example, Feature, Task
 
@@ -260,7 +259,7 @@ class FeaturesStats(Statistics):
 
 def run(spec: FeaturesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> FeaturesStats:
     """Encode all splits; see the module's docstring."""
-    task = tasks.load(spec.task)
+    task = spec.benchmark
     tokenizer = task_tokenizer(task, inputs["model"].path)
     examples = read_examples(task, spec, inputs)
     stats: dict[str, Any] = {"task": spec.task}

@@ -41,6 +41,45 @@ class ChoiceHead(PooledHead):
         return super().forward(encoded).view(len(encoded.features), -1)
 
 
+class PairHead(nn.Module):
+    """Dropout and one dense layer on [u, v, |u − v|] of the two sentences of a pair: [2B, H] -> [B, outputs].
+
+    As Sentence-BERT (Reimers and Gurevych 2019, section 3) trains on NLI.
+    """
+
+    def __init__(self, hidden_size: int, outputs: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.dense = nn.Linear(3 * hidden_size, outputs)
+        nn.init.normal_(self.dense.weight, std=_INITIAL_STD)
+        nn.init.zeros_(self.dense.bias)
+
+    def forward(self, encoded: EncoderOutput) -> torch.Tensor:
+        """Logits [B, outputs]."""
+        left_BH, right_BH = _sides(encoded)
+        logits: torch.Tensor = self.dense(self.dropout(torch.cat([left_BH, right_BH, (left_BH - right_BH).abs()], dim=1)))
+        return logits
+
+
+class CosineHead(nn.Module):
+    """Cosine of the vectors of a pair, with 0 at ``low`` and 1 at ``high``: [2B, H] -> [B, 1]. It has no parameter."""
+
+    def __init__(self, low: float, high: float) -> None:
+        super().__init__()
+        self.low, self.high = low, high
+
+    def forward(self, encoded: EncoderOutput) -> torch.Tensor:
+        """Scores [B, 1]."""
+        cosine_B = nn.functional.cosine_similarity(*_sides(encoded))
+        return (self.low + (self.high - self.low) * cosine_B)[:, None]
+
+
+def _sides(encoded: EncoderOutput) -> tuple[torch.Tensor, torch.Tensor]:
+    """The vectors [B, H] of first and second sentences, which come in turn."""
+    left_BH, right_BH = encoded.pooled_BH.view(len(encoded.features), 2, -1).unbind(1)
+    return left_BH, right_BH
+
+
 class PieceHead(nn.Module):
     """Dropout and one dense layer on every piece: [B, L, H] -> [B, L, outputs]."""
 

@@ -16,8 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from korealbert.finetune import tasks
-from korealbert.finetune.encoder import Encoder, pad
+from korealbert.finetune.encoder import Encoder, mean_vectors, pad
 from korealbert.finetune.features import lengths_of
 from korealbert.finetune.heads import PooledHead
 from korealbert.finetune.spec import FinetuneSpec, Precision
@@ -64,9 +63,9 @@ class FinetunedModel:
         cls, spec: FinetuneSpec, encoder: Encoder, train: Sequence[Feature], *, pad_id: int, device: torch.device
     ) -> FinetunedModel:
         """An encoder with a fresh head. Where the head reads the pooled vector alone, the last layer computes no more."""
-        task = tasks.load(spec.task)
+        task = spec.benchmark
         head = task.head(hidden_size=encoder.hidden_size, dropout=spec.dropout, train=train)
-        if isinstance(head, PooledHead):
+        if isinstance(head, PooledHead) and not task.pools_mean:
             encoder.keep_first_position()
         return cls(task, encoder.to(device), head.to(device), pad_id, device, spec.precision)
 
@@ -75,7 +74,8 @@ class FinetunedModel:
         batch = pad(features, pad_id=self.pad_id, device=self.device)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             encoded = self.encoder(batch)
-        hidden_BLH, pooled_BH = encoded.hidden_BLH.float(), encoded.pooled_BH.float()
+        hidden_BLH = encoded.hidden_BLH.float()
+        pooled_BH = mean_vectors(hidden_BLH, batch.attention_mask_BL) if self.task.pools_mean else encoded.pooled_BH.float()
         return self.head(EncoderOutput(hidden_BLH, pooled_BH, encoded.features)), batch.targets
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from korealbert.finetune.files import Record
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy, pearson, spearman
 from korealbert.finetune.resampling import Additive, Answered, Correlated
-from korealbert.finetune.task import Example, Feature, Scores, Task
+from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Feature, Scores, Task
 
 if TYPE_CHECKING:
     import torch
@@ -52,12 +53,28 @@ def encode_sequences(examples: Sequence[Example], tokenizer: Any, *, max_length:
     return [Feature(ids, segment_ids, example.target, index) for index, (ids, segment_ids, example) in enumerate(rows)]
 
 
+def _encode_apart(examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
+    """The two sentences of each example as two inputs, each cut by itself."""
+    firsts = [replace(example, pair=None) for example in examples]
+    seconds = [replace(example, text=example.pair or "", pair=None) for example in examples]
+    sides = (encode_sequences(side, tokenizer, max_length=max_length) for side in (firsts, seconds))
+    features = []
+    for index, pair in enumerate(zip(*sides, strict=True)):
+        longer = max(pair, key=lambda side: len(side.input_ids))
+        features.append(Feature(longer.input_ids, longer.token_type_ids, examples[index].target, index, choices=pair))
+    return features
+
+
 class _SequenceTask(Task):
     """Base of classification and regression of whole inputs."""
 
+    heads = POOLING_HEADS
+
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
-        """``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, the longer sentence truncated first."""
-        return encode_sequences(examples, tokenizer, max_length=max_length)
+        """``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, the longer sentence truncated first; ``a`` and ``b`` apart for a
+        bi-encoder."""
+        encode = _encode_apart if self.chosen == "bi-encoder" else encode_sequences
+        return encode(examples, tokenizer, max_length=max_length)
 
 
 class SequenceClassification(_SequenceTask):
@@ -107,8 +124,10 @@ class SequenceClassification(_SequenceTask):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One logit per label."""
-        from korealbert.finetune.heads import PooledHead  # noqa: PLC0415 (planning does without)
+        from korealbert.finetune.heads import PairHead, PooledHead  # noqa: PLC0415 (planning does without)
 
+        if self.chosen == "bi-encoder":
+            return PairHead(hidden_size, len(self.labels), dropout)
         return PooledHead(hidden_size, len(self.labels), dropout)
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
@@ -131,8 +150,9 @@ class SequenceClassification(_SequenceTask):
 
 
 class SequenceRegression(_SequenceTask):
-    """A real score. Mean squared error on the official scale; official scores and corrected ones are the same."""
+    """A real score of a pair. Mean squared error on the official scale; official scores and corrected ones are the same."""
 
+    heads = PAIR_HEADS
     scale: ClassVar[tuple[float, float]] = (0.0, 5.0)
     """Lowest and highest gold score."""
     threshold: ClassVar[float] = 3.0
@@ -169,9 +189,14 @@ class SequenceRegression(_SequenceTask):
         return Correlated(gold_N, given_N, by_rank=self.metric == "spearman")
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
-        """One output whose bias starts at the mean training score; correlations do not see it, the first epoch does."""
-        from korealbert.finetune.heads import PooledHead  # noqa: PLC0415 (planning does without)
+        """One output whose bias starts at the mean training score; correlations do not see it, the first epoch does.
 
+        A bi-encoder's is the cosine, stretched so that 0 and 1 are the ends of the scale.
+        """
+        from korealbert.finetune.heads import CosineHead, PooledHead  # noqa: PLC0415 (planning does without)
+
+        if self.chosen == "bi-encoder":
+            return CosineHead(*self.scale)
         return PooledHead(hidden_size, 1, dropout, bias=sum(float(f.target) for f in train) / len(train))
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Spec
 from korealbert.finetune import tasks
+from korealbert.finetune.task import Head, Task
 
 Init = Literal["pretrained", "random"]
 """``random``: the same architecture with fresh weights, which shows what pretraining adds."""
@@ -54,6 +55,8 @@ _DataFile = Annotated[Annotated[InputPath, Tag(LOCAL)] | Annotated[RemoteFile, T
 class FeaturesSpec(Spec):
     """The examples of a benchmark as piece ids, shared by all its inits, seeds and settings."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"head"})
+
     task: str
     """Name of a benchmark: nsmc, klue_ner, glue_cola, …"""
     train: _DataFile
@@ -81,6 +84,9 @@ class FeaturesSpec(Spec):
     """Seeds the held-out dev part and the random parts: one for all runs, so that they see the same examples."""
     max_length: int = Field(default=128, ge=8)
     """Longest input in pieces with special pieces; longer ones are cut."""
+    head: Head = "own"
+    """``own``: the task's, a cross-encoder where it compares two sentences. ``mean``: the same on the mean vector of all
+    pieces. ``bi-encoder``: both sentences are encoded apart; its scores compare with those of bi-encoders alone."""
 
     @model_validator(mode="before")
     @classmethod
@@ -102,6 +108,16 @@ class FeaturesSpec(Spec):
             raise ValueError(f"{self.task} has an official dev set: name its file as dev")
         return self
 
+    @model_validator(mode="after")
+    def _task_has_the_head(self) -> Self:
+        tasks.load(self.task).headed(self.head)
+        return self
+
+    @property
+    def benchmark(self) -> Task:
+        """The task with its head."""
+        return tasks.load(self.task).headed(self.head)
+
     @property
     def tested(self) -> bool:
         """Whether there is anything to test on."""
@@ -109,7 +125,8 @@ class FeaturesSpec(Spec):
 
     def features(self) -> FeaturesSpec:
         """The part of the spec that determines the features."""
-        return FeaturesSpec(**{name: getattr(self, name) for name in FeaturesSpec.model_fields})
+        fields = {name: getattr(self, name) for name in FeaturesSpec.model_fields}
+        return FeaturesSpec(**fields | {"head": self.head if self.head == "bi-encoder" else "own"})
 
 
 class FinetuneSpec(FeaturesSpec):

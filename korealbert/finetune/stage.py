@@ -9,6 +9,7 @@ Output: ``metrics.json`` (the whole result: settings, dev scores of every epoch,
 warnings; scores are official ones, for test also the corrected and the best reachable), ``dev_predictions.arrow`` and
 ``predictions.arrow`` (id, gold, pred and loss of every dev and test example), ``analysis.json`` (what is confused with what,
 and the hardest test examples; see ``analysis``) and ``curve.jsonl`` (training loss). A spec without ``test`` gives dev alone.
+A head that is not the task's own is named in ``metrics.json``, and in the metadata of both files of predictions.
 The statistics are the headline of ``metrics.json``; whoever needs a score reads the file. Killed, it starts over: a cell
 takes minutes.
 """
@@ -26,7 +27,6 @@ from pydantic import Field
 from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_write, write_json
 from korealbert.documents.shards import TableWriter
-from korealbert.finetune import tasks
 from korealbert.finetune.analysis import analysis
 from korealbert.finetune.features import SPLITS, FeatureTable, lengths_of, read_examples, task_tokenizer, write_features
 from korealbert.finetune.search import AXES
@@ -44,6 +44,8 @@ class FinetuneStats(Statistics):
 
     metric: str
     """The task's own."""
+    head: str = "own"
+    """What gave the scores; none is noted of the task's own."""
     dev: dict[str, float]
     """Official scores of the best epoch by metric, times 100; none where the run diverged."""
     test: dict[str, float] = Field(default_factory=dict)
@@ -71,7 +73,7 @@ def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     except Diverged as error:
         if spec.tested:
             raise
-        task = tasks.load(spec.task)
+        task = spec.benchmark
         result = {**_described(task, spec), "dev": {}, "epochs": [], "best_epoch": 0, "warnings": [f"dev: {error}"]}
         write_json(out_dir / "metrics.json", result)
         return FinetuneStats.within(result)
@@ -88,7 +90,8 @@ def _memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:
     """The determinants of a run's memory: the encoder, the examples, and the number of pieces per forward pass."""
     at_once = spec.micro_batch_size or _settled(spec, inputs).batch_size
     size = f"{spec.max_train_examples} {spec.max_dev_examples} {spec.max_test_examples if spec.tested else 0}"
-    return f"{inputs['model'].name} {spec.task} {size} {spec.max_length} {at_once} {spec.precision}"
+    apart = f" {spec.head}" if spec.head == "bi-encoder" else ""
+    return f"{inputs['model'].name} {spec.task}{apart} {size} {spec.max_length} {at_once} {spec.precision}"
 
 
 def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRuntime) -> FinetuneStats:
@@ -96,7 +99,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
     from korealbert.finetune.loop import FinetunedModel, repeatable, train  # noqa: PLC0415 (planning does without)
     from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)
 
-    task = tasks.load(spec.task)
+    task = spec.benchmark
     device = pick_device(runtime.device)
     directory = inputs["model"].path
     tokenizer = task_tokenizer(task, directory)
@@ -165,6 +168,8 @@ def _described(task: Task, spec: FinetuneSpec) -> dict[str, Any]:
     """The fields of ``metrics.json`` that are known before the run."""
     settings = {name: getattr(spec, name) for name in AXES}
     known = {"task": spec.task, "title": task.title, "init": spec.init, "seed": spec.seed}
+    if spec.head != "own":
+        known["head"] = spec.head
     return {**known, "settings": settings, "metric": task.metric, "selected_by": task.selects_by}
 
 
@@ -195,6 +200,8 @@ def _sizes(
 def _write_predictions(path: Path, task: Task, examples: Sequence[Example], answers: Answers) -> None:
     kind = task.prediction_type
     schema = pa.schema([("id", pa.string()), ("gold", kind), ("pred", kind), ("loss", pa.float32())])
+    if task.chosen != "own":
+        schema = schema.with_metadata({"head": task.chosen})
     with TableWriter(path, schema) as table:
         for example, prediction, loss in zip(examples, *answers, strict=True):
             table.append((example.id, task.kept(example.target), task.kept(prediction), loss))

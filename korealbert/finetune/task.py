@@ -7,10 +7,11 @@ Shapes: B inputs (sentences), L pieces, H hidden size, W words, P = W + 1 possib
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -22,6 +23,21 @@ from korealbert.finetune.resampling import Answered
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+
+Head = Literal["own", "mean", "bi-encoder"]
+"""What turns vectors into a task's output.
+
+``own``: what the task has by itself: a layer on the encoder's pooled vector (of a pair as one input: a cross-encoder) or on
+each piece, or KLUE's parser. ``mean``: that layer on the mean vector of all pieces. ``bi-encoder``: each sentence of a pair is
+encoded alone, mean vectors u and v; similarity is their cosine, classes are of [u, v, |u − v|].
+"""
+
+POOLING_HEADS: tuple[Head, ...] = ("own", "mean")
+"""Of tasks that look at one vector of an input."""
+
+PAIR_HEADS: tuple[Head, ...] = (*POOLING_HEADS, "bi-encoder")
+"""Of tasks that compare two sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +86,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class EncoderOutput:
-    """Input of a head: the hidden vectors of all positions, and one pooled vector per input."""
+    """Input of a head: the hidden vectors of all positions, and one pooled vector per input, as each of choices is one."""
 
     hidden_BLH: torch.Tensor
     pooled_BH: torch.Tensor
@@ -130,6 +146,25 @@ class Task(ABC):
     """The unit that ``labelled`` gives labels for, in the plural."""
     listed: ClassVar[int | None] = None
     """Number of predictions per gold label that a table lists. None: all."""
+
+    heads: ClassVar[tuple[Head, ...]] = ("own",)
+    """The heads that there are for it."""
+
+    chosen: Head = "own"
+    """The head of this instance."""
+
+    def headed(self, head: Head) -> Self:
+        """The benchmark with this head. Raises ValueError naming those that it has."""
+        if head not in self.heads:
+            raise ValueError(f"{self.title} has no head {head!r}; it has {', '.join(self.heads)}")
+        other = copy.copy(self)
+        other.chosen = head
+        return other
+
+    @property
+    def pools_mean(self) -> bool:
+        """Whether the head's pooled vector is the mean over an input's pieces, special ones included."""
+        return self.chosen in ("mean", "bi-encoder")
 
     @property
     def selects_by(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -198,7 +198,7 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
         "baseline": spec.baseline or rows[0].label,
         "printed": spec.printed and spec.printed.model_dump(),
         "confidence": spec.confidence,
-        "notes": spec.notes,
+        "notes": (*spec.notes, *_heads(path, spec, recipes)),
     }
     return Ablation(spec, name, spec.description, recipes, noise, _validated(path, AblationReportSpec, layout))
 
@@ -223,6 +223,22 @@ def _printed_name(path: Path, spec: AblationSpec, cell: Cell) -> str:
         return printed.model_of(cell.label)
     except ValueError as error:
         raise RecipeError(f"{path}, cell {cell.label!r}: {error}") from None
+
+
+def _heads(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> Iterator[str]:
+    """A note on each column whose head is not the task's own. Raises RecipeError where a bi-encoder stands beside a paper's."""
+    for column in _columns(path, spec, recipes):
+        heads = {recipe.finetune[column.benchmark].first.head for recipe in recipes.values()} if column.benchmark else {"own"}
+        if len(heads) > 1:
+            raise RecipeError(f"{path}, column {column.title!r}: its cells have the heads {', '.join(sorted(heads))}; give one")
+        (head,) = heads
+        if head == "bi-encoder" and column.printed is not None:
+            raise RecipeError(
+                f"{path}, column {column.title!r}: the printed scores are of cross-encoders, [finetune.{column.benchmark}] has "
+                "head = 'bi-encoder'; remove printed, or give another column the task's own head"
+            )
+        if head != "own":
+            yield f"{column.title}: head {head}."
 
 
 def _columns(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> tuple[Column, ...]:

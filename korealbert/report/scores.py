@@ -73,9 +73,20 @@ class Benchmark:
         return f"{percent(self.summary.get('confidence', 0.95), 0)} interval"
 
     @property
+    def head(self) -> str:
+        """The head, where it is not the task's own: ``mean``, ``bi-encoder``."""
+        return str(self.cells[0].metrics.get("head", ""))
+
+    @property
+    def head_title(self) -> str:
+        """The head for people; empty for the task's own."""
+        return HEAD_TITLES.get(self.head, self.head)
+
+    @property
     def task(self) -> str:
-        """The task's name."""
-        return str(self.cells[0].metrics["task"])
+        """The task's name. For a bi-encoder it is a task of its own: published scores are of cross-encoders."""
+        task = str(self.cells[0].metrics["task"])
+        return f"{task}/{self.head}" if self.head == "bi-encoder" else task
 
     @property
     def metric(self) -> str:
@@ -84,9 +95,10 @@ class Benchmark:
 
     @property
     def title(self) -> str:
-        """The task's title, with the benchmark's name in the recipe where the two differ."""
+        """The task's title, with the benchmark's name in the recipe where the two differ, and a head that is not its own."""
         title = str(self.cells[0].metrics["title"])
-        return title if self.name == self.task else f"{title} ({self.name})"
+        named = title if self.name == self.cells[0].metrics["task"] else f"{title} ({self.name})"
+        return f"{named}, {self.head_title}" if self.head else named
 
     @property
     def systems(self) -> list[str]:
@@ -168,6 +180,9 @@ def metric_title(name: str) -> str:
     return name.title() if name in ("spearman", "pearson") else name
 
 
+HEAD_TITLES = {"mean": "mean pooling"}
+"""Heads whose names are not plain enough."""
+
 CSV_COLUMNS = ("model", "benchmark", "task", "init", "seed", "split", "metric", "value", "source", "note")
 
 
@@ -175,8 +190,9 @@ def table(benchmarks: Sequence[Benchmark], model: str, tables: Sequence[str]) ->
     """All scores, one a row: ours by cell, split and metric, then the published ones of the same task and metric.
 
     ``value`` is times 100 and as exact as ``metrics.json``; ``source`` is our artifact's name or a publication's table;
-    ``note`` says what is known to be wrong with a printed value. The splits ``test_corrected`` and ``test_oracle`` are the same
-    test examples, scored as the text defines, and with the best reachable predictions.
+    ``note`` says what is known to be wrong with a printed value, and of ours the head, where it is not the task's own. The
+    splits ``test_corrected`` and ``test_oracle`` are the same test examples, scored as the text defines, and with the best
+    reachable predictions.
     """
     rows: list[tuple[Any, ...]] = []
     for benchmark in benchmarks:
@@ -186,7 +202,8 @@ def table(benchmarks: Sequence[Benchmark], model: str, tables: Sequence[str]) ->
                 for split in ("dev", "test", "test_corrected", "test_oracle"):
                     own = (name, benchmark.name, benchmark.task, cell.init, cell.seed, split)
                     scores = cell.metrics.get(split) or {}
-                    rows += [(*own, metric, value, cell.artifact.name, "") for metric, value in scores.items()]
+                    own_note = benchmark.head_title
+                    rows += [(*own, metric, value, cell.artifact.name, own_note) for metric, value in scores.items()]
         for metric in benchmark.metrics:
             beside = published.comparable(benchmark.task, metric, tables).select("model", "number", "source", "note")
             for printed, value, source, note in beside.iter_rows():

@@ -62,6 +62,16 @@ def test_cells_read_the_training_where_the_export_cannot_say_what_layers_share()
         assert inputs.get("pretrain") == (f"pretrain/{row}" if partly else None), label
 
 
+def test_a_bi_encoder_stands_beside_no_printed_score_and_is_named(editable: Path) -> None:
+    set_head = 'set.finetune.korsts.head = "bi-encoder"\nset.finetune.korsts.seeds'
+    edit(editable, "set.finetune.korsts.seeds", set_head)
+    with pytest.raises(RecipeError, match=r"column 'KorSTS spearman': the printed scores are of cross-encoders"):
+        graph_of(editable)
+    edit(editable, 'printed = ["KorSTS", "spearman"]\n', "")
+    layout = graph_of(editable)["ablation"].spec.model_dump()
+    assert layout["notes"][-1] == "KorSTS spearman: head bi-encoder."
+
+
 def test_axes_make_every_combination_and_equal_cells_are_one() -> None:
     third, fourth = (recipes.load_ablation(SAMPLE / f"albert-table-{number}.toml") for number in (3, 4))
     assert list(third.cells)[:2] == ["not-shared-e-64", "not-shared-e-128"]

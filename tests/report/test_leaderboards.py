@@ -21,7 +21,7 @@ from korealbert.report.render.blocks import Fold, Section, Table
 from korealbert.report.render.text import table_files
 from korealbert.report.sections import benchmarks
 from korealbert.report.stage import ReportSpec
-from tests.report.conftest import made
+from tests.report.conftest import cell, made
 
 SCORES = {"entity_micro_f1": 80.0, "challenge_f1": 79.0, "accuracy": 95.0, "accuracy_entities": 78.0}
 GOLD = [["B-PER", "O", "B-NUM", "I-NUM"], ["O", "B-NUM"], ["B-ORG", "I-ORG"]]
@@ -205,3 +205,44 @@ def test_table_iv_is_ten_times_the_test_part(real_data: Path) -> None:
     assert set(counts) == set(printed)
     for kind, number in printed.items():
         assert counts[kind] / total == pytest.approx(number / sum(printed.values()), abs=0.005)
+
+
+def test_a_bi_encoder_never_stands_beside_cross_encoders_and_every_table_names_the_head(tmp_path: Path) -> None:
+    model = made(tmp_path, "export", {})
+    heads = {"nsmc": "mean", "korsts": "bi-encoder"}
+    run_of = {
+        f"finetune/{task}/{init}/{seed}": cell(tmp_path, model, task, init, seed, head=head)
+        for task, head in heads.items()
+        for init in ("pretrained", "random")
+        for seed in (1, 2)
+    }
+    run_of["finetune/korsts_cross/pretrained/1"] = cell(tmp_path, model, "korsts", "pretrained", 3)
+    out = tmp_path / "report"
+    out.mkdir()
+    REPORT.run(ReportSpec(), run_of, out, Runtime())
+    board = rows(out / "tables" / "published-korsts-bi-encoder-spearman.csv")
+    assert {row["Source"] for row in board} == {"this run"}
+    assert {row["Source"] for row in rows(out / "tables" / "published-korsts-korsts-cross-spearman.csv")} > {"this run"}
+    mixed = rows(out / "tables" / "published-nsmc-mean-pooling-accuracy.csv")
+    assert {row["Note"] for row in mixed if row["Source"] == "this run"} == {"mean pooling"}
+    assert {row["Source"] for row in mixed} > {"this run"}, "one input and one vector, as the published models"
+    scores = rows(out / "scores.csv")
+    published = {row["task"] for row in scores if row["init"] == ""}
+    assert published == {"nsmc", "korsts"}
+    assert {(row["task"], row["note"]) for row in scores if row["init"]} == {
+        *(("nsmc", "mean pooling"), ("korsts/bi-encoder", "bi-encoder"), ("korsts", "")),
+    }
+    assert {row["benchmark"] for row in scores if row["init"] == "" and row["task"] == "korsts"} == {"korsts_cross"}
+    text = (out / "report.md").read_text("utf-8")
+    assert "its scores stand by themselves: KorSTS, bi-encoder." in text
+    tables = list((out / "tables").glob("*.csv"))
+    named = {row["Benchmark"] for path in tables for row in rows(path) if "Benchmark" in row}
+    assert named == {
+        *("NSMC, mean pooling, accuracy", "KorSTS, bi-encoder, Spearman", "KorSTS, bi-encoder, Pearson"),
+        *("KorSTS (korsts_cross), Spearman", "KorSTS (korsts_cross), Pearson"),
+        *("NSMC, mean pooling", "KorSTS, bi-encoder", "KorSTS (korsts_cross)"),
+    }
+    (settings,) = (rows(path) for path in tables if "Head" in path.read_text("utf-8").split("\n")[0].split(","))
+    assert {row["Benchmark"]: row["Head"] for row in settings} == {
+        **{"NSMC, mean pooling": "mean pooling", "KorSTS, bi-encoder": "bi-encoder", "KorSTS (korsts_cross)": "own"}
+    }

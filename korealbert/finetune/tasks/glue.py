@@ -13,7 +13,7 @@ from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.files import NAME, NUMBER, YEAR, Form, tsv_rows
 from korealbert.finetune.metrics.labels import accuracy, binary_f1, mcc, pearson, spearman
 from korealbert.finetune.sequence import SequenceClassification, SequenceRegression
-from korealbert.finetune.task import Example, Task
+from korealbert.finetune.task import PAIR_HEADS, Example, Task
 
 _ORIGIN = "gluebenchmark.com; each task has its own licence"
 
@@ -112,6 +112,7 @@ class Mrpc(_GlueClassification):
     """
 
     title = "MRPC"
+    heads = PAIR_HEADS
     official_test_examples = 408
     labels = ("different", "same")
     spellings = ("0", "1")
@@ -129,6 +130,7 @@ class Qqp(_GlueClassification):
     """
 
     title = "QQP"
+    heads = PAIR_HEADS
     official_test_examples = 40_430
     labels = ("different", "same")
     spellings = ("0", "1")
@@ -192,6 +194,7 @@ class Mnli(SequenceClassification):
     """
 
     title = "MNLI-m"
+    heads = PAIR_HEADS
     official_test_examples = 9_815
     origin = _ORIGIN
     has_official_dev = False
@@ -227,6 +230,7 @@ class Qnli(_GlueClassification):
     """
 
     title = "QNLI"
+    heads = PAIR_HEADS
     official_test_examples = 5_463
     labels = _ENTAILMENT
     header = ("index", "question", "sentence", "label")
@@ -240,6 +244,7 @@ class Rte(_GlueClassification):
     """
 
     title = "RTE"
+    heads = PAIR_HEADS
     official_test_examples = 277
     labels = _ENTAILMENT
     header = ("index", "sentence1", "sentence2", "label")
@@ -254,6 +259,7 @@ class Wnli(_GlueClassification):
     """
 
     title = "WNLI"
+    heads = PAIR_HEADS
     official_test_examples = 71
     labels = ("not_entailment", "entailment")
     spellings = ("0", "1")

@@ -17,7 +17,7 @@ from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune.files import Identifiers, json_list
 from korealbert.finetune.metrics.labels import accuracy, binary_f1, macro_f1, pearson, spearman
 from korealbert.finetune.sequence import SequenceClassification, SequenceRegression
-from korealbert.finetune.task import Example, Task
+from korealbert.finetune.task import PAIR_HEADS, Example, Task
 
 ORIGIN = "github.com/KLUE-benchmark/KLUE (klue_benchmark), v1.1, CC BY-SA 4.0"
 
@@ -125,6 +125,7 @@ class KlueNli(SequenceClassification):
     """
 
     title = "KLUE-NLI"
+    heads = PAIR_HEADS
     official_test_examples = 3_000
     origin = ORIGIN
     has_official_dev = False

@@ -22,7 +22,7 @@ from korealbert.finetune.files import Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, absent_classes, auprc, average_precision, check_lengths, micro_f1
 from korealbert.finetune.resampling import Additive
-from korealbert.finetune.task import Example, Feature, Scores, Task
+from korealbert.finetune.task import POOLING_HEADS, Example, Feature, Scores, Task
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class KlueRe(Task):
     """Relation extraction of KLUE."""
 
     title = "KLUE-RE"
+    heads = POOLING_HEADS
     official_test_examples = 7_765
     origin = ORIGIN
     has_official_dev = False

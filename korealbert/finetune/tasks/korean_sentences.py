@@ -10,7 +10,7 @@ from korealbert.finetune.files import NAME, NUMBER, YEAR, Identifiers, tsv_rows
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import accuracy
 from korealbert.finetune.sequence import SequenceClassification, SequenceRegression
-from korealbert.finetune.task import Example, Scores, Task
+from korealbert.finetune.task import PAIR_HEADS, Example, Scores, Task
 
 _NSMC_HEADER = ("id", "document", "label")
 
@@ -53,6 +53,7 @@ class ParaphraseDetection(SequenceClassification):
     """
 
     title = "PD"
+    heads = PAIR_HEADS
     official_test_examples = 758
     origin = "github.com/songys/Question_pair, MIT"
     has_official_dev = True
@@ -94,6 +95,7 @@ class KorNli(SequenceClassification):
     """
 
     title = "KorNLI"
+    heads = PAIR_HEADS
     official_test_examples = 5_010
     origin = "github.com/kakaobrain/kor-nlu-datasets, CC BY-SA 4.0"
     has_official_dev = True

@@ -193,6 +193,8 @@ def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Sectio
     blocks: list[Block] = [Text(_EXPLANATION)] if benchmarks else []
     blocks += [table for benchmark in benchmarks for table in _leaderboards(benchmark, tables)]
     reasons = dict.fromkeys(why for benchmark in benchmarks for why in published.apart(benchmark.task, tables))
+    if apart := [benchmark.title for benchmark in benchmarks if benchmark.head == "bi-encoder"]:
+        reasons[f"published scores of {_BI_ENCODERS} {'; '.join(apart)}."] = None
     blocks += [Text(f"Not comparable with ours: {why}", quiet=True) for why in reasons]
     for name in tables:
         printed = [_as_printed(source, rows) for source, rows in _by_source(name).items()]
@@ -200,6 +202,11 @@ def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Sectio
         blocks.append(Fold(f"As printed: {name.replace('_', ' ')}", [*known, *printed]))
     return Section("published", "Beside published scores", blocks)
 
+
+_BI_ENCODERS = (
+    "pairs are of cross-encoders, which read both sentences at once. A bi-encoder encodes each alone; its scores stand by "
+    "themselves:"
+)
 
 _EXPLANATION = (
     "Score is the number that the benchmark's official script prints; ours are mean ± sd over seeds. Corrected: the same "
@@ -225,7 +232,7 @@ def _leaderboard(benchmark: Benchmark, metric: str, beside: pl.DataFrame) -> Tab
         (number, [model, value, "", "", "", "", "", "", source, note], False)
         for number, model, value, source, note in beside.select("number", "model", "value", "source", "note").iter_rows()
     ]
-    part = "" if benchmark.on_whole_test_set else "part of the test set"
+    part = ", ".join(filter(None, (benchmark.head_title, "" if benchmark.on_whole_test_set else "part of the test set")))
     for system in benchmark.systems:
         if values := benchmark.values(system, metric):
             entries.append((statistics.fmean(values), [*_own(benchmark, system, metric), "this run", part], True))

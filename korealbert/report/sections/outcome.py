@@ -99,7 +99,8 @@ def _strip(benchmark: Benchmark, tables: Sequence[str]) -> Figure:
         cells = benchmark.of(system)
         values = [(cell.test, f"seed {cell.seed}: {fixed(cell.test)}") for cell in cells]
         style = COLOUR_OF_INIT[cells[0].init]
-        rows.append(charts.Strip(f"{system}, {seeds(len(values))}", values, spread(benchmark.values(system)), style))
+        named = f"{system}, {benchmark.head_title}" if benchmark.head else system
+        rows.append(charts.Strip(f"{named}, {seeds(len(values))}", values, spread(benchmark.values(system)), style))
     beside = published.comparable(benchmark.task, benchmark.metric, tables)
     entries = list(beside.select("model", "number", "value", "source").iter_rows())
     for model, number, value, source in entries:
@@ -202,8 +203,11 @@ def _settings_table(benchmarks: Sequence[Benchmark]) -> Table:
     def row(benchmark: Benchmark) -> list[str]:
         cell = benchmark.cells[0]
         sizes = [count(cell.metrics.get(f"examples_{part}")) for part in ("train", "dev", "test")]
-        return [benchmark.title, *sizes, *(f"{cell.spec[name]:g}" if name in cell.spec else MISSING for name in _SETTINGS)]
+        settings = [f"{cell.spec[name]:g}" if name in cell.spec else MISSING for name in _SETTINGS]
+        return [benchmark.title, *sizes, *settings, *([benchmark.head_title or "own"] if heads else [])]
 
+    heads = any(benchmark.head for benchmark in benchmarks)
     header = ["Benchmark", "Train", "Dev", "Test", *(name.replace("_", " ").capitalize() for name in _SETTINGS)]
     numeric = frozenset(range(1, len(header)))
+    header += ["Head"] if heads else []
     return Table("Examples and settings, the same for every seed and weights", header, [row(b) for b in benchmarks], numeric)

@@ -1,0 +1,183 @@
+"""Heads by recipe: mean vectors and bi-encoders beside what tasks have by themselves, named wherever their scores are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import torch
+from pydantic import ValidationError
+
+from korealbert.artifact import Artifact, Store
+from korealbert.finetune import features, stage, tasks
+from korealbert.finetune.encoder import load_encoder, pad
+from korealbert.finetune.loop import FinetunedModel
+from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
+from korealbert.finetune.task import Example, Feature, Head
+from korealbert.finetune.tokenizer import load_tokenizer
+from korealbert.pretrain.runtime import TrainingRuntime
+from tests.finetune.families import FAMILIES, write_family
+
+CPU = torch.device("cpu")
+QUICK = {"epochs": 4, "batch_size": 16, "learning_rate": 5e-3}
+PAIRS = [
+    Example("1", "사과를 먹는 사람이 웃는다", 4.0, "사람이 사과를 먹는다"),
+    Example("2", "비가 온다", 0.5, "정부는 어제 새로운 정책을 발표했다고 밝혔다"),
+    Example("3", "학생이 도서관에서 책을 오래 읽었다", 3.0, "책"),
+]
+
+
+@pytest.fixture(scope="module", params=sorted(FAMILIES))
+def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_family(request.param, tmp_path_factory.mktemp("family"))
+
+
+def model_of(directory: Path, task: str, head: Head, examples: Sequence[Example]) -> tuple[FinetunedModel, list[Feature]]:
+    torch.manual_seed(4)
+    chosen, tokenizer = tasks.load(task).headed(head), load_tokenizer(directory)
+    encoded = chosen.encode(examples, tokenizer, max_length=128)
+    encoder = load_encoder(directory, init="pretrained")
+    module = chosen.head(hidden_size=encoder.hidden_size, dropout=0.1, train=encoded)
+    model = FinetunedModel(chosen, encoder, module, tokenizer.pad_token_id, CPU)
+    model.modules.eval()
+    return model, encoded
+
+
+def vectors(directory: Path, texts: Sequence[str | tuple[str, str]]) -> torch.Tensor:
+    """Mean vectors, each text encoded alone, without any padding or code of ours."""
+    tokenizer, transformer = load_tokenizer(directory), load_encoder(directory, init="pretrained").transformer.eval()
+    rows = []
+    for text in texts:
+        parts = text if isinstance(text, tuple) else (text,)
+        encoded = tokenizer(*parts, return_tensors="pt", return_token_type_ids=True)
+        if getattr(transformer.config, "type_vocab_size", 0) < 2:
+            del encoded["token_type_ids"]
+        rows.append(transformer(**encoded).last_hidden_state[0].mean(0))
+    return torch.stack(rows)
+
+
+@torch.no_grad()
+def test_a_bi_encoder_of_any_family_is_the_cosine_of_mean_vectors(family: Path) -> None:
+    model, encoded = model_of(family, "korsts", "bi-encoder", PAIRS)
+    left, right = (vectors(family, [getattr(example, side) for example in PAIRS]) for side in ("text", "pair"))
+    expected = 5 * (left * right).sum(1) / (left.norm(dim=1) * right.norm(dim=1))
+    found, targets = model.logits(encoded)
+    torch.testing.assert_close(found[:, 0], expected, atol=2e-5, rtol=2e-5)
+    assert targets == [4.0, 0.5, 3.0]
+    assert model.task.decode(found, encoded) == pytest.approx(expected.tolist(), abs=1e-4)
+
+
+@torch.no_grad()
+def test_classes_of_a_pair_are_of_both_vectors_and_their_distance(family: Path) -> None:
+    model, encoded = model_of(family, "kornli", "bi-encoder", PAIRS)
+    left, right = (vectors(family, [getattr(example, side) for example in PAIRS]) for side in ("text", "pair"))
+    weights = dict(model.head.named_parameters())
+    joined = torch.cat([left, right, (left - right).abs()], dim=1)
+    expected = joined @ weights["dense.weight"].T + weights["dense.bias"]
+    torch.testing.assert_close(model.logits(encoded)[0], expected, atol=2e-5, rtol=2e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("paired", [False, True])
+def test_the_mean_head_is_a_layer_on_the_mean_of_all_pieces(family: Path, paired: bool) -> None:
+    task = "kornli" if paired else "nsmc"
+    examples = PAIRS if paired else [Example(e.id, e.text, 1) for e in PAIRS]
+    model, encoded = model_of(family, task, "mean", examples)
+    texts = [(e.text, e.pair or "") if paired else e.text for e in examples]
+    weights = dict(model.head.named_parameters())
+    expected = vectors(family, texts) @ weights["dense.weight"].T + weights["dense.bias"]
+    torch.testing.assert_close(model.logits(encoded)[0], expected, atol=2e-5, rtol=2e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("task", "head"), [("korsts", "bi-encoder"), ("kornli", "bi-encoder"), ("kornli", "mean")])
+def test_padding_and_neighbours_change_nothing(family: Path, task: str, head: Head) -> None:
+    model, encoded = model_of(family, task, head, PAIRS)
+    alone = torch.cat([model.logits([feature])[0] for feature in encoded])
+    torch.testing.assert_close(model.logits(encoded)[0], alone, atol=2e-5, rtol=2e-5)
+    backwards = model.logits(encoded[::-1])[0].flip(0)
+    torch.testing.assert_close(backwards, alone, atol=2e-5, rtol=2e-5)
+
+
+def test_a_pair_is_two_inputs_of_at_most_the_length_and_as_long_as_the_longer(model_dir: Path) -> None:
+    tokenizer = load_tokenizer(model_dir)
+    pairs = [Example("1", "이 영화 정말 재밌다", 1.0, "배우"), Example("2", "음악", 2.0, "이 영화 배우 연기 장면 음악 어제")]
+    found = tasks.load("korsts").headed("bi-encoder").encode(pairs, tokenizer, max_length=6)
+    assert [[len(side.input_ids) for side in feature.choices] for feature in found] == [[6, 3], [3, 6]]
+    assert [len(feature.input_ids) for feature in found] == [6, 6]
+    assert all(side.input_ids[0] == tokenizer.cls_token_id for feature in found for side in feature.choices)
+    batch = pad(found, pad_id=0, device=CPU)
+    assert batch.attention_mask_BL.sum(1).tolist() == [6, 3, 3, 6]
+    assert batch.targets == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("init", ["pretrained", "random"])
+def test_a_bi_encoder_learns_and_names_itself(
+    model: Artifact, runtime: TrainingRuntime, korsts: dict[str, Any], fresh: Callable[[str], Path], init: str
+) -> None:
+    spec = FinetuneSpec(**{**korsts, **QUICK, "head": "bi-encoder", "init": init})
+    out, kept = fresh("out"), fresh("features")
+    stats = stage.run(spec, {"model": model}, out, runtime)
+    assert stats.test["spearman"] > 70
+    assert json.loads((out / "metrics.json").read_text())["head"] == stats.facts()["head"] == "bi-encoder"
+    for name in ("predictions.arrow", "dev_predictions.arrow"):
+        with pa.ipc.open_file(out / name) as reader:
+            assert reader.schema.metadata == {b"head": b"bi-encoder"}
+    # The same from features that were made before, whole or in small forward passes.
+    features.run(spec.features(), {"model": model}, kept, runtime)
+    cached, parts = fresh("cached"), fresh("parts")
+    inputs = {"model": model, "features": Artifact("features-1", kept)}
+    stage.run(spec, inputs, cached, runtime)
+    assert (cached / "predictions.arrow").read_bytes() == (out / "predictions.arrow").read_bytes()
+    small = spec.model_copy(update={"micro_batch_size": 4, "epochs": 1})
+    assert stage.run(small, inputs, parts, runtime).test
+
+
+def test_mean_vectors_classify(
+    model: Artifact, runtime: TrainingRuntime, nsmc: dict[str, Any], fresh: Callable[[str], Path]
+) -> None:
+    spec = FinetuneSpec(**{**nsmc, **QUICK, "head": "mean"})
+    stats = stage.run(spec, {"model": model}, fresh("out"), runtime)
+    assert stats.test["accuracy"] > 90
+    assert stats.head == "mean"
+
+
+def test_scores_of_the_tasks_own_heads_are_named_as_they_were(
+    model: Artifact, runtime: TrainingRuntime, korsts: dict[str, Any], fresh: Callable[[str], Path]
+) -> None:
+    out = fresh("out")
+    stats = stage.run(FinetuneSpec(**{**korsts, **QUICK, "epochs": 1}), {"model": model}, out, runtime)
+    assert "head" not in stats.facts()
+    assert "head" not in json.loads((out / "metrics.json").read_text())
+    with pa.ipc.open_file(out / "predictions.arrow") as reader:
+        assert reader.schema.metadata is None
+
+
+def test_the_own_head_leaves_identities_as_they_were_and_mean_vectors_share_features(
+    korsts: dict[str, Any], tmp_path: Path
+) -> None:
+    specs = {head: FinetuneSpec(**{**korsts, "head": head}) for head in ("own", "mean", "bi-encoder")}
+
+    def spec_of(spec: FeaturesSpec) -> dict[str, Any]:
+        found: dict[str, Any] = features.STAGE.identity(spec, {}, Store(tmp_path)).spec
+        return found
+
+    assert spec_of(specs["own"]) == spec_of(FinetuneSpec(**korsts))
+    assert "head" not in spec_of(specs["own"]).keys() | spec_of(specs["mean"].features()).keys()
+    assert spec_of(specs["mean"].features()) == spec_of(specs["own"].features())
+    assert spec_of(specs["mean"])["head"] == "mean"
+    assert spec_of(specs["bi-encoder"].features())["head"] == spec_of(specs["bi-encoder"])["head"] == "bi-encoder"
+
+
+def test_a_head_that_a_task_has_not_is_refused_with_those_that_it_has(nsmc: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="NSMC has no head 'bi-encoder'; it has own, mean"):
+        FinetuneSpec(**{**nsmc, "head": "bi-encoder"})
+    with pytest.raises(ValidationError, match="KLUE-DP has no head 'mean'; it has own "):
+        FinetuneSpec(task="klue_dp", train=nsmc["train"], head="mean")
+    paired = {name for name in tasks.names() if "bi-encoder" in tasks.load(name).heads}
+    assert {"kornli", "korsts", "pd", "klue_nli", "klue_sts", "glue_rte", "glue_mnli_mm"} <= paired
+    assert not paired & {"nsmc", "ynat", "glue_cola", "glue_sst2", "race", "klue_re", "klue_ner"}
