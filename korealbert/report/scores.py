@@ -83,6 +83,11 @@ class Benchmark:
         return HEAD_TITLES.get(self.head, self.head)
 
     @property
+    def name_with_head(self) -> str:
+        """The recipe's name, and a head that is not the task's own."""
+        return f"{self.name}, {self.head_title}" if self.head else self.name
+
+    @property
     def task(self) -> str:
         """The task's name. For a bi-encoder it is a task of its own: published scores are of cross-encoders."""
         task = str(self.cells[0].metrics["task"])

@@ -104,9 +104,7 @@ def _card_with_scores(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> 
         return None
     spec = export.manifest["spec"]
     cells = [
-        FinetunedScores(
-            ", ".join(filter(None, (benchmark.name, benchmark.head_title))), cell.init, benchmark.metric, cell.dev, cell.test
-        )
+        FinetunedScores(benchmark.name_with_head, cell.init, benchmark.metric, cell.dev, cell.test)
         for benchmark in benchmarks
         for cell in benchmark.cells
     ]
