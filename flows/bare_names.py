@@ -6,7 +6,6 @@ official; what it wraps, the client's ``read_deployment_by_name``, is not, so a 
 
 from __future__ import annotations
 
-import difflib
 import sys
 from functools import wraps
 from typing import Any
@@ -14,6 +13,8 @@ from typing import Any
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.plugins import HookContext, SetupResult, register_hook
+
+from korealbert.formatting import nearest
 
 _WRAPPED = "read_deployment_by_name"
 
@@ -58,9 +59,7 @@ async def resolve(client: PrefectClient, name: str) -> str:
         if matches:
             raise UnclearName(f"{name!r} could be any of {', '.join(sorted(matches))}; name one in full")
     known = sorted({each for pair in full for each in pair})
-    close = difflib.get_close_matches(name, known, n=1)
-    meant = f" (did you mean {close[0]!r}?)" if close else ""
     told = (
         f"deployments: {', '.join(sorted('/'.join(pair) for pair in full))}" if full else "none is registered; `make up` does"
     )
-    raise UnclearName(f"no deployment {name!r}{meant}; {told}")
+    raise UnclearName(f"no deployment {name!r}{nearest(name, known)}; {told}")

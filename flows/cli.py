@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -27,7 +29,7 @@ from flows.terminal import DataDir, DataRoot, StoreDir, clear_errors, console, e
 from korealbert.artifact import Progress, Store, locks
 from korealbert.pretrain.runtime import Device, TrainingRuntime
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
 app.add_typer(file_commands.app)
 app.add_typer(store_commands.app)
 
@@ -39,6 +41,21 @@ _Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="a field of the recipe by dotted name; repeatable")
 ]
 _STATUS_STYLE = {"cached": "green", "stale": "yellow", "new": "cyan"}
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        console.print(f"korealbert {version('korealbert')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="print the version and exit")
+    ] = False,
+) -> None:
+    """Raw Korean text to an evaluated language model."""
 
 
 def _leave_at_once(number: int, frame: FrameType | None) -> None:
@@ -134,13 +151,21 @@ def run(
         if runtime.node:
             machines.serve(runtime)
             return
-        runtime.store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
+        Store(runtime.store).make()  # before planning, so that its digests of raw files are kept
         with machines.leading(runtime):
             asked: dict[str, Any] = {"until": until, "from_stage": from_stage, "rerun": rerun, "overrides": _fields(overrides)}
             asked |= {"data": data, "data_root": data_root}
             last = _build(recipe, runtime, asked)
+    if (told := last / "report.md").is_file():
+        console.print(_headline(told), soft_wrap=True)
     report = last / "report.html"
     console.print(str(report if report.exists() else last), soft_wrap=True)
+
+
+def _headline(report: Path) -> str:
+    """The first sentences of a report below its title."""
+    paragraphs = report.read_text("utf-8").split("\n\n")
+    return next((text.strip() for text in paragraphs if not text.startswith("#")), "")
 
 
 def _fields(given: list[str] | None) -> dict[str, Any]:
@@ -178,8 +203,13 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any]) -> 
     from flows.corpus_to_model import flow_of  # noqa: PLC0415 (after the environment is set)
     from flows.services.local_server import api_for_one_run  # noqa: PLC0415
 
+    began = time.monotonic()
     with api_for_one_run(runtime.store), _bars():
-        return Path(flow_of(recipe)(recipe, runtime=runtime, **asked))
+        last = Path(flow_of(recipe)(recipe, runtime=runtime, **asked))
+    minutes, seconds = divmod(round(time.monotonic() - began), 60)
+    built = sum(stage.status != "cached" for stage in planned)
+    console.print(f"{built} stages built in {minutes} min {seconds} s, {len(planned) - built} cached", style="green")
+    return last
 
 
 @contextmanager

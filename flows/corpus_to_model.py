@@ -59,11 +59,11 @@ def corpus_to_model(
     """
     with of_a_worker():
         store = runtime.store
-        store.mkdir(parents=True, exist_ok=True)  # before planning, so that its digests of raw files are kept
+        here = Store(store).make()  # before planning, so that its digests of raw files are kept
         announce(store)
         prepared = prepare(
             recipe,
-            Store(store),
+            here,
             until=until,
             rerun=rerun,
             from_stage=from_stage,

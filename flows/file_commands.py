@@ -1,4 +1,4 @@
-"""The commands that need neither recipe nor store: extract, fill-mask, score."""
+"""The commands over single files and models: extract, fill-mask, score."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from flows.terminal import clear_errors, console, warn
+from flows.terminal import StoreDir, clear_errors, console, find, warn
 from korealbert.formatting import by_number
 
 _FAULTS_SHOWN = 100
@@ -91,15 +91,17 @@ def extract(
 
 @app.command("fill-mask")
 def fill_mask(
-    model: Annotated[Path, typer.Argument(help="exported directory in Hugging Face format")],
+    model: Annotated[str, typer.Argument(help="a directory in Hugging Face format, or an export's name, beginning or label")],
     text: Annotated[str, typer.Argument(help="text with one or more [MASK]")],
     top: Annotated[int, typer.Option("--top", min=1, help="candidates per mask")] = 5,
+    store: StoreDir = Path("store"),
 ) -> None:
     """Print what a model puts in place of [MASK]."""
     from korealbert.huggingface.fill import fill  # noqa: PLC0415 (loads torch)
 
     with clear_errors():
-        for number, candidates in enumerate(fill(model, text, top), start=1):
+        directory = Path(model) if Path(model).is_dir() else find(store, model).path
+        for number, candidates in enumerate(fill(directory, text, top), start=1):
             table = Table(f"mask {number}", "probability", box=None, pad_edge=False)
             for piece, probability in candidates:
                 table.add_row(piece, f"{probability:.4f}")

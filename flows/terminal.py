@@ -15,6 +15,7 @@ from rich.console import Console
 
 from korealbert.artifact import Artifact, ArtifactError, Store
 from korealbert.artifact.store import STORE_VARIABLE
+from korealbert.formatting import nearest
 
 _PIPED_WIDTH = 240
 """Columns of output that goes to a file or a program, so that no table cell is cut."""
@@ -45,6 +46,8 @@ def clear_errors() -> Iterator[None]:
 
 def _sentences(error: Exception) -> str:
     """What an error says; of pydantic's, field and message alone."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
     if not isinstance(error, ValidationError):
         return str(error)
     found = ((".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, ")) for each in error.errors())
@@ -69,7 +72,8 @@ def find(store: Path, name: str) -> Artifact:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise ValueError(f"{store}: no artifact {name!r}; `korealbert show` lists them")
+        valid = {word for artifact in known for word in (artifact.name, artifact.manifest["label"])}
+        raise ValueError(f"{store}: no artifact {name!r}{nearest(name, sorted(valid))}; `korealbert show` lists them")
     newest = found[-1]
     warn(f"{len(found)} artifacts match {name!r}; taking the newest, {newest.name}", style="dim")
     return newest

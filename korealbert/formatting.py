@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -78,3 +79,9 @@ def spread(values: Sequence[float]) -> str:
 def by_number(numbers: Mapping[str, int]) -> Sequence[tuple[str, int]]:
     """Names with the largest number first, equal ones by name."""
     return sorted(numbers.items(), key=lambda item: (-item[1], item[0]))
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """`` (did you mean …?)``, or nothing where no valid name is near."""
+    close = difflib.get_close_matches(name, list(valid), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

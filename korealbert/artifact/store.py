@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -162,6 +162,14 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = Path(root).resolve()
         self.digests = DigestMemory(self.root / ".digests")
+
+    def make(self) -> Self:
+        """Make the directory, if it is not there. Raises ArtifactError where none can be made."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ArtifactError(f"{self.root}: no store can be made here ({error.strerror}); name another directory") from None
+        return self
 
     def find(self, name: str) -> Artifact | None:
         """The finished artifact of this name with a readable manifest, or None; see ``fault``."""

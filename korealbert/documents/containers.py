@@ -57,7 +57,7 @@ def _listed(paths: Sequence[Path], members: str) -> Iterator[tuple[Path, str]]:
         elif path.exists():
             yield path, path.name
         else:
-            raise FileNotFoundError(f"{path}: no such file or directory; it is named by `paths` of an extract spec")
+            raise FileNotFoundError(f"{path}: no such file or directory")
 
 
 def _open_file(path: Path, name: str, members: str, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:

@@ -16,10 +16,10 @@ def fill(model_dir: Path, text: str, top: int) -> list[list[tuple[str, float]]]:
 
     Raises ValueError when ``model_dir`` is no exported model, ``text`` has no mask token or is too long for the model.
     """
-    if not (model_dir / "config.json").is_file():
-        raise ValueError(
-            f"{model_dir}: no exported model here (config.json is missing); pass the directory of an export artifact"
-        )
+    for needed in ("config.json", "tokenizer_config.json"):
+        if not (model_dir / needed).is_file():
+            raise ValueError(f"{model_dir}: no exported model here ({needed} is missing); name an artifact of the stage export")
+    logging.disable_progress_bar()
     logging.set_verbosity_error()  # It would warn of the sentence-order head, which masked words do not need.
     tokenizer = for_directory(AutoTokenizer.from_pretrained(model_dir, local_files_only=True), model_dir)
     try:

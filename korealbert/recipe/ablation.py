@@ -20,6 +20,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from korealbert.artifact import Spec, Stage, refuse_repeats
 from korealbert.examples import views
+from korealbert.formatting import nearest
 from korealbert.huggingface import export
 from korealbert.pretrain import intrinsic
 from korealbert.pretrain import stage as pretrain
@@ -27,7 +28,7 @@ from korealbert.recipe import dag, registry
 from korealbert.recipe.benchmarks import Measured, add_benchmark
 from korealbert.recipe.dag import Node
 from korealbert.recipe.reading import Recipe, load
-from korealbert.recipe.tables import KINDS, RecipeError, explained, flattened, kind_of, named_recipe, nearest, read_toml
+from korealbert.recipe.tables import KINDS, RecipeError, explained, flattened, kind_of, named_recipe, read_toml
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Printed, Row
 
 _Overrides = dict[str, Any]

@@ -22,6 +22,7 @@ from korealbert.artifact import Spec, refuse_repeats
 from korealbert.corpus import balance
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.examples import packing, views
+from korealbert.formatting import nearest
 from korealbert.huggingface import checkpoint, export
 from korealbert.model.config import AnyConfig, ModelConfig
 from korealbert.pretrain import intrinsic
@@ -40,7 +41,7 @@ from korealbert.recipe.benchmarks import (
 )
 from korealbert.recipe.dag import Node, Nodes, add_corpus, add_model
 from korealbert.recipe.reading import CorpusRecipe, Model, Reader
-from korealbert.recipe.tables import Problems, RecipeError, nearest
+from korealbert.recipe.tables import Problems, RecipeError
 from korealbert.report.cross_lingual.stage import CrossLingualReportSpec
 from korealbert.vocab import stage as vocab
 from korealbert.xpt import phases, source, split, transfer, vocabulary_swap

@@ -16,13 +16,14 @@ from korealbert.examples import packing, views
 from korealbert.finetune import encoder_files
 from korealbert.finetune import speed as speed_stage
 from korealbert.finetune.speed import SpeedSpec
+from korealbert.formatting import nearest
 from korealbert.huggingface import export
 from korealbert.huggingface.directory import ModelPlace
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import Measured, add_benchmark, add_benchmark_of_encoders, add_summary
 from korealbert.recipe.reading import CorpusRecipe, Evaluation, Model, Recipe
-from korealbert.recipe.tables import RecipeError, nearest
+from korealbert.recipe.tables import RecipeError
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab

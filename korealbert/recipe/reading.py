@@ -23,6 +23,7 @@ from korealbert.examples import packing
 from korealbert.examples.views import ViewsSpec
 from korealbert.finetune.spec import INITS
 from korealbert.finetune.speed import SpeedSpec
+from korealbert.formatting import nearest
 from korealbert.huggingface import export
 from korealbert.huggingface.directory import ModelPlace, longest_input_of
 from korealbert.pretrain.spec import PretrainSpec
@@ -38,7 +39,6 @@ from korealbert.recipe.tables import (
     kind_of,
     merged,
     named_recipe,
-    nearest,
     read_toml,
 )
 from korealbert.report import stage as report

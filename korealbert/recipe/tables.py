@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 import os
@@ -23,6 +22,7 @@ from korealbert.corpus.readers.spec import ORIGINS, ExtractSpec
 from korealbert.finetune import tasks
 from korealbert.finetune.search import LIST, RANGE
 from korealbert.finetune.spec import LOCAL, REMOTE, FinetuneSpec
+from korealbert.formatting import nearest
 from korealbert.model.config import MODERN, POST_NORM
 from korealbert.pretrain.spec import FALLING, MOMENTS, MUON, STABLE
 
@@ -303,12 +303,6 @@ def _inside(kind: Any) -> Iterable[Any]:
     yield kind
     for part in get_args(kind):
         yield from _inside(part)
-
-
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """`` (did you mean …?)``, or nothing where no valid name is near."""
-    close = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _neighbours(path: Path) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,32 @@ def test_plan_says_what_is_cached_and_what_would_run(store: Path) -> None:
     status = {line.split()[0]: line.split()[1] for line in lines if re.match(r"\S+ +(cached|new|stale)", line)}
     assert status["clean/news"] == "cached" and status["vocab"] == "new"
     assert "would run" in lines[-1]
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert call("--version").split() == ["korealbert", version("korealbert")]
+
+
+def test_mistakes_are_told_in_one_line_with_a_remedy(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    training = tmp_path / "training"
+    training.mkdir()
+    (training / "config.json").write_text("{}")
+    mistakes = {
+        ("run", TINY, "--store", tmp_path / "file" / "store"): r"no store can be made here \(.*\); name another directory",
+        ("show", "clean/newz", "--store", store): r"no artifact 'clean/newz' \(did you mean 'clean/news'\?\)",
+        ("score", "nsmcc", "gold", "predictions"): r"no task 'nsmcc' \(did you mean 'nsmc'\?\)",
+        (
+            "fill-mask",
+            training,
+            "[MASK]",
+        ): r"no exported model here \(tokenizer_config.json is missing\); name an artifact",
+        ("fill-mask", "exports", "[MASK]", "--store", store): r"no artifact 'exports'",
+        ("extract", "news", tmp_path / "none.json"): r"none\.json: no such file or directory",
+    }
+    for arguments, told in mistakes.items():
+        (line,) = call(*arguments, code=2).splitlines()
+        assert re.search(told, line), line
 
 
 def test_planning_leaves_no_trace_where_there_is_no_store(tmp_path: Path) -> None:
@@ -100,7 +127,7 @@ def test_inspect_writes_a_page_and_turns_it(store: Path, tmp_path: Path) -> None
         (("plan", TINY, "--set", "pretrain.steps=1\npretrain.seed=2"), "[pretrain], field 'steps'"),
         (("show", "clean/news", "--store", "nowhere"), "nowhere: no artifact 'clean/news'"),
         (("show", "--store", "nowhere"), "nowhere: no store here"),
-        (("fill-mask", "nowhere", "[MASK]"), "nowhere: no exported model here"),
+        (("fill-mask", "nowhere", "[MASK]"), "no artifact 'nowhere'"),
     ],
 )
 def test_errors_say_what_is_wrong_and_end_with_2(arguments: tuple[object, ...], message: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from korealbert.finetune.task import Task
+from korealbert.formatting import nearest
 
 
 def names() -> list[str]:
@@ -19,7 +20,7 @@ def names() -> list[str]:
 def load(name: str) -> Task:
     """The benchmark of this name. Raises ValueError naming the known ones."""
     if name not in _tasks():
-        raise ValueError(f"there is no task {name!r}; known are {', '.join(names())}")
+        raise ValueError(f"there is no task {name!r}{nearest(name, names())}; known are {', '.join(names())}")
     return _tasks()[name]
 
 
@@ -32,7 +33,9 @@ def find(written: str) -> Task:
     matches = [name for name in names() if wanted in (_core(name), _core(load(name).title))]
     found = [written] if written in names() else matches
     if len(found) != 1:
-        problem = f"{written!r} is {' or '.join(found)}" if found else f"there is no task {written!r}"
+        problem = (
+            f"{written!r} is {' or '.join(found)}" if found else f"there is no task {written!r}{nearest(written, names())}"
+        )
         raise ValueError(f"{problem}; known are {', '.join(names())}")
     return load(found[0])
 
