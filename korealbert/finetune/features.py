@@ -8,7 +8,7 @@ written chunk by chunk; a row becomes a ``Feature`` when it is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +21,9 @@ from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime
 from korealbert.artifact.files import atomic_path
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.documents.shards import ShardError
-from korealbert.finetune.spec import FeaturesSpec
+from korealbert.finetune import tasks
+from korealbert.finetune.sequence import EntailmentTriples, SequenceClassification, Triple
+from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
 from korealbert.finetune.task import Example, Feature, Task
 
 SPLITS = ("train", "dev", "test")
@@ -65,6 +67,24 @@ def read_examples(
         found["dev"], found["train"] = _held_out(task, found["train"], _DEV_SHARE, spec.split_seed)
     limits = {"train": spec.max_train_examples, "dev": spec.max_dev_examples, "test": spec.max_test_examples}
     return {name: _part(found[name], limits[name], spec.split_seed) for name in SPLITS if name in found and name in splits}
+
+
+def read_triples(spec: FinetuneSpec, barred: Set[str]) -> tuple[EntailmentTriples, dict[str, list[Example]], int]:
+    """What ``spec.contrast`` trains on: its task, the ``train`` and ``dev`` part, and how many triples were left out.
+
+    Those are triples with one of the ``barred`` sentences. Raises ValueError where fewer than two remain.
+    """
+    assert spec.contrast is not None
+    file = BenchmarkFile(spec.contrast.train.path, spec.contrast.train_member)
+    entailment = tasks.load(spec.contrast.task)
+    assert isinstance(entailment, SequenceClassification)
+    triples = EntailmentTriples(entailment, spec.contrast.scale)
+    found = [example for example in triples.read(file) if isinstance(example, Triple)]
+    kept: list[Example] = [triple for triple in found if not barred & set(triple.sentences)]
+    if len(kept) < 2:
+        raise ValueError(f"{file}: {len(kept)} premises have hypotheses that they entail and contradict; give a training file")
+    dev, train = _held_out(triples, _part(kept, spec.contrast.max_triples, spec.split_seed), _DEV_SHARE, spec.split_seed)
+    return triples, {"train": train, "dev": dev}, len(found) - len(kept)
 
 
 def _benchmark_file(spec: FeaturesSpec, split: str, inputs: Inputs) -> BenchmarkFile:

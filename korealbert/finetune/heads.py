@@ -70,14 +70,33 @@ class CosineHead(nn.Module):
 
     def forward(self, encoded: EncoderOutput) -> torch.Tensor:
         """Scores [B, 1]."""
-        cosine_B = nn.functional.cosine_similarity(*_sides(encoded))
+        left_BH, right_BH = _sides(encoded)
+        cosine_B = nn.functional.cosine_similarity(left_BH, right_BH)
         return (self.low + (self.high - self.low) * cosine_B)[:, None]
 
 
-def _sides(encoded: EncoderOutput) -> tuple[torch.Tensor, torch.Tensor]:
-    """The vectors [B, H] of first and second sentences, which come in turn."""
-    left_BH, right_BH = encoded.pooled_BH.view(len(encoded.features), 2, -1).unbind(1)
-    return left_BH, right_BH
+class ContrastHead(nn.Module):
+    """Scaled cosines of each premise with every hypothesis of a batch: [3B, H] -> [B, 2B]; the first column is its own."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, encoded: EncoderOutput) -> torch.Tensor:
+        """Logits [B, 2B]: those it entails, from its own on in turn, then those that contradict."""
+        premise_BH, follows_BH, contrary_BH = _sides(encoded, 3)
+        size = len(premise_BH)
+        hypotheses_2BH = nn.functional.normalize(torch.cat([follows_BH, contrary_BH]), dim=1)
+        cosines_B2B = nn.functional.normalize(premise_BH, dim=1) @ hypotheses_2BH.T
+        row_B = torch.arange(size, device=premise_BH.device)
+        turned_BB = (row_B[:, None] + row_B) % size
+        own_first_B2B = torch.cat([cosines_B2B[:, :size].gather(1, turned_BB), cosines_B2B[:, size:]], dim=1)
+        return self.scale * own_first_B2B
+
+
+def _sides(encoded: EncoderOutput, sentences: int = 2) -> tuple[torch.Tensor, ...]:
+    """The vectors [B, H] of first sentences, of second ones, …, which come in turn."""
+    return encoded.pooled_BH.view(len(encoded.features), sentences, -1).unbind(1)
 
 
 class PieceHead(nn.Module):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from korealbert.documents.benchmark_files import Line
+from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune.files import Record
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts, accuracy, pearson, spearman
@@ -53,15 +53,16 @@ def encode_sequences(examples: Sequence[Example], tokenizer: Any, *, max_length:
     return [Feature(ids, segment_ids, example.target, index) for index, (ids, segment_ids, example) in enumerate(rows)]
 
 
-def _encode_apart(examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
-    """The two sentences of each example as two inputs, each cut by itself."""
-    firsts = [replace(example, pair=None) for example in examples]
-    seconds = [replace(example, text=example.pair or "", pair=None) for example in examples]
-    sides = (encode_sequences(side, tokenizer, max_length=max_length) for side in (firsts, seconds))
+def _encode_apart(
+    sentences: Sequence[tuple[str, ...]], examples: Sequence[Example], tokenizer: Any, *, max_length: int
+) -> list[Feature]:
+    """The sentences of each example as inputs of one feature, each cut by itself."""
+    sides = ([Example("", text, None) for text in side] for side in zip(*sentences, strict=True))
+    encoded = [encode_sequences(side, tokenizer, max_length=max_length) for side in sides]
     features = []
-    for index, pair in enumerate(zip(*sides, strict=True)):
-        longer = max(pair, key=lambda side: len(side.input_ids))
-        features.append(Feature(longer.input_ids, longer.token_type_ids, examples[index].target, index, choices=pair))
+    for index, choices in enumerate(zip(*encoded, strict=True)):
+        longest = max(choices, key=lambda side: len(side.input_ids))
+        features.append(Feature(longest.input_ids, longest.token_type_ids, examples[index].target, index, choices=choices))
     return features
 
 
@@ -73,8 +74,10 @@ class _SequenceTask(Task):
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
         """``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, the longer sentence truncated first; ``a`` and ``b`` apart for a
         bi-encoder."""
-        encode = _encode_apart if self.chosen == "bi-encoder" else encode_sequences
-        return encode(examples, tokenizer, max_length=max_length)
+        if self.chosen == "bi-encoder":
+            sentences = [(example.text, example.pair or "") for example in examples]
+            return _encode_apart(sentences, examples, tokenizer, max_length=max_length)
+        return encode_sequences(examples, tokenizer, max_length=max_length)
 
 
 class SequenceClassification(_SequenceTask):
@@ -147,6 +150,58 @@ class SequenceClassification(_SequenceTask):
         constant = len(set(predicted)) == 1 and len(set(gold)) > 1
         warnings = (f"every prediction is {self.labels[predicted[0]]!r}",) if constant else ()
         return Scores({name: measure(gold, predicted) for name, measure in self.measures.items()}, warnings)
+
+
+@dataclass(frozen=True, slots=True)
+class Triple(Example):
+    """A premise (``text``), a hypothesis that it entails (``pair``), and one that it contradicts."""
+
+    contrary: str = ""
+
+    @property
+    def sentences(self) -> tuple[str, str, str]:
+        """All three."""
+        return self.text, self.pair or "", self.contrary
+
+
+class EntailmentTriples(SequenceClassification):
+    """Which hypothesis of a batch follows from a premise? Class 0 is always its own, whatever the batch."""
+
+    heads = ("own", "bi-encoder")
+    labels = ("its own",)
+    has_official_dev = False
+    defaults: ClassVar[Mapping[str, int | float]] = {}
+
+    def __init__(self, entailment: SequenceClassification, scale: float = 20.0) -> None:
+        self.entailment, self.scale = entailment, scale
+        self.chosen = "bi-encoder"
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """One triple of each premise that has both kinds of hypotheses: the first of each."""
+        found: dict[str, dict[str, str]] = {}
+        for example in self.entailment.read(file):
+            label = self.entailment.labels[example.target]
+            found.setdefault(example.text, {}).setdefault(label, example.pair or "")
+        both = [(text, of) for text, of in found.items() if {"entailment", "contradiction"} <= of.keys()]
+        return [
+            Triple(str(number), text, 0, of["entailment"], contrary=of["contradiction"])
+            for number, (text, of) in enumerate(both)
+        ]
+
+    def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
+        """Three inputs per triple."""
+        return _encode_apart([_triple(example).sentences for example in examples], examples, tokenizer, max_length=max_length)
+
+    def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
+        """Cosines with every hypothesis of the batch."""
+        from korealbert.finetune.heads import ContrastHead  # noqa: PLC0415 (planning does without)
+
+        return ContrastHead(self.scale)
+
+
+def _triple(example: Example) -> Triple:
+    assert isinstance(example, Triple)
+    return example
 
 
 class SequenceRegression(_SequenceTask):

@@ -129,12 +129,52 @@ class FeaturesSpec(Spec):
         return FeaturesSpec(**fields | {"head": self.head if self.head == "bi-encoder" else "own"})
 
 
+class ContrastSpec(Spec):
+    """Training before the benchmark's own: among all hypotheses of a batch, find the one that follows from a premise.
+
+    In-batch negatives, as MultipleNegativesRanking of sentence-transformers and supervised SimCSE (Gao et al. 2021): for each
+    premise the hypothesis that it entails against the one that contradicts it and those of all other premises. The best epoch
+    on a held-out twentieth of the triples goes on. Triples with a sentence of the benchmark's dev or test set are left out.
+    """
+
+    task: str = "kornli"
+    """Benchmark of entailment whose file it is: kornli, klue_nli, glue_mnli, glue_mnli_mm."""
+    train: InputPath
+    """Official training file."""
+    train_member: str = ""
+    """Name of the file within ``train``, when that is an archive."""
+    max_triples: int | None = Field(default=None, ge=2)
+    """A random part of so many. None: all."""
+    epochs: int = Field(default=1, ge=1, le=1000)
+    """Passes over the triples."""
+    batch_size: int = Field(default=64, ge=2)
+    """Triples of one step; each premise has one positive and twice as many hypotheses less one to tell it from."""
+    learning_rate: float = Field(default=5e-5, gt=0, le=1)
+    """Peak of AdamW's learning rate."""
+    warmup_ratio: float = Field(default=0.1, ge=0, lt=1)
+    """Share of the steps over which the learning rate rises to its peak."""
+    scale: float = Field(default=20.0, gt=0)
+    """Factor of the cosines before the softmax: 1 / 0.05, the temperature of SimCSE."""
+
+    @field_validator("task")
+    @classmethod
+    def _says_what_follows(cls, task: str) -> str:
+        labels = getattr(tasks.load(task), "labels", ())
+        if not {"entailment", "contradiction"} <= set(labels):
+            raise ValueError(
+                f"{task} has no pairs that entail and contradict; take kornli, klue_nli, glue_mnli or glue_mnli_mm"
+            )
+        return task
+
+
 class FinetuneSpec(FeaturesSpec):
     """One fine-tuning run: task, init, seed and settings, the same budget for every init.
 
     ``epochs``, ``batch_size``, ``learning_rate``, ``warmup_ratio``, ``weight_decay``, ``dropout`` and ``max_length`` default to
     the task's own values where it has some.
     """
+
+    later: ClassVar[frozenset[str]] = FeaturesSpec.later | {"contrast"}
 
     init: Init = "pretrained"
     """The weights of the model, or ``random``: the same architecture with fresh ones, which shows what pretraining adds."""
@@ -161,6 +201,14 @@ class FinetuneSpec(FeaturesSpec):
     """Dropout before the head; the encoder keeps that of its own config.json."""
     precision: Precision = "float32"
     """``bfloat16`` is for GPUs; a CPU without bfloat16 units emulates it slowly."""
+    contrast: ContrastSpec | None = None
+    """Training on triples of entailment before the benchmark's own, for a bi-encoder."""
+
+    @model_validator(mode="after")
+    def _contrast_is_of_vectors(self) -> Self:
+        if self.contrast is not None and self.head != "bi-encoder":
+            raise ValueError(f"contrast trains vectors of single sentences; set head = 'bi-encoder' (it is {self.head!r})")
+        return self
 
     def with_settings(self, settings: Mapping[str, Any]) -> FinetuneSpec:
         """The same run with other settings. Raises ValueError where one is out of its range."""

@@ -9,7 +9,8 @@ Output: ``metrics.json`` (the whole result: settings, dev scores of every epoch,
 warnings; scores are official ones, for test also the corrected and the best reachable), ``dev_predictions.arrow`` and
 ``predictions.arrow`` (id, gold, pred and loss of every dev and test example), ``analysis.json`` (what is confused with what,
 and the hardest test examples; see ``analysis``) and ``curve.jsonl`` (training loss). A spec without ``test`` gives dev alone.
-A head that is not the task's own is named in ``metrics.json``, and in the metadata of both files of predictions.
+A head that is not the task's own is named in ``metrics.json``, and in the metadata of both files of predictions; ``contrast``
+in ``metrics.json`` tells of a training on triples before.
 The statistics are the headline of ``metrics.json``; whoever needs a score reads the file. Killed, it starts over: a cell
 takes minutes.
 """
@@ -17,7 +18,7 @@ takes minutes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,15 @@ from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Stage, St
 from korealbert.artifact.files import atomic_write, write_json
 from korealbert.documents.shards import TableWriter
 from korealbert.finetune.analysis import analysis
-from korealbert.finetune.features import SPLITS, FeatureTable, lengths_of, read_examples, task_tokenizer, write_features
+from korealbert.finetune.features import (
+    SPLITS,
+    FeatureTable,
+    lengths_of,
+    read_examples,
+    read_triples,
+    task_tokenizer,
+    write_features,
+)
 from korealbert.finetune.search import AXES
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
 from korealbert.finetune.task import Encoded, Example, Feature, Task
@@ -36,7 +45,7 @@ from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_devi
 
 if TYPE_CHECKING:
     from korealbert.finetune.encoder import Encoder
-    from korealbert.finetune.loop import Answers
+    from korealbert.finetune.loop import Answers, FinetunedModel
 
 
 class FinetuneStats(Statistics):
@@ -115,6 +124,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
             encoder.make_room(len(tokenizer))
         features = _features(task, spec, inputs, out_dir, examples, tokenizer)
         model = FinetunedModel.of(spec, encoder, features["train"], pad_id=tokenizer.pad_token_id, device=device)
+        before = {} if spec.contrast is None else _contrasted(spec, model, examples, tokenizer, out_dir, report)
         history = train(model, features["train"], Encoded(examples["dev"], features["dev"]), spec, report)
         encoded = {split: Encoded(examples[split], features[split]) for split in SPLITS[1:] if split in examples}
         answers = {split: model.answer(part, with_losses=True) for split, part in encoded.items()}
@@ -125,6 +135,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
         warnings.append(f"max_length is {spec.max_length}, pretraining saw {tokenizer.model_max_length} pieces at most")
     result = {
         **_described(task, spec),
+        **before,
         "dev": dict(history.dev.values),
         **tested,
         "epochs": history.epochs,
@@ -141,6 +152,32 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
         write_json(out_dir / "analysis.json", analysis(task, examples["test"], *answers["test"]))
     atomic_write(out_dir / "curve.jsonl", "".join(json.dumps(point) + "\n" for point in history.curve).encode())
     return FinetuneStats.within(result)
+
+
+def _contrasted(
+    spec: FinetuneSpec,
+    model: FinetunedModel,
+    examples: Mapping[str, Sequence[Example]],
+    tokenizer: Any,
+    out_dir: Path,
+    report: Callable[[int, int, Mapping[str, float]], None],
+) -> dict[str, Any]:
+    """Train the model on triples of entailment; what ``metrics.json`` says of that."""
+    from korealbert.finetune.loop import contrast  # noqa: PLC0415 (planning does without)
+
+    scored = [example for split in SPLITS[1:] for example in examples.get(split, ())]
+    barred = {text for example in scored for text in (example.text, example.pair) if text}
+    triples, parts, left_out = read_triples(spec, barred)
+    directory = out_dir / ".triples"
+    directory.mkdir(exist_ok=True)
+    tables = {}
+    for split, part in parts.items():
+        write_features(directory / f"{split}.arrow", triples, part, tokenizer, max_length=spec.max_length)
+        tables[split] = FeatureTable(directory / f"{split}.arrow", triples)
+    history = contrast(model, triples, tables["train"], Encoded(parts["dev"], tables["dev"]), spec, report)
+    sizes = {"triples": len(parts["train"]), "held_out": len(parts["dev"]), "left_out": left_out}
+    found = {"title": triples.entailment.title, **sizes, "epochs": history.epochs, "best_epoch": history.best_epoch}
+    return {"contrast": found}
 
 
 def _check_length(spec: FeaturesSpec, encoder: Encoder, directory: Path) -> None:

@@ -79,8 +79,10 @@ class Benchmark:
 
     @property
     def head_title(self) -> str:
-        """The head for people; empty for the task's own."""
-        return HEAD_TITLES.get(self.head, self.head)
+        """The head for people, and on what its vectors were trained before; empty for the task's own."""
+        title = HEAD_TITLES.get(self.head, self.head)
+        before = self.cells[0].metrics.get("contrast")
+        return f"{title} after {before['title']} triples" if before else title
 
     @property
     def name_with_head(self) -> str:

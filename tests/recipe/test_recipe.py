@@ -371,6 +371,26 @@ def test_others_encoders_are_measured_on_every_benchmark_beside_the_model(editab
     assert list(nodes)[-1] == "report" and "encoder/theirs" in nodes["report"].inputs
 
 
+def test_a_bi_encoder_may_learn_from_triples_first_and_its_file_is_one_of_the_recipe(editable: Path) -> None:
+    asked = {"train": "../sample/korsts_train.tsv", "epochs": 2, "learning_rate": 1e-4}
+    plain = recipes.graph(recipes.load(editable, overrides={"finetune.korsts.head": "bi-encoder"}))
+    nodes = recipes.graph(
+        recipes.load(editable, overrides={"finetune.korsts.head": "bi-encoder", "finetune.korsts.contrast": asked})
+    )
+    spec = nodes["finetune/korsts/random/2"].spec.model_dump()
+    assert spec["contrast"]["train"] == str(editable.parent.parent / "sample" / "korsts_train.tsv")
+    assert (spec["contrast"]["task"], spec["contrast"]["epochs"]) == ("kornli", 2)
+    assert nodes["features/korsts"].spec == plain["features/korsts"].spec, "features know nothing of it"
+    for changed, told in (
+        ({"train": "none.tsv"}, r"\[finetune\.korsts\], field 'contrast\.train': no such file or directory"),
+        ({"epoch": 1}, r"unknown field 'contrast\.epoch' \(did you mean 'epochs'\?\)"),
+        ({"task": "nsmc"}, r"field 'contrast\.task': nsmc has no pairs that entail and contradict"),
+    ):
+        with pytest.raises(RecipeError, match=told):
+            given = {"finetune.korsts.head": "bi-encoder", "finetune.korsts.contrast": {**asked, **changed}}
+            recipes.load(editable, overrides=given)
+
+
 def test_inputs_longer_than_a_model_has_positions_are_refused_by_name(editable: Path, tmp_path: Path) -> None:
     with pytest.raises(
         RecipeError, match=r"\[finetune\.nsmc\], field 'max_length': 600 exceeds the 512 positions of \[pretrain\.m"

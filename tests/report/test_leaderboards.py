@@ -216,6 +216,8 @@ def test_a_bi_encoder_never_stands_beside_cross_encoders_and_every_table_names_t
         for init in ("pretrained", "random")
         for seed in (1, 2)
     }
+    before = {"contrast": {"title": "KorNLI"}, "head": "bi-encoder"}
+    run_of["finetune/korsts_triples/pretrained/1"] = cell(tmp_path, model, "korsts", "pretrained", 4, **before)
     run_of["finetune/korsts_cross/pretrained/1"] = cell(tmp_path, model, "korsts", "pretrained", 3)
     out = tmp_path / "report"
     out.mkdir()
@@ -231,18 +233,22 @@ def test_a_bi_encoder_never_stands_beside_cross_encoders_and_every_table_names_t
     assert published == {"nsmc", "korsts"}
     assert {(row["task"], row["note"]) for row in scores if row["init"]} == {
         *(("nsmc", "mean pooling"), ("korsts/bi-encoder", "bi-encoder"), ("korsts", "")),
+        ("korsts/bi-encoder", "bi-encoder after KorNLI triples"),
     }
     assert {row["benchmark"] for row in scores if row["init"] == "" and row["task"] == "korsts"} == {"korsts_cross"}
     text = (out / "report.md").read_text("utf-8")
-    assert "its scores stand by themselves: KorSTS, bi-encoder." in text
+    trained_before = "KorSTS (korsts\\_triples), bi-encoder after KorNLI triples"
+    assert f"its scores stand by themselves: KorSTS, bi-encoder; {trained_before}." in text
     tables = list((out / "tables").glob("*.csv"))
     named = {row["Benchmark"] for path in tables for row in rows(path) if "Benchmark" in row}
     assert named == {
         *("NSMC, mean pooling, accuracy", "KorSTS, bi-encoder, Spearman", "KorSTS, bi-encoder, Pearson"),
+        *(f"KorSTS (korsts_triples), bi-encoder after KorNLI triples{metric}" for metric in ("", ", Spearman", ", Pearson")),
         *("KorSTS (korsts_cross), Spearman", "KorSTS (korsts_cross), Pearson"),
         *("NSMC, mean pooling", "KorSTS, bi-encoder", "KorSTS (korsts_cross)"),
     }
     (settings,) = (rows(path) for path in tables if "Head" in path.read_text("utf-8").split("\n")[0].split(","))
     assert {row["Benchmark"]: row["Head"] for row in settings} == {
-        **{"NSMC, mean pooling": "mean pooling", "KorSTS, bi-encoder": "bi-encoder", "KorSTS (korsts_cross)": "own"}
+        **{"NSMC, mean pooling": "mean pooling", "KorSTS, bi-encoder": "bi-encoder", "KorSTS (korsts_cross)": "own"},
+        "KorSTS (korsts_triples), bi-encoder after KorNLI triples": "bi-encoder after KorNLI triples",
     }

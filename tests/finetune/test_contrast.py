@@ -1,0 +1,138 @@
+"""Training on triples of entailment before a bi-encoder's own benchmark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from korealbert.artifact import Artifact, Store
+from korealbert.documents.benchmark_files import BenchmarkFile
+from korealbert.finetune import stage, tasks
+from korealbert.finetune.encoder import load_encoder
+from korealbert.finetune.features import read_triples
+from korealbert.finetune.loop import FinetunedModel
+from korealbert.finetune.sequence import EntailmentTriples, SequenceClassification, Triple
+from korealbert.finetune.spec import FinetuneSpec
+from korealbert.finetune.tokenizer import load_tokenizer
+from korealbert.pretrain.runtime import TrainingRuntime
+from tests.finetune.conftest import BLAME, NEUTRAL
+
+QUICK = {"epochs": 1, "batch_size": 32, "learning_rate": 1e-3, "head": "bi-encoder"}
+
+
+def entailment() -> SequenceClassification:
+    task = tasks.load("kornli")
+    assert isinstance(task, SequenceClassification)
+    return task
+
+
+@pytest.fixture(scope="module")
+def nli(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Premises that entail some of their own words and contradict others."""
+    random = np.random.default_rng(3)
+    lines = ["sentence1\tsentence2\tgold_label"]
+    for number in range(160):
+        words = list(random.permutation(NEUTRAL)[:5])
+        premise = " ".join([*words, f"{number}"])
+        other = " ".join(random.choice(BLAME, 2))
+        labels = {"entailment": " ".join(words[:3]), "contradiction": f"{words[0]} {other}", "neutral": other}
+        lines += [f"{premise}\t{hypothesis}\t{label}" for label, hypothesis in sorted(labels.items())]
+    lines += ["짝이 없다\t하나뿐이다\tentailment", f"{premise}\t두 번째\tentailment"]
+    path = tmp_path_factory.mktemp("nli") / "train.tsv"
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+def test_a_premise_with_both_kinds_is_one_triple(nli: Path) -> None:
+    triples = EntailmentTriples(entailment()).read(BenchmarkFile(nli))
+    assert len(triples) == 160
+    first = triples[0]
+    assert isinstance(first, Triple)
+    assert first.text.startswith(first.pair or "-")
+    assert first.contrary.split()[1] in BLAME
+    assert first.sentences == (first.text, first.pair, first.contrary)
+
+
+def test_the_loss_is_that_of_multiple_negatives_ranking(model_dir: Path, nli: Path) -> None:
+    """Cross-entropy of the scaled cosines with all positives and negatives, as sentence-transformers writes it."""
+    triples, tokenizer = EntailmentTriples(entailment(), scale=20.0), load_tokenizer(model_dir)
+    encoded = triples.encode(triples.read(BenchmarkFile(nli))[:7], tokenizer, max_length=16)
+    encoder = load_encoder(model_dir, init="pretrained").eval()
+    model = FinetunedModel(triples, encoder, triples.head(hidden_size=32, dropout=0.0, train=encoded), 0, torch.device("cpu"))
+    vectors = []
+    for feature in encoded:
+        for side in feature.choices:
+            ids = torch.tensor([list(side.input_ids)])
+            vectors.append(encoder.transformer(ids, attention_mask=torch.ones_like(ids)).last_hidden_state[0].mean(0))
+    premises, positives, negatives = torch.stack(vectors).view(7, 3, -1).unbind(1)
+    candidates = torch.cat([positives, negatives])
+    scores = 20 * torch.nn.functional.cosine_similarity(premises[:, None], candidates[None], dim=2)
+    expected = torch.nn.functional.cross_entropy(scores, torch.arange(7))
+    weight = encoder.transformer.embeddings.word_embeddings.weight
+    (wanted,) = torch.autograd.grad(expected, weight)
+    logits, targets = model.logits(encoded)
+    loss = triples.loss(logits, targets)
+    torch.testing.assert_close(loss, expected)
+    (found,) = torch.autograd.grad(loss, weight)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(logits.sort(dim=1).values, scores.sort(dim=1).values, atol=1e-4, rtol=1e-4)
+
+
+def test_triples_with_a_sentence_that_is_scored_are_left_out(nli: Path, korsts: dict[str, Any]) -> None:
+    spec = FinetuneSpec(**{**korsts, **QUICK, "contrast": {"train": nli}})
+    _, whole, none = read_triples(spec, set())
+    triple = whole["train"][0]
+    assert isinstance(triple, Triple)
+    _, parts, left_out = read_triples(spec, {triple.text, "다른 문장"})
+    assert (none, left_out) == (0, 1)
+    assert len(whole["train"]) + len(whole["dev"]) == 160 == len(parts["train"]) + len(parts["dev"]) + 1
+    assert triple.id not in {kept.id for part in parts.values() for kept in part}
+    small = FinetuneSpec(**{**korsts, **QUICK, "contrast": {"train": nli, "max_triples": 40}})
+    assert sum(len(part) for part in read_triples(small, set())[1].values()) == 40
+    with pytest.raises(ValueError, match=r"train.tsv: 0 premises .* give a training file"):
+        read_triples(spec, {kept.text for part in whole.values() for kept in part})
+
+
+def test_a_cell_learns_from_triples_first_says_so_and_repeats_itself(
+    model: Artifact, runtime: TrainingRuntime, korsts: dict[str, Any], nli: Path, fresh: Callable[[str], Path]
+) -> None:
+    trained = {"train": nli, "epochs": 3, "batch_size": 16, "learning_rate": 5e-3}
+    spec = FinetuneSpec(**{**korsts, **QUICK, "contrast": trained, "micro_batch_size": 8})
+    first, second, without = fresh("first"), fresh("second"), fresh("without")
+    stage.run(spec, {"model": model}, first, runtime)
+    stage.run(spec, {"model": model}, second, runtime)
+    stage.run(spec.model_copy(update={"contrast": None}), {"model": model}, without, runtime)
+    for name in ("metrics.json", "predictions.arrow", "curve.jsonl"):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+    assert (first / "predictions.arrow").read_bytes() != (without / "predictions.arrow").read_bytes()
+    metrics = json.loads((first / "metrics.json").read_text())
+    before = metrics["contrast"]
+    assert (before["title"], before["triples"], before["held_out"], before["left_out"]) == ("KorNLI", 152, 8, 0)
+    assert [epoch["epoch"] for epoch in before["epochs"]] == [1, 2, 3]
+    assert before["epochs"][before["best_epoch"] - 1]["accuracy"] >= 50, "chance is 1 in 16"
+    assert metrics["settings"]["batch_size"] == 32, "those of the benchmark"
+    assert "contrast" not in json.loads((without / "metrics.json").read_text())
+
+
+def test_a_cell_without_it_keeps_its_name(korsts: dict[str, Any], nli: Path, tmp_path: Path) -> None:
+    def fields(**more: Any) -> dict[str, Any]:
+        spec = FinetuneSpec(**{**korsts, "head": "bi-encoder", **more})
+        found: dict[str, Any] = stage.STAGE.identity(spec, {}, Store(tmp_path)).spec
+        return found
+
+    assert "contrast" not in fields()
+    assert fields(contrast={"train": nli})["contrast"]["train"]["name"] == "train.tsv"
+
+
+def test_contradictions_are_refused(korsts: dict[str, Any], nli: Path) -> None:
+    with pytest.raises(ValidationError, match=r"set head = 'bi-encoder' \(it is 'own'\)"):
+        FinetuneSpec(**korsts, contrast={"train": nli})
+    with pytest.raises(ValidationError, match="nsmc has no pairs that entail and contradict; take kornli, klue_nli"):
+        FinetuneSpec(**{**korsts, "head": "bi-encoder", "contrast": {"train": nli, "task": "nsmc"}})
