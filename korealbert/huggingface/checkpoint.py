@@ -88,21 +88,27 @@ def exported(config: AnyConfig) -> set[str]:
 
 
 def repeats_blocks(config: AnyConfig) -> bool:
-    """Whether blocks that our model shares are written several times, since the family cannot say that they are one."""
-    return sum(1 for _ in family_of(config).names(config)) > len(exported(config))
+    """Whether blocks that our model shares are written several times, since the family cannot say that they are one.
+
+    Of shapes without a family there is no export.
+    """
+    try:
+        return sum(1 for _ in family_of(config).names(config)) > len(exported(config))
+    except ValueError:
+        return False
 
 
 def says_less(config: AnyConfig) -> bool:
-    """Whether fine-tuning needs more than an export says: its layers share what the family cannot say that they do.
+    """Whether fine-tuning needs more than an export says, and would train more parameters from it alone.
 
-    Of modern encoders it wants our own in any case. Of shapes without a family there is no export.
+    That is so where layers share what the family cannot say that they do, and where an ALBERT has no projection of its
+    embeddings: theirs is then an identity, which training would not leave alone. Modern encoders are fine-tuned by our own in
+    any case.
     """
-    if isinstance(config, ModernConfig):
+    if isinstance(config, ModernConfig) or repeats_blocks(config):
         return True
-    try:
-        return repeats_blocks(config)
-    except ValueError:
-        return False
+    projects = config.embedding_size != config.hidden_size
+    return not projects and not config.generator_hidden_size and Albert().expresses(config)
 
 
 def settings(config: AnyConfig, special: SpecialIds) -> dict[str, Any]:

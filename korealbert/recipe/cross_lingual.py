@@ -315,7 +315,7 @@ def _shape(recipe: CrossLingualRecipe, model: str) -> AnyConfig | None:
             directory = recipe.source.place.directory()
             source = None if directory is None else checkpoint.read_config(directory)
     # Of an export that says less than the training, a transfer takes each layer as one of its own.
-    if not isinstance(source, ModelConfig) or checkpoint.says_less(source):
+    if not isinstance(source, ModelConfig) or checkpoint.repeats_blocks(source):
         return None
     return target_config(source, recipe.variants[name], vocab_size=ANY_VOCABULARY)
 
