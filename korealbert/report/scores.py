@@ -91,9 +91,14 @@ class Benchmark:
 
     @property
     def task(self) -> str:
-        """The task's name. For a bi-encoder it is a task of its own: published scores are of cross-encoders."""
+        """The task's name, and a head that is not its own: no table takes one for the other."""
         task = str(self.cells[0].metrics["task"])
-        return f"{task}/{self.head}" if self.head == "bi-encoder" else task
+        return f"{task}/{self.head}" if self.head else task
+
+    @property
+    def compared_with(self) -> str:
+        """The task whose published scores may stand beside these; none for a bi-encoder, as those are of cross-encoders."""
+        return "" if self.head == "bi-encoder" else str(self.cells[0].metrics["task"])
 
     @property
     def metric(self) -> str:
@@ -212,9 +217,9 @@ def table(benchmarks: Sequence[Benchmark], model: str, tables: Sequence[str]) ->
                     own_note = benchmark.head_title
                     rows += [(*own, metric, value, cell.artifact.name, own_note) for metric, value in scores.items()]
         for metric in benchmark.metrics:
-            beside = published.comparable(benchmark.task, metric, tables).select("model", "number", "source", "note")
+            beside = published.comparable(benchmark.compared_with, metric, tables).select("model", "number", "source", "note")
             for printed, value, source, note in beside.iter_rows():
-                rows.append((printed, benchmark.name, benchmark.task, "", None, "", metric, value, source, note))
+                rows.append((printed, benchmark.name, benchmark.compared_with, "", None, "", metric, value, source, note))
     text, whole, real = pl.String(), pl.Int64(), pl.Float64()
     kinds = [text, text, text, text, whole, text, text, real, text, text]
     return pl.DataFrame(rows, schema=dict(zip(CSV_COLUMNS, kinds, strict=True)), orient="row")

@@ -55,10 +55,12 @@ def curve(out: Path) -> None:
     (out / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def cell(store: Path, system: str, task: str, seed: int, value: float, dist: Any = None) -> tuple[str, Artifact]:
+def cell(
+    store: Path, system: str, task: str, seed: int, value: float, dist: Any = None, name: str = "", **more: Any
+) -> tuple[str, Artifact]:
     """A fine-tuning cell by its label."""
-    label = f"finetune/{system}/{task}/pretrained/{seed}"
-    told = {"task": task, "title": task.upper(), "init": "pretrained", "seed": seed, "metric": "accuracy"}
+    label = f"finetune/{system}/{name or task}/pretrained/{seed}"
+    told = {"task": task, "title": task.upper(), "init": "pretrained", "seed": seed, "metric": "accuracy", **more}
 
     def write(out: Path) -> None:
         (out / "metrics.json").write_text(json.dumps({**told, "dev": {"accuracy": 1.0}, "test": {"accuracy": value}}))
@@ -119,6 +121,19 @@ def test_our_rows_stand_beneath_the_printed_ones(tmp_path: Path) -> None:
 def test_a_report_of_nothing_still_has_the_printed_tables(tmp_path: Path) -> None:
     artifact = build(STAGE, CrossLingualReportSpec(), {}, Runtime(store=tmp_path)).artifact
     assert "Table 10" in (artifact.path / "report.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("head", ["mean", "bi-encoder"])
+def test_the_papers_tables_have_scores_of_the_tasks_own_heads_alone(tmp_path: Path, head: str) -> None:
+    cells = [
+        cell(tmp_path, "itl/phase2", "klue_nli", 1, 70.0),
+        cell(tmp_path, "itl/phase2", "klue_nli", 1, 90.0, name="klue_nli_other", head=head),
+    ]
+    results = Results(dict(cells))
+    assert results.values("itl/phase2", "klue_nli", "accuracy") == [70.0]
+    shown = head if head != "mean" else "mean pooling"
+    assert dict(results.korean_benchmarks) == {"klue_nli": "accuracy", f"klue_nli_other, {shown}": "accuracy"}
+    assert results.of_benchmark("itl/phase2", f"klue_nli_other, {shown}", "accuracy") == [90.0]
 
 
 def test_predictions_of_all_seeds_stand_together_and_english_ones_apart(tmp_path: Path) -> None:

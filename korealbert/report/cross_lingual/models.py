@@ -37,7 +37,7 @@ class Score:
     english: bool
     """Whether the benchmark is one of the language-loss matrix."""
     benchmark: str
-    """The recipe's name of it."""
+    """The recipe's name of it, and its head where that is not the task's own."""
     task: str
     metric: str
     seed: int
@@ -148,9 +148,10 @@ def _parts(system: str) -> tuple[str, str, bool]:
 
 def _scores(benchmark: Benchmark, cell: Cell) -> Iterator[Score]:
     model, vocabulary, english = _parts(cell.system)
+    named = benchmark.name_with_head, benchmark.task
     for metric in benchmark.metrics:
         value = float(cell.metrics["test"][metric])
-        yield Score(model, vocabulary, english, benchmark.name, benchmark.task, metric, cell.seed, value, cell.artifact.name)
+        yield Score(model, vocabulary, english, *named, metric, cell.seed, value, cell.artifact.name)
 
 
 _Points = list[tuple[float, float]]

@@ -192,7 +192,7 @@ def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Sectio
         return None
     blocks: list[Block] = [Text(_EXPLANATION)] if benchmarks else []
     blocks += [table for benchmark in benchmarks for table in _leaderboards(benchmark, tables)]
-    reasons = dict.fromkeys(why for benchmark in benchmarks for why in published.apart(benchmark.task, tables))
+    reasons = dict.fromkeys(why for benchmark in benchmarks for why in published.apart(benchmark.compared_with, tables))
     if apart := [benchmark.title for benchmark in benchmarks if benchmark.head == "bi-encoder"]:
         reasons[f"published scores of {_BI_ENCODERS} {'; '.join(apart)}."] = None
     blocks += [Text(f"Not comparable with ours: {why}", quiet=True) for why in reasons]
@@ -223,7 +223,7 @@ _ALWAYS = 2
 
 def _leaderboards(benchmark: Benchmark, tables: Sequence[str]) -> list[Table]:
     """The table of the main metric, and of every other metric that somebody published."""
-    found = {metric: published.comparable(benchmark.task, metric, tables) for metric in benchmark.metrics}
+    found = {metric: published.comparable(benchmark.compared_with, metric, tables) for metric in benchmark.metrics}
     return [_leaderboard(benchmark, m, beside) for m, beside in found.items() if m == benchmark.metric or beside.height]
 
 

@@ -101,7 +101,7 @@ def _strip(benchmark: Benchmark, tables: Sequence[str]) -> Figure:
         style = COLOUR_OF_INIT[cells[0].init]
         named = f"{system}, {benchmark.head_title}" if benchmark.head else system
         rows.append(charts.Strip(f"{named}, {seeds(len(values))}", values, spread(benchmark.values(system)), style))
-    beside = published.comparable(benchmark.task, benchmark.metric, tables)
+    beside = published.comparable(benchmark.compared_with, benchmark.metric, tables)
     entries = list(beside.select("model", "number", "value", "source").iter_rows())
     for model, number, value, source in entries:
         if model == _REFERENCE:
