@@ -33,8 +33,11 @@ from korealbert.documents.schema import Document
 from korealbert.documents.shards import read_documents
 from korealbert.examples import packing, views
 from korealbert.examples.batches import Batch, ExampleBatches
+from korealbert.examples.best_fit import PackedBatches
+from korealbert.examples.masking import MaskingSpec
 from korealbert.examples.schema import open_rows, write_rows
 from korealbert.examples.views import ViewJob, ViewsSpec, draw_shard
+from korealbert.examples.word_order import WordOrderSpec
 from korealbert.pretrain.data import on_host, permute
 from korealbert.vocab import stage as vocab
 from korealbert.vocab.tokenizer import Vocabulary
@@ -49,6 +52,7 @@ would be those of starting up."""
 ALBERT_COPIES = 40
 """Copies that the script makes unless told otherwise; as many views stand against them."""
 STREAMED_ROWS = 20_000
+PACKED_ROWS, PACKED_BATCH = 4_000, 32
 BATCH = 256
 MANY_SHARDS = 256
 """Shards of a large corpus (``packing.SHARDS_AT_MOST``), so that the rows of a batch lie in as many files."""
@@ -73,6 +77,7 @@ def main() -> None:
         bench.one_view()
         bench.masked_examples()
         bench.loader()
+        bench.packed_rows()
         bench.sizes()
     memory(arguments.corpus, runtime, vocabulary)
 
@@ -205,7 +210,7 @@ class Bench:
             for view in range(copies):
                 (folder / f"view-{view:03d}").mkdir()
                 job_of_view = ViewJob(rows, view, Path(f"view-{view:03d}") / rows.name, self.vocab.path, ViewsSpec())
-                draw_shard(job_of_view, 0, folder)
+                draw_shard(job_of_view, folder)
             source = ExampleBatches(folder, folder, "train")
             tokens = sum(read_all(source, source.num_rows, view) for view in range(copies))
             rates.append(tokens / (time.process_time() - start))
@@ -230,6 +235,26 @@ class Bench:
         row("(d) loader, random order, M tokens/s", f"{few / 1e6:.1f}", peer, ratio, "≥ 10, ≥ 50 ×")
         row(f"    the same from {MANY_SHARDS} shards", f"{many / 1e6:.1f}", goal="≥ 10")
 
+    def packed_rows(self) -> None:
+        """Rows of 1,024 tokens that hold several documents each."""
+        folder = self._folder("long")
+        long = packing.ExamplesSpec(sequence_length=1024, short_seq_prob=0.0)
+        packing.run(long, {"documents": self.texts, "vocab": self.vocab}, folder, Runtime(workers=1))
+        (folder / "view-000").mkdir()
+        noise = ViewsSpec(sentence_task="none", masking=MaskingSpec(rate=0.3), word_order=WordOrderSpec(portion=0.0))
+        for path in sorted(folder.glob("train-*.arrow")):
+            draw_shard(ViewJob(path, 0, Path("view-000") / path.name, self.vocab.path, noise), folder)
+        start = time.process_time()
+        source = PackedBatches(folder, folder, "train")
+        opened = time.process_time() - start
+        single = ExampleBatches(folder, folder, "train").num_rows
+        row(f"(d) fill of {source.num_rows:,} packed rows of 1,024", f"{source.fill:.4f}", goal="≥ 0.99")
+        row(f"    opening and laying out {single:,} sequences, s", f"{opened:.2f}")
+        count = min(PACKED_ROWS, source.num_rows)
+        read_all(source, count, batch=PACKED_BATCH)
+        fast = median(rate(source, count, batch=PACKED_BATCH) for _ in range(TURNS))
+        row("(d) loader of packed rows, M tokens/s", f"{fast / 1e6:.1f}", goal="≥ 10")
+
     def _spread(self) -> tuple[Path, Path]:
         """Some of the rows in many small shards, with their view."""
         folder = self._folder("spread")
@@ -239,7 +264,7 @@ class Bench:
             write_rows(folder / f"train-{number:05d}.arrow", rows.slice(number * size, (number + 1) * size), header)
         (folder / "view-000").mkdir()
         for path in sorted(folder.glob("train-*.arrow")):
-            draw_shard(ViewJob(path, 0, Path("view-000") / path.name, self.vocab.path, ViewsSpec()), 0, folder)
+            draw_shard(ViewJob(path, 0, Path("view-000") / path.name, self.vocab.path, ViewsSpec()), folder)
         return folder, folder
 
     def sizes(self) -> None:
@@ -268,19 +293,19 @@ class Bench:
         return result
 
 
-def read_all(source: ExampleBatches, count: int, view: int = 0) -> int:
+def read_all(source: ExampleBatches, count: int, view: int = 0, *, batch: int = BATCH) -> int:
     """Read rows of a view in training order as tensors, in batches. Returns their tokens."""
     tokens = 0
-    for begin in range(0, count, BATCH):
-        places = np.arange(begin, min(begin + BATCH, count))
+    for begin in range(0, count, batch):
+        places = np.arange(begin, min(begin + batch, count))
         numbers = permute(places % source.num_rows, source.num_rows, seed=1, epoch=view)
         tokens += int(on_host(source.gather(view, numbers), pinned=False).lengths.sum())
     return tokens
 
 
-def rate(source: ExampleBatches, count: int) -> float:
+def rate(source: ExampleBatches, count: int, *, batch: int = BATCH) -> float:
     start = time.process_time()
-    tokens = read_all(source, count)
+    tokens = read_all(source, count, batch=batch)
     return tokens / (time.process_time() - start)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -34,19 +34,20 @@ class Batch:
     input_ids: npt.NDArray[np.int64]
     """[B, L], 0 on padding."""
     token_type_ids: npt.NDArray[np.int64]
-    """[B, L]: 1 in the second segment and its ``[SEP]``, 0 elsewhere."""
+    """[B, L]: 1 in the second segment and its ``[SEP]``, 0 elsewhere; [B, 0] for packed rows."""
     lengths: npt.NDArray[np.int64]
-    """[B]: tokens with specials; the attention mask is ``arange(L) < lengths``."""
+    """[B]: tokens with specials; the attention mask is ``arange(L) < lengths``. In packed rows (``best_fit``) [B, S]: of each
+    sequence, 0 in unused slots."""
     mlm_positions: npt.NDArray[np.int64]
     """[B, P]: positions to predict, 0 in unused slots."""
     mlm_labels: npt.NDArray[np.int64]
     """[B, P]: ids of the clean text there, -100 in unused slots."""
     sop_labels: npt.NDArray[np.int64]
-    """[B]: 1 = swapped (or not the continuation, under NSP), 0 = as written, -100 = no label."""
+    """[B], or [B, S]: 1 = swapped (or not the continuation, under NSP), 0 = as written, -100 = no label."""
     wop_positions: npt.NDArray[np.int64]
     """[B, W]: positions of moved tokens, 0 in unused slots."""
     wop_labels: npt.NDArray[np.int64]
-    """[B, W]: the position where each was, -100 in unused slots."""
+    """[B, W]: the class of the position where each was, or of the offset to it; -100 in unused slots."""
 
 
 @dataclass(frozen=True)
@@ -75,16 +76,18 @@ class _NoiseTable(Protocol):
 class ExampleBatches:
     """Rows of one split under any of its views, which are stored or generated on the fly.
 
-    Opening checks every shard against its rows: raises ValueError naming both sides when views belong to other rows or another
-    vocabulary, and ShardError naming the file when one is missing or damaged.
+    ``wop_reach``: with w > 0 the labels of word order are offsets from where a token is to where it was, −w to w as classes 0
+    to 2w; what comes from farther away has no label. Opening checks every shard against its rows: raises ValueError naming both
+    sides when views belong to other rows or another vocabulary, and ShardError naming the file when one is missing or damaged.
     """
 
-    def __init__(self, examples: Path, views: Path, split: Literal["train", "heldout"]) -> None:
+    def __init__(self, examples: Path, views: Path, split: Literal["train", "heldout"], *, wop_reach: int = 0) -> None:
         self._rows = RowTable(examples, split)
         if not len(self._rows) and split == "train":
             raise ShardError(f"{examples}: holds no train-*.arrow; pass the directory of an examples artifact")
         self._views = _open_views(views, self._rows, split)
         self._in_use: list[int] = []
+        self._reach = wop_reach
         headers = self._rows.headers or RowTable(examples, "train").headers
         self.num_rows = len(self._rows)
         self.num_views = len(self._views)
@@ -103,12 +106,27 @@ class ExampleBatches:
         noise = table.take(numbers)
         moves = self._wop_count(numbers, noise, table.header)
         try:
-            return apply_noise(self._clean(numbers, noise, table.header), noise, moves)
+            batch = apply_noise(self._clean(numbers, noise, table.header), noise, moves)
         except IndexError as error:
-            raise ShardError(
-                f"view {view} names places that its rows do not have ({error}): one of its files is damaged; "
-                "run the recipe again, which finds and rebuilds it"
-            ) from error
+            raise self._damaged(view, error) from error
+        if not self._reach:
+            return batch
+        return replace(batch, wop_labels=self._wop_classes(batch.wop_positions, batch.wop_labels))
+
+    @staticmethod
+    def _damaged(view: int, error: IndexError) -> ShardError:
+        return ShardError(
+            f"view {view} names places that its rows do not have ({error}): one of its files is damaged; "
+            "run the recipe again, which finds and rebuilds it"
+        )
+
+    def _wop_classes(self, positions: Ints, origins: Ints) -> Ints:
+        """Labels of moved tokens, from where they are in their sequence and where they were (or -100)."""
+        if not self._reach:
+            return origins
+        offsets = origins - positions
+        near = (origins != IGNORED) & (np.abs(offsets) <= self._reach)
+        return np.where(near, offsets + self._reach, IGNORED)
 
     def header(self, view: int) -> ViewHeader:
         """Settings of a view's noise."""

@@ -150,7 +150,7 @@ class ModelConfig(ModelSpec):
     vocab_size: int = Field(ge=5)
     """V: rows of the word table, special pieces included."""
     word_order_classes: int = Field(default=0, ge=0)
-    """C: classes of the word-order head, one per position of a training sequence; 0 leaves the head out."""
+    """C: classes of the word-order head, one per position of a training sequence or per offset; 0 leaves the head out."""
     generator_hidden_size: int = Field(default=0, ge=0)
     """Width of the generator that this model, as a discriminator, was trained beside (ELECTRA); 0 means none."""
 
@@ -278,7 +278,7 @@ class ModernConfig(ModernSpec):
     orders_sentences: bool = False
     """Whether a head on the first token predicts the order of sentences."""
     word_order_classes: int = Field(default=0, ge=0)
-    """C: classes of the word-order head, one per position of a training sequence; 0 leaves the head out."""
+    """C: classes of the word-order head, one per position of a training sequence or per offset; 0 leaves the head out."""
 
     def shape(self) -> ModernSpec:
         """The architecture alone."""

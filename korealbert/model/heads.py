@@ -23,7 +23,7 @@ class Logits(NamedTuple):
     mlm_BPV: Tensor
     """Pieces at the masked slots."""
     sop_B2: Tensor | None
-    """Sentence order: class 1 means swapped; None without such a head."""
+    """Sentence order: class 1 means swapped; None without such a head. Of packed rows [B, S, 2]."""
     wop_BWC: Tensor | None
     """Original positions of the moved pieces; None without a word-order head."""
 
@@ -75,7 +75,10 @@ class PretrainingModel(nn.Module):
         mlm_positions_BP: Tensor,
         wop_positions_BW: Tensor,
     ) -> Logits:
-        """All inputs int64. The token heads see the listed positions only; an unused slot may name any position."""
+        """All inputs int64. The token heads see the listed positions only; an unused slot may name any position.
+
+        ``lengths_B`` as in ``TransformerEncoder.forward``; of packed rows [B, S], as in ``ModernEncoder.forward``.
+        """
         hidden_BLH, pooled_BH = self.encoder(ids_BL, token_types_BL, lengths_B)
         mlm_BPV = self.mlm(_gather_positions(hidden_BLH, mlm_positions_BP), self.encoder.embeddings.word.weight)
         wop_BWC = None if self.wop is None else self.wop(_gather_positions(hidden_BLH, wop_positions_BW))

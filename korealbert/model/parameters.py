@@ -46,9 +46,10 @@ _BACKWARD = 2
 """The backward pass has two matrix products for each of the forward pass: one for the inputs, one for the weights."""
 
 
-def training_flops(config: AnyConfig, *, length: int, mlm_slots: int, wop_slots: int) -> int:
+def training_flops(config: AnyConfig, *, length: int, mlm_slots: int, wop_slots: int, seen: int | None = None) -> int:
     """Operations of one sequence of ``length`` positions, forward and backward; a multiplication and an addition are two.
 
+    ``seen``: positions that one sees on average, where sequences share a row (modern encoders); by default all.
     Padding counts, as it is computed; table look-ups, LayerNorms and activations do not (below 1 % of the whole). A
     discriminator's are those of its generator too.
     """
@@ -57,19 +58,19 @@ def training_flops(config: AnyConfig, *, length: int, mlm_slots: int, wop_slots:
         products = _layers(config, length) + length * (config.hidden_size**2 + config.hidden_size)
         products += _layers(generator, length) + mlm_slots * _masked_token(generator)
         return 2 * (1 + _BACKWARD) * products
-    products = _layers(config, length) + mlm_slots * _masked_token(config)
+    products = _layers(config, length, seen) + mlm_slots * _masked_token(config)
     products += wop_slots * config.hidden_size * config.word_order_classes
     if config.pooler:
         products += config.hidden_size**2 + 2 * config.hidden_size
     return 2 * (1 + _BACKWARD) * products
 
 
-def _layers(config: AnyConfig, length: int) -> int:
+def _layers(config: AnyConfig, length: int, seen: int | None = None) -> int:
     if isinstance(config, ModernConfig):
-        hidden, keys = config.hidden_size, config.local_attention + 1
-        seen = [length if config.is_global(layer) else min(length, keys) for layer in range(config.num_layers)]
+        hidden, keys, every = config.hidden_size, config.local_attention + 1, seen or length
+        by_layer = [every if config.is_global(layer) else min(every, keys) for layer in range(config.num_layers)]
         matrices = config.num_layers * (4 * hidden**2 + 3 * hidden * config.intermediate_size)
-        return length * (matrices + 2 * hidden * sum(seen))
+        return length * (matrices + 2 * hidden * sum(by_layer))
     hidden, embedding = config.hidden_size, config.embedding_size
     layer = length * (4 * hidden**2 + 2 * hidden * config.intermediate_size) + 2 * length**2 * hidden
     return config.num_layers * layer + (length * embedding * hidden if embedding != hidden else 0)

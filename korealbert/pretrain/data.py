@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from korealbert.examples.batches import Batch
+from korealbert.examples.batches import IGNORED, Batch
 from korealbert.model.config import AnyConfig
 from korealbert.model.parameters import training_flops
 from korealbert.philox import mix64
@@ -120,7 +120,16 @@ def gather_at(source: BatchSource, start: int, count: int, seed: int) -> Batch:
         return source.gather(int(present[0]), rows)
     parts = [source.gather(int(view), rows[views == view]) for view in present]
     back = np.argsort(np.concatenate([np.flatnonzero(views == view) for view in present]))
-    return Batch(**{f.name: np.concatenate([getattr(part, f.name) for part in parts])[back] for f in fields(Batch)})
+    return Batch(**{f.name: _joined([getattr(part, f.name) for part in parts], f.name)[back] for f in fields(Batch)})
+
+
+def _joined(parts: list[_Int64s], name: str) -> _Int64s:
+    """One column of several batches, one after the other; of packed rows they may have different numbers of slots."""
+    if parts[0].ndim == 1:
+        return np.concatenate(parts)
+    width, unused = max(part.shape[1] for part in parts), IGNORED if name.endswith("labels") else 0
+    widened = [np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=unused) for part in parts]
+    return np.concatenate(widened)
 
 
 def in_row_order(source: BatchSource, size: int, *, rank: int, world_size: int) -> Iterator[tuple[int, Batch]]:
@@ -181,4 +190,4 @@ def operations(rows: Rows, config: AnyConfig) -> int:
     """Floating-point operations of one of these sequences, forward and backward."""
     example = rows.train.gather(0, np.zeros(1, dtype=np.int64))
     slots = {"mlm_slots": example.mlm_positions.shape[1], "wop_slots": example.wop_positions.shape[1]}
-    return training_flops(config, length=rows.train.sequence_length, **slots)
+    return training_flops(config, length=rows.train.sequence_length, seen=getattr(rows.train, "attended", None), **slots)

@@ -43,7 +43,9 @@ def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
 
     weights = inputs["pretrain"].path
     config = read_config(weights)
-    heldout = ExampleBatches(inputs["examples"].path, inputs["views"].path, "heldout")
+    offsets = inputs["pretrain"].manifest["recipe"]["spec"].get("wop_target") == "offset"
+    reach = config.word_order_classes // 2 if offsets else 0
+    heldout = ExampleBatches(inputs["examples"].path, inputs["views"].path, "heldout", wop_reach=reach)
     if not heldout.num_rows:
         raise ValueError(f"{inputs['examples'].name} has no held-out rows to score; raise heldout_share in [examples]")
     if heldout.vocab_size != config.vocab_size:

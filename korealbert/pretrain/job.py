@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from korealbert.examples.batches import Batch
-from korealbert.model.config import AnyConfig
+from korealbert.examples.batches import Batch, ExampleBatches
+from korealbert.examples.best_fit import PackedBatches
+from korealbert.model.config import AnyConfig, ModernConfig
 from korealbert.pretrain.runtime import Device
 from korealbert.pretrain.spec import PretrainSpec
 
@@ -102,8 +103,19 @@ def check_rows(spec: PretrainSpec, config: AnyConfig, short: Rows, long: Rows | 
             f"the examples are {longest} tokens long, but max_positions = {config.max_positions}; "
             "raise max_positions in [pretrain.model] or pack shorter examples"
         )
-    if config.word_order_classes not in {0, longest}:
+    if config.word_order_classes not in {0, 2 * spec.reach + 1 if spec.reach else longest}:
         raise ValueError(
             f"word_order_classes = {config.word_order_classes}, but the examples are {longest} tokens long; "
-            "the word-order head needs a class per position"
+            f"the word-order head needs a class per {'offset' if spec.reach else 'position'}"
         )
+    if spec.packing != "none" and not isinstance(config, ModernConfig):
+        raise ValueError(
+            f"packing = {spec.packing!r} needs a model that keeps the sequences of a row apart; "
+            "set packing = 'none' or architecture = 'modern' in [pretrain.model]"
+        )
+
+
+def open_batches(spec: PretrainSpec, examples: Path, views: Path, split: Literal["train", "heldout"]) -> ExampleBatches:
+    """The rows of a split as the spec wants them. Raises ValueError as ``ExampleBatches`` and ``PackedBatches``."""
+    kind = ExampleBatches if spec.packing == "none" else PackedBatches
+    return kind(examples, views, split, wop_reach=spec.reach)

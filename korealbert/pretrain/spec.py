@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
@@ -227,6 +227,8 @@ def _order_weight(given: dict[str, Any]) -> float:
 class PretrainSpec(Spec):
     """One pretraining run. Vocabulary size and sequence length come with the examples."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"packing", "wop_target", "wop_reach"})
+
     objective: Literal["mlm", "rtd"] = "mlm"
     """``mlm``: masked pieces, with sentence and word order (ALBERT, KoreALBERT). ``rtd``: a generator fills in the masked
     pieces, and the model predicts which tokens are not the original (ELECTRA)."""
@@ -250,6 +252,9 @@ class PretrainSpec(Spec):
     """Smaller batches first, in order of their ends; afterwards ``global_batch_size``."""
     long: LongPhase | None = None
     """The last steps on longer sequences, from examples and views of their own."""
+    packing: Literal["none", "best_fit"] = "none"
+    """``best_fit`` lays several rows of the examples into one sequence of their length, without padding between them, where a
+    model of ``architecture = "modern"`` keeps them apart; batch sizes then count such sequences. ``none``: one row each."""
     optimizer: AnyOptimizer = OptimizerSpec()
     """The optimiser and its settings; ``name = "muon"`` takes the second set of fields below."""
     schedule: AnySchedule = ScheduleSpec()
@@ -264,6 +269,11 @@ class PretrainSpec(Spec):
     """Factor of the sentence-order loss; there is none under ``objective = "rtd"``."""
     wop_weight: float = Field(default_factory=_order_weight, ge=0)
     """Factor of the word-order loss; 0 leaves its head out of the model. There is none under ``objective = "rtd"``."""
+    wop_target: Literal["position", "offset"] = "position"
+    """What the word-order head names of a moved token: the position where it was (KoreALBERT), or the offset to it, which needs
+    no absolute positions."""
+    wop_reach: int = Field(default=32, ge=1)
+    """Largest offset: the head has a class for each from −wop_reach to wop_reach. What comes from farther away is no target."""
     order_from_step: int = Field(default=0, ge=0)
     """Step from which on the sentence-order and word-order losses count. From 0 they come in at once (KoreALBERT); in a narrow
     model their gradients then crowd out those of the masked words before these are learnt (docs/results.md)."""
@@ -294,6 +304,10 @@ class PretrainSpec(Spec):
         self._check_long()
         self._check_objective()
         self._check_zero()
+        if self.packing != "none" and self.compile == "graphs":
+            raise ValueError(
+                "compile = 'graphs' needs batches of one shape, which packing = 'best_fit' has not; take 'kernels'"
+            )
         ends = [phase.until_step for phase in self.batch_warmup]
         if ends != sorted(set(ends)) or (ends and ends[-1] >= self.steps):
             raise ValueError(f"batch_warmup ends at steps {ends}: they must grow, and end before steps = {self.steps}")
@@ -330,6 +344,8 @@ class PretrainSpec(Spec):
         for name in ("sop_weight", "wop_weight"):
             if weight := getattr(self, name):
                 raise ValueError(f"{name} = {weight}, but objective = 'rtd' has no order losses; remove it")
+        if self.wop_target != "position":
+            raise ValueError("wop_target = 'offset', but objective = 'rtd' has no order losses; remove it")
         if isinstance(self.model, ModernSpec):
             raise ValueError("objective = 'rtd' has no generator of model.architecture = 'modern'; set objective = 'mlm'")
         if self.model.pooler:
@@ -419,11 +435,20 @@ class PretrainSpec(Spec):
         known = {
             **model.model_dump(),
             "vocab_size": vocab_size,
-            "word_order_classes": sequence_length if self.wop_weight else 0,
+            "word_order_classes": self.word_order_classes(sequence_length),
         }
         if isinstance(model, ModernSpec):
             return ModernConfig(**known, orders_sentences=self.sop_weight > 0)
         return ModelConfig(**known, generator_hidden_size=self.rtd.generator_size(model) if self.objective == "rtd" else 0)
+
+    @property
+    def reach(self) -> int:
+        """Largest offset of a word-order target; 0 where targets are positions."""
+        return self.wop_reach if self.wop_target == "offset" else 0
+
+    def word_order_classes(self, sequence_length: int) -> int:
+        """Classes of the word-order head, for sequences up to this length; 0 without one."""
+        return 0 if not self.wop_weight else 2 * self.reach + 1 if self.reach else sequence_length
 
     @property
     def shape(self) -> AnyConfig:

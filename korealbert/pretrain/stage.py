@@ -21,7 +21,7 @@ from korealbert.artifact.files import atomic_write
 from korealbert.examples.batches import ExampleBatches
 from korealbert.examples.schema import open_rows
 from korealbert.model.config import AnyConfig, read_config
-from korealbert.pretrain.job import Job, Rows, check_rows, parse_event
+from korealbert.pretrain.job import Job, Rows, check_rows, open_batches, parse_event
 from korealbert.pretrain.launch import RankFailed, clear_stale_locks, extension_directories, run_ranks
 from korealbert.pretrain.machines import world_size
 from korealbert.pretrain.runtime import TrainingRuntime, check_device
@@ -146,7 +146,7 @@ def check(
 
 def _open(spec: PretrainSpec, vocab: Path, examples: Path, views: Path) -> tuple[ExampleBatches, ExampleBatches]:
     """Training and held-out rows, which must be of this vocabulary and under noise that the objective can use."""
-    train = ExampleBatches(examples, views, "train")
+    train = open_batches(spec, examples, views, "train")
     vocabulary, header = Vocabulary.load(vocab), open_rows(min(examples.glob("train-*.arrow")))[1]
     if (header.vocab_size, header.vocab_sha256) != (vocabulary.size, vocabulary.sha256):
         packed_with, given = (
@@ -163,7 +163,7 @@ def _open(spec: PretrainSpec, vocab: Path, examples: Path, views: Path) -> tuple
             f"{views.name} moves tokens ({slots} word-order slots), but objective = 'rtd' restores masked ones only; "
             "set views.word_order.portion = 0"
         )
-    return train, ExampleBatches(examples, views, "heldout")
+    return train, open_batches(spec, examples, views, "heldout")
 
 
 STAGE = Stage(

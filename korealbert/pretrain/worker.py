@@ -20,9 +20,8 @@ from torch import distributed
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from korealbert.artifact.shards import die_with_parent
-from korealbert.examples.batches import ExampleBatches
 from korealbert.pretrain.engine import join
-from korealbert.pretrain.job import STOPPED_STATUS, Job, Rows, event_line
+from korealbert.pretrain.job import STOPPED_STATUS, Job, Rows, event_line, open_batches
 from korealbert.pretrain.metrics import Metrics
 from korealbert.pretrain.runtime import pick_device
 from korealbert.pretrain.trainer import Stopped, Trainer
@@ -66,15 +65,15 @@ def run(job: Job, init_method: str) -> int:
         torch.cuda.set_device(device)
     long = None
     if job.examples_long is not None and job.views_long is not None:
-        source = partial(ExampleBatches, job.examples_long, job.views_long)
+        source = partial(open_batches, job.spec, job.examples_long, job.views_long)
         long = Rows(source("train"), source("heldout"))
     ranks = join(rank=rank, world_size=world_size, device=device, init_method=init_method)
     try:
         trainer = Trainer(
             job.spec,
             job.config,
-            train=ExampleBatches(job.examples, job.views, "train"),
-            heldout=ExampleBatches(job.examples, job.views, "heldout"),
+            train=open_batches(job.spec, job.examples, job.views, "train"),
+            heldout=open_batches(job.spec, job.examples, job.views, "heldout"),
             initial=job.initial,
             long=long,
             ranks=ranks,

@@ -18,6 +18,7 @@ from korealbert.huggingface.families import SpecialIds
 from korealbert.model.config import ModernConfig, ModernSpec
 from korealbert.model.encoder import attend
 from korealbert.model.heads import PretrainingModel, initialise
+from korealbert.model.modern import _Sequences
 from korealbert.model.parameters import training_flops
 
 SPECIAL = SpecialIds(pad=0, cls=2, sep=3)
@@ -202,3 +203,71 @@ def test_flops_count_what_local_layers_see() -> None:
     config = shape()
     products = 40 * (5 * (4 * 32**2 + 3 * 32 * 48) + 2 * 32 * (2 * 40 + 3 * 9)) + 6 * (32 * 32 + 32 * 60)
     assert training_flops(config, length=40, mlm_slots=6, wop_slots=0) == 6 * products
+
+
+def packed_rows(lengths: list[list[int]], length: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids [B, L] and the lengths of sequences [B, S]."""
+    ids = torch.randint(5, 60, (len(lengths), length), generator=torch.Generator().manual_seed(length))
+    slots = max(map(len, lengths))
+    counts = torch.tensor([row + [0] * (slots - len(row)) for row in lengths])
+    return ids * (torch.arange(length) < counts.sum(1, keepdim=True)), counts
+
+
+PACKED = [[17, 3, 9, 11], [40], [5, 4, 3]]
+
+
+@pytest.mark.parametrize("window", [2, 8, 128])
+def test_sequences_in_one_row_have_the_logits_losses_and_gradients_that_they_have_alone(window: int) -> None:
+    config = shape(local_attention=window, orders_sentences=True)
+    packed, alone = PretrainingModel(config), PretrainingModel(config)
+    initialise(packed, 0.2, seed=4)
+    alone.load_state_dict(packed.state_dict())
+    ids, lengths = packed_rows(PACKED, 40)
+    places = torch.arange(40).expand(3, -1)
+    logits = packed(ids, ids[:, :0], lengths, places, places[:, :0])
+    loss = torch.zeros(())
+    for row, sizes in enumerate(PACKED):
+        begin = 0
+        for slot, size in enumerate(sizes):
+            one = ids[row : row + 1, begin : begin + size]
+            wanted = alone(one, one[:, :0], None, places[:1, :size], places[:1, :0])
+            found = logits.mlm_BPV[row, begin : begin + size]
+            torch.testing.assert_close(found, wanted.mlm_BPV[0], rtol=0, atol=1e-5)
+            torch.testing.assert_close(logits.sop_B2[row, slot], wanted.sop_B2[0], rtol=0, atol=1e-5)
+            loss = loss + wanted.mlm_BPV.square().sum()
+            begin += size
+        logits.mlm_BPV[row, :begin].square().sum().backward(retain_graph=True)
+    loss.backward()
+    theirs = dict(alone.named_parameters())
+    for name, parameter in packed.named_parameters():
+        if not name.startswith("sop."):
+            torch.testing.assert_close(parameter.grad, theirs[name].grad, rtol=1e-4, atol=1e-3, msg=name)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_another_sequence_in_the_row_changes_no_bit_of_a_sequence(dtype: torch.dtype) -> None:
+    model = PretrainingModel(shape()).eval()
+    initialise(model, 0.2, seed=4)
+    ids, lengths = packed_rows(PACKED, 40)
+    other = ids.clone()
+    other[0, 20:29] = other[0, 20:29].flip(0)  # The third sequence of the first row.
+    places = torch.arange(40).expand(3, -1)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+        before, after = (model(x, x[:, :0], lengths, places, places[:, :0]).mlm_BPV for x in (ids, other))
+    assert torch.isfinite(before).all()
+    assert not torch.equal(before[0, 20:29], after[0, 20:29])
+    before[0, 20:29] = after[0, 20:29] = 0
+    assert torch.equal(before, after)
+
+
+def test_attention_under_a_mask_is_that_of_one_sequence_after_the_other() -> None:
+    """Processors take the sequences one by one, GPUs mask."""
+    model = PretrainingModel(shape()).eval()
+    ids, lengths = packed_rows(PACKED, 40)
+    sequences = _Sequences(lengths, 40)
+    query, key, value = torch.randn(3, 3, 2, 40, 16, generator=torch.Generator().manual_seed(1))
+    one_by_one = sequences.attend(query, key, value, 0.0)
+    sequences._sizes = None
+    torch.testing.assert_close(one_by_one, sequences.attend(query, key, value, 0.0), rtol=0, atol=1e-6)
+    assert sequences.longest is None
+    assert model.encoder(ids, ids[:, :0], lengths)[1].shape == (3, 4, 32)
