@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
@@ -46,10 +46,14 @@ With 2⁻¹⁰ 9 of 30 texts of 53,000 pieces still did, with 2⁻⁶ none, nor 
 class VocabSpec(Spec):
     """Contents of the vocabulary and its training text."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"at_most"})
+
     model_type: Literal["unigram", "bpe"] = "unigram"
     """How pieces are chosen."""
     size: int = Field(default=32_000, ge=FIRST_ORDINARY_ID + 3, le=1 << 20)
     """Number of pieces, the five special ones included."""
+    at_most: bool = False
+    """Take as many pieces as the text gives where these are fewer than ``size``, instead of failing."""
     character_coverage: float = Field(default=0.9995, ge=0.98, le=1.0)
     """Share of all characters in the text that get a piece of their own; the rest becomes ``<unk>`` (or bytes). SentencePiece
     takes 0.98 and more."""
@@ -185,7 +189,14 @@ def train_model(spec: VocabSpec, sentences: list[str]) -> Any:
     with NamedTemporaryFile("w", suffix=".tsv", encoding="ascii") as table:
         table.write(rules_tsv())
         table.flush()
-        _train(spec, sentences, Path(table.name), written)
+        try:
+            _train(spec, sentences, Path(table.name), written)
+        except _TooManyPieces as error:
+            if not spec.at_most:
+                raise ValueError(str(error)) from error  # which can be sent from one process to another
+            written.seek(0)
+            written.truncate()
+            _train(spec.model_copy(update={"size": error.possible}), sentences, Path(table.name), written)
     model = ModelProto.FromString(written.getvalue())
     # The compiled table is in the model; where its source lay would make each training's bytes its own.
     model.normalizer_spec.ClearField("normalization_rule_tsv")
@@ -235,14 +246,20 @@ def _settled(model: Any) -> Any:
     return model
 
 
+class _TooManyPieces(ValueError):
+    """The text gives fewer pieces than the spec asks for; ``possible`` of them."""
+
+    def __init__(self, size: int, sentences: int, possible: int) -> None:
+        remedy = f"the greatest size possible is {possible}; take that, set at_most = true, or train on more text"
+        super().__init__(f"vocab.size = {size:,} is more than {sentences:,} sentences give; {remedy}")
+        self.possible = possible
+
+
 def _explained(error: Exception, spec: VocabSpec, sentences: int) -> ValueError:
     """SentencePiece's error as one that names the field of the spec and a value that works."""
     text = str(error)
     if found := re.search(r"Vocabulary size too high \(\d+\).*<= (\d+)", text):
-        return ValueError(
-            f"vocab.size = {spec.size:,} is more than {sentences:,} sentences give; the greatest size possible is {found[1]}, "
-            "or train on more text"
-        )
+        return _TooManyPieces(spec.size, sentences, int(found[1]))
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", text):
         return ValueError(
             f"vocab.size = {spec.size:,} has no room for the characters to cover; take {found[1]} or more, "

@@ -88,8 +88,12 @@ def test_too_large_a_vocabulary_names_the_field_and_the_greatest_size_possible(k
         ValueError, match=r"vocab\.size = 9,000 is more than 30 sentences give; the greatest size possible is \d+"
     ) as caught:
         train_model(VocabSpec(size=9_000, model_type=kind), text)
-    greatest = int(str(caught.value).split("possible is ")[1].split(",")[0])
+    greatest = int(str(caught.value).split("possible is ")[1].split(";")[0])
     assert len(train_model(VocabSpec(size=greatest, model_type=kind), text).pieces) == greatest
+    taken = train_model(VocabSpec(size=9_000, model_type=kind, at_most=True), text)
+    assert [piece.piece for piece in taken.pieces] == [
+        piece.piece for piece in train_model(VocabSpec(size=greatest, model_type=kind), text).pieces
+    ]
 
 
 def test_too_small_a_vocabulary_names_the_size_that_covers_the_characters() -> None:
