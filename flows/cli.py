@@ -34,6 +34,7 @@ app.add_typer(file_commands.app)
 app.add_typer(store_commands.app)
 
 _RecipeFile = Annotated[Path, typer.Argument(help="the recipe, or the ablation over one: a TOML file")]
+_RECIPE_HERE = Path("recipe.toml")
 Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
 _Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
 From = Annotated[str | None, typer.Option("--from", help="stage to build with all downstream stages, although they are cached")]
@@ -73,8 +74,22 @@ def _save_and_leave(number: int, frame: FrameType | None) -> None:
 
 
 @app.command()
+def new(
+    directory: Annotated[Path, typer.Argument(help="the directory to make", file_okay=False)],
+    sources: Annotated[list[Path], typer.Option("--from", help="a file, an archive or a directory of text; repeatable")],
+) -> None:
+    """Make a directory with a recipe for your own files, as a look at them suggests."""
+    from korealbert.recipe import project  # noqa: PLC0415 (loads every package)
+
+    with clear_errors():
+        for source in project.write(directory, sources):
+            console.print(f"{source.name}: {source.format}, {source.path}", soft_wrap=True)
+    console.print(f"{directory / project.RECIPE} is yours to change; then: cd {directory} && korealbert run", soft_wrap=True)
+
+
+@app.command()
 def plan(
-    recipe: _RecipeFile,
+    recipe: _RecipeFile = _RECIPE_HERE,
     store: StoreDir = Path("store"),
     until: Until = None,
     from_stage: From = None,
@@ -111,7 +126,7 @@ def plan(
 
 @app.command()
 def run(
-    recipe: _RecipeFile,
+    recipe: _RecipeFile = _RECIPE_HERE,
     store: StoreDir = Path("store"),
     until: Until = None,
     from_stage: From = None,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, assert_never
 
 from pydantic import Field
 
@@ -164,8 +164,10 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
             framer = frame_paragraphs
         case "books":
             framer = partial(frame_csv, delimiter=spec.delimiter)
-        case _:
+        case "namuwiki" | "news" | "json":
             framer = frame_json
+        case _:
+            assert_never(spec.format)
     return framer(raw, **options)
 
 

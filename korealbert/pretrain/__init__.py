@@ -1,1 +1,1 @@
-"""Pretraining: from example rows and their views to a trained ALBERT."""
+"""Pretraining: from example rows and their views to trained weights."""

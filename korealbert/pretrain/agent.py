@@ -85,7 +85,7 @@ class Outcome:
     lost: list[str] = field(default_factory=list)
     """Machines that gave no sign of life any more."""
     problem: str = ""
-    """What has failed but ranks."""
+    """A failure that no rank caused."""
 
     @property
     def well(self) -> bool:

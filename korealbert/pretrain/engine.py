@@ -1,4 +1,4 @@
-"""This process among the ranks, and the DeepSpeed engine of a run, whose settings come from the spec."""
+"""Joining the process group, and the DeepSpeed engine of a run, whose settings come from the spec."""
 
 from __future__ import annotations
 

@@ -15,21 +15,26 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+import jinja2
 
 from korealbert.artifact import Store
 from korealbert.artifact.files import atomic_write
 from korealbert.documents.containers import is_archive, open_files
 from korealbert.documents.schema import Quarantined
-from korealbert.documents.streams import RawFile, ReadLimits
+from korealbert.documents.streams import ReadLimits
 from korealbert.recipe.planning import prepare
 from korealbert.recipe.tables import RecipeError
 
 RECIPE = "recipe.toml"
 """The file that ``korealbert run`` takes where none is named."""
 
+_EXTRACTED = "wiki_"
+"""How the files of WikiExtractor begin, which have no ending."""
 _FORMATS = {
     ".txt": "text",
     ".md": "text",
@@ -42,10 +47,13 @@ _FORMATS = {
     ".html": "html",
     ".htm": "html",
     ".warc": "warc",
+    _EXTRACTED: "wikiextractor",
 }
 _PACKED = {".gz": 3, ".zst": 4, ".bz2": 4, ".xz": 4, ".zip": 3, ".tgz": 3}
 """Endings of packed files, and how many times as long their text is, about."""
 _FILES_LOOKED_AT, _BYTES_LOOKED_AT, _RECORDS_LOOKED_AT = 200, 1 << 18, 100
+_NAMUWIKI = {"namespace", "title", "text"}
+"""Fields of the records of NamuWiki's dumps."""
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     "title": ("title", "headline", "subject", "제목", "기사제목"),
     "outlet": ("outlet", "publisher", "source", "언론사"),
@@ -54,14 +62,15 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "published": ("published", "date", "created_at", "작성일", "날짜"),
     "id": ("id", "doc_id"),
 }
-_BYTES_PER_CHARACTER, _CHARACTERS_PER_PIECE = 2.6, 2.2
-"""Of Korean prose in UTF-8, with its spaces and digits; and of pieces of a vocabulary of 8,000."""
-_PIECES_PER_SECOND = 7_000
-"""That the small model trains on one core; see docs/results.md."""
-_SECONDS = 1_200
-"""Of pretraining that a first model is worth."""
-_MOST_EPOCHS = 30
-_BATCH, _LENGTH = 32, 128
+_BYTES_PER_PIECE = 4.5
+"""Of Korean text in UTF-8 under a vocabulary of 8,000."""
+_PIECES_PER_SECOND = 7_500
+"""That the small model below trains on one core; see docs/results.md."""
+_VOCABULARIES = ((3e8, 32_000), (3e7, 16_000), (4e6, 8_000), (1e6, 4_000), (3e5, 2_000))
+"""From so many bytes of text on, so many pieces."""
+_SECONDS, _MOST_EPOCHS = 600, 20
+"""Of pretraining, for a first model."""
+_BATCH, _LENGTH = 16, 64
 
 
 @dataclass(frozen=True)
@@ -72,10 +81,12 @@ class Source:
     format: str
     path: Path
     members: str = "*"
-    files: int = 1
-    """Looked at."""
     fields: Mapping[str, str] = field(default_factory=dict)
     """Columns of records by their role; an empty name: there is none."""
+    delimiter: str = ""
+    """Between columns; empty: the format's own."""
+    markdown: bool = False
+    encoding: str = "utf-8"
 
 
 def look(paths: Sequence[Path]) -> list[Source]:
@@ -86,42 +97,49 @@ def look(paths: Sequence[Path]) -> list[Source]:
             raise RecipeError(f"{path}: no such file or directory")
         here = list(_sources(path.resolve(), taken={source.name for source in found}))
         if not here:
-            raise RecipeError(f"{path}: holds no file of a known format; known endings are {', '.join(sorted(_FORMATS))}")
+            raise RecipeError(f"{path}: holds no file of a known format; known are {', '.join(sorted(_FORMATS))}")
         found += here
     return found
 
 
 def _sources(path: Path, taken: set[str]) -> Iterator[Source]:
     first: dict[str, bytes] = {}
-    endings: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
     for raw in islice(open_files([path], "*", ReadLimits()), _FILES_LOOKED_AT):
-        ending = _ending(raw.name) if isinstance(raw, RawFile) else ""
-        if isinstance(raw, Quarantined) or PurePosixPath(raw.name).name.startswith(".") or _format(ending, raw.name) is None:
+        if isinstance(raw, Quarantined) or not (tail := _tail(raw.name)):
             continue
-        endings[ending] += 1
-        if ending not in first:
+        seen[tail] += 1
+        if not first.get(tail):
+            first[tail] = b""
             with suppress(Exception):  # What cannot be read now is told of by the extract stage, with its position.
-                first[ending] = raw.read(_BYTES_LOOKED_AT)
-    whole = path.is_dir() or is_archive(path.name)
-    for ending, files in endings.items():
-        kind = _format(ending, ending or "wiki_00")
-        assert kind is not None
-        name = _name(path.name if len(endings) == 1 else f"{path.name}-{ending.lstrip('.')}", taken)
-        taken = {*taken, name}
-        columns = _columns(kind, first.get(ending, b""), "\t" if ending == ".tsv" else ",")
-        members = f"*{ending}*" if whole and len(endings) > 1 else "*"
-        yield Source(name, kind, path, members, files, columns)
+                first[tail] = raw.read(_BYTES_LOOKED_AT)
+    several = path.is_dir() or is_archive(path.name)
+    for tail in sorted(seen):
+        kind = _FORMATS[_ending(tail)]
+        name = _name(path.name if len(seen) == 1 else f"{path.name.split('.')[0]}-{_ending(tail).strip('._')}", taken)
+        taken.add(name)
+        delimiter = "\t" if _ending(tail) == ".tsv" else ""
+        records = _records(kind, first[tail], delimiter or ",")
+        if kind == "json" and records and records[0].keys() >= _NAMUWIKI:
+            kind, records = "namuwiki", []
+        members = f"*{tail}" + "*" * (tail == _EXTRACTED) if several else "*"
+        yield Source(name, kind, path, members, _columns(records), delimiter, _ending(tail) == ".md", _encoding(first[tail]))
 
 
-def _ending(name: str) -> str:
-    """The ending that tells the format: ``.jsonl`` of ``a.jsonl.zst``."""
-    suffixes = [suffix.lower() for suffix in PurePosixPath(name).suffixes]
-    return next((suffix for suffix in reversed(suffixes) if suffix not in _PACKED and suffix in _FORMATS), "")
+def _tail(name: str) -> str:
+    """The part of a file's name that tells its format and packing, ``.jsonl.zst``; empty where neither is known."""
+    last = PurePosixPath(name).name.lower()
+    if last.startswith((".", "readme", "license")):
+        return ""
+    if re.fullmatch(r"wiki_\d+(\.\w+)?", last):
+        return _EXTRACTED
+    found = re.search(rf"({'|'.join(map(re.escape, _FORMATS))})({'|'.join(map(re.escape, _PACKED))})?$", last)
+    return found[0] if found else ""
 
 
-def _format(ending: str, name: str) -> str | None:
-    extracted = re.fullmatch(r"wiki_\d+(\.\w+)?", PurePosixPath(name).name)
-    return "wikiextractor" if extracted else _FORMATS.get(ending)
+def _ending(tail: str) -> str:
+    """The part that tells the format."""
+    return next(ending for ending in sorted(_FORMATS, key=len, reverse=True) if tail.startswith(ending))
 
 
 def _name(written: str, taken: set[str]) -> str:
@@ -132,17 +150,26 @@ def _name(written: str, taken: set[str]) -> str:
     return name if name not in taken else next(n for n in numbered if n not in taken)
 
 
-def _columns(kind: str, begin: bytes, delimiter: str) -> dict[str, str]:
-    """Which field or column holds what: the longest text is the text. Empty for formats without any."""
+def _encoding(begin: bytes) -> str:
+    try:
+        begin[: -1 - 3].decode("utf-8")  # The last character may be cut.
+    except UnicodeDecodeError as error:
+        return "auto" if error.start < len(begin) - 8 else "utf-8"
+    return "utf-8"
+
+
+def _records(kind: str, begin: bytes, delimiter: str) -> list[dict[str, Any]]:
+    """The first records, for formats that have fields."""
     if kind not in ("jsonl", "json", "books"):
-        return {}
-    lines = begin.decode("utf-8-sig", "replace").splitlines()
-    records: list[dict[str, Any]] = []
+        return []
+    text = begin.decode("cp949" if _encoding(begin) == "auto" else "utf-8-sig", "replace")
     if kind == "books":
-        records = list(islice(csv.DictReader(lines, delimiter=delimiter), _RECORDS_LOOKED_AT))
-    else:
-        for text in _objects("\n".join(lines)):
-            records.append(text)
+        return list(islice(csv.DictReader(text.splitlines(), delimiter=delimiter), _RECORDS_LOOKED_AT))
+    return list(_objects(text))
+
+
+def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Which field or column holds what: the longest text is the text."""
     lengths: Counter[str] = Counter()
     for record in records:
         lengths.update({str(key): len(value) for key, value in record.items() if isinstance(value, str)})
@@ -171,69 +198,33 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 def _bytes(source: Source) -> int:
     """Bytes of text below a path, about; what is packed counts several times."""
-    files = [source.path] if source.path.is_file() else [p for p in source.path.rglob("*") if p.is_file()]
-    ending = source.members.strip("*")
-    return sum(p.stat().st_size * _PACKED.get(p.suffix.lower(), 1) for p in files if ending in p.name)
+    files = source.path.rglob("*") if source.path.is_dir() else [source.path]
+    wanted = (p for p in files if p.is_file() and (p == source.path or fnmatchcase(p.name, source.members)))
+    return sum(p.stat().st_size * _PACKED.get(p.suffix.lower(), 1) for p in wanted)
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """What follows from the size of the text and the machine."""
-
-    megabytes: float
-    vocabulary: int
-    steps: int
-    epochs: float
-    minutes: float
-
-
-def _sizes(size: int, cores: int) -> _Sizes:
-    pieces = size / _BYTES_PER_CHARACTER / _CHARACTERS_PER_PIECE
-    limits = ((3e8, 32_000), (3e7, 16_000), (4e6, 8_000), (1e6, 4_000), (3e5, 2_000))
-    vocabulary = next((words for least, words in limits if size >= least), 500)
-    affordable = _SECONDS * _PIECES_PER_SECOND * cores / (_BATCH * _LENGTH)
-    steps = max(50, round(min(affordable, _MOST_EPOCHS * pieces / (_BATCH * _LENGTH)), -1))
-    trained = steps * _BATCH * _LENGTH
-    return _Sizes(size / 1e6, vocabulary, int(steps), trained / max(pieces, 1), trained / _PIECES_PER_SECOND / cores / 60)
+def _settings(sources: Sequence[Source], cores: int) -> dict[str, Any]:
+    """What follows from the size of the text and the number of cores."""
+    size = sum(map(_bytes, sources))
+    per_step, pieces = _BATCH * _LENGTH, max(1.0, size / _BYTES_PER_PIECE)
+    affordable = _SECONDS * _PIECES_PER_SECOND * cores
+    steps = max(50, round(min(affordable, _MOST_EPOCHS * pieces) / per_step))
+    epochs = steps * per_step / pieces
+    return {
+        "megabytes": f"{size / 1e6:,.1f}",
+        "vocabulary": next((pieces for least, pieces in _VOCABULARIES if size >= least), 500),
+        "heldout": 0.05 if size < 1e6 else 0.005,
+        "length": _LENGTH,
+        "batch": _BATCH,
+        "steps": steps,
+        "epochs": f"{epochs:,.1f}",
+        "views": max(1, min(4, round(epochs))),
+    }
 
 
-def _text(name: str, sources: Sequence[Source], sizes: _Sizes) -> str:
-    quoted = lambda value: json.dumps(value, ensure_ascii=False)  # noqa: E731 (TOML's basic strings are JSON's)
-    lines = [
-        f"# {name}: {sizes.megabytes:,.1f} MB of text, about. Every field has a default; docs/recipes.md lists them all.",
-        f"name = {quoted(name)}",
-    ]
-    for source in sources:
-        lines += ["", f"[extract.{source.name}]", f"format = {quoted(source.format)}"]
-        lines += [f"paths = [{quoted(str(source.path))}]"]
-        if source.members != "*":
-            lines += [f"members = {quoted(source.members)}          # of what lies there, these files"]
-        if source.format == "text":
-            lines += ['document = "file"              # one document a file; "record": one a paragraph']
-        if source.path.suffix == ".tsv":
-            lines += ['delimiter = "\\t"']
-        if source.fields:
-            columns = ", ".join(f"{role} = {quoted(column)}" for role, column in source.fields.items())
-            lines += [f"fields = {{ {columns} }}   # which column holds what"]
-        lines += ['license = ""                   # terms under which the text may be used']
-        lines += ["", f"[clean.{source.name}.limits]", "min_characters = 100           # shorter documents are dropped"]
-    few = sizes.megabytes < 1
-    lines += [
-        *("", "[vocab]", f"size = {sizes.vocabulary}", "at_most = true                 # fewer pieces where the text gives no more"),
-        *("", "[examples]", f"sequence_length = {_LENGTH}", f"heldout_share = {0.05 if few else 0.01}           # rows for scores"),
-        *("", "[views]", f"views = {4 if few else 1}                        # different noise for so many epochs"),
-        *("", "[pretrain]", f"steps = {sizes.steps}                     # {sizes.epochs:,.1f} passes, {sizes.minutes:,.0f} minutes"),
-        *(f"global_batch_size = {_BATCH}", f"micro_batch_size = {_BATCH}"),
-        *(f"log_every = {max(1, sizes.steps // 50)}", f"heldout_every = {max(1, sizes.steps // 10)}"),
-        f"checkpoint_every = {max(1, sizes.steps // 10)}          # what a killed run loses at most",
-        *("", "[pretrain.model]                # a small ALBERT", "embedding_size = 64", "hidden_size = 192"),
-        *("num_layers = 4", "num_heads = 6"),
-        *("", "[pretrain.optimizer]", 'name = "adamw"', "lr = 1e-3"),
-        *("", "[export]", f"title = {quoted(name)}"),
-        *("", "# A benchmark, measured with and without this pretraining, is a table; docs/evaluation.md lists them:"),
-        *("# [finetune.nsmc]", '# train = "ratings_train.txt"', '# test = "ratings_test.txt"', "# seeds = [1, 2, 3]"),
-    ]
-    return "\n".join(lines) + "\n"
+def _quoted(value: str) -> str:
+    """A basic string of TOML, which is one of JSON."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def write(directory: Path, paths: Sequence[Path]) -> list[Source]:
@@ -244,8 +235,11 @@ def write(directory: Path, paths: Sequence[Path]) -> list[Source]:
     if (directory / RECIPE).exists():
         raise RecipeError(f"{directory / RECIPE} exists; name another directory")
     sources = look(paths)
-    cores = len(os.sched_getaffinity(0))
-    text = _text(directory.resolve().name, sources, _sizes(sum(map(_bytes, sources)), cores))
+    loader = jinja2.PackageLoader(__package__)
+    templates = jinja2.Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, autoescape=False)  # noqa: S701 (TOML)
+    templates.filters["quoted"] = _quoted
+    settings = _settings(sources, len(os.sched_getaffinity(0)))
+    text = templates.get_template(RECIPE).render(name=directory.resolve().name, sources=sources, **settings)
     directory.mkdir(parents=True, exist_ok=True)
     atomic_write(directory / RECIPE, text.encode())
     if not (directory / ".gitignore").exists():

@@ -25,7 +25,7 @@ from tests.flows.conftest import TINY
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "README.ko.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-ELSEWHERE = {"docker", "export", "sbatch", "srun", "pre-commit", "unshare", "ray", "ssh", "deepspeed"}
+ELSEWHERE = {"cd", "docker", "export", "sbatch", "srun", "pre-commit", "unshare", "ray", "ssh", "deepspeed"}
 """Programs that the documentation names and that are not ours."""
 DEPLOYMENTS = yaml.safe_load((ROOT / "prefect.yaml").read_text("utf-8"))["deployments"]
 
