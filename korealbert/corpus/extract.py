@@ -148,7 +148,7 @@ def parse(spec: ExtractSpec, part: RawRecords | Quarantined, tally: Tally) -> It
 def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]:
     """The records of one file, in batches."""
     options: dict[str, Any] = {"encoding": spec.encoding, "max_record_bytes": spec.limits.max_record_bytes}
-    if spec.document == "file" or spec.format in ("news_text", "html"):
+    if spec.document == "file":
         return frame_whole(raw, **options)
     framer: Callable[..., Iterator[RawRecords | Quarantined]]
     match spec.format:
@@ -164,6 +164,8 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
             framer = frame_paragraphs
         case "books":
             framer = partial(frame_csv, delimiter=spec.delimiter)
+        case "news_text" | "html":
+            framer = frame_whole
         case "namuwiki" | "news" | "json":
             framer = frame_json
         case _:

@@ -1,1 +1,1 @@
-"""The checkpoint formats of Hugging Face's ALBERT, BERT, ELECTRA, RoBERTa and ModernBERT, read and written without ``transformers``."""
+"""Hugging Face's checkpoints of ALBERT, BERT, ELECTRA, RoBERTa and ModernBERT, read and written without ``transformers``."""

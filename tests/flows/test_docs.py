@@ -93,6 +93,7 @@ def desk(straight: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory
     root = tmp_path_factory.mktemp("desk")
     shutil.copytree(straight["report"].path.parent, root / "store")
     (root / "data_specs").symlink_to(ROOT / "data_specs")
+    (root / "recipe.toml").symlink_to(TINY)
     names = {stage.label: stage.name for stage in recipes.prepare(TINY, recipes_store(root)).planned}
     with locks.recorded(root / "store", TINY, None, names):
         pass

@@ -15,7 +15,21 @@ from korealbert.recipe import project
 from korealbert.recipe.tables import RecipeError
 
 SAMPLE = Path(__file__).parents[2] / "data_specs" / "sample"
-WORDS = "도서관 바다가 조용한 노을 기차는 천천히 학교에서 우산을 오래 걸었다 사람들은 마을 이야기를 들었고 밤하늘의 별을 보았다".split()
+WORDS = (
+    "도서관",
+    "바다가",
+    "조용한",
+    "노을",
+    "기차는",
+    "천천히",
+    "학교에서",
+    "우산을",
+    "오래",
+    "걸었다",
+    "사람들은",
+    "마을",
+    "이야기",
+)
 
 
 def prose(number: int) -> str:

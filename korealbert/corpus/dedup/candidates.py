@@ -1,9 +1,9 @@
 """Which documents are copies of which: a decision over signatures, independent of shards, workers and input order.
 
-All documents are ranked: by source (``[dedup] priority``), then the longer first, then the smaller id. A document goes when it duplicates a better one that stays: the same letters
-and digits (exact), or a common band and a Jaccard similarity of at least the threshold (near). The best of exact copies may
-then go for a near one; so every dropped document has a survivor, directly or through one other, and a chain of ever less
-similar texts does not fall as a whole.
+All documents are ranked: by source (``[dedup] priority``), then the longer first, then the smaller id. A document goes when it
+duplicates a better one that stays: the same letters and digits (exact), or a common band and a Jaccard similarity of at least
+the threshold (near). The best of exact copies may then go for a near one; so every dropped document has a survivor, directly or
+through one other, and a chain of ever less similar texts does not fall as a whole.
 
 Rows are sorted on disk in partitions, which are joined one at a time.
 
