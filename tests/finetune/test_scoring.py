@@ -408,5 +408,5 @@ def test_every_benchmark_is_found_by_name_and_title_in_any_spelling() -> None:
         assert task.origin and task.title
     assert tasks.find("SST-2") is tasks.find("sst2") is tasks.load("glue_sst2")
     assert tasks.find("KLUE-NER") is tasks.load("klue_ner")
-    with pytest.raises(ValueError, match="no task 'klue_wos' .*; known are glue_cola"):
+    with pytest.raises(ValueError, match=r"no task 'klue_wos' .*; known are glue_cola"):
         tasks.find("klue_wos")
