@@ -29,6 +29,11 @@ class Spec(BaseModel):
     later: ClassVar[frozenset[str]] = frozenset()
     """Fields that came when there were artifacts already: at their default they are left out of the identity, which stays."""
 
+    def as_before(self) -> dict[str, Any]:
+        """The fields as JSON without the ``later`` ones at their default: what earlier versions wrote for the same spec."""
+        dumped = self.model_dump(mode="json", include=set(_identifying(self)))
+        return dumped | {name: value.as_before() for name in dumped if isinstance(value := getattr(self, name), Spec)}
+
 
 def refuse_repeats(field: str, values: Sequence[object]) -> None:
     """Raise ValueError naming field and values where one is given more than once."""

@@ -8,7 +8,7 @@ Legend: R rows, N pieces a row, U units of all rows, K pieces to predict.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -23,14 +23,20 @@ from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID, SPECIAL, WordTable
 class MaskingSpec(Spec):
     """How many pieces are predicted, and in which units they are chosen."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"rate_from", "rate_views"})
+
     unit: Literal["whole_word", "token"] = "whole_word"
     """Choose whole words (KoreALBERT) or single pieces."""
     ngram_max: int = Field(default=1, ge=1, le=5)
     """Units chosen together at most; n of them with probability ∝ 1/n (ALBERT: 3)."""
     rate: float = Field(default=0.15, gt=0.0, le=0.5)
-    """Share of the ordinary pieces that is predicted."""
+    """Share of the ordinary pieces that is predicted; held-out rows have this one in any case."""
+    rate_from: float | None = Field(default=None, gt=0.0, le=0.5)
+    """The share in the first view, from which it goes to ``rate`` view by view (mmBERT falls from 0.3 to 0.05)."""
+    rate_views: int = Field(default=10, ge=2)
+    """With ``rate_from``: the number of the view, from 1, that has ``rate`` first; all later ones have it too."""
     max_predictions: int | None = Field(default=None, ge=1, le=2048)
-    """Prediction slots per row; by default the rate times a full row (19 at L = 128, 76 at L = 512)."""
+    """Prediction slots per row; by default the highest rate times a full row (19 at L = 128, 76 at L = 512)."""
     mask_portion: float = Field(default=0.8, ge=0.0, le=1.0)
     """Share of the predicted pieces that is replaced by ``[MASK]``."""
     random_portion: float = Field(default=0.1, ge=0.0, le=1.0)
@@ -40,15 +46,28 @@ class MaskingSpec(Spec):
     def _portions_fit(self) -> MaskingSpec:
         if self.mask_portion + self.random_portion > 1.0:
             raise ValueError(f"mask_portion + random_portion = {self.mask_portion + self.random_portion} is more than 1")
+        if self.rate_from is None and self.rate_views != type(self).model_fields["rate_views"].default:
+            raise ValueError(f"rate_views = {self.rate_views} has no meaning without rate_from; give that, or remove it")
         return self
+
+    @property
+    def highest_rate(self) -> float:
+        """The greatest share of any view."""
+        return max(self.rate, self.rate_from or 0.0)
+
+    def rate_in(self, view: int) -> float:
+        """Share of the pieces that is predicted in a view, from 0."""
+        if self.rate_from is None:
+            return self.rate
+        return self.rate_from + (self.rate - self.rate_from) * min(1.0, view / (self.rate_views - 1))
 
     def slots(self, sequence_length: int) -> int:
         """P, prediction slots per row."""
-        return self.max_predictions or int(self.budget(np.array([pieces_per_row(sequence_length)]))[0])
+        return self.max_predictions or int(self.budget(np.array([pieces_per_row(sequence_length)]), self.highest_rate)[0])
 
-    def budget(self, length: Ints) -> Ints:
+    def budget(self, length: Ints, rate: float) -> Ints:
         """Pieces to predict in rows of this many ordinary pieces, before the limit of slots; at least one."""
-        budget: Ints = np.maximum(np.rint(self.rate * length).astype(np.int64), 1)
+        budget: Ints = np.maximum(np.rint(rate * length).astype(np.int64), 1)
         return budget
 
 
@@ -109,7 +128,7 @@ class _Stretches:
 def mask(layout: Layout, words: WordTable, spec: MaskingSpec, draws: RowDraws, *, vocab_size: int, slots: int) -> Masked:
     """Choose the pieces to predict and what replaces them, for R rows."""
     units = _find_units(layout, words, spec)
-    budget = np.minimum(spec.budget(layout.length), slots)
+    budget = np.minimum(spec.budget(layout.length, spec.rate_in(draws.view)), slots)
     selected = np.zeros(layout.ids.shape, dtype=np.bool_)
     chosen, ngrams = _choose(units, budget, spec, draws)
     chosen.mark(selected)

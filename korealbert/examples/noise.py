@@ -253,7 +253,7 @@ def write_noise(directory: Path, settings: NoiseSettings, views: int, table: Row
     digests = {path.name: header.digest for path, header in zip(table.paths, table.headers, strict=True)}
     vocab_sha256 = table.headers[0].vocab_sha256
     noise = DrawnNoise(**dict(settings), views=views, vocab_sha256=vocab_sha256, rows=digests, words=packed)
-    content = {"views": views, **noise.model_dump(mode="json")}
+    content = {"views": views, **noise.as_before()}
     atomic_write(directory / NOISE_FILE, (json.dumps(content, indent=1) + "\n").encode())
 
 

@@ -40,7 +40,7 @@ _LENGTH_CLASSES = 16
 class ExamplesSpec(Spec):
     """How documents become rows."""
 
-    sequence_length: int = Field(default=128, ge=16, le=4096)
+    sequence_length: int = Field(default=128, ge=16, le=8192)
     """L: tokens of an example, ``[CLS]`` and two ``[SEP]`` included. KoreALBERT has 128, ALBERT 512."""
     short_seq_prob: float = Field(default=0.1, ge=0.0, le=1.0)
     """Share of chunks that aim at a random shorter length."""

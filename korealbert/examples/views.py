@@ -53,9 +53,11 @@ class ViewsSpec(Spec):
 
     @model_validator(mode="after")
     def _noise_leaves_text(self) -> ViewsSpec:
-        if self.masking.rate + self.word_order.rate > 0.75:
+        if self.masking.highest_rate + self.word_order.rate > 0.75:
+            which = "rate" if self.masking.highest_rate == self.masking.rate else "rate_from"
             raise ValueError(
-                f"masking.rate {self.masking.rate} + word_order.rate {self.word_order.rate} leave under a quarter of the text"
+                f"masking.{which} {self.masking.highest_rate} + word_order.rate {self.word_order.rate} leave under a quarter "
+                "of the text"
             )
         return self
 

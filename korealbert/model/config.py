@@ -254,11 +254,6 @@ class ModernSpec(Spec):
         """Positions that tokens can take."""
         return self.max_positions
 
-    @property
-    def thetas(self) -> frozenset[float]:
-        """Bases of rotary frequencies that occur."""
-        return frozenset({self.global_theta, self.local_theta})
-
     def is_global(self, layer: int) -> bool:
         """Whether a layer (from 0) attends to the whole sequence."""
         return layer % self.global_every == 0

@@ -200,6 +200,8 @@ class ModernEncoder(nn.Module):
         self.embeddings = ModernEmbeddings(config)
         self.layers = nn.ModuleList(Layer(config, index) for index in range(config.num_layers))
         self.norm = layer_norm(config)
+        self.global_theta = config.global_theta
+        """Base of the rotary frequencies in global layers; training may raise it for longer sequences."""
 
     def forward(self, ids_BL: Tensor, token_types_BL: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Tensor]:
         """As ``TransformerEncoder.forward``; there are no segment types, and the first token is not pooled.
@@ -208,7 +210,9 @@ class ModernEncoder(nn.Module):
         first tokens [B, S, H].
         """
         config, length, device = self.config, ids_BL.shape[1], ids_BL.device
-        thetas = {theta: _Rotation.of(length, config.head_width, theta, device) for theta in config.thetas}
+        thetas = {
+            theta: _Rotation.of(length, config.head_width, theta, device) for theta in {self.global_theta, config.local_theta}
+        }
         sequences = None if lengths_B is None or lengths_B.ndim == 1 else _Sequences(lengths_B, length)
         if sequences is None:
             everywhere, nearby = (_under(visible) for visible in self._visible(length, lengths_B, device))
@@ -218,7 +222,7 @@ class ModernEncoder(nn.Module):
         hidden_BLH = self.embeddings(ids_BL)
         for index, layer in enumerate(self.layers):
             is_global = config.is_global(index)
-            theta = config.global_theta if is_global else config.local_theta
+            theta = self.global_theta if is_global else config.local_theta
             hidden_BLH = layer(hidden_BLH, thetas[theta], everywhere if is_global else nearby)
         hidden_BLH = self.norm(hidden_BLH)
         if sequences is None:

@@ -108,6 +108,8 @@ def check_rows(spec: PretrainSpec, config: AnyConfig, short: Rows, long: Rows | 
             f"word_order_classes = {config.word_order_classes}, but the examples are {longest} tokens long; "
             f"the word-order head needs a class per {'offset' if spec.reach else 'position'}"
         )
+    if spec.theta_at(spec.steps) is not None and not isinstance(config, ModernConfig):
+        raise ValueError("long.global_theta has no meaning in a model of learnt positions; remove it")
     if spec.packing != "none" and not isinstance(config, ModernConfig):
         raise ValueError(
             f"packing = {spec.packing!r} needs a model that keeps the sequences of a row apart; "

@@ -189,6 +189,8 @@ class BatchPhase(Spec):
 class LongPhase(Spec):
     """The end of a run on longer sequences, without which positions beyond the short ones stay untrained."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"global_theta"})
+
     from_step: int = Field(ge=1)
     """Steps on the short sequences; those after them take the long ones (BERT: the last 10 %)."""
     global_batch_size: int | None = Field(default=None, ge=1)
@@ -196,6 +198,9 @@ class LongPhase(Spec):
     micro_batch_size: int | None = Field(default=None, ge=1)
     """Sequences per forward pass of one rank, which a longer sequence's memory may bound; by default as many as of the short
     ones."""
+    global_theta: float | None = Field(default=None, gt=0)
+    """Base of the rotary frequencies in global layers from then on, and of the trained model; by default that of the model
+    (ModernBERT: 10,000, then 160,000)."""
 
 
 class ReplacedTokensSpec(Spec):
@@ -390,6 +395,10 @@ class PretrainSpec(Spec):
     def is_long(self, step: int) -> bool:
         """Whether the update at a step (from 0) takes long sequences."""
         return self.long is not None and step >= self.long.from_step
+
+    def theta_at(self, step: int) -> float | None:
+        """Base of the rotary frequencies in global layers at a step (from 0), where it is not the model's."""
+        return self.long.global_theta if self.long is not None and self.is_long(step) else None
 
     def batch_at(self, step: int) -> int:
         """Sequences of the update at a step (from 0)."""

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 
 from korealbert.artifact import Stats, markers
 from korealbert.artifact.files import atomic_path, write_json
-from korealbert.model.config import AnyConfig
+from korealbert.model.config import AnyConfig, ModernConfig
 from korealbert.model.parameters import count_parameters
 from korealbert.pretrain.checkpoint import RunCheckpoints, TrainingState, detached
 from korealbert.pretrain.data import Loaded, Loader, operations, to_device
@@ -169,6 +169,7 @@ class Trainer:
         *targets, all_tokens, stop = ranks.sum([*map(float, counts), float(tokens), float(self.stop_requested())])
         if stop:
             self._stop()
+        self._set_theta()
         rate = spec.schedule.learning_rate(state.updates, peak=spec.optimizer.lr, steps=spec.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * state.rate_factor * group.get("lr_factor", 1.0)
@@ -189,6 +190,11 @@ class Trainer:
             return self.guard.after_overflow(loss)
         state.window.add(summed)
         return self.guard.after_step(loss, float(self.clipping.norm))
+
+    def _set_theta(self) -> None:
+        """Turn positions as at this step."""
+        if isinstance(self.config, ModernConfig):
+            self.model.encoder.global_theta = self.spec.theta_at(self.state.step) or self.config.global_theta
 
     def _accumulate(self, loaded: Loaded, targets: list[float]) -> list[float]:
         """Forward and backward passes over this rank's micro-batches, and the update; their sums one after the other."""
@@ -268,6 +274,7 @@ class Trainer:
 
     def _score_heldout(self) -> str | None:
         """Score the held-out rows, from where they are trained on the long ones too; returns what the guard has against it."""
+        self._set_theta()
         self.state.heldout = self._scores("heldout", self.short, self.spec.micro_batch_at(0))
         if self.long is not None and (self._turns_long(self.state.step) or self.spec.is_long(self.state.step)):
             scores = self._scores("heldout_long", self.long, self.spec.micro_batch_at(self.spec.steps))
@@ -309,7 +316,9 @@ class Trainer:
 
     def _write_model(self) -> None:
         save_file(detached(self.model), self.out_dir / "model.safetensors", metadata={"format": "pt"})
-        write_json(self.out_dir / "config.json", self.config.model_dump(mode="json"), sort_keys=True)
+        theta = self.spec.theta_at(self.spec.steps)
+        config = self.config.model_copy(update={"global_theta": theta} if theta else {})
+        write_json(self.out_dir / "config.json", config.model_dump(mode="json"), sort_keys=True)
 
     def _stats(self) -> Stats:
         state, speed = self.state, self.speed.metrics(0)

@@ -13,7 +13,8 @@ from korealbert.artifact import Artifact, Runtime, Store, build
 from korealbert.documents.shards import ShardError
 from korealbert.examples import batches as batches_module
 from korealbert.examples import packing, views
-from korealbert.examples.batches import Batch, ExampleBatches
+from korealbert.examples.batches import IGNORED, Batch, ExampleBatches
+from korealbert.examples.masking import MaskingSpec
 from korealbert.examples.noise import NOISE_FILE
 from korealbert.examples.views import STAGE, ViewsSpec
 from korealbert.examples.word_order import WordOrderSpec
@@ -53,6 +54,46 @@ def test_more_views_leave_the_finished_ones_as_they_are(
     assert not drawn
     assert (one.path / "view-000" / "train-00000.arrow").exists()
     assert not (one.path / "view-001").exists()
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_the_masking_rate_changes_from_view_to_view(shop: tuple[Runtime, dict[str, Artifact]], stored: bool) -> None:
+    """0.3, 0.2 and 0.1 from then on; the held-out rows have 0.1, and more views change none of them."""
+    runtime, inputs = shop
+    masking = MaskingSpec(rate=0.1, rate_from=0.3, rate_views=3, unit="token")
+    built = build(STAGE, ViewsSpec(views=4, masking=masking, stored=stored), inputs, runtime).artifact
+    source = ExampleBatches(inputs["examples"].path, built.path, "train")
+    rows, shares = np.arange(source.num_rows), []
+    for view in range(4):
+        batch = source.gather(view, rows)
+        shares.append((batch.mlm_labels != IGNORED).sum() / (batch.lengths - 3).sum())
+    assert shares == pytest.approx([0.3, 0.2, 0.1, 0.1], abs=0.02)
+    heldout = ExampleBatches(inputs["examples"].path, built.path, "heldout")
+    scored = heldout.gather(0, np.arange(heldout.num_rows))
+    assert (scored.mlm_labels != IGNORED).sum() / (scored.lengths - 3).sum() == pytest.approx(0.1, abs=0.03)
+    constant = ViewsSpec(views=1, masking=MaskingSpec(rate=0.3, unit="token"), stored=stored)
+    alike = ExampleBatches(inputs["examples"].path, build(STAGE, constant, inputs, runtime).artifact.path, "train")
+    assert same(source.gather(0, rows), alike.gather(0, rows))
+
+
+def test_a_rate_of_the_first_view_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"masking.rate_from 0.5 \+ word_order.rate 0.3 leave under a quarter"):
+        ViewsSpec(masking=MaskingSpec(rate=0.1, rate_from=0.5), word_order=WordOrderSpec(rate=0.3))
+    with pytest.raises(ValueError, match="rate_views = 5 has no meaning without rate_from"):
+        MaskingSpec(rate_views=5)
+
+
+def test_noise_without_a_changing_rate_is_described_as_it_was(shop: tuple[Runtime, dict[str, Artifact]]) -> None:
+    runtime, inputs = shop
+    built = build(STAGE, ViewsSpec(views=1, stored=False), inputs, runtime).artifact
+    assert set(json.loads((built.path / NOISE_FILE).read_bytes())["masking"]) == {
+        "unit",
+        "ngram_max",
+        "rate",
+        "max_predictions",
+        "mask_portion",
+        "random_portion",
+    }
 
 
 def test_only_the_same_noise_of_the_same_rows_is_taken_over(shop: tuple[Runtime, dict[str, Artifact]], texts: Artifact) -> None:

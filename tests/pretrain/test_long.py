@@ -122,3 +122,42 @@ def test_events_of_a_guard_are_lines_like_others(alone: Ranks, tmp_path: Path) -
         "heldout",
         "heldout_long",
     }
+
+
+MODERN = {
+    "architecture": "modern",
+    "hidden_size": 16,
+    "num_layers": 2,
+    "num_heads": 2,
+    "global_theta": 100.0,
+    "mlp_dropout": 0.1,
+    "initializer_range": 0.5,  # Attention must be sharp for a turn to show in six digits.
+}
+
+
+@pytest.mark.parametrize("stop_after", [3, 4, 6])
+def test_rotary_positions_turn_otherwise_in_long_sequences(alone: Ranks, tmp_path: Path, stop_after: int) -> None:
+    """Before the change the run is that without it; the trained model has the new base; resuming gives the same bytes."""
+    changed, plain = (
+        long_spec(model=MODERN, optimizer={"name": "muon", "lr": 2e-3}, long={**LONG, "global_theta": theta})
+        for theta in (9_000.0, None)
+    )
+    for name, run in (("changed", changed), ("plain", plain)):
+        trainer(run, tmp_path / name, alone).run()
+    one, other = (lines(tmp_path / name) for name in ("changed", "plain"))
+    assert one[:4] == other[:4]
+    assert all(a["mlm_loss"] != b["mlm_loss"] for a, b in zip(one[4:], other[4:], strict=True))
+    first, second = (lines(tmp_path / name, "heldout_long")[0] for name in ("changed", "plain"))
+    assert first["step"] == 4
+    assert first["mlm_loss"] != second["mlm_loss"], "scored as the long sequences will be trained"
+    assert json.loads((tmp_path / "changed" / "config.json").read_bytes())["global_theta"] == 9_000.0
+    assert json.loads((tmp_path / "plain" / "config.json").read_bytes())["global_theta"] == 100.0
+    with pytest.raises(Stopped):
+        trainer(changed, tmp_path / "stopped", alone, stop_after=stop_after).run()
+    trainer(changed, tmp_path / "stopped", alone).run()
+    assert same_bytes(tmp_path / "changed", tmp_path / "stopped")
+
+
+def test_learnt_positions_have_no_base(alone: Ranks, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="global_theta has no meaning in a model of learnt positions"):
+        trainer(long_spec(long={**LONG, "global_theta": 9_000.0}), tmp_path, alone)

@@ -91,7 +91,7 @@ def test_a_stopped_run_resumes_to_the_same_bytes(
 ) -> None:
     """Also at the end of an epoch, where a batch has rows of two views, and in the phase of long sequences."""
     roles = {**ancestry, **build_long(tmp_path / "rows", ancestry)}
-    spec = packed_spec(global_batch_size=96, long={"from_step": 5, "global_batch_size": 8})
+    spec = packed_spec(global_batch_size=96, long={"from_step": 5, "global_batch_size": 8, "global_theta": 40_000.0})
     run_here(spec, roles, tmp_path / "straight", alone)
     with pytest.raises(Stopped):
         run_here(spec, roles, tmp_path / "stopped", alone, stop_after)

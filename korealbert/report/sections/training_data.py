@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from korealbert.examples.masking import MaskingSpec
 from korealbert.examples.packing import ExamplesStats
 from korealbert.examples.views import ViewsStats
 from korealbert.formatting import count, fixed, percent
@@ -41,7 +42,7 @@ def _lengths(artifacts: Artifacts) -> Figure | None:
 def _amounts(artifacts: Artifacts) -> Figure | None:
     """Amounts of masking, moving and swapping, beside the recipe's."""
     spec = _views_spec(artifacts)
-    masking, word_order = spec.get("masking", {}), spec.get("word_order", {})
+    word_order = spec.get("word_order", {})
     stats = artifacts.stats("views", ViewsStats)
     if stats is None:
         return None
@@ -50,13 +51,22 @@ def _amounts(artifacts: Artifacts) -> Figure | None:
         "noise-amounts",
         "How much noise",
         [
-            ("Pieces to predict (MLM)", stats.mlm_rate, masking.get("rate")),
+            ("Pieces to predict (MLM)", stats.mlm_rate, _mean_rate(spec)),
             ("Rows with moved words (WOP)", stats.wop_portion, word_order.get("portion")),
             # A little less than in the recipe: a word without another to swap with stays. Drawn from 0 to the rate: half of it.
             ("Pieces moved in those rows", stats.wop_rate, word_order["rate"] / (2 if dynamic else 1) if word_order else None),
             ("Segments swapped (SOP)", stats.sop_swapped_share, 0.5 if spec.get("sentence_task") == "sop" else None),
         ],
     )
+
+
+def _mean_rate(spec: dict[str, Any]) -> float | None:
+    """Share of pieces that the recipe has predicted, on average over the views that were counted."""
+    if "masking" not in spec:
+        return None
+    masking = MaskingSpec.model_validate(spec["masking"])
+    counted = spec.get("views", 1) if spec.get("stored", True) else 1
+    return sum(map(masking.rate_in, range(counted))) / counted
 
 
 def _replacements(artifacts: Artifacts) -> Figure | None:
