@@ -25,7 +25,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from flows import file_commands, store_commands
-from flows.terminal import DataDir, DataRoot, StoreDir, clear_errors, console, existing, find
+from flows.terminal import DataDir, DataRoot, StoreDir, clear_errors, console, existing, find, shipped
 from korealbert.artifact import Progress, Store, locks
 from korealbert.pretrain.runtime import Device, TrainingRuntime
 
@@ -33,7 +33,9 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
 app.add_typer(file_commands.app)
 app.add_typer(store_commands.app)
 
-_RecipeFile = Annotated[Path, typer.Argument(help="the recipe, or the ablation over one: a TOML file")]
+_RecipeFile = Annotated[
+    Path, typer.Argument(help="the recipe, or the ablation over one: a TOML file, or a shipped one's name", callback=shipped)
+]
 _RECIPE_HERE = Path("recipe.toml")
 Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
 _Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]

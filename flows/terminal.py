@@ -13,6 +13,7 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
+import korealbert
 from korealbert.artifact import Artifact, ArtifactError, Store
 from korealbert.artifact.store import STORE_VARIABLE
 from korealbert.formatting import nearest
@@ -29,6 +30,12 @@ DataDir = Annotated[Path | None, typer.Option("--data", help="what ${data} in th
 DataRoot = Annotated[
     Path | None, typer.Option("--data-root", help="refuse a recipe that names a file outside this directory", file_okay=False)
 ]
+
+
+def shipped(recipe: Path) -> Path:
+    """The file of a recipe; where there is none of a bare name (``sample``), the recipe of this name that the package ships."""
+    ours = Path(korealbert.__file__).parent / "data_specs" / "recipes" / f"{recipe}.toml"
+    return ours if len(recipe.parts) == 1 and not recipe.exists() and ours.is_file() else recipe
 
 
 @contextmanager

@@ -40,6 +40,7 @@ NEEDS = {
         "report/test_browser",
         "test_imports",
         "test_security",
+        "test_wheel",
         "vocab",
     ),
     "server": ("flows",),

@@ -25,7 +25,7 @@ Kind = Literal["wikipedia", "namuwiki", "html", "news"]
 
 _FORMATS: dict[Kind, Format] = {"wikipedia": "mediawiki", "namuwiki": "namuwiki", "html": "html", "news": "news"}
 
-RULES = Path(__file__).parents[2] / "data_specs" / "rules"
+RULES = Path(__file__).parents[1] / "data_specs" / "rules"
 """The rule files of the source tree."""
 
 _STDIN = Path("/dev/stdin")

@@ -1,0 +1,79 @@
+"""The package without its checkout: a wheel holds recipes, sample and rules, and runs in an empty directory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from tests.conftest import ROOT
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    copy = tmp_path_factory.mktemp("checkout")
+    for name in ("korealbert", "flows", "data_specs"):
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-build-isolation",
+        "--no-deps",
+        "--wheel-dir",
+        "wheels",
+        ".",
+    ]
+    subprocess.run(command, cwd=copy, check=True)
+    [found] = (copy / "wheels").iterdir()
+    return found
+
+
+def test_a_wheel_holds_every_shipped_file(wheel: Path) -> None:
+    shipped = {f"korealbert/{path.relative_to(ROOT)}" for path in (ROOT / "data_specs").rglob("*") if path.is_file()}
+    assert len(shipped) > 50
+    assert shipped <= set(ZipFile(wheel).namelist())
+
+
+def test_an_installed_wheel_plans_a_shipped_recipe_in_an_empty_directory(wheel: Path, tmp_path: Path) -> None:
+    """Dependencies are those of this environment; the package is the wheel's alone."""
+    environment, empty = tmp_path / "environment", tmp_path / "empty"
+    venv.create(environment, with_pip=False)
+    empty.mkdir()
+    python = environment / "bin" / "python"
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        str(wheel),
+    ]
+    subprocess.run(command, check=True, cwd=empty)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = environment / "lib" / version / "site-packages"
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def run(*command: str) -> str:
+        return subprocess.run(command, cwd=empty, env=variables, capture_output=True, text=True, check=True).stdout
+
+    assert str(packages) in run(str(python), "-c", "import korealbert, flows; print(korealbert.__file__)")
+    planned = run(str(environment / "bin" / "korealbert"), "plan", "sample")
+    assert "32 of 32 stages would run" in planned
+    assert not list(empty.iterdir())
