@@ -26,6 +26,7 @@ from korealbert.corpus.markup.namumark import parse_namuwiki
 from korealbert.corpus.readers.csv import frame_csv, parse_rows
 from korealbert.corpus.readers.framing import RawRecords, frame_delimited, frame_json, frame_paragraphs, frame_whole
 from korealbert.corpus.readers.json import parse_json, parse_json_file
+from korealbert.corpus.readers.parquet import frame_parquet, parse_parquet
 from korealbert.corpus.readers.records import Dropped, Outcome, Parser, Tally
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.corpus.readers.text import parse_text_blocks, parse_text_file, parse_titled_text
@@ -45,6 +46,8 @@ PARSERS: dict[tuple[str, str], Parser] = {
     ("namuwiki", "record"): parse_namuwiki,
     ("news_text", "record"): parse_titled_text,
     ("books", "record"): parse_rows,
+    ("csv", "record"): parse_rows,
+    ("parquet", "record"): parse_parquet,
     ("text", "record"): parse_text_blocks,
     ("text", "file"): parse_text_file,
     ("html", "record"): parse_html,
@@ -150,6 +153,8 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
     options: dict[str, Any] = {"encoding": spec.encoding, "max_record_bytes": spec.limits.max_record_bytes}
     if spec.document == "file":
         return frame_whole(raw, **options)
+    if spec.format == "parquet":
+        return frame_parquet(raw, fields=spec.field_map, max_record_bytes=spec.limits.max_record_bytes)
     framer: Callable[..., Iterator[RawRecords | Quarantined]]
     match spec.format:
         case "mediawiki":
@@ -162,7 +167,7 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
             framer = frame_warc
         case "text":
             framer = frame_paragraphs
-        case "books":
+        case "books" | "csv":
             framer = partial(frame_csv, delimiter=spec.delimiter)
         case "news_text" | "html":
             framer = frame_whole

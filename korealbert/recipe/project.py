@@ -21,6 +21,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import jinja2
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from korealbert.artifact import Store
 from korealbert.artifact.files import atomic_write
@@ -41,8 +43,9 @@ _FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "json",
-    ".csv": "books",
-    ".tsv": "books",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
     ".xml": "mediawiki",
     ".html": "html",
     ".htm": "html",
@@ -54,6 +57,8 @@ _PACKED = {".gz": 3, ".zst": 4, ".bz2": 4, ".xz": 4, ".zip": 3, ".tgz": 3}
 _FILES_LOOKED_AT, _BYTES_LOOKED_AT, _RECORDS_LOOKED_AT = 200, 1 << 18, 100
 _NAMUWIKI = {"namespace", "title", "text"}
 """Fields of the records of NamuWiki's dumps."""
+_PARQUET_LOOKED_AT = 1 << 28
+"""Bytes: the schema of such a file stands at its end."""
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     "title": ("title", "headline", "subject", "제목", "기사제목"),
     "outlet": ("outlet", "publisher", "source", "언론사"),
@@ -112,7 +117,7 @@ def _sources(path: Path, taken: set[str]) -> Iterator[Source]:
         if not first.get(tail):
             first[tail] = b""
             with suppress(Exception):  # What cannot be read now is told of by the extract stage, with its position.
-                first[tail] = raw.read(_BYTES_LOOKED_AT)
+                first[tail] = raw.read(_PARQUET_LOOKED_AT if tail.startswith(".parquet") else _BYTES_LOOKED_AT)
     several = path.is_dir() or is_archive(path.name)
     for tail in sorted(seen):
         kind = _FORMATS[_ending(tail)]
@@ -151,6 +156,8 @@ def _name(written: str, taken: set[str]) -> str:
 
 
 def _encoding(begin: bytes) -> str:
+    if begin.startswith(b"PAR1"):
+        return "utf-8"
     try:
         begin[: -1 - 3].decode("utf-8")  # The last character may be cut.
     except UnicodeDecodeError as error:
@@ -160,10 +167,14 @@ def _encoding(begin: bytes) -> str:
 
 def _records(kind: str, begin: bytes, delimiter: str) -> list[dict[str, Any]]:
     """The first records, for formats that have fields."""
-    if kind not in ("jsonl", "json", "books"):
+    if kind not in ("jsonl", "json", "csv", "parquet"):
+        return []
+    if kind == "parquet":
+        with suppress(pa.ArrowException):
+            return list(next(pq.ParquetFile(pa.BufferReader(begin)).iter_batches(_RECORDS_LOOKED_AT)).to_pylist())
         return []
     text = begin.decode("cp949" if _encoding(begin) == "auto" else "utf-8-sig", "replace")
-    if kind == "books":
+    if kind == "csv":
         return list(islice(csv.DictReader(text.splitlines(), delimiter=delimiter), _RECORDS_LOOKED_AT))
     return list(_objects(text))
 

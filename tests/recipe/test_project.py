@@ -69,7 +69,7 @@ def test_each_format_of_a_directory_is_a_source_and_every_record_a_document(file
         ("text", "*.txt"),
         ("jsonl", "*.jsonl"),
         ("jsonl", "*.jsonl.gz"),
-        ("books", "*.csv"),
+        ("csv", "*.csv"),
     }
     by_members = {source.members: source for source in sources}
     assert by_members["*.jsonl"].fields["text"] == "body" and by_members["*.jsonl"].fields["url"] == "link"
@@ -97,7 +97,7 @@ def test_a_little_text_is_enough_for_rows_to_train_on(files: Path, tmp_path: Pat
 def test_known_dumps_are_told_by_what_they_hold(tmp_path: Path) -> None:
     paths = [SAMPLE / name for name in ("namuwiki.json", "mediawiki.xml", "news.jsonl", "books.csv")]
     found = project.write(tmp_path / "mine", paths)
-    assert [source.format for source in found] == ["namuwiki", "mediawiki", "jsonl", "books"]
+    assert [source.format for source in found] == ["namuwiki", "mediawiki", "jsonl", "csv"]
     assert found[3].fields["text"] == "introduction"
     planned = recipes.prepare(tmp_path / "mine" / "recipe.toml", Store(tmp_path / "store")).planned
     assert planned[-1].label == "report"

@@ -151,7 +151,7 @@ def parse_rows(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
     csv.field_size_limit(2 * spec.limits.max_record_bytes)  # process-wide in Python; the framing keeps rows in bounds
     first = records.context.encode("latin-1").decode(records.encoding, "replace")
     header = [one_line(name) for name in _fields(first, spec.delimiter)]
-    ambiguous = next((name for name in _used(spec) if header.count(name) > 1), None)
+    ambiguous = next((name for name in spec.field_map.names if header.count(name) > 1), None)
     for start, end in records.cuts:
         tally.records += 1
         text = decode_record(records, start, end)
@@ -171,12 +171,6 @@ def parse_rows(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
             yield bad_record(records, start, end, "duplicate_column", remedy, field=ambiguous)
             continue
         yield document_of(spec, dict(zip(header, fields)), records, (start, end), tally)
-
-
-def _used(spec: ExtractSpec) -> Iterator[str]:
-    names = spec.field_map
-    yield from names.text
-    yield from (names.id, names.title, names.outlet, names.category, names.url, names.published)
 
 
 def _fields(row: str, delimiter: str) -> list[str]:

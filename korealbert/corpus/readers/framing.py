@@ -16,6 +16,7 @@ from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import BYTES_PER_READ, SALVAGED, RawFile, ReadFault
 
 _BOM = codecs.BOM_UTF8
+_PARQUET = b"PAR1"
 RAW_RECORDS_BYTES = 1 << 20
 """Size towards which batches are cut; records above it make larger ones."""
 
@@ -82,6 +83,8 @@ class Cursor:
         block = self.raw.read_text(BYTES_PER_READ)
         if self._first:
             self._first = False
+            if block.startswith(_PARQUET):
+                raise ReadFault("packed_file", "byte 0", 'these bytes are Parquet: set format = "parquet"')
             if block.startswith(_BOM):
                 self.byte = len(_BOM)
                 block = block[len(_BOM) :]

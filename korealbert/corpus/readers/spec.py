@@ -11,7 +11,19 @@ from korealbert.artifact import InputPath, Spec
 from korealbert.documents.streams import ReadLimits
 
 Format = Literal[
-    "mediawiki", "wikiextractor", "namuwiki", "news", "news_text", "books", "jsonl", "json", "text", "html", "warc"
+    "mediawiki",
+    "wikiextractor",
+    "namuwiki",
+    "news",
+    "news_text",
+    "books",
+    "csv",
+    "jsonl",
+    "json",
+    "parquet",
+    "text",
+    "html",
+    "warc",
 ]
 
 ORIGINS: Mapping[str, str] = {
@@ -55,6 +67,11 @@ class FieldMap(Spec):
     required: tuple[str, ...] = ()
     """Names of this table (``title``, ``published``, …) without which a record goes to quarantine; ``text`` always is."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every field or column that is read."""
+        return (*self.text, self.id, self.title, self.outlet, self.category, self.url, self.published)
+
 
 class WikiOptions(Spec):
     """How wiki markup becomes text; meant for MediaWiki and NamuWiki alike unless said otherwise."""
@@ -84,7 +101,8 @@ class ExtractSpec(Spec):
     """
     mediawiki: XML dump. wikiextractor: ``<doc …>`` files. namuwiki: JSON dump (one array, or one object a file).
     news, json: one JSON array, one object, or one object a line. jsonl: one object a line. news_text: ``title<TAB>body`` files.
-    books: CSV with a header. text: plain text or Markdown. html: files of one page each. warc: pages of a crawl, WARC files.
+    csv, books: CSV with a header. parquet: one document a row. text: plain text or Markdown. html: files of one page each.
+    warc: pages of a crawl, WARC files.
     """
     paths: tuple[InputPath, ...] = ()
     """Files, archives and directories, read in this order; none for a source that a crawl or fetch of the same name brings."""
@@ -100,7 +118,8 @@ class ExtractSpec(Spec):
     license: str = ""
     """Terms under which the text may be used; recorded in the manifest."""
     fields: FieldMap = FieldMap()
-    """Columns of books, fields of json, jsonl and news (whose category is in ``section`` unless set), front matter of text."""
+    """Columns of csv, books and parquet, fields of json, jsonl and news (whose category is in ``section`` unless set), front
+    matter of text."""
     outlet: str = ""
     """Outlet of documents that do not name theirs."""
     category: str = ""
@@ -108,7 +127,7 @@ class ExtractSpec(Spec):
     category_by_folder: dict[str, str] = Field(default_factory=dict)
     """Folder name → category, for files that are in folders by category; a folder not named here is its own category."""
     delimiter: str = Field(default=",", min_length=1, max_length=1)
-    """Between the columns of books."""
+    """Between the columns of csv and books."""
     markdown: bool = False
     """Strip Markdown's marks from text."""
     wiki: WikiOptions = WikiOptions()

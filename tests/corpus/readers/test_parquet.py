@@ -1,0 +1,107 @@
+"""Parquet and CSV sources: rows to documents, and what cannot be read by its row."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from korealbert.artifact import Artifact, Runtime, build
+from korealbert.corpus.extract import STAGE, ExtractionError
+from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.documents.schema import Document
+from korealbert.documents.shards import QUARANTINE_SCHEMA, read_batches, read_documents
+
+PARAGRAPH = " ".join(["둘째 문단이다."] * 30)
+ROWS = [{"no": n, "글": f"{n}번째 글이다.\n\n{PARAGRAPH}", "제목": f"제목 {n}", "tags": ["a"]} for n in range(3_000)]
+FIELDS = {"text": "글", "title": "제목", "id": "no", "outlet": "", "category": "", "url": "", "published": ""}
+
+
+def extracted(tmp_path: Path, *paths: Path, **spec: Any) -> tuple[Artifact, list[Document], list[dict[str, Any]]]:
+    wanted = {"source": "mine", "format": "parquet", "paths": [str(path) for path in paths], "fields": FIELDS, **spec}
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+    artifact = build(STAGE, ExtractSpec.model_validate(wanted), {}, runtime).artifact
+    bad = [
+        row
+        for path in artifact.files("quarantine-*.arrow")
+        for b in read_batches(path, QUARANTINE_SCHEMA)
+        for row in b.to_pylist()
+    ]
+    return artifact, [d for path in artifact.files("documents-*.arrow") for d in read_documents(path)], bad
+
+
+def test_each_row_is_a_document_also_of_several_row_groups_and_packed(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet", row_group_size=700, compression="zstd")
+    artifact, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", shard_bytes=50_000)
+    assert [d.text for d in documents] == [row["글"] for row in ROWS] and not bad
+    assert [d.title for d in documents] == [row["제목"] for row in ROWS]
+    assert artifact.stats["records_in"] == 3_000 and len(artifact.files("documents-*.arrow")) > 1
+    (tmp_path / "b.parquet.gz").write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
+    _, packed, _ = extracted(tmp_path, tmp_path / "b.parquet.gz")
+    assert [d.text for d in packed] == [d.text for d in documents]
+
+
+def test_a_bad_row_is_quarantined_by_its_number(tmp_path: Path) -> None:
+    rows = [
+        {**row, "글": None} if n == 6 else {**row, "글": "가" * 40_000} if n == 9 else row for n, row in enumerate(ROWS[:100])
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    _, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", limits={"max_record_bytes": 50_000})
+    assert len(documents) == 98
+    assert [(entry["position"], entry["reason"]) for entry in bad] == [
+        ("row 7", "missing_field"),
+        ("row 10", "record_too_long"),
+    ]
+    assert {entry["field"] for entry in bad} == {"글", ""}
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason", "told"),
+    [
+        (lambda data: data[: len(data) // 2], "corrupt_file", "fetch it again"),
+        (lambda data: b'{"text": "parquet?"}\n' * 50, "corrupt_file", "the file begins with b'{\"text\":'"),
+    ],
+)
+def test_a_file_that_is_none_or_half_of_one_is_named(tmp_path: Path, damage: Any, reason: str, told: str) -> None:
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "good.parquet")
+    (tmp_path / "bad.parquet").write_bytes(damage((tmp_path / "good.parquet").read_bytes()))
+    _, documents, bad = extracted(tmp_path, tmp_path / "good.parquet", tmp_path / "bad.parquet")
+    assert len(documents) == 3_000
+    assert [(entry["file"], entry["reason"]) for entry in bad] == [("bad.parquet", reason)]
+    assert told in bad[0]["remedy"]
+    with pytest.raises(ExtractionError, match=r"bad\.parquet"):
+        extracted(tmp_path, tmp_path / "bad.parquet")
+
+
+def test_a_misspelt_column_is_told_with_those_that_there_are(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet")
+    with pytest.raises(ExtractionError, match=r"no column 'body' among no, 글, 제목, tags: set fields\.text"):
+        extracted(tmp_path, tmp_path / "a.parquet", fields={**FIELDS, "text": "body"})
+
+
+def test_a_little_file_of_endless_text_is_a_bomb(tmp_path: Path) -> None:
+    """One long text in a dictionary, a million times."""
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 200_000, pa.int32()), ["가나다라 " * 2_000])
+    pq.write_table(pa.table({"글": text, "제목": text, "no": pa.array(range(200_000))}), tmp_path / "a.parquet")
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "good.parquet")
+    limits = {"ratio_applies_above_bytes": 1 << 22, "max_decompression_ratio": 2}
+    _, documents, bad = extracted(tmp_path, tmp_path / "good.parquet", tmp_path / "a.parquet", limits=limits, max_bad_share=1.0)
+    assert len(documents) < 4_000
+    assert [entry["reason"] for entry in bad] == ["decompression_bomb"]
+
+
+def test_parquet_read_as_something_else_is_named(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.jsonl")
+    for kind in ("jsonl", "json", "csv", "text"):
+        with pytest.raises(ExtractionError, match=r'these bytes are Parquet: set format = "parquet"'):
+            extracted(tmp_path, tmp_path / "a.jsonl", format=kind)
+
+
+def test_csv_is_read_as_books_are(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('no,제목,글\n1,하나,"첫째, 글"\n2,둘,"두 줄\n글"\n', "utf-8")
+    _, documents, _ = extracted(tmp_path, tmp_path / "a.csv", format="csv")
+    assert [(d.title, d.text) for d in documents] == [("하나", "첫째, 글"), ("둘", "두 줄\n글")]
