@@ -36,6 +36,9 @@ FAMILIES: tuple[Family[Any], ...] = (Albert(), Bert(), Roberta(), Electra(), Mod
 _LEFT_OUT = ("wop.", "generator.", "sop.")
 """Prefixes of our tensors that the formats have no place for (of sentence order: some formats), and no user a use."""
 
+_BY_PIECE = ("encoder.embeddings.word.weight", "mlm.bias")
+"""Our tensors with a row for each piece, and maybe some more, which are not written out."""
+
 _DECODERS = (".decoder.weight", "generator_lm_head.weight")
 """Names of the output matrix, which is the word table; files may repeat it."""
 
@@ -79,7 +82,8 @@ def to_huggingface(config: AnyConfig, weights: Mapping[str, Array]) -> dict[str,
     unknown = sorted(name for name in weights.keys() - known if not name.startswith(_LEFT_OUT))
     if unknown:
         raise ValueError(f"model.safetensors: tensor {unknown[0]!r} has no name in the formats of Hugging Face")
-    return {theirs: weights[ours] for ours, theirs in pairs} | family.constants(config)
+    pieces = {name: weights[name][: config.vocab_size] for name in _BY_PIECE if name in weights}
+    return {theirs: pieces.get(ours, weights[ours]) for ours, theirs in pairs} | family.constants(config)
 
 
 def exported(config: AnyConfig) -> set[str]:
@@ -191,7 +195,7 @@ def read_as_trained(directory: Path, trained: AnyConfig) -> tuple[AnyConfig, dic
     positions are the directory's own. Raises ValueError as ``read``, and where copies of a shared block differ.
     """
     found = read(directory)
-    own = {name: getattr(found.config, name) for name in ("vocab_size", "max_positions", "position_offset")}
+    own = {name: getattr(found.config, name) for name in ("vocab_size", "max_positions", "position_offset")} | {"word_rows": 0}
     config = trained.model_copy(update={name: size for name, size in own.items() if name in type(trained).model_fields})
     weights = {name: array for name, array in found.weights.items() if name.startswith("encoder.")}
     if isinstance(config, ModelConfig) and isinstance(found.config, ModelConfig):

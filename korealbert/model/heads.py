@@ -43,12 +43,14 @@ class MaskedTokenHead(nn.Module):
             else ScaledLinear(config.hidden_size, config.hidden_size, config)
         )
         self.norm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps, bias=biases)
-        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.bias = nn.Parameter(torch.zeros(config.table_rows))
+        self.pieces = config.vocab_size
         self.approximate = gelu_approximation(config)
 
     def forward(self, hidden_BPH: Tensor, word_table_VE: Tensor) -> Tensor:
-        """Logits [B, P, V]."""
-        return F.linear(self.norm(F.gelu(self.dense(hidden_BPH), approximate=self.approximate)), word_table_VE, self.bias)
+        """Logits [B, P, V]; rows of the table behind the pieces have none."""
+        transformed = self.norm(F.gelu(self.dense(hidden_BPH), approximate=self.approximate))
+        return F.linear(transformed, word_table_VE, self.bias)[..., : self.pieces]
 
 
 class PretrainingModel(nn.Module):

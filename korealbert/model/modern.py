@@ -181,7 +181,7 @@ class ModernEmbeddings(nn.Module):
 
     def __init__(self, config: ModernConfig) -> None:
         super().__init__()
-        self.word = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.word = nn.Embedding(config.table_rows, config.hidden_size)
         self.norm = layer_norm(config)
         self.dropout = nn.Dropout(config.embedding_dropout)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from korealbert.model.config import AnyConfig, ModelConfig, ModernConfig
+
+if TYPE_CHECKING:  # A plan counts operations without torch.
+    from torch import nn
 
 
 def parameter_groups(model: nn.Module, *, weight_decay: float) -> list[dict[str, Any]]:

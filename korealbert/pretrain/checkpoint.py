@@ -250,7 +250,7 @@ class RunCheckpoints:
         self._root, self._divided = root, spec.zero_stage > 0
         self._model, self._optimizer, self._engine = model, optimizer, engine
         self._scaler = getattr(engine, "torch_autocast_z0_gradscaler", None)
-        self._identity = {"spec": spec.as_before(), "config": config.model_dump(mode="json")}
+        self._identity = {"spec": spec.as_before(), "config": config.as_before()}
 
     def latest(self, *, until: int | None = None) -> _Checkpoint | None:
         """The newest intact one, of a step ``until`` or before. Raises ValueError where it is another run's."""

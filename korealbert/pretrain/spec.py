@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from korealbert.artifact import Spec
-from korealbert.model.config import AnyConfig, AnySpec, ModelConfig, ModelSpec, ModernConfig, ModernSpec
+from korealbert.model.config import AnyConfig, AnySpec, ModelConfig, ModelSpec, ModernConfig, ModernSpec, even_rows
 from korealbert.pretrain.guard import GuardSpec
 
 ANY_VOCABULARY = 32
@@ -447,7 +447,8 @@ class PretrainSpec(Spec):
             "word_order_classes": self.word_order_classes(sequence_length),
         }
         if isinstance(model, ModernSpec):
-            return ModernConfig(**known, orders_sentences=self.sop_weight > 0)
+            rows = initial.word_rows if isinstance(initial, ModernConfig) else even_rows(vocab_size)
+            return ModernConfig(**known, word_rows=rows, orders_sentences=self.sop_weight > 0)
         return ModelConfig(**known, generator_hidden_size=self.rtd.generator_size(model) if self.objective == "rtd" else 0)
 
     @property

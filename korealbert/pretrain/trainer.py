@@ -318,7 +318,7 @@ class Trainer:
         save_file(detached(self.model), self.out_dir / "model.safetensors", metadata={"format": "pt"})
         theta = self.spec.theta_at(self.spec.steps)
         config = self.config.model_copy(update={"global_theta": theta} if theta else {})
-        write_json(self.out_dir / "config.json", config.model_dump(mode="json"), sort_keys=True)
+        write_json(self.out_dir / "config.json", config.as_before(), sort_keys=True)
 
     def _stats(self) -> Stats:
         state, speed = self.state, self.speed.metrics(0)

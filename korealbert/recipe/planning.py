@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 from korealbert.artifact import Artifact, Identity, Runtime, Spec, Store
 from korealbert.formatting import flat
+from korealbert.model.parameters import training_flops
+from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import dag
 from korealbert.recipe.ablation import grid, load_ablation
 from korealbert.recipe.cross_lingual import load_cross_lingual, transfer_graph
@@ -37,11 +40,26 @@ class Planned:
     """Why it is stale: ``max_chars: 100 → 200``, ``input documents: clean-1… → clean-2…``, damage."""
     estimate_seconds: float | None
     """Wall time of the newest build of the same stage, None if it was never built or is not to run."""
+    operations: int | None = None
+    """Floating-point operations of a pretraining that is to run, from its spec alone; None of other stages."""
 
     @property
     def took(self) -> str:
         """The estimate as people read it, or nothing."""
         return f"{self.estimate_seconds:,.0f} s" if self.estimate_seconds is not None else ""
+
+    @property
+    def price(self) -> str:
+        """The operations, and what they are in hours of a GPU, as people read it; or nothing."""
+        if self.operations is None:
+            return ""
+        hours = self.operations / (_H100 * _UTILISED) / 3600
+        shown = f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
+        return f"{self.operations:.2g} operations, about {shown} hours of an H100 that is utilised at {_UTILISED:.0%}"
+
+
+_H100, _UTILISED = 989e12, 0.4
+"""Nominal operations per second of an H100 (SXM) in bf16, without sparsity, and the share of them that a training reaches."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +142,31 @@ def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = ()
         if artifact is None and fault is None and earlier is not None:
             reasons = difference(earlier, identity, node.spec)
         status: Literal["cached", "stale", "new"] = "stale" if reasons else "cached" if artifact else "new"
-        planned.append(Planned(label, identity.name, status, reasons, None if status == "cached" else seconds))
+        waiting = status != "cached"
+        operations = _operations(node, nodes) if waiting else None
+        planned.append(Planned(label, identity.name, status, reasons, seconds if waiting else None, operations))
     return planned
+
+
+def _operations(node: Node, nodes: Mapping[str, Node]) -> int | None:
+    """Operations of a pretraining from fresh weights. Of packed rows at most: the sequences in one see less than all of it."""
+    spec = node.spec
+    if not isinstance(spec, PretrainSpec) or "initial" in node.inputs:
+        return None
+
+    def inputs(role: str) -> Any:
+        return nodes[node.inputs[role]].spec
+
+    vocab_size, total = inputs("vocab").size, 0
+    suffixes = ("", "_long") if spec.long else ("",)
+    config = spec.config_for(vocab_size=vocab_size, sequence_length=inputs("examples" + suffixes[-1]).sequence_length)
+    starts = sorted({0, *(phase.until_step for phase in spec.batch_warmup), *([spec.long.from_step] if spec.long else [])})
+    for start, end in pairwise([*starts, spec.steps]):
+        suffix = suffixes[spec.is_long(start)]
+        length, noise = inputs("examples" + suffix).sequence_length, inputs("views" + suffix)
+        slots = {"mlm_slots": noise.masking.slots(length), "wop_slots": noise.word_order.slots(length)}
+        total += (end - start) * spec.batch_at(start) * training_flops(config, length=length, **slots)
+    return total
 
 
 def _newest(history: list[Artifact], label: str, stage: str) -> Artifact | None:

@@ -15,7 +15,7 @@ from transformers import AutoModel, ModernBertConfig, ModernBertForMaskedLM
 
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.families import SpecialIds
-from korealbert.model.config import ModernConfig, ModernSpec
+from korealbert.model.config import ModernConfig, ModernSpec, even_rows
 from korealbert.model.encoder import attend
 from korealbert.model.heads import PretrainingModel, initialise
 from korealbert.model.modern import _Sequences
@@ -271,3 +271,24 @@ def test_attention_under_a_mask_is_that_of_one_sequence_after_the_other() -> Non
     torch.testing.assert_close(one_by_one, sequences.attend(query, key, value, 0.0), rtol=0, atol=1e-6)
     assert sequences.longest is None
     assert model.encoder(ids, ids[:, :0], lengths)[1].shape == (3, 4, 32)
+
+
+def test_rows_behind_the_pieces_are_neither_predicted_nor_exported(tmp_path: Path) -> None:
+    config = shape(vocab_size=60, word_rows=even_rows(60))
+    ours, theirs = ours_and_theirs(tmp_path, config)
+    assert ours.encoder.embeddings.word.weight.shape == (64, 32)
+    assert theirs.get_input_embeddings().weight.shape == (60, 32)
+    ids, _, attention = batch(9, padded=False)
+    everywhere = torch.arange(9).expand(3, -1)
+    logits = ours(ids, torch.zeros_like(ids), None, everywhere, everywhere[:, :0]).mlm_BPV
+    expected = theirs(input_ids=ids, attention_mask=attention).logits
+    assert logits.shape == (3, 9, 60)
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
+    logits.logsumexp(-1).sum().backward()
+    assert not ours.encoder.embeddings.word.weight.grad[60:].any()
+    trained, weights = checkpoint.read_as_trained(tmp_path, config)
+    assert (trained.table_rows, weights["embeddings.word.weight"].shape) == (60, (60, 32))
+
+
+def test_even_numbers_of_rows() -> None:
+    assert [even_rows(size) for size in (8_000, 50_000, 65, 64)] == [0, 50_048, 128, 0]

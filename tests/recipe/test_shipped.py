@@ -99,3 +99,25 @@ def test_albert_is_the_papers(size: str, data: Path) -> None:
     assert (pretrain.optimizer.lr, pretrain.schedule.warmup(pretrain.steps), recipe.vocab.size) == (1.76e-3, 3125, 30_000)
     assert recipe.views.masking.ngram_max == 3
     assert config_of(recipe).word_order_classes == 0
+
+
+def test_a_plan_says_what_a_pretraining_costs(data: Path, tmp_path: Path) -> None:
+    """6 operations for each parameter of a layer and token, and those of attention and head: about 4e19, some 28 GPU hours."""
+    prepared = recipes.prepare(SPECS / "recipes" / "modern-base.toml", Store(tmp_path / "store"), data=data)
+    prices = {stage.label: stage for stage in prepared.planned if stage.price}
+    assert list(prices) == ["pretrain"]
+    tokens = (5_000 * 256 + 95_000 * 512) * 1024 + 10_000 * 64 * 8192
+    layers = 22 * (4 * 768**2 + 3 * 768 * 1152)
+    assert 1.05 < prices["pretrain"].operations / (6 * tokens * layers) < 1.5
+    assert re.fullmatch(
+        r"\d\.\de\+19 operations, about \d\d hours of an H100 that is utilised at 40%", prices["pretrain"].price
+    )
+
+
+def test_modern_base_has_modernberts_layers_and_a_word_table_of_even_rows(data: Path) -> None:
+    recipe = recipes.load(SPECS / "recipes" / "modern-base.toml", data=data)
+    config = config_of(recipe)
+    assert (config.vocab_size, config.table_rows) == (50_000, 50_048)
+    with torch.device("meta"):
+        parameters = count_parameters(PretrainingModel(config))
+    assert parameters == 149_655_232 - (50_368 - 50_048) * (768 + 1)
