@@ -24,7 +24,7 @@ from korealbert.corpus.dedup import stage as dedup
 from korealbert.examples import packing, views
 from korealbert.formatting import nearest
 from korealbert.huggingface import checkpoint, export
-from korealbert.model.config import AnyConfig, ModelConfig
+from korealbert.model.config import AnyConfig, ModernConfig
 from korealbert.pretrain import intrinsic
 from korealbert.pretrain import stage as pretrain
 from korealbert.pretrain.spec import ANY_VOCABULARY, PretrainSpec
@@ -226,6 +226,12 @@ def _problems(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
         yield from ((f"[control.{name}]", problem) for problem in _control(control, recipe.views))
     yield from _english(recipe)
     yield from _lengths(recipe)
+    for name, variant in recipe.variants.items():
+        if variant.itl and isinstance(_shape_of_source(recipe), ModernConfig):
+            yield (
+                f"[variants.{name}], field 'itl'",
+                "a modern encoder takes no translation layers; set itl = false in [transfer]",
+            )
 
 
 def _names(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
@@ -309,15 +315,21 @@ def _shape(recipe: CrossLingualRecipe, model: str) -> AnyConfig | None:
     name, _, rest = model.partition("/")
     if name == "control":
         return recipe.control[rest].shape
-    source = recipe.source.recipe.pretrain.shape if recipe.source.recipe is not None else None
-    if source is None:
-        with suppress(ValueError):  # The stage that takes it from its package tells what is wrong with that.
-            directory = recipe.source.place.directory()
-            source = None if directory is None else checkpoint.read_config(directory)
+    source = _shape_of_source(recipe)
     # Of an export that says less than the training, a transfer takes each layer as one of its own.
-    if not isinstance(source, ModelConfig) or checkpoint.repeats_blocks(source):
+    if source is None or checkpoint.repeats_blocks(source):
         return None
     return target_config(source, recipe.variants[name], vocab_size=ANY_VOCABULARY)
+
+
+def _shape_of_source(recipe: CrossLingualRecipe) -> AnyConfig | None:
+    """None where it is not known here."""
+    if recipe.source.recipe is not None:
+        return recipe.source.recipe.pretrain.shape
+    with suppress(ValueError):  # The stage that takes it from its package tells what is wrong with that.
+        directory = recipe.source.place.directory()
+        return None if directory is None else checkpoint.read_config(directory)
+    return None
 
 
 def transfer_graph(recipe: CrossLingualRecipe) -> dict[str, Node]:

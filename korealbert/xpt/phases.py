@@ -14,7 +14,7 @@ from typing import Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Statistics
-from korealbert.model.config import ModelConfig, ModelSpec
+from korealbert.model.config import ModelSpec, read_config
 from korealbert.pretrain import stage as pretrain
 from korealbert.pretrain.spec import AnyOptimizer, AnySchedule, OptimizerSpec, PretrainSpec, ScheduleSpec
 from korealbert.vocab.tokenizer import Vocabulary
@@ -89,7 +89,7 @@ def run(spec: PhaseSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Pha
 
 def frozen_names(initial: Artifact, freeze: Freeze) -> list[str]:
     """Names of the tensors that a phase leaves as they are. Raises ValueError where a preset needs a transfer to begin from."""
-    config = ModelConfig.model_validate_json((initial.path / "config.json").read_bytes())
+    config = read_config(initial.path)
     unreached = unreached_names(["encoder.pooler.weight", "encoder.pooler.bias", "sop.weight", "sop.bias"] * config.pooler)
     if freeze == "none":
         return unreached

@@ -16,7 +16,6 @@ from korealbert.artifact import Inputs, Runtime, Stage
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.directory import TOKENIZER_FILES, WEIGHT_FILES, ModelPlace, copy_files
 from korealbert.huggingface.families import SpecialIds
-from korealbert.model.config import AnyConfig, ModelConfig
 
 _VOCABULARIES = frozenset({"tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"})
 """Without any of these transformers makes up an empty tokenizer."""
@@ -27,7 +26,7 @@ def run(spec: ModelPlace, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ch
     directory = spec.directory() or inputs["model"].path
     read = checkpoint.read(directory)
     try:
-        checkpoint.family_of(translatable(read.config))
+        checkpoint.family_of(read.config)
     except ValueError as error:
         raise ValueError(f"{directory}/config.json: it cannot be transferred: {error}") from None
     special = special_ids(directory, vocab_size=read.config.vocab_size, position_offset=read.config.position_offset)
@@ -90,13 +89,6 @@ def _tokenizer(directory: Path) -> Any:
         raise ValueError(
             f"{directory}: no tokenizer that can be read ({error}); put tokenizer.json beside config.json"
         ) from error
-
-
-def translatable(config: AnyConfig) -> ModelConfig:
-    """The shape of a source. Raises ValueError for one to which no translation layers can be added."""
-    if isinstance(config, ModelConfig):
-        return config
-    raise ValueError("a modern encoder cannot be the source of a transfer; give an ALBERT, BERT, ELECTRA or RoBERTa")
 
 
 STAGE = Stage("xpt_source", version=1, spec=ModelPlace, run=run)

@@ -23,9 +23,8 @@ from korealbert.artifact import Inputs, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.families import Array
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import AnyConfig, ModelConfig, ModernConfig, even_rows
 from korealbert.vocab.tokenizer import SPECIAL, Vocabulary
-from korealbert.xpt.source import translatable
 
 Freeze = Literal["chameleon", "l21", "none"]
 """Frozen in a phase: the encoder (Chameleon), everything that was copied (Lee et al. 2021), nothing."""
@@ -38,12 +37,12 @@ DECODER_BIAS = "mlm.bias"
 POSITIONS = "encoder.embeddings.position.weight"
 
 
-def encoder_names(config: ModelConfig, names: Iterable[str]) -> list[str]:
+def encoder_names(config: AnyConfig, names: Iterable[str]) -> list[str]:
     """The tensors of the source's layers, with the projection of factorised embeddings, which only they read."""
-    return [name for name in names if name.startswith("encoder.projection.") or _is_inner(config, name)]
+    return [name for name in names if name.startswith(("encoder.projection.", "encoder.layers.")) or _is_inner(config, name)]
 
 
-def translation_names(config: ModelConfig, names: Iterable[str]) -> list[str]:
+def translation_names(config: AnyConfig, names: Iterable[str]) -> list[str]:
     """The tensors of the implicit translation layers."""
     return [name for name in names if _block(name) is not None and not _is_inner(config, name)]
 
@@ -53,18 +52,18 @@ def unreached_names(names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith(("encoder.pooler.", "sop."))]
 
 
-def _block_after_transfer(config: ModelConfig, name: str) -> str:
+def _block_after_transfer(config: AnyConfig, name: str) -> str:
     """A source tensor's name in the transferred model of this ``config``: its blocks follow the first edge layers."""
     block = _block(name)
-    if block is None:
+    if block is None or not isinstance(config, ModelConfig):
         return name
     kind, number, rest = block
     return f"encoder.{kind}.{number + config.edge_layers}.{rest}"
 
 
-def _is_inner(config: ModelConfig, name: str) -> bool:
+def _is_inner(config: AnyConfig, name: str) -> bool:
     block = _block(name)
-    if block is None:
+    if block is None or not isinstance(config, ModelConfig):
         return False
     blocks = config.attention_blocks if block[0] == "attention" else config.ffn_blocks
     return config.edge_layers <= block[1] < blocks - config.edge_layers
@@ -81,7 +80,8 @@ class TransferSpec(Spec):
     """How a source encoder becomes one of another language."""
 
     itl: bool = True
-    """Whether one translation layer goes before the source's first layer and one behind its last."""
+    """Whether one translation layer goes before the source's first layer and one behind its last. A modern encoder takes none:
+    its layers are global or local by their number."""
     itl_init: Literal["random", "identity"] = "random"
     """``identity`` zeroes the output matrices of both blocks, so that a translation layer begins as its residual path (up to
     its LayerNorms). The papers draw them like all other matrices."""
@@ -96,7 +96,7 @@ class TransferSpec(Spec):
 class Transferred:
     """A model that has the target's vocabulary and the source's knowledge."""
 
-    config: ModelConfig
+    config: AnyConfig
     weights: dict[str, Array]
     copied: list[str]
     """Names of the tensors that are the source's."""
@@ -122,7 +122,7 @@ def run(spec: TransferSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     moved = transfer(checkpoint.read(inputs["source"].path), spec, vocab_size=vocabulary.size)
     config, names = moved.config, list(moved.weights)
     save_file(moved.weights, out_dir / "model.safetensors", metadata={"format": "pt"})
-    write_json(out_dir / "config.json", config.model_dump(mode="json"), sort_keys=True)
+    write_json(out_dir / "config.json", config.as_before(), sort_keys=True)
     layout = {
         "copied": moved.copied,
         "fresh": sorted(set(names) - set(moved.copied)),
@@ -146,7 +146,7 @@ def transfer(source: checkpoint.Checkpoint, spec: TransferSpec, *, vocab_size: i
     Without translation layers and with the source's own word table and decoder bias put back (``vocabulary_swap``) its outputs
     are those of the source, bit for bit.
     """
-    theirs = translatable(source.config)
+    theirs = source.config
     config = target_config(theirs, spec, vocab_size=vocab_size)
     weights = _drawn(config, spec.seed)
     encoder = set(encoder_names(config, weights)) - {"encoder.projection.weight", "encoder.projection.bias"}
@@ -166,11 +166,17 @@ def transfer(source: checkpoint.Checkpoint, spec: TransferSpec, *, vocab_size: i
     return Transferred(config, weights, sorted(copied))
 
 
-def target_config(source: ModelConfig, spec: TransferSpec, *, vocab_size: int) -> ModelConfig:
+def target_config(source: AnyConfig, spec: TransferSpec, *, vocab_size: int) -> AnyConfig:
     """The shape of the transferred model.
 
     Positions that begin behind the padding id (RoBERTa) begin behind ours, and the table keeps exactly the rows that occur.
+    Raises ValueError for translation layers of a modern encoder.
     """
+    if isinstance(source, ModernConfig):
+        if spec.itl:
+            raise ValueError("itl = true: a modern encoder takes no translation layers; set itl = false in [transfer]")
+        words = {"vocab_size": vocab_size, "word_rows": even_rows(vocab_size)}
+        return ModernConfig.model_validate({**source.shape().model_dump(), **words})
     edges = 1 if spec.itl else 0
     offset = SPECIAL.pad + 1 if source.position_offset else 0
     return ModelConfig.model_validate(
@@ -186,7 +192,7 @@ def target_config(source: ModelConfig, spec: TransferSpec, *, vocab_size: int) -
     )
 
 
-def _drawn(config: ModelConfig, seed: int) -> dict[str, Array]:
+def _drawn(config: AnyConfig, seed: int) -> dict[str, Array]:
     """Fresh weights of a whole model."""
     from korealbert.model.heads import PretrainingModel, initialise  # noqa: PLC0415 (torch takes seconds to load)
 

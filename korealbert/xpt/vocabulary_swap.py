@@ -20,8 +20,8 @@ from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.directory import TOKENIZER_FILES, copy_files
 from korealbert.huggingface.families import Array
-from korealbert.model.config import ModelConfig
-from korealbert.xpt.source import special_ids, translatable
+from korealbert.model.config import AnyConfig, ModernConfig, read_config
+from korealbert.xpt.source import special_ids
 from korealbert.xpt.transfer import DECODER_BIAS, POSITIONS, WORD_TABLE
 
 
@@ -42,6 +42,8 @@ class WordPart(NamedTuple):
     unread_PE: Array
     """Rows of the position table before the first position: as many as the padding id and it are, where positions count from
     it (RoBERTa), else none. Text never reads them, but transformers has padding read the last."""
+    pieces: int
+    """V, where the table has rows behind those of the pieces."""
 
     @property
     def position_offset(self) -> int:
@@ -49,14 +51,15 @@ class WordPart(NamedTuple):
         return len(self.unread_PE)
 
     @classmethod
-    def of(cls, config: ModelConfig, weights: Mapping[str, Array]) -> WordPart:
+    def of(cls, config: AnyConfig, weights: Mapping[str, Array]) -> WordPart:
         """The part of a model; a source without a masked-token head has a bias of zeros."""
         bias = weights.get(DECODER_BIAS)
-        no_bias = np.zeros(config.vocab_size, dtype=np.float32)
-        return cls(weights[WORD_TABLE], no_bias if bias is None else bias, weights[POSITIONS][: config.position_offset])
+        no_bias = np.zeros(config.table_rows, dtype=np.float32)
+        unread = weights[POSITIONS][: config.position_offset] if POSITIONS in weights else np.empty((0, 0), dtype=np.float32)
+        return cls(weights[WORD_TABLE], no_bias if bias is None else bias, unread, config.vocab_size)
 
 
-def swap(config: ModelConfig, weights: Mapping[str, Array], words: WordPart) -> tuple[ModelConfig, dict[str, Array]]:
+def swap(config: AnyConfig, weights: Mapping[str, Array], words: WordPart) -> tuple[AnyConfig, dict[str, Array]]:
     """The model with another vocabulary. Swapped back, it is the model that it was, bit for bit.
 
     Raises ValueError where the embeddings have another width, or only one of both counts positions from the padding id.
@@ -68,6 +71,10 @@ def swap(config: ModelConfig, weights: Mapping[str, Array], words: WordPart) -> 
         )
     if bool(words.position_offset) != bool(config.position_offset):
         raise ValueError("one of both vocabularies counts positions from the padding id, the other does not")
+    if isinstance(config, ModernConfig):
+        rows = len(words.table_VE)
+        update = {"vocab_size": words.pieces, "word_rows": 0 if rows == words.pieces else rows}
+        return config.model_copy(update=update), {**weights, WORD_TABLE: words.table_VE, DECODER_BIAS: words.bias_V}
     read = weights[POSITIONS][config.position_offset :]
     changed = config.model_copy(
         update={
@@ -90,14 +97,14 @@ class SwapStats(Statistics):
 def run(spec: SwapSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> SwapStats:
     """Write the directory. Raises ValueError where the model has no snapshot of this step, or another source."""
     model, source_directory = inputs["model"].path, inputs["source"].path
-    config = ModelConfig.model_validate_json((model / "config.json").read_bytes())
+    config = read_config(model)
     file = model / "model.safetensors"
     if spec.snapshot is not None:
         file = model / "snapshots" / f"step-{spec.snapshot:08d}.safetensors"
         if not file.is_file():
             raise ValueError(f"{model.name} has no snapshot of step {spec.snapshot:,}; name the step in the phase's snapshots")
     source = checkpoint.read(source_directory)
-    config, weights = swap(config, load_file(file), WordPart.of(translatable(source.config), source.weights))
+    config, weights = swap(config, load_file(file), WordPart.of(source.config, source.weights))
     special = special_ids(source_directory, vocab_size=config.vocab_size, position_offset=config.position_offset)
     save_file(checkpoint.to_huggingface(config, weights), out_dir / "model.safetensors", metadata={"format": "pt"})
     write_json(out_dir / "config.json", checkpoint.settings(config, special), indent=2, sort_keys=True)

@@ -14,6 +14,8 @@ from transformers import (
     BertModel,
     ElectraConfig,
     ElectraForPreTraining,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
     PreTrainedModel,
     PreTrainedTokenizerFast,
     RobertaConfig,
@@ -56,6 +58,10 @@ def make_source(family: str, directory: Path, **fields: Any) -> Path:
 def _model(family: str, sizes: dict[str, Any]) -> PreTrainedModel:
     if family == "roberta":
         return RobertaForMaskedLM(RobertaConfig(**sizes, type_vocab_size=1, pad_token_id=1))
+    if family == "modernbert":
+        return ModernBertForMaskedLM(
+            ModernBertConfig(**sizes, local_attention=8, pad_token_id=0, cls_token_id=2, sep_token_id=3)
+        )
     if family == "bert":  # The bare encoder, as sentence encoders are published.
         return BertModel(BertConfig(**sizes))
     if family == "electra":  # A discriminator.

@@ -10,10 +10,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
+from transformers import AutoModelForMaskedLM
 
 from korealbert.artifact import Artifact, InputPath, Store, build
 from korealbert.examples import packing, views
 from korealbert.examples.batches import ExampleBatches
+from korealbert.huggingface import export
 from korealbert.huggingface.directory import ModelPlace
 from korealbert.pretrain import stage as pretrain
 from korealbert.pretrain.engine import Ranks, join
@@ -65,6 +67,28 @@ def transferred(store: Path, data: dict[str, Artifact], tmp_path_factory: pytest
         inputs = {"source": read, "vocab": data["vocab"]}
         made[family] = build(transfer.STAGE, TransferSpec(), inputs, TrainingRuntime(store=store)).artifact
     return made
+
+
+def test_a_modern_encoder_is_trained_on_with_our_words_and_packed_rows(
+    store: Path, data: dict[str, Artifact], tmp_path: Path
+) -> None:
+    """From a public checkpoint's directory to an export that transformers loads, with our vocabulary."""
+    runtime = TrainingRuntime(store=store, threads=1, device="cpu")
+    place = ModelPlace(path=InputPath(make_source("modernbert", tmp_path / "source")))
+    read = build(source.STAGE, place, {}, runtime).artifact
+    initial = build(transfer.STAGE, TransferSpec(itl=False), {"source": read, "vocab": data["vocab"]}, runtime).artifact
+    spec = PhaseSpec(**{**FAST, "steps": 40, "heldout_every": 40}, packing="best_fit")
+    trained = build(phases.STAGE, spec, {**data, "initial": initial}, runtime).artifact
+    scores = [json.loads(line) for line in (trained.path / "metrics.jsonl").read_text().splitlines()]
+    heldout = [line["mlm_loss"] for line in scores if line["split"] == "heldout"]
+    assert heldout[-1] < heldout[0] - 0.3
+    frozen = phases.frozen_names(initial, "chameleon")
+    assert frozen
+    assert all(name.startswith("encoder.layers.") for name in frozen)
+    written = build(export.STAGE, export.STAGE.spec(), {"pretrain": trained, "vocab": data["vocab"]}, runtime).artifact
+    model = AutoModelForMaskedLM.from_pretrained(written.path)
+    assert model.config.model_type == "modernbert"
+    assert model.get_input_embeddings().weight.shape == (65, 32)
 
 
 def phase(**fields: Any) -> PhaseSpec:

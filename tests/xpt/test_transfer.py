@@ -14,7 +14,7 @@ from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.checkpoint import Checkpoint
 from korealbert.huggingface.families import SpecialIds
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import ModelConfig, ModernConfig
 from korealbert.model.heads import PretrainingModel
 from korealbert.model.parameters import count_parameters
 from korealbert.vocab.tokenizer import SPECIAL
@@ -29,7 +29,7 @@ WORDS = 120
 @pytest.fixture(scope="session")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("sources")
-    return {family: make_source(family, root / family) for family in FAMILIES}
+    return {family: make_source(family, root / family) for family in (*FAMILIES, "modernbert")}
 
 
 def moved(source: Checkpoint, **fields: object) -> Transferred:
@@ -171,3 +171,19 @@ def test_edge_layers_share_with_nobody() -> None:
     assert [half.blocks_of(layer) for layer in range(4)] == [(0, 0), (1, 1), (1, 2), (2, 3)]
     with pytest.raises(ValueError, match="leave none of num_layers = 2"):
         ModelConfig(vocab_size=40, num_layers=2, edge_layers=1)
+
+
+def test_all_of_a_modern_encoder_is_copied_but_its_words(sources: dict[str, Path]) -> None:
+    source = checkpoint.read(sources["modernbert"])
+    result = moved(source, itl=False)
+    assert isinstance(result.config, ModernConfig)
+    assert (result.config.vocab_size, result.config.table_rows) == (WORDS, 128)
+    words = {"encoder.embeddings.word.weight", "mlm.bias"}
+    assert set(result.weights) - set(result.copied) == words
+    assert all(np.array_equal(result.weights[name], source.weights[name]) for name in result.copied)
+    as_model(result.config, result.weights)
+    random = moved(source, itl=False, encoder="random")
+    differing = {name for name, array in result.weights.items() if not np.array_equal(array, random.weights[name])}
+    assert differing == set(encoder_names(result.config, result.weights))
+    with pytest.raises(ValueError, match="a modern encoder takes no translation layers; set itl = false"):
+        moved(source)

@@ -36,7 +36,7 @@ def logits(config: ModelConfig, weights: dict[str, np.ndarray]) -> list[torch.Te
     return [tensor for tensor in (*outputs, hidden) if tensor is not None]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", (*FAMILIES, "modernbert"))
 def test_without_translation_layers_and_training_it_is_the_source_bit_for_bit(sources: dict[str, Path], family: str) -> None:
     source = checkpoint.read(sources[family])
     korean = moved(source, itl=False)
@@ -49,8 +49,9 @@ def test_without_translation_layers_and_training_it_is_the_source_bit_for_bit(so
         assert torch.equal(ours, theirs)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("itl", [True, False])
+@pytest.mark.parametrize(
+    ("family", "itl"), [*((family, itl) for family in FAMILIES for itl in (True, False)), ("modernbert", False)]
+)
 def test_korean_english_korean_gives_identical_logits(sources: dict[str, Path], family: str, itl: bool) -> None:
     source = checkpoint.read(sources[family])
     korean = moved(source, itl=itl)
@@ -90,7 +91,7 @@ def test_a_vocabulary_of_another_width_is_refused(sources: dict[str, Path]) -> N
         swap(korean.config, korean.weights, WordPart.of(roberta.config, roberta.weights))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", (*FAMILIES, "modernbert"))
 def test_the_stages_give_the_source_back(sources: dict[str, Path], tmp_path: Path, family: str) -> None:
     runtime = Runtime(store=tmp_path, workers=1)
     vocab = build_ancestry(tmp_path)["vocab"]
@@ -107,7 +108,7 @@ def test_the_stages_give_the_source_back(sources: dict[str, Path], tmp_path: Pat
         if written is not None:
             assert torch.equal(written, tensor), name
             compared += 1
-    assert compared > 20
+    assert compared > 15
     assert (english.path / "tokenizer.json").read_bytes() == (sources[family] / "tokenizer.json").read_bytes()
 
 
