@@ -306,7 +306,7 @@ def task_tokenizer(task: Task, directory: Path) -> Any:
 
 STAGE = Stage(
     "features",
-    version=1,
+    version=2,
     spec=FeaturesSpec,
     run=run,
     inputs={"model": "export"},

@@ -211,7 +211,7 @@ class QuestionAnswering(Task):
         questions = pieces([example.text for example in examples], tokenizer)
         features = []
         for index, (example, question) in enumerate(zip(examples, questions, strict=True)):
-            answer = _first_answer(example)
+            answer = _seen(_first_answer(example), known[example.pair or ""].spans, example)
             for ids, segments, window in windows(question, known[example.pair or ""], special, max_length):
                 features.append(Feature(ids, segments, window.target(answer), index, window))
         return features
@@ -316,6 +316,21 @@ class QuestionAnswering(Task):
         nothing = dict.fromkeys(self.measures(_question(examples[0]), "", mode), 0.0)
         pairs = zip(examples, predicted, strict=True)
         return [nothing if answer is None else self.measures(_question(e), answer, mode) for e, answer in pairs]
+
+
+def _seen(answer: Span | None, spans: Sequence[Span], example: Example) -> Span | None:
+    """The part of an answer that pieces of its context cover: blanks at its ends are in none.
+
+    Raises ValueError where no piece covers any of it.
+    """
+    if answer is None:
+        return None
+    covered = [(begin, end) for begin, end in spans if max(begin, answer[0]) < min(end, answer[1])]
+    if not covered:
+        text = (example.pair or "")[answer[0] : answer[1]]
+        problem = f"question {example.id}, field 'answers': the gold answer {text!r} has no character that can be seen"
+        raise ValueError(f"{problem}; leave the question out, or give it the answer that it has")
+    return max(answer[0], covered[0][0]), min(answer[1], covered[-1][1])
 
 
 def _first_answer(example: Example) -> Span | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,6 +16,25 @@ from korealbert.finetune.questions import STRIDE, Answer, Found, Question, Windo
 from korealbert.finetune.task import Encoded, Feature
 
 FRAME = Frame([2], [3], [3], (0, 1))
+
+
+@pytest.mark.parametrize("blanks", [("", ""), ("", " "), (" ", ""), (" ", " \u200b ")])
+def test_blanks_at_the_ends_of_a_gold_answer_are_no_part_of_the_target(
+    tokenizer: Callable[..., Any], blanks: tuple[str, str]
+) -> None:
+    text = f"이 영화{blanks[0] or ' '}배우 연기{blanks[1] or ' '}장면 음악"
+    begin = text.index("배우") - len(blanks[0])
+    answer = Answer(text[begin : text.index("연기") + 2 + len(blanks[1])], begin)
+    question = Question("q", "정말", (answer,), pair=text)
+    (feature,) = tasks.load("korquad").encode([question], tokenizer(), max_length=32)
+    covered = feature.input_ids[feature.target[0] : feature.target[1] + 1]
+    assert tokenizer().convert_ids_to_tokens(covered) == ["배우", "연기"]
+
+
+def test_a_gold_answer_of_blanks_is_an_error_of_the_gold_file(tokenizer: Callable[..., Any]) -> None:
+    question = Question("q7", "정말", (Answer("  ", 4),), pair="이 영화  배우")
+    with pytest.raises(ValueError, match=r"question q7, field 'answers': the gold answer '  ' has no character"):
+        tasks.load("korquad").encode([question], tokenizer(), max_length=32)
 
 
 def context(count: int) -> Pieces:
