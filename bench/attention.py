@@ -3,20 +3,22 @@
     python -m bench.attention [--threads 1] [--repeats 15]
 
 Prints processor seconds of both and their ratio, at 2,048 tokens of four heads of width 64. ``korealbert.model.encoder.attend``
-takes the products in bf16 up to 1,024 positions.
+takes the products in bf16 up to 1,024 positions. Then packed rows of 1,024: each sequence by itself, and local layers by
+blocks, beside a mask over the row, as ``korealbert.model.modern`` chooses.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from unittest.mock import patch
 
 import torch
 from torch import Tensor
 
-from korealbert.model import encoder
+from korealbert.model import encoder, modern
 
 TOKENS, HEADS, WIDTH = 2048, 4, 64
 
@@ -43,10 +45,29 @@ def main() -> None:
             row = f"{1e3 * seconds['torch']:8.1f}  {1e3 * seconds['products']:11.1f}  {ratio:5.2f}"
             print(f"{length:6}  {str(dtype).removeprefix('torch.'):9}  {row}")
 
+    print(
+        f"\n{'sequences':>16}  {'precision':9}  {'masked ms':>9}  {'alone ms':>8}  {'ratio':>5}  {'blocks ms':>9}  {'ratio':>5}"
+    )
+    for lengths in ([700, 324], [300, 200, 180, 150, 100, 94], [40] * 25):
+        counts = torch.tensor([lengths] * (TOKENS // 1024))
+        for dtype in (torch.float32, torch.bfloat16):
+            inputs = [torch.randn(len(counts), HEADS, 1024, WIDTH, dtype=dtype, requires_grad=True) for _ in range(3)]
+            alone = modern._Sequences(counts, 1024)
+            masked = modern._Sequences(counts, 1024)
+            masked._sizes = None
+            ways = {"masked": masked.attend, "alone": alone.attend, "blocks": partial(alone.attend_nearby, half=64)}
+            seconds = dict.fromkeys(ways, float("inf"))
+            for _ in range(options.repeats):
+                for name, way in ways.items():
+                    seconds[name] = min(seconds[name], _timed(inputs, way=way))
+            one, two = (f"{1e3 * seconds[n]:8.1f}  {seconds['masked'] / seconds[n]:5.2f}" for n in ("alone", "blocks"))
+            what = f"{len(lengths)} of {min(lengths)}-{max(lengths)}"
+            print(f"{what:>16}  {str(dtype).removeprefix('torch.'):9}  {1e3 * seconds['masked']:9.1f}  {one}   {two}")
 
-def _timed(inputs: Sequence[Tensor], visible: Tensor) -> float:
+
+def _timed(inputs: Sequence[Tensor], visible: Tensor | None = None, way: Callable[..., Tensor] | None = None) -> float:
     begin = time.process_time()
-    mixed = encoder.attend(*inputs, visible, 0.0)
+    mixed = way(*inputs, 0.0) if way else encoder.attend(*inputs, visible, 0.0)
     mixed.backward(mixed.detach())
     return time.process_time() - begin
 

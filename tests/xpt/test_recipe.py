@@ -56,6 +56,16 @@ def test_every_stage_comes_after_those_it_reads(editable: Path) -> None:
         assert nodes[f"finetune/{cell}/pretrained/1"].inputs == {"model": model, "features": f"features/{cell}"}
 
 
+def test_a_modern_source_takes_no_translation_layers(editable: Path, tmp_path: Path) -> None:
+    source = make_source("modernbert", tmp_path / "source", max_position_embeddings=130)
+    edit(editable, 'recipe = "english-sample.toml"', f'path = "{source}"')
+    with pytest.raises(RecipeError, match=r"\[variants.itl\], field 'itl'.*takes no translation layers; set itl = false"):
+        load_cross_lingual(editable)
+    edit(editable, "[variants.itl]\n", "[variants.itl]\nitl = false\n")
+    edit(editable, 'encoder = "random"', 'encoder = "random"\nitl = false')
+    assert list(transfer_graph(load_cross_lingual(editable)))[-1] == "report"
+
+
 def test_an_albert_stays_shared_between_its_translation_layers(editable: Path, tmp_path: Path) -> None:
     source = make_source("albert", tmp_path / "source", max_position_embeddings=130)
     edit(editable, 'recipe = "english-sample.toml"', f'path = "{source}"')
