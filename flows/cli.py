@@ -123,10 +123,10 @@ def plan(
     console.print(table)
     pending = [stage for stage in prepared.planned if stage.status != "cached"]
     known = sum(stage.estimate_seconds or 0 for stage in pending)
-    console.print(f"{len(pending)} of {len(prepared.planned)} stages would run" + (f", about {known:,.0f} s" if known else ""))
     for stage in pending:
         if stage.price:
             console.print(f"{stage.label}: {stage.price}", soft_wrap=True)
+    console.print(f"{len(pending)} of {len(prepared.planned)} stages would run" + (f", about {known:,.0f} s" if known else ""))
 
 
 @app.command()

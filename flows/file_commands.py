@@ -111,20 +111,29 @@ def fill_mask(
 @app.command()
 def score(
     task: Annotated[str, typer.Argument(help="the benchmark: klue_ner, korquad, glue_cola, …")],
-    gold: Annotated[str, typer.Argument(help="its official file, or ARCHIVE::MEMBER")],
-    predictions: Annotated[str, typer.Argument(help="JSON Lines, one record per example of GOLD, with ids or in its order")],
+    gold: Annotated[str, typer.Argument(help="its official file, or ARCHIVE::MEMBER", show_default=False)] = "",
+    predictions: Annotated[
+        str,
+        typer.Argument(help="JSON Lines, one record per example of GOLD; or predictions.arrow of ours", show_default=False),
+    ] = "",
     mode: Annotated[
         _ScoringMode, typer.Option("--mode", help="as the official script prints, or as its text defines")
     ] = "official",
     against: Annotated[
         str | None, typer.Option("--against", help="predictions of a second system: test the difference")
     ] = None,
+    show_format: Annotated[bool, typer.Option("--format", help="print what records of predictions hold, and exit")] = False,
 ) -> None:
     """Score a prediction file of any system and print one JSON object of metrics, each times 100."""
-    from korealbert.finetune.scoring import compare_files, score_file  # noqa: PLC0415 (loads torch)
+    from korealbert.finetune.scoring import compare_files, record_format, score_file  # noqa: PLC0415 (loads torch)
 
     told: dict[str, Any] = {}
     with clear_errors():
+        if show_format:
+            typer.echo(record_format(task))
+            return
+        if not gold or not predictions:
+            raise ValueError("name the official file and the predictions; --format tells what these hold")
         if against is None:
             scores = score_file(task, gold, predictions, mode)
         else:

@@ -12,17 +12,24 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow as pa
+from pyarrow import ipc
+
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.files import Record, json_lines
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.resampling import Draws
+from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.statistics import answered, compare, mcnemar_of
 from korealbert.finetune.task import Example, Task
 
 _MEMBER_MARK = "::"
 """Between an archive and the name of a file in it."""
 
+
+_OURS = ".arrow"
+"""Ending of ``predictions.arrow``, which a fine-tuning writes."""
 
 _RESAMPLES = 1000
 """Draws of an interval and of a test; the smallest p-value is 1 / 1001."""
@@ -96,6 +103,11 @@ def _scored(benchmark: Task, examples: Sequence[Example], predictions: str, mode
     file = _file(predictions)
     if not file.path.is_file():
         raise FileNotFoundError(f"{file}: no such file; give JSON Lines, one record per example")
+    if file.path.suffix == _OURS:
+        predicted = _matched_to_ours(file, benchmark, examples)
+        scores = benchmark.score(examples, predicted, mode)
+        warnings = [*scores.warnings, *_part(benchmark, len(examples))]
+        return _Scored(scores.values, tuple(warnings), len(examples), benchmark.official_test_examples, "id"), predicted
     records = list(json_lines(file))
     by_id = benchmark.matches_by_id or any("id" in record.fields for record in records)
     predicted = (_matched_by_id if by_id else _matched_by_position)(file, records, benchmark, examples, mode)
@@ -109,6 +121,35 @@ def _scored(benchmark: Task, examples: Sequence[Example], predictions: str, mode
         warnings.append(f"{file}: no prediction for {len(missing):,} of {len(examples):,} questions ({named}), which score 0")
     matched: Literal["id", "position"] = "id" if by_id else "position"
     return _Scored(scores.values, tuple(warnings), len(examples), benchmark.official_test_examples, matched), predicted
+
+
+def _matched_to_ours(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example]) -> list[Any]:
+    """The predictions that a cell of ours has kept, one per example. Raises ValueError where they are of others."""
+    try:
+        with ipc.open_file(str(file.path)) as reader:
+            table = reader.read_all()
+        kept = dict(zip(table["id"].to_pylist(), table["pred"].to_pylist(), strict=True))
+    except (pa.ArrowInvalid, KeyError) as error:
+        remedy = "name predictions.arrow of a fine-tuning, or a file of JSON Lines"
+        raise ValueError(f"{file}: no predictions of ours ({error}); {remedy}") from None
+    if table["pred"].type != benchmark.prediction_type:
+        raise ValueError(f"{file}: predictions of another kind than those of {benchmark.title}; name the task that they are of")
+    ids = [example.id for example in examples]
+    strange = next((name for name in ids if name not in kept), next((name for name in kept if name not in set(ids)), None))
+    if strange is not None:
+        problem = f"the predictions are of other examples than the gold file's: {strange!r} is in one of them only"
+        raise ValueError(f"{file}: {problem}; name the file that was the cell's test")
+    return [benchmark.restored(kept[name]) for name in ids]
+
+
+def record_format(task: str) -> str:
+    """What the records of a prediction file of this benchmark hold, for people."""
+    benchmark = tasks.find(task)
+    told = " ".join((benchmark.prediction.__doc__ or "").replace("``", "`").split())
+    labels = f" Labels: {', '.join(benchmark.labels)}." if isinstance(benchmark, SequenceClassification) else ""
+    needed = "needed" if benchmark.matches_by_id else "optional; without it records stand in the order of the official file"
+    count = f"{benchmark.official_test_examples:,} official test examples"
+    return f"{benchmark.title}: JSON Lines, an object for each of the {count}.\n`id`: the example's ({needed}).\n{told}{labels}"
 
 
 def _part(benchmark: Task, examples: int) -> list[str]:

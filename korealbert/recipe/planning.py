@@ -50,14 +50,15 @@ class Planned:
 
     @property
     def price(self) -> str:
-        """The operations, and what they are in hours of a GPU, as people read it; or nothing."""
-        if self.operations is None:
+        """The operations, and what they are in hours of a GPU, as people read it; nothing below some minutes."""
+        hours = (self.operations or 0) / (_H100 * _UTILISED) / 3600
+        if hours < _LEAST_HOURS:
             return ""
-        hours = self.operations / (_H100 * _UTILISED) / 3600
         shown = f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
         return f"{self.operations:.2g} operations, about {shown} hours of an H100 that is utilised at {_UTILISED:.0%}"
 
 
+_LEAST_HOURS = 0.1
 _H100, _UTILISED = 989e12, 0.4
 """Nominal operations per second of an H100 (SXM) in bf16, without sparsity, and the share of them that a training reaches."""
 

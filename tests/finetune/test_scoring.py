@@ -7,16 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow import ipc
 from scipy.stats import binomtest
 from typer.testing import CliRunner
 
 from flows.cli import app
 from korealbert.finetune import tasks
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.scoring import score_file
+from korealbert.finetune.scoring import compare_files, score_file
 
 NLI = "sentence1\tsentence2\tgold_label\n비가 온다\t날이 맑다\tcontradiction\n눈이 온다\t춥다\tneutral\n"
 NSMC = "id\tdocument\tlabel\n7\t좋다\t1\n8\t별로\t0\n9\t\t0\n"
@@ -410,3 +412,47 @@ def test_every_benchmark_is_found_by_name_and_title_in_any_spelling() -> None:
     assert tasks.find("KLUE-NER") is tasks.load("klue_ner")
     with pytest.raises(ValueError, match=r"no task 'klue_wos' .*; known are glue_cola"):
         tasks.find("klue_wos")
+
+
+def kept(path: Path, predictions: dict[str, int]) -> str:
+    """Predictions as a fine-tuning of ours writes them."""
+    table = pa.table({"id": list(predictions), "pred": pa.array(predictions.values(), tasks.load("nsmc").prediction_type)})
+    with ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+    return str(path)
+
+
+def test_predictions_of_a_fine_tuning_are_scored_and_compared_by_their_ids(tmp_path: Path) -> None:
+    gold = tmp_path / "gold"
+    gold.write_text(NSMC, "utf-8")
+    right = kept(tmp_path / "right.arrow", {"9": 0, "8": 0, "7": 1})
+    scored = score_file("nsmc", str(gold), right, "official")
+    assert (scored.values["accuracy"], scored.matched_by) == (100.0, "id")
+    assert score_file("nsmc", str(gold), kept(tmp_path / "half.arrow", {"7": 1, "8": 1, "9": 1}), "official").values == {
+        "accuracy": pytest.approx(100 / 3)
+    }
+    (tmp_path / "theirs").write_text("\n".join('{"label": 1}' for _ in range(3)), "utf-8")
+    found, against = compare_files("nsmc", str(gold), right, str(tmp_path / "theirs"), "official")
+    assert found.values["accuracy"] - against["scores"]["accuracy"] == pytest.approx(against["difference"])
+
+
+def test_predictions_of_other_examples_or_tasks_and_other_arrow_files_are_refused(tmp_path: Path) -> None:
+    gold, sts = tmp_path / "gold", tmp_path / "sts"
+    gold.write_text(NSMC, "utf-8")
+    sts.write_text(STS, "utf-8")
+    with pytest.raises(ValueError, match="of other examples than the gold file's: '9' is in one of them only"):
+        score_file("nsmc", str(gold), kept(tmp_path / "few.arrow", {"7": 1, "8": 0}), "official")
+    with pytest.raises(ValueError, match="of other examples than the gold file's: '10' is in one of them only"):
+        score_file("nsmc", str(gold), kept(tmp_path / "more.arrow", {"7": 1, "8": 0, "9": 0, "10": 1}), "official")
+    with pytest.raises(ValueError, match="predictions of another kind than those of KorSTS"):
+        score_file("korsts", str(sts), kept(tmp_path / "kind.arrow", {"0": 1, "1": 0, "2": 0}), "official")
+    (tmp_path / "no.arrow").write_bytes(b"no arrow")
+    with pytest.raises(ValueError, match="no predictions of ours"):
+        score_file("nsmc", str(gold), str(tmp_path / "no.arrow"), "official")
+
+
+@pytest.mark.parametrize("name", tasks.names())
+def test_the_command_tells_what_records_hold(name: str) -> None:
+    told = CliRunner().invoke(app, ["score", name, "--format"])
+    assert told.exit_code == 0 and told.output.startswith(f"{tasks.load(name).title}: JSON Lines")
+    assert any(field in told.output for field in ("`label`", "`answer`", "`tags`", "`heads`")), told.output
