@@ -1,11 +1,12 @@
 """A CPU pretraining run that is killed at random moments ends in the bytes of one that is not.
 
-    python -m bench.soak_pretrain [--kills 100] [--seed 1] [--store DIR]
+    python -m bench.soak_pretrain [--kills 100] [--seed 1] [--store DIR] [--packed]
 
 Steps of milliseconds, a checkpoint every four, a scoring every six, and a change to long sequences half-way, so that kills fall
 into loading, steps, scoring and writing alike; every third waits for a checkpoint that is being written. SIGKILL goes to the
-stage or to its training process by turns, and every tenth comes while they start. Exits with 1 unless weights, configuration,
-metrics and events are those of the straight run.
+stage or to its training process by turns, and every tenth comes while they start. ``--packed`` trains a modern encoder by Muon
+on packed rows, whose rotary positions turn otherwise in long sequences. Exits with 1 unless weights, configuration, metrics and
+events are those of the straight run.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from bench.pretrain import rows
 from korealbert.artifact import Artifact, build
@@ -37,15 +39,40 @@ START_SECONDS = 6.0
 ROLES = ("vocab", "examples", "views", "examples_long", "views_long")
 
 
-def spec_for(kills: int) -> PretrainSpec:
+ALBERT: dict[str, Any] = {
+    "model": {"hidden_size": 32, "embedding_size": 16, "num_heads": 2, "num_layers": 2, "max_positions": 64},
+    "optimizer": {"lr": 2e-3},
+}
+PACKED: dict[str, Any] = {
+    "model": {
+        "architecture": "modern",
+        "hidden_size": 32,
+        "num_heads": 2,
+        "num_layers": 3,
+        "local_attention": 16,
+        "global_theta": 100.0,
+        "mlp_dropout": 0.1,
+    },
+    "optimizer": {"name": "muon", "lr": 2e-3},
+    "schedule": {"decay": "stable_sqrt"},
+    "packing": "best_fit",
+    "wop_weight": 0.0,
+}
+
+
+def spec_for(kills: int, *, packed: bool) -> PretrainSpec:
     steps = STEPS_PER_KILL * max(kills, 1)
     return PretrainSpec(
-        model={"hidden_size": 32, "embedding_size": 16, "num_heads": 2, "num_layers": 2, "max_positions": 64},
+        **(PACKED if packed else ALBERT),
         steps=steps,
         global_batch_size=8,
         micro_batch_size=4,
-        long={"from_step": steps // 2, "global_batch_size": 4, "micro_batch_size": 2},
-        optimizer={"lr": 2e-3},
+        long={
+            "from_step": steps // 2,
+            "global_batch_size": 4,
+            "micro_batch_size": 2,
+            "global_theta": 9_000.0 if packed else None,
+        },
         log_every=2,
         heldout_every=6,
         checkpoint_every=4,
@@ -116,11 +143,12 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--store", type=Path, default=Path("store/soak-pretrain"))
+    parser.add_argument("--packed", action="store_true", help="a modern encoder on packed rows instead of an ALBERT")
     arguments = parser.parse_args()
     vocab, *short = rows(32, arguments.store, copies=1, heldout_share=0.2)
     _, *long = rows(64, arguments.store, copies=1, heldout_share=0.2)
     paths = [str(artifact.path.resolve()) for artifact in (vocab, *short, *long)]
-    spec, lot = spec_for(arguments.kills), random.Random(arguments.seed)  # noqa: S311
+    spec, lot = spec_for(arguments.kills, packed=arguments.packed), random.Random(arguments.seed)  # noqa: S311
     stores = {name: (arguments.store / name).resolve() for name in ("straight", "killed")}
     for store in stores.values():
         shutil.rmtree(store, ignore_errors=True)
