@@ -41,8 +41,8 @@ _CONFIDENCE = 0.95
 class _Scored:
     """Scores of a prediction file."""
 
-    values: Mapping[str, float]
-    """Metrics by name, each times 100."""
+    values: Mapping[str, float | None]
+    """Metrics by name, each times 100; None where the official script prints ``nan``."""
     warnings: tuple[str, ...]
     examples: int
     """Of the gold file; each was scored."""
@@ -50,11 +50,17 @@ class _Scored:
     """Of the official test set: scores over fewer compare with no published ones."""
     matched_by: Literal["id", "position"]
     """How predictions found their examples."""
+    undefined: Mapping[str, str]
+    """Why a metric has no official value."""
+    corrected: Mapping[str, float]
+    """What the text that defines it makes of such a metric."""
 
     def facts(self) -> dict[str, Any]:
-        """One JSON object: the metrics, then the other fields but the warnings."""
+        """One JSON object: the metrics, then the other fields but warnings; of undefined metrics only where there are any."""
         fields = asdict(self)
         del fields["warnings"]
+        if not self.undefined:
+            del fields["undefined"], fields["corrected"]
         return {**fields.pop("values"), **fields}
 
 
@@ -105,22 +111,39 @@ def _scored(benchmark: Task, examples: Sequence[Example], predictions: str, mode
         raise FileNotFoundError(f"{file}: no such file; give JSON Lines, one record per example")
     if file.path.suffix == _OURS:
         predicted = _matched_to_ours(file, benchmark, examples)
-        scores = benchmark.score(examples, predicted, mode)
-        warnings = [*scores.warnings, *_part(benchmark, len(examples))]
-        return _Scored(scores.values, tuple(warnings), len(examples), benchmark.official_test_examples, "id"), predicted
+        return _facts(benchmark, examples, predicted, mode, "id", []), predicted
     records = list(json_lines(file))
     by_id = benchmark.matches_by_id or any("id" in record.fields for record in records)
     predicted = (_matched_by_id if by_id else _matched_by_position)(file, records, benchmark, examples, mode)
-    scores = benchmark.score(examples, predicted, mode)
-    warnings = [*scores.warnings, *_part(benchmark, len(examples))]
+    warnings = []
     if not by_id:
         warnings.append(f"{file}: records carry no ids; they are matched with the examples by position")
     missing = [example.id for example, value in zip(examples, predicted, strict=True) if value is None]
     if missing:
         named = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
         warnings.append(f"{file}: no prediction for {len(missing):,} of {len(examples):,} questions ({named}), which score 0")
-    matched: Literal["id", "position"] = "id" if by_id else "position"
-    return _Scored(scores.values, tuple(warnings), len(examples), benchmark.official_test_examples, matched), predicted
+    return _facts(benchmark, examples, predicted, mode, "id" if by_id else "position", warnings), predicted
+
+
+def _facts(
+    benchmark: Task,
+    examples: Sequence[Example],
+    predicted: Sequence[Any],
+    mode: Mode,
+    matched_by: Literal["id", "position"],
+    further: Sequence[str],
+) -> _Scored:
+    scores = benchmark.score(examples, predicted, mode)
+    corrected = benchmark.score(examples, predicted, "corrected").values if scores.undefined else {}
+    return _Scored(
+        {name: None if name in scores.undefined else value for name, value in scores.values.items()},
+        (*scores.warnings, *_part(benchmark, len(examples)), *further),
+        len(examples),
+        benchmark.official_test_examples,
+        matched_by,
+        scores.undefined,
+        {name: corrected[name] for name in scores.undefined},
+    )
 
 
 def _matched_to_ours(file: BenchmarkFile, benchmark: Task, examples: Sequence[Example]) -> list[Any]:

@@ -204,6 +204,9 @@ def _triple(example: Example) -> Triple:
     return example
 
 
+_CORRELATIONS = ("pearson", "spearman")
+
+
 class SequenceRegression(_SequenceTask):
     """A real score of a pair. Mean squared error on the official scale; official scores and corrected ones are the same."""
 
@@ -238,7 +241,7 @@ class SequenceRegression(_SequenceTask):
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Answered | None:
         """Either correlation."""
-        if self.metric not in ("pearson", "spearman"):
+        if self.metric not in _CORRELATIONS:
             return None
         gold_N, given_N = (np.array(side, dtype=np.float64) for side in ([e.target for e in examples], predicted))
         return Correlated(gold_N, given_N, by_rank=self.metric == "spearman")
@@ -270,4 +273,6 @@ class SequenceRegression(_SequenceTask):
         gold = [example.target for example in examples]
         constant = [name for name, values in (("prediction", predicted), ("gold score", gold)) if len(set(values)) <= 1]
         warnings = tuple(f"every {name} is the same: correlations are set to 0" for name in constant)
-        return Scores({name: measure(gold, predicted) for name, measure in self.measures.items()}, warnings)
+        why = {name: f"every {constant[0]} is the same" for name in self.measures if name in _CORRELATIONS} if constant else {}
+        values = {name: measure(gold, predicted) for name, measure in self.measures.items()}
+        return Scores(values, warnings, why if mode == "official" else {})

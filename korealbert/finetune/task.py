@@ -82,6 +82,8 @@ class Scores:
 
     values: Mapping[str, float]
     warnings: tuple[str, ...] = field(default=())
+    undefined: Mapping[str, str] = field(default_factory=dict)
+    """Metrics that the official script prints as ``nan``, and why; their ``values`` are ours."""
 
 
 @dataclass(frozen=True)

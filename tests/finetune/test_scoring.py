@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import ipc
-from scipy.stats import binomtest
+from scipy.stats import ConstantInputWarning, binomtest, spearmanr
 from typer.testing import CliRunner
 
 from flows.cli import app
@@ -394,7 +395,30 @@ def test_whatever_a_prediction_file_holds_the_answer_is_finite_scores_or_its_lin
     except ValueError as error:
         assert str(error).startswith(f"{tmp_path / 'pred'}, line ")
     else:
-        assert all(-100.000001 <= value <= 100.000001 for value in scores.values.values())
+        known = {name: value for name, value in scores.values.items() if value is not None}
+        assert all(-100.000001 <= value <= 100.000001 for value in known.values())
+        assert scores.undefined.keys() == scores.corrected.keys() == scores.values.keys() - known.keys()
+        assert mode == "official" or not scores.undefined
+
+
+def test_what_the_official_script_prints_as_nan_is_undefined_with_its_reason_and_the_corrected_value(
+    files: Callable[[str, list[dict[str, Any]]], tuple[str, str]],
+) -> None:
+    gold, predicted = files(STS, [{"label": 3.0}] * 3)
+    told = CliRunner().invoke(app, ["score", "korsts", gold, predicted])
+    scored = json.loads(told.stdout)
+    assert scored["spearman"] is scored["pearson"] is None
+    assert scored["undefined"] == dict.fromkeys(("spearman", "pearson"), "every prediction is the same")
+    assert scored["corrected"] == {"spearman": 0.0, "pearson": 0.0}
+    with pytest.warns(ConstantInputWarning):
+        assert math.isnan(spearmanr([1.0, 2.0, 4.5], [3.0] * 3).statistic), "as the official script does"
+    corrected = score_file("korsts", gold, predicted, "corrected")
+    assert corrected.values == {"spearman": 0.0, "pearson": 0.0} and not corrected.undefined
+    assert "undefined" not in json.loads(CliRunner().invoke(app, ["score", "nsmc", *files(NSMC, [{"label": 1}] * 3)]).stdout)
+    gold, predicted = files(RE, [{"label": "no_relation", "probs": [1.0] + [0.0] * 29}] * 3)
+    relations = score_file("klue_re", gold, predicted, "official")
+    assert relations.values["auprc"] is None and relations.corrected["auprc"] > 0
+    assert relations.undefined == {"auprc": "27 of 30 relations do not occur in gold"}
 
 
 def test_a_missing_official_file_says_where_it_comes_from_and_its_licence(tmp_path: Path) -> None:

@@ -175,10 +175,13 @@ class KlueRe(Task):
             return Scores(values, tuple(warnings))
         probs = [prediction.probs for prediction in predicted]
         values |= {"auprc": auprc(gold, probs, mode), "average_precision": average_precision(gold, probs)}
+        undefined = {}
         if absent := absent_classes(gold, len(RELATIONS)):
             counted = "each counts 50 in auprc" if mode == "official" else "auprc leaves them out"
-            warnings.append(f"{len(absent)} of {len(RELATIONS)} relations do not occur in gold: {counted}")
-        return Scores(values, tuple(warnings))
+            why = f"{len(absent)} of {len(RELATIONS)} relations do not occur in gold"
+            warnings.append(f"{why}: {counted}")
+            undefined = {"auprc": why} if mode == "official" else {}
+        return Scores(values, tuple(warnings), undefined)
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
         """Micro F1 from counts of all relations but ``no_relation``."""
