@@ -2,11 +2,12 @@
 
 from korealbert.artifact.files import DiskFull
 from korealbert.artifact.locks import ReadOnlyStore
-from korealbert.artifact.spec import Identity, InputPath, Real, Spec, Statistics, canonical, refuse_repeats
+from korealbert.artifact.spec import EACH_ONCE, Identity, InputPath, Real, Spec, Statistics, canonical, refuse_repeats
 from korealbert.artifact.stage import Built, Deployment, InputChanged, Inputs, Progress, Runtime, Stage, Stats, build, cached
 from korealbert.artifact.store import Artifact, ArtifactError, Store, ancestors, check_conservation
 
 __all__ = [
+    "EACH_ONCE",
     "Artifact",
     "ArtifactError",
     "Built",

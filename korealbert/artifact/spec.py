@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
 
 ARTIFACT_NAME = re.compile(r"[a-z][a-z0-9_-]*-[0-9a-f]{16}")
@@ -40,6 +40,18 @@ def refuse_repeats(field: str, values: Sequence[object]) -> None:
     repeated = [str(value) for value, times in Counter(values).items() if times > 1]
     if repeated:
         raise ValueError(f"{field}: {', '.join(sorted(repeated))} named twice; name each once")
+
+
+_ValuesT = TypeVar("_ValuesT", bound=Sequence[object])
+
+
+def _each_once(values: _ValuesT, info: ValidationInfo) -> _ValuesT:
+    refuse_repeats(str(info.field_name), values)
+    return values
+
+
+EACH_ONCE = AfterValidator(_each_once)
+"""In the annotation of a field of several values: none may be given twice."""
 
 
 def refuse_outside(path: Path, within: Path) -> None:

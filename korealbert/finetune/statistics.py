@@ -1,8 +1,14 @@
-"""Uncertainty of scores over examples and seeds: bootstrap intervals and paired tests of two systems.
+"""Uncertainty of scores over examples and seeds: intervals of a mean over seeds, and of the difference of two systems.
+
+Another seed would score otherwise, and so would other examples. A score is an effect of the system, of the seed, of the
+examples (which systems share) and of both together. The variance of a mean over seeds is that of the seeds' scores, which holds
+the joint effect, and of the examples' own effect: the variance over bootstrap samples less its joint part, which they show too.
+Few seeds know their own variance badly, so limits are those of Student's t, with the degrees of freedom of Welch (1947). One
+seed says nothing of others: then percentiles of the bootstrap and approximate randomisation (Noreen 1989) speak of examples.
 
 All randomness comes from a seeded generator, so that the same arguments give the same figures.
 
-Shapes: N examples, B samples or exchanges.
+Shapes: N examples, B samples or exchanges, S seeds.
 """
 
 from __future__ import annotations
@@ -10,14 +16,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean, median, stdev
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.resampling import Answered, Counts, Draws, Half, Masks, Values
+from korealbert.finetune.resampling import Answered, Counts, Draws, Masks, Values
 from korealbert.finetune.task import Example, Task
 
 
@@ -42,9 +48,9 @@ class Comparison(NamedTuple):
 
     difference: float
     interval: Interval
-    """Of the difference, by bootstrap of the examples."""
+    """Of the difference."""
     p_value: float
-    """Two-sided, by approximate randomisation: how often chance alone gives a difference as large."""
+    """Two-sided: how often chance alone gives a difference as large."""
 
 
 def spread(scores: Sequence[float]) -> _Spread:
@@ -55,50 +61,150 @@ def spread(scores: Sequence[float]) -> _Spread:
 
 
 def resampled(systems: Sequence[Sequence[Answered]], draws: Draws) -> list[Values]:
-    """For each system the mean score of its seeds over each sample of the examples, [B] for all B draws."""
-    parts = [[_mean([seed.over(counts_NB) for seed in seeds]) for seeds in systems] for counts_NB in draws.counts()]
-    return [np.concatenate(blocks) for blocks in zip(*parts, strict=True)]
+    """For each system the scores of its seeds over each sample of the examples, [S, B] for all B draws."""
+    parts = [[np.stack([seed.over(counts_NB) for seed in seeds]) for seeds in systems] for counts_NB in draws.counts()]
+    return [np.concatenate(blocks, axis=1) for blocks in zip(*parts, strict=True)]
 
 
-def interval(scores_B: Values, confidence: float) -> Interval:
-    """Percentile interval of resampled scores."""
-    low, high = np.quantile(scores_B, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(float(low), float(high))
+@dataclass(frozen=True)
+class _Mean:
+    """A mean over seeds: its own value, and the variances that it has."""
+
+    value: float
+    of_seeds: float
+    """Of the seeds' scores on these examples, divided by their number."""
+    joint: float
+    """The part of it that other examples would change."""
+    freedom: int
+    """Degrees of freedom of both."""
+
+    @classmethod
+    def of(cls, scores_S: Values, samples_SB: Values) -> Self:
+        """From scores over all examples, and over samples of them."""
+        count = len(scores_S)
+        if count == 1:
+            return cls(float(scores_S[0]), 0.0, 0.0, 0)
+        apart_SB = samples_SB - samples_SB.mean(axis=0)
+        joint = apart_SB.var(axis=1, ddof=1).sum() / (count - 1)
+        return cls(float(scores_S.mean()), float(scores_S.var(ddof=1) / count), float(joint / count), count - 1)
 
 
-def compare(systems: Sequence[Sequence[Answered]], draws: Draws, *, confidence: float) -> list[Comparison]:
-    """Paired bootstrap and approximate randomisation (Noreen 1989) of the mean scores of any two systems, each with seeds.
+def _deviation(means: Sequence[_Mean], samples_B: Values) -> tuple[float, float]:
+    """Standard deviation of a mean over seeds, or of the difference of two, and its degrees of freedom.
 
-    Each draw of examples, and each exchange of answers, is the same for all seeds. Where one system has more seeds than the
-    other, answers are exchanged with the other's seeds in turn. Pairs are in the order of ``itertools.combinations``.
+    ``samples_B`` are its values over samples of the examples. A system of one seed is taken to vary as the other does.
     """
-    pairs = list(itertools.combinations(range(len(systems)), 2))
-    everything = np.ones((draws.examples, 1))
-    means = [float(_mean([seed.over(everything) for seed in seeds])[0]) for seeds in systems]
-    samples = resampled(systems, draws)
-    extreme = np.zeros(len(pairs))
-    for masks_NB in draws.masks():
-        halves = [[seed.parted(masks_NB) for seed in seeds] for seeds in systems]
-        for number, (first, second) in enumerate(pairs):
-            swapped_B = _completed(halves[first], halves[second]) - _completed(halves[second], halves[first])
-            extreme[number] += np.count_nonzero(np.abs(swapped_B) >= abs(means[first] - means[second]) - 1e-9)
+    known = [mean for mean in means if mean.freedom]
+    counted = [mean if mean.freedom else _alone(known[0]) for mean in means]
+    examples = max(0.0, float(samples_B.var(ddof=1)) - sum(mean.joint for mean in counted))
+    seeds = sum(mean.of_seeds for mean in counted)
+    if not seeds:
+        return math.sqrt(examples), math.inf
+    freedoms = [mean.freedom for mean in counted]
+    welch = seeds**2 / sum(mean.of_seeds**2 / (mean.freedom + 2) for mean in counted) - 2
+    freedom = min(max(welch, min(freedoms)), sum(freedoms))
+    return math.sqrt(examples + seeds), freedom * ((examples + seeds) / seeds) ** 2
+
+
+def _alone(mean: _Mean) -> _Mean:
+    """A single seed of a system whose seeds vary as those of ``mean``."""
+    seeds = mean.freedom + 1
+    return replace(mean, of_seeds=mean.of_seeds * seeds, joint=mean.joint * seeds)
+
+
+def intervals(systems: Sequence[Sequence[Answered]], draws: Draws, *, confidence: float) -> list[Interval]:
+    """Of each system's mean over seeds, for other seeds and other examples; of a single seed, for other examples."""
     return [
-        Comparison(
-            means[first] - means[second],
-            interval(samples[first] - samples[second], confidence),
-            float((count + 1) / (draws.resamples + 1)),
-        )
-        for (first, second), count in zip(pairs, extreme, strict=True)
+        _interval([_Mean.of(scores_S, samples_SB)], samples_SB.mean(axis=0), confidence)
+        for scores_S, samples_SB in zip(_scores(systems, draws), resampled(systems, draws), strict=True)
     ]
 
 
-def _completed(seeds: Sequence[Half], others: Sequence[Half]) -> Values:
-    return _mean([half.completed(others[n % len(others)]) for n, half in enumerate(seeds)])
+def _scores(systems: Sequence[Sequence[Answered]], draws: Draws) -> list[Values]:
+    everything = np.ones((draws.examples, 1))
+    return [np.array([float(seed.over(everything)[0]) for seed in seeds]) for seeds in systems]
 
 
-def _mean(scores: Sequence[Values]) -> Values:
-    mean_B: Values = np.mean(np.stack(scores), axis=0)
-    return mean_B
+def _interval(means: Sequence[_Mean], samples_B: Values, confidence: float) -> Interval:
+    if not any(mean.freedom for mean in means):
+        low, high = np.quantile(samples_B, [(1 - confidence) / 2, (1 + confidence) / 2])
+        return Interval(float(low), float(high))
+    deviation, freedom = _deviation(means, samples_B)
+    value = means[0].value - sum(mean.value for mean in means[1:])
+    reach = t_quantile(confidence, freedom) * deviation
+    return Interval(value - reach, value + reach)
+
+
+def compare(systems: Sequence[Sequence[Answered]], draws: Draws, *, confidence: float) -> list[Comparison]:
+    """The differences of the mean scores of any two systems, each with seeds, on the same examples.
+
+    Pairs are in the order of ``itertools.combinations``.
+    """
+    pairs = list(itertools.combinations(range(len(systems)), 2))
+    samples = resampled(systems, draws)
+    means = [_Mean.of(*each) for each in zip(_scores(systems, draws), samples, strict=True)]
+    single = [pair for pair in pairs if not any(means[n].freedom for n in pair)]
+    chance = dict(zip(single, _randomised(systems, single, draws), strict=True))
+    found = []
+    for pair in pairs:
+        both = [means[n] for n in pair]
+        difference, samples_B = both[0].value - both[1].value, samples[pair[0]].mean(axis=0) - samples[pair[1]].mean(axis=0)
+        if pair in chance:
+            p_value = chance[pair]
+        else:
+            deviation, freedom = _deviation(both, samples_B)
+            p_value = t_tails(abs(difference) / deviation, freedom) if deviation else float(difference == 0)
+        found.append(Comparison(difference, _interval(both, samples_B, confidence), p_value))
+    return found
+
+
+def _randomised(systems: Sequence[Sequence[Answered]], pairs: Sequence[tuple[int, int]], draws: Draws) -> list[float]:
+    """p-values of approximate randomisation for pairs of systems with one seed each."""
+    scores = [float(scores_S[0]) for scores_S in _scores(systems, draws)]
+    extreme = np.zeros(len(pairs))
+    for masks_NB in draws.masks() if pairs else ():
+        halves = [seeds[0].parted(masks_NB) for seeds in systems]
+        for number, (first, second) in enumerate(pairs):
+            swapped_B = halves[first].completed(halves[second]) - halves[second].completed(halves[first])
+            extreme[number] += np.count_nonzero(np.abs(swapped_B) >= abs(scores[first] - scores[second]) - 1e-9)
+    return [float((count + 1) / (draws.resamples + 1)) for count in extreme]
+
+
+def t_tails(t: float, freedom: float) -> float:
+    """How probable a value of Student's t is that is at least ``t`` away from 0 on either side."""
+    if math.isinf(freedom):
+        return math.erfc(t / math.sqrt(2))
+    return _beta_share(freedom / (freedom + t * t), freedom / 2, 0.5)
+
+
+def t_quantile(share: float, freedom: float) -> float:
+    """The distance from 0 within which Student's t lies with this probability."""
+    low, high = 0.0, 1.0
+    while t_tails(high, freedom) > 1 - share:
+        high *= 2
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if t_tails(middle, freedom) > 1 - share else (low, middle)
+    return high
+
+
+def _beta_share(x: float, a: float, b: float) -> float:
+    """The regularised incomplete beta function, by its continued fraction (Abramowitz and Stegun 26.5.8)."""
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _beta_share(1 - x, b, a)
+    if x <= 0:
+        return 0.0
+    begin = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
+    fraction = 1.0
+    for m in range(_TERMS, 0, -1):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m - 1) * (a + b + m - 1) * x / ((a + 2 * m - 2) * (a + 2 * m - 1))
+        fraction = 1 + odd / (1 + even / fraction)
+    return begin / fraction
+
+
+_TERMS = 400
+"""Of the continued fraction: enough for any number of seeds."""
 
 
 def mcnemar(first_right: Sequence[bool], second_right: Sequence[bool]) -> float:

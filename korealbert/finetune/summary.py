@@ -2,8 +2,8 @@
 
 Input roles: finished ``finetune`` artifacts as ``SYSTEM/SEED`` (a system is an init, or a model and its init); ``train``,
 ``dev`` and ``test``: fetched files, for those that the spec names by URL. Output: ``summary.json``. ``systems`` has for each
-system ``best``, ``mean``, ``sd`` and ``median`` of its seeds' test scores, the ``interval`` of their mean over other test
-examples, and their scores. ``comparisons`` has for each two systems the difference of their means with its interval and
+system ``best``, ``mean``, ``sd`` and ``median`` of its seeds' test scores, the ``interval`` of their mean over other seeds and
+test examples, and their scores. ``comparisons`` has for each two systems the difference of their means with its interval and
 ``p_value``, and for accuracies ``mcnemar``: the p-value between the seeds of each that are best on dev. All of the task's own
 metric, official mode.
 """
@@ -27,7 +27,7 @@ from korealbert.finetune import tasks
 from korealbert.finetune.features import read_examples
 from korealbert.finetune.resampling import Answered, Draws
 from korealbert.finetune.spec import FeaturesSpec
-from korealbert.finetune.statistics import Comparison, Interval, answered, compare, interval, mcnemar_of, resampled, spread
+from korealbert.finetune.statistics import Comparison, Interval, answered, compare, intervals, mcnemar_of, spread
 from korealbert.finetune.task import Example, Task
 
 
@@ -35,9 +35,9 @@ class SummarySpec(FeaturesSpec):
     """The examples of the runs, and the number of resamples."""
 
     resamples: int = Field(default=1000, ge=1)
-    """Draws of every interval and every test. The smallest p-value is 1 / (resamples + 1)."""
+    """Draws of every interval and every test."""
     confidence: float = Field(default=0.95, gt=0, lt=1)
-    """Share of draws within an interval."""
+    """Of every interval."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class SystemStats(Statistics):
     sd: float
     median: float
     interval: tuple[float, float]
-    """Of the mean, by bootstrap of the test examples."""
+    """Of the mean, over other seeds and test examples; of a single seed, over other test examples."""
 
 
 class SummaryStats(Statistics):
@@ -85,8 +85,8 @@ def run(spec: SummarySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> S
     drawn = {"resamples": spec.resamples, "confidence": spec.confidence, "seed": spec.split_seed}
     result: dict[str, Any] = {"task": spec.task, "metric": task.metric, "examples": len(examples), **drawn}
     result["systems"] = {
-        name: _together(cells, len(examples), interval(scores_B, spec.confidence))
-        for (name, cells), scores_B in zip(systems.items(), resampled(answers, draws), strict=True)
+        name: _together(cells, len(examples), ends)
+        for (name, cells), ends in zip(systems.items(), intervals(answers, draws, confidence=spec.confidence), strict=True)
     }
     runtime.report(Progress(1, 2, "intervals and tests"))
     compared = zip(itertools.combinations(systems, 2), compare(answers, draws, confidence=spec.confidence), strict=True)
@@ -148,7 +148,7 @@ def _headline(found: Mapping[str, Any]) -> dict[str, Any]:
 
 STAGE = Stage(
     "summary",
-    version=2,
+    version=3,
     spec=SummarySpec,
     run=run,
     inputs={"CELL": "finetune/NAME/CELL"},

@@ -16,9 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from korealbert.artifact import Spec, Stage, refuse_repeats
+from korealbert.artifact import EACH_ONCE, Spec, Stage, refuse_repeats
 from korealbert.examples import views
 from korealbert.formatting import nearest
 from korealbert.huggingface import export
@@ -75,7 +75,7 @@ class AblationSpec(Spec):
     """What is compared, in a sentence."""
     recipe: str
     """The recipe that all cells start from, seen from this file. Paths that cells set start at the recipe, as all in it do."""
-    seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(min_length=1)
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**32)], ...], EACH_ONCE] = Field(min_length=1)
     """One pretraining per cell and seed."""
     set: _Overrides = Field(default_factory=dict)
     """Fields that all cells set otherwise than the recipe."""
@@ -97,12 +97,6 @@ class AblationSpec(Spec):
     """Of the intervals."""
     notes: tuple[str, ...] = ()
     """Sentences for the reader of the report."""
-
-    @field_validator("seeds")
-    @classmethod
-    def _each_once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        refuse_repeats("seeds", seeds)
-        return seeds
 
     @model_validator(mode="after")
     def _one_kind_of_grid(self) -> Self:

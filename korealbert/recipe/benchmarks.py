@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field
 
-from korealbert.artifact import Spec, Stage, refuse_repeats
+from korealbert.artifact import EACH_ONCE, Spec, Stage
 from korealbert.corpus.crawl import fetch
 from korealbert.finetune import features, stage, summary
 from korealbert.finetune.search import PROPOSAL, SELECTION, ProposalSpec, SearchSpec, SelectionSpec, trial_cell
@@ -24,26 +24,20 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 class FinetuneGrid(Spec):
     """The cells of one benchmark: every init times every seed under one set of hyper-parameters."""
 
-    seeds: tuple[Seed, ...] = Field(default=(1, 2, 3), min_length=1)
+    seeds: Annotated[tuple[Seed, ...], EACH_ONCE] = Field(default=(1, 2, 3), min_length=1)
     """One fine-tuning run per seed; the report gives mean and standard deviation over them."""
-    inits: tuple[Init, ...] = Field(default=INITS, min_length=1)
+    inits: Annotated[tuple[Init, ...], EACH_ONCE] = Field(default=INITS, min_length=1)
     """Start from the pretrained weights, and from random ones under the same budget."""
     search: SearchSpec | None = None
     """Settings to choose on dev, for each init on its own, before the seeds run with the chosen ones."""
     resamples: int = Field(default=1000, ge=0)
     """Draws of every confidence interval and test over the test examples; 0: none are computed."""
 
-    @field_validator("seeds", "inits")
-    @classmethod
-    def _each_once(cls, values: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
-        refuse_repeats(str(info.field_name), values)
-        return values
-
 
 class PretrainedGrid(FinetuneGrid):
     """The cells of one benchmark for models that are measured as they are."""
 
-    inits: tuple[Literal["pretrained"], ...] = Field(default=("pretrained",), min_length=1)
+    inits: Annotated[tuple[Literal["pretrained"], ...], EACH_ONCE] = Field(default=("pretrained",), min_length=1)
     """From their weights alone: what a shape learns from random ones is a question about a recipe's own model."""
 
 

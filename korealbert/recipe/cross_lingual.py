@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from korealbert.artifact import Spec, refuse_repeats
+from korealbert.artifact import EACH_ONCE, Spec
 from korealbert.corpus import balance
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.examples import packing, views
@@ -87,36 +87,24 @@ class SplitTable(Spec):
 class LanguageLossTable(Spec):
     """``[language_loss]``: which models are fine-tuned on the English benchmarks of ``[english.NAME]``."""
 
-    variants: tuple[str, ...] = ()
+    variants: Annotated[tuple[str, ...], EACH_ONCE] = ()
     """Variants of the matrix; empty: all."""
-    phases: tuple[Phase, ...] = Field(default=PHASES, min_length=1)
+    phases: Annotated[tuple[Phase, ...], EACH_ONCE] = Field(default=PHASES, min_length=1)
     """Phases of the matrix."""
-    vocabularies: tuple[Vocabulary, ...] = Field(default=("ko", "en"), min_length=1)
+    vocabularies: Annotated[tuple[Vocabulary, ...], EACH_ONCE] = Field(default=("ko", "en"), min_length=1)
     """``ko``: the model as it is; ``en``: with its source's vocabulary put back."""
     source: bool = True
     """The source itself, as the line to compare with."""
-    curve_seeds: tuple[Seed, ...] = ()
+    curve_seeds: Annotated[tuple[Seed, ...], EACH_ONCE] = ()
     """Seeds under which every snapshot of the phases is fine-tuned too, with its source's vocabulary; empty: no curve."""
-
-    @field_validator("variants", "phases", "vocabularies", "curve_seeds")
-    @classmethod
-    def _each_once(cls, values: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
-        refuse_repeats(str(info.field_name), values)
-        return values
 
 
 class KoreanGrid(PretrainedGrid):
     """The cells of one Korean benchmark, for each of its models."""
 
-    models: tuple[str, ...] = ()
+    models: Annotated[tuple[str, ...], EACH_ONCE] = ()
     """Models that are fine-tuned: ``itl/phase2``, ``control/mlm``, ``source``; empty: every variant after each phase, and every
     control."""
-
-    @field_validator("models")
-    @classmethod
-    def _models_once(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        refuse_repeats("models", values)
-        return values
 
 
 @dataclass(frozen=True)

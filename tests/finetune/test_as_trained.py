@@ -159,7 +159,7 @@ def test_another_vocabulary_may_be_put_in(tmp_path: Path) -> None:
     mode = made(MODES["edge layers"], tmp_path)
     assert isinstance(mode.config, ModelConfig)
     rows = torch.randn(40, 16).numpy()
-    words = WordPart(rows, rows[:, 0].copy(), rows[:0])
+    words = WordPart(rows, rows[:, 0].copy(), rows[:0], pieces=len(rows))
     config, weights = swap(mode.config, load_file(mode.inputs["pretrain"].path / "model.safetensors"), words)
     export = mode.inputs["model"].path
     save_file(checkpoint.to_huggingface(config, weights), export / "model.safetensors", metadata={"format": "pt"})

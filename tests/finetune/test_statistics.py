@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm, t
 
 from korealbert.finetune.resampling import Additive, Draws
-from korealbert.finetune.statistics import Comparison, Interval, compare, interval, mcnemar, resampled, spread
+from korealbert.finetune.statistics import Comparison, Interval, compare, intervals, mcnemar, spread, t_quantile, t_tails
 
 
 def bootstrap(system: Additive, *, resamples: int = 400, seed: int = 3) -> Interval:
     """The 95 % interval of a system's score."""
-    (scores,) = resampled([[system]], Draws(len(system.quantities_NK), resamples, seed))
-    assert len(scores) == resamples
-    return interval(scores, 0.95)
+    (ends,) = intervals([[system]], Draws(len(system.quantities_NK), resamples, seed), confidence=0.95)
+    return ends
 
 
 def difference(first: Additive, second: Additive, *, resamples: int = 400, seed: int = 3) -> Comparison:
@@ -97,3 +98,68 @@ def test_false_alarms_are_as_rare_as_promised() -> None:
         first, second = accuracy(random.random(100) < 0.8), accuracy(random.random(100) < 0.8)
         alarms += difference(first, second, resamples=99, seed=seed).p_value <= 0.05
     assert alarms <= 8
+
+
+@given(st.floats(0, 60), st.floats(0.5, 1e5))
+def test_tails_and_quantiles_of_students_t_are_scipys(value: float, freedom: float) -> None:
+    assert t_tails(value, freedom) == pytest.approx(2 * t.sf(value, freedom), rel=1e-9, abs=1e-15)
+    assert t_quantile(0.95, freedom) == pytest.approx(t.ppf(0.975, freedom), rel=1e-9)
+
+
+def test_students_t_of_many_is_normal() -> None:
+    assert t_tails(1.5, float("inf")) == pytest.approx(2 * norm.sf(1.5))
+    assert t_quantile(0.9, float("inf")) == pytest.approx(norm.ppf(0.95))
+
+
+def seeds(random: np.random.Generator, *, examples: int, count: int, sd: float, difficulty: np.ndarray) -> list[Additive]:
+    """Runs of one system: each seed is better or worse by so many points, on examples that are hard for all alike."""
+    chances = [np.clip(difficulty + random.normal(0, sd / 100), 0, 1) for _ in range(count)]
+    return [accuracy(random.random(examples) < chance) for chance in chances]
+
+
+@pytest.mark.parametrize(
+    ("examples", "count", "sd", "spread_of_difficulty"),
+    [(1_000, 3, 0.5, 0.0), (1_000, 3, 1.0, 0.25), (4_000, 5, 1.0, 0.25)],
+)
+def test_two_systems_that_differ_by_seeds_alone_are_told_apart_in_one_of_twenty_trials(
+    examples: int, count: int, sd: float, spread_of_difficulty: float
+) -> None:
+    """Intervals over examples alone would do so in 20 to 80 of 100."""
+    random, trials, alarms, outside = np.random.default_rng(1), 300, 0, 0
+    draws = _Drawn(examples, 100, 0, np.hstack(list(Draws(examples, 100, seed=0).counts())))
+    for _ in range(trials):
+        difficulty = np.clip(0.8 + random.normal(0, spread_of_difficulty, examples), 0, 1)
+        pair = [seeds(random, examples=examples, count=count, sd=sd, difficulty=difficulty) for _ in range(2)]
+        (found,) = compare(pair, draws, confidence=0.95)
+        alarms += found.p_value < 0.05
+        outside += not found.interval.low <= 0 <= found.interval.high
+    assert outside == alarms
+    assert 0.03 * trials <= alarms <= 0.07 * trials
+
+
+@dataclass(frozen=True)
+class _Drawn(Draws):
+    """The same samples for every trial."""
+
+    counts_NB: np.ndarray
+
+    def counts(self) -> Any:
+        yield self.counts_NB
+
+
+def test_an_interval_of_several_seeds_is_wider_than_that_of_examples_alone() -> None:
+    random = np.random.default_rng(1)
+    difficulty = np.full(2_000, 0.8)
+    runs = seeds(random, examples=2_000, count=5, sd=5.0, difficulty=difficulty)
+    draws = Draws(2_000, 300, seed=0)
+    together, *each = intervals([runs, *([run] for run in runs)], draws, confidence=0.95)
+    assert together.high - together.low > 1.5 * max(one.high - one.low for one in each)
+
+
+def test_a_single_seed_beside_several_is_taken_to_vary_as_they_do() -> None:
+    random = np.random.default_rng(4)
+    runs = seeds(random, examples=2_000, count=4, sd=2.0, difficulty=np.full(2_000, 0.8))
+    draws = Draws(2_000, 300, seed=0)
+    (beside,) = compare([runs[:1], runs[1:]], draws, confidence=0.95)
+    (alone,) = compare([runs[:1], runs[1:2]], draws, confidence=0.95)
+    assert beside.interval.high - beside.interval.low > 2 * (alone.interval.high - alone.interval.low)

@@ -92,7 +92,8 @@ def test_cells_are_summed_up_and_compared(
         assert stats.systems[system].mean == round(own["mean"], 4)
     (pair,) = found["comparisons"]
     assert pair["difference"] == pytest.approx(found["systems"]["pretrained"]["mean"] - found["systems"]["short"]["mean"])
-    assert pair["p_value"] <= 0.05 and pair["interval"][0] > 0
+    assert pair["interval"][0] < pair["difference"] < pair["interval"][1]
+    assert (pair["p_value"] < 0.05) == (pair["interval"][0] > 0)
     assert ("mcnemar" in pair) == (which == "nsmc")
     again = fresh("again")
     summary.run(made, cells, again, runtime)

@@ -79,7 +79,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for seed in (1, 2, 3)
     )
     pair = {"first": "pretrained", "second": "random", "difference": 9.0, "interval": [7.5, 10.25], "p_value": 0.0001}
-    systems = {"pretrained": {"interval": [80.5, 83.25]}, "random": {"interval": None}, "klue-bert/pretrained": {}}
+    systems: dict[str, Any] = {
+        "pretrained": {"interval": [80.5, 83.25]},
+        "random": {"interval": None},
+        "klue-bert/pretrained": {},
+    }
+    systems = {name: {**found, "scores": {"1": 80.0, "2": 81.0}} for name, found in systems.items()}
     summary = {"systems": systems, "comparisons": [pair], "confidence": 0.9}
 
     def write(path: Path) -> None:
@@ -114,6 +119,7 @@ def test_a_leaderboard_has_ours_among_the_published_with_interval_corrected_and_
 
 def test_differences_between_systems_are_told_with_interval_and_p(report: Path) -> None:
     (row,) = rows(report / "tables" / "outcome-differences-between-systems-test.csv")
+    assert "Two seeds are too few" in (report / "report.md").read_text("utf-8")
     assert row == {
         **{"Benchmark": "NaverNER, entity_micro_f1", "Systems": "pretrained less random", "Difference": "+9.00"},
         **{"Interval": "+7.50 to +10.25", "p": "<0.001", "p, McNemar": "–"},

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from korealbert.artifact import Artifact
+from korealbert.finetune.statistics import t_quantile
 from korealbert.formatting import fixed, mean_and_sd, signed
 from korealbert.pretrain.intrinsic import IntrinsicStats
 from korealbert.pretrain.stage import PretrainStats
@@ -134,27 +135,3 @@ def estimate(values: Sequence[float], confidence: float) -> Estimate:
         return Estimate(mean, None, 1)
     quantile = t_quantile(confidence, len(values) - 1)
     return Estimate(mean, quantile * deviation / math.sqrt(len(values)), len(values))
-
-
-def t_quantile(confidence: float, degrees: int) -> float:
-    """t such that P(|T| ≤ t) = ``confidence`` for Student's T with so many degrees of freedom, to ten digits."""
-    low, high = 0.0, 1.0
-    while _within(high, degrees) < confidence:
-        low, high = high, 2 * high
-    while high - low > 1e-11 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, degrees) < confidence else (low, middle)
-    return (low + high) / 2
-
-
-def _within(t: float, degrees: int) -> float:
-    """P(|T| ≤ t), by the finite series for whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
-    angle = math.atan(t / math.sqrt(degrees))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = degrees % 2
-    term = cosine if odd else 1.0
-    total = 0.0
-    for k in range(2 + odd, degrees + 1, 2):
-        total += term
-        term *= cosine * cosine * (k - 1) / k
-    return 2 / math.pi * (angle + sine * total) if odd else sine * total

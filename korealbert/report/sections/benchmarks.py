@@ -149,6 +149,12 @@ MAX_OPEN = 12
 """Pairs up to which the table is not folded; nine systems make 36."""
 
 
+_FEW_SEEDS = {
+    1: " One seed is too few: an interval between single seeds is over examples alone and says nothing of other seeds.",
+    2: " Two seeds are too few to know their spread: intervals are wide.",
+}
+
+
 def paired_differences(benchmarks: Sequence[Benchmark], name: Callable[[str], str] = str) -> list[Block]:
     """A table of all pairs of systems, with ``name`` as their titles; nothing where no summary compares any."""
     rows = []
@@ -170,9 +176,11 @@ def paired_differences(benchmarks: Sequence[Benchmark], name: Callable[[str], st
         return []
     header = ["Benchmark", "Systems", "Difference", "Interval", "p", "p, McNemar"]
     text = (
-        "Intervals are of the difference of the means over seeds, by bootstrap over test examples; p by approximate "
-        "randomisation, McNemar's between the seeds that are best on dev."
+        "Intervals and p of the difference of the means are over other seeds and other test examples (Student's t); McNemar's "
+        "p is between the seeds that are best on dev, over examples alone."
     )
+    fewest = min(len(s["scores"]) for b in benchmarks for s in b.summary.get("systems", {}).values())
+    text += _FEW_SEEDS.get(fewest, "")
     title = "Differences between systems, test"
     note, columns = Text(text, quiet=True), frozenset({2, 3, 4, 5})
     if len(rows) > MAX_OPEN:
