@@ -157,7 +157,8 @@ def test_the_report_says_what_summaries_say(tmp_path: Path) -> None:
         inputs |= [cell(tmp_path, system, task, 1, 80.0) for system in (first, second)]
         names = [f"{system}/pretrained" for system in (first, second)]
         pair = {"first": names[0], "second": names[1], "difference": -1.5, "interval": [-3.0, 0.25], "p_value": 0.042}
-        summary = {"systems": {name: {"interval": [78.5, 81.25]} for name in names}, "comparisons": [pair], "confidence": 0.9}
+        means = {name: {"scores": {"1": 80.0}, "interval": [78.5, 81.25]} for name in names}
+        summary = {"systems": means, "comparisons": [pair], "confidence": 0.9}
 
         def write(out: Path, summary: dict[str, Any] = summary) -> None:
             (out / "summary.json").write_text(json.dumps(summary))
@@ -177,5 +178,6 @@ def test_many_pairs_of_systems_are_folded_away() -> None:
     for number, kind in ((benchmarks.MAX_OPEN, Table), (benchmarks.MAX_OPEN + 1, Fold)):
         metrics = {"task": "nsmc", "title": "NSMC", "metric": "accuracy", "metric_title": "accuracy"}
         cell = SimpleNamespace(metrics=metrics)
-        benchmark = Benchmark("nsmc", [cast("Cell", cell)], {"comparisons": [pair] * number})
+        systems = {pair[key]: {"scores": {"1": 80.0, "2": 81.0}} for key in ("first", "second")}
+        benchmark = Benchmark("nsmc", [cast("Cell", cell)], {"systems": systems, "comparisons": [pair] * number})
         assert isinstance(benchmarks.paired_differences([benchmark])[0], kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -71,17 +72,20 @@ def plain_text() -> st.SearchStrategy[str]:
 
 
 def calls(function: Callable[..., Any], *arguments: Any) -> int:
-    """How many functions, Python's and C's, a call runs: the same on any machine."""
+    """How many functions, Python's and C's, a call runs: the same on any machine, whatever garbage other tests have left."""
     count = 0
 
     def count_call(frame: Any, event: str, argument: Any) -> None:
         nonlocal count
         count += event in ("call", "c_call")
 
-    previous = sys.getprofile()
+    previous, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()
     sys.setprofile(count_call)
     try:
         function(*arguments)
     finally:
         sys.setprofile(previous)
+        if collects:
+            gc.enable()
     return count
