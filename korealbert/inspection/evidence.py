@@ -20,7 +20,7 @@ from korealbert.corpus.clean.filters import BULLETS, ELLIPSIS, ENDS_IN_ELLIPSIS,
 from korealbert.corpus.clean.titles import END_CHARACTERS, load_title_rules
 from korealbert.corpus.dedup.benchmarks import EvaluationFile
 from korealbert.corpus.dedup.decontaminate import PASSAGE_LETTERS, index_evaluation_texts
-from korealbert.corpus.dedup.signatures import squeeze, window_hashes
+from korealbert.corpus.dedup.signatures import PrefixHashes, squeeze
 from korealbert.corpus.normalise import matching_view
 
 Spans = list[tuple[int, int]]
@@ -155,7 +155,7 @@ def _passages(text: str, file: EvaluationFile) -> Spans:
         for letter in squeeze(character):
             letters.append(letter)
             places.append(place)
-    hits = np.flatnonzero(np.isin(window_hashes("".join(letters), PASSAGE_LETTERS), _windows(file)))
+    hits = np.flatnonzero(np.isin(PrefixHashes("".join(letters)).windows(PASSAGE_LETTERS), _windows(file)))
     return _merged([(places[hit], places[hit + PASSAGE_LETTERS - 1] + 1) for hit in hits.tolist()])
 
 

@@ -32,6 +32,7 @@ from korealbert.documents.schema import Document
 from korealbert.philox import hash64, mix64
 
 Hashes = npt.NDArray[np.uint64]
+Positions = npt.NDArray[np.int64]
 
 SHINGLE_LETTERS = 5
 """Letters per shingle."""
@@ -53,24 +54,37 @@ def fingerprint(squeezed: str, text: str) -> int:
     return hash64(squeezed or "".join(text.split()))
 
 
-def window_hashes(squeezed: str, width: int) -> Hashes:
-    """uint64 [len - width + 1]: a hash of each run of ``width`` characters, equal for equal runs; empty for shorter texts.
+class PrefixHashes:
+    """Hashes of any runs of characters of a text, equal for equal runs.
 
-    A polynomial modulo 2^64 over mixed code points, by prefix sums: linear in the length, whatever the width.
+    A polynomial modulo 2^64 over mixed code points, by prefix sums: linear in the text's length, whatever the runs' widths.
     """
-    count = len(squeezed) - width + 1
-    if count <= 0:
-        return np.empty(0, dtype=np.uint64)
-    codes = np.frombuffer(squeezed.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    powers, inverses = _powers(1 << (len(squeezed) - 1).bit_length())
-    sums = np.zeros(len(codes) + 1, dtype=np.uint64)
-    np.cumsum(_mix(codes.astype(np.uint64)) * powers[: len(codes)], out=sums[1:])
-    return _mix((sums[width:] - sums[:-width]) * inverses[:count])
+
+    def __init__(self, squeezed: str) -> None:
+        self._length = len(squeezed)
+        codes = np.frombuffer(squeezed.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        powers, self._inverses = _powers(1 << max(len(squeezed) - 1, 0).bit_length())
+        self._sums = np.zeros(len(codes) + 1, dtype=np.uint64)
+        np.cumsum(_mix(codes.astype(np.uint64)) * powers[: len(codes)], out=self._sums[1:])
+
+    def windows(self, width: int) -> Hashes:
+        """uint64 [length - width + 1]: the hash of each run of ``width`` characters; empty for shorter texts."""
+        count = self._length - width + 1
+        if count <= 0:
+            return np.empty(0, dtype=np.uint64)
+        return _mix((self._sums[width:] - self._sums[:-width]) * self._inverses[:count])
+
+    def runs(self, starts: Positions, widths: Positions) -> Hashes:
+        """uint64 [runs]: the hash of each run of ``widths`` characters from ``starts`` on; 0 for one that ends beyond it."""
+        ends = np.minimum(starts + widths, self._length)
+        hashes = _mix((self._sums[ends] - self._sums[starts]) * self._inverses[starts])
+        hashes[ends - starts != widths] = 0
+        return hashes
 
 
 def shingles(squeezed: str) -> Hashes:
     """Sorted distinct hashes of the 5-letter shingles; empty for texts of fewer letters."""
-    hashes = np.sort(window_hashes(squeezed, SHINGLE_LETTERS))  # np.unique takes ten times as long
+    hashes = np.sort(PrefixHashes(squeezed).windows(SHINGLE_LETTERS))  # np.unique takes ten times as long
     distinct: Hashes = hashes[begins_run(hashes)]
     return distinct
 
@@ -221,7 +235,7 @@ class SignatureWriter:
         squeezed = squeeze(text)
         source = self.sources.setdefault(document.source, len(self.sources))
         exact, content = fingerprint(squeezed, text), fingerprint(text, text)
-        hashes = window_hashes(squeezed, SHINGLE_LETTERS) if self._near else np.empty(0, dtype=np.uint64)
+        hashes = PrefixHashes(squeezed).windows(SHINGLE_LETTERS) if self._near else np.empty(0, dtype=np.uint64)
         number = _number(document.id)
         self._rows.append((ordinal, source, len(text), number, exact, content, len(hashes) > 0))
         self._waiting.append(hashes)

@@ -58,8 +58,8 @@ class DedupSpec(Spec):
     """Seed of the MinHash permutations."""
     decontaminate: tuple[EvaluationFile, ...] = ()
     """Files of evaluation sets whose texts are removed."""
-    min_letters: int = Field(default=8, ge=1)
-    """Evaluation texts of fewer letters and digits are removed only where they are a whole paragraph, not a line of one."""
+    min_letters: int = Field(default=5, ge=1)
+    """Evaluation texts of fewer letters and digits are removed only where they are a whole paragraph, not lines of one."""
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> DedupSpec:
@@ -271,7 +271,7 @@ _NONE: Stats = {
 
 STAGE = Stage(
     "dedup",
-    version=6,
+    version=7,
     spec=DedupSpec,
     run=run,
     table="dedup",

@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import tempfile
+import tracemalloc
 import unicodedata
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from korealbert.artifact import InputPath
@@ -96,6 +100,76 @@ def test_a_long_text_goes_also_as_one_line_of_a_paragraph_a_short_one_does_not(t
     clean = texts_of(tmp_path, nsmc).decontaminate("첫 줄이다.\n연기가 정말 좋았어요 또 볼래요\n굿\n끝 줄이다.")
     assert clean.text == "첫 줄이다.\n굿\n끝 줄이다."
     assert clean.lines == {"nsmc": 1}
+
+
+@pytest.mark.parametrize(
+    ("page", "left"),
+    [
+        ("앞 줄이다.\n연기가 정말 좋았어요.\n또 볼래요\n뒤 줄이다.", "앞 줄이다.\n뒤 줄이다."),
+        ("연기가 정말\n…\n좋았어요.\n또 볼래요\n뒤 줄이다.", "뒤 줄이다."),
+        ("앞 줄이다.\n연기가 정말 좋았어요.\n\n또 볼래요\n뒤 줄이다.", "앞 줄이다.\n\n뒤 줄이다."),
+        ("앞 줄이다.\n\n연기가 정말 좋았어요.\n\n또 볼래요", "앞 줄이다."),
+        ("연기가 정말 좋았어요.\n또 볼래요 친구야", "연기가 정말 좋았어요.\n또 볼래요 친구야"),
+        ("앞 줄. 연기가 정말 좋았어요.\n또 볼래요", "앞 줄. 연기가 정말 좋았어요.\n또 볼래요"),
+        ("굿\n연기가 정말 좋았어요.\n또 볼래요", ""),
+    ],
+    ids=[
+        "lines",
+        "a line without letters",
+        "over paragraphs",
+        "paragraphs",
+        "more behind",
+        "more before",
+        "what is left again",
+    ],
+)
+def test_lines_that_are_a_text_together_go(tmp_path: Path, nsmc: EvaluationFile, page: str, left: str) -> None:
+    """Cleaning breaks a review of two sentences into two lines."""
+    assert texts_of(tmp_path, nsmc).decontaminate(page).text == left
+
+
+def test_a_whole_text_goes_from_within_a_line_unless_it_is_a_phrase(tmp_path: Path) -> None:
+    review, phrase = "배우들의 눈빛이 좋아서 두 번이나 극장에서 봤네요", "정말 재미있게 봤습니다"
+    evaluation = texts_of(tmp_path, lines_of(tmp_path / "set.txt", review, phrase))
+    page = "앞 줄이다.\n누가 {} 하고 적었다.\n뒤 줄이다."
+    assert evaluation.decontaminate(page.format(review)).text == "앞 줄이다.\n뒤 줄이다."
+    assert not evaluation.decontaminate(page.format(review[:-1])).touched
+    assert not evaluation.decontaminate(page.format(phrase)).touched
+    ignoring = texts_of(tmp_path / "ignore", lines_of(tmp_path / "ignore.txt", review, passages="ignore"))
+    assert not ignoring.decontaminate(page.format(review)).touched
+    assert ignoring.decontaminate(f"앞 줄이다.\n{review}\n뒤 줄이다.").text == "앞 줄이다.\n뒤 줄이다."
+
+
+_NOUNS = ("배우", "연기", "눈빛", "극장", "음악", "결말", "감독", "화면")
+_WORDS = st.lists(st.sampled_from(_NOUNS), min_size=1, max_size=6)
+
+
+@given(st.lists(_WORDS, min_size=1, max_size=4), st.lists(_WORDS, max_size=8), st.data())
+def test_whatever_stands_around_no_planted_text_survives(
+    texts: list[list[str]], around: list[list[str]], data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        written = lines_of(Path(directory) / "set.txt", *(" ".join(text) for text in texts))
+        evaluation = texts_of(Path(directory), written, min_letters=6)
+    lines = [" ".join(line) for line in around]
+    planted = [text for text in texts if len("".join(text)) >= 6]
+    for text in planted:
+        broken = data.draw(st.lists(st.sampled_from([" ", "\n", "\n\n"]), min_size=len(text), max_size=len(text)))
+        lines.insert(data.draw(st.integers(0, len(lines))), "".join(map("".join, zip(text, broken, strict=True))).strip())
+    outcome = evaluation.decontaminate("\n".join(lines))
+    left = [line.replace(" ", "") for line in outcome.text.split("\n") if line]
+    runs = {"".join(left[start:end]) for start in range(len(left)) for end in range(start + 1, len(left) + 1)}
+    assert not runs & {"".join(text) for text in planted}
+    assert not evaluation.decontaminate(outcome.text).touched
+
+
+def test_memory_is_bounded_whatever_a_document_repeats(tmp_path: Path) -> None:
+    evaluation = texts_of(tmp_path, lines_of(tmp_path / "set.txt", *("ㅋ" * count for count in range(8, 400))))
+    tracemalloc.start()
+    assert evaluation.decontaminate(f"참 {'ㅋ' * 20_000} 웃겼다").text
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200e6
 
 
 def test_what_is_left_of_a_paragraph_is_judged_again(tmp_path: Path, nsmc: EvaluationFile) -> None:

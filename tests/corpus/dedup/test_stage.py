@@ -19,6 +19,7 @@ from korealbert.corpus.dedup import candidates as near_duplicates_module
 from korealbert.corpus.dedup.candidates import NEIGHBOURS, near_duplicates, rank_documents
 from korealbert.corpus.dedup.signatures import (
     BANDS,
+    PrefixHashes,
     ShingleStore,
     Signatures,
     SignatureWriter,
@@ -27,7 +28,6 @@ from korealbert.corpus.dedup.signatures import (
     jaccard,
     shingles,
     squeeze,
-    window_hashes,
     write_shingles,
 )
 from korealbert.corpus.dedup.stage import STAGE, DedupSpec
@@ -193,7 +193,7 @@ def test_a_name_given_twice_is_refused() -> None:
 @settings(max_examples=60)
 @given(st.text(st.sampled_from("가나다abc한글12漢"), max_size=60), st.integers(1, 12))
 def test_windows_hash_alike_where_and_only_where_the_text_is(text: str, width: int) -> None:
-    hashes = window_hashes(text, width).tolist()
+    hashes = PrefixHashes(text).windows(width).tolist()
     runs = [text[i : i + width] for i in range(len(text) - width + 1)]
     assert len(hashes) == len(runs)
     assert len(set(hashes)) == len(set(runs)) == len(set(zip(hashes, runs)))

@@ -1,0 +1,139 @@
+"""Whether evaluation texts survive in a corpus, and what else decontamination removes.
+
+python -m bench.decontamination CORPUS BENCHMARKS [--planted 1000] [--documents 10000]: ``CORPUS`` is WikiExtractor output (a
+folder or archive), ``BENCHMARKS`` the folder of the NSMC test set and KorQuAD 1.0. Texts of both are planted in real documents:
+as a paragraph, as a line among others, broken off after each sentence, in the midst of a line (those of 20 letters and more).
+The documents are cleaned, which splits sentences, and decontaminated. A text survives where its letters stand in a row in what
+is left. Then the same documents without planted texts: what they lose to NSMC is printed, to be read; KorQuAD's paragraphs are
+of Wikipedia. Exits with 1 if a text survives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from korealbert.artifact import InputPath, Runtime
+from korealbert.artifact.stage import build
+from korealbert.corpus import extract
+from korealbert.corpus.clean.stage import CleanSpec, Rules, clean_document
+from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
+from korealbert.corpus.dedup.decontaminate import EvaluationTexts, index_evaluation_texts, letters_of, load_evaluation_texts
+from korealbert.corpus.dedup.stage import DedupSpec
+from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.documents.schema import Document
+from korealbert.documents.shards import read_documents
+
+KORQUAD = "korquad/KorQuAD_v1.0_dev.json"
+
+Planting = Callable[[list[str], int, str], list[str]]
+"""Lines, a place among them, a text → the lines with it."""
+
+
+def _in_the_midst(lines: list[str], place: int, text: str) -> list[str]:
+    words = lines[place].split(" ")
+    middle = len(words) // 2
+    return [*lines[:place], " ".join([*words[:middle], text, *words[middle:]]), *lines[place + 1 :]]
+
+
+PLANTINGS: dict[str, Planting] = {
+    "a paragraph": lambda lines, place, text: [*lines[:place], f"\n{text}\n", *lines[place:]],
+    "a line": lambda lines, place, text: [*lines[:place], text, *lines[place:]],
+    "broken after sentences": lambda lines, place, text: [*lines[:place], re.sub(r"(?<=[.!?]) +", "\n", text), *lines[place:]],
+    "within a line": _in_the_midst,
+}
+
+
+def letters(text: str) -> str:
+    """Letters and digits only."""
+    return re.sub(r"[\W_]", "", unicodedata.normalize("NFKC", text)).lower()
+
+
+def documents(corpus: Path, store: Path, count: int) -> list[Document]:
+    """Its first documents of five lines or more."""
+    spec = ExtractSpec.model_validate(
+        {"source": "wiki", "format": "wikiextractor", "paths": [str(corpus)], "members": "*/wiki_??"}
+    )
+    artifact = build(extract.STAGE, spec, {}, Runtime(store=store), label="extract/wiki").artifact
+    found = (one for shard in artifact.files("documents-*.arrow") for one in read_documents(shard))
+    return list(islice((one for one in found if one.text.count("\n") > 4), count))
+
+
+def cleaned(all_documents: list[Document]) -> Iterator[str]:
+    """The texts of those that cleaning keeps."""
+    spec = CleanSpec()
+    rules = Rules.of(spec)
+    for document in all_documents:
+        outcome = clean_document(document, spec, rules)
+        if outcome.drop is None:
+            yield outcome.document.text
+
+
+def survivors(planting: Planting, texts: list[str], hosts: list[Document], evaluation: EvaluationTexts) -> tuple[int, int]:
+    """How many planted texts are in what is left, of how many that cleaning leaves."""
+    planted = survived = 0
+    for text, host in zip(texts, hosts, strict=True):
+        lines = host.text.split("\n")
+        inside = planting(lines, len(lines) // 2, text)
+        for clean in cleaned([replace(host, text="\n".join(inside))]):
+            planted += letters(text) in letters(clean)
+            outcome = evaluation.decontaminate(clean)
+            if outcome.drop is None and letters(text) in letters(outcome.text):
+                survived += 1
+                print(f"  {text}")
+    return survived, planted
+
+
+def main() -> None:
+    """Plant, count, exit with 1 if anything survived."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("benchmarks", type=Path)
+    parser.add_argument("--planted", type=int, default=1000)
+    parser.add_argument("--documents", type=int, default=10_000)
+    arguments = parser.parse_args()
+    nsmc = InputPath(arguments.benchmarks / "nsmc_test.txt.zst")
+    korquad = InputPath(arguments.benchmarks / "korquad_v1.0_dev.tar.zst")
+    sets = [
+        EvaluationFile(name="NSMC", path=nsmc, format="tsv", columns=("document",), passages="paragraph"),
+        EvaluationFile(
+            name="KorQuAD", path=korquad, member="korquad/KorQuAD_v1.0_dev.json", format="korquad", columns=("context",)
+        ),
+    ]
+    failed = False
+    with tempfile.TemporaryDirectory() as directory:
+        pages = documents(arguments.corpus, Path(directory) / "store", arguments.documents)
+        index_evaluation_texts(sets, DedupSpec().min_letters, Path(directory) / "index")
+        evaluation = load_evaluation_texts(Path(directory) / "index")
+        for one in sets:
+            texts = [text for text in read_texts(one) if len(letters_of(text)) >= evaluation.min_letters]
+            chosen = texts[:: max(1, len(texts) // arguments.planted)][: arguments.planted]
+            for name, planting in PLANTINGS.items():
+                some = [text for text in chosen if planting is not _in_the_midst or len(letters_of(text)) >= 20]
+                survived, planted = survivors(planting, some, pages[: len(some)], evaluation)
+                print(f"{one.name:8} as {name:24} {survived:5} of {planted} survive", flush=True)
+                failed |= survived > 0
+        every = list(cleaned(pages))
+        print(f"\n{len(every)} documents without planted texts:")
+        index_evaluation_texts(sets[:1], DedupSpec().min_letters, Path(directory) / "nsmc")
+        for evaluation in (load_evaluation_texts(Path(directory) / "nsmc"), load_evaluation_texts(Path(directory) / "index")):
+            outcomes = [(text, evaluation.decontaminate(text)) for text in every]
+            touched, gone = (
+                sum(map(bool, some)) for some in zip(*((one.touched, one.drop) for _, one in outcomes), strict=True)
+            )
+            print(f"{' and '.join(evaluation.names)}: {touched} lose text, {gone} of them all of it")
+            if len(evaluation.names) == 1:
+                lost = [line for text, one in outcomes for line in set(text.split("\n")) - set(one.text.split("\n"))]
+                print("".join(f"  {line}\n" for line in lost[:50]), end="")
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
