@@ -91,6 +91,7 @@ bench-corpus: $(VENV)/installed $(PEERS)/installed  ## extraction, dedup, crawl,
 	-$(BIN)/python -m bench.sentences $(DATA)/corpus/kowiki_extracted_AA.tar.zst $(DATA)/corpus/news_categories.tar.zst
 	-$(BIN)/python -m bench.data_stages $(DATA)/corpus/kowiki_extracted_A[ABC].tar.zst
 	-$(BIN)/python -m bench.decontamination $(DATA)/corpus/kowiki_extracted_AA.tar.zst $(DATA)/benchmarks
+	-$(BIN)/python -m bench.filters $(DATA)
 
 bench-news: $(VENV)/installed  ## what the news rules take and leave on 1,000 real articles, and on those kept apart
 	$(BIN)/python -m bench.news_residue $(DATA) --sample 1000 --seed 1

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from korealbert.artifact import Artifact
-from korealbert.corpus.clean.filters import BULLETS, ELLIPSIS, ENDS_IN_ELLIPSIS, PARAGRAPH_BREAK, TERMINAL
+from korealbert.corpus.clean.filters import BULLETS, ELLIPSIS, ENDS_IN_ELLIPSIS, HASHTAG, PARAGRAPH_BREAK, TERMINAL
 from korealbert.corpus.clean.titles import END_CHARACTERS, load_title_rules
 from korealbert.corpus.dedup.benchmarks import EvaluationFile
 from korealbert.corpus.dedup.decontaminate import PASSAGE_LETTERS, index_evaluation_texts
@@ -111,7 +111,7 @@ def _all(pattern: re.Pattern[str]) -> Callable[[str, Artifact], Spans]:
 _FINDERS: dict[str, Callable[[str, Artifact], Iterable[tuple[int, int]]]] = {
     "not_korean": _all(_OTHER_LETTERS),
     "curly_brackets": _all(re.compile(r"[{}]")),
-    "symbols": _all(re.compile(f"#|{ELLIPSIS.pattern}")),
+    "symbols": _all(re.compile(f"{HASHTAG.pattern}|{ELLIPSIS.pattern}")),
     "bullet_lines": _bullets,
     "ellipsis_lines": _ellipses,
     "short_lines": _short_lines,

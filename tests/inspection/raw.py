@@ -42,9 +42,9 @@ ARTICLES = [
     _article("[부고] 김강물씨 별세", BODY),
     _article("짧다", "짧은 글."),
     _article("A river", "The river was calm, and the willows were green. People came to see the boats every day. 강."),
-    _article("표시", f"{_SENTENCES[0]} # # # # # # 끝이다."),
+    _article("표시", f"{_SENTENCES[0]} #강 #배 #봄 #물 #산 #들 끝이다."),
     _article("되풀이", "\n".join(["물이 맑다."] * 5 + [_SENTENCES[1]])),
-    _article("줄임", "\n".join(f"{one} {other[:-1]}…" for one, other in pairwise(_SENTENCES))),
+    _article("줄임", "\n".join(f"{one} {other[:-1]}…" for one, other in pairwise([*_SENTENCES, *_SENTENCES[::-1]]))),
     _article(
         "꼬리뿐",
         f"{_SENTENCES[0]}\n무단 전재 및 재배포 금지\n"

@@ -50,7 +50,7 @@ class CleanSpec(Spec):
     decode_entities: bool = True
     """Whether ``&quot;`` and the like are decoded; false where extraction did so and a text may be about markup."""
     limits: Limits = Limits()
-    """Limits of the quality filters."""
+    """Limits of the quality filters: a genre's name (``"law"``), or a table, with or without its ``preset``."""
     max_removed_share: float = Field(default=0.4, gt=0, le=1)
     """An article that loses more of its characters to news rules is ``removed_share``."""
     personal_data: tuple[Kind, ...] = ()
@@ -220,7 +220,7 @@ _NONE: Stats = {"removed": {}, "removed_characters": 0, "normalized": {}, "maske
 
 STAGE = Stage(
     "clean",
-    version=8,
+    version=9,
     spec=CleanSpec,
     run=run,
     table="clean.SOURCE",

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from korealbert.corpus.clean.filters import FILTERS, Limits, hangul_share, judge
+from korealbert.corpus.clean.filters import FILTERS, PRESETS, Limits, hangul_share, judge
+from korealbert.corpus.clean.stage import CleanSpec
 from tests.corpus.documents_made import prose
 
 GOOD = prose(1, 12)
@@ -19,7 +20,7 @@ PASS_ALL = Limits(
     max_duplicate_line_characters=1,
     max_duplicate_paragraphs=1,
     max_duplicate_paragraph_characters=1,
-    min_function_words=0,
+    min_function_word_share=0,
     min_letter_words=0,
     max_top_ngrams=(1, 1, 1),
     max_duplicate_ngrams=(1, 1, 1, 1, 1, 1),
@@ -92,6 +93,54 @@ def test_either_symbol_reaches_the_limit_by_itself() -> None:
     both = " ".join([*words, *["#가"] * 9, *["나다…"] * 9, "끝이다."])
     assert reason(both, max_duplicate_ngrams=(1,) * 6, max_top_ngrams=(1,) * 3) is None
     assert reason(" ".join([*words, *["#가"] * 13]), max_duplicate_ngrams=(1,) * 6, max_top_ngrams=(1,) * 3) == "symbols"
+
+
+def test_shares_of_few_lines_mean_nothing() -> None:
+    """A petition is one line; a film's page has three."""
+    line = GOOD[:160].replace("\n", " ")
+    assert reason(f"■ {line}") is None
+    assert reason(f"{line}…\n{prose(2, 4)[:-1]}…".replace(".\n", " ")) is None
+    assert reason("\n".join(f"{number}째 {line[:60]}…" for number in range(5))) == "ellipsis_lines"
+
+
+def test_headings_and_numbers_are_no_hashtags() -> None:
+    headed = "\n\n".join(f"## 장면{number}\n\n{prose(number, 2)}\n\n다음은 #{number}" for number in range(20))
+    assert reason(headed) is None
+    assert reason(" ".join(f"#우체국{number}에 갔다" for number in range(60))) == "symbols"
+
+
+def test_menus_hold_few_words_of_sentences() -> None:
+    menu = [
+        "로그인",
+        "회원가입",
+        "장바구니",
+        "고객센터",
+        "이용약관",
+        "사이트맵",
+        "공지사항",
+        "이벤트",
+        "주문조회",
+        "이전글",
+        "신고",
+    ]
+    assert reason("\n".join(f"{item}{number}" for number in range(6) for item in menu)) == "no_sentences"
+    assert reason("\n".join([*GOOD.split("\n"), *menu])) is None
+
+
+def test_a_genre_has_limits_by_name() -> None:
+    """A ruling repeats its summary, which newspapers do not."""
+    ruling = f"{GOOD}\n\n{prose(9, 20)}\n\n{GOOD[: len(GOOD) // 2]}"
+    assert reason(ruling) == "duplicate_ngrams"
+    assert judge(ruling, Limits.model_validate("law")) is None
+    law = Limits.model_validate({"preset": "law", "min_characters": 5_000})
+    assert law == Limits.model_validate({**PRESETS["law"], "min_characters": 5_000})
+    assert CleanSpec.model_validate({"limits": "law"}) == CleanSpec(limits=Limits.model_validate(PRESETS["law"]))
+    for name in PRESETS:
+        assert judge(GOOD, Limits.model_validate(name)) is None
+    document = b'{"limits": {"preset": "reviews", "max_top_ngrams": [0.5, 0.5, 0.5]}}'
+    assert CleanSpec.model_validate_json(document, strict=True).limits.max_top_ngrams == (0.5, 0.5, 0.5)
+    with pytest.raises(ValidationError, match="no preset 'laws'; there are news, novels, encyclopedia, books, petitions, law"):
+        CleanSpec.model_validate({"limits": "laws"})
 
 
 def test_a_drop_tells_metric_value_and_limit() -> None:

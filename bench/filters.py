@@ -1,0 +1,175 @@
+"""What the quality filters drop of real Korean prose, and what of junk.
+
+python -m bench.filters DATA [--documents 2000]: ``DATA`` is the folder of the real corpora. Of eight genres that people wrote:
+the share of documents and characters that falls under the genre's preset, and by which filters. Of eight kinds of junk, made
+from that prose or from templates: the share that is caught under every preset. Exits with 1 where more than 0.5 % of a genre's
+Korean documents fall, or less than 95 % of a kind of junk is caught.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from korealbert.artifact import Runtime
+from korealbert.artifact.stage import build
+from korealbert.corpus import extract
+from korealbert.corpus.clean.filters import Limits, judge
+from korealbert.corpus.clean.sentences import split_line
+from korealbert.corpus.normalise import normalise
+from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.documents.shards import read_documents
+
+Table = dict[str, Any]
+_NAMELESS = {"title": "", "outlet": "", "category": "", "url": "", "published": "", "id": ""}
+
+GENRES: dict[str, tuple[str, Table]] = {
+    "news": ("news", {"format": "news_text", "paths": "news_categories"}),
+    "encyclopedia": ("encyclopedia", {"format": "wikiextractor", "paths": "kowiki_extracted_AA", "members": "*/wiki_[0-1]?"}),
+    "law": ("law", {"format": "text", "paths": "legal_precedents", "members": "*.md", "document": "file", "markdown": True}),
+    "petitions": ("petitions", {"format": "json", "paths": "petitions_2017_2019", "fields": {**_NAMELESS, "text": "content"}}),
+    "novels": ("novels", {"format": "json", "paths": "novels_koconovel", "members": "*.jsonl", "fields": _NAMELESS}),
+    "books": ("books", {"format": "books", "paths": "books_introductions", "members": "*.csv"}),
+    "leads": ("leads", {"format": "json", "paths": "news_leads", "members": "*/kr_articles.json"}),
+    "reviews": ("reviews", {"format": "json", "paths": "reviews_nsmc_raw", "members": "*.json", "document": "file"}),
+}
+"""Genre → its preset and its table; names of fields that differ from the defaults are in ``_FIELDS``."""
+_FIELDS: dict[str, Table] = {
+    "books": {"text": "introduction", "category": "categories", "id": "item_id", "outlet": "", "url": "", "published": ""},
+    "leads": {"text": "summary", "outlet": "source", "published": "date", "category": "", "id": ""},
+    "reviews": {**_NAMELESS, "text": "review"},
+}
+
+
+def _split(*lines: str) -> list[str]:
+    return " ".join(lines).split()
+
+
+_MENU = _split(
+    "로그인 회원가입 장바구니 고객센터 이용약관 개인정보처리방침 회사소개 제휴문의 사이트맵 공지사항 이벤트 마이페이지",
+    "주문조회 이전글 다음글 목록 인쇄 공유 댓글 추천 신고 스크랩 전체메뉴 통합검색 베스트 신상품 할인 쿠폰 배송조회 채용",
+    "보도자료 갤러리 자료실 커뮤니티 문의하기 영문 모바일 더보기 자주묻는질문",
+)
+_PLACES = _split("강남 홍대 부산 대구 인천 수원 분당 일산 제주 대전 광주 울산 청주 천안 전주 포항")
+_TRADES = _split("맛집 대출 성형외과 부동산 렌트카 펜션 꽃배달 이사 중고차 다이어트 카지노 토토 출장 마사지 임플란트 학원")
+_PRAISE = ("추천", "1위", "저렴한곳", "후기", "가격", "예약", "상담", "24시")
+
+
+def _loop(prose: str, chance: random.Random) -> str:
+    """Prose that falls into repeating one sentence, until that is half of the text or more."""
+    sentences = [one for one in split_line(prose.replace("\n", " ")) if len(one.split()) > 3] or [prose]
+    beginning = " ".join(sentences[: max(3, len(sentences) // 3)])
+    sentence = chance.choice(sentences)
+    return beginning + f" {sentence}" * (5 + len(beginning) // len(sentence))
+
+
+def _paragraphs(prose: str, chance: random.Random) -> str:
+    """A text of which the whole is printed three times."""
+    return "\n\n".join([prose] * 3)
+
+
+def _words(prose: str, chance: random.Random) -> str:
+    """Some words over and over, as spam comments and models that went wrong have them."""
+    return " ".join(chance.sample(prose.split(), 4) * chance.randint(20, 60))
+
+
+def _keywords(prose: str, chance: random.Random) -> str:
+    """Places, trades and praise for search engines."""
+    place, trade = chance.choice(_PLACES), chance.choice(_TRADES)
+    parts = [f"{place} {trade} {chance.choice(_PRAISE)}" for _ in range(chance.randint(30, 80))]
+    return chance.choice([" ", ", ", "\n", " ♥ ", " | "]).join(parts)
+
+
+def _menus(prose: str, chance: random.Random) -> str:
+    """What surrounds an article on its page."""
+    items = [chance.choice(_MENU) for _ in range(chance.randint(60, 200))]
+    return chance.choice(["\n", " ", " | "]).join(items)
+
+
+def _figures(prose: str, chance: random.Random) -> str:
+    """A table of numbers with a line about it."""
+    rows = [" ".join(f"{chance.randint(0, 99999):,}" for _ in range(8)) for _ in range(chance.randint(20, 60))]
+    return "\n".join([prose[:60].replace("\n", " "), *rows])
+
+
+def _teasers(prose: str, chance: random.Random) -> str:
+    """Beginnings that break off."""
+    words = prose.split()
+    return "\n".join(" ".join(words[start : start + 7]) + "…" for start in range(0, max(70, len(words) - 7), 7))
+
+
+def _hashtags(prose: str, chance: random.Random) -> str:
+    """A sentence and its tags."""
+    return f"{prose[:80]} " + " ".join(f"#{word}" for word in prose.split()[:60])
+
+
+JUNK: dict[str, Callable[[str, random.Random], str]] = {
+    "one sentence again and again": _loop,
+    "the whole text three times": _paragraphs,
+    "four words again and again": _words,
+    "keywords for search engines": _keywords,
+    "menus": _menus,
+    "tables of figures": _figures,
+    "beginnings that break off": _teasers,
+    "hashtags": _hashtags,
+}
+
+
+def prose(data: Path, genre: str, store: Path, count: int) -> Iterator[str]:
+    """Normalised texts of a genre, of 100 characters or more."""
+    table = dict(GENRES[genre][1])
+    table["paths"] = [str(data / "corpus" / f"{table['paths']}.tar.zst")]
+    table["fields"] = _FIELDS.get(genre, table.get("fields", {}))
+    spec = ExtractSpec.model_validate({"source": genre, "max_bad_share": 0.5, **table})
+    artifact = build(extract.STAGE, spec, {}, Runtime(store=store), label=f"extract/{genre}").artifact
+    texts = (normalise(one.text).text for shard in artifact.files("documents-*.arrow") for one in read_documents(shard))
+    return islice((text for text in texts if len(text) >= 100), count)
+
+
+def main() -> None:
+    """Print both tables, exit with 1 where a goal is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--documents", type=int, default=2000)
+    arguments = parser.parse_args()
+    missed = False
+    hosts: dict[str, list[str]] = {}
+    print("genre: dropped documents, characters (Korean documents of 100 characters and more), by reason, of the defaults")
+    with tempfile.TemporaryDirectory() as store:
+        for genre, (preset, _) in GENRES.items():
+            limits, reasons, characters, by_default = Limits.model_validate(preset), Counter[str](), 0, 0
+            hosts[genre] = []
+            for text in prose(arguments.data, genre, Path(store), arguments.documents):
+                drop = judge(text, limits)
+                other = judge(text, Limits())
+                by_default += other is not None and other.reason != "not_korean"
+                if drop is None or drop.reason != "not_korean":
+                    hosts[genre].append(text)
+                if drop is not None:
+                    reasons[drop.reason] += 1
+                    characters += (drop.reason != "not_korean") * len(text)
+            share, every = (reasons.total() - reasons["not_korean"]) / len(hosts[genre]), sum(map(len, hosts[genre]))
+            missed |= share > 0.005
+            print(f"{genre:13} {share:7.2%} of {len(hosts[genre]):5} {characters / every:7.2%} {dict(reasons)}", end=" ")
+            print(f"defaults {by_default / len(hosts[genre]):.2%}", flush=True)
+    print(f"\njunk caught: {' '.join(GENRES)}")
+    for kind, make in JUNK.items():
+        caught = []
+        for genre, (preset, _) in GENRES.items():
+            limits, chance = Limits.model_validate(preset), random.Random(1)  # noqa: S311
+            junk = [make(text, chance) for text in hosts[genre] if len(text.split()) > 50][:300]
+            caught.append(sum(judge(text, limits) is not None for text in junk) / len(junk))
+        missed |= min(caught) < 0.95
+        print(f"{kind:30} {' '.join(f'{share:6.1%}' for share in caught)}", flush=True)
+    sys.exit(missed)
+
+
+if __name__ == "__main__":
+    main()
