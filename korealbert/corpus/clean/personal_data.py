@@ -1,12 +1,13 @@
 """Masking of personal data: numbers and addresses that point to one person are replaced by the name of their kind.
 
 Off unless a spec names kinds. A pattern alone is never enough where digits mean many things: resident numbers must have a
-calendar date and their check digit, cards an issuer's prefix and Luhn's check, account and passport numbers a word next to them
-that says so. Years, prices, scores, dates, ISBNs, bar codes and the numbers of laws therefore stay.
+calendar date and their check digit, cards an issuer's prefix and Luhn's check, businesses their check digit, account and
+passport numbers a word next to them that says so. Years, prices, scores, dates, ISBNs, bar codes, versions and the numbers of
+laws therefore stay.
 
-E-mail addresses are replaced by the usual formatter for web text, too (datatrove's, used for FineWeb, with public IP
-addresses); the other kinds are those that the Korean act on personal information (개인정보 보호법, articles 24 and 24-2) names
-as unique identifiers, and those found next to them in complaints and comments.
+E-mail addresses and public IP addresses are replaced by the usual formatter for web text, too (datatrove's, used for FineWeb);
+the other kinds are those that the Korean act on personal information (개인정보 보호법, articles 24 and 24-2) names as unique
+identifiers, and those found next to them in complaints and comments.
 """
 
 from __future__ import annotations
@@ -16,19 +17,35 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from ipaddress import ip_address
 from typing import Literal
 
-Kind = Literal["resident_number", "foreigner_number", "card", "phone", "email", "passport", "account"]
-"""In the order of masking: what has a check digit comes before what only looks like a number of its kind."""
+Kind = Literal[
+    "resident_number",
+    "foreigner_number",
+    "card",
+    "business_number",
+    "email",
+    "phone",
+    "passport",
+    "account",
+    "driving_license",
+    "ip_address",
+]
+"""In the order of masking: what has a check digit comes before what only looks like a number of its kind, and an
+address before the number in it."""
 
 PLACEHOLDERS: dict[Kind, str] = {
     "resident_number": "[주민등록번호]",
     "foreigner_number": "[외국인등록번호]",
     "card": "[카드번호]",
-    "phone": "[전화번호]",
+    "business_number": "[사업자등록번호]",
     "email": "[이메일]",
+    "phone": "[전화번호]",
     "passport": "[여권번호]",
     "account": "[계좌번호]",
+    "driving_license": "[운전면허번호]",
+    "ip_address": "[IP주소]",
 }
 """The placeholders in the text."""
 
@@ -40,6 +57,7 @@ _YEARS_OF_A_LIFE = 120
 _CENTURY = {"9": 1800, "0": 1800, "1": 1900, "2": 1900, "3": 2000, "4": 2000, "5": 1900, "6": 1900, "7": 2000, "8": 2000}
 _FOREIGN = "5678"
 _RESIDENT_WEIGHTS = (2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 5)
+_BUSINESS_WEIGHTS = (1, 3, 7, 1, 3, 7, 1, 3, 5)
 
 _NOT_BEHIND = r"(?<![0-9A-Za-z])(?<![0-9][-.,/])"
 _NOT_BEFORE = r"(?![0-9])(?![-.,/][0-9])"
@@ -58,25 +76,47 @@ _COUNTED = r"(?:명|원|개|년|여|만|억|대|건|가구|점|배|톤|평|시�
 _PHONE = re.compile(
     rf"(?:{_BEHIND_ANOTHER}|(?<=[가-힣:]))(?:"
     r"(?:\+ ?82|\(\+82\))[-–. ]{0,2}\(?0?\)?(?:1[016-9]|2|[3-6][1-5]|70|50[2-8]?)[-–. )]{0,2}[0-9]{3,4}[-–. ]?[0-9]{4}"
-    r"|01[016-9](?: ?([-–.]) ?[0-9]{3,4} ?\1 ?[0-9]{4}| [0-9]{3,4} [0-9]{4}|\)[0-9]{3,4}-[0-9]{4}|[2-9][0-9]{6,7})"
+    r"|01[016-9](?: ?[-–.] ?[0-9]{3,4} ?[-–. ] ?[0-9]{4}| [0-9]{3,4}[- ][0-9]{4}|\)[0-9]{3,4}-[0-9]{4}|[2-9][0-9]{6,7})"
     r"|010(?![01]{8})[0-9]{8}"  # also what nobody was given (010-1…) and people write instead of their own
-    rf"|(?:\({_AREA}\) ?|{_AREA}(?:\) ?| ?[-–] ?|\.))[0-9]{{3,4}}(?: ?[-–] ?|\.)[0-9]{{4}}"
+    rf"|(?:\({_AREA}\) ?|{_AREA}(?:\) ?| ?[-–] ?|\.))[0-9]{{3,4}}(?: ?[-–] ?|\.| )[0-9]{{4}}"
+    rf"|(?<![0-9] ){_AREA} [0-9]{{3,4}}(?:-[0-9]{{4}}| [0-9]{{4}}(?! [0-9]))"  # but no row of figures
     rf"|(?:15(?:22|33|44|51|55|66|77|88|99)|16(?:00|44|6[0168]|70|88)|18(?:00|11|33|55|77|99))-[0-9]{{4}}(?! ?{_COUNTED})"
     rf"){_BEFORE_ANOTHER}"
 )
+_DOT = r"(?:\.| ?[(\[](?i:dot|닷|점)[)\]] ?)"
 _EMAIL = re.compile(
-    r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24}"
-    r"(?![A-Za-z0-9]|[.-][A-Za-z0-9])"
+    r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}"
+    r"(?:@| ?[(\[](?i:at|@|골뱅이)[)\]] ?| ?골뱅이 ?)"
+    rf"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{{0,61}}[A-Za-z0-9])?{_DOT}){{1,8}}[A-Za-z]{{2,24}}(?![A-Za-z0-9]|[.-][A-Za-z0-9])"
 )
+"""Also as people write addresses that programs shall not find: ``hong(at)press.example``, ``hong 골뱅이 press[dot]example``."""
 _PASSPORT = re.compile(r"(?<=여권)((?: ?번호)?[ :=은는이가(]{0,3})([A-Z](?:[0-9]{8}|[0-9]{3}[A-Z][0-9]{4}))(?![0-9A-Za-z])")
+_BANK = "신한|국민|우리|하나|외환|기업|산업|제일|씨티|새마을|카카오|토스|[KS]B|NH|IBK|KDB|SC제일"
 _ACCOUNT = re.compile(
-    r"(계좌(?: ?번호)?|은행|뱅크|농협|수협|신협|축협|우체국|새마을금고)([ :=은는이가(/)]{0,3}(?:[가-힣]{2,5}(?:은행|뱅크)? ?)?)"
-    rf"([0-9]{{2,6}}(?:-[0-9]{{1,8}}){{2,3}}){_NOT_BEFORE}"
+    r"(?:(계좌(?: ?번호)?|은행|뱅크|농협|수협|신협|축협|우체국|새마을금고)"
+    r"([ :=은는이가(/)]{0,3}(?:[가-힣]{2,5}(?:은행|뱅크)? ?)?)"
+    rf"|(?<![가-힣A-Z])({_BANK})([ :(]{{1,2}}))"
+    rf"([0-9]{{2,6}}(?:-[0-9]{{1,8}}){{2,3}}|[0-9]{{10,14}}){_NOT_BEFORE}"
 )
 _ACCOUNT_DIGITS = range(10, 15)
-_DIGITS_OR_AT = re.compile("[0-9@０-９＠]")
+_BUSINESS = re.compile(
+    rf"(?:(사업자(?:등록)?번호[ :=은는이가]{{0,3}})|{_NOT_BEHIND})([0-9]{{3}}-[0-9]{{2}}-[0-9]{{5}}|[0-9]{{10}}){_NOT_BEFORE}"
+)
+_PROVINCE = "서울|부산|경기|강원|충북|충남|전북|전남|경북|경남|제주|대구|인천|광주|대전|울산"
+_LICENSE = re.compile(
+    rf"{_NOT_BEHIND}(?:(?:1[1-9]|2[0-8])-|(?:{_PROVINCE})[ -]?)"
+    rf"[0-9]{{2}}-[0-9]{{6}}-[0-9]{{2}}{_NOT_BEFORE}"
+)
+"""The province that gave it, the year, the serial number and two digits of control whose rule is not public."""
+_IP = re.compile(
+    r"(?<![0-9A-Za-z:.])(?:([0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9A-Za-z:]*[0-9A-Za-z]\.|\.?[0-9])"
+    r"|([0-9A-Fa-f]{1,4}:[0-9A-Fa-f:]{3,34})(?![0-9A-Za-z:.]))"
+)
+_VERSION = re.compile(r"(?:버전|판|version|ver\.?|[Vv]|[A-Za-z]{3,})[ :]?$", re.IGNORECASE)
+_DIGITS_OR_AT = re.compile("[0-9@０-９＠]|[(\\[（［](?i:at)|골뱅이")
 _NARROW = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | str.maketrans("\u3000\u2010\u2011\u2212", " ---")
 """Full-width forms and the other hyphens as the patterns know them; the length stays."""
+_WIDE = re.compile("[\uff01-\uff5e\u3000\u2010\u2011\u2212]")
 
 
 _Replace = Callable[[re.Match[str]], str]
@@ -97,9 +137,11 @@ def mask(text: str, kinds: tuple[Kind, ...]) -> _Masked:
     if not kinds or not _DIGITS_OR_AT.search(text):
         return _Masked(text, {})
     counts: Counter[str] = Counter()
-    view = text.translate(_NARROW)
-    for kind, (pattern, replace) in _REPLACEMENTS.items():
-        spans = [span for match in pattern.finditer(view) if (span := _span(match, replace, kind))] if kind in kinds else []
+    view = text.translate(_NARROW) if _WIDE.search(text) else text
+    for kind, (anything_like_it, pattern, replace) in _REPLACEMENTS.items():
+        if kind not in kinds or not anything_like_it.search(view):
+            continue
+        spans = [span for match in pattern.finditer(view) if (span := _span(match, replace, kind))]
         if spans:
             text, view = (_without(of, spans, PLACEHOLDERS[kind]) for of in (text, view))
             counts[kind] += len(spans)
@@ -177,16 +219,48 @@ def _passport(match: re.Match[str]) -> str:
 
 
 def _account(match: re.Match[str]) -> str:
-    digits = sum(character.isdigit() for character in match[3])
-    return match[1] + match[2] + PLACEHOLDERS["account"] if digits in _ACCOUNT_DIGITS else match[0]
+    number, word = match[5], match[1] or ""
+    said = "-" in number or word.startswith(("계좌", "은행", "뱅크"))  # 우체국 1234567890123 is a letter
+    if not said or sum(map(str.isdigit, number)) not in _ACCOUNT_DIGITS:
+        return match[0]
+    return match[0][: -len(number)] + PLACEHOLDERS["account"]
 
 
-_REPLACEMENTS: dict[Kind, tuple[re.Pattern[str], _Replace]] = {
-    "resident_number": (_PERSON, _person("resident_number")),
-    "foreigner_number": (_PERSON, _person("foreigner_number")),
-    "card": (_CARD, _card),
-    "phone": (_PHONE, _phone),
-    "email": (_EMAIL, _email),
-    "passport": (_PASSPORT, _passport),
-    "account": (_ACCOUNT, _account),
+def _business(match: re.Match[str]) -> str:
+    """The check digit is that of the tax office: weighted digits, the ninth's tens added."""
+    word, number = match[1] or "", match[2]
+    *nine, check = map(int, number.replace("-", ""))
+    total = sum(weight * digit for weight, digit in zip(_BUSINESS_WEIGHTS, nine, strict=True)) + nine[8] * 5 // 10
+    valid = (total + check) % 10 == 0 and (word or "-" in number)
+    return word + PLACEHOLDERS["business_number"] if valid else match[0]
+
+
+def _license(match: re.Match[str]) -> str:
+    return PLACEHOLDERS["driving_license"]
+
+
+def _ip_address(match: re.Match[str]) -> str:
+    """Public addresses alone: those of private networks point to nobody; four small numbers are a version or a section."""
+    try:
+        public = ip_address(match[0]).is_global
+    except ValueError:
+        return match[0]
+    before = match.string[max(0, match.start() - 12) : match.start()]
+    small = match[1] and sum(len(one) > 1 for one in match[1].split(".")) < 2
+    return PLACEHOLDERS["ip_address"] if public and not small and not _VERSION.search(before) else match[0]
+
+
+_PERSONS = re.compile("[0-9]{6}[-– ]{0,3}[0-9]{7}")
+_REPLACEMENTS: dict[Kind, tuple[re.Pattern[str], re.Pattern[str], _Replace]] = {
+    "resident_number": (_PERSONS, _PERSON, _person("resident_number")),
+    "foreigner_number": (_PERSONS, _PERSON, _person("foreigner_number")),
+    "card": (re.compile("[0-9]{4}[- ]?[0-9]{4,6}[- ]?[0-9]{4}"), _CARD, _card),
+    "business_number": (re.compile("[0-9]{3}-?[0-9]{2}-?[0-9]{5}"), _BUSINESS, _business),
+    "email": (re.compile("[@골([]"), _EMAIL, _email),
+    "phone": (re.compile("[0-9]{3}[-–. ]{0,3}[0-9]{4}"), _PHONE, _phone),
+    "passport": (re.compile("여권"), _PASSPORT, _passport),
+    "account": (re.compile("[0-9]{2}(?:-[0-9]{1,8}-|[0-9]{8})"), _ACCOUNT, _account),
+    "driving_license": (re.compile("[0-9]{2}-[0-9]{6}-[0-9]{2}"), _LICENSE, _license),
+    "ip_address": (re.compile(r"[0-9A-Fa-f](?:\.[0-9.]{5}|:[0-9A-Fa-f:]{3})"), _IP, _ip_address),
 }
+"""Kind → what all of its numbers look like, found quickly; the pattern; and what stands in the place of a match."""

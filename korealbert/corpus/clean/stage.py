@@ -54,8 +54,9 @@ class CleanSpec(Spec):
     max_removed_share: float = Field(default=0.4, gt=0, le=1)
     """An article that loses more of its characters to news rules is ``removed_share``."""
     personal_data: tuple[Kind, ...] = ()
-    """Kinds of personal data to mask in texts and titles that stay: resident_number, foreigner_number, card, phone, email,
-    passport, account. Each is replaced by a word for its kind (``[전화번호]``)."""
+    """Kinds of personal data to mask in texts and titles that stay: resident_number, foreigner_number, card,
+    business_number, email, phone, passport, account, driving_license, ip_address. Each is replaced by a word for its kind
+    (``[전화번호]``)."""
     sentences: Method = "rules"
     """rules: quick, by punctuation and endings. kiwi: by morphology, about 100 times slower. none: lines as they are,
     for text that is split already."""
@@ -220,7 +221,7 @@ _NONE: Stats = {"removed": {}, "removed_characters": 0, "normalized": {}, "maske
 
 STAGE = Stage(
     "clean",
-    version=9,
+    version=10,
     spec=CleanSpec,
     run=run,
     table="clean.SOURCE",

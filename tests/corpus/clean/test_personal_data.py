@@ -82,6 +82,17 @@ def masked(text: str) -> tuple[str, dict[str, int]]:
         ("여권 M123A4567", "passport"),
         ("계좌번호: 123-45-678901", "account"),
         ("한빛은행 110-123-456789로 보냈다.", "account"),
+        *((f"전화 {number}로", "phone") for number in ("02 730 1234", "02 730-1234", "(02)730 1234", "031) 730 1234")),
+        *((f"전화 {number}로", "phone") for number in ("010-1234 5678", "010 1234-5678")),
+        *((f"편지는 {at}로", "email") for at in ("kim(at)daum.net", "kim [AT] daum[dot]net", "kim골뱅이daum.net")),
+        *(
+            (f"{said}로 보냈다.", "account")
+            for said in ("신한 110-123-456789", "국민: 123456-04-123456", "계좌번호: 12345678901234", "한빛은행 110123456789")
+        ),
+        *((f"번호는 {number}이다.", "driving_license") for number in ("11-12-345678-90", "서울 12-345678-90")),
+        ("가게는 123-45-67891이다.", "business_number"),
+        ("사업자등록번호: 1234567891", "business_number"),
+        *((f"접속 {address}에서", "ip_address") for address in ("121.130.45.200", "2001:2d8:e0::1", "2a00::12")),
     ],
 )
 def test_what_points_to_a_person_is_masked(text: str, kind: Kind) -> None:
@@ -121,6 +132,12 @@ def test_what_points_to_a_person_is_masked(text: str, kind: Kind) -> None:
         "관련 기사 010-12-3456",
         "전화 02-13",
         "학번 20190112345 기록 0101234",
+        "우체국 1234567890123번 편지, 번호 1234567891",
+        "우리 2019-12-31, 하나 12-34-56",
+        "버전 121.130.45.200, Chrome 121.130.45.200, 2.1.3.4 절, 10.20.30.40, 999.130.45.200",
+        "표 02 100 2000 30 그리고 3 02 100 2000",
+        "12:30:45에 std::vector를, 2001:db8::1은 본보기다.",
+        "골뱅이 무침 (at) 시장",
     ],
 )
 def test_other_numbers_stay(text: str) -> None:
@@ -137,6 +154,7 @@ def test_other_numbers_stay(text: str) -> None:
         ("210304-3123456,210305-4123456", "[주민등록번호],[주민등록번호]"),
         ("210304-3123456/010-1234-5678", "[주민등록번호]/[전화번호]"),
         ("1588-1234/1640", "1588-1234/1640"),
+        ("01012345678@press.example", "[이메일]"),
         ("1,588-1234원과 1,010-1234", "1,588-1234원과 1,010-1234"),
     ],
 )
@@ -159,6 +177,9 @@ def test_only_the_asked_kinds_are_masked(kind: Kind) -> None:
         "email": "hong@press.example",
         "passport": "여권번호 M12345678",
         "account": "한빛은행 110-123-456789",
+        "driving_license": "11-12-345678-90",
+        "business_number": "123-45-67891",
+        "ip_address": "121.130.45.200",
     }
     found = mask(" / ".join(parts.values()), (kind,))
     assert found.counts == {kind: 1}
@@ -192,7 +213,7 @@ def test_mobile_numbers_are_found_anywhere(number: str, around: str) -> None:
     assert masked(f"{around} {number}{around}") == (f"{around} [전화번호]{around}", {"phone": 1})
 
 
-@given(st.text("0123456789-.@ ()+aM가여권은행계좌\n", max_size=120))
+@given(st.text("0123456789-.:@ ()+aMt가여권은행계좌신한골뱅이\n", max_size=120))
 def test_masking_twice_changes_nothing_and_letters_stay(text: str) -> None:
     once, counts = masked(text)
     assert masked(once) == (once, {})
@@ -201,7 +222,10 @@ def test_masking_twice_changes_nothing_and_letters_stay(text: str) -> None:
         assert once == text
 
 
-@pytest.mark.parametrize("unit", ["a", "1", "1-", "010-", "a@", "a.", "계좌 12-", "여권", "1234 ", "+82 ", "@a."])
+@pytest.mark.parametrize(
+    "unit",
+    ["a", "1", "1-", "010-", "a@", "a.", "계좌 12-", "여권", "1234 ", "+82 ", "@a.", "a(at)", "골뱅이", "02 ", "1.1.", "a:"],
+)
 def test_repetitive_input_takes_linear_time(unit: str) -> None:
     with linear_work():
         masked(unit * (200_000 // len(unit)))
