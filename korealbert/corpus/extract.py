@@ -241,7 +241,7 @@ def check_namespaces(spec: ExtractSpec, counts: Mapping[str, int]) -> None:
 
 STAGE = Stage(
     "extract",
-    version=7,
+    version=8,
     spec=ExtractSpec,
     run=run,
     table="extract.SOURCE",

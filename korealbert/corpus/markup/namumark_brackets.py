@@ -26,6 +26,8 @@ _INNERMOST_LINK = re.compile(r"\[\[" + _SECOND.format(r"\[") + r"([^\[\]|\n]*+)(
 _INNERMOST_FOOTNOTE = re.compile(r"\[\*" + _SECOND.format(r"\*") + r"([^\[\]\n]*+)\]")
 _INNERMOST_BRACKET = re.compile(r"\[" + _SECOND.format("") + r"([^\[\]]*+)\]")
 _HEADING = re.compile(r"\n={1,6}\#?[ ][^\n]*[ ]\#?=+[ \t]*(?=\n|\Z)")
+_CITATION = re.compile(r"\s*#.*\Z|[\W_]*(?:\d{1,2}[\W_]*)?\Z")
+"""The label of a link to a source: ``#``, ``#영상``, ``[1]``."""
 _KEPT_NOTE = re.compile(f"{FOOTNOTE_START}[^{FOOTNOTE_START}{FOOTNOTE_END}]*{FOOTNOTE_END}")
 _MACROS = frozenset(
     {
@@ -83,8 +85,10 @@ def _link_text(target: str, label: str | None) -> tuple[str, str]:
         construct = unseen_link(target, UNSEEN_LINKS)
         if construct:
             return "", construct
-        if label is None and "://" in target:
-            label = target.partition(" ")[2]
+        if "://" in target:
+            label = target.partition(" ")[2] if label is None else label
+            if _CITATION.match(label):
+                return "", "link"
     if label is None:
         label = target.strip()
         if "#" in label:

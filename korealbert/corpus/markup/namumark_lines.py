@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from korealbert.corpus.markup.layout import FOOTNOTE_START, GONE, Prose
+from korealbert.corpus.markup.layout import FOOTNOTE_START, GONE, LETTER, Prose
 from korealbert.corpus.readers.spec import WikiOptions
 
 LINK_START, LINK_END = "\x03", "\x04"
@@ -21,26 +21,22 @@ _MAX_LINK_SHARE = 0.8
 """Lists and lines with a larger share of their letters in links are navigation, not prose."""
 
 _HAT = rf"(?:\*[ \t]*)?{LINK_START}?(?:상위|하위|관련|상세|자세한|참고) ?(?:문서|내용|항목|설명){LINK_END}?[ \t]*:"
-_SYLLABLES = "[가-힣][^가-힣]*+[가-힣]"
-_PROSE = re.compile(rf"(?!{_HAT})[^가-힣]*+{_SYLLABLES}")
-"""Begins a line that is worth keeping: two syllables of Hangul, and no pointer to another document."""
+_PROSE = re.compile(rf"(?!{_HAT})[\W_]*+[^\W_]")
+"""Begins a line that is worth keeping: a letter or digit, and no pointer to another document."""
 
-_PARAGRAPH = re.compile(
-    rf"(?:(?=[^{LINK_START}상하관자참])|(?!{_HAT}))[{LINK_START}\w\"'(“‘「『《〈](?:(?<=[가-힣])[가-힣]|(?<=[가-힣])[^가-힣]*+[가-힣]|[^가-힣]*+{_SYLLABLES})"
-)
+_PARAGRAPH = re.compile(rf"(?:(?=[^{LINK_START}상하관자참])|(?!{_HAT}))(?:[^\W_]|[{LINK_START}_\"'(“‘「『《〈][\W_]*+[^\W_])")
 """Begins such a line if it is no heading, list, quote or rule either."""
 
 _HEADING = re.compile(r"(={1,6})(#?) (.*) \2\1[ \t]*$")
 _BROKEN_HEADING = re.compile(rf"^={{1,6}}#? .*{LINE_BREAK}.*", re.MULTILINE)
 _LIST_MARK = re.compile(r"[ \t]+(?:\*|[1aAiI]\.(?:#\d+)?)[ \t]*|\*[ \t]+")
 _QUOTE_MARK = re.compile(r"(?:>[ \t]?)+")
-_TWO_SYLLABLES = re.compile(_SYLLABLES)
 _LINK = re.compile(f"{LINK_START}[^{LINK_START}{LINK_END}]*+{LINK_END}")
 _WORD = re.compile(r"\w+")
 
 
 def lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:
-    """Lines → headings, paragraphs and lists; lines with fewer than two Hangul syllables and pure link lists are left out."""
+    """Lines → headings, paragraphs and lists; lines without a letter and pure link lists are left out."""
     if LINE_BREAK in text:
         text = _BROKEN_HEADING.sub(lambda heading: heading[0].replace(LINE_BREAK, " "), text)
         text = text.replace(LINE_BREAK, f"\n{GONE}")
@@ -95,7 +91,7 @@ class _Page:
         elif body.startswith("=") and (heading := _HEADING.match(body)):
             self._end_section()
             title = " ".join(heading[3].replace(LINK_START, "").replace(LINK_END, "").split())
-            self.prose.heading(len(heading[1]), title if _TWO_SYLLABLES.search(title) else "")
+            self.prose.heading(len(heading[1]), title if LETTER.search(title) else "")
         elif body.startswith("----") and not body.strip("-"):
             self.blank_line()
         else:
