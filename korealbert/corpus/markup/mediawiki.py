@@ -268,7 +268,8 @@ def _repaired(body: str, spec: ExtractSpec, title: str, lost: Counter[str]) -> s
     if any(mark in text for mark in ("[[", "{{", "{|", "<", "://", "''", "__")):
         text = read_leftover_marks(text, spec.wiki, lost)
     lost["math"] += len(text)
-    text = _PLACEHOLDER.sub(lambda found: spec.wiki.math_placeholder if found[0][0] == "f" else "", text)
+    unknown = spec.wiki.math_placeholder.replace("{formula}", "")
+    text = _PLACEHOLDER.sub(lambda found: unknown if found[0][0] == "f" else "", text)
     lost["math"] -= len(text)
     before = len(text)
     text = finish(_DOUBLE_STOP.sub("", _LIST_MARK.sub("", _RESIDUE.sub("", text))))

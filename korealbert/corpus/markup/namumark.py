@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from korealbert.corpus.markup.formulas import formula
 from korealbert.corpus.markup.layout import GONE, URL, WikiText, decode_entities, finish, other_namespace, prepare
 from korealbert.corpus.markup.namumark_blocks import resolve_blocks
 from korealbert.corpus.markup.namumark_brackets import resolve_brackets
@@ -49,7 +50,7 @@ def _inline(text: str, options: WikiOptions, lost: Counter[str]) -> str:
     if "{" in text:
         text = text.replace("{{|", GONE).replace("|}}", GONE)  # a box, in the old syntax
     if "$" in text:
-        text = _without(_DOLLAR_MATH, text, "math", options.math_placeholder or GONE, lost)
+        text = _DOLLAR_MATH.sub(lambda found: _formula(found[0], options, lost), text)
     for mark in ("~~", "--"):
         if mark[0] in text and mark in text:
             text = _strike(text, mark, options, lost)
@@ -59,6 +60,12 @@ def _inline(text: str, options: WikiOptions, lost: Counter[str]) -> str:
         if mark[0] in text and mark in text:
             text = _unmark(text, mark)
     return text
+
+
+def _formula(dollars: str, options: WikiOptions, lost: Counter[str]) -> str:
+    shown = formula(dollars.strip("$"), options)
+    lost["math"] += len(dollars) - len(shown)
+    return shown or GONE
 
 
 def _without(pattern: re.Pattern[str], text: str, construct: str, instead: str, lost: Counter[str]) -> str:

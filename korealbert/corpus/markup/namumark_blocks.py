@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from functools import cached_property
 
+from korealbert.corpus.markup.formulas import formula
 from korealbert.corpus.markup.layout import GONE, literal
 from korealbert.corpus.readers.spec import WikiOptions
 
@@ -61,8 +62,10 @@ def _without_math(source: str, options: WikiOptions, lost: Counter[str]) -> str:
         elif token[0] == "[" or token[:2] == "<m" or token[:2] == "<M":
             opened = opened or mark
         elif opened and token[0] == _MATH_ENDS[opened[0][0]]:
-            out += (source[position : opened.start()], options.math_placeholder or GONE)
-            lost["math"] += mark.end() - opened.start()
+            end = mark.end() - len(")]") if token[0] == ")" else mark.start()
+            shown = formula(source[opened.end() : end], options)
+            out += (source[position : opened.start()], shown or GONE)
+            lost["math"] += mark.end() - opened.start() - len(shown)
             position, opened = mark.end(), None
     return "".join((*out, source[position:])) if position else source
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
+from korealbert.corpus.markup.formulas import formula
 from korealbert.corpus.markup.frames import LINK, MAX_DEPTH, Frame, NestedMarkup, Reader, blank_until, unseen_link
 from korealbert.corpus.markup.layout import FOOTNOTE_END, FOOTNOTE_START, GONE, UNSEEN_LINKS
 from korealbert.corpus.markup.namumark_lines import LINE_BREAK, LINK_END, LINK_START, LITERAL_CLOSE, LITERAL_OPEN, own_length
@@ -144,8 +145,9 @@ def _macro(content: str, options: WikiOptions, lost: Counter[str]) -> str | None
         return LINE_BREAK
     shown = arguments.removesuffix(")").partition(",")[0] if name == "ruby" else ""
     if name == "math":
-        lost["math"] += own_length(content) + 2
-        return options.math_placeholder or GONE
+        text = formula(arguments.removesuffix(")"), options)
+        lost["math"] += own_length(content) + 2 - len(text)
+        return text or GONE
     lost["macro"] += own_length(content) + 2 - len(shown)
     return shown or GONE
 

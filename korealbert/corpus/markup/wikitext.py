@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from functools import lru_cache
 
+from korealbert.corpus.markup.formulas import formula
 from korealbert.corpus.markup.layout import (
     FOOTNOTE_END,
     FOOTNOTE_START,
@@ -191,7 +192,7 @@ def _remove_elements(text: str, options: WikiOptions, lost: Counter[str]) -> str
             note = text[found.end() : inner_end].replace("\n", " ")
             parts.append(f"{FOOTNOTE_START}{note}{FOOTNOTE_END}" if name == "ref" else "")
             continue
-        instead = options.math_placeholder if construct == "math" else ""
+        instead = formula(text[found.end() : inner_end], options) if construct == "math" else ""
         lost[construct] += position - found.start() - len(instead)
         parts.append(instead or GONE)
     parts.append(text[position:])

@@ -86,8 +86,8 @@ class WikiOptions(Spec):
     """Struck text is deleted text or a joke (NamuWiki); by default it goes."""
     keep_footnotes: bool = False
     """Footnotes as lines at the end of the paragraph that cites them."""
-    math_placeholder: str = ""
-    """What replaces a formula, for instance ``[수식]``."""
+    math_placeholder: str = "{formula}"
+    """What stands for a formula; ``{formula}`` in it is its text (a/b for ``\\frac{a}{b}``). Empty: nothing."""
     inline_templates: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     """MediaWiki: further templates that stand for one of their own arguments, name → number of that argument (from 1)."""
 
