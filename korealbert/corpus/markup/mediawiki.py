@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from xml.parsers import expat
 
 from korealbert.corpus.markup.layout import LETTER, WikiText, finish, no_prose, other_namespace
-from korealbert.corpus.markup.wikitext import extract_wikitext, read_leftover_marks
+from korealbert.corpus.markup.wikitext import extract_wikitext, read_leftover_marks, without_stray_particles
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.records import (
     UNREAD_SOURCE_CHARS,
@@ -272,7 +272,7 @@ def _repaired(body: str, spec: ExtractSpec, title: str, lost: Counter[str]) -> s
     text = _PLACEHOLDER.sub(lambda found: unknown if found[0][0] == "f" else "", text)
     lost["math"] -= len(text)
     before = len(text)
-    text = finish(_DOUBLE_STOP.sub("", _LIST_MARK.sub("", _RESIDUE.sub("", text))))
+    text = without_stray_particles(finish(_DOUBLE_STOP.sub("", _LIST_MARK.sub("", _RESIDUE.sub("", text)))))
     lost["repair"] += before - len(text)
     lines = [line for line in text.split("\n") if not line or LETTER.search(line)]
     headings = {f"{name}." for name in spec.wiki.dropped_sections}

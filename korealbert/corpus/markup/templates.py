@@ -1,55 +1,21 @@
-"""The few MediaWiki templates whose text is part of the sentence; all others are dropped."""
+"""The MediaWiki templates whose text is part of the sentence (``templates.toml``); all others show nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import re
+import tomllib
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from importlib.resources import files
 
 from korealbert.corpus.markup.layout import literal
 
-_FIRST_ARGUMENT = (
-    *("한자", "국기나라", "nowrap", "date", "날짜", "연도", "ruby", "루비", "일본어", "훈민정음"),
-    *("작게", "small", "크게", "big", "굵게", "기울임", "강조", "em", "strong", "abbr", "약자"),
-    *("nobr", "줄바꿈 없음", "줄바꿈없음", "sup", "sub", "위첨자", "아래첨자", "중앙", "center", "가운데"),
-    *("인용문", "인용문2", "quote", "blockquote", "cquote"),
-)
-_SECOND_ARGUMENT = ("llang", "lang", "언어고리", "언어", "색", "color", "글자색", "font color", "transl")
-_DEFAULT_ARGUMENTS = dict.fromkeys(_FIRST_ARGUMENT, 1) | dict.fromkeys(_SECOND_ARGUMENT, 2)
-"""Template name (lower case) → the argument that it shows."""
-
-_UNITS = frozenset({"단위"})
-"""Templates of a number and its power: `1 = m`, `2 = 2`."""
-
-_MEASURES = frozenset({"convert", "cvt", "변환", "단위 변환", "단위변환"})
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _RANGES = {"to": "–", "-": "–", "–": "–", "and": ", ", "by": " × ", "x": " × ", "×": " × ", "~": "~", "에서": "~"}
-
-_DATES = frozenset(
-    {
-        *("date", "날짜", "시작일", "종료일", "시작일과 경과", "시작일과 나이", "발행일", "개봉일"),
-        *("출생일", "출생일과 나이", "출생일과나이", "사망일", "사망일과 나이", "사망일과나이"),
-        *("start date", "end date", "start date and age", "film date", "birth date", "birth date and age"),
-        *("birth-date and age", "death date", "death date and age", "dob", "bda"),
-    }
-)
-"""They show year, month and day, their first three arguments; ages, which change, are left out."""
-_MONEY = frozenset({"화폐", "통화", "currency"})
-"""They show an amount and its currency, in either order."""
-
-_CHARACTERS = {
-    "=": literal("="),
-    "·": "·",
-    "•": "•",
-    "nbsp": " ",
-    "spaces": " ",
-    "ndash": "–",
-    "mdash": "—",
-    "snd": " – ",
-    "–": "–",
-}
-
-_INLINE_PREFIXES = ("formatnum:", "lang-", "언어-")
+_INLINE_PREFIXES = ("formatnum:", "lc:", "uc:", "lang-", "언어-", "link-")
 """Templates with such names stand for their first argument, or for what follows the colon."""
+_OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
+_ARGUMENT = re.compile(r"\{(\w+)(:\^)?\}")
 
 DISAMBIGUATION = frozenset(
     {
@@ -69,74 +35,84 @@ def template_key(name: str) -> str:
     return key
 
 
-def is_inline(key: str, extra: Mapping[str, int]) -> bool:
+def is_inline(key: str, extra: Mapping[str, int | str]) -> bool:
     """Whether a template shows text of its arguments."""
-    return (
-        key in _DEFAULT_ARGUMENTS
-        or key in extra
-        or key in _MEASURES
-        or key in _CHARACTERS
-        or key in _DATES
-        or key in _MONEY
-        or key in _UNITS
-        or key.startswith(_INLINE_PREFIXES)
-    )
+    return key in _PATTERNS or key in extra or key.startswith(_INLINE_PREFIXES)
 
 
-def inline_text(key: str, arguments: list[str], extra: Mapping[str, int]) -> str:
-    """What an inline template shows; empty if it lacks that argument. ``arguments`` are raw (``name=value``)."""
-    if key in _CHARACTERS:
-        return _CHARACTERS[key]
-    if key.startswith("formatnum:"):
-        return key.removeprefix("formatnum:").strip()
-    numbered: dict[int, str] = {}
+def inline_text(key: str, arguments: list[str], extra: Mapping[str, int | str]) -> str:
+    """What an inline template shows; empty if it lacks the argument. ``arguments`` are raw (``name=value``)."""
+    function, colon, rest = key.partition(":")
+    if colon and key.startswith(_INLINE_PREFIXES):
+        return rest.strip().upper() if function == "uc" else rest.strip()
+    given: dict[str, str] = {}
     unnamed = 0
     for argument in arguments:
         name, equals, value = argument.partition("=")
         if not equals:
             unnamed += 1
-            numbered[unnamed] = argument.strip()
-        elif name.strip() in ("1", "2", "3", "4"):
-            numbered[int(name)] = value.strip()
-    if key not in extra:
-        for keys, shown in _SHOWN:
-            if key in keys:
-                return shown(numbered)
-    return numbered.get(extra.get(key) or _DEFAULT_ARGUMENTS.get(key, 1), "")
+            name, value = str(unnamed), argument
+        given[name.strip()] = value.strip()
+    own = extra.get(key)
+    patterns = _PATTERNS.get(key, ("{1}",)) if own is None else (f"{{{own}}}" if isinstance(own, int) else own,)
+    return next(filter(None, (_filled(pattern, given) for pattern in patterns)), "")
 
 
-def _unit(numbered: Mapping[int, str]) -> str:
-    return numbered.get(1, "") + numbered.get(2, "").translate(_SUPERSCRIPTS)
+def _filled(pattern: str, given: Mapping[str, str]) -> str:
+    """A pattern with its arguments in it; empty if it lacks one that is not in brackets."""
+    names = {name for name, _ in _ARGUMENT.findall(pattern)}
+    values = {name: _COMPUTED[name](given) if name in _COMPUTED else given.get(name, "") for name in names}
+    shorter = ""
+    while shorter != pattern:
+        shorter, pattern = pattern, _OPTIONAL.sub(lambda part: part[1] if _whole(part[1], values) else "", pattern)
+    if not _whole(pattern, values):
+        return ""
+    return _ARGUMENT.sub(lambda one: values[one[1]].translate(_SUPERSCRIPTS) if one[2] else values[one[1]], pattern)
 
 
-def _date(numbered: Mapping[int, str]) -> str:
-    """2014년 5월 1일, as precise as it is given; what is no number is shown as it is."""
-    if not numbered.get(1, "").isdecimal():
-        return numbered.get(1, "")
+def _whole(pattern: str, values: Mapping[str, str]) -> bool:
+    return all(values[name] for name, _ in _ARGUMENT.findall(pattern))
+
+
+def _date(given: Mapping[str, str]) -> str:
+    """2014년 5월 1일, as precise as it is given; what is no number is shown as it is. Ages, which change, are left out."""
+    year = given.get("1", "")
+    if not year.isdecimal():
+        return year
     parts = []
     for number, unit in enumerate("년월일", 1):
-        if not (value := numbered.get(number, "")).isdecimal():
+        if not (value := given.get(str(number), "")).isdecimal():
             break
         parts.append(f"{value if unit == '년' else value.lstrip('0')}{unit}")
-    return " ".join(parts) if len(parts) > 1 or len(numbered) > 1 else numbered[1]
+    return " ".join(parts) if len(parts) > 1 or "2" in given else year
 
 
-def _money(numbered: Mapping[int, str]) -> str:
-    one, other = numbered.get(1, ""), numbered.get(2, "")
+def _money(given: Mapping[str, str]) -> str:
+    """An amount and its currency, in either order."""
+    one, other = given.get("1", ""), given.get("2", "")
     amount, currency = (one, other) if any(map(str.isdecimal, one)) else (other, one)
     return f"{amount}{'' if '가' <= currency[:1] <= '힣' else ' '}{currency}".strip()
 
 
-def _measure(numbered: Mapping[int, str]) -> str:
-    value, following, third, fourth = (numbered.get(n, "") for n in range(1, 5))
+def _measure(given: Mapping[str, str]) -> str:
+    value, following, third, fourth = (given.get(str(number), "") for number in range(1, 5))
     if following in _RANGES and third:
         return f"{value}{_RANGES[following]}{third} {fourth}".strip()
     return f"{value} {following}".strip() if value else ""
 
 
-_SHOWN: tuple[tuple[Collection[str], Callable[[Mapping[int, str]], str]], ...] = (
-    (_UNITS, _unit),
-    (_MEASURES, _measure),
-    (_DATES, _date),
-    (_MONEY, _money),
-)
+_COMPUTED: Mapping[str, Callable[[Mapping[str, str]], str]] = {"date": _date, "measure": _measure, "money": _money}
+
+
+def _patterns() -> dict[str, tuple[str, ...]]:
+    """Name → the patterns of what it shows, the first that has its arguments counts."""
+    tables = tomllib.loads(files(__package__).joinpath("templates.toml").read_text("utf-8"))["shown"]
+    return {
+        name: tuple(one if "{" in one else literal(one) for one in ([given] if isinstance(given, str) else given))
+        for table in tables
+        for given in [table["pattern"]]
+        for name in table["names"]
+    }
+
+
+_PATTERNS = _patterns()

@@ -27,7 +27,16 @@ from korealbert.corpus.readers.spec import WikiOptions
 _REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s*:?\s*\[\[", re.IGNORECASE)
 _EXTERNAL = re.compile(r"\[(?:https?:|ftp:|mailto:|irc:|//)[^\s\[\]]*+([^\[\]\n]*+)\]", re.IGNORECASE)
 _MAGIC_WORD = re.compile(r"__[A-Z가-힣]{2,24}__")
-_VARIANT = re.compile(r"-\{([^{}]*)\}-")
+_VARIANT = re.compile(r"-\{(?:([^{}|;:]*)\|)?([^{}]*)\}-")
+_VARIANT_OF = re.compile(r"\s*([a-z]{2,3}(?:-[a-z]+)?)\s*:\s*([^;]*?)\s*(?:;|\Z)")
+_VARIANTS = ("ko", "zh-hant", "zh-tw", "zh-hk", "zh", "zh-hans", "zh-cn")
+"""Which of several is shown: Korean texts write Chinese characters in their traditional form."""
+_FORMULA_LINE = re.compile(
+    r"(</math>[ \t]*)\n[ \t:*]*(?=(?:[은는가을를의와과에도만라]|으?로|에서|(?:이?라)(?:고|는)|이[다고며라])[ .,])"
+)
+"""Before a line that goes on with the particle of the formula above it; 이 is more often the pronoun."""
+_STRAY = re.compile(r"\n(?:는|를|을|와|에서는?|에는|으로|라고|이라고|라는|이라는) +(?=\S)")
+"""A particle whose word was a template or formula."""
 _QUOTES = re.compile("''+")
 
 
@@ -36,6 +45,8 @@ def extract_wikitext(source: str, options: WikiOptions) -> WikiText:
     lost: Counter[str] = Counter()
     if _REDIRECT.match(source):
         return WikiText("", lost, redirect=True)
+    if "</math>" in source:
+        source = _FORMULA_LINE.sub(r"\1", source)
     brackets = Brackets(_remove_elements(prepare(source), options, lost), options, lost)
     text = _inline(brackets.run(), lost)
     return WikiText(_lay_out(text, options, lost), lost, disambiguation=brackets.disambiguation)
@@ -58,7 +69,7 @@ def _inline(text: str, lost: Counter[str]) -> str:
     if "_" in text:
         text = _MAGIC_WORD.sub(GONE, text)
     if "{" in text:
-        text = _VARIANT.sub(lambda variant: variant[1] or GONE, text)
+        text = _VARIANT.sub(_variant, text)
     if "''" in text:
         text = _QUOTES.sub(_apostrophe if "''''" in text else "", text)
     if "{" in text or "}" in text:
@@ -67,6 +78,20 @@ def _inline(text: str, lost: Counter[str]) -> str:
     lost["inline"] += before - len(text)
     lost["entity"] += len(text) - len(decoded)
     return decoded
+
+
+def _variant(marked: re.Match[str]) -> str:
+    """``-{zh-hans:计;zh-hant:計}-`` shows one of several; after the flags H, T and - nothing is shown."""
+    if (marked[1] or "").strip() in ("H", "T", "-", "D"):
+        return GONE
+    variants = dict(_VARIANT_OF.findall(marked[2]))
+    shown = next((variants[code] for code in _VARIANTS if code in variants), "") or next(iter(variants.values()), marked[2])
+    return shown.strip() or GONE
+
+
+def without_stray_particles(text: str) -> str:
+    """Lines without the particle that they begin with, whose word is gone."""
+    return _STRAY.sub("\n", f"\n{text}")[1:]
 
 
 def _apostrophe(quotes: re.Match[str]) -> str:
@@ -99,7 +124,7 @@ def _lay_out(text: str, options: WikiOptions, lost: Counter[str]) -> str:
             take(line)
         else:
             lost["line"] += len(line)
-    return finish(prose.text())
+    return without_stray_particles(finish(prose.text()))
 
 
 def _heading(line: str, prose: Prose) -> None:

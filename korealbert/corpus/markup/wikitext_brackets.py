@@ -43,6 +43,7 @@ _PLAIN_LINK = re.compile(r"\[\[(?:[^\[\]{}|\n:]*+\||(?![:#])(?=[^\[\]{}|\n:]++\]
 _WHOLE_LINK = re.compile(r"\[\[([^\[\]{}|\n]*+)((?>(?:\|[^\[\]{}|\n]*+)*))\]\]")
 _PLAIN_TEMPLATE = re.compile(r"\{\{(?<!\{\{\{)([^{}\[\]|\n]*+\n?+)((?>(?:\|(?>(?:[^{}\[\]\n]++|\n(?!=))*))?))\}\}(?!\})")
 """A template with nothing nested in it, nor a heading: between braces with that, they are no pair."""
+_LINE = re.compile(r"[^\n]*\n\s*")
 _NAME = re.compile(r"[^|{}\[\]<\0]*+(?=[|{}])")
 
 
@@ -256,12 +257,18 @@ class Brackets(NestedMarkup):
         self.replace(frame, end, "template", text or GONE, kept=len(text))
 
     def abandon(self, frame: Frame) -> int:
-        """A table goes up to the next blank line, a template up to the line's end."""
+        """A table goes up to the next blank line, a template to the end of its line, or of the lines that are its arguments."""
         if frame.kind == _TABLE:
             self.lost["table"] += 1
             return blank_until(self.out, frame.start, "\n\n")
         if frame.kind == _BRACES:
-            return blank_until(self.out, frame.start, "\n")
+            last = frame.start
+            for pipe in frame.pipes:
+                if not _LINE.fullmatch("".join(self.out[last:pipe])):
+                    break
+                self.out[last:pipe] = [""] * (pipe - last)
+                last = pipe
+            return blank_until(self.out, last, "\n")
         return self.abandon_link(frame) if frame.pipes else 0
 
 

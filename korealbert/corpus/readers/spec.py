@@ -88,8 +88,9 @@ class WikiOptions(Spec):
     """Footnotes as lines at the end of the paragraph that cites them."""
     math_placeholder: str = "{formula}"
     """What stands for a formula; ``{formula}`` in it is its text (a/b for ``\\frac{a}{b}``). Empty: nothing."""
-    inline_templates: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
-    """MediaWiki: further templates that stand for one of their own arguments, name → number of that argument (from 1)."""
+    inline_templates: dict[str, Annotated[int, Field(ge=1)] | str] = Field(default_factory=dict)
+    """MediaWiki: further templates that show text, name → number of the argument that they show (from 1), or a pattern:
+    ``{1}[ ({name})]``, in brackets what is shown only if the template has that argument."""
 
 
 class ExtractSpec(Spec):

@@ -73,6 +73,7 @@ def test_documents_carry_address_and_revision_time(tmp_path: Path, sample_dir: P
         ({"dropped_sections": ["이름"]}, "길다.\n== 이름 ==\n짧다.\n== 각주 ==\n깊다.", "길다.\n\n각주\n깊다."),
         ({}, "길다.\n== 참고문헌 ==\n책.\n== 외부링크 ==\n글.", "길다."),
         ({"inline_templates": {"별표": 2}}, "값은 {{별표|1|2}}이다.", "값은 2이다."),
+        ({"inline_templates": {"별": "{1}[ ({수})]"}}, "값은 {{별|가|수=3}}, {{별|나}}이다.", "값은 가 (3), 나이다."),
     ],
 )
 def test_options(options: dict[str, object], markup: str, expected: str) -> None:
