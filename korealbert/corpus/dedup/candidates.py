@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from korealbert.corpus.dedup.signatures import BANDS, ShingleStore, Signatures, begins_run, jaccard
+from korealbert.corpus.dedup.signatures import BANDS, Candidates, Compared, Signatures, begins_run, jaccard
+from korealbert.corpus.dedup.subjects import different_subjects
 
 ROWS_PER_PARTITION = 1 << 19
 """Rows that are sorted at once; a few tens of MB with the copies that sorting takes."""
@@ -205,24 +206,25 @@ def _partitioned_pairs(out: Path) -> Partitions:
 
 
 def near_duplicates(
-    pairs: Iterable[tuple[int, int]], gone: _Gone, store: ShingleStore, threshold: float
+    pairs: Iterable[tuple[int, int]], gone: _Gone, candidates: Candidates, threshold: float
 ) -> Iterator[tuple[int, float]]:
     """Decide in ranking order: a text goes when a better candidate that stayed is similar enough, the best such one first.
 
     ``pairs`` are the numbers of a worse and a better document, sorted by their ranks, without exact duplicates. Gives positions
-    in ``pairs`` with the similarity, and brings ``gone`` up to date.
+    in ``pairs`` with the similarity, and brings ``gone`` up to date. A text about another subject stays.
     """
-    current, shingles = -1, np.empty(0, dtype=np.uint64)
+    current: tuple[int, Compared] | None = None
     for position, (worse, better) in enumerate(pairs):
         if gone[worse] or gone[better]:
             continue
-        least, most = sorted((store.length(worse), store.length(better)))
+        least, most = sorted((candidates.length(worse), candidates.length(better)))
         if least < threshold * most:
             continue
-        if worse != current:
-            current, shingles = worse, store.shingles(worse)
-        similarity = jaccard(shingles, store.shingles(better))
-        if similarity >= threshold:
+        if current is None or worse != current[0]:
+            current = worse, candidates.read(worse)
+        other = candidates.read(better)
+        similarity = jaccard(current[1].shingles, other.shingles)
+        if similarity >= threshold and not different_subjects(current[1], other):
             gone[worse] = True
             yield position, similarity
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -131,50 +131,59 @@ def _powers(count: int) -> tuple[Hashes, Hashes]:
     return both[0], both[1]
 
 
-def write_shingles(directory: Path, index: int, items: Iterable[tuple[int, Hashes]]) -> None:
-    """Write the shingles of a shard's documents, given by ordinal in order."""
-    ordinals, ends, end = [], [], 0
-    data, spans = _shingle_paths(directory, index)
+class Compared(NamedTuple):
+    """What a candidate is compared by. Hashes of words that are numbers are odd, all others even."""
+
+    shingles: Hashes
+    """Sorted, without repetitions."""
+    words: Hashes
+    """Of the text: sorted, with repetitions."""
+    title: Hashes
+    """Words of the title: sorted, without repetitions."""
+
+
+def write_candidates(directory: Path, index: int, items: Iterable[tuple[int, Compared]]) -> None:
+    """Write what the candidates of a shard are compared by, given by ordinal in order."""
+    spans, end = [], 0
+    data, table = _candidate_paths(directory, index)
     with atomic_path(data) as temporary, temporary.open("wb") as sink:
-        for ordinal, hashes in items:
-            sink.write(hashes.tobytes())
-            end += len(hashes)
-            ordinals.append(ordinal)
-            ends.append(end)
-    with atomic_path(spans) as temporary, temporary.open("wb") as sink:
-        np.save(sink, np.array([ordinals, ends], dtype=np.int64))
+        for ordinal, compared in items:
+            span = [ordinal, end]
+            for hashes in compared:
+                sink.write(hashes.tobytes())
+                span.append(end := end + len(hashes))
+            spans.append(span)
+    with atomic_path(table) as temporary, temporary.open("wb") as sink:
+        np.save(sink, np.array(spans, dtype=np.int64).reshape(-1, 2 + len(Compared._fields)))
 
 
-class ShingleStore:
-    """What ``write_shingles`` wrote for all shards, by rank. 16 bytes per candidate document are in memory."""
+class Candidates:
+    """What ``write_candidates`` wrote for all shards, by number. 40 bytes per candidate document are in memory."""
 
     def __init__(self, directory: Path, offsets: npt.NDArray[np.int64]) -> None:
         self._directory, self._offsets = directory, offsets
-        self._spans = cache(self._read_spans)
+        self._spans = cache(lambda shard: np.load(_candidate_paths(directory, shard)[1]))
 
-    def _read_spans(self, shard: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        ordinals, ends = np.load(_shingle_paths(self._directory, shard)[1])
-        return ordinals, np.concatenate(([0], ends))
-
-    def _span(self, number: int) -> tuple[int, int, int]:
+    def _span(self, number: int) -> tuple[int, list[int]]:
         shard = int(np.searchsorted(self._offsets, number, side="right")) - 1
-        ordinals, bounds = self._spans(shard)
-        index = int(np.searchsorted(ordinals, number - self._offsets[shard]))
-        return shard, int(bounds[index]), int(bounds[index + 1])
+        spans = self._spans(shard)
+        return shard, spans[np.searchsorted(spans[:, 0], number - self._offsets[shard]), 1:].tolist()
 
     def length(self, number: int) -> int:
         """How many shingles the document of a number has."""
-        _, start, end = self._span(number)
+        _, (start, end, *_) = self._span(number)
         return end - start
 
-    def shingles(self, number: int) -> Hashes:
-        """Sorted distinct shingles of the document of a number."""
-        shard, start, end = self._span(number)
-        return np.fromfile(_shingle_paths(self._directory, shard)[0], dtype="<u8", count=end - start, offset=8 * start)
+    def read(self, number: int) -> Compared:
+        """What the document of a number is compared by."""
+        shard, (start, *ends) = self._span(number)
+        path = _candidate_paths(self._directory, shard)[0]
+        hashes = np.fromfile(path, dtype="<u8", count=ends[-1] - start, offset=8 * start)
+        return Compared(*np.split(hashes, np.array(ends[:-1]) - start))
 
 
-def _shingle_paths(directory: Path, index: int) -> tuple[Path, Path]:
-    return directory / f"shingles-{index:05d}.bin", directory / f"shingles-{index:05d}.npy"
+def _candidate_paths(directory: Path, index: int) -> tuple[Path, Path]:
+    return directory / f"candidates-{index:05d}.bin", directory / f"candidates-{index:05d}.npy"
 
 
 BANDS = 18

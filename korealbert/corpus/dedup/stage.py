@@ -1,9 +1,9 @@
 """Stage ``dedup``: all sources → one set of documents without copies, near-copies and evaluation texts.
 
-Five steps: sign every shard (map), find exact copies and candidates (one reduce over signatures), write the shingles of
-candidates (map), compare them (one reduce), write every shard (map). Work files are in ``.work`` within the output and
-are deleted at its completion: about 200 bytes a document, and 8 a letter of candidates. Memory holds one partition of rows (at
-most some 300 MB), 2 bytes a document and 16 a candidate, whatever the size of the corpus.
+Five steps: sign every shard (map), find exact copies and candidates (one reduce over signatures), write the shingles and words
+of candidates (map), compare them (one reduce), write every shard (map). Work files are in ``.work`` within the output and are
+deleted at its completion: about 200 bytes a document, and 11 a letter of candidates. Memory holds one partition of rows (at
+most some 300 MB), 2 bytes a document and 40 a candidate, whatever the size of the corpus.
 """
 
 from __future__ import annotations
@@ -37,7 +37,17 @@ from korealbert.corpus.dedup.candidates import (
     read_pairs,
 )
 from korealbert.corpus.dedup.decontaminate import Decontaminated, index_evaluation_texts, load_evaluation_texts
-from korealbert.corpus.dedup.signatures import ShingleStore, Signatures, SignatureWriter, shingles, squeeze, write_shingles
+from korealbert.corpus.dedup.signatures import (
+    Candidates,
+    Compared,
+    Signatures,
+    SignatureWriter,
+    begins_run,
+    shingles,
+    squeeze,
+    write_candidates,
+)
+from korealbert.corpus.dedup.subjects import words
 from korealbert.documents.schema import Document, Drop
 from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentStats, read_documents, sum_stats
 
@@ -53,7 +63,8 @@ class DedupSpec(Spec):
     near: bool = True
     """Whether to look for near-duplicates, or for exact ones only."""
     threshold: float = Field(default=0.8, gt=0, le=1)
-    """Least Jaccard similarity of 5-letter shingles of near-duplicates."""
+    """Least Jaccard similarity of 5-letter shingles of near-duplicates. Such texts stay where their subjects differ: most of
+    their numbers do, or each is about a word of its own title (매리너 6호 and 7호, the men's race and the women's)."""
     seed: int = Field(default=1, ge=0, lt=1 << 32)
     """Seed of the MinHash permutations."""
     decontaminate: tuple[EvaluationFile, ...] = ()
@@ -158,14 +169,19 @@ def find(job: _Decision, index: int, out_dir: Path) -> Stats:
     return {"candidate_pairs": candidates}
 
 
-def _shingle_shard(job: _Job, index: int, out_dir: Path) -> Stats:
-    """Write the shingles of one shard's candidates."""
+def _prepare_shard(job: _Job, index: int, out_dir: Path) -> Stats:
+    """Write what the candidates of one shard are compared by."""
     start, end = job.numbers
     wanted = np.fromfile(_work(out_dir) / "wanted.bin", dtype=bool, count=end - start, offset=start)
     looked_at = _second_look(job, index, out_dir) if wanted.any() else ()
-    sets = ((ordinal, shingles(squeeze(clean.text))) for ordinal, _, clean in looked_at if wanted[ordinal])
-    write_shingles(_work(out_dir), index, sets)
+    candidates = ((ordinal, _compared(document, clean.text)) for ordinal, document, clean in looked_at if wanted[ordinal])
+    write_candidates(_work(out_dir), index, candidates)
     return {}
+
+
+def _compared(document: Document, text: str) -> Compared:
+    title = words(document.title)
+    return Compared(shingles(squeeze(text)), words(text), title[begins_run(title)])
 
 
 def compare(job: _Decision, index: int, out_dir: Path) -> Stats:
@@ -174,10 +190,10 @@ def compare(job: _Decision, index: int, out_dir: Path) -> Stats:
     decisions = _decisions(out_dir, "near_duplicate")
     decisions.clear()
     gone = np.fromfile(work / "gone.bin", dtype=bool)
-    store = ShingleStore(work, signatures.offsets)
+    candidates = Candidates(work, signatures.offsets)
     for pairs in read_pairs(signatures, work):
         numbers = ranking.numbers(pairs.ravel()).reshape(-1, 2)
-        found = list(near_duplicates(map(tuple, numbers), gone, store, job.spec.threshold))
+        found = list(near_duplicates(map(tuple, numbers), gone, candidates, job.spec.threshold))
         positions = np.array([position for position, _ in found], dtype=np.int64)
         worse, better = pairs[positions].T
         _decide(decisions, job, ranking, worse, better, np.array([similarity for _, similarity in found]))
@@ -254,7 +270,7 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
     decision = [_Decision(spec, signatures)]
     found = map_shards(find, decision, out_dir=out_dir, runtime=runtime, step="find", total=1)
     if spec.near:
-        map_shards(_shingle_shard, jobs, out_dir=out_dir, runtime=runtime, step="shingle", total=len(jobs))
+        map_shards(_prepare_shard, jobs, out_dir=out_dir, runtime=runtime, step="prepare", total=len(jobs))
         map_shards(compare, decision, out_dir=out_dir, runtime=runtime, step="compare", total=1)
     parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
     return DedupStats.of(sum_stats([NO_DOCUMENTS, _NONE, *found, *parts]))
@@ -271,7 +287,7 @@ _NONE: Stats = {
 
 STAGE = Stage(
     "dedup",
-    version=7,
+    version=8,
     spec=DedupSpec,
     run=run,
     table="dedup",

@@ -19,18 +19,21 @@ from korealbert.corpus.dedup import candidates as near_duplicates_module
 from korealbert.corpus.dedup.candidates import NEIGHBOURS, near_duplicates, rank_documents
 from korealbert.corpus.dedup.signatures import (
     BANDS,
+    Candidates,
+    Compared,
     PrefixHashes,
-    ShingleStore,
     Signatures,
     SignatureWriter,
     band_hashes,
+    begins_run,
     fingerprint,
     jaccard,
     shingles,
     squeeze,
-    write_shingles,
+    write_candidates,
 )
 from korealbert.corpus.dedup.stage import STAGE, DedupSpec
+from korealbert.corpus.dedup.subjects import different_subjects, words
 from korealbert.documents.schema import Document
 from tests.corpus.documents_made import bytes_of, document, dropped, kept, prose, ran, stored
 
@@ -232,12 +235,58 @@ def test_texts_just_as_similar_as_the_threshold_are_candidates() -> None:
 
 def test_a_text_goes_only_for_a_twin_that_stays(tmp_path: Path) -> None:
     sets = [(start, np.arange(start, start + 10, dtype=np.uint64)) for start in (0, 1, 3, 4)]
-    write_shingles(tmp_path, 0, enumerate(hashes for _, hashes in sets))
+    nothing = np.empty(0, dtype=np.uint64)
+    write_candidates(tmp_path, 0, enumerate(Compared(hashes, nothing, nothing) for _, hashes in sets))
     gone = np.zeros(4, dtype=bool)
     pairs = [(1, 0), (2, 0), (2, 1), (3, 1), (3, 2)]
-    found = list(near_duplicates(pairs, gone, ShingleStore(tmp_path, np.array([0, 4])), 0.8))
+    found = list(near_duplicates(pairs, gone, Candidates(tmp_path, np.array([0, 4])), 0.8))
     assert [pairs[position] for position, _ in found] == [(1, 0), (3, 2)]
     assert gone.tolist() == [False, True, False, True]
+
+
+_PROBE = (
+    "매리너 {number}호는 미국의 {place} 탐사선이다. {year}년 {month}월 {day}일 발사되어 사진 {photos}장을 보내왔다. "
+    "탐사선은 태양 전지판 네 개와 사진기 두 대, 적외선 분광계와 자외선 분광계를 싣고 대기의 밀도와 온도를 쟀다. "
+    "자료는 아홉 달 뒤 공개되었고 뒤이은 탐사선의 설계에 쓰였다. 매리너 {number}호는 지금도 태양 둘레를 돈다."
+)
+
+
+def test_near_copies_about_different_subjects_stay(tmp_path: Path) -> None:
+    """Names of the titles or most of the numbers differ; the same text with another title, or a number corrected, goes."""
+    race = "{who} 100미터 달리기는 닷새 동안 열렸다. " + prose(9, 14).translate(str.maketrans("", "", "0123456789"))
+    race += " 우승은 {who} 선수들이 본 적 없는 기록이었다."
+    sixth = _PROBE.format(number=6, place="화성", year=1969, month=2, day=24, photos=75)
+    seventh = _PROBE.format(number=7, place="화성", year=1969, month=3, day=27, photos=126)
+    documents = [
+        document(1, sixth, title="매리너 6호"),
+        document(2, seventh, title="매리너 7호"),
+        document(3, race.format(who="남자"), title="남자 100미터"),
+        document(4, race.format(who="여자"), title="여자 100미터"),
+        document(5, sixth.replace("75장", "76장") + " 끝.", title="화성 탐사선, 사진 보내와"),
+    ]
+    _, lost = outcome(tmp_path, DedupSpec(), news=documents)
+    assert {one.title for one in kept(tmp_path / "out")} == {
+        "매리너 7호",
+        "남자 100미터",
+        "여자 100미터",
+        "화성 탐사선, 사진 보내와",
+    }
+    assert len(lost) == 1
+
+
+def test_numbers_tell_subjects_without_titles() -> None:
+    def compared(text: str, title: str = "") -> Compared:
+        of_title = words(title)
+        return Compared(shingles(squeeze(text)), words(text), of_title[begins_run(of_title)])
+
+    report = "코스피는 {} 오른 {}, 코스닥은 {} 내린 {}에 마감했다. 외국인은 {}억 원을 샀다."
+    monday, tuesday = report.format(12, 2345, 3, 871, 410), report.format(7, 2352, 9, 862, 150)
+    assert different_subjects(compared(monday), compared(tuesday))
+    assert not different_subjects(compared(monday), compared(monday.replace("871", "872")))
+    assert not different_subjects(compared(prose(1, 5)), compared(prose(1, 5)))
+    assert not different_subjects(compared("강은 길다.", "강"), compared("강은 길다.", "산"))
+    assert not different_subjects(compared("", "강"), compared("", ""))
+    assert different_subjects(compared("서울은 크다. 서울이다.", "서울"), compared("부산은 크다. 부산이다.", "부산"))
 
 
 def test_a_template_shared_by_many_leaves_one(tmp_path: Path) -> None:
