@@ -44,7 +44,7 @@ def dropped(artifact: Artifact, reason: str, *, whole: bool = False, wanted: str
                 if reason not in ("all", row["reason"]) or not row["id"].startswith(wanted):
                     continue
                 head = _head(row, title_spans(artifact, row))
-                if row["reason"] in ("exact_duplicate", "near_duplicate"):
+                if row["reason"] in ("exact_duplicate", "near_duplicate", "contained"):
                     yield Text.assemble(head, _beside_survivor(artifact, row, whole=whole))
                 elif row["reason"] == "removed_share":
                     text, log = row["text"], removals.get(row["id"], [])

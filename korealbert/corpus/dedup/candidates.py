@@ -167,6 +167,11 @@ template that a million articles share) would otherwise cost the square of its s
 RANKS_PER_PARTITION = ROWS_PER_PARTITION // 8
 """Ranks whose pairs are in one partition: a text has at most 18 · 17 pairs, so they take at most 160 MB."""
 
+ANCHOR_COUNTS = "anchor-counts.bin"
+"""File of the number of anchors of each document."""
+_SHARED_ANCHORS = 0.25
+"""Least share of a text's anchors in another one for it to be looked for there; some are boilerplate and not counted."""
+
 _BUCKETED = np.dtype([("bucket", "<u8"), ("rank", "<u4")])
 _RANK_BITS = np.uint64(32)
 
@@ -177,7 +182,7 @@ _Gone = npt.NDArray[np.bool_]
 
 def exact_duplicates(signatures: Signatures, ranking: Ranking, out: Path) -> Iterator[tuple[Ranks, Ranks]]:
     """Ranks, and ranks of their survivors: documents whose letters and digits a better one has too."""
-    for rows in _buckets(signatures, ranking, None, None, out):
+    for rows in _buckets(_signed(signatures, ranking, None, None), int(signatures.offsets[-1]), out):
         copies = np.flatnonzero(~begins_run(rows["bucket"]))
         best = rows["rank"][_starts(rows)]
         yield rows["rank"][copies], best[copies]
@@ -188,7 +193,7 @@ def candidate_pairs(signatures: Signatures, ranking: Ranking, gone: _Gone, out: 
     pairs = _partitioned_pairs(out)
     pairs.clear()
     for band in range(BANDS):
-        for rows in _buckets(signatures, ranking, band, gone, out):
+        for rows in _buckets(_signed(signatures, ranking, band, gone), int(signatures.offsets[-1]), out):
             found = _pairs(rows)
             pairs.append(found, (found >> _RANK_BITS) // np.uint64(RANKS_PER_PARTITION))
 
@@ -229,14 +234,87 @@ def near_duplicates(
             yield position, similarity
 
 
-def _buckets(
-    signatures: Signatures, ranking: Ranking, band: int | None, gone: _Gone | None, out: Path
-) -> Iterator[npt.NDArray[Any]]:
-    """``_BUCKETED`` rows of all that share a bucket with another, by bucket and rank; no bucket is cut in two.
+def contained(
+    pairs: Iterable[tuple[int, int]], gone: _Gone, held: _Gone, candidates: Candidates, threshold: float
+) -> Iterator[tuple[int, bool, float]]:
+    """Decide which texts are parts of longer ones: at least ``threshold`` of their shingles are in one that is not a copy.
 
-    The bucket is the hash of a band, or that of letters and digits.
+    ``pairs`` are numbers of a worse and a better document. Gives positions in ``pairs``, whether it is the better one that
+    goes, and the share, and brings ``held`` up to date. A text that goes may hold others, which the longest one then has too.
     """
-    count = _partitions_for(int(signatures.offsets[-1]), ROWS_PER_PARTITION)
+    for position, (worse, better) in enumerate(pairs):
+        if gone[worse] or gone[better]:
+            continue
+        goes_better = candidates.length(better) < candidates.length(worse)
+        part, whole = (better, worse) if goes_better else (worse, better)
+        if held[part] or not candidates.length(part):
+            continue
+        short, long = candidates.read(part), candidates.read(whole)
+        common = np.intersect1d(short.shingles, long.shingles, assume_unique=True)
+        share = len(common) / len(short.shingles)
+        if share >= threshold and not different_subjects(short, long):
+            held[part] = True
+            yield position, goes_better, share
+
+
+def contained_pairs(signatures: Signatures, ranking: Ranking, gone: _Gone, out: Path) -> None:
+    """Write the pairs of ranks that share an anchor which few texts have, once for each; and how many documents have."""
+    pairs = _shared_anchors(out)
+    pairs.clear()
+    counts = np.zeros(int(signatures.offsets[-1]), dtype=np.uint16)
+    for shard, start in enumerate(signatures.offsets[:-1].tolist()):
+        anchors = np.bincount(signatures.anchors(shard)["ordinal"])
+        counts[start : start + len(anchors)] = np.minimum(anchors, np.iinfo(np.uint16).max)
+    counts.tofile(out / ANCHOR_COUNTS)
+    for rows in _buckets(_anchored(signatures, ranking, gone), int(counts.sum(dtype=np.int64)), out):
+        found = _pairs(rows[_in_small_bucket(rows)])
+        pairs.append(found, (found >> _RANK_BITS) // np.uint64(RANKS_PER_PARTITION))
+
+
+def read_contained(signatures: Signatures, ranking: Ranking, out: Path) -> Iterator[Ranks]:
+    """uint32 [pairs, 2], some at a time: worse and better ranks that share enough anchors for one to be in the other."""
+    counts = np.fromfile(out / ANCHOR_COUNTS, dtype=np.uint16)
+    for partition in range(_partitions_for(int(signatures.offsets[-1]), RANKS_PER_PARTITION)):
+        packed = np.sort(_shared_anchors(out).read(partition))
+        starts = np.flatnonzero(begins_run(packed))
+        pairs = np.stack([packed[starts] >> _RANK_BITS, packed[starts] & np.uint64(0xFFFFFFFF)], axis=1).astype(np.uint32)
+        fewest = counts[ranking.numbers(pairs.ravel())].reshape(-1, 2).min(axis=1)
+        yield pairs[np.diff(starts, append=len(packed)) >= _SHARED_ANCHORS * fewest]
+
+
+def _shared_anchors(out: Path) -> Partitions:
+    return Partitions(out / "shared-anchors", "<u8")
+
+
+def _in_small_bucket(rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """bool [rows]: whether not more than ``NEIGHBOURS`` + 1 share the bucket; an anchor of more is a phrase or boilerplate."""
+    sizes = np.diff(np.flatnonzero(begins_run(rows["bucket"])), append=len(rows))
+    return np.repeat(sizes <= NEIGHBOURS + 1, sizes)
+
+
+def _signed(signatures: Signatures, ranking: Ranking, band: int | None, gone: _Gone | None) -> Iterator[npt.NDArray[Any]]:
+    """``_BUCKETED`` rows, shard by shard: the bucket is the hash of a band, or that of letters and digits."""
+    for shard, (start, documents) in enumerate(zip(signatures.offsets.tolist(), signatures.documents)):
+        signed = signatures.rows(shard)
+        rows = np.empty(len(signed), _BUCKETED)
+        rows["bucket"] = signed["exact"] if band is None else signatures.band(shard, band)
+        rows["rank"] = ranking.ranks(start, start + documents)[signed["ordinal"]]
+        yield rows if gone is None else rows[signed["shingled"] & ~gone[start + signed["ordinal"]]]
+
+
+def _anchored(signatures: Signatures, ranking: Ranking, gone: _Gone) -> Iterator[npt.NDArray[Any]]:
+    """``_BUCKETED`` rows, shard by shard: the bucket is an anchor."""
+    for shard, (start, documents) in enumerate(zip(signatures.offsets.tolist(), signatures.documents)):
+        anchors = signatures.anchors(shard)
+        rows = np.empty(len(anchors), _BUCKETED)
+        rows["bucket"] = anchors["hash"]
+        rows["rank"] = ranking.ranks(start, start + documents)[anchors["ordinal"]]
+        yield rows[~gone[start + anchors["ordinal"]]]
+
+
+def _buckets(shards: Iterable[npt.NDArray[Any]], total: int, out: Path) -> Iterator[npt.NDArray[Any]]:
+    """Of at most ``total`` rows those that share a bucket with another, by bucket and rank; no bucket is cut in two."""
+    count = _partitions_for(total, ROWS_PER_PARTITION)
     partitions = Partitions(out / "buckets", _BUCKETED)
     partitions.clear()
     waiting: list[npt.NDArray[Any]] = []
@@ -246,12 +324,8 @@ def _buckets(
         partitions.append(rows, rows["bucket"] % np.uint64(count))
         waiting.clear()
 
-    for shard, (start, documents) in enumerate(zip(signatures.offsets.tolist(), signatures.documents)):
-        signed = signatures.rows(shard)
-        rows = np.empty(len(signed), _BUCKETED)
-        rows["bucket"] = signed["exact"] if band is None else signatures.band(shard, band)
-        rows["rank"] = ranking.ranks(start, start + documents)[signed["ordinal"]]
-        waiting.append(rows if gone is None else rows[signed["shingled"] & ~gone[start + signed["ordinal"]]])
+    for rows in shards:
+        waiting.append(rows)
         if sum(map(len, waiting)) >= ROWS_PER_PARTITION:
             flush()
     flush()
@@ -269,10 +343,11 @@ def _starts(rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def _pairs(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Each row with the best of its bucket and with the ``NEIGHBOURS`` before it, as worse · 2^32 + better, each pair once."""
+    """Each row with the best of its bucket and the ``NEIGHBOURS`` before it, as worse · 2^32 + better, once a bucket."""
     ranks, starts, index = rows["rank"].astype(np.uint64), _starts(rows), np.arange(len(rows))
-    found = [ranks[starts < index] << _RANK_BITS | ranks[starts[starts < index]]]
+    far = np.flatnonzero(index - NEIGHBOURS > starts)
+    found = [ranks[far] << _RANK_BITS | ranks[starts[far]]]
     for back in range(1, NEIGHBOURS + 1):
         worse = np.flatnonzero(index - back >= starts)
         found.append(ranks[worse] << _RANK_BITS | ranks[worse - back])
-    return np.unique(np.concatenate(found))
+    return np.concatenate(found)

@@ -10,8 +10,9 @@ Texts that share a band are candidates for near-duplicates. 126 permutations in 
 similarity s share a band with probability 1 - (1 - s^7)^18, that is 0.986 at 0.8, 0.79 at 0.7 and 0.13 at 0.5 (Leskovec et al.,
 Mining of Massive Datasets, section 3.4).
 
-Signatures of a shard have two files: rows in the order of its documents, and a matrix with a row per band, so that one band of
-all shards is read without the others.
+Signatures of a shard have three files: rows in the order of its documents; a matrix with a row per band, so that one band of
+all shards is read without the others; and anchors, sampled windows by which a text is found that is a part of another
+(Schleimer et al. 2003, Winnowing).
 """
 
 from __future__ import annotations
@@ -209,6 +210,10 @@ def band_hashes(shingle_sets: Sequence[Hashes], seed: int) -> npt.NDArray[np.uin
     return hashes
 
 
+_ANCHOR_LETTERS, _ANCHOR_EVERY = 24, 8
+"""Every so-manieth run of so many letters is an anchor: two texts of which one holds the other share those of the shorter."""
+_ANCHOR = np.dtype([("hash", "<u8"), ("ordinal", "<u4")])
+
 _SHINGLES_IN_MEMORY = 1 << 20
 """Shingles that are hashed at once while a shard is signed: 8 MB."""
 
@@ -230,10 +235,11 @@ whether the text is long enough for shingles."""
 class SignatureWriter:
     """Signs the documents of one shard, in order."""
 
-    def __init__(self, directory: Path, index: int, seed: int, *, near: bool) -> None:
-        self._paths, self._seed, self._near = _paths(directory, index), seed, near
+    def __init__(self, directory: Path, index: int, seed: int, *, near: bool, contained: bool) -> None:
+        self._paths, self._seed, self._near, self._contained = _paths(directory, index), seed, near, contained
         self._rows: list[tuple[Any, ...]] = []
         self._bands: list[npt.NDArray[np.uint64]] = []
+        self._anchors = [np.empty(0, _ANCHOR)]
         self._waiting: list[Hashes] = []
         self._shingles = 0
         self.sources: dict[str, int] = {}
@@ -244,7 +250,10 @@ class SignatureWriter:
         squeezed = squeeze(text)
         source = self.sources.setdefault(document.source, len(self.sources))
         exact, content = fingerprint(squeezed, text), fingerprint(text, text)
-        hashes = PrefixHashes(squeezed).windows(SHINGLE_LETTERS) if self._near else np.empty(0, dtype=np.uint64)
+        prefixes = PrefixHashes(squeezed) if self._near else None
+        hashes = prefixes.windows(SHINGLE_LETTERS) if prefixes else np.empty(0, dtype=np.uint64)
+        if prefixes and self._contained:
+            self._anchors.append(_anchors(prefixes, ordinal))
         number = _number(document.id)
         self._rows.append((ordinal, source, len(text), number, exact, content, len(hashes) > 0))
         self._waiting.append(hashes)
@@ -257,9 +266,10 @@ class SignatureWriter:
         self._waiting, self._shingles = [], 0
 
     def finish(self) -> None:
-        """Write both files."""
+        """Write the files."""
         self._hash()
-        for path, array in zip(self._paths, (np.array(self._rows, _SIGNATURE), np.concatenate(self._bands).T)):
+        arrays = np.array(self._rows, _SIGNATURE), np.concatenate(self._bands).T, np.concatenate(self._anchors)
+        for path, array in zip(self._paths, arrays, strict=True):
             with atomic_path(path) as temporary, temporary.open("wb") as sink:
                 np.save(sink, np.ascontiguousarray(array))
 
@@ -276,8 +286,18 @@ def _number(document_id: str) -> int:
     return number
 
 
-def _paths(directory: Path, index: int) -> tuple[Path, Path]:
-    return directory / f"signatures-{index:05d}.npy", directory / f"bands-{index:05d}.npy"
+def _anchors(prefixes: PrefixHashes, ordinal: int) -> npt.NDArray[Any]:
+    hashes = prefixes.windows(_ANCHOR_LETTERS)
+    chosen = np.unique(hashes[hashes % np.uint64(_ANCHOR_EVERY) == 0])
+    rows = np.empty(len(chosen), _ANCHOR)
+    rows["hash"], rows["ordinal"] = chosen, ordinal
+    return rows
+
+
+def _paths(directory: Path, index: int) -> tuple[Path, Path, Path]:
+    kinds = ("signatures", "bands", "anchors")
+    signatures, bands, anchors = (directory / f"{kind}-{index:05d}.npy" for kind in kinds)
+    return signatures, bands, anchors
 
 
 @dataclass(frozen=True)
@@ -303,3 +323,8 @@ class Signatures:
     def band(self, shard: int, band: int) -> npt.NDArray[np.uint64]:
         """uint64 [signed documents of the shard]: the hashes of one band."""
         return np.array(np.load(_paths(self.directory, shard)[1], mmap_mode="r")[band])
+
+    def anchors(self, shard: int) -> npt.NDArray[Any]:
+        """Rows of ``hash`` and ``ordinal``: the anchors of a shard's documents, each once a document."""
+        rows: npt.NDArray[Any] = np.load(_paths(self.directory, shard)[2])
+        return rows

@@ -2,8 +2,8 @@
 
 Five steps: sign every shard (map), find exact copies and candidates (one reduce over signatures), write the shingles and words
 of candidates (map), compare them (one reduce), write every shard (map). Work files are in ``.work`` within the output and are
-deleted at its completion: about 200 bytes a document, and 11 a letter of candidates. Memory holds one partition of rows (at
-most some 300 MB), 2 bytes a document and 40 a candidate, whatever the size of the corpus.
+deleted at its completion: about 200 bytes a document, 1.5 a letter, and 11 a letter of candidates. Memory holds one partition
+of rows (at most some 300 MB), 4 bytes a document and 40 a candidate, whatever the size of the corpus.
 """
 
 from __future__ import annotations
@@ -26,14 +26,18 @@ from korealbert.artifact.files import note_written, write_json
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.dedup.benchmarks import EvaluationFile
 from korealbert.corpus.dedup.candidates import (
+    ANCHOR_COUNTS,
     RANKING_FILES,
     Partitions,
     Ranking,
     Ranks,
     candidate_pairs,
+    contained,
+    contained_pairs,
     exact_duplicates,
     near_duplicates,
     rank_documents,
+    read_contained,
     read_pairs,
 )
 from korealbert.corpus.dedup.decontaminate import Decontaminated, index_evaluation_texts, load_evaluation_texts
@@ -65,6 +69,9 @@ class DedupSpec(Spec):
     threshold: float = Field(default=0.8, gt=0, le=1)
     """Least Jaccard similarity of 5-letter shingles of near-duplicates. Such texts stay where their subjects differ: most of
     their numbers do, or each is about a word of its own title (매리너 6호 and 7호, the men's race and the women's)."""
+    contained: float = Field(default=0.9, ge=0, le=1)
+    """Least share of a text's 5-letter shingles in a longer one for it to go (the first report of an article that grew, a text
+    that another quotes). 0: not looked for; nor without ``near``."""
     seed: int = Field(default=1, ge=0, lt=1 << 32)
     """Seed of the MinHash permutations."""
     decontaminate: tuple[EvaluationFile, ...] = ()
@@ -130,7 +137,7 @@ def _index(spec: DedupSpec, index: int, out_dir: Path) -> Stats:
 
 def _sign_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     """Write the signatures of one shard's documents; contaminated ones get none."""
-    signatures = SignatureWriter(_work(out_dir), index, job.spec.seed, near=job.spec.near)
+    signatures = SignatureWriter(_work(out_dir), index, job.spec.seed, near=job.spec.near, contained=job.spec.contained > 0)
     touched: list[int] = []
     documents = 0
     for ordinal, document in enumerate(read_documents(job.shard)):
@@ -162,6 +169,13 @@ def find(job: _Decision, index: int, out_dir: Path) -> Stats:
         for pairs in read_pairs(signatures, work):
             candidates += len(pairs)
             wanted[ranking.numbers(np.unique(pairs))] = True
+    if job.spec.near and job.spec.contained:
+        contained_pairs(signatures, ranking, gone, work)
+        for pairs in read_contained(signatures, ranking, work):
+            candidates += len(pairs)
+            wanted[ranking.numbers(np.unique(pairs))] = True
+        note_written(work / "shared-anchors")
+        note_written(work / ANCHOR_COUNTS)
     gone.tofile(work / "gone.bin")
     wanted.tofile(work / "wanted.bin")
     for name in (*RANKING_FILES, "gone.bin", "wanted.bin", "pairs", "exact_duplicate"):
@@ -185,7 +199,7 @@ def _compared(document: Document, text: str) -> Compared:
 
 
 def compare(job: _Decision, index: int, out_dir: Path) -> Stats:
-    """Decide on near-duplicates, best documents first."""
+    """Decide on near-duplicates, best documents first; then on what is part of another text."""
     work, signatures, ranking = _work(out_dir), job.signatures, Ranking(_work(out_dir))
     decisions = _decisions(out_dir, "near_duplicate")
     decisions.clear()
@@ -198,7 +212,24 @@ def compare(job: _Decision, index: int, out_dir: Path) -> Stats:
         worse, better = pairs[positions].T
         _decide(decisions, job, ranking, worse, better, np.array([similarity for _, similarity in found]))
     note_written(decisions.directory)
+    if job.spec.contained:
+        _decide_contained(job, ranking, gone, candidates, work, _decisions(out_dir, "contained"))
     return {}
+
+
+def _decide_contained(
+    job: _Decision, ranking: Ranking, gone: npt.NDArray[np.bool_], candidates: Candidates, work: Path, decisions: Partitions
+) -> None:
+    decisions.clear()
+    held = np.zeros(len(gone), dtype=bool)
+    for pairs in read_contained(job.signatures, ranking, work):
+        numbers = ranking.numbers(pairs.ravel()).reshape(-1, 2)
+        found = list(contained(map(tuple, numbers), gone, held, candidates, job.spec.contained))
+        goes_better = np.array([better for _, better, _ in found], dtype=np.intp)
+        positions = np.array([position for position, _, _ in found], dtype=np.intp)
+        shares = np.array([share for _, _, share in found])
+        _decide(decisions, job, ranking, pairs[positions, goes_better], pairs[positions, 1 - goes_better], shares)
+    note_written(decisions.directory)
 
 
 def _decide(
@@ -214,7 +245,7 @@ def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     """Write what stays of one shard."""
     decided = {
         number - job.numbers[0]: Drop(reason, f"{survivor:016x}" + ("" if isnan(similarity) else f" {similarity:.3f}"))
-        for reason in ("exact_duplicate", "near_duplicate")
+        for reason in ("exact_duplicate", "near_duplicate", "contained")
         for number, survivor, similarity in _decisions(out_dir, reason).read(index).tolist()
     }
     paragraphs: Counter[str] = Counter()
@@ -256,8 +287,9 @@ class DedupStats(DocumentStats):
 def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> DedupStats:
     """Deduplicate the ``documents`` shards of all roles, taken together.
 
-    Drop reasons: ``exact_duplicate`` (rule: the id of the best copy, which may itself have gone for a near one),
-    ``near_duplicate`` (the survivor's id and the similarity), ``contaminated``.
+    Drop reasons: ``exact_duplicate`` (rule: the id of the best copy, which may itself have gone for a near one or as a part),
+    ``near_duplicate`` (the survivor's id and the similarity), ``contained`` (the id of the longer text, which may itself be a
+    part of another, and the share), ``contaminated``.
     """
     jobs = [_Job(shard, spec) for role in sorted(inputs) for shard in inputs[role].files("documents-*.arrow")]
     work = _work(out_dir)
@@ -287,7 +319,7 @@ _NONE: Stats = {
 
 STAGE = Stage(
     "dedup",
-    version=8,
+    version=9,
     spec=DedupSpec,
     run=run,
     table="dedup",

@@ -274,6 +274,34 @@ def test_near_copies_about_different_subjects_stay(tmp_path: Path) -> None:
     assert len(lost) == 1
 
 
+def test_a_text_that_a_longer_one_holds_goes(tmp_path: Path) -> None:
+    """The first report of an article that grew, and one that another quotes, whatever source comes first."""
+    first, other = prose(21, 4), prose(22, 8)
+    grown = f"{first}\n{prose(23, 20)}"
+    quoting = f"{prose(24, 10)}\n“{other}”\n{prose(25, 10)}"
+    sharing = f"{prose(26, 6)}\n{prose(24, 10)[:60]}"
+    part, whole = document(1, first, "news", title="속보"), document(2, grown, "wiki", title="속보")
+    quoted, quotes, stays = document(3, other, "wiki"), document(4, quoting, "news"), document(5, sharing, "news")
+    sources = {"news": [part, quotes, stays], "wiki": [whole, quoted]}
+    survivors, lost = outcome(tmp_path, DedupSpec(priority=("news", "wiki")), **sources)
+    assert survivors == {whole.id, quotes.id, stays.id}
+    assert {one: (reason, rule.split()[0]) for one, (reason, rule) in lost.items()} == {
+        part.id: ("contained", whole.id),
+        quoted.id: ("contained", quotes.id),
+    }
+    assert all(float(rule.split()[1]) >= 0.9 for _, rule in lost.values())
+    assert not outcome(tmp_path / "off", DedupSpec(contained=0), **sources)[1]
+    assert not outcome(tmp_path / "exact", DedupSpec(near=False), **sources)[1]
+
+
+def test_parts_of_parts_go_for_the_whole(tmp_path: Path) -> None:
+    texts = [prose(31, 40)[:length] for length in (200, 500, 1200)]
+    texts += [f"{prose(number, 12)}\n{texts[0]}" for number in range(40, 40 + 2 * NEIGHBOURS)]  # in more than are counted
+    survivors, lost = outcome(tmp_path, DedupSpec(), news=[document(number, text) for number, text in enumerate(texts)])
+    assert {document(number, "").id for number in (0, 1)} >= set(lost) >= {document(1, "").id}
+    assert len(survivors) + len(lost) == len(texts)
+
+
 def test_numbers_tell_subjects_without_titles() -> None:
     def compared(text: str, title: str = "") -> Compared:
         of_title = words(title)
@@ -358,7 +386,7 @@ def test_copies_leave_one_whatever_the_order(made: list[tuple[int, int, str]], c
 
 def test_ranks_and_numbers_are_inverse_and_follow_priority_then_length(tmp_path: Path) -> None:
     documents = mixed_documents()
-    writer = SignatureWriter(tmp_path, 0, 1, near=False)
+    writer = SignatureWriter(tmp_path, 0, 1, near=False, contained=False)
     for ordinal, one in enumerate(documents):
         writer.add(ordinal, one, one.text)
     writer.finish()
