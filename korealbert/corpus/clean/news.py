@@ -64,6 +64,8 @@ class Rule(Spec):
     Prefixes are of the head."""
     pattern: str
     """A regular expression; line breaks in it, with the blanks after them, do not count."""
+    needs: tuple[str, ...] = ()
+    """Words of which the text must hold one, or the pattern is not asked at all; empty: none."""
     max_characters: int = Field(default=150, ge=1)
     """Longer matches are content."""
     max_spaces: int = Field(default=40, ge=0)
@@ -151,10 +153,10 @@ class NewsRules:
 
         ``text`` is normalised (see ``normalise``); ``outlet`` switches the rules of single outlets on. Idempotent.
         """
-        active = [rule for rule in self.rules if not rule.outlets or outlet in rule.outlets]
+        view = matching_view(text)
+        active = [rule for rule in self.rules if _asked(rule, view, outlet)]
         zoned: dict[_Zone, list[Rule]] = {z: [r for r in active if z in r.zones] for z in ("head", "tail", "any")}
         removals: list[Removal] = []
-        view = matching_view(text)
         while len(removals) < MAX_REMOVALS and (found := self._next(view, zoned)):
             rule, zone, start, end = found
             removals.append(Removal(rule.id, zone, start, text[start:end]))
@@ -269,6 +271,10 @@ def _headlines_end(view: str, lines: list[_Line]) -> int:
 def _sentence_ends(view: str, line: _Line, reach: int) -> list[int]:
     """Where something may stand after a sentence of the line, within ``reach`` characters of its end."""
     return [_skip_spaces(view, m.end()) for m in _BOUNDARY.finditer(view, max(line.start, line.end - reach), line.end)]
+
+
+def _asked(rule: Rule, view: str, outlet: str) -> bool:
+    return (not rule.outlets or outlet in rule.outlets) and (not rule.needs or any(word in view for word in rule.needs))
 
 
 def _within(rule: Rule, matched: str) -> bool:

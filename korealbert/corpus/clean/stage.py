@@ -221,7 +221,7 @@ _NONE: Stats = {"removed": {}, "removed_characters": 0, "normalized": {}, "maske
 
 STAGE = Stage(
     "clean",
-    version=10,
+    version=11,
     spec=CleanSpec,
     run=run,
     table="clean.SOURCE",

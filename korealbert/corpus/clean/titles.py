@@ -36,6 +36,7 @@ END_CHARACTERS = 300
 _PROSE_SENTENCES = 5
 """Sentences in the plain style of news that make a running text; captions have fewer, notices are polite (``…니다.``)."""
 _PLAIN_SENTENCE = re.compile(r"[가-힣](?<!니)다[.!?](?![0-9A-Za-z가-힣])")
+_SENTENCE = re.compile(r"[가-힣](?:다|요)[.!?](?![0-9A-Za-z가-힣])")
 
 
 class TitleRule(Spec):
@@ -48,6 +49,8 @@ class TitleRule(Spec):
     """A regular expression for ``matching_view`` text, found anywhere unless it says otherwise."""
     without_prose: bool = False
     """Only where the text is not running text either (see ``_PROSE_SENTENCES``): a label that articles carry, too."""
+    polite: bool = False
+    """Whether polite sentences make running text as well: notices are polite, but so are forecasts on the air."""
     positive: tuple[str, ...] = ()
     negative: tuple[str, ...] = ()
 
@@ -74,13 +77,13 @@ class TitleRules:
         """``title_rule`` with the id of the first rule that matches, or None."""
         fields = {"title": matching_view(title), "end": matching_view(text[-END_CHARACTERS:])}
         for rule, pattern in self._compiled:
-            if pattern.search(fields[rule.field]) and not (rule.without_prose and _is_prose(text)):
+            if pattern.search(fields[rule.field]) and not (rule.without_prose and _is_prose(text, rule)):
                 return Drop("title_rule", rule.id)
         return None
 
 
-def _is_prose(text: str) -> bool:
-    return len(_PLAIN_SENTENCE.findall(text)) >= _PROSE_SENTENCES
+def _is_prose(text: str, rule: TitleRule) -> bool:
+    return len((_SENTENCE if rule.polite else _PLAIN_SENTENCE).findall(text)) >= _PROSE_SENTENCES
 
 
 def load_title_rules(path: Path) -> TitleRules:

@@ -43,6 +43,14 @@ def test_a_label_drops_no_running_text(title: str) -> None:
     assert TITLES.judge(title, CAPTION) is not None and TITLES.judge(title, NOTICE) is not None
 
 
+@pytest.mark.parametrize("style", ["{}다.", "{}습니다.", "{}어요."])
+def test_a_forecast_in_sentences_is_text_in_either_style(style: str) -> None:
+    stems = ("전국이 흐리겠", "남쪽에는 비가 내리겠", "낮에는 어제보다 춥겠", "바다에는 물결이 높겠", "모레는 맑겠")
+    text = " ".join(style.format(stem) for stem in stems)
+    assert TITLES.judge("[날씨] 전국 흐리고 비", text) is None
+    assert TITLES.judge("[날씨] 전국 흐리고 비", "나루 12/19 비 60\n너울 10/17 흐림 30\n전국이 흐리겠다.") is not None
+
+
 @pytest.mark.parametrize("title", ["[부고] 홍길동 씨 별세", "[포토] 두루미", "[화보] 막힌 다리", "[한빛포토] 두 시간"])
 def test_some_labels_drop_whatever_follows(title: str) -> None:
     assert TITLES.judge(title, REPORT) is not None
