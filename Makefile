@@ -119,6 +119,8 @@ lock:  ## write locks/ anew from pyproject.toml; needs the network
 	$(COMPILE) pyproject.toml --extra dev --no-emit-package korealbert --output-file locks/dev.txt > /dev/null
 	$(COMPILE) pyproject.toml --extra crawl --constraint locks/dev.txt --output-file locks/worker.txt > /dev/null
 	printf "prefect\nfastapi\nasyncpg\n" | $(COMPILE) - --constraint locks/dev.txt --output-file locks/server.txt > /dev/null
+	printf "%s; sys_platform == 'none'\n" torch deepspeed transformers optuna > $(VENV)-lock/without.txt
+	$(COMPILE) pyproject.toml --constraint locks/dev.txt --override $(VENV)-lock/without.txt --output-file locks/corpus.txt > /dev/null
 	printf "setuptools\nwheel\n" | $(COMPILE) - --constraint locks/dev.txt --output-file locks/build.txt > /dev/null
 	$(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --no-deps --no-annotate --no-header | grep "^torch==" > locks/torch.txt
 

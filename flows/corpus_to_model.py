@@ -3,7 +3,8 @@
     crawl, fetch ─► extract ─► clean ─► dedup ─► balance ─► vocab ─► examples ─► views ─► pretrain ─► export
                                                                           finetune × task × seed ◄─┘ └─► report
 
-Cross-lingual post-training and the evaluation of encoders are the same flow, over recipes of other kinds and under other names.
+A corpus alone ends after ``balance``, or ``vocab``, with a report. Cross-lingual post-training and the evaluation of encoders
+are the same flow, over recipes of other kinds and under other names.
 """
 
 from __future__ import annotations
@@ -105,6 +106,7 @@ evaluation = corpus_to_model.with_options(
 
 _FLOWS: dict[Kind, Flow[Any, str]] = {
     "model": corpus_to_model,
+    "corpus": corpus_to_model,
     "ablation": corpus_to_model,
     "cross-lingual": cross_lingual,
     "evaluation": evaluation,

@@ -1,11 +1,11 @@
-"""The commands that keep a store in order: gc, verify, export, import."""
+"""The commands that keep a store in order: gc, verify, export, export-corpus, import."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -125,6 +125,27 @@ def export(
         with atomic_path(output) as temporary, temporary.open("wb") as stream:
             names = archive.export(found, stream)
         console.print(f"{len(names)} artifacts, {_megabytes(output.stat().st_size)}: {output}", soft_wrap=True)
+
+
+@app.command("export-corpus")
+def export_corpus(
+    artifact: Annotated[str, typer.Argument(help="balance, dedup, clean/NAME, …; clean means all of its sources")],
+    output: Annotated[Path, typer.Argument(help="the directory to make", file_okay=False)],
+    form: Annotated[Literal["parquet", "jsonl"], typer.Option("--to", help="form of the files")] = "parquet",
+    store: StoreDir = Path("store"),
+) -> None:
+    """Write the documents of a stage as a dataset, with a card of sources, licences, counts and drops."""
+    from korealbert.huggingface.dataset import write_dataset  # noqa: PLC0415 (loads pyarrow)
+
+    with clear_errors():
+        documents = write_dataset(_all_of(existing(store), artifact), output, form)
+    console.print(f"{documents:,} documents: {output}", soft_wrap=True)
+
+
+def _all_of(store: Store, name: str) -> list[Artifact]:
+    """The newest artifacts of all labels below a name (``clean``), by label, else the one that it means."""
+    below = {one.manifest["label"]: one for one in store.artifacts() if one.manifest["label"].startswith(f"{name}/")}
+    return [below[label] for label in sorted(below)] or [find(store.root, name)]
 
 
 @app.command("import")

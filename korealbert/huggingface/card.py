@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from korealbert.artifact import Artifact, ancestors
+from korealbert.documents.schema import Document
 from korealbert.documents.shards import DocumentStats
 from korealbert.examples.packing import ExamplesStats
 from korealbert.examples.views import ViewsStats
@@ -75,6 +76,31 @@ def model_card(facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[Fin
         _origin(found),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def dataset_card(title: str, artifacts: Sequence[Artifact]) -> str:
+    """The card of a dataset that holds the documents of ``artifacts``, as Markdown with the hub's YAML header."""
+    found = _by_stage(ancestors({artifact.name: artifact for artifact in artifacts}).values())
+    every = [artifact.stats_as(DocumentStats) for artifact in artifacts]
+    documents, characters = (sum(getattr(stats, name) or 0 for stats in every) for name in ("documents_out", "characters_out"))
+    sections = [
+        f"---\nlanguage: ko\nlicense: other\nlicense_name: corpora\nlicense_link: README.md#corpus\n"
+        f"size_categories:\n- {_size_category(documents)}\ntags:\n- korean\n- pretraining\n---",
+        f"# {_escaped(title)}\n\n{_number(documents)} documents, {_number(characters)} characters. Columns: "
+        f"{', '.join(field.name for field in fields(Document))}; all are text, empty where unknown.",
+        '```python\nfrom datasets import load_dataset\n\ndataset = load_dataset("path/to/this/directory", split="train")\n```',
+        _corpus(found),
+        _drops(found),
+        _origin(found),
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _size_category(documents: int) -> str:
+    """The hub's name for a number of rows: ``10K<n<100K``."""
+    names = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B")
+    above = sum(documents >= 1_000 * 10**power for power in range(len(names)))
+    return "n<1K" if not above else f"{names[above - 1]}<n<{names[above]}" if above < len(names) else "n>10B"
 
 
 def _made_of(pretrain: Artifact) -> list[Artifact]:

@@ -22,7 +22,7 @@ from korealbert.huggingface.directory import ModelPlace
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import Measured, add_benchmark, add_benchmark_of_encoders, add_summary
-from korealbert.recipe.reading import CorpusRecipe, Evaluation, Model, Recipe
+from korealbert.recipe.reading import Corpus, CorpusRecipe, Evaluation, Model, Recipe
 from korealbert.recipe.tables import RecipeError
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
@@ -46,9 +46,7 @@ def graph(recipe: Recipe) -> dict[str, Node]:
     nodes = Nodes()
     add = nodes.add
     corpus = add_corpus(nodes, recipe)
-    vocabulary = add("vocab", vocab.STAGE, recipe.vocab, documents=corpus)
-    if recipe.vocab_sizes.sizes:
-        add("vocab_sizes", sizes.STAGE, recipe.vocab_sizes, documents=corpus, vocab=vocabulary)
+    vocabulary = _add_vocabulary(nodes, corpus, recipe.vocab, recipe.vocab_sizes)
     rows = add("examples", packing.STAGE, recipe.examples, documents=corpus, vocab=vocabulary)
     noise = add("views", views.STAGE, recipe.views, examples=rows, vocab=vocabulary)
     training = {"vocab": vocabulary, "examples": rows, "views": noise}
@@ -68,6 +66,23 @@ def graph(recipe: Recipe) -> dict[str, Node]:
         add_further(nodes, registry.tables()[table], spec)
     _add_report(nodes, recipe.speed, recipe.report)
     return nodes.by_label
+
+
+def corpus_graph(recipe: Corpus) -> dict[str, Node]:
+    """The DAG of a corpus alone by label, every stage after those it reads."""
+    nodes = Nodes()
+    corpus = add_corpus(nodes, recipe)
+    if recipe.vocab is not None:
+        _add_vocabulary(nodes, corpus, recipe.vocab, recipe.vocab_sizes)
+    nodes.add("report", registry.REPORT, recipe.report, **{label: label for label in nodes.by_label})
+    return nodes.by_label
+
+
+def _add_vocabulary(nodes: Nodes, corpus: str, spec: vocab.VocabSpec, compared: sizes.VocabSizesSpec) -> str:
+    vocabulary = nodes.add("vocab", vocab.STAGE, spec, documents=corpus)
+    if compared.sizes:
+        nodes.add("vocab_sizes", sizes.STAGE, compared, documents=corpus, vocab=vocabulary)
+    return vocabulary
 
 
 def evaluation_graph(recipe: Evaluation) -> dict[str, Node]:

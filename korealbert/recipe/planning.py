@@ -16,11 +16,12 @@ from korealbert.recipe import dag
 from korealbert.recipe.ablation import grid, load_ablation
 from korealbert.recipe.cross_lingual import load_cross_lingual, transfer_graph
 from korealbert.recipe.dag import Node
-from korealbert.recipe.reading import load, load_evaluation
+from korealbert.recipe.reading import load, load_corpus, load_evaluation
 from korealbert.recipe.tables import Kind, RecipeError, confined, kind_of
 
 _READERS: dict[Kind, tuple[Callable[..., Any], Callable[[Any], dict[str, Node]]]] = {
     "model": (load, dag.graph),
+    "corpus": (load_corpus, dag.corpus_graph),
     "cross-lingual": (load_cross_lingual, transfer_graph),
     "evaluation": (load_evaluation, dag.evaluation_graph),
     "ablation": (load_ablation, grid),

@@ -107,6 +107,15 @@ class CorpusRecipe:
 
 
 @dataclass(frozen=True)
+class Corpus(CorpusRecipe):
+    """The validated specs of a corpus alone, with a vocabulary where there is a table for it."""
+
+    vocab: vocab.VocabSpec | None
+    vocab_sizes: sizes.VocabSizesSpec
+    report: report.ReportSpec
+
+
+@dataclass(frozen=True)
 class Recipe(CorpusRecipe):
     """The validated specs of every stage, ready to form a graph."""
 
@@ -177,6 +186,21 @@ def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[
         speed=reader.spec(SpeedSpec, "speed"),
         report=reader.spec(report.ReportSpec, "report"),
     )
+
+
+def load_corpus(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Corpus:
+    """Read and validate a recipe of a corpus alone; see ``load``. Raises RecipeError for anything that could not run."""
+    reader = Reader(path, data, overrides)
+    wanted = ("dedup", "balance", "vocab", "vocab_sizes", "report")
+    with Problems() as problems:
+        sources = problems.of(partial(reader.sources, wanted))
+        single: dict[str, Any] = {
+            name: problems.of(partial(reader.spec, registry.tables()[name].spec, name)) for name in wanted
+        }
+    reader.check_sources(sources, **single)
+    if not {"vocab", "vocab_sizes"} & reader.tables.keys():
+        single["vocab"] = None
+    return Corpus(**reader.brought(sources), **single)
 
 
 class Reader(Tables):

@@ -56,6 +56,11 @@ _OTHER_KINDS: dict[str, tuple[str, dict[str, type[BaseModel]]]] = {
             "language_loss": LanguageLossTable,
         },
     ),
+    "A corpus alone": (
+        "A recipe that has tables of sources, `[dedup]`, `[balance]`, `[vocab]`, `[vocab_sizes]` and `[report]` alone, each as "
+        "above, ends with the corpus and a report of it, and with a vocabulary where it has `[vocab]`.",
+        {},
+    ),
     "Evaluations": (
         "A recipe with `[encoder.NAME]` and no source measures these encoders on `[finetune.NAME]`, side by side. `[speed]` "
         "and `[report]` are as above. Cells start from the encoders' weights alone.",

@@ -309,10 +309,14 @@ def _neighbours(path: Path) -> list[str]:
     return [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
 
 
-Kind = Literal["model", "cross-lingual", "evaluation", "ablation"]
+Kind = Literal["model", "corpus", "cross-lingual", "evaluation", "ablation"]
+
+OF_CORPUS = ("crawl", "fetch", "extract", "clean", "dedup", "balance", "vocab", "vocab_sizes", "report")
+"""The tables of a corpus."""
 
 KINDS: dict[Kind, str] = {
     "model": "a model from raw text",
+    "corpus": "a corpus alone",
     "cross-lingual": "a cross-lingual post-training",
     "evaluation": "an evaluation of others' encoders",
     "ablation": "an ablation",
@@ -324,11 +328,13 @@ def kind_of(path: Path) -> Kind:
     """The kind of a recipe. Raises RecipeError where it cannot be read.
 
     An ablation names the recipe that it starts from, a cross-lingual one says how a source is transferred or trained on, an
-    evaluation has encoders and no text.
+    evaluation has encoders and no text; a corpus has no table of anything beyond its text and vocabulary.
     """
     tables = read_toml(path)
     if "recipe" in tables:
         return "ablation"
     if {"transfer", "phase1", "phase2"} & tables.keys():
         return "cross-lingual"
+    if "extract" in tables and tables.keys() <= {*TOP, *OF_CORPUS}:
+        return "corpus"
     return "evaluation" if "encoder" in tables and "extract" not in tables else "model"

@@ -35,8 +35,10 @@ class Artifacts:
 
     @property
     def missing(self) -> list[str]:
-        """Required stages that this run does not have."""
-        return [label for label, stage in self._stages.items() if stage.required and not self.of(label)]
+        """Required stages that this run does not have, up to the last that it has: a corpus lacks no training."""
+        required = [label for label, stage in self._stages.items() if stage.required]
+        last = max((place for place, label in enumerate(required) if self.of(label)), default=-1)
+        return [label for label in required[: last + 1] if not self.of(label)]
 
     def of(self, stage: str) -> dict[str, Artifact]:
         """All artifacts of a stage by label."""

@@ -22,15 +22,15 @@ from korealbert.report.artifacts import Artifacts, lineage
 from korealbert.report.render.blocks import Section, Text
 from korealbert.report.render.writer import write_report
 from korealbert.report.scores import Benchmark
-from korealbert.report.sections import corpus, learning, outcome, training_data
+from korealbert.report.sections import corpus, learning, outcome, texts, training_data
 from korealbert.report.sections.benchmarks import comparison, errors
 
 
 class ReportSpec(Spec):
     """Contents of a report; all numbers come from its inputs."""
 
-    title: str = Field(default="korealbert: from raw text to scores", min_length=1, max_length=200)
-    """Title of the report."""
+    title: str = Field(default="", max_length=200)
+    """Title of the report; empty: what the run makes."""
     model_name: str = Field(default="korealbert", min_length=1, max_length=100)
     """Name of this run's model in ``scores.csv``."""
     published: tuple[str, ...] = ("korealbert", "koelectra_readme", "klue_readme", "xpt")
@@ -38,6 +38,8 @@ class ReportSpec(Spec):
     examples_per_reason: int = Field(default=2, ge=0, le=20)
     """Titles of dropped documents quoted per reason; 0 quotes none, where the corpus may not be shown."""
 
+    samples: int = Field(default=6, ge=0, le=100)
+    """Documents of the corpus whose beginning is quoted; 0 quotes none, where the corpus may not be shown."""
     hardest_examples: int = Field(default=5, ge=0, le=20)
     """Test examples with the largest loss quoted per benchmark; 0 quotes none, where the benchmark may not be shown."""
 
@@ -68,11 +70,12 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
     benchmarks = scores.read(artifacts.of("finetune"), artifacts.of("summary"))
     chapters = [
         outcome.section(artifacts, benchmarks, spec.published),
-        comparison(benchmarks, spec.published),
+        comparison(benchmarks, spec.published) if benchmarks else None,
         errors(benchmarks, spec.hardest_examples),
         learning.speed(artifacts),
         learning.section(artifacts, benchmarks),
         corpus.section(artifacts),
+        texts.section(artifacts, spec.samples),
         corpus.dropped(artifacts, spec.examples_per_reason),
         corpus.removed(artifacts),
         training_data.vocabulary(artifacts),
@@ -85,7 +88,8 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
         sections[-1] = Section(sections[-1].anchor, sections[-1].title, [*sections[-1].blocks, note])
     lede = outcome.lede(artifacts, benchmarks)
     table = scores.table(benchmarks, spec.model_name, spec.published)
-    figures = write_report(out_dir, spec.title, lede, sections, {"scores.csv": table}, runtime, tables=True)
+    title = spec.title or f"korealbert: {'from raw text to scores' if artifacts.one('pretrain') or benchmarks else 'a corpus'}"
+    figures = write_report(out_dir, title, lede, sections, {"scores.csv": table}, runtime, tables=True)
     if (card := _card_with_scores(artifacts, benchmarks)) is not None:
         atomic_write(out_dir / "model-card.md", card.encode())
     return ReportStats(
@@ -113,7 +117,7 @@ def _card_with_scores(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> 
 
 STAGE = Stage(
     "report",
-    version=8,
+    version=9,
     spec=ReportSpec,
     run=run,
     table="report",

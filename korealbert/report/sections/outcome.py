@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from korealbert.documents.shards import DocumentStats
 from korealbert.finetune.spec import INITS
-from korealbert.formatting import MISSING, count, fixed, mean_and_sd, percent, signed, spread
+from korealbert.formatting import MISSING, compact, count, fixed, mean_and_sd, percent, signed, spread
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.report import published
 from korealbert.report.artifacts import Artifacts
@@ -38,7 +38,7 @@ def lede(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
     if not sentences:
         corpus = artifacts.stats("balance", DocumentStats)
         sentences.append(
-            f"A corpus of {count(corpus.documents_out)} documents."
+            f"A corpus of {count(corpus.documents_out)} documents, {compact(corpus.characters_out or 0)} characters."
             if corpus and corpus.documents_out
             else "A run without scores so far."
         )

@@ -1,0 +1,67 @@
+"""A corpus as a dataset in Hugging Face's layout: Parquet or JSON lines, with a card of sources, licences, counts and drops.
+
+``datasets.load_dataset(directory)`` reads it, as do polars, pandas and every other tool for Parquet. Equal artifacts give equal
+files.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import pyarrow.parquet as pq
+
+from korealbert.artifact import Artifact
+from korealbert.documents.shards import DOCUMENT_SCHEMA, read_batches
+from korealbert.huggingface.card import dataset_card
+
+Form = Literal["parquet", "jsonl"]
+
+
+def write_dataset(artifacts: Sequence[Artifact], directory: Path, form: Form) -> int:
+    """Write the documents of some artifacts, a file for each shard; ``directory`` is whole or absent. Returns their number.
+
+    Raises ValueError for a stage that keeps no documents and for a directory that holds anything.
+    """
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ValueError(f"{directory} is there and not empty; name another directory")
+    for artifact in artifacts:
+        if not artifact.files("documents-*.arrow"):
+            raise ValueError(
+                f"{artifact.name} ({artifact.manifest['label']}): it holds no documents; name clean, dedup or balance"
+            )
+    partial = directory.with_name(f"{directory.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    (partial / "data").mkdir(parents=True)
+    written = 0
+    for artifact in artifacts:
+        shards = artifact.files("documents-*.arrow")
+        stem = artifact.manifest["label"].replace("/", "-")
+        for number, shard in enumerate(shards):
+            target = partial / "data" / f"{stem}-{number:05d}-of-{len(shards):05d}.{form}"
+            written += sum((_parquet if form == "parquet" else _lines)(shard, target))
+    (partial / "README.md").write_text(dataset_card(directory.name, artifacts), "utf-8")
+    if directory.exists():
+        directory.rmdir()
+    partial.rename(directory)
+    return written
+
+
+def _parquet(shard: Path, target: Path) -> Iterator[int]:
+    """Write one shard; the documents of each batch."""
+    with pq.ParquetWriter(target, DOCUMENT_SCHEMA, compression="zstd") as writer:
+        for batch in read_batches(shard, DOCUMENT_SCHEMA):
+            writer.write_batch(batch)
+            yield batch.num_rows
+
+
+def _lines(shard: Path, target: Path) -> Iterator[int]:
+    """Write one shard; the documents of each batch."""
+    with target.open("w", encoding="utf-8") as sink:
+        for batch in read_batches(shard, DOCUMENT_SCHEMA):
+            for row in batch.to_pylist():
+                sink.write(json.dumps(row, ensure_ascii=False) + "\n")
+            yield batch.num_rows

@@ -1,0 +1,95 @@
+"""A recipe of a corpus alone: whole without a model's tables, and without the libraries that train."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from korealbert import recipe as recipes
+from korealbert.recipe.tables import RecipeError, kind_of
+from tests.corpus.documents_made import prose
+
+RECIPE = """
+name = "mine"
+[extract.blog]
+format = "jsonl"
+paths = ["blog.jsonl"]
+[clean.blog]
+limits = "novels"
+agreement_documents = 0
+"""
+ABSENT = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"torch", "deepspeed", "transformers"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """Twelve documents, a short one, and a line that is no JSON."""
+    rows = [
+        json.dumps({"text": text, "title": "글"}, ensure_ascii=False) for text in (*(prose(n, 12) for n in range(12)), "짧다")
+    ]
+    (tmp_path / "blog.jsonl").write_text("\n".join([*rows, "{broken", ""]), "utf-8")
+    (tmp_path / "recipe.toml").write_text(RECIPE, "utf-8")
+    return tmp_path / "recipe.toml"
+
+
+def test_a_corpus_ends_in_a_report_of_it_where_nothing_can_train(recipe: Path, tmp_path: Path) -> None:
+    (tmp_path / "absent").mkdir()
+    (tmp_path / "absent" / "sitecustomize.py").write_text(ABSENT)
+    paths = os.pathsep.join([str(tmp_path / "absent"), str(Path(__file__).parents[2])])
+
+    def call(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "korealbert", *arguments, "--store", "store"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    told = call("run")
+    assert "13 of 14 kept, 1 quarantined" in told and "12 of 13 kept, 1 dropped" in told
+    assert "A corpus of 12 documents" in told
+    report = (Path(told.split()[-1]).parent / "report.md").read_text("utf-8")
+    assert report.startswith("# korealbert: a corpus\n")
+    assert "## What the corpus holds" in report and "| clean/blog | 13 | 1 | 0 | 12 |" in report
+    assert "too short" in report and "malformed json" in report
+    assert "Not part of this run" not in report and "published" not in report.casefold()
+    assert "all 2 stages are cached" in call("run", "--until", "clean")
+    assert "12 documents: out" in call("export-corpus", "balance", "out")
+    assert pq.read_table(next((tmp_path / "out" / "data").iterdir())).num_rows == 12
+
+
+def test_a_vocabulary_is_made_where_it_has_a_table(recipe: Path) -> None:
+    def labels() -> list[str]:
+        graphs = {"corpus": lambda: recipes.dag.corpus_graph(recipes.reading.load_corpus(recipe))}
+        return list(graphs[kind_of(recipe)]())
+
+    assert labels() == ["extract/blog", "clean/blog", "dedup", "balance", "report"]
+    recipe.write_text(f"{RECIPE}[vocab]\nsize = 500\n", "utf-8")
+    assert labels() == ["extract/blog", "clean/blog", "dedup", "balance", "vocab", "report"]
+
+
+def test_what_names_a_model_is_one_and_lacks_its_training(recipe: Path) -> None:
+    recipe.write_text(f"{RECIPE}[views]\nviews = 2\n", "utf-8")
+    assert kind_of(recipe) == "model"
+    with pytest.raises(RecipeError, match=r"\[pretrain\]: field 'steps' is missing"):
+        recipes.load(recipe)
+    recipe.write_text(RECIPE.replace("[clean.blog]", "[clean.blogs]"), "utf-8")
+    with pytest.raises(RecipeError, match=r"\[clean.blogs\]: no source of this name \(did you mean 'blog'\?\)"):
+        recipes.reading.load_corpus(recipe)

@@ -1,0 +1,88 @@
+"""A corpus as a dataset: every document once, columns as they are, sources, licences and drops on the card."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from korealbert.artifact import Artifact, Runtime
+from korealbert.artifact.stage import build
+from korealbert.corpus import extract
+from korealbert.corpus.clean import stage as clean
+from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.documents.shards import DOCUMENT_SCHEMA, read_documents
+from korealbert.huggingface.dataset import Form, write_dataset
+from tests.corpus.documents_made import prose
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Artifact]:
+    """Two cleaned sources, a short text in one of them."""
+    root = tmp_path_factory.mktemp("corpus")
+    found = []
+    for source, license in (("blog", "CC BY 4.0"), ("news", "")):
+        texts = [*(prose(number, 12) for number in range(7)), "짧다"]
+        rows = [{"title": f"{source} | {number}", "text": text} for number, text in enumerate(texts)]
+        raw = root / f"{source}.jsonl"
+        raw.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
+        table = {"source": source, "format": "jsonl", "paths": [str(raw)], "license": license}
+        runtime = Runtime(store=root / "store")
+        extracted = build(extract.STAGE, ExtractSpec.model_validate(table), {}, runtime, label=f"extract/{source}").artifact
+        spec = clean.CleanSpec(agreement_documents=0)
+        found.append(build(clean.STAGE, spec, {"documents": extracted}, runtime, label=f"clean/{source}").artifact)
+    return found
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_a_dataset_has_every_document_once(corpus: list[Artifact], form: Form, tmp_path: Path) -> None:
+    out = tmp_path / "corpus"
+    assert write_dataset(corpus, out, form) == 14
+    names = sorted(path.name for path in (out / "data").iterdir())
+    assert names == [f"clean-blog-00000-of-00001.{form}", f"clean-news-00000-of-00001.{form}"]
+    rows = []
+    for name in names:
+        path = out / "data" / name
+        rows += (
+            pq.read_table(path).to_pylist()
+            if form == "parquet"
+            else [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        )
+    wanted = [
+        document for artifact in corpus for shard in artifact.files("documents-*.arrow") for document in read_documents(shard)
+    ]
+    assert [row["id"] for row in rows] == [document.id for document in wanted]
+    assert [row["text"] for row in rows] == [document.text for document in wanted]
+    assert all(list(row) == DOCUMENT_SCHEMA.names for row in rows)
+    again = tmp_path / "again" / "corpus"
+    again.mkdir(parents=True)  # an empty directory is taken
+    write_dataset(corpus, again, form)
+    assert [path.read_bytes() for path in sorted(again.rglob("*.*"))] == [
+        path.read_bytes() for path in sorted(out.rglob("*.*"))
+    ]
+
+
+def test_the_card_names_sources_licences_and_drops(corpus: list[Artifact], tmp_path: Path) -> None:
+    write_dataset(corpus, tmp_path / "my-corpus", "parquet")
+    card = (tmp_path / "my-corpus" / "README.md").read_text("utf-8")
+    assert card.startswith("---\nlanguage: ko\n") and "\n- n<1K\n" in card
+    assert "# my-corpus\n\n14 documents, " in card
+    assert "| blog | CC BY 4.0 | 8 |" in card and "| news | not stated | 8 |" in card
+    assert "| clean | too_short | 2 |" in card
+    assert all(artifact.name in card for artifact in corpus)
+
+
+def test_what_cannot_be_written_is_told(corpus: list[Artifact], tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    with pytest.raises(ValueError, match="full is there and not empty; name another directory"):
+        write_dataset(corpus, tmp_path / "full", "parquet")
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
+    empty = Artifact(corpus[0].name, tmp_path / "empty")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "manifest.json").write_text(json.dumps(corpus[0].manifest | {"files": {}, "label": "report"}))
+    with pytest.raises(ValueError, match=r"\(report\): it holds no documents; name clean, dedup or balance"):
+        write_dataset([empty], tmp_path / "out", "jsonl")
+    assert not (tmp_path / "out").exists()
