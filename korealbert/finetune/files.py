@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
@@ -86,6 +86,13 @@ def tsv_rows(
             if name == unique:
                 seen.once(value, line=line, field=name)
         yield line, fields
+
+
+def tsv_header(file: BenchmarkFile, known: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Which of some headers a tab-separated file has, where its parts differ; the first, if none of them."""
+    first = next(file.lines(), None)
+    found = tuple(first.text.split("\t")) if first else ()
+    return found if found in known else known[0]
 
 
 _SPACE = re.compile(r"[ \t\n\r]*")

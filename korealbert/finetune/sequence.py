@@ -153,6 +153,39 @@ class SequenceClassification(_SequenceTask):
 
 
 @dataclass(frozen=True, slots=True)
+class Choice(Example):
+    """An example whose answer is one of some texts."""
+
+    options: tuple[str, ...] = ()
+
+
+class MultipleChoice(SequenceClassification):
+    """Which of some options is right: an input and one logit for each. ``labels`` name their places."""
+
+    def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
+        """As many inputs per example as it has options, each as ``posed``."""
+        features = []
+        for index, example in enumerate(examples):
+            assert isinstance(example, Choice)
+            posed = (self.posed(example, option) for option in example.options)
+            inputs = [Example(example.id, text, 0, pair=pair) for text, pair in posed]
+            choices = tuple(encode_sequences(inputs, tokenizer, max_length=max_length))
+            longest = max(choices, key=lambda choice: len(choice.input_ids))
+            features.append(Feature(longest.input_ids, longest.token_type_ids, example.target, index, choices=choices))
+        return features
+
+    def posed(self, example: Choice, option: str) -> tuple[str, str]:
+        """The two texts of the input for an option: by default the example's, and the option."""
+        return example.text, option
+
+    def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
+        """One logit per input."""
+        from korealbert.finetune.heads import ChoiceHead  # noqa: PLC0415 (planning does without)
+
+        return ChoiceHead(hidden_size, 1, dropout)
+
+
+@dataclass(frozen=True, slots=True)
 class Triple(Example):
     """A premise (``text``), a hypothesis that it entails (``pair``), and one that it contradicts."""
 

@@ -116,6 +116,14 @@ def squad(make: Callable[[Random, int], Any], version: str) -> Callable[[Random,
     return dump(make, lambda data: {"version": version, "data": data})
 
 
+def copa(random: Random, number: int) -> str:
+    """The alternative that names what the premise names."""
+    thing, other = random.choice(THINGS, 2, replace=False)
+    right = int(random.integers(2))
+    asked, alternatives = ("원인", "결과")[number % 2], (thing, other)[:: -1 if right else 1]
+    return "\t".join([str(number), f"정말 {thing}", asked, *alternatives, str(1 + right)]) + "\n"
+
+
 FILES: dict[str, Callable[[Random, int], str]] = {
     "naver_ner": lines(naver_ner),
     "klue_ner": lines(klue_ner),
@@ -124,6 +132,9 @@ FILES: dict[str, Callable[[Random, int], str]] = {
     "korquad": squad(lambda random, n: question(random, n, "id"), "KorQuAD_v1.0_train"),
     "klue_mrc": squad(lambda random, n: question(random, n, "guid"), "1.1"),
     "squad2": squad(unanswerable, "v2.0"),
+    "kobest_copa": lambda random, rows: (
+        "ID\tsentence\tquestion\t1\t2\tAnswer\n" + "".join(copa(random, n) for n in range(rows))
+    ),
     "race": lambda random, rows: "".join(json.dumps(race(random, n), ensure_ascii=False) + "\n" for n in range(rows)),
 }
 REACHED = {"naver_ner": 99, "klue_ner": 99, "korquad": 90, "klue_mrc": 90}

@@ -50,6 +50,7 @@ TWICE: dict[str, str] = {
     "klue_sts": json.dumps([{"guid": "s", "sentence1": "가", "sentence2": "나", "labels": {"real-label": 1}}] * 2),
     "ynat": json.dumps([{"guid": "y", "title": "장이 섰다", "label": "경제"}] * 2),
     "klue_mrc": json.dumps({"data": [{"paragraphs": [{"context": "장영실", "qas": [QUESTION, QUESTION]}]}]}),
+    "kobest_boolq": "ID\tText\tQuestion\tAnswer\n1\t말\t말?\tTrue\n2\t글\t글?\tFalse\n1\t말\t말?\tTrue\n",
     "race": f"{json.dumps(RACE)}\n" * 2,
 }
 
@@ -61,7 +62,7 @@ def read(task: str, path: Path, content: str) -> list[Example]:
 
 @pytest.mark.parametrize("task", TWICE)
 def test_no_id_stands_twice(tmp_path: Path, task: str) -> None:
-    with pytest.raises(ValueError, match=r"gold, line \d+, field '.*(id|index)': '.*' stands in line \d+ too; keep one of"):
+    with pytest.raises(ValueError, match=r"gold, line \d+, field '.*(id|index|ID)': '.*' stands in line \d+ too; keep one of"):
         read(task, tmp_path / "gold", TWICE[task])
 
 

@@ -99,6 +99,18 @@ GOLD: dict[str, str] = {
     "glue_rte": rows("index\tsentence1\tsentence2\tlabel", *(f"{n}\ta\tb\t{label}" for n, label in enumerate(YES_NO))),
     "glue_wnli": rows("index\tsentence1\tsentence2\tlabel", *(f"{n}\ta\tb\t{n // 2}" for n in range(4))),
 }
+GOLD |= {
+    "kobest_boolq": rows("ID\tText\tQuestion\tAnswer", *(f"{n}\t말\t말?\t{('True', 'FALSE')[n // 2]}" for n in range(4))),
+    "kobest_copa": rows("ID\tsentence\tquestion\t1\t2\tAnswer", *(f"{n}\t말\t원인\t가\t나\t{1 + n // 2}" for n in range(4))),
+    "kobest_wic": rows(
+        "ID\tTarget\tSENTENCE1\tDictionary 1\tLink 1\tSENTENCE2\tDictionary 2\tLink2\tANSWER",
+        *(f"{n}\t말\t[말] 가\t1\tx\t[말] 나\t2\ty\t{('True', 'False')[n // 2]}" for n in range(4)),
+    ),
+    "kobest_hellaswag": rows(
+        "context\tchoice1\tchoice2\tchoice3\tchoice4\tlabel", *(f"말\t가\t나\t다\t라\t{n}" for n in range(4))
+    ),
+    "kobest_sentineg": rows("ID\tText\tLabel", *(f"{n}\t말\t{n // 2}" for n in range(4))),
+}
 GOLD |= {"glue_mnli_mm": GOLD["glue_mnli"], "klue_dp_no_pos": GOLD["klue_dp"]}
 QUESTIONS = ("korquad", "klue_mrc", "squad1", "squad2")
 

@@ -8,31 +8,20 @@ the order of their paths, or one file with an object per line.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.files import Identifiers, Record, json_lines
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import accuracy
-from korealbert.finetune.sequence import SequenceClassification, encode_sequences
-from korealbert.finetune.task import Example, Feature, Scores, Task
-
-if TYPE_CHECKING:
-    from torch import nn
+from korealbert.finetune.sequence import Choice, MultipleChoice
+from korealbert.finetune.task import Example, Scores, Task
 
 _LEVELS = ("middle", "high")
 
 
-@dataclass(frozen=True, slots=True)
-class Choice(Example):
-    """``text`` is the article, ``pair`` the question."""
-
-    options: tuple[str, ...] = ()
-
-
-class Race(SequenceClassification):
-    """Reading comprehension of English examinations in China."""
+class Race(MultipleChoice):
+    """Reading comprehension of English examinations in China; ``text`` is the article, ``pair`` the question."""
 
     title = "RACE"
     official_test_examples = 4_934
@@ -50,24 +39,10 @@ class Race(SequenceClassification):
             seen.once(text.text("id"), line=text.line, field="id")
         return [example for text in texts for example in self._questions(text)]
 
-    def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
-        """Four inputs per question, ``[CLS] article [SEP] question option [SEP]``; a question with a blank has it filled."""
-        features = []
-        for index, example in enumerate(examples):
-            assert isinstance(example, Choice)
-            asked = example.pair or ""
-            filled = [asked.replace("_", option) if "_" in asked else f"{asked} {option}" for option in example.options]
-            inputs = [Example(example.id, example.text, 0, pair=text) for text in filled]
-            choices = tuple(encode_sequences(inputs, tokenizer, max_length=max_length))
-            longest = max(choices, key=lambda choice: len(choice.input_ids))
-            features.append(Feature(longest.input_ids, longest.token_type_ids, example.target, index, choices=choices))
-        return features
-
-    def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
-        """One logit per input."""
-        from korealbert.finetune.heads import ChoiceHead  # noqa: PLC0415 (planning does without)
-
-        return ChoiceHead(hidden_size, 1, dropout)
+    def posed(self, example: Choice, option: str) -> tuple[str, str]:
+        """``[CLS] article [SEP] question option [SEP]``; a question with a blank has it filled."""
+        asked = example.pair or ""
+        return example.text, asked.replace("_", option) if "_" in asked else f"{asked} {option}"
 
     def _questions(self, text: Record) -> Iterator[Example]:
         article, text_id = text.text("article"), text.text("id").removesuffix(".txt")

@@ -1,0 +1,171 @@
+"""KoBEST: five tasks written by linguists (Kim et al. 2022, arXiv 2204.04541). Macro F1, as in the paper, and accuracy.
+
+Official directory ``v1.0`` with a folder for each task; ``test.tsv`` has labels. The files are tab-separated, with quotation
+marks as text; only HellaSwag's, which pandas wrote, have fields in quotation marks. Loaders that read all of them as CSV lose
+the marks of 13 texts of BoolQ. Blanks around fields, which some hundreds have, are taken off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from korealbert.documents.benchmark_files import BenchmarkFile, Line
+from korealbert.finetune.files import NUMBER, tsv_header, tsv_rows
+from korealbert.finetune.metrics.labels import accuracy, macro_f1
+from korealbert.finetune.sequence import Choice, MultipleChoice, SequenceClassification
+from korealbert.finetune.task import Example, Task
+
+_ORIGIN = "github.com/SKT-LSL/KoBEST_datarepo, v1.0, CC BY-SA 4.0"
+_MEASURES: dict[str, Any] = {"macro_f1": macro_f1, "accuracy": accuracy}
+
+_BOOLQ = ("ID", "Text", "Question", "Answer")
+_COPA = ("ID", "sentence", "question", "1", "2", "Answer")
+_WIC = ("ID", "Target", "SENTENCE1", "Dictionary 1", "Link 1", "SENTENCE2", "Dictionary 2", "Link2", "ANSWER")
+_HELLASWAG = ("context", "choice1", "choice2", "choice3", "choice4", "label")
+_SENTINEG = (
+    ("ID", "Text", "Label"),
+    ("ID", "Label", "Text"),
+    ("ID", "Label_origin", "Text_origin", "Label", "Text", "Category_neg"),
+)
+
+
+class BoolQ(SequenceClassification):
+    """Is the answer to a question about a paragraph yes? 3,665 / 700 / 1,404 questions."""
+
+    title = "KoBEST BoolQ"
+    official_test_examples = 1_404
+    origin = _ORIGIN
+    has_official_dev = True
+    labels = ("false", "true")
+    metric = "macro_f1"
+    measures = _MEASURES
+    # The paper names no settings; these are of KLUE's size and kind of task.
+    defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 256}  # noqa: RUF012 - read only
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All questions; labels are written in capitals in some lines and not in others."""
+        return [
+            Example(number, text, self.label(answer.lower(), line=line, field="Answer"), pair=question)
+            for line, (number, text, question, answer) in _rows(file, _BOOLQ)
+        ]
+
+
+class Copa(MultipleChoice):
+    """Which of two sentences is the cause, or the effect, of another? 3,076 / 500 / 1,000."""
+
+    title = "KoBEST COPA"
+    official_test_examples = 1_000
+    origin = _ORIGIN
+    has_official_dev = True
+    labels = ("1", "2")
+    metric = "macro_f1"
+    measures = _MEASURES
+    defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 128}  # noqa: RUF012 - read only
+
+    asked: ClassVar[dict[str, str]] = {"원인": "왜냐하면", "결과": "그래서"}
+    """What is asked for → the word that joins both sentences."""
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All pairs of alternatives; ``pair`` is what is asked for."""
+        return [
+            Choice(
+                number,
+                premise,
+                self.label(answer, line=line, field="Answer"),
+                pair=self._asked(question, line),
+                options=(first, second),
+            )
+            for line, (number, premise, question, first, second, answer) in _rows(file, _COPA)
+        ]
+
+    def _asked(self, question: str, line: Line) -> str:
+        if question not in self.asked:
+            raise line.error("question", f"found {question!r}", f"a question is one of {', '.join(self.asked)}")
+        return question
+
+    def posed(self, example: Choice, option: str) -> tuple[str, str]:
+        """``[CLS] premise [SEP] 왜냐하면 alternative [SEP]``, or 그래서."""
+        return example.text, f"{self.asked[example.pair or '']} {option}"
+
+
+class WiC(SequenceClassification):
+    """Has a word the same meaning in two sentences? 3,318 / 610 / 1,260 pairs; the word stands in brackets in both."""
+
+    title = "KoBEST WiC"
+    official_test_examples = 1_260
+    origin = _ORIGIN
+    has_official_dev = True
+    labels = ("false", "true")
+    metric = "macro_f1"
+    measures = _MEASURES
+    defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 128}  # noqa: RUF012 - read only
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All pairs."""
+        return [
+            Example(row[0], row[2], self.label(row[-1].lower(), line=line, field="ANSWER"), pair=row[5])
+            for line, row in _rows(file, _WIC)
+        ]
+
+
+class HellaSwag(MultipleChoice):
+    """How does a text go on? 2,029 / 500 / 500 texts with four endings; 137 of those for training stand there twice."""
+
+    title = "KoBEST HellaSwag"
+    official_test_examples = 500
+    origin = _ORIGIN
+    has_official_dev = True
+    labels = ("0", "1", "2", "3")
+    metric = "macro_f1"
+    measures = _MEASURES
+    defaults = {"epochs": 5, "batch_size": 16, "learning_rate": 3e-5, "max_length": 256}  # noqa: RUF012 - read only
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All texts; an id is the line number."""
+        found: list[Example] = []
+        for line, row in _rows(file, _HELLASWAG):
+            context, *endings, label = map(_unquoted, row)
+            found.append(Choice(str(line.number), context, self.label(label, line=line), options=tuple(endings)))
+        return found
+
+
+class SentiNeg(SequenceClassification):
+    """Is a review positive? 3,649 / 400 / 397; those of the test set are negations of others, which stand beside them."""
+
+    title = "KoBEST SentiNeg"
+    official_test_examples = 397
+    origin = _ORIGIN
+    has_official_dev = True
+    labels = ("negative", "positive")
+    spellings = ("0", "1")
+    metric = "macro_f1"
+    measures = _MEASURES
+    defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 64}  # noqa: RUF012 - read only
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All reviews; the three files have their columns in three orders."""
+        header = tsv_header(file, _SENTINEG)
+        text, label = header.index("Text"), header.index("Label")
+        return [
+            Example(row[0], row[text], self.label(row[label], line=line, field="Label")) for line, row in _rows(file, header)
+        ]
+
+
+def _rows(file: BenchmarkFile, header: tuple[str, ...]) -> Iterator[tuple[Line, list[str]]]:
+    named = "ID" in header
+    for line, fields in tsv_rows(file, header, forms={"ID": NUMBER} if named else None, unique="ID" if named else ""):
+        yield line, [field.strip() for field in fields]
+
+
+def _unquoted(field: str) -> str:
+    return field[1:-1].replace('""', '"') if len(field) > 1 and field[0] == field[-1] == '"' else field
+
+
+TASKS: dict[str, Task] = {
+    "kobest_boolq": BoolQ(),
+    "kobest_copa": Copa(),
+    "kobest_wic": WiC(),
+    "kobest_hellaswag": HellaSwag(),
+    "kobest_sentineg": SentiNeg(),
+}
