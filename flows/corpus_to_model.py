@@ -61,7 +61,7 @@ def corpus_to_model(
     with of_a_worker():
         store = runtime.store
         here = Store(store).make()  # before planning, so that its digests of raw files are kept
-        announce(store)
+        announce()
         prepared = prepare(
             recipe,
             here,

@@ -1,10 +1,10 @@
 """Runs whose process is gone although nobody ended them: a killed worker, a lost machine. They are scheduled again.
 
-A process that a worker started holds a lock in the store as long as it lives (``announce``); the kernel frees it when the
-process dies, on whatever machine it was. So any worker of the same store sees that a run is lost, and the stage that it was in
-goes on from what is in its ``.partial`` directory. A run that a worker had claimed, but whose process died before it could
-announce itself, is known by its silence (``Claimed``). A run ends within seconds of being cancelled, and with its worker
-(``of_a_worker``).
+A process that a worker started holds a lock in the worker's store as long as it lives (``announce``); the kernel frees it
+when the process dies, on whatever machine it was. So any worker of the same store sees that a run is lost, and the stage that
+it was in goes on from what is in its ``.partial`` directory. A run that a worker had claimed, but whose process died before
+it could announce itself, is known by its silence (``Claimed``). A run ends within seconds of being cancelled, and with its
+worker (``of_a_worker``).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterId,
+    FlowRunFilterParentFlowRunId,
     FlowRunFilterState,
     FlowRunFilterStateType,
     TaskRunFilter,
@@ -39,6 +40,7 @@ from prefect.states import AwaitingRetry, Cancelled, Crashed
 
 from korealbert.artifact import locks
 from korealbert.artifact.shards import die_with_parent
+from korealbert.artifact.store import default_store
 
 RUN = "PREFECT__FLOW_RUN_ID"
 """Where a worker tells the process that it starts which run it is for."""
@@ -55,10 +57,10 @@ _SETTLE_SECONDS = 3.0
 _announced: dict[Path, IO[bytes]] = {}
 
 
-def announce(store: Path) -> None:
-    """Hold a lock in the store until this process ends, if a worker started it."""
+def announce() -> None:
+    """Hold a lock until this process ends, if a worker started it: in the store where workers look, whatever the run's is."""
     run = os.environ.get(RUN, "")
-    directory = store.resolve() / locks.DIRECTORY / _PROCESSES
+    directory = default_store().resolve() / locks.DIRECTORY / _PROCESSES
     if not run or directory in _announced:
         return
     with get_client(sync_client=True) as client:
@@ -79,22 +81,33 @@ def recover(client: SyncPrefectClient, store: Path) -> list[str]:
             state: State[Any] = Cancelled(message="its process is gone")
             if not cancelling:
                 state = AwaitingRetry(message="its process was lost")
-            _end_tasks(client, run)
+            _end_parts(client, run)
             client.set_flow_run_state(run, state, force=True)
             recovered.append(client.read_flow_run(run).name)
     return recovered
 
 
-def _end_tasks(client: SyncPrefectClient, run: UUID) -> None:
-    """Say of the tasks of a dead process that they crashed; the next attempt has tasks of its own."""
-    unended = TaskRunFilterStateType(any_=[StateType.PENDING, StateType.RUNNING])
+def _end_parts(client: SyncPrefectClient, run: UUID) -> None:
+    """Say of the tasks and runs within a dead process's run that they crashed; the next attempt has some of its own."""
+    unended = [StateType.PENDING, StateType.RUNNING]
+    lost: State[Any] = Crashed(message="its process was lost")
+    within = FlowRunFilter(
+        parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[run]),
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=unended)),
+    )
+    runs: list[UUID] = []
+    while found := client.read_flow_runs(flow_run_filter=within, offset=len(runs)):  # The server tells of 200 at once.
+        runs += [each.id for each in found]
     of_run = FlowRunFilter(id=FlowRunFilterId(any_=[run]))
-    of_state = TaskRunFilter(state=TaskRunFilterState(type=unended))
+    of_state = TaskRunFilter(state=TaskRunFilterState(type=TaskRunFilterStateType(any_=unended)))
     tasks: list[UUID] = []
     while page := client.read_task_runs(flow_run_filter=of_run, task_run_filter=of_state, offset=len(tasks)):
-        tasks += [task.id for task in page]  # The server tells of 200 at once.
+        tasks += [task.id for task in page]
+    for part in runs:
+        _end_parts(client, part)
+        client.set_flow_run_state(part, lost, force=True)
     for task in tasks:
-        client.set_task_run_state(task, Crashed(message="its process was lost"), force=True)
+        client.set_task_run_state(task, lost, force=True)
 
 
 class Claimed:

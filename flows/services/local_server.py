@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import fcntl
 import os
+import re
 import secrets
 import signal
 import socket
@@ -109,12 +110,26 @@ def api_for_one_run(store: Path) -> Iterator[None]:
             EventsWorker.drain_all(timeout=_SECONDS_TO_STOP)
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Prefect redirects nowhere, and a password that is meant for one server must not reach another."""
+
+    def http_error_302(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any) -> None:
+        return None
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+
+_ask = urllib.request.build_opener(_NoRedirect).open
+_NO_ANSWER = (OSError, HTTPException, ValueError)
+"""What asking something that is no HTTP server, or none that is well, ends in."""
+
+
 def answers(url: str) -> bool:
     """Whether a server answers at a URL; another program on its port does not."""
     try:
-        with urllib.request.urlopen(url, timeout=2):  # noqa: S310 (the user's own setting)
+        with _ask(url, timeout=2):
             return True
-    except (OSError, HTTPException):
+    except _NO_ANSWER:
         return False
 
 
@@ -123,19 +138,23 @@ def refused(api: str) -> str | None:
 
     None where it answers well, or not at all.
     """
-    request = urllib.request.Request(f"{api}/flow_runs/count", b"{}", {"Content-Type": "application/json"})  # noqa: S310
-    if known := get_current_settings().api.auth_string:
-        request.add_header("Authorization", "Basic " + base64.b64encode(known.get_secret_value().encode()).decode())
+    version = urllib.request.Request(f"{api}/admin/version")  # noqa: S310 (the user's own setting)
+    count = urllib.request.Request(f"{api}/flow_runs/count", b"{}", {"Content-Type": "application/json"})  # noqa: S310
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 (the user's own setting)
-            return None if answer.read(20).strip().isdigit() else "it answers otherwise than Prefect's API"
+        for request, expected in ((version, rb'"\d+\.\d+[^"]*"'), (count, rb"\d+")):
+            if known := get_current_settings().api.auth_string:
+                request.add_header("Authorization", "Basic " + base64.b64encode(known.get_secret_value().encode()).decode())
+            with _ask(request, timeout=10) as answer:
+                if not re.fullmatch(expected, answer.read(100).strip()):
+                    return "it answers otherwise than Prefect's API"
     except HTTPError as error:
         error.close()
         if error.code in (401, 403):
             return f"it refuses the user and password of this directory ({error.code})"
         return f"it answers otherwise than Prefect's API ({error.code})" if error.code not in _PASSING else None
-    except (OSError, HTTPException):
+    except _NO_ANSWER:
         return None
+    return None
 
 
 @contextmanager

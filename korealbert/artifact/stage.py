@@ -322,20 +322,28 @@ def _open(partial: Path, opening: Mapping[str, Any], spec: Spec) -> None:
 
 
 def _stamps(spec: Spec) -> dict[str, list[int]]:
-    """Size and mtime of each file that a spec names; mtime of a directory, whose names change with it."""
+    """Size and times of each file that a spec names, times of each directory, whose names change with it, and of each link.
+
+    A file that is moved away and back keeps its size and mtime, but not its ctime; a link that points elsewhere for a while has
+    another one itself.
+    """
     stamps: dict[str, list[int]] = {}
     for path in map(Path, input_paths(spec)):
-        stamps |= {str(file): stamp(file)[:2] for file in files_of(path)}
-        stamps |= {str(each): [each.stat().st_mtime_ns] for each in (path, *path.rglob("*")) if each.is_dir()}
+        stamps |= {str(file): stamp(file) for file in files_of(path)}
+        entries = [path, *path.absolute().parents, *path.rglob("*")]
+        stamps |= {str(each): stamp(each)[1:] for each in (path, *path.rglob("*")) if each.is_dir()}
+        links = {str(each): each.lstat() for each in entries if each.is_symlink()}
+        stamps |= {f"{name} (link)": [link.st_mtime_ns, link.st_ctime_ns] for name, link in links.items()}
     return stamps
 
 
 def _forget_shards(partial: Path) -> None:
-    """Remove all shards and their markers: from other input there may be fewer."""
+    """Remove all shards and their markers, and what a killed job left without one: from other input there may be fewer."""
     for done in list(partial.rglob(markers.DONE)):
-        for marker in done.glob("*.json"):
-            for name in (known_digested(marker) or {"files": ()})["files"]:
-                (done.parent / name).unlink(missing_ok=True)
+        named = {name for marker in done.glob("*.json") for name in (known_digested(marker) or {"files": ()})["files"]}
+        unnamed = {str(file.relative_to(done.parent)) for file in done.parent.rglob("*.arrow")}
+        for name in named | unnamed:
+            (done.parent / name).unlink(missing_ok=True)
         shutil.rmtree(done)
 
 

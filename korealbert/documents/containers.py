@@ -5,20 +5,31 @@ Nothing is unpacked to disk, and sizes that archives announce are not trusted: `
 
 from __future__ import annotations
 
+import bz2
+import lzma
 import os
 import struct
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from korealbert.artifact.tar import TarFault, TarReader
 from korealbert.documents.schema import Quarantined
-from korealbert.documents.streams import BYTES_PER_READ, Inflate, RawFile, ReadFault, ReadLimits, Unfolding, unfold
+from korealbert.documents.streams import (
+    BYTES_PER_READ,
+    WINDOW_BYTES,
+    Inflate,
+    RawFile,
+    ReadFault,
+    ReadLimits,
+    Unfolding,
+    unfold,
+)
 
 _TAR_SUFFIXES = (".tar", *(f".tar.{kind}" for kind in ("gz", "bz2", "xz", "zst")), ".tgz", ".tbz2", ".txz", ".tzst")
 _ZIP_SUFFIX = ".zip"
@@ -28,7 +39,12 @@ _ZIP_UTF8_NAME, _ZIP_UNKNOWN_SIZE, _ZIP_ENCRYPTED = 0x800, 0x8, 0x1
 """Flags of a member of a zip archive."""
 _ZIP_HEADER = struct.Struct("<4s5H3I2H")
 _ZIP_SIGNATURE = b"PK\x03\x04"
+_ZIP_DESCRIPTOR = b"PK\x07\x08"
+"""What follows a member whose header did not know its sizes: this, its checksum and both sizes."""
 _ZIP_LONGEST_DESCRIPTOR = 24
+_LZMA_HEADER = struct.Struct("<HHBI")
+"""Before a member's LZMA stream: version, bytes of the properties, lc + 9 · (lp + 5 · pb), bytes of the dictionary."""
+_COMPRESSED_BYTES_PER_READ = 1 << 14
 
 
 def open_files(paths: Sequence[Path], members: str, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
@@ -133,7 +149,10 @@ class _Tar(_Members):
 
 
 class _Zip(_Members):
-    """The members in the order of the archive's directory; without it (a truncated file) from the beginning on."""
+    """The members in the order of the archive's directory; without it (a truncated file) from the beginning on.
+
+    The directory is read by ``zipfile``, the data here: its readers unfold bzip2 and LZMA without a limit.
+    """
 
     def __init__(self, archive: RawFile, handle: IO[bytes], members: str) -> None:
         self._handle = handle
@@ -142,56 +161,47 @@ class _Zip(_Members):
 
     def _members(self) -> Iterator[RawFile | Quarantined]:
         try:
-            packed = zipfile.ZipFile(self._handle)
-        except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+            listed = zipfile.ZipFile(self._handle).infolist()
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
             self._handle.seek(0)
             if self._handle.read(len(_ZIP_SIGNATURE)) != _ZIP_SIGNATURE:
                 raise ReadFault("corrupt_archive", "byte 0", f"{error}; fetch the archive again") from error
             yield from self._salvaged()
             return
-        with packed:
-            for member in packed.infolist():
-                name = _zip_name(member)
-                if not member.is_dir() and self._wants(name, member.file_size):
-                    yield from self._open_zipped(packed, member, f"{self._archive.name}::{name}")
+        for member in listed:
+            name = _zip_name(member)
+            if not member.is_dir() and self._wants(name, member.file_size):
+                header = _local_header(self._handle, member.header_offset)
+                if header is None:
+                    remedy = f"no member begins at byte {member.header_offset}; fetch the archive again, or pack it as tar"
+                    yield Quarantined(f"{self._archive.name}::{name}", "byte 0", "", "corrupt_file", remedy)
+                    continue
+                known = {"crc": member.CRC, "compressed": member.compress_size, "size": member.file_size}
+                yield from self._opened(replace(header, name=name, flags=member.flag_bits, **known))
 
-    def _open_zipped(self, packed: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Iterator[RawFile | Quarantined]:
-        if member.flag_bits & _ZIP_ENCRYPTED:
-            yield _encrypted(name)
-            return
-        try:
-            stream = packed.open(member)
-        except (zipfile.BadZipFile, NotImplementedError) as error:
-            remedy = f"{error}; fetch the archive again, or pack it as tar"
+    def _opened(self, header: _LocalHeader) -> Iterator[RawFile | Quarantined]:
+        name, limits = f"{self._archive.name}::{header.name}", self._archive.limits
+        if header.flags & _ZIP_ENCRYPTED:
+            yield Quarantined(name, "byte 0", "", "encrypted_file", "it needs a password: unpack the archive first")
+        elif header.method not in _METHODS:
+            remedy = f"compression {header.method} is not read; pack it as tar, or with deflate"
             yield Quarantined(name, "byte 0", "", "corrupt_file", remedy)
-            return
-        limits = self._archive.limits
-        yield from self._open(RawFile(name, stream, limits, Unfolding(limits, lambda: member.compress_size, self._unfolding)))
+        else:
+            stream = _Member(self._handle, header)
+            yield from self._open(RawFile(name, stream, limits, Unfolding(limits, stream.folded, self._unfolding)))
 
     def _salvaged(self) -> Iterator[RawFile | Quarantined]:
         """Members by the header that each has of its own. Ends in a ReadFault."""
-        position, limits = 0, self._archive.limits
-        while (header := _local_header(self._handle, position)) is not None:
-            name = f"{self._archive.name}::{header.name}"
-            stream = _LocalMember(self._handle, header)
-            if header.flags & _ZIP_ENCRYPTED:
-                yield _encrypted(name)
-            elif not stream.readable:
-                yield Quarantined(
-                    name, "byte 0", "", "corrupt_file", "its compression needs the archive's directory; fetch it again"
-                )
-            elif not header.name.endswith("/") and self._wants(header.name, header.size):
-                yield from self._open(RawFile(name, stream, limits, Unfolding(limits, stream.folded, self._unfolding)))
-            if (end := stream.end()) is None:
+        position = 0
+        while (header := _local_header(self._handle, position, alone=True)) is not None:
+            if not header.name.endswith("/") and self._wants(header.name, header.size):
+                yield from self._opened(header)
+            if (end := _Member(self._handle, header).end()) is None:
                 break
             position = end
         where = f"byte {position if header is None else header.data}"
         detail = "the archive ends without its directory; the members before were found by their own headers and are kept"
         raise ReadFault("truncated_file", where, f"{detail}; fetch the archive again")
-
-
-def _encrypted(name: str) -> Quarantined:
-    return Quarantined(name, "byte 0", "", "encrypted_file", "it needs a password: unpack the archive first")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,28 +217,100 @@ class _LocalHeader:
     """Where the data begin."""
 
 
-def _local_header(handle: IO[bytes], position: int) -> _LocalHeader | None:
+def _local_header(handle: IO[bytes], position: int, *, alone: bool = False) -> _LocalHeader | None:
+    """The header of the member that begins at a position, or None where none does, or not a whole one.
+
+    ``alone``: no directory tells the size of stored data, which are then looked through for their end.
+    """
+    if position < 0:
+        return None
     handle.seek(position)
     block = handle.read(_ZIP_HEADER.size)
     if len(block) < _ZIP_HEADER.size or not block.startswith(_ZIP_SIGNATURE):
         return None
     _, _, flags, method, _, _, crc, compressed, size, name_bytes, extra_bytes = _ZIP_HEADER.unpack(block)
     name = handle.read(name_bytes)
-    unknown = bool(flags & _ZIP_UNKNOWN_SIZE) or compressed == 0xFFFFFFFF
+    if len(name) < name_bytes or len(handle.read(extra_bytes)) < extra_bytes:
+        return None
     data = position + _ZIP_HEADER.size + name_bytes + extra_bytes
-    return _LocalHeader(
-        _member_name(name, flags), flags, method, crc, None if unknown else compressed, size if not unknown else 1, data
-    )
+    if alone and flags & _ZIP_UNKNOWN_SIZE and method == zipfile.ZIP_STORED:
+        crc, compressed = _described(handle, data)
+        size = compressed
+    elif flags & _ZIP_UNKNOWN_SIZE or compressed == 0xFFFFFFFF:
+        compressed, size = None, 1
+    return _LocalHeader(_member_name(name, flags), flags, method, crc, compressed, size, data)
 
 
-class _LocalMember:
-    """The data of a member whose archive has no directory, stored or deflated."""
+def _described(handle: IO[bytes], data: int) -> tuple[int, int]:
+    """Checksum and size of a stored member from the descriptor behind it; where none is left, it reaches to the end."""
+    position, kept = data, b""
+    handle.seek(data)
+    while block := handle.read(BYTES_PER_READ):
+        kept += block
+        found = -1
+        while (found := kept.find(_ZIP_DESCRIPTOR, found + 1)) >= 0:
+            handle.seek(position + found + len(_ZIP_DESCRIPTOR))
+            crc, *sizes = struct.unpack("<III", handle.read(12).ljust(12, b"\xff"))
+            if sizes == [position + found - data] * 2:
+                return crc, sizes[0]
+        position += len(kept) - len(_ZIP_DESCRIPTOR)
+        kept = kept[-len(_ZIP_DESCRIPTOR) :]
+        handle.seek(position + len(kept))
+    return 0, handle.seek(0, os.SEEK_END) + 1 - data  # One byte more than there is: its end is missing.
+
+
+class _Lzma:
+    """A member's LZMA stream: properties in a header of its own, then raw data."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._raw: lzma.LZMADecompressor | None = None
+
+    @property
+    def eof(self) -> bool:
+        return self._raw is not None and self._raw.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return self._raw is None or self._raw.needs_input
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._raw.unused_data if self._raw is not None else b""
+
+    def decompress(self, data: bytes, size: int) -> bytes:
+        if self._raw is None:
+            self._head += data
+            if len(self._head) < _LZMA_HEADER.size:
+                return b""
+            _, properties, packed, dictionary = _LZMA_HEADER.unpack_from(self._head)
+            if properties != 5 or packed >= 9 * 5 * 5:
+                raise lzma.LZMAError("no LZMA properties")
+            if dictionary > WINDOW_BYTES:
+                raise lzma.LZMAError("Memory usage limit exceeded")
+            coder = {"id": lzma.FILTER_LZMA1, "dict_size": max(dictionary, 1 << 12)}
+            coder |= {"lc": packed % 9, "lp": packed // 9 % 5, "pb": packed // 45}
+            self._raw = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[coder])
+            data = self._head[_LZMA_HEADER.size :]
+        return self._raw.decompress(data, size)
+
+
+_METHODS: dict[int, Any] = {
+    zipfile.ZIP_STORED: None,
+    zipfile.ZIP_DEFLATED: lambda: Inflate(-zlib.MAX_WBITS),
+    zipfile.ZIP_BZIP2: bz2.BZ2Decompressor,
+    zipfile.ZIP_LZMA: _Lzma,
+}
+"""What unfolds a member, by the number of its compression; each call gives at most as many bytes as it is asked for."""
+
+
+class _Member:
+    """The data of one member as a stream."""
 
     def __init__(self, handle: IO[bytes], header: _LocalHeader) -> None:
-        self._handle, self._header, self._position, self._crc = handle, header, header.data, 0
-        stored = header.method == zipfile.ZIP_STORED and header.compressed is not None
-        self.readable = stored or header.method == zipfile.ZIP_DEFLATED
-        self._inflate = None if stored else Inflate(-zlib.MAX_WBITS)
+        self._handle, self._header, self._position, self._crc, self._size = handle, header, header.data, 0, 0
+        make = _METHODS.get(header.method)
+        self._decompressor: Any = make() if make is not None else None
         self._ended = False
 
     def folded(self) -> int:
@@ -247,37 +329,40 @@ class _LocalMember:
         """At most ``size`` bytes; empty at the end. Raises EOFError where the archive ends, BadZipFile for other bytes."""
         if self._ended:
             return b""
-        part = self._compressed(size) if self._inflate is None else self._inflated(self._inflate, size)
-        if not part and self.folded() < (self._header.compressed or 0):
+        part = self._compressed(size) if self._decompressor is None else self._unfolded(size)
+        if not part and self._decompressor is None and self.folded() < (self._header.compressed or 0):
             raise EOFError("the archive ends within this member")
         self._crc = zlib.crc32(part, self._crc)
+        self._size += len(part)
         if not part:
             self._ended = True
             if self._header.compressed is not None and self._crc != self._header.crc:
                 raise zipfile.BadZipFile("Bad CRC-32")
         return part
 
-    def _inflated(self, inflate: Inflate, size: int) -> bytes:
+    def _unfolded(self, size: int) -> bytes:
         part = b""
-        while not part and not inflate.eof:
-            block = self._compressed(BYTES_PER_READ) if inflate.needs_input else b""
-            if not block and inflate.needs_input:
+        while not part and not self._decompressor.eof:
+            block = self._compressed(_COMPRESSED_BYTES_PER_READ) if self._decompressor.needs_input else b""
+            if not block and self._decompressor.needs_input:
+                if self._header.compressed == self.folded() and self._size == self._header.size:
+                    break  # LZMA need not have an end marker.
                 raise EOFError("the archive ends within this member")
-            part = inflate.decompress(block, size)
+            part = self._decompressor.decompress(block, size)
         return part
 
     def end(self) -> int | None:
         """Where the next member's header begins, or the archive's directory; None if that cannot be known."""
         if self._header.compressed is not None:
-            return self._header.data + self._header.compressed
-        if not self.readable or self._inflate is None:
+            return self._header.data + self._header.compressed + 16 * bool(self._header.flags & _ZIP_UNKNOWN_SIZE)
+        if self._decompressor is None:
             return None
         try:
             while self.read1(BYTES_PER_READ):
                 pass
-        except (EOFError, zlib.error):
+        except (EOFError, OSError, zlib.error, lzma.LZMAError):
             return None
-        end = self._position - len(self._inflate.unused_data)
+        end = self._position - len(self._decompressor.unused_data)
         self._handle.seek(end)
         behind = self._handle.read(_ZIP_LONGEST_DESCRIPTOR + len(_ZIP_SIGNATURE)).find(_ZIP_SIGNATURE)
         return None if behind < 0 else end + behind

@@ -55,7 +55,7 @@ _REPETITION_FACTOR = 8
 """Above ``ANY_RATIO_BYTES``, a ratio of this many times ``max_decompression_ratio`` is one repeated byte, never text."""
 MAX_EMPTY_STREAMS = 10_000
 """Empty compressed streams in a row within one file."""
-_WINDOW_BYTES = 128 << 20
+WINDOW_BYTES = 128 << 20
 """Memory that a header may ask for: twice that of ``xz -9``, and what zstd's own decoder grants. Headers may say 4 GB."""
 
 _COMPRESSED_BYTES_PER_READ = 1 << 14
@@ -205,7 +205,7 @@ def _fault_of(error: Exception, position: str) -> ReadFault:
         truncated = error.reason == "truncated"
         text = f"{error.detail} (byte {error.byte} of the archive)"
     if "emory" in text:  # "Memory usage limit exceeded" (xz), "Frame requires too much memory for decoding" (zstd)
-        remedy = f"{text}: a window of more than {_WINDOW_BYTES:,} bytes; pack it again without --long or with xz -9 or less"
+        remedy = f"{text}: a window of more than {WINDOW_BYTES:,} bytes; pack it again without --long or with xz -9 or less"
         return ReadFault("decompression_bomb", position, remedy)
     return ReadFault("truncated_file" if truncated else "corrupt_file", position, f"{text}; {SALVAGED}")
 
@@ -225,7 +225,7 @@ def unfold(raw: RawFile, folded: Callable[[], int], around: Unfolding | None = N
     elif kind == "bz2":
         stream = _Streams(raw.read, bz2.BZ2Decompressor)
     elif kind == "xz":
-        stream = _Streams(raw.read, lambda: lzma.LZMADecompressor(memlimit=_WINDOW_BYTES))
+        stream = _Streams(raw.read, lambda: lzma.LZMADecompressor(memlimit=WINDOW_BYTES))
     else:
         stream = _Zstandard(raw)
     return RawFile(raw.name, stream, raw.limits, Unfolding(raw.limits, folded, around))

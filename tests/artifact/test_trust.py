@@ -306,20 +306,35 @@ def copy(job: str, index: int, out_dir: Path) -> dict[str, Any]:
     return {}
 
 
-@pytest.mark.parametrize("how", ["appended", "replaced", "removed", "changed back", "added to its directory"])
+@pytest.mark.parametrize(
+    "how",
+    ["appended", "replaced", "removed", "changed back", "moved away and back", "linked elsewhere", "added to its directory"],
+)
 def test_an_input_that_changes_while_it_is_read_fails_the_stage_by_its_name(how: str, tmp_path: Path) -> None:
     directory = tmp_path / "in"
     directory.mkdir()
     text = directory / "text.txt"
-    text.write_text("가나다")
+    other = tmp_path / "other.txt"
+    if how == "linked elsewhere":
+        (tmp_path / "own.txt").write_text("가나다")
+        text.symlink_to(tmp_path / "own.txt")
+    else:
+        text.write_text("가나다")
 
     def run(spec: Reads, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
         if how == "appended":
             with text.open("a") as handle:
                 handle.write("라")
         elif how == "replaced":
-            with atomic_path(text) as other:
-                other.write_text("마바사")
+            with atomic_path(text) as new:
+                new.write_text("마바사")
+        elif how == "moved away and back":
+            text.rename(other)
+            text.write_text("마바사")
+        elif how == "linked elsewhere":
+            other.write_text("마바사")
+            text.unlink()
+            text.symlink_to(other)
         elif how == "added to its directory":
             (directory / "more.txt").write_text("아")
         jobs = [path.read_text() for path in files_of(Path(spec.text))]
@@ -328,6 +343,11 @@ def test_an_input_that_changes_while_it_is_read_fails_the_stage_by_its_name(how:
         elif how == "changed back":
             text.write_text("마바사")
             text.write_text("가나다")
+        elif how == "moved away and back":
+            other.rename(text)
+        elif how == "linked elsewhere":
+            text.unlink()
+            text.symlink_to(tmp_path / "own.txt")
         map_shards(copy, jobs, out_dir=out_dir, runtime=runtime, step="copy")
         return {}
 
@@ -374,6 +394,23 @@ def test_no_shard_stays_of_an_input_that_was_longer_for_a_while(
         return stats
 
     with pytest.raises(InputChanged, match=r"raw: changed while extract read it"):
+        build(dataclasses.replace(extract.STAGE, run=longer), source(raw), {}, runtime)
+    assert build(extract.STAGE, source(raw), {}, runtime).artifact.output_digest == straight.output_digest
+
+
+def test_no_shard_without_a_marker_stays_of_an_input_that_was_longer_for_a_while(raw: Path, tmp_path: Path) -> None:
+    """Killed between a shard and its marker."""
+    straight = build(extract.STAGE, source(raw), {}, Runtime(store=tmp_path / "straight", workers=1)).artifact
+    runtime = Runtime(store=tmp_path / "store", workers=1)
+
+    def longer(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Any:
+        shutil.copy(raw / "0.jsonl", raw / "9.jsonl")
+        extract.run(spec, inputs, out_dir, runtime)
+        (raw / "9.jsonl").unlink()
+        max((out_dir / ".done").glob("*.json")).unlink()
+        raise Stopped
+
+    with pytest.raises(Stopped):
         build(dataclasses.replace(extract.STAGE, run=longer), source(raw), {}, runtime)
     assert build(extract.STAGE, source(raw), {}, runtime).artifact.output_digest == straight.output_digest
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from korealbert.corpus.readers.json_values import ValueScanner, is_json_object
 from korealbert.documents.schema import Quarantined
@@ -43,10 +43,14 @@ class RawRecords:
     """Data that a file gives once for all records: the CSV header, the address of the wiki."""
     last: bool = False
     """Nothing of the file follows."""
+    _counted: list[int] = field(default_factory=lambda: [0, 0], init=False, repr=False, compare=False)
+    """The byte offset last asked for, and the lines before it: a million bad records must not count them all anew."""
 
     def line_at(self, offset: int) -> int:
         """Line number of a byte offset within these records."""
-        return self.line + self.data.count(b"\n", 0, offset)
+        begin, lines = self._counted if self._counted[0] <= offset else (0, 0)
+        self._counted[:] = offset, lines + self.data.count(b"\n", begin, offset)
+        return self.line + self._counted[1]
 
 
 class Cursor:

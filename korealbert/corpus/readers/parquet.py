@@ -1,7 +1,8 @@
 """Parquet files as records: each row becomes a JSON object of the columns that the spec names.
 
 The footer of a Parquet file is at its end, so a file is copied to disk before it is read, and of a truncated one nothing can be
-read. Rows are taken out one at a time: what a dictionary holds once may stand in every row.
+read. Rows are taken out one at a time: what a dictionary holds once may stand in every row. Columns that are neither text nor
+numbers or times (lists, structures) count as missing.
 """
 
 from __future__ import annotations
@@ -66,19 +67,35 @@ def _rows(raw: RawFile, fields: FieldMap) -> Iterator[bytes]:
         if fields.text[0] not in wanted:
             remedy = f"no column {fields.text[0]!r} among {', '.join(schema.names)[:300]}: set fields.text of the spec"
             raise ReadFault("missing_field", "byte 0", remedy)
-        texts = [name for name in wanted if pa.types.is_string(schema.field(name).type)]
+        texts = [name for name in wanted if _is_text(schema.field(name).type)]
+        for name in (one for one in fields.text if one in wanted and one not in texts):
+            remedy = f"column {name!r} is {schema.field(name).type}, not text: set fields.text of the spec"
+            raise ReadFault("wrong_type", "byte 0", remedy)
+        wanted = [name for name in wanted if name in texts or pa.types.is_primitive(schema.field(name).type)]
         try:
             for batch in pq.ParquetFile(copy, read_dictionary=texts).iter_batches(_ROWS_AT_ONCE, columns=wanted):
                 columns = dict(zip(batch.schema.names, batch.columns, strict=True))
                 for index in range(batch.num_rows):
                     number += 1
                     record = {name: column[index].as_py() for name, column in columns.items()}
-                    line = json.dumps(record, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace") + b"\n"
+                    line = json.dumps(record, ensure_ascii=False, default=_written).encode("utf-8", "surrogateescape") + b"\n"
                     unfolding.add(len(line), f"row {number}")
                     yield line
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             remedy = f"{error}; rows before are kept, fetch the file again"
             raise ReadFault("corrupt_file", f"row {number + 1}", remedy) from None
+
+
+def _written(value: object) -> str:
+    """What JSON has no form for: times and numbers as Python writes them; bytes, which are decoded where lines are read."""
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Whether a column can be read as a dictionary, in which a value stands once; in lists each row would have its own."""
+    types = pa.types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return any(each(kind) for each in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
 
 
 def parse_parquet(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:

@@ -94,6 +94,32 @@ def test_a_little_file_of_endless_text_is_a_bomb(tmp_path: Path) -> None:
     assert [entry["reason"] for entry in bad] == ["decompression_bomb"]
 
 
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.binary(), pa.large_binary(), pa.dictionary(pa.int32(), pa.string())])
+def test_text_of_every_type_is_read(tmp_path: Path, kind: pa.DataType) -> None:
+    texts = pa.array([row["글"] for row in ROWS[:50]]).cast(pa.binary() if pa.types.is_large_binary(kind) else kind).cast(kind)
+    pq.write_table(pa.table({"글": texts}), tmp_path / "a.parquet")
+    _, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", fields={**FIELDS, "title": "", "id": ""})
+    assert [document.text for document in documents] == [row["글"] for row in ROWS[:50]] and not bad
+
+
+def test_bytes_that_are_no_utf8_go_to_quarantine_by_their_row(tmp_path: Path) -> None:
+    texts = [f"{n}번째 글이다.".encode() for n in range(40)]
+    texts[7] = "일곱".encode("cp949")
+    pq.write_table(pa.table({"글": pa.array(texts, pa.binary())}), tmp_path / "a.parquet")
+    _, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", fields={**FIELDS, "title": "", "id": ""})
+    assert len(documents) == 39 and [(entry["position"], entry["reason"]) for entry in bad] == [("row 8", "invalid_utf8")]
+
+
+def test_lists_are_not_unfolded(tmp_path: Path) -> None:
+    """A few kilobytes of them may hold the same gigabyte in every row."""
+    columns = {"글": ["가나다"] * 40, "제목": [["가"] * 100_000] * 40, "no": [[0] * 100_000] * 39 + [[]]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", compression="zstd")
+    with pytest.raises(ExtractionError, match=r"no record has the field '(제목|no)'"):
+        extracted(tmp_path, tmp_path / "a.parquet")
+    with pytest.raises(ExtractionError, match=r"column '제목' is list<.*>, not text: set fields\.text of the spec"):
+        extracted(tmp_path, tmp_path / "a.parquet", fields={**FIELDS, "text": "제목", "title": ""})
+
+
 def test_parquet_read_as_something_else_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.jsonl")
     for kind in ("jsonl", "json", "csv", "text"):

@@ -10,7 +10,7 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.error import HTTPError
@@ -19,7 +19,7 @@ import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
 
 from flows.services import local_server
-from flows.services.local_server import temporary_server
+from flows.services.local_server import answers, refused, temporary_server
 from tests.flows.conftest import TINY
 
 ROOT = Path(__file__).parents[3]
@@ -147,9 +147,42 @@ class AnyPage(Stranger):
         self.send_error(501)
 
 
-@pytest.fixture(params=[Stranger, AnyPage])
-def stranger(request: pytest.FixtureRequest) -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), request.param) as server:
+class Zero(Stranger):
+    """Answers 0 to everything."""
+
+    def answer(self, code: int) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "1")
+        self.end_headers()
+        self.wfile.write(b"0")
+
+
+class Counts(Stranger):
+    """Healthy, counts, and knows nothing else."""
+
+    def do_GET(self) -> None:
+        self.answer(200 if self.path.endswith("/health") else 404)
+
+    def do_POST(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"17")
+
+
+class Elsewhere(Stranger):
+    """Sends everybody to an address that is none, with the password if one followed."""
+
+    def answer(self, code: int) -> None:
+        self.send_response(302)
+        self.send_header("Location", "http://[::1")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+@contextmanager
+def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}/api"
@@ -157,12 +190,20 @@ def stranger(request: pytest.FixtureRequest) -> Iterator[str]:
         thread.join()
 
 
-def test_a_server_that_refuses_our_password_is_named_and_not_used(tmp_path: Path, stranger: str) -> None:
-    run = start(tmp_path / "store", PREFECT_API_URL=stranger)
-    output, _ = run.communicate(timeout=SECONDS_TO_END)
+@pytest.mark.parametrize("handler", [Stranger, AnyPage, Zero, Counts, Elsewhere])
+def test_a_server_of_something_else_is_told_from_prefect(handler: type[BaseHTTPRequestHandler]) -> None:
+    with answering(handler) as url:
+        assert refused(url)
+        assert answers(f"{url}/health") is (handler is not Elsewhere)
+
+
+def test_a_server_that_refuses_our_password_is_named_and_not_used(tmp_path: Path) -> None:
+    with answering(Stranger) as stranger:
+        run = start(tmp_path / "store", PREFECT_API_URL=stranger)
+        output, _ = run.communicate(timeout=SECONDS_TO_END)
     assert run.returncode == 0, output
     (line,) = [line for line in output.splitlines() if stranger in line]
-    assert "is not ours" in line and ("401" in line or "501" in line)
+    assert "is not ours" in line and "401" in line
     assert "Traceback" not in output and "telemetry" not in output.lower()
 
 
