@@ -55,7 +55,7 @@ audit: $(VENV)/installed  ## known vulnerabilities of the installed packages; ne
 	$(BIN)/pip-audit --strict --no-deps --disable-pip --requirement $(VENV)/audited.txt
 
 soak: $(VENV)/installed  ## twenty-four faults at random moments over the sample pipeline, each recovered from, some hours
-	$(BIN)/python -m bench.soak $(RECIPE)
+	$(BIN)/python -m bench.soak
 
 bench-overhead: $(VENV)/installed  ## what scheduling costs when every stage is cached
 	$(BIN)/python -m bench.overhead

@@ -28,7 +28,7 @@ from korealbert.examples import packing, views
 from korealbert.recipe.dag import graph, until
 from korealbert.recipe.reading import load
 
-SAMPLE = Path("data_specs/recipes/sample.toml")
+SAMPLE = Path("data_specs/recipes/small-sample.toml")
 TURNS = 2
 COPIES = 20
 """Times that the sample's text is repeated, so that an epoch is some thousand rows."""

@@ -122,7 +122,7 @@ class Soak:
 def main() -> int:
     """Print the table; returns 1 if anything was not right."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("recipe", type=Path, nargs="?", default=Path("data_specs/recipes/sample.toml"))
+    parser.add_argument("recipe", type=Path, nargs="?", default=Path("data_specs/recipes/small-sample.toml"))
     parser.add_argument("--faults", type=int, default=24)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", nargs="+", default=[""], metavar="WORD", help="only faults whose name holds one of these")

@@ -101,7 +101,7 @@ def fill_mask(
 
     with clear_errors():
         directory = Path(model) if Path(model).is_dir() else find(store, model).path
-        for number, candidates in enumerate(fill(directory, text, top), start=1):
+        for number, candidates in enumerate(fill(directory, [text], top)[0], start=1):
             table = Table(f"mask {number}", "probability", box=None, pad_edge=False)
             for piece, probability in candidates:
                 table.add_row(piece, f"{probability:.4f}")

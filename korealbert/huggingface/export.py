@@ -9,11 +9,11 @@ head is not. No custom code is needed to load it.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import BaseModel, Field, field_validator
 from safetensors.numpy import load_file, save_file
 
 from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Statistics
@@ -27,13 +27,37 @@ from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
 SPECIAL_IDS = SpecialIds(SPECIAL.pad, SPECIAL.cls, SPECIAL.sep)
 
 
+ANSWERS = 5
+"""Pieces that are recorded for a mask."""
+
+
 class ExportSpec(Spec):
     """How the model presents itself."""
+
+    later: ClassVar[frozenset[str]] = frozenset({"prompts"})
 
     title: str = Field(default="KoreALBERT", min_length=1)
     """Heading of the model card."""
     license: str = Field(default="other", pattern=r"^[a-z0-9.-]+$")
     """License of the weights, as the Hugging Face hub spells it. ``other`` refers readers to the licenses of the corpora."""
+    prompts: tuple[str, ...] = ()
+    """Texts with one ``[MASK]`` each, which the model fills in; the report shows its answers."""
+
+    @field_validator("prompts")
+    @classmethod
+    def _have_a_mask(cls, prompts: tuple[str, ...]) -> tuple[str, ...]:
+        mask = SPECIAL_PIECES[SPECIAL.mask]
+        for prompt in prompts:
+            if prompt.count(mask) != 1:
+                raise ValueError(f"{prompt!r} holds {prompt.count(mask)} {mask}; write one where a word is wanted")
+        return prompts
+
+
+class Filled(BaseModel):
+    """What a model puts into a prompt: the most probable pieces for its mask, with their probabilities."""
+
+    prompt: str
+    answers: list[tuple[str, float]]
 
 
 class ExportStats(Statistics):
@@ -43,6 +67,7 @@ class ExportStats(Statistics):
     """Of the trained model without the heads that are left out: what layers share counts once."""
     model_type: str
     sequence_length: int
+    filled: list[Filled] = Field(default_factory=list)
 
 
 def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExportStats:
@@ -62,13 +87,22 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ex
     _write_settings(out_dir / "config.json", checkpoint.settings(config, SPECIAL_IDS))
     _write_tokenizer(vocab.path, out_dir, facts)
     atomic_write(out_dir / "README.md", model_card(facts, pretrain).encode())
-    parameters = sum(trained[name].size for name in checkpoint.exported(config))
     runtime.report(Progress(1, 1, "models"))
-    return ExportStats(
-        parameters=parameters,
-        model_type=checkpoint.family_of(config).model_type,
-        sequence_length=facts.sequence_length,
-    )
+    told: dict[str, Any] = {
+        "parameters": sum(trained[name].size for name in checkpoint.exported(config)),
+        "model_type": checkpoint.family_of(config).model_type,
+        "sequence_length": facts.sequence_length,
+    }
+    if spec.prompts:
+        told["filled"] = _filled(out_dir, spec.prompts)
+    return ExportStats.of(told)
+
+
+def _filled(model: Path, prompts: Sequence[str]) -> list[Filled]:
+    from korealbert.huggingface.fill import fill  # noqa: PLC0415 (loads torch)
+
+    filled = fill(model, prompts, ANSWERS)
+    return [Filled(prompt=prompt, answers=answers) for prompt, [answers] in zip(prompts, filled, strict=True)]
 
 
 def _write_tokenizer(vocab: Path, out_dir: Path, facts: ModelFacts) -> None:

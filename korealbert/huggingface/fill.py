@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -10,11 +12,14 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, logging
 
 from korealbert.vocab.morphemes import for_directory
 
+Candidates = list[tuple[str, float]]
+"""Pieces with their probabilities, the most probable first."""
 
-def fill(model_dir: Path, text: str, top: int) -> list[list[tuple[str, float]]]:
-    """For every mask in ``text``, in order, the ``top`` most probable pieces with their probabilities.
 
-    Raises ValueError when ``model_dir`` is no exported model, ``text`` has no mask token or is too long for the model.
+def fill(model_dir: Path, texts: Sequence[str], top: int) -> list[list[Candidates]]:
+    """For every text the ``top`` candidates of each of its masks, in order.
+
+    Raises ValueError when ``model_dir`` is no exported model, or a text has no mask token or is too long for the model.
     """
     for needed in ("config.json", "tokenizer_config.json"):
         if not (model_dir / needed).is_file():
@@ -26,6 +31,10 @@ def fill(model_dir: Path, text: str, top: int) -> list[list[tuple[str, float]]]:
         model = AutoModelForMaskedLM.from_pretrained(model_dir, local_files_only=True, use_safetensors=True).eval()
     except SafetensorError as error:
         raise ValueError(f"{model_dir / 'model.safetensors'}: not a whole safetensors file ({error}); export again") from None
+    return [_filled(model, tokenizer, text, top) for text in texts]
+
+
+def _filled(model: Any, tokenizer: Any, text: str, top: int) -> list[Candidates]:
     encoded = tokenizer(text, return_tensors="pt")
     ids = encoded["input_ids"][0]
     if len(ids) > model.config.max_position_embeddings:

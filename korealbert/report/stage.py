@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
@@ -29,8 +29,12 @@ from korealbert.report.sections.benchmarks import comparison, errors
 class ReportSpec(Spec):
     """Contents of a report; all numbers come from its inputs."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"note"})
+
     title: str = Field(default="", max_length=200)
     """Title of the report; empty: what the run makes."""
+    note: str = Field(default="", max_length=1000)
+    """What a reader must know before the first number; it stands above all of them."""
     model_name: str = Field(default="korealbert", min_length=1, max_length=100)
     """Name of this run's model in ``scores.csv``."""
     published: tuple[str, ...] = ("korealbert", "koelectra_readme", "klue_readme", "xpt")
@@ -86,7 +90,7 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
     if absent := artifacts.missing:
         note = Text(f"Not part of this run: {', '.join(absent)}.", quiet=True)
         sections[-1] = Section(sections[-1].anchor, sections[-1].title, [*sections[-1].blocks, note])
-    lede = outcome.lede(artifacts, benchmarks)
+    lede = " ".join(filter(None, [spec.note, outcome.lede(artifacts, benchmarks)]))
     table = scores.table(benchmarks, spec.model_name, spec.published)
     title = spec.title or f"korealbert: {'from raw text to scores' if artifacts.one('pretrain') or benchmarks else 'a corpus'}"
     figures = write_report(out_dir, title, lede, sections, {"scores.csv": table}, runtime, tables=True)

@@ -12,7 +12,10 @@ from tokenizers import Tokenizer
 from transformers import AlbertForPreTraining, AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from korealbert.artifact import Runtime, build
-from korealbert.huggingface.export import STAGE, ExportSpec
+from korealbert.huggingface.export import ANSWERS, STAGE, ExportSpec, ExportStats
+from korealbert.huggingface.fill import fill
+from korealbert.recipe.registry import REPORT
+from korealbert.report.stage import ReportSpec
 from korealbert.vocab.tokenizer import Vocabulary
 from tests.huggingface.conftest import SENTENCES, MakeModel
 
@@ -117,3 +120,24 @@ def test_other_families_are_exported_as_themselves(
         logits = ours(ids, types, None, every, every)
         torch.testing.assert_close(logits.mlm_BPV, theirs(**encoded).logits, atol=1e-5, rtol=1e-5)
     assert f"- {family}\n" in (path / "README.md").read_text("utf-8")
+
+
+def test_prompts_are_filled_in_and_shown_under_the_reports_note(make_model: MakeModel, tmp_path: Path) -> None:
+    inputs, _ = make_model()
+    runtime = Runtime(store=tmp_path)
+    prompts = ("나는 [MASK] 간다.", "[MASK]에 비가 온다.")
+    artifact = build(STAGE, ExportSpec(prompts=prompts), inputs, runtime).artifact
+    filled = artifact.stats_as(ExportStats).filled
+    assert [one.prompt for one in filled] == list(prompts)
+    assert [one.answers for one in filled] == [fill(artifact.path, [prompt], ANSWERS)[0][0] for prompt in prompts]
+    assert all(len(one.answers) == ANSWERS == len({piece for piece, _ in one.answers}) for one in filled)
+    spec = ReportSpec(note="Made up <b>here</b>.")
+    page = build(REPORT, spec, {**inputs, "export": artifact}, runtime).artifact.path / "report.md"
+    told = page.read_text("utf-8")
+    assert told.index("Made up") < told.index("What the model fills in") < told.index("비가 온다.")
+
+
+@pytest.mark.parametrize("prompt", ["가나다", "[MASK] 또 [MASK]"])
+def test_a_prompt_has_one_mask(prompt: str) -> None:
+    with pytest.raises(ValueError, match=r"holds \d \[MASK\]; write one where a word is wanted"):
+        ExportSpec(prompts=(prompt,))

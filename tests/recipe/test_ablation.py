@@ -131,9 +131,13 @@ def test_rerun_and_until_name_cells(tmp_path: Path) -> None:
         ('benchmark = "nsmc"', 'benchmark = "nsmcc"', r"column 'NSMC acc': no benchmark 'nsmcc'.*did you mean 'nsmc'"),
         ('noise = "order"', 'noise = "ordr"', r"column 'MLM acc': no table \[noise\.ordr\] \(did you mean 'order'\?\)"),
         ('printed = ["NSMC", "acc"]', 'printed = ["NSMC", "f1"]', r"\['NSMC', 'f1'\] is not in the published table"),
-        ('recipe = "../../recipes/sample.toml"', 'recipe = "../../recipes/sampel.toml"', r"did you mean 'sample\.toml'"),
         (
-            'recipe = "../../recipes/sample.toml"',
+            'recipe = "../../recipes/small-sample.toml"',
+            'recipe = "../../recipes/small-sampel.toml"',
+            r"did you mean 'small-sample\.toml'",
+        ),
+        (
+            'recipe = "../../recipes/small-sample.toml"',
             'recipe = "korealbert-table-1.toml"',
             r"is itself a recipe of an ablation; name one of a model",
         ),

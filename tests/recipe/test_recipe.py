@@ -17,13 +17,13 @@ from korealbert.recipe import RecipeError
 from tests.editing import edit
 
 ROOT = Path(__file__).parents[2]
-SAMPLE = ROOT / "data_specs" / "recipes" / "sample.toml"
+SAMPLE = ROOT / "data_specs" / "recipes" / "small-sample.toml"
 
 
 @pytest.fixture
 def editable(specs: Path) -> Path:
     """The sample recipe, as a test may change it."""
-    return specs / "recipes" / "sample.toml"
+    return specs / "recipes" / "small-sample.toml"
 
 
 def test_all_shipped_recipes_that_find_their_data_form_a_graph_whose_inputs_come_first() -> None:
@@ -138,10 +138,12 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_built(tmp_path
         pytest.skip("CUDA is there")
     runtime = TrainingRuntime(store=tmp_path / "store", device="cuda")
     prepared = recipes.prepare(SAMPLE, Store(runtime.store))
-    with pytest.raises(RecipeError, match=r"^sample, pretrain: runtime.device = 'cuda', but torch finds no CUDA device here"):
+    with pytest.raises(
+        RecipeError, match=r"^small-sample, pretrain: runtime.device = 'cuda', but torch finds no CUDA device here"
+    ):
         prepared.check(runtime)
     training = {label for label in prepared.nodes if label.split("/")[0] in {"pretrain", "finetune"}}
-    with pytest.raises(RecipeError, match=r"^sample, finetune/nsmc/"):
+    with pytest.raises(RecipeError, match=r"^small-sample, finetune/nsmc/"):
         prepared.check(runtime, elsewhere=["pretrain"])
     prepared.check(runtime, elsewhere=training)
     recipes.prepare(SAMPLE, Store(runtime.store), until="vocab").check(runtime)
@@ -199,7 +201,7 @@ def test_a_lost_and_a_corrupted_artifact_are_planned_by_name(editable: Path, tmp
     [
         ("steps = 60\n", 'steps = "60"\n', r"\[pretrain\], field 'steps': .*integer"),
         ("steps = 60\n", "steps = true\n", r"\[pretrain\], field 'steps': .*integer"),
-        ('name = "sample"', "name = 5", r"field 'name' must be a string, it is 5"),
+        ('name = "small-sample"', "name = 5", r"field 'name' must be a string, it is 5"),
         ("[finetune.nsmc]\n", "[finetune.nsmc]\nseed = 7\n", r"\[finetune\.nsmc\]: field 'seed' is set by the recipe itself"),
         ("[extract.books]\n", '[extract.books]\nsource = "c"\n', r"\[extract\.books\]: field 'source' is set by the recipe"),
         (

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from korealbert.documents.shards import DocumentStats
 from korealbert.finetune.spec import INITS
 from korealbert.formatting import MISSING, compact, count, fixed, mean_and_sd, percent, signed, spread
+from korealbert.huggingface.export import ExportStats
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.report import published
 from korealbert.report.artifacts import Artifacts
@@ -81,8 +82,23 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
         ]
     if heldout:
         blocks.append(_heldout_table(heldout, heldout_targets(artifacts)))
+    if table := _filled_table(artifacts):
+        blocks.append(table)
     blocks.append(Text(artifacts.origin("pretrain", "finetune"), quiet=True))
     return Section("outcome", "Outcome", blocks)
+
+
+def _filled_table(artifacts: Artifacts) -> Table | None:
+    """What the model puts into the prompts of the recipe."""
+    exported = artifacts.stats("export", ExportStats)
+    if exported is None or not exported.filled:
+        return None
+    rows = [
+        [one.prompt, ", ".join(f"{piece.replace('▁', '')} {percent(share)}" for piece, share in one.answers)]
+        for one in exported.filled
+    ]
+    columns = ["Prompt", "Most probable pieces"]
+    return Table("What the model fills in", columns, rows, frozenset(), prose=frozenset({0, 1}))
 
 
 def _card(benchmark: Benchmark) -> Card:
