@@ -1,7 +1,7 @@
 """Whether the sample's model learnt its language: ``python -m bench.sample_learns store/report-…/report.html``.
 
-Fails where pretraining does not lift both benchmarks far above random weights, or random weights know what they cannot: then
-weights, labels, masks or rows were mixed up somewhere.
+Fails where pretraining does not lift both benchmarks far above chance, or where random weights know what only the corpus tells:
+then something between the text and the scores is wrong.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> None:
     for benchmark, of in means.items():
         print(f"{benchmark}: {of['pretrained']:.2f} pretrained, {of['random']:.2f} from random weights")
         if not (of["pretrained"] >= LEAST and of["random"] <= MOST_BY_CHANCE):
-            raise SystemExit(f"{benchmark}: at least {LEAST} and at most {MOST_BY_CHANCE} are expected")
+            raise SystemExit(f"{benchmark}: at least {LEAST} pretrained and at most {MOST_BY_CHANCE} at random are expected")
     if set(means) != {"nsmc", "korsts"}:
         raise SystemExit(f"nsmc and korsts are expected, found {', '.join(means) or 'no benchmark'}")
 

@@ -22,12 +22,13 @@ from korealbert.artifact.tar import TarFault, TarReader
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import (
     BYTES_PER_READ,
-    WINDOW_BYTES,
+    COMPRESSED_BYTES_PER_READ,
     Inflate,
     RawFile,
     ReadFault,
     ReadLimits,
     Unfolding,
+    ZipLzma,
     unfold,
 )
 
@@ -42,9 +43,6 @@ _ZIP_SIGNATURE = b"PK\x03\x04"
 _ZIP_DESCRIPTOR = b"PK\x07\x08"
 """What follows a member whose header did not know its sizes: this, its checksum and both sizes."""
 _ZIP_LONGEST_DESCRIPTOR = 24
-_LZMA_HEADER = struct.Struct("<HHBI")
-"""Before a member's LZMA stream: version, bytes of the properties, lc + 9 · (lp + 5 · pb), bytes of the dictionary."""
-_COMPRESSED_BYTES_PER_READ = 1 << 14
 
 
 def open_files(paths: Sequence[Path], members: str, limits: ReadLimits) -> Iterator[RawFile | Quarantined]:
@@ -177,9 +175,10 @@ class _Zip(_Members):
                     yield Quarantined(f"{self._archive.name}::{name}", "byte 0", "", "corrupt_file", remedy)
                     continue
                 known = {"crc": member.CRC, "compressed": member.compress_size, "size": member.file_size}
-                yield from self._opened(replace(header, name=name, flags=member.flag_bits, **known))
+                header = replace(header, name=name, flags=member.flag_bits, **known)
+                yield from self._opened(header, _Member(self._handle, header))
 
-    def _opened(self, header: _LocalHeader) -> Iterator[RawFile | Quarantined]:
+    def _opened(self, header: _LocalHeader, stream: _Member) -> Iterator[RawFile | Quarantined]:
         name, limits = f"{self._archive.name}::{header.name}", self._archive.limits
         if header.flags & _ZIP_ENCRYPTED:
             yield Quarantined(name, "byte 0", "", "encrypted_file", "it needs a password: unpack the archive first")
@@ -187,16 +186,16 @@ class _Zip(_Members):
             remedy = f"compression {header.method} is not read; pack it as tar, or with deflate"
             yield Quarantined(name, "byte 0", "", "corrupt_file", remedy)
         else:
-            stream = _Member(self._handle, header)
             yield from self._open(RawFile(name, stream, limits, Unfolding(limits, stream.folded, self._unfolding)))
 
     def _salvaged(self) -> Iterator[RawFile | Quarantined]:
         """Members by the header that each has of its own. Ends in a ReadFault."""
         position = 0
         while (header := _local_header(self._handle, position, alone=True)) is not None:
+            stream = _Member(self._handle, header)
             if not header.name.endswith("/") and self._wants(header.name, header.size):
-                yield from self._opened(header)
-            if (end := _Member(self._handle, header).end()) is None:
+                yield from self._opened(header, stream)
+            if (end := stream.end()) is None:
                 break
             position = end
         where = f"byte {position if header is None else header.data}"
@@ -253,53 +252,17 @@ def _described(handle: IO[bytes], data: int) -> tuple[int, int]:
             crc, *sizes = struct.unpack("<III", handle.read(12).ljust(12, b"\xff"))
             if sizes == [position + found - data] * 2:
                 return crc, sizes[0]
-        position += len(kept) - len(_ZIP_DESCRIPTOR)
-        kept = kept[-len(_ZIP_DESCRIPTOR) :]
         handle.seek(position + len(kept))
+        position += max(0, len(kept) - len(_ZIP_DESCRIPTOR))
+        kept = kept[-len(_ZIP_DESCRIPTOR) :]
     return 0, handle.seek(0, os.SEEK_END) + 1 - data  # One byte more than there is: its end is missing.
-
-
-class _Lzma:
-    """A member's LZMA stream: properties in a header of its own, then raw data."""
-
-    def __init__(self) -> None:
-        self._head = b""
-        self._raw: lzma.LZMADecompressor | None = None
-
-    @property
-    def eof(self) -> bool:
-        return self._raw is not None and self._raw.eof
-
-    @property
-    def needs_input(self) -> bool:
-        return self._raw is None or self._raw.needs_input
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._raw.unused_data if self._raw is not None else b""
-
-    def decompress(self, data: bytes, size: int) -> bytes:
-        if self._raw is None:
-            self._head += data
-            if len(self._head) < _LZMA_HEADER.size:
-                return b""
-            _, properties, packed, dictionary = _LZMA_HEADER.unpack_from(self._head)
-            if properties != 5 or packed >= 9 * 5 * 5:
-                raise lzma.LZMAError("no LZMA properties")
-            if dictionary > WINDOW_BYTES:
-                raise lzma.LZMAError("Memory usage limit exceeded")
-            coder = {"id": lzma.FILTER_LZMA1, "dict_size": max(dictionary, 1 << 12)}
-            coder |= {"lc": packed % 9, "lp": packed // 9 % 5, "pb": packed // 45}
-            self._raw = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[coder])
-            data = self._head[_LZMA_HEADER.size :]
-        return self._raw.decompress(data, size)
 
 
 _METHODS: dict[int, Any] = {
     zipfile.ZIP_STORED: None,
     zipfile.ZIP_DEFLATED: lambda: Inflate(-zlib.MAX_WBITS),
     zipfile.ZIP_BZIP2: bz2.BZ2Decompressor,
-    zipfile.ZIP_LZMA: _Lzma,
+    zipfile.ZIP_LZMA: ZipLzma,
 }
 """What unfolds a member, by the number of its compression; each call gives at most as many bytes as it is asked for."""
 
@@ -343,7 +306,7 @@ class _Member:
     def _unfolded(self, size: int) -> bytes:
         part = b""
         while not part and not self._decompressor.eof:
-            block = self._compressed(_COMPRESSED_BYTES_PER_READ) if self._decompressor.needs_input else b""
+            block = self._compressed(COMPRESSED_BYTES_PER_READ) if self._decompressor.needs_input else b""
             if not block and self._decompressor.needs_input:
                 if self._header.compressed == self.folded() and self._size == self._header.size:
                     break  # LZMA need not have an end marker.

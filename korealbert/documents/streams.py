@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -55,12 +56,14 @@ _REPETITION_FACTOR = 8
 """Above ``ANY_RATIO_BYTES``, a ratio of this many times ``max_decompression_ratio`` is one repeated byte, never text."""
 MAX_EMPTY_STREAMS = 10_000
 """Empty compressed streams in a row within one file."""
-WINDOW_BYTES = 128 << 20
+_WINDOW_BYTES = 128 << 20
 """Memory that a header may ask for: twice that of ``xz -9``, and what zstd's own decoder grants. Headers may say 4 GB."""
 
-_COMPRESSED_BYTES_PER_READ = 1 << 14
+COMPRESSED_BYTES_PER_READ = 1 << 14
 """Unused input is copied for each gzip member, so blocks are small."""
 _ZSTANDARD_BYTES_PER_READ = 1 << 10
+_LZMA_HEADER = struct.Struct("<HHBI")
+"""Before a zip member's LZMA stream: version, bytes of the properties, lc + 9 · (lp + 5 · pb), bytes of the dictionary."""
 
 SALVAGED = "what comes before is kept, up to its last whole record; fetch the file again"
 """The part of a damaged stream that is kept, and the remedy."""
@@ -205,7 +208,7 @@ def _fault_of(error: Exception, position: str) -> ReadFault:
         truncated = error.reason == "truncated"
         text = f"{error.detail} (byte {error.byte} of the archive)"
     if "emory" in text:  # "Memory usage limit exceeded" (xz), "Frame requires too much memory for decoding" (zstd)
-        remedy = f"{text}: a window of more than {WINDOW_BYTES:,} bytes; pack it again without --long or with xz -9 or less"
+        remedy = f"{text}: a window of more than {_WINDOW_BYTES:,} bytes; pack it again without --long or with xz -9 or less"
         return ReadFault("decompression_bomb", position, remedy)
     return ReadFault("truncated_file" if truncated else "corrupt_file", position, f"{text}; {SALVAGED}")
 
@@ -225,7 +228,7 @@ def unfold(raw: RawFile, folded: Callable[[], int], around: Unfolding | None = N
     elif kind == "bz2":
         stream = _Streams(raw.read, bz2.BZ2Decompressor)
     elif kind == "xz":
-        stream = _Streams(raw.read, lambda: lzma.LZMADecompressor(memlimit=WINDOW_BYTES))
+        stream = _Streams(raw.read, lambda: lzma.LZMADecompressor(memlimit=_WINDOW_BYTES))
     else:
         stream = _Zstandard(raw)
     return RawFile(raw.name, stream, raw.limits, Unfolding(raw.limits, folded, around))
@@ -260,6 +263,46 @@ class Inflate:
         return part
 
 
+class ZipLzma:
+    """LZMA as zip archives have it, with the same interface: properties in a header of its own, then raw data."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._raw: lzma.LZMADecompressor | None = None
+
+    @property
+    def eof(self) -> bool:
+        """Whether an end marker was reached; not every stream has one."""
+        return self._raw is not None and self._raw.eof
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether ``decompress`` needs bytes."""
+        return self._raw is None or self._raw.needs_input
+
+    @property
+    def unused_data(self) -> bytes:
+        """Bytes after the end of the stream."""
+        return self._raw.unused_data if self._raw is not None else b""
+
+    def decompress(self, data: bytes, size: int) -> bytes:
+        """At most ``size`` bytes more. Raises LZMAError."""
+        if self._raw is None:
+            self._head += data
+            if len(self._head) < _LZMA_HEADER.size:
+                return b""
+            _, properties, packed, dictionary = _LZMA_HEADER.unpack_from(self._head)
+            if properties != 5 or packed >= 9 * 5 * 5:
+                raise lzma.LZMAError("no LZMA properties")
+            if dictionary > _WINDOW_BYTES:
+                raise lzma.LZMAError("Memory usage limit exceeded")
+            coder = {"id": lzma.FILTER_LZMA1, "dict_size": max(dictionary, 1 << 12)}
+            coder |= {"lc": packed % 9, "lp": packed // 9 % 5, "pb": packed // 45}
+            self._raw = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[coder])
+            data = self._head[_LZMA_HEADER.size :]
+        return self._raw.decompress(data, size)
+
+
 class _Streams:
     """gzip, bz2 or xz streams in a row.
 
@@ -276,9 +319,9 @@ class _Streams:
         while True:
             data = b""
             if self._decompressor.eof:
-                data = (self._decompressor.unused_data or self._source(_COMPRESSED_BYTES_PER_READ)).lstrip(b"\0")
+                data = (self._decompressor.unused_data or self._source(COMPRESSED_BYTES_PER_READ)).lstrip(b"\0")
                 while not data:  # zeros between and after streams are padding
-                    block = self._source(_COMPRESSED_BYTES_PER_READ)
+                    block = self._source(COMPRESSED_BYTES_PER_READ)
                     if not block:
                         return b""
                     data = block.lstrip(b"\0")
@@ -288,7 +331,7 @@ class _Streams:
                     remedy = f"more than {MAX_EMPTY_STREAMS:,} empty streams in a row; {SALVAGED}"
                     raise ReadFault("decompression_bomb", "", remedy)
             elif self._decompressor.needs_input:
-                data = self._source(_COMPRESSED_BYTES_PER_READ)
+                data = self._source(COMPRESSED_BYTES_PER_READ)
                 if not data:
                     raise EOFError("the compressed file ended before its end-of-stream marker")
             part: bytes = self._decompressor.decompress(data, size)

@@ -121,7 +121,7 @@ def _card_with_scores(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> 
 
 STAGE = Stage(
     "report",
-    version=9,
+    version=10,
     spec=ReportSpec,
     run=run,
     table="report",

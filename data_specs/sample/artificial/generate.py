@@ -94,31 +94,29 @@ class Writer:
         first, second = self.some(self.words.nouns[kind], 2)
         verb, other = self.some(self.words.verbs[kind], 2)
         place = self.one(PLACES)
-        form = int(self.rng.random() * 6)
-        if form == 0:
-            return f"{place}에서 {with_particle(first, '을/를')} {verb}했다."
-        if form == 1:
-            return f"{with_particle(first, '과/와')} {with_particle(second, '을/를')} 함께 {verb}하고 {other}했다."
-        if form == 2:
-            return f"할머니께서 {with_particle(first, '을/를')} {verb}하시고 {with_particle(second, '을/를')} {other}하셨다."
-        if form == 3:
-            return f"아이는 {with_particle(first, '으로/로')} {with_particle(second, '을/를')} {verb}하려고 {other}했다."
-        if form == 4:
-            return f"{with_particle(first, '은/는')} {place}에서 {verb}하는 {kind}의 하나이다."
-        return f"{verb}하는 {with_particle(first, '이/가')} {place}에 많아서 {other}하는 사람도 있었다."
+        return self.one(
+            [
+                f"{place}에서 {with_particle(first, '을/를')} {verb}했다.",
+                f"{with_particle(first, '과/와')} {with_particle(second, '을/를')} 함께 {verb}하고 {other}했다.",
+                f"할머니께서 {with_particle(first, '을/를')} {verb}하시고 {with_particle(second, '을/를')} {other}하셨다.",
+                f"아이는 {with_particle(first, '으로/로')} {with_particle(second, '을/를')} {verb}하려고 {other}했다.",
+                f"{with_particle(first, '은/는')} {place}에서 {verb}하는 {kind}의 하나이다.",
+                f"{verb}하는 {with_particle(first, '이/가')} {place}에 많아서 {other}하는 사람도 있었다.",
+            ]
+        )
 
     def judgement(self, kind: str, opinion: str) -> str:
         """What somebody thinks of such a thing."""
         noun = self.one(self.words.nouns[kind])
         first, second, third = self.some(self.words.adjectives[opinion], 3)
-        form = int(self.rng.random() * 4)
-        if form == 0:
-            return f"{with_particle(noun, '은/는')} {first}하고 {second}하며 {third}하다."
-        if form == 1:
-            return f"사람들은 {first}한 {with_particle(noun, '이/가')} {second}하고 {third}하다고 말했다."
-        if form == 2:
-            return f"할아버지께서는 {noun}의 {first}하고 {second}한 모습이 {third}하다고 하셨다."
-        return f"{first}하고 {second}한 {with_particle(noun, '을/를')} 보니 {third}했다."
+        return self.one(
+            [
+                f"{with_particle(noun, '은/는')} {first}하고 {second}하며 {third}하다.",
+                f"사람들은 {first}한 {with_particle(noun, '이/가')} {second}하고 {third}하다고 말했다.",
+                f"할아버지께서는 {noun}의 {first}하고 {second}한 모습이 {third}하다고 하셨다.",
+                f"{first}하고 {second}한 {with_particle(noun, '을/를')} 보니 {third}했다.",
+            ]
+        )
 
     def paragraph(self, kind: str, opinion: str, length: int) -> list[str]:
         """``length`` sentences in the order that their openings tell."""

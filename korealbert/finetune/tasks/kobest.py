@@ -16,9 +16,6 @@ from korealbert.finetune.metrics.labels import accuracy, macro_f1
 from korealbert.finetune.sequence import Choice, MultipleChoice, SequenceClassification
 from korealbert.finetune.task import Example, Task
 
-_ORIGIN = "github.com/SKT-LSL/KoBEST_datarepo, v1.0, CC BY-SA 4.0"
-_MEASURES: dict[str, Any] = {"macro_f1": macro_f1, "accuracy": accuracy}
-
 _BOOLQ = ("ID", "Text", "Question", "Answer")
 _COPA = ("ID", "sentence", "question", "1", "2", "Answer")
 _WIC = ("ID", "Target", "SENTENCE1", "Dictionary 1", "Link 1", "SENTENCE2", "Dictionary 2", "Link2", "ANSWER")
@@ -30,17 +27,21 @@ _SENTINEG = (
 )
 
 
-class BoolQ(SequenceClassification):
+class _Kobest(SequenceClassification):
+    """What the five have in common. The paper names no settings; their ``defaults`` are those of KLUE's tasks of that kind."""
+
+    origin = "github.com/SKT-LSL/KoBEST_datarepo, v1.0, CC BY-SA 4.0"
+    has_official_dev = True
+    metric = "macro_f1"
+    measures: ClassVar[dict[str, Any]] = {"macro_f1": macro_f1, "accuracy": accuracy}
+
+
+class BoolQ(_Kobest):
     """Is the answer to a question about a paragraph yes? 3,665 / 700 / 1,404 questions."""
 
     title = "KoBEST BoolQ"
     official_test_examples = 1_404
-    origin = _ORIGIN
-    has_official_dev = True
     labels = ("false", "true")
-    metric = "macro_f1"
-    measures = _MEASURES
-    # The paper names no settings; these are of KLUE's size and kind of task.
     defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 256}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
@@ -51,16 +52,12 @@ class BoolQ(SequenceClassification):
         ]
 
 
-class Copa(MultipleChoice):
+class Copa(_Kobest, MultipleChoice):
     """Which of two sentences is the cause, or the effect, of another? 3,076 / 500 / 1,000."""
 
     title = "KoBEST COPA"
     official_test_examples = 1_000
-    origin = _ORIGIN
-    has_official_dev = True
     labels = ("1", "2")
-    metric = "macro_f1"
-    measures = _MEASURES
     defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 128}  # noqa: RUF012 - read only
 
     asked: ClassVar[dict[str, str]] = {"원인": "왜냐하면", "결과": "그래서"}
@@ -89,16 +86,12 @@ class Copa(MultipleChoice):
         return example.text, f"{self.asked[example.pair or '']} {option}"
 
 
-class WiC(SequenceClassification):
+class WiC(_Kobest):
     """Has a word the same meaning in two sentences? 3,318 / 610 / 1,260 pairs; the word stands in brackets in both."""
 
     title = "KoBEST WiC"
     official_test_examples = 1_260
-    origin = _ORIGIN
-    has_official_dev = True
     labels = ("false", "true")
-    metric = "macro_f1"
-    measures = _MEASURES
     defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 128}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
@@ -109,16 +102,12 @@ class WiC(SequenceClassification):
         ]
 
 
-class HellaSwag(MultipleChoice):
+class HellaSwag(_Kobest, MultipleChoice):
     """How does a text go on? 2,029 / 500 / 500 texts with four endings; 137 of those for training stand there twice."""
 
     title = "KoBEST HellaSwag"
     official_test_examples = 500
-    origin = _ORIGIN
-    has_official_dev = True
     labels = ("0", "1", "2", "3")
-    metric = "macro_f1"
-    measures = _MEASURES
     defaults = {"epochs": 5, "batch_size": 16, "learning_rate": 3e-5, "max_length": 256}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:
@@ -130,17 +119,13 @@ class HellaSwag(MultipleChoice):
         return found
 
 
-class SentiNeg(SequenceClassification):
+class SentiNeg(_Kobest):
     """Is a review positive? 3,649 / 400 / 397; those of the test set are negations of others, which stand beside them."""
 
     title = "KoBEST SentiNeg"
     official_test_examples = 397
-    origin = _ORIGIN
-    has_official_dev = True
     labels = ("negative", "positive")
     spellings = ("0", "1")
-    metric = "macro_f1"
-    measures = _MEASURES
     defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 64}  # noqa: RUF012 - read only
 
     def read(self, file: BenchmarkFile) -> list[Example]:

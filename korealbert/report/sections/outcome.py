@@ -22,9 +22,8 @@ from korealbert.report.sections.learning import OBJECTIVES, heldout_targets
 _REFERENCE = "KoreALBERT-Base"
 """The published model that this pipeline follows; it has its own row next to ours."""
 
-_MARKS = (
-    "Dots are seeds or models, a tall mark is the mean over seeds, thin lines are published scores of the same task and metric."
-)
+_MARKS = "Dots are seeds or models, a tall mark is the mean over seeds"
+_PUBLISHED_MARKS = ", thin lines are published scores of the same task and metric"
 _RANDOM = (
     "Random: the same architecture with random weights, fine-tuned on the same examples with the same settings; the gap "
     "is the effect of pretraining."
@@ -72,11 +71,11 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
     if benchmarks:
         blocks += [
             Figures([_strip(benchmark, tables) for benchmark in benchmarks]),
-            Text(_MARKS, quiet=True),
+            Text(f"{_MARKS}{_PUBLISHED_MARKS if tables else ''}.", quiet=True),
             *([Text(_RANDOM, quiet=True)] if any(benchmark.of("random") for benchmark in benchmarks) else []),
             _scores_table(benchmarks),
             *paired_differences(benchmarks),
-            *_caveats(benchmarks),
+            *_caveats(benchmarks, tables),
             *entity_types(benchmarks),
             Fold("Fine-tuning settings", [_settings_table(benchmarks)]),
         ]
@@ -94,7 +93,7 @@ def _filled_table(artifacts: Artifacts) -> Table | None:
     if exported is None or not exported.filled:
         return None
     rows = [
-        [one.prompt, ", ".join(f"{piece.replace('▁', '')} {percent(share)}" for piece, share in one.answers)]
+        [one.prompt, ", ".join(f"{piece.replace('▁', '') or piece} {percent(share)}" for piece, share in one.answers)]
         for one in exported.filled
     ]
     columns = ["Prompt", "Most probable pieces"]
@@ -156,16 +155,14 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
     return Table(title, header, rows, frozenset(range(2, 8)), frozenset(marked))
 
 
-def _caveats(benchmarks: Sequence[Benchmark]) -> list[Block]:
-    partly: list[Block] = [
-        Text(
-            f"{b.title}: tested on {count(b.cells[0].metrics['examples_test'])} examples, not on the whole official test set; "
-            "published scores are shown for orientation only.",
-            quiet=True,
-        )
-        for b in benchmarks
-        if not b.on_whole_test_set
-    ]
+def _caveats(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> list[Block]:
+    beside = "; published scores are shown for orientation only" if tables else ""
+    partly: list[Block] = []
+    for benchmark in benchmarks:
+        if not benchmark.on_whole_test_set:
+            tested = count(benchmark.cells[0].metrics["examples_test"])
+            told = f"{benchmark.title}: tested on {tested} examples, not on the whole official test set{beside}."
+            partly.append(Text(told, quiet=True))
     warnings = _warnings_table(benchmarks)
     number = len(warnings.rows)
     return [*partly, Fold(f"{number} warning{'s' if number > 1 else ''} of fine-tuning", [warnings])] if number else partly
