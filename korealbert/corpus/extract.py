@@ -1,6 +1,6 @@
 """The extract stage: one raw source → documents.
 
-In: files, archives and directories in one of eleven formats, or the output of a crawl or fetch. Out: ``documents-*``,
+In: files, archives and directories in one of fourteen formats, or the output of a crawl or fetch. Out: ``documents-*``,
 ``dropped-*``, ``quarantine-*`` shards. This process reads, decompresses and cuts the files into batches of whole records;
 workers parse the batches, a shard at a time. Shards depend on the raw bytes and ``shard_bytes`` alone, so any number of
 workers gives the same bytes.
@@ -9,6 +9,7 @@ workers gives the same bytes.
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,9 +20,11 @@ from typing import Any, assert_never
 from pydantic import Field
 
 from korealbert.artifact import Artifact, Deployment, Inputs, Runtime, Stage, Stats
+from korealbert.artifact.files import write_json
 from korealbert.artifact.shards import map_shards
-from korealbert.corpus.html.pages import frame_warc, parse_html, parse_warc
-from korealbert.corpus.markup.mediawiki import BASE, DOC_END, PAGE_END, parse_docs, parse_pages
+from korealbert.corpus.html.pages import frame_warc, parse_html, parse_warc, parse_wet
+from korealbert.corpus.markup.expansion import TemplatePages, load_template_pages
+from korealbert.corpus.markup.mediawiki import BASE, DOC_END, PAGE_END, parse_docs, parse_pages, read_templates
 from korealbert.corpus.markup.namumark import parse_namuwiki
 from korealbert.corpus.readers.csv import frame_csv, parse_rows
 from korealbert.corpus.readers.framing import RawRecords, frame_delimited, frame_json, frame_paragraphs, frame_whole
@@ -36,6 +39,7 @@ from korealbert.documents.shards import QUARANTINE_SCHEMA, DocumentShard, Docume
 from korealbert.documents.streams import RawFile
 
 _SHOWN_BAD_RECORDS = 5
+_TEMPLATES = "templates.json"
 
 _NEEDED = {"html": ("lxml", "trafilatura"), "warc": ("lxml", "trafilatura", "fastwarc")}
 """Packages that a format takes from the extra ``[crawl]``."""
@@ -52,6 +56,7 @@ PARSERS: dict[tuple[str, str], Parser] = {
     ("text", "file"): parse_text_file,
     ("html", "record"): parse_html,
     ("warc", "record"): parse_warc,
+    ("wet", "record"): parse_wet,
     **{(name, "record"): parse_json for name in ("news", "json", "jsonl")},
     **{(name, "file"): parse_json_file for name in ("news", "json", "jsonl")},
 }
@@ -74,6 +79,8 @@ class ExtractStats(DocumentStats):
     """Contents of a source, and what is lost in extraction."""
 
     records_in: int = 0
+    files: int | None = None
+    """Files that were read, members of archives included; None of artifacts from before they were counted."""
     missing_fields: dict[str, int] = Field(default_factory=dict)
     """Records without a value, by field of the document."""
     unread_dates: int = 0
@@ -87,11 +94,24 @@ class ExtractStats(DocumentStats):
 def run(spec: ExtractSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExtractStats:
     """Extract one source. Raises ExtractionError when the source and the spec do not fit together."""
     check_installed(spec)
-    stats = sum_stats(map_shards(extract_shard, shard_inputs(spec, inputs), out_dir=out_dir, runtime=runtime, step="extract"))
+    files = 0
+
+    def counted() -> Iterator[_ShardInput]:
+        nonlocal files
+        last = None
+        for shard in shard_inputs(spec, inputs):
+            for part in shard.parts:
+                files, last = files + (part.file != last), part.file
+            yield shard
+
+    if spec.wiki.expand_templates:
+        found = map_shards(_find_templates, shard_inputs(spec, inputs), out_dir=out_dir, runtime=runtime, step="templates")
+        map_shards(_gather_templates, [len(found)], out_dir=out_dir, runtime=runtime, step="template-pages", total=1)
+    stats = sum_stats(map_shards(extract_shard, counted(), out_dir=out_dir, runtime=runtime, step="extract"))
     _check_bad_share(spec, stats, out_dir)
     _check_fields(spec, stats)
     check_namespaces(spec, stats["namespaces"])
-    return ExtractStats.of(stats)
+    return ExtractStats.of({**stats, "files": files})
 
 
 def check_installed(spec: ExtractSpec) -> None:
@@ -143,9 +163,36 @@ def shard_inputs(spec: ExtractSpec, inputs: Inputs = MappingProxyType({})) -> It
         yield _ShardInput(spec, tuple(parts))
 
 
+def _find_templates(job: _ShardInput, index: int, out_dir: Path) -> Stats:
+    """Write the templates among the raw records of one shard."""
+    found = dict(pair for part in job.parts if isinstance(part, RawRecords) for pair in read_templates(part))
+    _work(out_dir).mkdir(exist_ok=True)
+    write_json(_work(out_dir) / f"templates-{index:05d}.json", found)
+    return {}
+
+
+def _gather_templates(shards: int, index: int, out_dir: Path) -> Stats:
+    """Join the templates of all shards; of two pages of one name the last counts, as it does in a wiki."""
+    found: dict[str, str] = {}
+    for shard in range(shards):
+        found |= json.loads((_work(out_dir) / f"templates-{shard:05d}.json").read_bytes())
+    write_json(_work(out_dir) / _TEMPLATES, found)
+    return {}
+
+
+def _work(out_dir: Path) -> Path:
+    return out_dir / ".work"
+
+
 def parse(spec: ExtractSpec, part: RawRecords | Quarantined, tally: Tally) -> Iterator[Outcome]:
     """The outcomes of one batch's records, in order."""
     return iter([part]) if isinstance(part, Quarantined) else PARSERS[spec.format, spec.document](spec, part, tally)
+
+
+def _parse_expanded(
+    templates: TemplatePages, spec: ExtractSpec, part: RawRecords | Quarantined, tally: Tally
+) -> Iterator[Outcome]:
+    return iter([part]) if isinstance(part, Quarantined) else parse_pages(spec, part, tally, templates)
 
 
 def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]:
@@ -165,6 +212,8 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
             framer = partial(frame_delimited, delimiter=b"\n")
         case "warc":
             framer = frame_warc
+        case "wet":
+            framer = partial(frame_warc, kind=b"conversion")
         case "text":
             framer = frame_paragraphs
         case "books" | "csv":
@@ -181,9 +230,13 @@ def frame(spec: ExtractSpec, raw: RawFile) -> Iterator[RawRecords | Quarantined]
 def extract_shard(job: _ShardInput, index: int, out_dir: Path) -> Stats:
     """Parse the raw records of one shard."""
     tally = Tally()
+    parser = parse
+    if job.spec.wiki.expand_templates:
+        templates = load_template_pages(_work(out_dir) / _TEMPLATES)
+        parser = partial(_parse_expanded, templates)
     with DocumentShard(out_dir, index) as shard:
         for part in job.parts:
-            for outcome in parse(job.spec, part, tally):
+            for outcome in parser(job.spec, part, tally):
                 if isinstance(outcome, Quarantined):
                     shard.quarantine(outcome)
                 elif isinstance(outcome, Dropped):
@@ -197,10 +250,15 @@ def _check_bad_share(spec: ExtractSpec, stats: Stats, out_dir: Path) -> None:
     bad, total = stats["quarantined"], stats["documents_in"]
     if bad <= spec.max_bad_share * total or bad < total < spec.bad_share_applies_from:
         return
-    examples = "\n".join(f"  {entry}" for entry in _first_quarantined(out_dir, _SHOWN_BAD_RECORDS))
+    first = _first_quarantined(out_dir, _SHOWN_BAD_RECORDS)
+    alike = bad == total and len({(entry.reason, entry.remedy) for entry in first}) == 1
+    examples = f" {first[0]}" if alike else "".join(f"\n  {entry}" for entry in first)
+    doubt = f"; or are these files no {spec.format}? [extract.{spec.source}] format names what they are" if bad == total else ""
+    if spec.format == "text" and spec.document == "file" and "record_too_long" in {entry.reason for entry in first}:
+        doubt = '; or set document = "record", which makes a document of each paragraph'
     raise ExtractionError(
         f"source {spec.source}: {bad:,} of {total:,} records ({bad / total:.1%}) cannot be read, more than"
-        f" max_bad_share = {spec.max_bad_share:.1%}. The first of them:\n{examples}"
+        f" max_bad_share = {spec.max_bad_share:.1%}. The first of them:{examples}{doubt}"
     )
 
 

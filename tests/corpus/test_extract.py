@@ -138,7 +138,27 @@ def test_markdown_files_with_front_matter(tmp_path: Path) -> None:
 def test_plain_text_blocks_are_documents(tmp_path: Path, newline: str) -> None:
     path = tmp_path / "글.txt"
     path.write_bytes(newline.join(["첫 문장.", "둘째 문장.", "", "다른 글.", " ", "셋째 글."]).encode())
-    assert extract(tmp_path / "store", path, format="text").texts == ["첫 문장.\n둘째 문장.", "다른 글.", "셋째 글."]
+    assert extract(tmp_path / "store", path, format="text", document="record").texts == [
+        "첫 문장.\n둘째 문장.",
+        "다른 글.",
+        "셋째 글.",
+    ]
+
+
+def test_a_file_of_text_is_one_document_unless_told_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    for name in ("가", "나"):
+        (tmp_path / "texts" / f"{name}.txt").write_text(f"{name} 첫 문단.\n\n{name} 둘째 문단.\n", "utf-8")
+    (tmp_path / "long.txt").write_text("문단\n\n" * 300_000, "utf-8")
+    found = extract(tmp_path / "store", tmp_path / "texts", format="text")
+    assert found.stats["files"] == 2
+    assert found.texts == ["가 첫 문단.\n\n가 둘째 문단.", "나 첫 문단.\n\n나 둘째 문단."]
+    assert len(extract(tmp_path / "store", tmp_path / "texts", format="text", document="record").texts) == 4
+    assert ExtractSpec(source="x", format="jsonl").document == "record"
+    with pytest.raises(ExtractionError, match='or set document = "record", which makes a document of each paragraph'):
+        extract(
+            tmp_path / "store", tmp_path / "long.txt", format="text", max_bad_share=0.05, limits={"max_record_bytes": 300_000}
+        )
 
 
 def test_wikiextractor_output_is_repaired(tmp_path: Path) -> None:

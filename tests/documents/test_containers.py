@@ -239,7 +239,8 @@ def test_millions_of_records_with_nothing_in_them_are_stopped(tmp_path: Path, ki
     path = tmp_path / "a.gz"
     head = b"[" if kind == "json" else b""
     path.write_bytes(gzip.compress(head + record * (5 << 20)))
-    spec = ExtractSpec.model_validate({"source": "a", "format": kind, "paths": [str(path)]})
+    of_records = {"document": "record"} if kind == "text" else {}
+    spec = ExtractSpec.model_validate({"source": "a", "format": kind, "paths": [str(path)], **of_records})
     parts = list(raw_parts(spec))
     assert isinstance(parts[-1], Quarantined) and parts[-1].reason == "empty_records"
     read = sum(len(part.data) for part in parts if isinstance(part, RawRecords))

@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, model_validator
+from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic_core import CoreSchema
 
 from korealbert.artifact import Spec
 from korealbert.documents.schema import Drop
@@ -124,6 +125,13 @@ class Limits(Spec):
             raise ValueError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
         own = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items() if name != "preset"}
         return PRESETS[preset] | own
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        table = handler.resolve_ref_schema(handler(core))
+        name = {"enum": list(PRESETS), "description": "A genre, whose limits these are."}
+        table["properties"]["preset"] = name
+        return {"anyOf": [name, table]}
 
     min_characters: int = Field(default=100, ge=0)
     """Shorter texts are ``too_short``."""

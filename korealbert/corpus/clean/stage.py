@@ -1,6 +1,7 @@
 """Stage ``clean``: the documents of one source → normalised, without meta tags, filtered, one sentence a line.
 
-In addition to the usual shards it writes ``removals-*.arrow``: every span that a news rule deleted, with rule, zone and offset.
+In addition to the usual shards it writes ``removals-*.arrow``: every span that a news rule deleted, with rule, zone and offset;
+and where languages are looked at ``languages-*.arrow``: every document's first language with its share.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pydantic import Field
@@ -16,6 +17,8 @@ from pydantic import Field
 from korealbert.artifact import Deployment, InputPath, Inputs, Real, Runtime, Spec, Stage, Statistics, Stats
 from korealbert.artifact.shards import map_shards
 from korealbert.corpus.clean.filters import Limits, judge
+from korealbert.corpus.clean.language import Language, check_languages, language_shares, wrong_language
+from korealbert.corpus.clean.lists import UrlList, WordList
 from korealbert.corpus.clean.news import MAX_REMOVALS, Cleaned, NewsRules, Removal, load_news_rules
 from korealbert.corpus.clean.personal_data import Kind, mask
 from korealbert.corpus.clean.sentences import Method, SentenceSample, agreement, count_sentences, split_text
@@ -37,9 +40,15 @@ _REMOVALS_SCHEMA = pa.schema(
 )
 """Rows of ``removals-*.arrow``, in the order of deletion: undone from the last to the first, they restore the input."""
 
+_LANGUAGES_SCHEMA = pa.schema([("id", pa.string()), ("language", pa.string()), ("share", pa.float64())])
+"""Rows of ``languages-*.arrow``: the language of most of a document's letters and its share; empty and 0 without letters. Those
+that another filter drops first have no row."""
+
 
 class CleanSpec(Spec):
     """How the documents of one source are cleaned."""
+
+    later: ClassVar[frozenset[str]] = frozenset({"language", "url_lists", "word_lists", "max_listed_word_share"})
 
     news_rules: InputPath | None = None
     """Rules for meta tags of newspaper articles; None for sources that have none."""
@@ -51,6 +60,15 @@ class CleanSpec(Spec):
     """Whether ``&quot;`` and the like are decoded; false where extraction did so and a text may be about markup."""
     limits: Limits = Limits()
     """Limits of the quality filters: a genre's name (``"law"``), or a table, with or without its ``preset``."""
+    language: Language | None = None
+    """Languages that documents must be in: ``{ keep = ["ko"], min_share = 0.5 }``; None: not looked at. The language of each
+    document, with its share, is kept beside the output."""
+    url_lists: tuple[InputPath, ...] = ()
+    """Lists of hosts, sites and words of addresses; a document from one of them is ``listed_url``."""
+    word_lists: tuple[InputPath, ...] = ()
+    """Lists of words; a text with more of them, particles or not, than ``max_listed_word_share`` is ``listed_word``."""
+    max_listed_word_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of a text's words that may be listed ones. 0: a single one is too many; 0.02: only spam has that many."""
     max_removed_share: float = Field(default=0.4, gt=0, le=1)
     """An article that loses more of its characters to news rules is ``removed_share``."""
     personal_data: tuple[Kind, ...] = ()
@@ -81,6 +99,8 @@ class CleanedDocument:
     """Result of the news rules, for the log."""
     counts: dict[str, Any]
     """Statistics of this document, summable."""
+    language: tuple[str, float] | None = None
+    """Its first language and that language's share; None where it was not looked at."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +110,8 @@ class Rules:
     news: NewsRules | None
     titles: TitleRules | None
     categories: CategoryMap | None
+    urls: UrlList | None = None
+    words: WordList | None = None
 
     @classmethod
     def of(cls, spec: CleanSpec) -> Rules:
@@ -98,6 +120,8 @@ class Rules:
             load_news_rules(spec.news_rules.path) if spec.news_rules else None,
             load_title_rules(spec.title_rules.path) if spec.title_rules else None,
             load_category_map(spec.category_map.path) if spec.category_map else None,
+            UrlList.read([path.path for path in spec.url_lists]) if spec.url_lists else None,
+            WordList.read([path.path for path in spec.word_lists]) if spec.word_lists else None,
         )
 
 
@@ -106,8 +130,11 @@ def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> Cleaned
     text = normalise(document.text, entities=spec.decode_entities)
     title = normalise(document.title, entities=spec.decode_entities).text.replace("\n", " ")
     counts: dict[str, Any] = {"normalized": text.counts, "removed": {}, "removed_characters": 0, "masked": {}}
-    drop = rules.titles.judge(title, text.text) if rules.titles else None
+    drop = rules.urls.judge(document.url) if rules.urls else None
+    if drop is None and rules.titles:
+        drop = rules.titles.judge(title, text.text)
     cleaned = Cleaned(text.text)
+    language: tuple[str, float] | None = None
     if drop is None and rules.news is not None:
         cleaned = rules.news.clean(text.text, document.outlet)
         removed = sum(len(removal.text) for removal in cleaned.removals)
@@ -118,8 +145,15 @@ def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> Cleaned
         elif len(cleaned.removals) == MAX_REMOVALS:
             drop = Drop("removed_spans", f"{MAX_REMOVALS} meta tags and no end")
     drop = drop or judge(cleaned.text, spec.limits)
+    if drop is None and spec.language:
+        shares = language_shares(cleaned.text, by_script=spec.language.by_script)
+        language = next(iter(shares.items()), ("", 0.0))
+        counts["languages"] = {language[0]: 1}
+        drop = wrong_language(shares, spec.language)
+    if drop is None and rules.words:
+        drop = rules.words.judge(f"{title}\n{cleaned.text}", spec.max_listed_word_share)
     if drop is not None:
-        return CleanedDocument(document, drop, cleaned, counts)
+        return CleanedDocument(document, drop, cleaned, counts, language)
     masked, masked_title = mask(cleaned.text, spec.personal_data), mask(title, spec.personal_data)
     split = split_text(masked.text, spec.sentences)
     category, known = _category(document.category, rules.categories)
@@ -127,7 +161,8 @@ def clean_document(document: Document, spec: CleanSpec, rules: Rules) -> Cleaned
     counts["masked"] = dict(Counter(masked.counts) + Counter(masked_title.counts))
     if known == "unmapped":
         counts["unmapped_sections"] = {category: 1}
-    return CleanedDocument(replace(document, text=split, title=masked_title.text, category=category), None, cleaned, counts)
+    outcome = replace(document, text=split, title=masked_title.text, category=category)
+    return CleanedDocument(outcome, None, cleaned, counts, language)
 
 
 def _category(section: str, categories: CategoryMap | None) -> tuple[str, str]:
@@ -145,13 +180,16 @@ def _clean_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     totals: Stats = {}
     rules = Rules.of(job.spec)
     log = TableWriter(out_dir / f"removals-{index:05d}.arrow", _REMOVALS_SCHEMA)
+    languages = TableWriter(out_dir / f"languages-{index:05d}.arrow", _LANGUAGES_SCHEMA)
     sample = SentenceSample(out_dir, index, job.spec.agreement_documents if job.spec.sentences != "none" else 0)
-    with DocumentShard(out_dir, index) as shard, log, sample:
+    with DocumentShard(out_dir, index) as shard, log, languages, sample:
         for document in read_documents(job.shard):
             outcome = clean_document(document, job.spec, rules)
             totals = sum_stats([totals, outcome.counts])
             for removal in outcome.cleaned.removals:
                 log.append((document.id, removal.rule, removal.zone, removal.start, removal.text))
+            if outcome.language is not None:
+                languages.append((document.id, *outcome.language))
             if outcome.drop is None:
                 shard.keep(outcome.document)
                 sample.add(document.id, outcome.cleaned.text)
@@ -192,6 +230,8 @@ class CleanStats(DocumentStats):
     masked: dict[str, int] = Field(default_factory=dict)
     """Spans, by kind of personal data."""
     sentences_out: int = 0
+    languages: dict[str, int] = Field(default_factory=dict)
+    """Documents by their first language, where languages are looked at; dropped for it or not."""
     sentence_agreement: SentenceAgreement | None = None
     """None where no sentences are split, or no sample is requested."""
     sections: dict[str, int] = Field(default_factory=dict)
@@ -203,7 +243,8 @@ class CleanStats(DocumentStats):
 def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> CleanStats:
     """Clean ``documents`` shard by shard.
 
-    Drop reasons: ``title_rule``, ``removed_share``, ``removed_spans`` and those of ``filters``.
+    Drop reasons: ``listed_url``, ``title_rule``, ``removed_share``, ``removed_spans``, those of ``filters``, ``language``,
+    ``listed_word``.
     """
     shards = inputs["documents"].files("documents-*.arrow")
     jobs = [_Job(shard, spec) for shard in shards]
@@ -214,6 +255,12 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Cle
         compared = map_shards(agreement, sampled, out_dir=out_dir, runtime=runtime, step="agreement", total=1)
         stats["sentence_agreement"] = compared[0]
     return CleanStats.of(stats)
+
+
+def _check(spec: CleanSpec, runtime: Runtime) -> None:
+    """Raises ValueError where a language cannot be told, or a file of rules or a list cannot be read."""
+    check_languages(spec.language)
+    Rules.of(spec)
 
 
 _NONE: Stats = {"removed": {}, "removed_characters": 0, "normalized": {}, "masked": {}, "sentences_out": 0, "sections": {}}
@@ -227,5 +274,6 @@ STAGE = Stage(
     table="clean.SOURCE",
     inputs={"documents": "extract/SOURCE"},
     required=True,
+    check=_check,
     deployment=Deployment("Normalise; strip meta tags; filter; split sentences"),
 )

@@ -1,5 +1,7 @@
 """The fetch stage: one dump by URL, resumed where it broke off, verified, and kept; or a local file in its place.
 
+Files of object stores and of the Hugging Face hub (``s3://…``, ``hf://datasets/…``) come through fsspec, see ``remote``.
+
 Out: ``files/NAME``. A killed or cut-off download continues with a Range request, as long as the server says by ETag or date
 (``If-Range``) that the file is still the same; else it begins anew.
 """
@@ -25,6 +27,7 @@ from pydantic import Field, field_validator, model_validator
 from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime, Spec, Stage, Statistics, markers
 from korealbert.artifact.files import atomic_write, digested_json, known_digested, sync_file
 from korealbert.corpus.crawl.client import Answer, Client, NoAnswer, PrivateAddress, ascii_url
+from korealbert.corpus.crawl.remote import SCHEMES, RemoteError, RemoteInterrupted, fetch_remote
 
 _MAX_REDIRECTS = 10
 _BLOCK_BYTES = 1 << 20
@@ -47,10 +50,12 @@ class Interrupted(ConnectionError):
 
 
 class FetchSpec(Spec):
-    """One file of raw data."""
+    """One file of raw data, or the files of a directory of an object store."""
 
-    url: str = Field(default="", pattern=r"^(https?://.+)?$")
-    """Where it is fetched from."""
+    url: str = Field(default="", pattern=rf"^((https?|{'|'.join(SCHEMES)})://.+)?$")
+    """Where it is fetched from. By ``hf://datasets/OWNER/NAME``, ``s3://``, ``gs://``, ``az://`` it may be a directory, or a
+    pattern of several files (``s3://bucket/web/*.parquet``); their packages (huggingface_hub, s3fs, gcsfs, adlfs) are asked for
+    where they are missing, and find the credentials in the environment."""
     path: InputPath | None = None
     """A local file instead of the URL; it is copied and verified like a download."""
     name: str = Field(default="", pattern=r"^[^/\x00]*$")
@@ -86,11 +91,20 @@ class FetchSpec(Spec):
             raise ValueError(
                 "a password in a URL would be written into every manifest; fetch the file by hand, and name it as path"
             )
-        if self.url:
+        if self.remote and self.checksum:
+            raise ValueError("checksum is for one file by http:// or https://, or a path; remove it")
+        if self.url and not self.remote:
             ascii_url(self.url)  # raises ValueError for a host or port that is none
+        if self.remote and not self.name:
+            return self
         if self.file_name.startswith(".") or not self.file_name.isprintable() or not self.file_name:
             raise ValueError("the address has no usable file name: set name")
         return self
+
+    @property
+    def remote(self) -> bool:
+        """Whether fsspec fetches it."""
+        return self.url.partition("://")[0] in SCHEMES
 
     @property
     def file_name(self) -> str:
@@ -108,10 +122,20 @@ class FetchStats(Statistics):
 
 
 def run(spec: FetchSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> FetchStats:
-    """Fetch one file.
+    """Fetch one file, or several of an object store.
 
     Raises FetchError when it cannot be had or has another checksum, and Interrupted when its server is in trouble for now.
     """
+    if spec.remote:
+        (out_dir / markers.DONE).mkdir(exist_ok=True)
+        limits = {"max_bytes": spec.max_bytes, "retries": spec.retries}
+        try:
+            files = fetch_remote(spec.url, out_dir, runtime, **limits, backoff_seconds=spec.backoff_seconds, name=spec.name)
+        except RemoteError as error:
+            raise FetchError(str(error)) from None
+        except RemoteInterrupted as error:
+            raise Interrupted(str(error)) from None
+        return FetchStats(bytes=sum(file.stat().st_size for file in files), files=len(files))
     target = out_dir / "files" / spec.file_name
     for directory in (target.parent, out_dir / markers.DONE):
         directory.mkdir(exist_ok=True)

@@ -4,6 +4,9 @@ Five steps: sign every shard (map), find exact copies and candidates (one reduce
 of candidates (map), compare them (one reduce), write every shard (map). Work files are in ``.work`` within the output and are
 deleted at its completion: about 200 bytes a document, 1.5 a letter, and 11 a letter of candidates. Memory holds one partition
 of rows (at most some 300 MB), 4 bytes a document and 40 a candidate, whatever the size of the corpus.
+
+With ``[dedup.repeats]`` two more before the last: write the passages of documents that stay (map), find repeated ones (map over
+ranges of hashes). Then ``repeats-*.arrow`` holds what was deleted.
 """
 
 from __future__ import annotations
@@ -15,10 +18,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from pydantic import Field, model_validator
 
 from korealbert.artifact import Deployment, Inputs, Runtime, Spec, Stage, Stats, refuse_repeats
@@ -41,6 +45,7 @@ from korealbert.corpus.dedup.candidates import (
     read_pairs,
 )
 from korealbert.corpus.dedup.decontaminate import Decontaminated, index_evaluation_texts, load_evaluation_texts
+from korealbert.corpus.dedup.repeats import Repeats, Shortened, merge_range, ranges, read_marks, shorten, write_units
 from korealbert.corpus.dedup.signatures import (
     Candidates,
     Compared,
@@ -53,7 +58,11 @@ from korealbert.corpus.dedup.signatures import (
 )
 from korealbert.corpus.dedup.subjects import words
 from korealbert.documents.schema import Document, Drop
-from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentStats, read_documents, sum_stats
+from korealbert.documents.shards import NO_DOCUMENTS, DocumentShard, DocumentStats, TableWriter, read_documents, sum_stats
+
+_REPEATS_SCHEMA = pa.schema([("id", pa.string()), ("kind", pa.string()), ("start", pa.int64()), ("text", pa.string())])
+"""Rows of ``repeats-*.arrow``: ``start`` is in the text without evaluation texts, which they restore from the first to the
+last."""
 
 _DECISION = np.dtype([("number", "<u4"), ("survivor", "<u8"), ("similarity", "<f8")])
 """A document to drop: its number, the survivor's id, their similarity; NaN for exact copies."""
@@ -61,6 +70,8 @@ _DECISION = np.dtype([("number", "<u4"), ("survivor", "<u8"), ("similarity", "<f
 
 class DedupSpec(Spec):
     """What counts as a copy, whose copy stays, and which texts the corpus must not hold."""
+
+    later: ClassVar[frozenset[str]] = frozenset({"repeats"})
 
     priority: tuple[str, ...] = ()
     """Sources from the one whose documents stay to the one whose go; those not named come last, by name."""
@@ -78,6 +89,9 @@ class DedupSpec(Spec):
     """Files of evaluation sets whose texts are removed."""
     min_letters: int = Field(default=5, ge=1)
     """Evaluation texts of fewer letters and digits are removed only where they are a whole paragraph, not lines of one."""
+    repeats: Repeats | None = None
+    """Which passages of documents that stay are removed because better documents have them; None: none. Better are those of a
+    source that ``priority`` names first, then the longer, then those of the smaller id, as for whole copies."""
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> DedupSpec:
@@ -92,6 +106,8 @@ class _Job:
     spec: DedupSpec
     numbers: tuple[int, int] = (0, 0)
     """Its documents' numbers, from the first to one past the last; known when it is signed."""
+    ranges: int = 0
+    """Of hashes of passages; known when those are written."""
 
 
 @dataclass(frozen=True)
@@ -241,19 +257,60 @@ def _decide(
     decisions.append(rows, np.searchsorted(job.signatures.offsets, rows["number"], side="right") - 1)
 
 
-def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
-    """Write what stays of one shard."""
-    decided = {
+def _decided(job: _Job, index: int, out_dir: Path) -> dict[int, Drop]:
+    """Ordinal → why a document of the shard goes."""
+    return {
         number - job.numbers[0]: Drop(reason, f"{survivor:016x}" + ("" if isnan(similarity) else f" {similarity:.3f}"))
         for reason in ("exact_duplicate", "near_duplicate", "contained")
         for number, survivor, similarity in _decisions(out_dir, reason).read(index).tolist()
     }
+
+
+def _write_units(job: _Job, index: int, out_dir: Path) -> Stats:
+    """Write the passages of one shard's documents that stay."""
+    assert job.spec.repeats is not None
+    work, decided = _work(out_dir), _decided(job, index, out_dir)
+    ranking = Ranking(work)
+    ranks = ranking.ranks(*job.numbers).tolist()
+    stays = (
+        (ranks[ordinal], clean.text)
+        for ordinal, _, clean in _second_look(job, index, out_dir)
+        if clean.drop is None and ordinal not in decided
+    )
+    return {"units": write_units(work, index, stays, ranking, job.spec.repeats)}
+
+
+@dataclass(frozen=True)
+class _Range:
+    spec: DedupSpec
+    bounds: tuple[int, int]
+    shards: int
+
+
+def _merge_range(job: _Range, index: int, out_dir: Path) -> Stats:
+    assert job.spec.repeats is not None
+    merge_range(_work(out_dir), index, job.bounds, job.shards, Ranking(_work(out_dir)), job.spec.repeats)
+    return {}
+
+
+def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
+    """Write what stays of one shard."""
+    spec, decided = job.spec, _decided(job, index, out_dir)
+    marks = read_marks(_work(out_dir), index, job.numbers, job.ranges) if spec.repeats else {}
     paragraphs: Counter[str] = Counter()
     lines: Counter[str] = Counter()
+    repeated: Counter[str] = Counter()
     sources: dict[str, Any] = {}
-    with DocumentShard(out_dir, index) as shard:
-        for ordinal, document, clean in _second_look(job, index, out_dir):
-            drop = clean.drop or decided.get(ordinal)
+    with DocumentShard(out_dir, index) as shard, TableWriter(out_dir / f"repeats-{index:05d}.arrow", _REPEATS_SCHEMA) as log:
+        for ordinal, document, found in _second_look(job, index, out_dir):
+            clean, drop = found, found.drop or decided.get(ordinal)
+            if drop is None and spec.repeats and ordinal in marks:
+                shortened = shorten(clean.text, marks[ordinal], spec.repeats)
+                clean, drop = _without_repeats(clean, shortened, spec, out_dir)
+                if drop is None:
+                    for removal in shortened.removals:
+                        log.append((document.id, removal.kind, removal.start, removal.text))
+                        repeated[removal.kind] += len(removal.text)
             if drop is None:
                 shard.keep(replace(document, text=clean.text))
                 paragraphs.update(clean.paragraphs)
@@ -262,7 +319,20 @@ def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
                 shard.drop(document, drop)
             sources = sum_stats([sources, {document.source: _counted(clean, drop)}])
     removed = {"paragraphs_decontaminated": paragraphs.total(), "lines_decontaminated": lines.total()}
-    return {**shard.stats, **removed, "decontaminated": dict(sorted((paragraphs + lines).items())), "sources": sources}
+    stats = {**shard.stats, **removed, "decontaminated": dict(sorted((paragraphs + lines).items())), "sources": sources}
+    return stats | ({"characters_repeated": dict(repeated)} if spec.repeats else {})
+
+
+def _without_repeats(
+    clean: Decontaminated, shortened: Shortened, spec: DedupSpec, out_dir: Path
+) -> tuple[Decontaminated, Drop | None]:
+    """A document without its repeated passages; what is left may itself be an evaluation text."""
+    if not shortened.text:
+        kinds = sorted({one.kind for one in shortened.removals})
+        return clean, Drop("repeated", f"{', '.join(kinds)}: nothing else in it")
+    again = _decontaminated(shortened.text, spec, out_dir)
+    counts = clean.paragraphs + again.paragraphs, clean.lines + again.lines
+    return Decontaminated(again.text, again.drop, *counts), again.drop
 
 
 def _counted(clean: Decontaminated, drop: Drop | None) -> dict[str, Any]:
@@ -280,6 +350,9 @@ class DedupStats(DocumentStats):
     decontaminated: dict[str, int] = Field(default_factory=dict)
     """Paragraphs and lines by benchmark."""
     candidate_pairs: int = 0
+    characters_repeated: dict[str, int] = Field(default_factory=dict)
+    """Characters of repeated passages, with the white space that went with them, by kind: sentences, paragraphs, words. Of
+    documents that stay."""
     sources: dict[str, dict[str, int]] = Field(default_factory=dict)
     """By source: documents_in, documents_out, characters_out, and documents by drop reason."""
 
@@ -289,7 +362,7 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
 
     Drop reasons: ``exact_duplicate`` (rule: the id of the best copy, which may itself have gone for a near one or as a part),
     ``near_duplicate`` (the survivor's id and the similarity), ``contained`` (the id of the longer text, which may itself be a
-    part of another, and the share), ``contaminated``.
+    part of another, and the share), ``contaminated``, ``repeated`` (better documents have all its passages).
     """
     jobs = [_Job(shard, spec) for role in sorted(inputs) for shard in inputs[role].files("documents-*.arrow")]
     work = _work(out_dir)
@@ -304,8 +377,13 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
     if spec.near:
         map_shards(_prepare_shard, jobs, out_dir=out_dir, runtime=runtime, step="prepare", total=len(jobs))
         map_shards(compare, decision, out_dir=out_dir, runtime=runtime, step="compare", total=1)
+    if spec.repeats:
+        written = map_shards(_write_units, jobs, out_dir=out_dir, runtime=runtime, step="units", total=len(jobs))
+        merging = [_Range(spec, bounds, len(jobs)) for bounds in ranges(sum(one["units"] for one in written))]
+        map_shards(_merge_range, merging, out_dir=out_dir, runtime=runtime, step="merge", total=len(merging))
+        jobs = [replace(job, ranges=len(merging)) for job in jobs]
     parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
-    return DedupStats.of(sum_stats([NO_DOCUMENTS, _NONE, *found, *parts]))
+    return DedupStats.of(sum_stats([NO_DOCUMENTS, _NONE, {"characters_repeated": {}} if spec.repeats else {}, *found, *parts]))
 
 
 _NONE: Stats = {

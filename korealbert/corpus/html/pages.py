@@ -1,4 +1,4 @@
-"""HTML pages → documents: files of one page each, and the HTTP responses in WARC files.
+"""HTML pages → documents: files of one page each, the HTTP responses in WARC files, and texts of pages in WET files.
 
 WARC files are cut into records by our own code, because a reader that works on a stream cannot say where a damaged record is,
 nor continue after it; fastwarc reads the inside of a record.
@@ -25,6 +25,8 @@ from korealbert.corpus.readers.records import (
     Tally,
     bad_record,
     category_of_folder,
+    decode_record,
+    document_of,
     iso_date,
 )
 from korealbert.corpus.readers.spec import ExtractSpec
@@ -188,17 +190,39 @@ def _read_response(record: bytes) -> _Response | None:
     return None
 
 
-def frame_warc(raw: RawFile, *, encoding: str, max_record_bytes: int) -> Iterator[RawRecords | Quarantined]:
-    """Batches of whole response records; other records are skipped. ``encoding`` is decided for each page."""
+def frame_warc(
+    raw: RawFile, *, encoding: str, max_record_bytes: int, kind: bytes = b"response"
+) -> Iterator[RawRecords | Quarantined]:
+    """Batches of whole records of one type; others are skipped. ``encoding`` of responses is decided for each page."""
     cursor = Cursor(raw, encoding, max_record_bytes)
-    return guarded(cursor, _Cutter(cursor).batches())
+    return guarded(cursor, _Cutter(cursor, kind).batches())
+
+
+def parse_wet(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
+    """One document per conversion record, as Common Crawl's WET files have them: the text of a page as it is.
+
+    Fields of a record are ``text``, ``url``, ``date`` (of the crawl), ``languages`` (as the crawl identified them) and ``id``.
+    """
+    for start, end in records.cuts:
+        tally.records += 1
+        head_end = records.data.index(b"\r\n\r\n", start) + 4
+        body = decode_record(records, head_end, end)
+        if isinstance(body, Quarantined):
+            yield body
+            continue
+        lines = records.data[start:head_end].decode("utf-8", "replace").split("\r\n")[1:]
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+        url = headers.get("warc-target-uri", "").strip("<>")
+        facts = {"date": headers.get("warc-date", ""), "languages": headers.get("warc-identified-content-language", "")}
+        record = {"text": body, "url": url, "id": url or headers.get("warc-record-id", ""), **facts}
+        yield document_of(spec, record, records, (start, end), tally)
 
 
 class _Cutter:
     """Holds the bytes from the last batch up to where the file was read, and cuts them into records."""
 
-    def __init__(self, cursor: Cursor) -> None:
-        self._cursor = cursor
+    def __init__(self, cursor: Cursor, kind: bytes) -> None:
+        self._cursor, self._kind = cursor, kind
         self._buffer = bytearray()
         self._position = 0  # of the next record in the buffer
         self._cuts: list[tuple[int, int]] = []
@@ -242,7 +266,7 @@ class _Cutter:
             self._forget(size)
         else:
             kind = _TYPE.search(head)
-            if kind is not None and kind[1].lower() == b"response":
+            if kind is not None and kind[1].lower() == self._kind:
                 self._cuts.append((self._position, self._position + size))
             self._position += size
             if self._position >= RAW_RECORDS_BYTES:

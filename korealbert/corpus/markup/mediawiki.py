@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.parsers import expat
 
+from korealbert.corpus.markup.expansion import TemplatePages, template_body
 from korealbert.corpus.markup.layout import LETTER, WikiText, finish, no_prose, other_namespace
+from korealbert.corpus.markup.templates import template_key
 from korealbert.corpus.markup.wikitext import extract_wikitext, read_leftover_marks, without_stray_particles
 from korealbert.corpus.readers.framing import RawRecords
 from korealbert.corpus.readers.records import (
@@ -35,6 +37,7 @@ BASE = re.compile(rb"<base>([^<]*)</base>")
 """Captures the wiki's address from the header of a dump."""
 
 _PAGE_START = re.compile(rb"<page(?=[\s>])")
+_TEMPLATE_SPACE = re.compile(rb"<ns>10</ns>")
 _DECLARATION = re.compile(rb"<!(?:DOCTYPE|ENTITY)", re.IGNORECASE)
 _TEXT_FIELDS = {"title": "title", "ns": "namespace", "id": "id", "text": "text", "timestamp": "timestamp"}
 
@@ -51,8 +54,10 @@ class Page:
     timestamp: str = ""
 
 
-def parse_pages(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator[Outcome]:
-    """One document per page."""
+def parse_pages(
+    spec: ExtractSpec, records: RawRecords, tally: Tally, templates: TemplatePages | None = None
+) -> Iterator[Outcome]:
+    """One document per page; calls of ``templates`` within lines are expanded."""
     data, position = records.data, 0
     if b"<!" in data and (declaration := _DECLARATION.search(data)):
         remedy = "a dump declares no document type and no entities: get it from its publisher"
@@ -70,7 +75,7 @@ def parse_pages(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterato
         position = end + len(PAGE_END)
         tally.records += 1
         page = _read_page(records, start.start(), position)
-        yield page if isinstance(page, Quarantined) else _document(spec, records, page, tally)
+        yield page if isinstance(page, Quarantined) else _document(spec, records, page, tally, templates)
     if records.last:
         yield from _end_of_dump(records, position)
 
@@ -132,7 +137,18 @@ def _read_page(records: RawRecords, start: int, end: int) -> Page | Quarantined:
     return page
 
 
-def _document(spec: ExtractSpec, records: RawRecords, page: Page, tally: Tally) -> Outcome:
+def read_templates(records: RawRecords) -> Iterator[tuple[str, str]]:
+    """Key and body of each template among the pages; those that cannot be read are told when they are parsed as pages."""
+    position = 0
+    while (start := _PAGE_START.search(records.data, position)) and (end := records.data.find(PAGE_END, start.end())) >= 0:
+        position = end + len(PAGE_END)
+        if _TEMPLATE_SPACE.search(records.data, start.end(), position):
+            page = _read_page(records, start.start(), position)
+            if isinstance(page, Page) and (body := template_body(page.text)) is not None:
+                yield template_key(page.title.partition(":")[2] or page.title), body
+
+
+def _document(spec: ExtractSpec, records: RawRecords, page: Page, tally: Tally, templates: TemplatePages | None) -> Outcome:
     title = one_line(page.title)
     tally.namespaces[page.namespace or "0"] += 1
 
@@ -152,7 +168,9 @@ def _document(spec: ExtractSpec, records: RawRecords, page: Page, tally: Tally) 
     if unread:
         tally.left_out(page.text)
         return Dropped(document(page.text[:UNREAD_SOURCE_CHARS]), unread)
-    extracted = extract_wikitext(page.text, spec.wiki)
+    source = templates.expand(page.text, title, spec.wiki) if templates else page.text
+    extracted = extract_wikitext(source, spec.wiki)
+    extracted.lost["template"] += len(page.text) - len(source)
     decision = _decision(extracted, title)
     if decision is None:
         tally.extracted(page.text, extracted.text, extracted.lost)

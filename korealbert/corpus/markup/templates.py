@@ -104,12 +104,16 @@ def _measure(given: Mapping[str, str]) -> str:
 _COMPUTED: Mapping[str, Callable[[Mapping[str, str]], str]] = {"date": _date, "measure": _measure, "money": _money}
 
 
+_TABLES = tomllib.loads(files(__package__).joinpath("templates.toml").read_text("utf-8"))
+COUNTRIES: Mapping[str, str] = dict(pair.split(" ", 1) for pair in _TABLES["countries"].strip().replace("\n", " ").split(", "))
+"""Country by the code that is its template's name."""
+
+
 def _patterns() -> dict[str, tuple[str, ...]]:
     """Name → the patterns of what it shows, the first that has its arguments counts."""
-    tables = tomllib.loads(files(__package__).joinpath("templates.toml").read_text("utf-8"))["shown"]
     return {
         name: tuple(one if "{" in one else literal(one) for one in ([given] if isinstance(given, str) else given))
-        for table in tables
+        for table in _TABLES["shown"]
         for given in [table["pattern"]]
         for name in table["names"]
     }

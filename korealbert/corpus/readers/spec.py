@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from korealbert.artifact import InputPath, Spec
+from korealbert.artifact import InputPath, Names, Spec
 from korealbert.documents.streams import ReadLimits
 
 Format = Literal[
@@ -24,6 +24,7 @@ Format = Literal[
     "text",
     "html",
     "warc",
+    "wet",
 ]
 
 ORIGINS: Mapping[str, str] = {
@@ -31,17 +32,19 @@ ORIGINS: Mapping[str, str] = {
     "wikiextractor": "WikiExtractor makes such files of a dump from https://dumps.wikimedia.org",
     "namuwiki": "dumps are at https://archive.org/search?query=namuwiki",
     "warc": "[crawl.SOURCE] makes such files",
+    "wet": "Common Crawl has them (https://commoncrawl.org/get-started, wet.paths.gz)",
 }
 """Where the files of a format are to be had, for those who miss them."""
-
-Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
-"""One name, or several."""
 
 _DROPPED_SECTIONS = (
     *("같이 보기", "함께 보기", "각주", "주석", "내용주"),
     *("각주와 참고 문헌", "각주 및 참고 문헌", "외부 링크", "바깥 고리", "외부 연결"),
     *("참고 문헌", "참고 자료", "참조", "출처", "관련 문서", "관련 항목"),
 )
+
+
+def _document_of(format_: Format) -> Literal["record", "file"]:
+    return "file" if format_ == "text" else "record"
 
 
 class FieldMap(Spec):
@@ -76,6 +79,8 @@ class FieldMap(Spec):
 class WikiOptions(Spec):
     """How wiki markup becomes text; meant for MediaWiki and NamuWiki alike unless said otherwise."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"expand_templates"})
+
     headings: bool = True
     """Keep headings of sections that have text as lines of their own; without, they are only paragraph boundaries."""
     dropped_sections: tuple[str, ...] = _DROPPED_SECTIONS
@@ -91,6 +96,10 @@ class WikiOptions(Spec):
     inline_templates: dict[str, Annotated[int, Field(ge=1)] | str] = Field(default_factory=dict)
     """MediaWiki: further templates that show text, name → number of the argument that they show (from 1), or a pattern:
     ``{1}[ ({name})]``, in brackets what is shown only if the template has that argument."""
+    expand_templates: bool = False
+    """MediaWiki: expand templates that stand within a line by the dump's own pages, which must be in it (``pages-articles``);
+    the dump is read twice. Templates that need Lua, or show more than a line, stay out. ``{{KOR}}`` shows its country where the
+    dump has no page for it, too."""
 
 
 class ExtractSpec(Spec):
@@ -103,7 +112,8 @@ class ExtractSpec(Spec):
     mediawiki: XML dump. wikiextractor: ``<doc …>`` files. namuwiki: JSON dump (one array, or one object a file).
     news, json: one JSON array, one object, or one object a line. jsonl: one object a line. news_text: ``title<TAB>body`` files.
     csv, books: CSV with a header. parquet: one document a row. text: plain text or Markdown. html: files of one page each.
-    warc: pages of a crawl, WARC files.
+    warc: pages of a crawl, WARC files. wet: texts of pages, conversion records of WARC files, as Common Crawl's WET files have
+    them; their fields are text, url, date, languages and id.
     """
     paths: tuple[InputPath, ...] = ()
     """Files, archives and directories, read in this order; none for a source that a crawl or fetch of the same name brings."""
@@ -114,13 +124,16 @@ class ExtractSpec(Spec):
     A byte order mark is always skipped. auto: UTF-8, else CP949, decided for each file by its first non-ASCII bytes. Pages of
     html and warc are each decoded by what header, page and bytes say; an encoding that is set counts as the header of html.
     """
-    document: Literal["record", "file"] = "record"
-    """file: all records of a file are one document, a paragraph each (film reviews). In text, a record is a paragraph."""
+    document: Literal["record", "file"] = Field(default_factory=lambda data: _document_of(data["format"]))
+    """
+    file: a file is one document; of json, jsonl and news its records are a paragraph each (film reviews). record: a record is
+    one; in text, a paragraph. Files of text are documents unless told otherwise, all others hold them.
+    """
     license: str = ""
     """Terms under which the text may be used; recorded in the manifest."""
     fields: FieldMap = FieldMap()
-    """Columns of csv, books and parquet, fields of json, jsonl and news (whose category is in ``section`` unless set), front
-    matter of text."""
+    """Columns of csv, books and parquet, fields of json, jsonl, wet and news (whose category is in ``section`` unless set),
+    front matter of text."""
     outlet: str = ""
     """Outlet of documents that do not name theirs."""
     category: str = ""
@@ -151,6 +164,8 @@ class ExtractSpec(Spec):
             raise ValueError(f'document = "file" needs format json, jsonl, news or text, not {self.format}')
         if self.category_by_folder and self.category:
             raise ValueError("set category or category_by_folder, not both")
+        if self.wiki.expand_templates and self.format != "mediawiki":
+            raise ValueError(f"wiki.expand_templates needs the templates of a dump, format mediawiki, not {self.format}")
         known = set(FieldMap.model_fields) - {"required"}
         unknown = sorted(set(self.fields.required) - known)
         if unknown:

@@ -12,6 +12,7 @@ from warcio.warcwriter import WARCWriter
 
 from korealbert.artifact import Runtime, build
 from korealbert.corpus.extract import STAGE, ExtractionError, ExtractSpec
+from korealbert.documents.schema import document_id
 from tests.corpus.crawl.crawling import crawl, source_file
 from tests.corpus.crawl.site import Answer, running, sitemap
 from tests.corpus.extracting import extract, read_back
@@ -117,3 +118,49 @@ def test_a_crawl_becomes_documents(tmp_path: Path) -> None:
 def test_a_source_without_files_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ExtractionError, match="no `paths`, and no crawl or fetch"):
         extract(tmp_path / "store", [], format="warc")
+
+
+def wet(*pages: tuple[str, bytes], compress: bool = True) -> bytes:
+    """A WET file as Common Crawl writes it: a warcinfo record, then a conversion record for each page, members of their own."""
+    records = [b"WARC-Type: warcinfo\r\nContent-Type: application/warc-fields\r\nContent-Length: 11\r\n\r\nrobots: no\n"]
+    for number, (url, body) in enumerate(pages):
+        head = [
+            "WARC-Type: conversion",
+            f"WARC-Target-URI: {url}",
+            "WARC-Date: 2024-03-01T12:00:00Z",
+            f"WARC-Record-ID: <urn:uuid:{number}>",
+            "WARC-Identified-Content-Language: kor,eng",
+            "Content-Type: text/plain",
+            f"Content-Length: {len(body)}",
+        ]
+        records.append("\r\n".join(head).encode() + b"\r\n\r\n" + body)
+    whole = [b"WARC/1.0\r\n" + record + b"\r\n\r\n" for record in records]
+    return b"".join(gzip.compress(one) if compress else one for one in whole)
+
+
+@pytest.mark.parametrize("compress", [True, False])
+def test_texts_of_common_crawl(compress: bool, tmp_path: Path) -> None:
+    path = tmp_path / ("CC-MAIN-1.warc.wet.gz" if compress else "CC-MAIN-1.warc.wet")
+    pages = [
+        ("https://a.example/1", "도서관\n첫 문단이다.\n".encode()),
+        ("https://a.example/2", b"\xff\xfe"),
+        ("", "둘".encode()),
+    ]
+    path.write_bytes(wet(*pages, compress=compress))
+    found = extract(tmp_path / "store", path, format="wet", fields={"published": "date"})
+    assert [(one.text, one.url) for one in found.documents] == [("도서관\n첫 문단이다.", "https://a.example/1"), ("둘", "")]
+    assert found.documents[0].published == "2024-03-01T12:00:00Z"
+    assert found.documents[0].id == document_id("test", "https://a.example/1")
+    assert found.documents[1].id == document_id("test", "<urn:uuid:2>")
+    assert found.reasons == ["invalid_utf8"]
+    assert extract(tmp_path / "pages", path, format="warc", bad_share_applies_from=1).documents == []
+
+
+def test_damage_of_a_text_costs_that_text(tmp_path: Path) -> None:
+    whole = wet(*((f"https://a.example/{name}", f"글 {name}".encode()) for name in "abc"), compress=False)
+    second = whole.index(b"https://a.example/b")
+    header = whole.rindex(b"WARC/1.0", 0, second)
+    (tmp_path / "a.wet").write_bytes(whole[:header] + b"JUNK" + whole[header + 4 :])
+    found = extract(tmp_path / "store", tmp_path / "a.wet", format="wet")
+    assert found.texts == ["글 a", "글 c"]
+    assert found.reasons == ["malformed_record"]

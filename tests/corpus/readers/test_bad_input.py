@@ -124,7 +124,7 @@ def test_records_beyond_the_limit_cost_only_themselves(tmp_path: Path, kind: str
     }
     path = tmp_path / "a.txt"
     path.write_text("".join(shapes[kind]) + ("</mediawiki>" if kind == "mediawiki" else ""), "utf-8")
-    found = extract(tmp_path / "store", path, format=kind, limits={"max_record_bytes": 300_000})
+    found = extract(tmp_path / "store", path, format=kind, document="record", limits={"max_record_bytes": 300_000})
     assert found.reasons == ["record_too_long"]
     assert found.texts == ([] if kind == "news_text" else ["앞의 글이다.", "뒤의 글이다."])
 
@@ -447,7 +447,7 @@ def test_lines_may_end_in_carriage_returns_alone(tmp_path: Path, kind: str) -> N
         "text": [SENTENCE, "", SENTENCE],
     }[kind]
     path.write_bytes("".join(f"{line}\r" for line in lines).encode())
-    found = extract(tmp_path / "store", path, format=kind)
+    found = extract(tmp_path / "store", path, format=kind, document="record")
     assert (found.texts, found.reasons) == ([SENTENCE, SENTENCE], [])
 
 

@@ -1,0 +1,111 @@
+"""The languages of a text, by shares of its letters.
+
+Korean, Japanese and Chinese are told by their script, line by line: nothing else has Hangul or kana, and Hanja among Hangul are
+Korean. Lines in other scripts are ``other``, or told apart by py3langid (BSD licence; 97 languages) where a recipe names one of
+them. Measured by ``bench/language.py``; the table is in docs/results.md.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from korealbert.artifact import Names, Spec
+from korealbert.documents.schema import Drop
+
+_HANGUL = re.compile("[\u1100-\u11ff\u3131-\u318e\uac00-\ud7a3]")
+_KANA = re.compile("[\u3041-\u309f\u30a1-\u30fa\uff66-\uff9d]")
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]")
+_OTHER = re.compile("[^\\W\\d_\u1100-\u11ff\u3041-\u30fa\u3131-\u318e\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]+")
+_SCRIPTS = ("ko", "ja", "zh", "other")
+_LEAST_OF_LINE = 0.3
+"""Share of a line's letters that its script needs to give the line its language: "AI API를 쓴다" is Korean, an English sentence
+that quotes one Korean name is not. Of letters in Latin a Korean or Japanese word takes about three times as many."""
+
+
+class Language(Spec):
+    """Which languages a document must be in."""
+
+    keep: Names = Field(default=("ko",), min_length=1)
+    """ISO 639-1 codes; ``other`` is every script but those of ko, ja and zh. Any other code (``en``) needs py3langid."""
+    min_share: float = Field(default=0.5, gt=0, le=1)
+    """Share of a document's letters in lines of these languages; less is ``language``. So is a text without letters."""
+
+    @field_validator("keep")
+    @classmethod
+    def _codes(cls, codes: tuple[str, ...]) -> tuple[str, ...]:
+        for code in codes:
+            if code not in _SCRIPTS and not re.fullmatch("[a-z]{2}", code):
+                raise ValueError(f"{code!r} is no ISO 639-1 code in lower case (ko, en, …), nor 'other'")
+        if "other" in codes and not set(codes) <= set(_SCRIPTS):
+            raise ValueError("'other' stands for all languages but ko, ja and zh; name it, or single ones of them")
+        return codes
+
+    @property
+    def by_script(self) -> bool:
+        """Whether scripts alone tell these languages from others."""
+        return set(self.keep) <= set(_SCRIPTS)
+
+
+class LanguageMissing(ValueError):
+    """The package that tells languages of one script apart is not installed, or does not know one."""
+
+
+def check_languages(spec: Language | None) -> None:
+    """Raises LanguageMissing where a spec needs py3langid and there is none, or names a language that it does not know."""
+    if spec is None or spec.by_script:
+        return
+    if importlib.util.find_spec("py3langid") is None:
+        raise LanguageMissing(
+            f"language.keep = {list(spec.keep)}: py3langid tells languages of one script apart, and is not installed; install"
+            " the extra with `pip install 'korealbert[language]'`, or keep only ko, ja, zh and other"
+        )
+    if unknown := sorted(set(spec.keep) - {*_SCRIPTS, *_identifier().nb_classes}):
+        raise LanguageMissing(f"language.keep: py3langid knows no {', '.join(unknown)}; name others")
+
+
+def language_shares(text: str, *, by_script: bool = True) -> dict[str, float]:
+    """Language → share of the text's letters that are in lines of it; empty for a text without letters.
+
+    Hangul and Han count by the letter like all others. Without ``by_script``, py3langid tells what ``other`` is.
+    """
+    letters: Counter[str] = Counter()
+    for line in text.split("\n"):
+        hangul, kana, han = (len(script.findall(line)) for script in (_HANGUL, _KANA, _HAN))
+        rest = sum(map(len, _OTHER.findall(line)))
+        every = hangul + kana + han + rest
+        if not every:
+            continue
+        if hangul and hangul >= kana and hangul + han >= _LEAST_OF_LINE * every and hangul >= _LEAST_OF_LINE * (hangul + han):
+            language = "ko"
+        elif kana and kana + han >= _LEAST_OF_LINE * every and kana >= 0.05 * (kana + han):
+            language = "ja"
+        elif han and han >= _LEAST_OF_LINE * every:
+            language = "zh"
+        else:
+            language = "other" if by_script else str(_identifier().classify(line)[0])
+        letters[language] += every
+    total = letters.total()
+    return {language: count / total for language, count in sorted(letters.items(), key=lambda item: (-item[1], item[0]))}
+
+
+def wrong_language(shares: Mapping[str, float], spec: Language) -> Drop | None:
+    """``language``, naming the language of most of the text, or None."""
+    share = sum(shares.get(language, 0.0) for language in spec.keep)
+    if shares and share >= spec.min_share:
+        return None
+    first = next(iter(shares), "no letters")
+    return Drop("language", f"{first}: {'+'.join(spec.keep)} {share:.3f} of letters < {spec.min_share}")
+
+
+@lru_cache(maxsize=1)
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier  # noqa: PLC0415 (an extra)
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE)

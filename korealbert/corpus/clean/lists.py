@@ -1,0 +1,210 @@
+"""Lists of addresses and words whose documents go: advertisements, pornography, gambling.
+
+A list is a text file in UTF-8: one entry a line; blank lines do not count, nor what follows a ``#`` at the beginning of a
+line or after a blank. There is a short example of each kind in ``data_specs/rules``.
+
+An entry of a URL list is a host (``spam.example``: it and every host below it), a host with the beginning of a path
+(``blog.example/ads``: whole parts of it), or a word (``casino``: a whole word of the address, between characters that are no
+letters or digits). An entry of a word list is a word or several in a row; case does not count. It is found where a word begins
+and ends, also with particles behind it (카지노를, 카지노들에서는); ``*`` at one of its ends finds it within longer words there
+(``*카지노*``: 온라인카지노사이트).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from korealbert.documents.schema import Drop
+
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+_WORD = re.compile(r"[^\W_]+")
+_URL_WORD = re.compile(r"[^\W_]+")
+
+_CASES = {True: ("은", "이", "을"), False: ("는", "가", "를")}
+"""Particles that none follows, by whether the word before ends in a consonant."""
+_AFTER_CONSONANT = ("과", "이나", "이랑", "이라도", "이든", "이야", "이란", "아")
+_AFTER_VOWEL = ("와", "나", "랑", "라도", "든", "야", "며", "고", "라", "란", "다", "면")
+_AFTER_BOTH = (
+    *("의", "에", "에서", "에선", "에게", "에게서", "한테", "께", "께서", "도", "만", "까지", "부터", "보다", "처럼", "마다"),
+    *("밖에", "조차", "마저", "하고", "뿐", "만큼", "같이", "이다", "입니다", "이에요", "예요", "인", "임"),
+)
+_TO = ("으로", "로", "으로서", "로서", "으로써", "로써", "으로선", "로선")
+_FURTHER = ("", "는", "도", "만", "의", "까지", "은", "부터", "라도", "을", "를", "이", "와", "처럼", "조차")
+"""Particles that follow another one: 에서는, 까지도, 부터의, 만을."""
+_COPULA = re.compile("이(?:었|라|지만|기|며|면|므로|자|던|니|고|든|건)|(?:였|라고|라는|라서|라면|라기|지만)|인(?:데|지|가)")
+"""How forms of 이다 begin: 이라고, 이었던, 였으며, 이지만, 인데."""
+
+
+def _has_final(letter: str) -> bool | None:
+    """Whether a word that ends in this letter ends in a consonant; None where the letter does not tell (Latin, digits)."""
+    code = ord(letter) - 0xAC00
+    return code % 28 > 0 if 0 <= code < 11172 else None
+
+
+@lru_cache(maxsize=4)
+def _particles(final: bool | None) -> frozenset[str]:
+    ends = [final] if final is not None else [True, False]
+    cases = [one for end in ends for one in _CASES[end]]
+    first = [*_AFTER_BOTH, *_TO, *(one for end in ends for one in (_AFTER_CONSONANT if end else _AFTER_VOWEL))]
+    return frozenset([*cases, *(one + more for one in first for more in _FURTHER)])
+
+
+def is_word_of(word: str, entry: str) -> bool:
+    """Whether a word is an entry, with particles behind it or without: 카지노들에서는 is of 카지노, 카지노은 is of none."""
+    rest = word[len(entry) :]
+    if not word.startswith(entry):
+        return False
+    if not rest:
+        return True
+    plural = rest.removeprefix("들")
+    if plural != rest and (not plural or plural in _particles(True) or _COPULA.match(plural)):
+        return True
+    return rest in _particles(_has_final(entry[-1])) or _COPULA.match(rest) is not None
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def read_entries(path: Path) -> Iterator[tuple[int, str]]:
+    """Number of the line and entry, for every entry of a list. Raises ValueError naming the file where it is no UTF-8."""
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}: not a list, it is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
+        ) from None
+    for number, line in enumerate(lines, 1):
+        if entry := _COMMENT.sub("", line).strip():
+            yield number, entry
+
+
+@dataclass
+class UrlList:
+    """The entries of URL lists, each with the name of its file."""
+
+    hosts: dict[str, str] = field(default_factory=dict)
+    paths: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """Host → beginnings of paths, without slashes around them."""
+    words: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, files: Sequence[Path]) -> UrlList:
+        """The lists of some files. Raises ValueError naming file and line of an entry that is none."""
+        found = cls()
+        for path in files:
+            for number, entry in read_entries(path):
+                bare = re.sub(r"^[a-z][a-z0-9+.-]*://", "", _folded(entry))
+                host, slash, rest = bare.partition("/")
+                if "." not in host and not slash and _URL_WORD.fullmatch(host):
+                    found.words.setdefault(host, path.name)
+                elif "." not in host or re.search(r"[\s@*?]", host):
+                    raise ValueError(f"{path}, line {number}: {entry!r} is no host, host with a path, or word; correct it")
+                elif rest.strip("/"):
+                    found.paths.setdefault(_host(host), []).append((unquote(rest).strip("/"), path.name))
+                else:
+                    found.hosts.setdefault(_host(host), path.name)
+        return found
+
+    def judge(self, url: str) -> Drop | None:
+        """``listed_url`` with the list's name and the entry that an address matches, or None."""
+        if not url:
+            return None
+        try:
+            parts = urlsplit(url if "//" in url else f"//{url}")
+            host, path = _host(parts.hostname or ""), unquote(f"{parts.path}?{parts.query}")
+        except ValueError:  # "[" that never ends: it has no host
+            host, path = "", url
+        labels = host.split(".")
+        for start in range(len(labels)):
+            parent = ".".join(labels[start:])
+            if parent in self.hosts:
+                return Drop("listed_url", f"{self.hosts[parent]}: {parent}")
+            for beginning, name in self.paths.get(parent, ()):
+                if re.match(re.escape(beginning) + r"(?![^/?])", _folded(path).lstrip("/")):
+                    return Drop("listed_url", f"{name}: {parent}/{beginning}")
+        if self.words:
+            for word in _URL_WORD.findall(_folded(f"{host} {path}")):
+                if word in self.words:
+                    return Drop("listed_url", f"{self.words[word]}: {word}")
+        return None
+
+
+def _host(host: str) -> str:
+    """In lower case, without port, ``www.`` and final dot, international names as in DNS."""
+    name = _folded(host).partition(":")[0].rstrip(".").removeprefix("www.")
+    try:
+        return name.encode("idna").decode() if not name.isascii() else name
+    except UnicodeError:
+        return name
+
+
+@dataclass
+class WordList:
+    """The entries of word lists, each with the name of its file."""
+
+    _by_first: dict[str, list[tuple[tuple[str, ...], str]]] = field(default_factory=dict)
+    """First word → the words of entries that begin with it; a single word for most."""
+    _within: list[tuple[re.Pattern[str], str, str]] = field(default_factory=list)
+    """Patterns of entries with ``*``, the entry, its file."""
+    _longest: int = 0
+
+    @classmethod
+    def read(cls, files: Sequence[Path]) -> WordList:
+        """The lists of some files. Raises ValueError naming file and line of an entry that is none."""
+        found = cls()
+        for path in files:
+            for number, entry in read_entries(path):
+                found._add(_folded(entry), path, number)
+        return found
+
+    def _add(self, entry: str, path: Path, number: int) -> None:
+        words = tuple(_WORD.findall(entry))
+        if not words or "*" in entry.strip("*"):
+            raise ValueError(f"{path}, line {number}: {entry!r} is no word; * may stand only at its ends")
+        if "*" in entry:
+            before = "" if entry.startswith("*") else r"(?<![^\W_])"
+            after = "" if entry.endswith("*") else r"(?![^\W_])"
+            pattern = before + r"[\W_]+".join(map(re.escape, words)) + after
+            self._within.append((re.compile(pattern), entry, path.name))
+        else:
+            key = words[0]
+            self._by_first.setdefault(key, []).append((words, path.name))
+            self._longest = max(self._longest, len(key))
+
+    def found(self, text: str) -> Iterator[tuple[str, str]]:
+        """The entry and its file, for every place where one is found; at one word no more than one."""
+        folded = _folded(text)
+        words = _WORD.findall(folded)
+        for index, word in enumerate(words):
+            for length in range(1, min(len(word), self._longest) + 1):
+                if hit := next((hit for hit in self._by_first.get(word[:length], ()) if _follows(words, index, hit[0])), None):
+                    yield " ".join(hit[0]), hit[1]
+                    break
+        for pattern, entry, name in self._within:
+            yield from ((entry, name) for _ in pattern.finditer(folded))
+
+    def judge(self, text: str, max_share: float) -> Drop | None:
+        """``listed_word`` with list, entry and numbers, where more than a share of the words is listed; or None."""
+        hits = list(self.found(text))
+        if not hits:
+            return None
+        words = max(1, len(text.split()))
+        if len(hits) <= max_share * words:
+            return None
+        entry, name = hits[0]
+        return Drop("listed_word", f"{name}: {entry} ({len(hits)} of {words} words > {max_share})")
+
+
+def _follows(words: Sequence[str], index: int, entry: tuple[str, ...]) -> bool:
+    """Whether the words from a place on are those of an entry, the last one with particles behind it or without."""
+    last = index + len(entry) - 1
+    if last >= len(words) or tuple(words[index:last]) != entry[:-1]:
+        return False
+    return is_word_of(words[last], entry[-1])

@@ -1,0 +1,309 @@
+"""Templates expanded by the dump's own pages (namespace 10), where an article uses them within a line.
+
+What MediaWiki does with parameters, defaults, nested templates, ``#if``, ``#ifeq``, ``#switch``, upper and lower case; a call
+that needs anything else (Lua modules, dates, expressions), or shows more than a line of text, is left to ``templates``, which
+shows nothing of a template that it does not know. Every call is bounded in depth, steps and characters, and a template that
+calls itself ends it: a dump made to explode costs a page its templates, not the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from korealbert.corpus.markup.layout import LETTER
+from korealbert.corpus.markup.templates import COUNTRIES, inline_text, is_inline, template_key
+from korealbert.corpus.readers.spec import WikiOptions
+
+_MAX_BODY = 20_000
+"""Characters of a template's page, or of a call, from which on it is a layout."""
+_MAX_CALLS = 2_000
+"""Calls that are expanded in one page."""
+_MAX_DEPTH, _MAX_STEPS, _MAX_CHARACTERS = 24, 2_000, 50_000
+"""Of one call: templates within templates, nodes evaluated, characters made."""
+_MAX_SHOWN = 300
+"""Characters of an expansion; a longer one is no part of a line."""
+
+_ELEMENTS = ("nowiki", "math", "pre", "ref", "source", "syntaxhighlight", "gallery", "timeline")
+_OUTER = re.compile(
+    rf"<!--|<({'|'.join(_ELEMENTS)})\b[^<>]*(?<!/)>|\{{\{{|\}}\}}|^[ \t:*#;]*\{{\||^[ \t]*\|\}}(?!\}})",
+    re.MULTILINE | re.IGNORECASE,
+)
+_CLOSERS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in _ELEMENTS} | {"!--": re.compile("-->")}
+_TOKEN = re.compile(r"\{\{+|\}\}+|\[\[|\]\]|\|")
+_HIDDEN = re.compile(r"<!--.*?-->|<noinclude\b[^<>]*>.*?</noinclude\s*>|<noinclude\s*/>", re.DOTALL | re.IGNORECASE)
+_ONLY = re.compile(r"<onlyinclude\b[^<>]*>(.*?)</onlyinclude\s*>", re.DOTALL | re.IGNORECASE)
+_INCLUDED = re.compile(r"</?includeonly\b[^<>]*>", re.IGNORECASE)
+_REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s*:?\s*\[\[([^\[\]|]+)", re.IGNORECASE)
+_LAYOUT = re.compile(
+    r"^\s*\{\||<(?:table|div|ref|references|gallery|center|ul|ol|dl|h[1-6])\b|display:\s*none", re.IGNORECASE | re.MULTILINE
+)
+_CATEGORY = re.compile(r"\[\[\s*(?:분류|category)\s*:[^\[\]]*\]\]", re.IGNORECASE)
+_MARKER = re.compile(r"(?:<small>)?<sup\b.*</sup>(?:</small>)?", re.DOTALL | re.IGNORECASE)
+"""A note mark ([출처 필요], [1], :12)."""
+_PROSE = re.compile(r"[^\s*#:;|]")
+
+
+class _Refused(Exception):
+    """A call that cannot be expanded, or not within its bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """``{{name|…}}`` or ``{{{name|…}}}``."""
+
+    parameter: bool
+    parts: tuple[tuple[str | _Node, ...], ...]
+
+
+_Pieces = tuple["str | _Node", ...]
+
+
+@dataclass(slots=True)
+class _Frame:
+    """Braces that are still open."""
+
+    braces: int
+    parts: list[list[str | _Node]] = field(default_factory=lambda: [[]])
+    links: int = 0
+
+
+def template_body(source: str) -> str | None:
+    """What a template's page puts in the place of a call, or ``#redirect [[name]]``; None for a layout."""
+    if redirect := _REDIRECT.match(source):
+        return f"#redirect [[{redirect[1].strip()}]]"
+    text = _HIDDEN.sub("", source)
+    if only := _ONLY.findall(text):
+        text = "".join(only)
+    text = _INCLUDED.sub("", text)
+    return None if len(text) > _MAX_BODY or _LAYOUT.search(text) else text
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> _Pieces:
+    """Text and nodes in order. Closing braces close the nearest open ones, three before two; what stays open is text."""
+    stack = [_Frame(0)]
+    position = 0
+    for token in _TOKEN.finditer(text):
+        frame, mark = stack[-1], token[0]
+        frame.parts[-1].append(text[position : token.start()])
+        position = token.end()
+        if mark[0] == "{":
+            stack.append(_Frame(len(mark)))
+        elif mark == "|" and len(stack) > 1 and not frame.links:
+            frame.parts.append([])
+        elif mark[0] == "}" and len(stack) > 1:
+            _close(stack, len(mark))
+        else:
+            frame.links += (mark == "[[") - (mark == "]]" and frame.links > 0)
+            frame.parts[-1].append(mark)
+    stack[-1].parts[-1].append(text[position:])
+    while len(stack) > 1:
+        _spill(stack)
+    return tuple(stack[0].parts[0])
+
+
+def _close(stack: list[_Frame], closing: int) -> None:
+    while closing >= 2 and len(stack) > 1:
+        frame = stack[-1]
+        used = 3 if closing >= 3 and frame.braces >= 3 else 2
+        closing -= used
+        frame.braces -= used
+        node = _Node(used == 3, tuple(map(tuple, frame.parts)))
+        if frame.braces >= 2:
+            frame.parts, frame.links = [[node]], 0
+        else:
+            stack.pop()
+            stack[-1].parts[-1] += ["{" * frame.braces, node]
+    if closing:
+        stack[-1].parts[-1].append("}" * closing)
+
+
+def _spill(stack: list[_Frame]) -> None:
+    """Put an open frame's content into the one around it, as text."""
+    frame = stack.pop()
+    pieces = stack[-1].parts[-1]
+    pieces.append("{" * frame.braces)
+    for number, part in enumerate(frame.parts):
+        pieces += ["|", *part] if number else part
+
+
+class TemplatePages:
+    """The templates of a dump, by key."""
+
+    def __init__(self, bodies: Mapping[str, str]) -> None:
+        self._bodies = bodies
+
+    def body(self, key: str) -> str | None:
+        """Of a template or of the one that it redirects to, over at most three pages; None where the dump has none."""
+        for _ in range(4):
+            body = self._bodies.get(key)
+            redirect = _REDIRECT.match(body) if body else None
+            if redirect is None:
+                return body
+            key = template_key(redirect[1])
+        return None
+
+    def expand(self, source: str, title: str, options: WikiOptions) -> str:
+        """An article's source with its inline calls replaced by what they show, as wikitext."""
+        parts: list[str] = []
+        position = calls = 0
+        for start, end in _calls(source, tables=options.keep_tables):
+            if calls >= _MAX_CALLS:
+                break
+            key = template_key(source[start + 2 : min(end - 2, start + 256)].partition("|")[0])
+            if end - start > _MAX_BODY or is_inline(key, options.inline_templates) or not _within_line(source, start, end):
+                continue
+            calls += 1
+            shown = self._shown(source[start:end], title, options)
+            if shown is not None:
+                parts += [source[position:start], shown]
+                position = end
+        return "".join([*parts, source[position:]])
+
+    def _shown(self, call: str, title: str, options: WikiOptions) -> str | None:
+        country = COUNTRIES.get(call[2:-2].partition("|")[0].strip())
+        try:
+            text = _Call(self, title, options).text(_parsed(call), {}, ())
+        except (_Refused, RecursionError):
+            return country
+        text = _CATEGORY.sub("", text).strip()
+        whole = "\n" not in text and len(text) <= _MAX_SHOWN and text[:1] not in "*#:;=" and LETTER.search(text) is not None
+        return text if whole and not _LAYOUT.search(text) and not _MARKER.fullmatch(text) else country
+
+
+def _calls(source: str, *, tables: bool) -> Iterator[tuple[int, int]]:
+    """Extents of the outermost templates, outside elements with a meaning of their own, and of tables unless they are kept."""
+    opened = table = start = position = 0
+    never_closed: set[str] = set()
+    while found := _OUTER.search(source, position):
+        position = found.end()
+        mark = found[0].lstrip(" \t:*#;")
+        if mark[0] == "<":
+            name = (found[1] or "!--").lower()
+            closer = None if name in never_closed else _CLOSERS[name].search(source, position)
+            position = closer.end() if closer else position
+            never_closed |= set() if closer else {name}
+        elif mark in ("{|", "|}"):
+            if not opened and not tables:
+                table = max(0, table + (1 if mark == "{|" else -1))
+        elif mark == "{{" and not table:
+            start = start if opened else found.start()
+            opened += 1
+        elif mark == "}}" and opened:
+            opened -= 1
+            if not opened:
+                yield start, found.end()
+
+
+def _within_line(source: str, start: int, end: int) -> bool:
+    """Whether there is something else on the line; a template of its own line is a box, a notice, a list of links."""
+    before = source[source.rfind("\n", 0, start) + 1 : start]
+    line_end = source.find("\n", end)
+    behind = _PROSE.search(source, end, line_end if line_end >= 0 else len(source))
+    return bool(_PROSE.search(before) or behind) or before.strip() in ("*", "#", "**", "##")
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call in an article, with what it may still use."""
+
+    pages: TemplatePages
+    title: str
+    options: WikiOptions
+    steps: int = 0
+    characters: int = 0
+
+    def text(self, pieces: _Pieces, given: Mapping[str, str], active: tuple[str, ...]) -> str:
+        """What pieces show where the arguments of the template that they are in are ``given``."""
+        shown = []
+        for piece in pieces:
+            text = piece if isinstance(piece, str) else self._node(piece, given, active)
+            self.characters += len(text)
+            if self.characters > _MAX_CHARACTERS:
+                raise _Refused
+            shown.append(text)
+        return "".join(shown)
+
+    def _node(self, node: _Node, given: Mapping[str, str], active: tuple[str, ...]) -> str:
+        self.steps += 1
+        if self.steps > _MAX_STEPS:
+            raise _Refused
+        name = self.text(node.parts[0], given, active).strip()
+        if node.parameter:
+            return given[name] if name in given else self._part(node, 1, given, active)
+        name = re.sub(r"^(?:safesubst|subst)\s*:\s*", "", name, flags=re.IGNORECASE)
+        if name in _VARIABLES:
+            return _VARIABLES[name] if name in ("!", "=") else self.title
+        function, colon, first = name.partition(":")
+        if colon and (function.startswith("#") or function.lower() in _CASES):
+            return self._function(function.lower(), first.strip(), node, given, active)
+        return self._template(name, node, given, active)
+
+    def _part(self, node: _Node, number: int, given: Mapping[str, str], active: tuple[str, ...]) -> str:
+        return self.text(node.parts[number], given, active) if number < len(node.parts) else ""
+
+    def _function(self, name: str, first: str, node: _Node, given: Mapping[str, str], active: tuple[str, ...]) -> str:
+        if name in _CASES:
+            return _CASES[name](first)
+        if name == "#if":
+            return self._part(node, 1 if first else 2, given, active).strip()
+        if name == "#ifeq":
+            return self._part(node, 2 if first == self._part(node, 1, given, active).strip() else 3, given, active).strip()
+        if name == "#switch":
+            return self._switch(first, node, given, active)
+        raise _Refused
+
+    def _switch(self, wanted: str, node: _Node, given: Mapping[str, str], active: tuple[str, ...]) -> str:
+        found, default = False, ""
+        for number in range(1, len(node.parts)):
+            case, equals, value = self._part(node, number, given, active).partition("=")
+            found |= case.strip() == wanted
+            if equals and found:
+                return value.strip()
+            if equals and case.strip() == "#default":
+                default = value.strip()
+            elif not equals and number == len(node.parts) - 1:
+                default = case.strip()
+        return default
+
+    def _template(self, name: str, node: _Node, given: Mapping[str, str], active: tuple[str, ...]) -> str:
+        key = template_key(name)
+        if key in active or len(active) >= _MAX_DEPTH:
+            raise _Refused
+        arguments = [self.text(part, given, active) for part in node.parts[1:]]
+        if is_inline(key, self.options.inline_templates):
+            return inline_text(key, arguments, self.options.inline_templates)
+        body = self.pages.body(key)
+        if body is None:
+            raise _Refused
+        named: dict[str, str] = {}
+        unnamed = 0
+        for part, argument in zip(node.parts[1:], arguments):
+            if any(isinstance(piece, str) and "=" in piece for piece in part):
+                field_name, _, value = argument.partition("=")
+                named[field_name.strip()] = value.strip()
+            else:
+                unnamed += 1
+                named[str(unnamed)] = argument
+        return self.text(_parsed(body), named, (*active, key))
+
+
+_VARIABLES = {"!": "|", "=": "=", "PAGENAME": "", "FULLPAGENAME": "", "SUBPAGENAME": "", "BASEPAGENAME": ""}
+_CASES: Mapping[str, Callable[[str], str]] = {
+    "lc": str.lower,
+    "uc": str.upper,
+    "lcfirst": lambda text: text[:1].lower() + text[1:],
+    "ucfirst": lambda text: text[:1].upper() + text[1:],
+    "formatnum": str,
+}
+
+
+@lru_cache(maxsize=1)
+def load_template_pages(path: Path) -> TemplatePages:
+    """What extraction wrote of a dump's templates; read once per process."""
+    return TemplatePages(json.loads(path.read_bytes()))

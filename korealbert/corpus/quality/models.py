@@ -1,0 +1,162 @@
+"""Two small models of text, both of hashed n-grams of characters in numpy: a logistic regression and a language model.
+
+The classifier weighs n-grams as fastText does (Joulin et al. 2016, arXiv 1607.01759), but of characters, which serve Korean
+better than words. The language model interpolates orders with a constant (Dirichlet smoothing: MacKay and Peto 1995).
+Both read the beginning of a text only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from korealbert.artifact.files import note_written
+from korealbert.philox import hash64, mix64
+
+Codes = npt.NDArray[np.uint64]
+
+_FEATURES = 1 << 18
+_ORDERS = (2, 3, 4)
+"""Characters of the classifier's n-grams."""
+_WEIGHT_STEP = 2.0**-10
+"""Weights are rounded to this: a last bit that differs between processors must change no score."""
+_EPOCHS, _BATCH, _RATE, _DECAY = 5, 64, 1.0, 1e-7
+
+_COUNTS = 1 << 22
+"""Entries of the language model's table of one order; n-grams share one now and then, which only smooths."""
+_ORDER = 4
+_PRIOR = 2.0
+"""Characters' worth of belief in the lower order."""
+_ALPHABET = 1 << 14
+"""Characters between which the model of order 0 does not distinguish."""
+
+
+def codes(text: str, max_characters: int) -> Codes:
+    """uint64 [characters]: the beginning of a text in lower case, each run of white space one blank, each digit a zero."""
+    text = " ".join(text[: 2 * max_characters].lower().split())[:max_characters]
+    found = np.frombuffer(f" {text} ".encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
+    found[(found >= 48) & (found <= 57)] = 48
+    return found
+
+
+def _hashes(letters: Codes, order: int, size: int) -> npt.NDArray[np.int64]:
+    """int64 [characters - order + 1], below ``size``, a power of two: one number for each n-gram."""
+    count = len(letters) - order + 1
+    if count <= 0:
+        return np.zeros(0, dtype=np.int64)
+    mixed = np.full(count, order, dtype=np.uint64)
+    for offset in range(order):
+        mixed = (mixed ^ letters[offset : offset + count]) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    return (mixed & np.uint64(size - 1)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A logistic regression over the mean of a text's n-grams."""
+
+    weights: npt.NDArray[np.float32]
+    """[features], multiples of ``_WEIGHT_STEP``."""
+    bias: float
+
+    def score(self, letters: Codes) -> float:
+        """How likely the text is one of the good ones, from 0 to 1."""
+        features = _features(letters)
+        total = float(self.weights[features].sum(dtype=np.float64))  # exact: multiples of one step
+        return 1 / (1 + math.exp(-max(-30.0, min(30.0, total / len(features) + self.bias))))
+
+    def save(self, path: Path) -> None:
+        """Write the weights, the bias last."""
+        np.save(path, np.append(self.weights, np.float32(self.bias)))
+        note_written(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Map what ``save`` wrote."""
+        values = np.load(path, mmap_mode="r")
+        return cls(values[:-1], float(values[-1]))
+
+
+def _features(letters: Codes) -> npt.NDArray[np.int64]:
+    return np.concatenate([_hashes(letters, order, _FEATURES) for order in _ORDERS])
+
+
+def train_classifier(good: Sequence[Codes], bad: Sequence[Codes], seed: int) -> Classifier:
+    """Fit good against bad texts by AdaGrad; both classes weigh the same. Equal texts and seed give equal weights.
+
+    Memory: 8 bytes for every different n-gram of a text.
+    """
+    texts = [np.unique(_features(letters).astype(np.int32), return_counts=True) for letters in (*good, *bad)]
+    shares = [(counts / counts.sum()).astype(np.float32) for _, counts in texts]
+    labels = np.array([1.0] * len(good) + [0.0] * len(bad))
+    weight_of = np.where(labels == 1, len(labels) / (2 * len(good)), len(labels) / (2 * len(bad)))
+    weights, seen, bias = np.zeros(_FEATURES), np.full(_FEATURES, 1e-8), 0.0
+    for epoch in range(_EPOCHS):
+        order = np.argsort(
+            mix64(np.arange(len(texts), dtype=np.uint64) + np.uint64(hash64(f"{seed}\0{epoch}") >> 1)), kind="stable"
+        )
+        for batch in np.split(order, range(_BATCH, len(order), _BATCH)):
+            lengths = np.array([len(shares[index]) for index in batch])
+            features = np.concatenate([texts[index][0] for index in batch])
+            share = np.concatenate([shares[index] for index in batch])
+            starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
+            logits = np.add.reduceat(weights[features] * share, starts) + bias
+            errors = (1 / (1 + np.exp(-np.clip(logits, -30, 30))) - labels[batch]) * weight_of[batch] / len(batch)
+            gradient = np.bincount(features, np.repeat(errors, lengths) * share, _FEATURES) + _DECAY * weights
+            seen += gradient * gradient
+            weights -= _RATE * gradient / np.sqrt(seen)
+            bias -= float(errors.sum())
+    rounded = np.round(weights / _WEIGHT_STEP) * _WEIGHT_STEP
+    return Classifier(rounded.astype(np.float32), round(bias / _WEIGHT_STEP) * _WEIGHT_STEP)
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """Counts of n-grams of characters, by order."""
+
+    tables: npt.NDArray[np.uint32]
+    """[orders, entries]; order 1 first."""
+
+    @cached_property
+    def _characters(self) -> float:
+        """Characters counted in all."""
+        return float(self.tables[0].sum(dtype=np.int64))
+
+    def perplexity(self, letters: Codes) -> float:
+        """Mean number of characters between which the model hesitates; about 20 to 60 for prose like its reference."""
+        likely = np.full(len(letters) - 1, 1 / _ALPHABET)
+        before = np.full(len(letters) - 1, self._characters)
+        for order, table in enumerate(self.tables, 1):
+            counts = table[_hashes(letters[1:] if order == 1 else letters, order, _COUNTS)].astype(np.float64)
+            missing = len(likely) - len(counts)  # the first characters have no history of this length
+            likely[missing:] = (counts + _PRIOR * likely[missing:]) / (before[-len(counts) :] + _PRIOR) if len(counts) else 1.0
+            if order < len(self.tables):
+                history = table[_hashes(letters, order, _COUNTS)].astype(np.float64)
+                before = history[:-1]
+        return float(f"{math.exp(-np.log(np.minimum(likely, 1.0)).mean()):.4g}")
+
+    def save(self, path: Path) -> None:
+        """Write the tables."""
+        np.save(path, self.tables)
+        note_written(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Map what ``save`` wrote."""
+        return cls(np.load(path, mmap_mode="r"))
+
+
+def train_language_model(texts: Iterable[Codes]) -> LanguageModel:
+    """Count the n-grams of reference texts."""
+    tables = np.zeros((_ORDER, _COUNTS), dtype=np.uint32)
+    for letters in texts:
+        for order, table in enumerate(tables, 1):
+            np.add.at(table, _hashes(letters, order, _COUNTS), np.uint32(1))
+    return LanguageModel(tables)

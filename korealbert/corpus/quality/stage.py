@@ -1,0 +1,356 @@
+"""Stage ``quality``: scores of every document by a classifier and a language model, and what is left out or repeated for them.
+
+It stands between ``dedup`` and ``balance`` where a recipe has ``[quality]``. Three steps: draw the texts that models are
+trained on (map), train (one reduce), score and write (map). In addition to the usual shards it writes ``scores-*.arrow``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import nsmallest
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+import pyarrow as pa
+from pydantic import Field, model_validator
+
+from korealbert.artifact import Artifact, Deployment, InputPath, Inputs, Runtime, Spec, Stage, Stats
+from korealbert.artifact.files import unambiguous
+from korealbert.artifact.shards import map_shards
+from korealbert.corpus.quality.models import Classifier, LanguageModel, codes, train_classifier, train_language_model
+from korealbert.documents.schema import Document, Drop
+from korealbert.documents.shards import (
+    NO_DOCUMENTS,
+    DocumentShard,
+    DocumentStats,
+    TableWriter,
+    read_batches,
+    read_documents,
+    sum_stats,
+)
+from korealbert.philox import hash64
+
+SCORES_SCHEMA = pa.schema(
+    [("id", pa.string()), ("source", pa.string()), ("quality", pa.float64()), ("perplexity", pa.float64())]
+)
+"""Rows of ``scores-*.arrow``, a document each, dropped ones too; a score that the recipe does not ask for is null."""
+_TEXT_SCHEMA = pa.schema([("role", pa.string()), ("draw", pa.uint64()), ("text", pa.string())])
+
+_LABELS = {"1": "good", "0": "bad", "True": "good", "False": "bad", "good": "good", "bad": "bad"}
+PERPLEXITY_EDGES = (10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640)
+"""Bins of the histogram of perplexities, each from its edge on; the first is below."""
+
+
+class ClassifierSpec(Spec):
+    """Good and bad texts that a linear classifier is trained on."""
+
+    good: tuple[str, ...] = ()
+    """Sources whose documents are good (an encyclopedia)."""
+    bad: tuple[str, ...] = ()
+    """Sources whose documents are not (the web, reviews)."""
+    labelled: tuple[InputPath, ...] = ()
+    """JSON Lines of your own: objects with ``text`` and ``label`` (good or bad, 1 or 0, true or false)."""
+    documents: int = Field(default=5_000, ge=10)
+    """Most documents of the good, and of the bad sources; drawn at random."""
+
+
+class ReferenceSpec(Spec):
+    """Texts whose language a small n-gram model learns."""
+
+    reference: tuple[str, ...] = Field(min_length=1)
+    """Sources of good language; perplexity is how much a text surprises the model of them."""
+    documents: int = Field(default=20_000, ge=10)
+    """Most documents of them; drawn at random."""
+
+
+class QualitySpec(Spec):
+    """By what documents are scored, and what follows for those of which sources."""
+
+    classifier: ClassifierSpec | None = None
+    """Without, there is no quality."""
+    perplexity: ReferenceSpec | None = None
+    """Without, there is no perplexity."""
+    sources: tuple[str, ...] = ()
+    """Sources that the limits and copies below are for; empty: all. Every document is scored."""
+    min_quality: float = Field(default=0.0, ge=0, le=1)
+    """A document of lower quality is ``low_quality``."""
+    pareto: float | None = Field(default=None, gt=0)
+    """Documents are drawn: one stays where a number from a Pareto distribution of this shape is above 1 - quality, else it is
+    ``low_quality``. GPT-3 took 9 (Brown et al. 2020, arXiv 2005.14165, appendix A): nearly all that is good, and some of the
+    rest."""
+    max_perplexity: float | None = Field(default=None, gt=1)
+    """A document of higher perplexity is ``high_perplexity``."""
+    copies: dict[str, int] = Field(default_factory=dict)
+    """Least number of copies that deduplication found of a document (with itself) → how often it stands in the corpus:
+    ``{ 3 = 2, 10 = 3 }``. What many sites printed is often good (FineWeb2: Penedo et al. 2025, arXiv 2506.20920)."""
+    max_characters: int = Field(default=3_000, ge=100)
+    """Beginning of a text that models see."""
+    seed: int = Field(default=1, ge=0, lt=1 << 63)
+    """Seed of all draws."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> QualitySpec:
+        trained = self.classifier
+        if trained is not None and not (trained.labelled or (trained.good and trained.bad)):
+            raise ValueError("classifier: name good and bad sources, or files in labelled")
+        if trained is not None and (both := set(trained.good) & set(trained.bad)):
+            raise ValueError(f"classifier: {', '.join(sorted(both))} is good and bad; name it once")
+        if trained is None and (self.min_quality or self.pareto is not None):
+            raise ValueError("min_quality and pareto need a classifier; add [quality.classifier]")
+        if self.perplexity is None and self.max_perplexity is not None:
+            raise ValueError("max_perplexity needs a reference; add [quality.perplexity]")
+        if bad := [size for size, times in self.copies.items() if not (size.isdecimal() and int(size) > 1 and times >= 1)]:
+            raise ValueError(
+                f"copies: {', '.join(bad)}: a number of copies above 1, and how often the document stands, 1 or more"
+            )
+        return self
+
+    def named_sources(self) -> Iterator[str]:
+        """Every source that some field names."""
+        yield from self.sources
+        if self.classifier is not None:
+            yield from (*self.classifier.good, *self.classifier.bad)
+        if self.perplexity is not None:
+            yield from self.perplexity.reference
+
+
+class QualityError(ValueError):
+    """There is nothing to train a model on."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    shard: Path
+    spec: QualitySpec
+
+
+def _work(out_dir: Path) -> Path:
+    return out_dir / ".work"
+
+
+def _draw(spec: QualitySpec, role: str, name: str) -> int:
+    return hash64(f"{spec.seed}\0{role}\0{name}")
+
+
+def _roles(spec: QualitySpec) -> dict[str, tuple[tuple[str, ...], int]]:
+    """Role of training texts → their sources, and how many there may be."""
+    roles: dict[str, tuple[tuple[str, ...], int]] = {}
+    if spec.classifier is not None:
+        roles |= {"good": (spec.classifier.good, spec.classifier.documents)}
+        roles |= {"bad": (spec.classifier.bad, spec.classifier.documents)}
+    if spec.perplexity is not None:
+        roles["reference"] = (spec.perplexity.reference, spec.perplexity.documents)
+    return roles
+
+
+def _sample_shard(job: _Job, index: int, out_dir: Path) -> Stats:
+    """Write the texts of a shard that may be trained on."""
+    roles = _roles(job.spec)
+    found: dict[str, list[tuple[int, str]]] = {role: [] for role in roles}
+    for document in read_documents(job.shard):
+        for role, (sources, count) in roles.items():
+            if document.source in sources:
+                found[role].append((_draw(job.spec, role, document.id), document.text[: 2 * job.spec.max_characters]))
+                if len(found[role]) >= 2 * count:
+                    found[role] = nsmallest(count, found[role])
+    with TableWriter(_work(out_dir) / f"sample-{index:05d}.arrow", _TEXT_SCHEMA) as table:
+        for role, (_, count) in roles.items():
+            for draw, text in nsmallest(count, found[role]):
+                table.append((role, draw, text))
+    return {}
+
+
+def read_labelled(path: Path) -> Iterator[tuple[Literal["good", "bad"], str]]:
+    """Label and text of each line of a file. Raises ValueError naming file and line of what is neither."""
+    with path.open("rb") as handle:
+        for number, line in enumerate(handle, 1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line, object_pairs_hook=unambiguous)
+                label, text = _LABELS[str(record["label"])], record["text"]
+            except (ValueError, KeyError, TypeError):
+                label, text = "", None
+            if not label or not isinstance(text, str):
+                raise ValueError(f'{path}, line {number}: expected {{"text": "…", "label": "good"}}, or bad, 1, 0, true, false')
+            yield ("good" if label == "good" else "bad"), text
+
+
+def _check(spec: QualitySpec, runtime: Runtime) -> None:
+    """Raises ValueError where a labelled file cannot be read, or there is no text of one of the two labels."""
+    if spec.classifier is None:
+        return
+    labels = {label for file in spec.classifier.labelled for label, _ in read_labelled(file.path)}
+    if missing := [label for label in ("good", "bad") if label not in labels and not getattr(spec.classifier, label)]:
+        named = ", ".join(str(file) for file in spec.classifier.labelled)
+        raise QualityError(f"there is no {missing[0]} text in {named}, and no source of such; add lines, or name a source")
+
+
+def train(spec: QualitySpec, index: int, out_dir: Path) -> Stats:
+    """Train the models on what was drawn; returns how many texts each role has."""
+    work = _work(out_dir)
+    texts: dict[str, list[str]] = {}
+    tables = sorted(work.glob("sample-*.arrow"))
+    for role, (_, count) in _roles(spec).items():
+        drawn: list[tuple[int, str]] = []
+        for path in tables:
+            for batch in read_batches(path, _TEXT_SCHEMA):
+                rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+                drawn += [(draw, text) for name, draw, text in rows if name == role]
+            drawn = nsmallest(count, drawn)
+        texts[role] = [text for _, text in drawn]
+    if spec.classifier is not None:
+        for file in spec.classifier.labelled:
+            for label, text in read_labelled(file.path):
+                texts[label].append(text)
+    for role, found in texts.items():
+        if not found:
+            named = ", ".join(_roles(spec)[role][0]) or "labelled files"
+            raise QualityError(f"[quality]: there is no {role} text to train on in {named}; name sources that hold some")
+    if spec.classifier is not None:
+        good, bad = ([codes(text, spec.max_characters) for text in texts[label]] for label in ("good", "bad"))
+        train_classifier(good, bad, spec.seed).save(work / "classifier.npy")
+    if spec.perplexity is not None:
+        train_language_model(codes(text, spec.max_characters) for text in texts["reference"]).save(work / "language-model.npy")
+    return {"trained_on": {role: len(found) for role, found in texts.items()}}
+
+
+def copies_found(dedup: Artifact) -> dict[str, int]:
+    """Document → number of its exact and near copies with itself, for those that have any; from what deduplication dropped."""
+    shards = dedup.files("dropped-*.arrow")
+    if not shards:
+        return {}
+    gone = pl.scan_ipc(shards).select("id", "reason", survivor=pl.col("rule").str.head(16))
+    exact = gone.filter(pl.col("reason") == "exact_duplicate").group_by("survivor").agg(exact=pl.len())
+    near = gone.filter(pl.col("reason") == "near_duplicate").join(exact, left_on="id", right_on="survivor", how="left")
+    brought = near.group_by("survivor").agg(near=pl.len() + pl.col("exact").fill_null(0).sum())
+    every = exact.join(brought, on="survivor", how="full", coalesce=True)
+    sizes = every.select("survivor", size=1 + pl.col("exact").fill_null(0) + pl.col("near").fill_null(0)).collect(
+        engine="streaming"
+    )
+    return dict(sizes.iter_rows())
+
+
+@dataclass(frozen=True)
+class _Scoring:
+    shard: Path
+    spec: QualitySpec
+    times: dict[str, int]
+    """Document → how often it stands in the corpus, for those of the shard that are repeated."""
+
+
+def _pareto_drops(spec: QualitySpec, document: Document, quality: float) -> bool:
+    """numpy's ``pareto(shape) > 1 - quality`` of GPT-3, drawn by the document's id."""
+    if spec.pareto is None:
+        return False
+    uniform = (_draw(spec, "pareto", document.id) + 1) / 2**64
+    return bool(uniform ** (-1 / spec.pareto) - 1 <= 1 - quality)
+
+
+def judge(spec: QualitySpec, document: Document, quality: float | None, perplexity: float | None) -> Drop | None:
+    """``low_quality`` or ``high_perplexity`` with the score and the limit, or None."""
+    if spec.sources and document.source not in spec.sources:
+        return None
+    if quality is not None and quality < spec.min_quality:
+        return Drop("low_quality", f"{quality:.4f} < {spec.min_quality}")
+    if quality is not None and _pareto_drops(spec, document, quality):
+        return Drop("low_quality", f"{quality:.4f}, drawn by pareto({spec.pareto})")
+    if perplexity is not None and spec.max_perplexity is not None and perplexity > spec.max_perplexity:
+        return Drop("high_perplexity", f"{perplexity} > {spec.max_perplexity}")
+    return None
+
+
+def _score_shard(job: _Scoring, index: int, out_dir: Path) -> Stats:
+    """Write scores and what stays of one shard."""
+    spec, work = job.spec, _work(out_dir)
+    classifier = Classifier.load(work / "classifier.npy") if spec.classifier is not None else None
+    model = LanguageModel.load(work / "language-model.npy") if spec.perplexity is not None else None
+    sources: dict[str, dict[str, dict[str, int]]] = {}
+    repeated = 0
+    with DocumentShard(out_dir, index) as shard, TableWriter(out_dir / f"scores-{index:05d}.arrow", SCORES_SCHEMA) as table:
+        for document in read_documents(job.shard):
+            letters = codes(document.text, spec.max_characters)
+            quality = round(classifier.score(letters), 4) if classifier is not None else None
+            perplexity = model.perplexity(letters) if model is not None else None
+            table.append((document.id, document.source, quality, perplexity))
+            drop = judge(spec, document, quality, perplexity)
+            if drop is not None:
+                shard.drop(document, drop)
+            else:
+                times = job.times.get(document.id, 1) if not spec.sources or document.source in spec.sources else 1
+                for _ in range(times):
+                    shard.keep(document)
+                repeated += times - 1
+            bins = sources.setdefault(document.source, {"quality": {}, "perplexity": {}})
+            for name, value in (("quality", quality), ("perplexity", perplexity)):
+                if value is not None:
+                    number = str(_bin(name, value))
+                    bins[name][number] = bins[name].get(number, 0) + 1
+    stats = shard.stats
+    return {**stats, "documents_in": stats["documents_in"] - repeated, "repeated": repeated, "scores": sources}
+
+
+def _bin(name: str, value: float) -> int:
+    """Number of the bin of a histogram: tenths of quality, ``PERPLEXITY_EDGES``."""
+    return min(9, int(value * 10)) if name == "quality" else sum(value >= edge for edge in PERPLEXITY_EDGES)
+
+
+class QualityStats(DocumentStats):
+    """Scores of all documents, and what followed."""
+
+    repeated: int = 0
+    """Further copies of documents that were written; they are in ``documents_out``, not in ``documents_in``."""
+    trained_on: dict[str, int] = Field(default_factory=dict)
+    """Texts by role: good, bad, reference."""
+    scores: dict[str, dict[str, dict[str, int]]] = Field(default_factory=dict)
+    """Source → quality or perplexity → number of the bin → documents, dropped ones too."""
+
+
+def run(spec: QualitySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> QualityStats:
+    """Score ``documents``, leave out and repeat.
+
+    Drop reasons: ``low_quality``, ``high_perplexity``.
+    """
+    shards = inputs["documents"].files("documents-*.arrow")
+    _work(out_dir).mkdir(exist_ok=True)
+    trained: Stats = {}
+    if spec.classifier is not None or spec.perplexity is not None:
+        jobs = [_Job(shard, spec) for shard in shards]
+        map_shards(_sample_shard, jobs, out_dir=out_dir, runtime=runtime, step="sample", total=len(jobs))
+        [trained] = map_shards(train, [spec], out_dir=out_dir, runtime=runtime, step="train", total=1)
+    scoring = [_Scoring(shard, spec, times) for shard, times in zip(shards, _times(spec, inputs["documents"], shards))]
+    parts = map_shards(_score_shard, scoring, out_dir=out_dir, runtime=runtime, step="score", total=len(scoring))
+    return QualityStats.of(sum_stats([NO_DOCUMENTS, {"repeated": 0, "scores": {}}, trained, *parts]))
+
+
+def _times(spec: QualitySpec, dedup: Artifact, shards: list[Path]) -> list[dict[str, int]]:
+    """For each shard: document → how often it stands in the corpus, for those that are repeated."""
+    if not spec.copies:
+        return [{} for _ in shards]
+    steps = sorted((int(size), times) for size, times in spec.copies.items())
+    sizes = copies_found(dedup)
+    times = {}
+    for document, size in sizes.items():
+        reached = [number for least, number in steps if size >= least]
+        if reached and reached[-1] > 1:
+            times[document] = reached[-1]
+    found = []
+    for shard in shards:
+        ids = pl.scan_ipc(shard).select("id").collect()["id"].to_list()
+        found.append({one: times[one] for one in ids if one in times})
+    return found
+
+
+STAGE = Stage(
+    "quality",
+    version=1,
+    spec=QualitySpec,
+    run=run,
+    table="quality",
+    inputs={"documents": "dedup"},
+    check=_check,
+    deployment=Deployment("Scores of quality; what is left out or repeated for them"),
+)

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from korealbert.artifact import Store
+from korealbert.corpus.clean.filters import Limits
+from korealbert.corpus.clean.language import Language, LanguageMissing, check_languages, language_shares, wrong_language
+from korealbert.corpus.clean.stage import _LANGUAGES_SCHEMA, STAGE, CleanSpec
+from korealbert.corpus.readers.spec import FieldMap
+from korealbert.documents.shards import read_batches
+from tests.corpus.documents_made import bytes_of, document, dropped, prose, ran, stored
+
+ENGLISH = "The library opened in a disused mill three years ago and lends ladders."
+HANJA = "吾等은 玆에 我 朝鮮의 獨立國임과 朝鮮人의 自主民임을 宣言하노라."
+"""The first sentence of the declaration of 1919."""
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("도서관은 삼 년 전에 문을 닫은 방앗간에 들어섰다.", "ko"),
+        (HANJA, "ko"),
+        ("ㅋㅋㅋ ㅠㅠ", "ko"),
+        ("AI API를 쓰는 GPU 서버", "ko"),
+        ("def open_mill(path):  # 방앗간을 연다\n    return open(path)\n" * 3, "other"),
+        ("図書館は三年前に閉鎖された製粉所に開館した。", "ja"),
+        ("トヨタ自動車株式会社", "ja"),
+        ("图书馆三年前在一座废弃的磨坊里开放。", "zh"),
+        (ENGLISH, "other"),
+        ("doseogwaneun sam nyeon jeone muneul dateun bangatgane deureoseotda.", "other"),
+        ("Библиотека открылась три года назад.", "other"),
+        ("The station 서울역 opened in 1925 and was designed by Tsukamoto Yasushi.", "other"),
+    ],
+)
+def test_the_language_of_most_of_a_text(text: str, first: str) -> None:
+    assert next(iter(language_shares(text))) == first
+
+
+def test_shares_are_of_letters_in_lines() -> None:
+    korean = "가나다라마바사아자차"
+    shares = language_shares(f"{korean}\n{korean}\nabcdefghij\n123 --")
+    assert shares == {"ko": pytest.approx(2 / 3), "other": pytest.approx(1 / 3)}
+    assert language_shares("12345 --\n☎") == {}
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_shares_sum_to_one_whatever_comes(text: str) -> None:
+    shares = language_shares(text)
+    assert not shares or sum(shares.values()) == pytest.approx(1)
+    assert list(shares.values()) == sorted(shares.values(), reverse=True)
+
+
+def test_a_drop_names_language_share_and_limit() -> None:
+    drop = wrong_language(language_shares(ENGLISH), Language())
+    assert drop is not None
+    assert (drop.reason, drop.rule) == ("language", "other: ko 0.000 of letters < 0.5")
+    assert wrong_language({}, Language()) is not None
+    assert wrong_language({"ko": 0.3, "zh": 0.3, "other": 0.4}, Language(keep=("ko", "zh"))) is None
+
+
+def test_codes_are_checked() -> None:
+    with pytest.raises(ValidationError, match="'korean' is no ISO 639-1 code"):
+        Language.model_validate({"keep": ["korean"]})
+    with pytest.raises(ValidationError, match="stands for all languages but ko, ja and zh"):
+        Language.model_validate({"keep": ["en", "other"]})
+    assert Language.model_validate({"keep": "ko"}) == Language()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("py3langid") is not None, reason="py3langid is installed")
+def test_languages_of_one_script_need_a_package() -> None:
+    with pytest.raises(LanguageMissing, match=r"pip install 'korealbert\[language\]'"):
+        check_languages(Language(keep=("ko", "en")))
+    check_languages(Language(keep=("ko", "other")))
+    check_languages(None)
+
+
+def test_languages_of_one_script() -> None:
+    pytest.importorskip("py3langid")
+    assert next(iter(language_shares(ENGLISH, by_script=False))) == "en"
+    assert next(iter(language_shares("Die Bibliothek wurde vor drei Jahren in einer Mühle eröffnet.", by_script=False))) == "de"
+    with pytest.raises(LanguageMissing, match="py3langid knows no qq"):
+        check_languages(Language(keep=("qq",)))
+
+
+def test_the_stage_drops_counts_and_keeps_languages(tmp_path: Path) -> None:
+    texts = [prose(1, 12), f"{prose(2, 12)}\n{ENGLISH}", "\n".join([ENGLISH] * 3), HANJA * 5]
+    inputs = {"documents": stored(tmp_path / "in", [document(f"d{index}", text) for index, text in enumerate(texts)])}
+    everything = Limits.model_validate({"min_hangul_share": 0, "max_duplicate_lines": 1, "max_duplicate_line_characters": 1})
+    spec = CleanSpec(limits=everything, sentences="none", language=Language(min_share=0.6))
+    stats = ran(STAGE, spec, inputs, tmp_path / "out")
+    assert stats["languages"] == {"ko": 3, "other": 1}
+    assert stats["dropped"] == {"language": 1}
+    [rule] = [rule for _, rule in dropped(tmp_path / "out").values()]
+    assert rule.startswith("other: ko 0.000")
+    [batch] = read_batches(tmp_path / "out" / "languages-00000.arrow", _LANGUAGES_SCHEMA)
+    assert batch["language"].to_pylist() == ["ko", "ko", "other", "ko"]
+    assert 0.7 < batch["share"].to_pylist()[1] < 1
+    without = spec.model_copy(update={"language": None})
+    assert "languages" not in ran(STAGE, without, inputs, tmp_path / "plain")
+    assert not [name for name in bytes_of(tmp_path / "plain") if name.startswith("languages")]
+
+
+def test_absent_fields_leave_the_identity(tmp_path: Path) -> None:
+    fields = STAGE.identity(CleanSpec(), {}, Store(tmp_path)).spec
+    assert not {"language", "url_lists", "word_lists", "max_listed_word_share"} & fields.keys()
+    assert "language" in STAGE.identity(CleanSpec(language=Language()), {}, Store(tmp_path)).spec
+
+
+@pytest.mark.parametrize("given", ['"ko"', '["ko", "other"]'])
+def test_a_recipe_names_one_language_or_several(given: str) -> None:
+    kept = Language.model_validate_json(f'{{"keep": {given}}}', strict=True).keep
+    assert kept == tuple(given.strip('[]"').split('", "'))
+    assert FieldMap.model_validate_json(f'{{"text": {given}}}', strict=True).text == kept

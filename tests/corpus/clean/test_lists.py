@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from korealbert.artifact import InputPath, Runtime
+from korealbert.corpus.clean.lists import UrlList, WordList, is_word_of
+from korealbert.corpus.clean.stage import STAGE, CleanSpec
+from tests.corpus.documents_made import RULES, document, dropped, prose, ran, stored
+
+
+def listed(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("어제 카지노에 갔다.", True),
+        ("카지노들에서는 돈을 잃는다.", True),
+        ("카지노까지도 닫았다", True),
+        ("「카지노」가 닫혔다", True),
+        ("CASINO를 열었다", True),
+        ("온라인카지노사이트", False),
+        ("카지노은 없다", False),
+        ("카지노학 개론", False),
+        ("casinos", False),
+        ("사설 토토 추천", True),
+        ("사설토토 추천", False),
+        ("사설\n토토로 번다", True),
+        ("사설 토토로가 나오는 영화", False),
+        ("최신무료쿠폰받기", True),
+        ("무료쿠폰", True),
+        ("도박은", True),
+        ("도박는", False),
+        ("도박이라고도 한다", True),
+        ("카지노였으며", True),
+        ("카지노인데", True),
+        ("도박만을", True),
+        ("카지노로서의", True),
+        ("도박에선", True),
+        ("카지노가의", False),
+    ],
+)
+def test_words_are_found_between_boundaries_with_particles(tmp_path: Path, text: str, found: bool) -> None:
+    path = listed(tmp_path / "spam.txt", "# spam", "", "카지노", "Casino  # English", "사설 토토", "*무료쿠폰*", "도박")
+    assert (WordList.read([path]).judge(text, 0.0) is not None) == found
+
+
+def test_particles_agree_with_the_last_letter() -> None:
+    assert is_word_of("서울로", "서울")
+    assert is_word_of("집으로는", "집")
+    assert not is_word_of("토토로가", "토토")
+    assert is_word_of("SNS는", "SNS")
+    assert is_word_of("SNS은", "SNS")
+
+
+def test_a_share_of_words_may_be_listed(tmp_path: Path) -> None:
+    words = WordList.read([listed(tmp_path / "spam.txt", "카지노")])
+    text = " ".join(["낱말"] * 48 + ["카지노를"] * 2)
+    assert words.judge(text, 0.04) is None
+    drop = words.judge(text, 0.03)
+    assert drop is not None
+    assert (drop.reason, drop.rule) == ("listed_word", "spam.txt: 카지노 (2 of 50 words > 0.03)")
+
+
+@pytest.mark.parametrize(
+    ("url", "entry"),
+    [
+        ("https://spam.example/a", "spam.example"),
+        ("https://www.Spam.Example:8080/a?b=c", "spam.example"),
+        ("http://m.spam.example.", "spam.example"),
+        ("https://notspam.example/", None),
+        ("https://spam.example.org/", None),
+        ("https://blog.example/ads", "blog.example/ads"),
+        ("https://blog.example/ads/1?x", "blog.example/ads"),
+        ("https://blog.example/adsorption", None),
+        ("https://other.example/best-casino-2020", "casino"),
+        ("https://other.example/casinos", None),
+        ("https://도박.example/x", "xn--hq1bt1n.example"),
+        ("https://xn--hq1bt1n.example/x", "xn--hq1bt1n.example"),
+        ("", None),
+        ("http://[bad", None),
+    ],
+)
+def test_addresses_are_found_at_boundaries(tmp_path: Path, url: str, entry: str | None) -> None:
+    urls = UrlList.read([listed(tmp_path / "urls.txt", "https://spam.example/", "blog.example/ads", "casino", "도박.example")])
+    drop = urls.judge(url)
+    assert (drop and drop.rule) == (entry and f"urls.txt: {entry}")
+
+
+def test_what_is_no_entry_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"u\.txt, line 2: 'two words' is no host"):
+        UrlList.read([listed(tmp_path / "u.txt", "ok.example", "two words")])
+    with pytest.raises(ValueError, match=r"w\.txt, line 1: 'a\*b' is no word"):
+        WordList.read([listed(tmp_path / "w.txt", "a*b")])
+    (tmp_path / "x.txt").write_bytes("카지노".encode("cp949"))
+    with pytest.raises(ValueError, match=r"x\.txt: not a list, it is not UTF-8"):
+        WordList.read([tmp_path / "x.txt"])
+
+
+@given(st.text(), st.text())
+def test_nothing_raises(text: str, url: str) -> None:
+    UrlList(hosts={"a.example": "f"}, words={"casino": "f"}).judge(url)
+    list(WordList().found(text))
+
+
+def test_the_stage_counts_both(tmp_path: Path) -> None:
+    documents = [
+        document("good", prose(1, 12)),
+        document("host", prose(2, 12), url="https://a.casino-spam.example/1"),
+        document("word", f"{prose(3, 12)}\n온라인카지노사이트를 추천한다."),
+    ]
+    lists = {kind: (InputPath(RULES / f"{kind}-example.txt"),) for kind in ("urls", "words")}
+    spec = CleanSpec(sentences="none", url_lists=lists["urls"], word_lists=lists["words"])
+    stats = ran(STAGE, spec, {"documents": stored(tmp_path / "in", documents)}, tmp_path / "out")
+    assert stats["dropped"] == {"listed_url": 1, "listed_word": 1}
+    assert {rule.partition(":")[0] for _, rule in dropped(tmp_path / "out").values()} == {
+        "urls-example.txt",
+        "words-example.txt",
+    }
+
+
+def test_a_list_that_cannot_be_read_is_told_before_anything_runs(tmp_path: Path) -> None:
+    assert STAGE.check is not None
+    path = listed(tmp_path / "words.txt", "카지노", "카*지노")
+    with pytest.raises(ValueError, match=r"words\.txt, line 2: '카\*지노' is no word; \* may stand only at its ends"):
+        STAGE.check(CleanSpec(word_lists=(InputPath(path),)), Runtime(store=tmp_path))
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"words\.txt: not a list, it is not UTF-8"):
+        STAGE.check(CleanSpec(url_lists=(InputPath(path),)), Runtime(store=tmp_path))

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from korealbert.artifact import Artifact, Runtime
+from korealbert.corpus.dedup import stage as dedup
+from korealbert.corpus.quality.models import codes, train_classifier, train_language_model
+from korealbert.corpus.quality.stage import STAGE, QualityError, QualitySpec, copies_found
+from korealbert.documents.schema import Document
+from tests.corpus.documents_made import bytes_of, document, dropped, kept, prose, ran, stored
+
+SALES = ["특가", "무료배송", "클릭", "이벤트", "당첨", "사은품", "즉시할인", "문의환영"]
+
+
+def advertisement(seed: int) -> str:
+    return "\n".join(f"{SALES[(seed + k) % 8]} {SALES[(seed * 3 + k * 5) % 8]} {seed * 7 + k}% ★ 지금 바로!" for k in range(12))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """Forty encyclopedia articles, forty pages of the web of which every second one is an advertisement."""
+    articles = [document(index, prose(index + 1, 12), "wiki") for index in range(40)]
+    pages = [document(index, prose(index + 900, 12) if index % 2 else advertisement(index), "web") for index in range(40)]
+    advertisements = [document(index, advertisement(index + 100), "spam") for index in range(40)]
+    return stored(tmp_path_factory.mktemp("dedup") / "in", [*articles, *pages, *advertisements], per_shard=25)
+
+
+def spec(**fields: Any) -> QualitySpec:
+    classifier = {"good": ["wiki"], "bad": ["spam"]}
+    return QualitySpec.model_validate({"classifier": classifier, "perplexity": {"reference": ["wiki"]}, **fields})
+
+
+def scores(directory: Path) -> pl.DataFrame:
+    return pl.concat([pl.read_ipc(path) for path in sorted(directory.glob("scores-*.arrow"))])
+
+
+def test_advertisements_go_and_prose_stays(corpus: Artifact, tmp_path: Path) -> None:
+    stats = ran(STAGE, spec(sources=["web"], min_quality=0.5), {"documents": corpus}, tmp_path / "out")
+    assert stats["dropped"] == {"low_quality": 20}
+    assert stats["trained_on"] == {"good": 40, "bad": 40, "reference": 40}
+    web = [one for one in kept(tmp_path / "out") if one.source == "web"]
+    assert len(web) == 20
+    assert not any("특가" in one.text for one in web)
+    assert all(rule.endswith("< 0.5") for _, rule in dropped(tmp_path / "out").values())
+    found = scores(tmp_path / "out")
+    assert found.height == 120
+    assert found["quality"].is_between(0, 1).all()
+    assert sum(stats["scores"]["web"]["quality"].values()) == 40
+
+
+def test_what_surprises_the_model_of_the_reference_goes(corpus: Artifact, tmp_path: Path) -> None:
+    ran(STAGE, spec(), {"documents": corpus}, tmp_path / "scored")
+    found = scores(tmp_path / "scored")
+    prose_like, other = (found.filter(pl.col("source") == name)["perplexity"] for name in ("wiki", "spam"))
+    assert float(prose_like.max()) < float(other.min())  # type: ignore[arg-type]
+    limit = (float(prose_like.max()) + float(other.min())) / 2  # type: ignore[arg-type]
+    stats = ran(STAGE, spec(max_perplexity=limit), {"documents": corpus}, tmp_path / "out")
+    assert stats["dropped"]["high_perplexity"] >= 40
+    assert {one.source for one in kept(tmp_path / "out")} == {"wiki", "web"}
+
+
+def test_one_and_two_workers_write_the_same_bytes(corpus: Artifact, tmp_path: Path) -> None:
+    outputs = []
+    for workers in (1, 2):
+        stats = ran(STAGE, spec(min_quality=0.4, pareto=9), {"documents": corpus}, tmp_path / f"{workers}", workers)
+        outputs.append((stats, bytes_of(tmp_path / f"{workers}")))
+    assert outputs[0] == outputs[1]
+    assert any(name.startswith("scores-") for name in outputs[0][1])
+
+
+def test_a_pareto_draw_keeps_some_of_the_bad(corpus: Artifact, tmp_path: Path) -> None:
+    stats = ran(STAGE, spec(pareto=3), {"documents": corpus}, tmp_path / "out")
+    left = [one.source for one in kept(tmp_path / "out")]
+    assert left.count("wiki") > left.count("spam") > 0
+    assert set(stats["dropped"]) == {"low_quality"}
+
+
+def test_labels_of_ones_own(corpus: Artifact, tmp_path: Path) -> None:
+    lines = [{"text": prose(index, 5), "label": True} for index in range(30)]
+    lines += [{"text": advertisement(index), "label": 0} for index in range(30)]
+    path = tmp_path / "labels.jsonl"
+    path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), "utf-8")
+    labelled = spec(classifier={"labelled": [str(path)]}, perplexity=None, min_quality=0.5)
+    assert ran(STAGE, labelled, {"documents": corpus}, tmp_path / "out")["dropped"] == {"low_quality": 60}
+    path.write_text('{"text": "a", "label": "good"}\n{"text": "b", "label": "fine"}\n', "utf-8")
+    with pytest.raises(ValueError, match=r"labels\.jsonl, line 2: expected"):
+        ran(STAGE, labelled, {"documents": corpus}, tmp_path / "wrong")
+
+
+def test_a_source_without_documents_is_named(corpus: Artifact, tmp_path: Path) -> None:
+    with pytest.raises(QualityError, match="no bad text to train on in blogs"):
+        ran(STAGE, spec(classifier={"good": ["wiki"], "bad": ["blogs"]}), {"documents": corpus}, tmp_path / "out")
+
+
+def test_what_was_copied_often_is_repeated(tmp_path: Path) -> None:
+    texts = {"thrice": prose(1, 30), "once": prose(2, 30), "twice": prose(3, 30)}
+    changed = prose(3, 30).replace("\n", " ", 1) + " 끝."
+    documents = [document("a", texts["thrice"]), document("b", texts["thrice"]), document("c", texts["thrice"])]
+    documents += [document("d", texts["once"]), document("e", texts["twice"]), document("f", changed)]
+    found = tmp_path / "dedup"
+    ran(dedup.STAGE, dedup.DedupSpec(), {"all": stored(tmp_path / "in", documents)}, found)
+    artifact = Artifact("dedup", found)
+    assert sorted(copies_found(artifact).values()) == [2, 3]
+    copied = QualitySpec.model_validate({"copies": {"2": 2, "3": 4}})
+    stats = ran(STAGE, copied, {"documents": artifact}, tmp_path / "out")
+    assert (stats["documents_in"], stats["documents_out"], stats["repeated"]) == (3, 7, 4)
+    times = [one.text for one in kept(tmp_path / "out")]
+    assert [times.count(text) for text in (texts["thrice"], texts["once"])] == [4, 1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"classifier": {"good": ["wiki"]}}, "name good and bad sources, or files in labelled"),
+        ({"classifier": {"good": ["wiki"], "bad": ["wiki"]}}, "wiki is good and bad"),
+        ({"min_quality": 0.5}, "need a classifier"),
+        ({"max_perplexity": 50}, "needs a reference"),
+        ({"copies": {"1": 2}}, "a number of copies above 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        QualitySpec.model_validate(fields)
+
+
+TRAINED = train_classifier([codes(prose(k, 5), 500) for k in range(20)], [codes(advertisement(k), 500) for k in range(20)], 1)
+MODEL = train_language_model(codes(prose(k, 5), 500) for k in range(20))
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_every_text_has_finite_scores(text: str) -> None:
+    letters = codes(text, 200)
+    assert 0 < TRAINED.score(letters) < 1
+    assert 1 <= MODEL.perplexity(letters) < float("inf")
+
+
+def test_known_text_surprises_less_the_more_of_it_is_known() -> None:
+    text = codes(prose(500, 5), 500)
+    assert train_language_model([text] * 3).perplexity(text) < MODEL.perplexity(text)
+    assert np.array_equal(codes("A  1\n가", 10), codes("a 7 가", 10))
+
+
+def test_documents_are_those_that_came(corpus: Artifact, tmp_path: Path) -> None:
+    ran(STAGE, spec(), {"documents": corpus}, tmp_path / "out")
+    came: list[Document] = kept(corpus.path)
+    assert kept(tmp_path / "out") == came
+
+
+def test_labels_of_one_kind_are_told_before_anything_runs(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text('{"text": "a", "label": "good"}\n', "utf-8")
+    assert STAGE.check is not None
+    STAGE.check(spec(classifier={"labelled": [str(path)], "bad": ["spam"]}), Runtime(store=tmp_path))
+    with pytest.raises(ValueError, match=r"there is no bad text in .*labels\.jsonl, and no source of such"):
+        STAGE.check(spec(classifier={"labelled": [str(path)]}), Runtime(store=tmp_path))
