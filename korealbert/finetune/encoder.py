@@ -145,8 +145,22 @@ class OwnEncoder(Encoder):
         """Every layer computes all positions."""
 
 
-def load_encoder(directory: Path, *, init: Init) -> Encoder:
+_DROPOUTS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "dropout",
+    "embedding_dropout",
+    "attention_dropout",
+    "hidden_dropout",
+    "mlp_dropout",
+)
+"""What configurations, transformers' and ours, call the dropouts within an encoder."""
+
+
+def load_encoder(directory: Path, *, init: Init, dropout: float | None = None) -> Encoder:
     """The encoder of a directory in float32, with its weights or (``random``) with fresh ones from torch's generator.
+
+    ``dropout``: in the place of every dropout of its configuration.
 
     Reads safetensors only. BigBird attends to everything: its sparse patterns are for inputs beyond a thousand pieces, and
     transformers would choose between the two by the length of a batch, so that a score would depend on the order of batches.
@@ -156,6 +170,9 @@ def load_encoder(directory: Path, *, init: Init) -> Encoder:
         config = load_config(directory)
         if config.model_type == "big_bird":
             config.attention_type = "original_full"
+        for name in _DROPOUTS if dropout is not None else ():
+            if hasattr(config, name):
+                setattr(config, name, dropout)
         if init == "random":
             return Encoder(AutoModel.from_config(config, trust_remote_code=False, dtype=torch.float32))
         transformer, loading = _quietly_loaded(directory, config)
@@ -172,15 +189,15 @@ def load_encoder(directory: Path, *, init: Init) -> Encoder:
     return Encoder(transformer)
 
 
-def load_input(inputs: Inputs, *, init: Init) -> Encoder:
+def load_input(inputs: Inputs, *, init: Init, dropout: float | None = None) -> Encoder:
     """The encoder in input role ``model``; as our own where role ``pretrain`` holds its training."""
     directory = inputs["model"].path
     if "pretrain" not in inputs:
-        return load_encoder(directory, init=init)
-    return load_as_trained(directory, read_config(inputs["pretrain"].path), init=init)
+        return load_encoder(directory, init=init, dropout=dropout)
+    return load_as_trained(directory, read_config(inputs["pretrain"].path), init=init, dropout=dropout)
 
 
-def load_as_trained(directory: Path, trained: AnyConfig, *, init: Init) -> OwnEncoder:
+def load_as_trained(directory: Path, trained: AnyConfig, *, init: Init, dropout: float | None = None) -> OwnEncoder:
     """The encoder of an export as our own, its layers sharing as in the pretraining whose config is ``trained``.
 
     It computes what the class of transformers computes: as there, a RoBERTa has a pooler, which is fresh, and ALBERT's
@@ -188,6 +205,8 @@ def load_as_trained(directory: Path, trained: AnyConfig, *, init: Init) -> OwnEn
     ``checkpoint.read_as_trained``.
     """
     config, weights = checkpoint.read_as_trained(directory, trained)
+    if dropout is not None:
+        config = config.model_copy(update={name: dropout for name in _DROPOUTS if hasattr(config, name)})
     model: TransformerEncoder | ModernEncoder
     if isinstance(config, ModelConfig):
         family = checkpoint.family_of(config).model_type

@@ -95,6 +95,21 @@ def tsv_header(file: BenchmarkFile, known: Sequence[tuple[str, ...]]) -> tuple[s
     return found if found in known else known[0]
 
 
+def parts(file: BenchmarkFile, pattern: str) -> list[BenchmarkFile]:
+    """The files of a directory whose names match, in the order of their paths, shorter names first; or the one file.
+
+    Raises ValueError where a directory holds none.
+    """
+    if not file.path.is_dir():
+        return [file]
+    paths = sorted(file.path.rglob(pattern), key=lambda path: (path.parent, len(path.name), path.name))
+    if not paths:
+        raise ValueError(
+            f"{file}: holds no {pattern.removeprefix('*')} file; give train, dev or test of the official directory"
+        )
+    return [BenchmarkFile(path) for path in paths]
+
+
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 KIND = {str: "a string", int: "an integer", float: "a number", list: "a list", dict: "an object"}

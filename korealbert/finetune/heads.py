@@ -5,13 +5,13 @@ Shapes: B inputs (sentences), L pieces, H hidden size, W words, P = W + 1 possib
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from korealbert.finetune.task import EncoderOutput, Parse, Words
+from korealbert.finetune.task import EncoderOutput, Parse, SlotScores, Spans, Words
 
 _INITIAL_STD = 0.02
 """Standard deviation of a fresh dense layer, as in BERT and ALBERT."""
@@ -113,6 +113,54 @@ class PieceHead(nn.Module):
         """Logits [B, L, outputs]."""
         logits: torch.Tensor = self.dense(self.dropout(encoded.hidden_BLH))
         return logits
+
+
+class SpanHead(nn.Module):
+    """Starts and ends on every piece, and a logit of "no answer" on the pooled vector after dropout."""
+
+    def __init__(self, hidden_size: int, dropout: float) -> None:
+        super().__init__()
+        self.pieces = PieceHead(hidden_size, 2, 0.0)
+        self.unanswerable = PooledHead(hidden_size, 1, dropout)
+
+    def forward(self, encoded: EncoderOutput) -> Spans:
+        """Logits [B, L, 2] and [B]."""
+        return Spans(self.pieces(encoded), self.unanswerable(encoded)[:, 0])
+
+
+class SlotHead(nn.Module):
+    """Each slot looks for what concerns it and scores its values: [B, L, H] -> [B, V], V values of all S slots.
+
+    A slot's own vector asks the input's pieces (scaled dot products); their weighted mean goes through a dense layer with GELU,
+    which all slots share, and one of the slot's own.
+    """
+
+    def __init__(self, hidden_size: int, values: Mapping[str, tuple[str, ...]], dropout: float) -> None:
+        super().__init__()
+        self.values = dict(values)
+        self.question_SH = nn.Parameter(torch.empty(len(values), hidden_size))
+        self.dropout = nn.Dropout(dropout)
+        self.dense = nn.Linear(hidden_size, hidden_size)
+        self.outputs = nn.Linear(hidden_size, sum(map(len, values.values())))
+        for weight in (self.question_SH, self.dense.weight, self.outputs.weight):
+            nn.init.normal_(weight, std=_INITIAL_STD)
+        nn.init.zeros_(self.dense.bias)
+        nn.init.zeros_(self.outputs.bias)
+
+    def forward(self, encoded: EncoderOutput) -> SlotScores:
+        """Scores of the values, slot by slot."""
+        hidden_BLH = encoded.hidden_BLH
+        lengths_B = torch.tensor([len(feature.input_ids) for feature in encoded.features], device=hidden_BLH.device)
+        padding_BL = torch.arange(hidden_BLH.shape[1], device=hidden_BLH.device) >= lengths_B[:, None]
+        asked_BSL = self.question_SH @ hidden_BLH.transpose(1, 2) / hidden_BLH.shape[-1] ** 0.5
+        found_BSH = asked_BSL.masked_fill(padding_BL[:, None], -torch.inf).softmax(dim=-1) @ hidden_BLH
+        found_BSH = self.dropout(nn.functional.gelu(self.dense(found_BSH)))
+        sizes = [len(values) for values in self.values.values()]
+        own = zip(
+            torch.split(self.outputs.weight, sizes), torch.split(self.outputs.bias, sizes), found_BSH.unbind(1), strict=True
+        )
+        scores_BV = torch.cat([found_BH @ weight_CH.T + bias_C for weight_CH, bias_C, found_BH in own], dim=-1)
+        return SlotScores(scores_BV, [self.values] * len(encoded.features))
 
 
 _LSTM_SIZE = 768

@@ -148,17 +148,19 @@ def train(
     history = _History()
     lengths = lengths_of(train_features)
     steps_per_epoch = math.ceil(len(lengths) / spec.batch_size)
-    total_steps = steps_per_epoch * spec.epochs
+    total_steps = spec.steps or steps_per_epoch * spec.epochs
+    warmup_ratio = spec.warmup_ratio if spec.warmup_steps is None else spec.warmup_steps / total_steps
     groups = parameter_groups(model.modules, weight_decay=spec.weight_decay)
     optimizer = torch.optim.AdamW(groups, lr=spec.learning_rate, eps=1e-8, fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, linear_schedule(total_steps, spec.warmup_ratio))
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, linear_schedule(total_steps, warmup_ratio))
     every = max(1, total_steps // _CURVE_POINTS)
     best: dict[str, torch.Tensor] = {}
     recent: list[torch.Tensor] = []
     step = 0
-    for epoch in range(spec.epochs):
+    for epoch in range(math.ceil(total_steps / steps_per_epoch)):
         model.modules.train()
-        for rows in training_batches(lengths, batch_size=spec.batch_size, seed=spec.seed, epoch=epoch):
+        batches = training_batches(lengths, batch_size=spec.batch_size, seed=spec.seed, epoch=epoch)
+        for rows in batches[: total_steps - step]:
             step += 1
             rate = float(optimizer.param_groups[0]["lr"])
             loss = _train_step(model, [train_features[row] for row in rows], optimizer, spec)
@@ -193,7 +195,8 @@ def contrast(
     settings = {name: getattr(spec.contrast, name) for name in ("epochs", "batch_size", "learning_rate", "warmup_ratio")}
     head = triples.head(hidden_size=model.encoder.hidden_size, dropout=0.0, train=features)
     ranked = FinetunedModel(triples, model.encoder, head, model.pad_id, model.device, model.precision)
-    return train(ranked, features, dev, spec.with_settings({**settings, "micro_batch_size": None, "patience": None}), report)
+    others = dict.fromkeys(("micro_batch_size", "patience", "steps", "warmup_steps"))
+    return train(ranked, features, dev, spec.with_settings({**settings, **others}), report)
 
 
 def _train_step(

@@ -21,7 +21,7 @@ from korealbert.finetune.alignment import Frame, Pieces, Span, frame, pieces
 from korealbert.finetune.files import Identifiers, Record, json_list
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.resampling import Additive
-from korealbert.finetune.task import Encoded, Example, Feature, Scores, Task
+from korealbert.finetune.task import Encoded, Example, Feature, Scores, Spans, Task
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +31,9 @@ _MAX_QUESTION_PIECES = 64
 
 STRIDE = 128
 """Pieces from the beginning of one window to that of the next, as in BERT and KLUE-baseline."""
+
+_ANSWERABILITY_WEIGHT = 0.5
+"""Of the classifier's loss beside that of the span, as in the official ALBERT's SQuAD 2.0."""
 
 _BEST = 20
 """Number of best starts and of best ends that are combined."""
@@ -67,6 +70,7 @@ class Found(NamedTuple):
     score: float
     span: Span
     null: float
+    """To be compared with the score; with a classifier of answerability its logit of none, to be compared with 0."""
 
 
 def windows(
@@ -161,8 +165,8 @@ class QuestionAnswering(Task):
     id_field: ClassVar[str] = "id"
     answerable: ClassVar[bool] = True
     """Every question has an answer."""
-    version: ClassVar[str] = ""
-    """Prefix of ``version`` in the official files, where it distinguishes them from other data sets."""
+    version: ClassVar[str | tuple[str, ...]] = ""
+    """Prefixes of ``version`` in the official files, where it distinguishes them from other data sets."""
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All questions, in the order of the file."""
@@ -226,23 +230,34 @@ class QuestionAnswering(Task):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """Two logits per piece: of an answer's start and of its end. No dropout of its own, as in BERT."""
-        from korealbert.finetune.heads import PieceHead  # noqa: PLC0415 (planning does without)
+        from korealbert.finetune.heads import PieceHead, SpanHead  # noqa: PLC0415 (planning does without)
 
-        return PieceHead(hidden_size, 2, 0.0)
+        return SpanHead(hidden_size, dropout) if self.chosen == "answerability" else PieceHead(hidden_size, 2, 0.0)
 
-    def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
-        """Mean of the cross-entropies of start and end over positions."""
+    def loss(self, logits: torch.Tensor | Spans, targets: Sequence[Any]) -> torch.Tensor:
+        """Mean of the cross-entropies of start and end over positions; with a classifier half its own is added."""
         import torch  # noqa: PLC0415 (planning does without)
 
+        positions_BL2, unanswerable_B = logits if isinstance(logits, Spans) else (logits, None)
         cross_entropy = torch.nn.functional.cross_entropy
-        start_B, end_B = torch.tensor(targets, device=logits.device).unbind(-1)
-        start_BL, end_BL = logits.float().unbind(-1)
-        return (cross_entropy(start_BL, start_B) + cross_entropy(end_BL, end_B)) / 2
+        start_B, end_B = torch.tensor(targets, device=positions_BL2.device).unbind(-1)
+        start_BL, end_BL = positions_BL2.float().unbind(-1)
+        loss = (cross_entropy(start_BL, start_B) + cross_entropy(end_BL, end_B)) / 2
+        if unanswerable_B is None:
+            return loss
+        none_B = (start_B == 0) & (end_B == 0)
+        classified = torch.nn.functional.binary_cross_entropy_with_logits(unanswerable_B.float(), none_B.float())
+        return loss + _ANSWERABILITY_WEIGHT * classified
 
-    def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
+    def decode(self, logits: torch.Tensor | Spans, features: Sequence[Feature]) -> list[Any]:
         """The best span of each window."""
-        arrays = logits.float().cpu().numpy()
-        return [best_span(row, f.layout, self.max_answer_pieces) for row, f in zip(arrays, features, strict=True)]
+        positions_BL2, unanswerable_B = logits if isinstance(logits, Spans) else (logits, None)
+        arrays = positions_BL2.float().cpu().numpy()
+        found = [best_span(row, f.layout, self.max_answer_pieces) for row, f in zip(arrays, features, strict=True)]
+        if unanswerable_B is None:
+            return found
+        nulls = unanswerable_B.float().cpu().tolist()
+        return [one._replace(null=null) for one, null in zip(found, nulls, strict=True)]
 
     def predictions(self, encoded: Encoded, decoded: Sequence[Any]) -> list[Any]:
         """The text of the best span over all windows; empty where no answer scores higher and the benchmark allows that."""
@@ -255,7 +270,8 @@ class QuestionAnswering(Task):
         texts = []
         for index, example in enumerate(encoded.examples):
             begin, end = best[index].span
-            none = not self.answerable and null[index] > best[index].score
+            least = 0.0 if self.chosen == "answerability" else best[index].score
+            none = not self.answerable and null[index] > least
             texts.append("" if none else (example.pair or "")[begin:end])
         return texts
 

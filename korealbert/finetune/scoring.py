@@ -23,6 +23,7 @@ from korealbert.finetune.resampling import Draws
 from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.statistics import answered, compare, mcnemar_of
 from korealbert.finetune.task import Example, Task
+from korealbert.formatting import part_of
 
 _MEMBER_MARK = "::"
 """Between an archive and the name of a file in it."""
@@ -46,8 +47,8 @@ class _Scored:
     warnings: tuple[str, ...]
     examples: int
     """Of the gold file; each was scored."""
-    examples_official: int
-    """Of the official test set: scores over fewer compare with no published ones."""
+    examples_official: int | None
+    """Of the official test set: scores over fewer compare with no published ones. None: not known, and more or fewer."""
     matched_by: Literal["id", "position"]
     """How predictions found their examples."""
     undefined: Mapping[str, str]
@@ -137,9 +138,9 @@ def _facts(
     corrected = benchmark.score(examples, predicted, "corrected").values if scores.undefined else {}
     return _Scored(
         {name: None if name in scores.undefined else value for name, value in scores.values.items()},
-        (*scores.warnings, *_part(benchmark, len(examples)), *further),
+        (*scores.warnings, *_part(benchmark, examples), *further),
         len(examples),
-        benchmark.official_test_examples,
+        benchmark.official_size(examples),
         matched_by,
         scores.undefined,
         {name: corrected[name] for name in scores.undefined},
@@ -171,17 +172,14 @@ def record_format(task: str) -> str:
     told = " ".join((benchmark.prediction.__doc__ or "").replace("``", "`").split())
     labels = f" Labels: {', '.join(benchmark.labels)}." if isinstance(benchmark, SequenceClassification) else ""
     needed = "needed" if benchmark.matches_by_id else "optional; without it records stand in the order of the official file"
-    count = f"{benchmark.official_test_examples:,} official test examples"
+    count = f"{benchmark.official_test_examples:,} official test {benchmark.official_unit}"
     return f"{benchmark.title}: JSON Lines, an object for each of the {count}.\n`id`: the example's ({needed}).\n{told}{labels}"
 
 
-def _part(benchmark: Task, examples: int) -> list[str]:
+def _part(benchmark: Task, gold: Sequence[Example]) -> list[str]:
     """A warning where the gold file has another size than the official test set."""
-    official = benchmark.official_test_examples
-    if examples == official:
-        return []
-    size = f"{examples:,} of {official:,} examples" if examples < official else f"{examples:,} examples instead of {official:,}"
-    return [f"{size} of {benchmark.title}'s official test set: the scores compare with no published ones"]
+    size = part_of(len(gold), benchmark.official_size(gold))
+    return [f"{size} of {benchmark.title}'s official test set: the scores compare with no published ones"] if size else []
 
 
 def _matched_by_position(

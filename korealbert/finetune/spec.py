@@ -86,7 +86,8 @@ class FeaturesSpec(Spec):
     """Longest input in pieces with special pieces; longer ones are cut."""
     head: Head = "own"
     """``own``: the task's, a cross-encoder where it compares two sentences. ``mean``: the same on the mean vector of all
-    pieces. ``bi-encoder``: both sentences are encoded apart; its scores compare with those of bi-encoders alone."""
+    pieces. ``bi-encoder``: both sentences are encoded apart; its scores compare with those of bi-encoders alone.
+    ``answerability``: spans, and a classifier trained with them of whether there is an answer (squad2, klue_mrc)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -174,7 +175,7 @@ class FinetuneSpec(FeaturesSpec):
     the task's own values where it has some.
     """
 
-    later: ClassVar[frozenset[str]] = FeaturesSpec.later | {"contrast"}
+    later: ClassVar[frozenset[str]] = FeaturesSpec.later | {"contrast", "steps", "warmup_steps", "encoder_dropout"}
 
     init: Init = "pretrained"
     """The weights of the model, or ``random``: the same architecture with fresh ones, which shows what pretraining adds."""
@@ -183,6 +184,8 @@ class FinetuneSpec(FeaturesSpec):
 
     epochs: int = Field(default=3, ge=1, le=1000)
     """Passes over the training examples; after each the model is scored on dev, and the best one is tested."""
+    steps: int | None = Field(default=None, ge=1)
+    """Optimiser steps in all, in the place of ``epochs``; the last pass ends with them."""
     patience: int | None = Field(default=None, ge=1)
     """Stop after so many epochs in a row that were not better on dev. None: never. The schedule is that of ``epochs``."""
     batch_size: int = Field(default=64, ge=1)
@@ -193,16 +196,26 @@ class FinetuneSpec(FeaturesSpec):
     """Peak of AdamW's learning rate; from there it falls linearly to 0."""
     warmup_ratio: float = Field(default=0.1, ge=0, lt=1)
     """Share of the steps over which the learning rate rises to its peak."""
+    warmup_steps: int | None = Field(default=None, ge=0)
+    """The same in steps, in the place of ``warmup_ratio``."""
     weight_decay: float = Field(default=0.01, ge=0, lt=1)
     """Decoupled weight decay of matrices; biases and layer norms are spared."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Largest norm of the gradient over all parameters."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
-    """Dropout before the head; the encoder keeps that of its own config.json."""
+    """Dropout before the head."""
+    encoder_dropout: float | None = Field(default=None, ge=0, lt=1)
+    """Dropout within the encoder, of attention too. None: that of its own config.json."""
     precision: Precision = "float32"
     """``bfloat16`` is for GPUs; a CPU without bfloat16 units emulates it slowly."""
     contrast: ContrastSpec | None = None
     """Training on triples of entailment before the benchmark's own, for a bi-encoder."""
+
+    @model_validator(mode="after")
+    def _warm_up_ends(self) -> Self:
+        if self.steps is not None and self.warmup_steps is not None and self.warmup_steps >= self.steps:
+            raise ValueError(f"warmup_steps = {self.warmup_steps} leaves no step of steps = {self.steps}; shorten the warm-up")
+        return self
 
     @model_validator(mode="after")
     def _contrast_is_of_vectors(self) -> Self:

@@ -6,7 +6,8 @@ where an export says less than that (layers share what the format cannot say); `
 ``proposal`` and ``selection``); ``train``, ``dev`` and ``test``, fetched files, for those that the spec names by URL.
 
 Output: ``metrics.json`` (the whole result: settings, dev scores of every epoch, dev and test scores of the best, sizes and
-warnings; scores are official ones, for test also the corrected and the best reachable), ``dev_predictions.arrow`` and
+warnings; scores are official ones, for test also the corrected and the best reachable; ``undefined`` names those that the
+official script prints as ``nan``, and why: their ``test`` is our value, for means need a number), ``dev_predictions.arrow`` and
 ``predictions.arrow`` (id, gold, pred and loss of every dev and test example), ``analysis.json`` (what is confused with what,
 and the hardest test examples; see ``analysis``) and ``curve.jsonl`` (training loss). A spec without ``test`` gives dev alone.
 A head that is not the task's own is named in ``metrics.json``, and in the metadata of both files of predictions; ``contrast``
@@ -118,7 +119,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
         runtime.report(Progress(step, total, "steps", metrics))
 
     with repeatable(seed=spec.seed, threads=runtime.threads, device=device):
-        encoder = load_input(inputs, init=spec.init)
+        encoder = load_input(inputs, init=spec.init, dropout=spec.encoder_dropout)
         _check_length(spec, encoder, directory)
         if task.markers:
             encoder.make_room(len(tokenizer))
@@ -204,6 +205,8 @@ def _features(
 def _described(task: Task, spec: FinetuneSpec) -> dict[str, Any]:
     """The fields of ``metrics.json`` that are known before the run."""
     settings = {name: getattr(spec, name) for name in AXES}
+    others = {name: getattr(spec, name) for name in ("steps", "warmup_steps", "encoder_dropout")}
+    settings |= {name: value for name, value in others.items() if value is not None}
     known = {"task": spec.task, "title": task.title, "init": spec.init, "seed": spec.seed}
     if spec.head != "own":
         known["head"] = spec.head
@@ -214,22 +217,24 @@ def _tested(task: Task, test: Encoded, predicted: Sequence[Any]) -> tuple[dict[s
     """Scores of the test predictions in both modes and of the best reachable ones, and warnings."""
     official = task.score(test.examples, predicted, "official")
     oracle = task.oracle(test)
-    scores = {
+    scores: dict[str, Any] = {
         "test": dict(official.values),
         "test_corrected": dict(task.score(test.examples, predicted, "corrected").values),
         "test_oracle": None if oracle is None else dict(task.score(test.examples, oracle, "official").values),
     }
+    if official.undefined:
+        scores["undefined"] = dict(official.undefined)
     return scores, [f"test: {text}" for text in official.warnings]
 
 
 def _sizes(
     task: Task, spec: FinetuneSpec, features: Mapping[str, Sequence[Feature]], encoded: Mapping[str, Encoded]
-) -> dict[str, int]:
-    train = features["train"]
+) -> dict[str, int | None]:
+    train, test = features["train"], encoded.get("test")
     return {
         "examples_train": train[len(train) - 1].example + 1,
         **{f"examples_{split}": len(part.examples) for split, part in encoded.items()},
-        "examples_test_official": task.official_test_examples,
+        "examples_test_official": task.official_size(test.examples if test else ()),
         "examples_at_max_length": sum(int((lengths_of(part) == spec.max_length).sum()) for part in features.values()),
     }
 

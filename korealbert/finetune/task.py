@@ -8,6 +8,7 @@ Shapes: B inputs (sentences), L pieces, H hidden size, W words, P = W + 1 possib
 from __future__ import annotations
 
 import copy
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-Head = Literal["own", "mean", "bi-encoder"]
+Head = Literal["own", "mean", "bi-encoder", "answerability"]
 """What turns vectors into a task's output.
 
 ``own``: what the task has by itself: a layer on the encoder's pooled vector (of a pair as one input: a cross-encoder) or on
 each piece, or KLUE's parser. ``mean``: that layer on the mean vector of all pieces. ``bi-encoder``: each sentence of a pair is
-encoded alone, mean vectors u and v; similarity is their cosine, classes are of [u, v, |u − v|].
+encoded alone, mean vectors u and v; similarity is their cosine, classes are of [u, v, |u − v|]. ``answerability``: spans of a
+context, and a classifier on the pooled vector, trained with them, of whether there is an answer.
 """
 
 POOLING_HEADS: tuple[Head, ...] = ("own", "mean")
@@ -114,6 +116,26 @@ class Parse(NamedTuple):
     relations_BWR: torch.Tensor
 
 
+class Spans(NamedTuple):
+    """Logits of starts and ends of answers [B, L, 2], and of there being none [B]."""
+
+    positions_BL2: torch.Tensor
+    unanswerable_B: torch.Tensor
+
+
+class SlotScores(NamedTuple):
+    """Scores of the values of all slots side by side, [B, V]."""
+
+    scores_BV: torch.Tensor
+    slots: Sequence[Mapping[str, tuple[str, ...]]]
+    """The slots with their values, in the order of V; the same for each input."""
+
+    def by_slot(self) -> list[torch.Tensor]:
+        """[B, C] for each slot with C values."""
+        sizes = [len(values) for values in self.slots[0].values()]
+        return [self.scores_BV[:, end - size : end] for size, end in zip(sizes, itertools.accumulate(sizes), strict=True)]
+
+
 class Task(ABC):
     """A benchmark. Stateless: every method is a function of its arguments."""
 
@@ -121,6 +143,8 @@ class Task(ABC):
     """The benchmark's own spelling of its name."""
     official_test_examples: ClassVar[int]
     """Size of the official test set: a score over fewer compares with no published one."""
+    official_unit: ClassVar[str] = "examples"
+    """What ``official_test_examples`` counts, in the plural."""
     metric: ClassVar[str]
     """Name of the score that is the task's own; higher is better."""
     dev_metric: ClassVar[str] = ""
@@ -172,6 +196,10 @@ class Task(ABC):
     def selects_by(self) -> str:
         """Name of the score that selects epochs and settings on dev."""
         return self.dev_metric or self.metric
+
+    def official_size(self, examples: Sequence[Example]) -> int | None:
+        """Examples of the official test set; None where these are not all of it and their full number is not known."""
+        return self.official_test_examples
 
     @abstractmethod
     def read(self, file: BenchmarkFile) -> list[Example]:

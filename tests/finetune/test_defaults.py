@@ -29,6 +29,7 @@ SELECTED_BY = {
     "klue_re": "micro_f1",
     "klue_dp": "las_macro",
     "klue_mrc": "rouge_w",
+    "klue_dst": "slot_micro_f1",
 }
 KOREALBERT = ("kornli", "korsts", "nsmc", "pd", "naver_ner", "korquad")
 
@@ -43,6 +44,12 @@ def test_klue_takes_the_settings_of_its_baselines(name: str, tmp_path: Path) -> 
     given = (found.epochs, found.batch_size, found.learning_rate, found.warmup_ratio, found.max_length)
     assert given == KLUE[name]
     assert (found.weight_decay, found.max_grad_norm) == (0.0, 1.0)
+
+
+def test_dialogues_take_the_settings_of_run_all(tmp_path: Path) -> None:
+    found = spec("klue_dst", tmp_path)
+    given = (found.epochs, found.batch_size, found.learning_rate, found.warmup_ratio, found.max_length, found.weight_decay)
+    assert given == (5, 16, 3e-5, 0.1, 510, 0.01)
 
 
 @pytest.mark.parametrize("name", SELECTED_BY)

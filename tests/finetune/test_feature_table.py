@@ -43,7 +43,7 @@ def test_features_of_every_kind_survive_their_file(
     table = FeatureTable(tmp_path / "t.arrow", task)
     expected = [
         Feature(f.input_ids, f.token_type_ids, f.target, start + f.example, f.layout, f.choices)
-        for start in range(0, 20, 7)
+        for start in range(0, len(examples), 7)
         for f in task.encode(examples[start : start + 7], tokenizer, max_length=16)
     ]
     assert rows == len(table) == len(expected)

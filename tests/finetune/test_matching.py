@@ -111,8 +111,34 @@ GOLD |= {
     ),
     "kobest_sentineg": rows("ID\tText\tLabel", *(f"{n}\t말\t{n // 2}" for n in range(4))),
 }
+GOLD |= {
+    "paws_ko": rows("id\tsentence1\tsentence2\tlabel", *(f"{n}\t가 나\t나 가\t{n // 2}" for n in range(4))),
+    "3i4k": rows("", *(f"{n // 2}\t말" for n in range(4))),
+}
+STATES = (["식당-종류-한식당"], [], ["식당-지역-서울 중앙", "식당-예약 시간-18:00"], ["택시-도착지-역"])
+GOLD["klue_dst"] = json.dumps(
+    [{"guid": f"wos-{n}", "dialogue": [{"role": "user", "text": "말", "state": s}]} for n, s in enumerate(STATES)]
+)
+COMMENTS = ("False\tnone\tnone", "False\tothers\toffensive", "True\tgender\thate", "True\tgender\toffensive")
+COMMENTS_GOLD = rows("comments\tcontain_gender_bias\tbias\thate", *(f"말\t{labels}" for labels in COMMENTS))
+GOLD |= dict.fromkeys(("hate_speech", "social_bias", "gender_bias"), COMMENTS_GOLD)
 GOLD |= {"glue_mnli_mm": GOLD["glue_mnli"], "klue_dp_no_pos": GOLD["klue_dp"]}
-QUESTIONS = ("korquad", "klue_mrc", "squad1", "squad2")
+PAGE = {"context": "<p>하나</p> <b>두울</b> 세엣 네엣", "title": "수"}
+GOLD["korquad2"] = json.dumps(
+    {
+        "version": "KorQuAD_v2.0_dev",
+        "data": [
+            {
+                **PAGE,
+                "qas": [
+                    {"id": f"q{n}", "question": "?", "answer": {"text": word, "answer_start": begin}}
+                    for n, (word, begin) in enumerate({"<p>하나</p>": 0, "두울": 13, "세엣": 20, "네엣": 23}.items())
+                ],
+            }
+        ],
+    }
+)
+QUESTIONS = ("korquad", "korquad2", "klue_mrc", "squad1", "squad2")
 
 
 def right(task: str, examples: Sequence[Example]) -> list[dict[str, Any]]:
@@ -125,6 +151,8 @@ def right(task: str, examples: Sequence[Example]) -> list[dict[str, Any]]:
     if task.startswith("klue_dp"):
         trees = [example.target for example in examples]
         return [{"heads": list(t.heads), "deprels": [DEPENDENCIES[number] for number in t.relations]} for t in trees]
+    if task == "klue_dst":
+        return [{"state": list(example.target)} for example in examples]
     if task == "klue_re":
         return [{"label": RELATIONS[example.target]} for example in examples]
     labels = getattr(benchmark, "labels", None)

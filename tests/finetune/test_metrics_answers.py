@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from collections import Counter
 
+import lxml.html
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from korealbert.finetune.tasks.question_answering import (
     korquad_f1,
     normalise_klue,
     normalise_korquad,
+    normalise_korquad2,
     normalise_squad,
     rouge_w,
     squad_f1,
@@ -43,6 +45,32 @@ def test_two_answers_of_nothing_agree_but_the_official_f1_is_0() -> None:
     assert score("korquad", ["《》"], "", "corrected") == {"em": 100.0, "f1": 100.0}
     assert score("squad1", ["the"], "a") == {"em": 100.0, "f1": 0.0}
     assert score("squad1", ["the"], "a", "corrected") == {"em": 100.0, "f1": 100.0}
+
+
+TAGS = ["<td>", "</td>", "<p class='a'>", "<br/>", "<!-- 말 -->", "&amp;", "&nbsp;"]
+WORDS = ["대한", " 민국", "\n", "Ab", "(주)", "3 "]
+markup = st.lists(st.sampled_from([*TAGS, *WORDS]), min_size=1, max_size=12).map("".join)
+
+
+@given(markup, markup)
+def test_korquad2_compares_what_a_browser_shows(predicted: str, gold: str) -> None:
+    """Its script takes BeautifulSoup's text under lxml, then does as KorQuAD 1's, and takes all spaces out."""
+
+    def characters(text: str) -> str:
+        shown = lxml.html.document_fromstring(f"<html><body><div>{text}</div></body></html>").text_content()
+        kept = (" " if character in "'\"《》<>〈〉()‘’" else character for character in shown.lower())
+        return "".join("".join(c for c in kept if c not in string.punctuation).split())
+
+    left, right = characters(predicted), characters(gold)
+    assert (normalise_korquad2(predicted), normalise_korquad2(gold)) == (left, right)
+    same = sum((Counter(left) & Counter(right)).values())
+    expected = {"em": 100.0 * (left == right), "f1": 200 * same / (len(left) + len(right)) if same else 0.0}
+    assert score("korquad2", [gold], predicted) == {name: pytest.approx(value) for name, value in expected.items()}
+
+
+def test_a_tag_that_an_answer_is_cut_in_is_none_of_its_text() -> None:
+    assert score("korquad2", ["<td>332cm</td>"], "332 cm</t") == {"em": 100.0, "f1": 100.0}
+    assert score("korquad2", ["<!-- 말 -->가"], "가<!-- 말") == {"em": 100.0, "f1": 100.0}
 
 
 @given(answers, answers)

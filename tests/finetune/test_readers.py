@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import tarfile
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn.metrics import accuracy_score, f1_score
 
 from korealbert.documents import benchmark_files
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
+from korealbert.finetune.questions import Answer, Question
+from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.task import Example
 
 NSMC_HEADER = "id\tdocument\tlabel\n"
@@ -38,6 +43,71 @@ def test_korsts_pairs_keep_quotes_and_the_last_line_needs_no_line_feed(tmp_path:
     row = '뉴스\t우리\t2024\t0007\t3.800\t"비가 온다.\t눈이 "온다'
     (example,) = read("korsts", tmp_path / "a.tsv", STS_HEADER + row)
     assert example == Example("뉴스/우리/2024/0007", '"비가 온다.', 3.8, pair='눈이 "온다')
+
+
+def test_untranslated_sentences_of_paws_stay_and_are_told_apart(tmp_path: Path) -> None:
+    rows = '4\t"가 나\t나 가\t1\n157\tNS\t라\t0\n6\t마 바\t바 "마\t0\n'
+    examples = read("paws_ko", tmp_path / "test_2k.tsv", "id\tsentence1\tsentence2\tlabel\n" + rows)
+    assert examples[0] == Example("4", '"가 나', 1, pair="나 가") and examples[1].text == "NS"
+    scores = tasks.load("paws_ko").score(examples, [1, 0, 1], "official").values
+    assert scores == {"accuracy": pytest.approx(200 / 3), "accuracy_translated": 50.0}
+
+
+def test_a_comment_has_three_labels(tmp_path: Path) -> None:
+    header, row = "comments\tcontain_gender_bias\tbias\thate\n", '"말 많다\tTrue\tgender\toffensive\n'
+    for task, target in {"hate_speech": 1, "social_bias": 2, "gender_bias": 1}.items():
+        assert read(task, tmp_path / "dev.tsv", header + row) == [Example("2", '"말 많다', target)]
+    with pytest.raises(
+        ValueError, match=r"line 1, field 'header': found 'comments'; the official file begins with comments<TAB>"
+    ):
+        read("hate_speech", tmp_path / "test.no_label.tsv", "comments\n말\n")
+
+
+def test_intents_have_no_header_and_their_last_line_no_end(tmp_path: Path) -> None:
+    examples = read("3i4k", tmp_path / "fci_test.txt", "0\t만화\r\n6\t취소해")
+    assert examples == [Example("1", "만화", 0), Example("2", "취소해", 6)]
+    with pytest.raises(ValueError, match=r"line 2, field 'text': 1 fields instead of 2; give fci_train_val"):
+        read("3i4k", tmp_path / "fci_test.txt", "0\t만화\r\n취소해")
+
+
+@pytest.mark.parametrize("task", ["hate_speech", "social_bias", "gender_bias", "3i4k", "paws_ko"])
+def test_their_scores_are_scikit_learn_s(task: str) -> None:
+    benchmark, random = tasks.load(task), np.random.default_rng(0)
+    assert isinstance(benchmark, SequenceClassification)
+    for count in (3, 40, 2_000):
+        gold, given = random.integers(len(benchmark.labels), size=(2, count)).tolist()
+        examples = [Example(str(n), "말", target, pair="글") for n, target in enumerate(gold)]
+        expected = {
+            "accuracy": accuracy_score(gold, given),
+            "macro_f1": f1_score(gold, given, average="macro"),
+            "f1": f1_score(gold, given, zero_division=0) if len(benchmark.labels) == 2 else 0,
+        }
+        found = benchmark.score(examples, given, "official").values
+        assert {n: found[n] for n in benchmark.measures} == {n: pytest.approx(100 * expected[n]) for n in benchmark.measures}
+
+
+def test_korquad2_is_a_directory_of_pages(tmp_path: Path) -> None:
+    def write(name: str, identifier: str, version: str = "KorQuAD_v2.1_dev") -> None:
+        asked = {"id": identifier, "question": "?", "answer": {"text": "<b>나</b>", "answer_start": 2, "html_answer_start": 9}}
+        page = {"title": "수", "url": "", "context": "가 <b>나</b>", "raw_html": "<html>", "qas": [asked]}
+        (tmp_path / name).write_text(json.dumps({"version": version, "data": [page]}, ensure_ascii=False), "utf-8")
+
+    write("korquad2.1_dev_10.json", "b")
+    write("korquad2.1_dev_9.json", "a")
+    first, second = tasks.load("korquad2").read(BenchmarkFile(tmp_path))
+    assert first == Question("a", "?", (Answer("<b>나</b>", 2),), pair="가 <b>나</b>", article="korquad2.1_dev_9.json/0")
+    assert second.id == "b"
+    write("korquad2.1_dev_11.json", "a")
+    with pytest.raises(ValueError, match=r"dev_11.json, line 1, field 'qas.0..id': 'a' stands in .*dev_9.json, line 1 too"):
+        tasks.load("korquad2").read(BenchmarkFile(tmp_path))
+    write("korquad2.1_dev_11.json", "c", version="KorQuAD_v1.0_dev")
+    with pytest.raises(
+        ValueError, match=r"dev_11.json, line 1, field 'version': found 'KorQuAD_v1.0_dev'; KorQuAD2 comes from"
+    ):
+        tasks.load("korquad2").read(BenchmarkFile(tmp_path))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"empty: holds no .json file"):
+        tasks.load("korquad2").read(BenchmarkFile(tmp_path / "empty"))
 
 
 def test_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -> None:
@@ -138,7 +208,7 @@ def test_archives_that_unfold_to_much_are_stopped_and_truncated_ones_say_where(t
 
 
 def test_an_unknown_task_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"no task 'klue' .*; known are glue_cola, .*, nsmc"):
+    with pytest.raises(ValueError, match=r"no task 'klue' .*; known are 3i4k, .*, nsmc"):
         tasks.load("klue")
 
 

@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import ipc
 from scipy.stats import ConstantInputWarning, binomtest, spearmanr
+from seqeval.metrics import f1_score
+from seqeval.scheme import IOB2
 from typer.testing import CliRunner
 
 from flows.cli import app
@@ -419,6 +421,12 @@ def test_what_the_official_script_prints_as_nan_is_undefined_with_its_reason_and
     relations = score_file("klue_re", gold, predicted, "official")
     assert relations.values["auprc"] is None and relations.corrected["auprc"] > 0
     assert relations.undefined == {"auprc": "27 of 30 relations do not occur in gold"}
+    gold, predicted = files(NER.replace("B-PS", "O").replace("I-PS", "O"), [{"tags": ["O"] * 5}])
+    entities = score_file("klue_ner", gold, predicted, "official")
+    assert entities.values["entity_macro_f1"] is None and entities.corrected == {"entity_macro_f1": 0.0}
+    assert entities.undefined == {"entity_macro_f1": "neither gold nor predictions have an entity"}
+    with pytest.warns(RuntimeWarning):
+        assert math.isnan(f1_score([["O"] * 5], [["O"] * 5], average="macro", mode="strict", scheme=IOB2))
 
 
 def test_a_missing_official_file_says_where_it_comes_from_and_its_licence(tmp_path: Path) -> None:
@@ -434,7 +442,7 @@ def test_every_benchmark_is_found_by_name_and_title_in_any_spelling() -> None:
         assert task.origin and task.title
     assert tasks.find("SST-2") is tasks.find("sst2") is tasks.load("glue_sst2")
     assert tasks.find("KLUE-NER") is tasks.load("klue_ner")
-    with pytest.raises(ValueError, match=r"no task 'klue_wos' .*; known are glue_cola"):
+    with pytest.raises(ValueError, match=r"no task 'klue_wos' .*; known are 3i4k"):
         tasks.find("klue_wos")
 
 
@@ -479,4 +487,4 @@ def test_predictions_of_other_examples_or_tasks_and_other_arrow_files_are_refuse
 def test_the_command_tells_what_records_hold(name: str) -> None:
     told = CliRunner().invoke(app, ["score", name, "--format"])
     assert told.exit_code == 0 and told.output.startswith(f"{tasks.load(name).title}: JSON Lines")
-    assert any(field in told.output for field in ("`label`", "`answer`", "`tags`", "`heads`")), told.output
+    assert any(field in told.output for field in ("`label`", "`answer`", "`tags`", "`heads`", "`state`")), told.output

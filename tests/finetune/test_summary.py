@@ -29,6 +29,8 @@ def some_answer(task_name: str, example: Example, others: list[Example], random:
     target = example.target if random.random() < 0.6 else others[int(random.integers(len(others)))].target
     if task_name == "klue_re":
         return Relation(target, list(random.dirichlet(np.ones(30))))
+    if task_name == "klue_dst":
+        return list(target)
     if task_name == "klue_dp":
         heads, relations = target if len(target[0]) == len(example.target[0]) else example.target
         return Tree(tuple(heads), tuple(relations))

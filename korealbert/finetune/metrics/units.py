@@ -1,4 +1,4 @@
-"""Scores over the characters or words of texts, times 100: named entities from tags, and KLUE-DP's attachment scores.
+"""Scores over parts of examples, times 100: named entities from tags, KLUE-DP's attachment scores, KLUE-DST's states.
 
 Entities are strict or lenient chunks of tags. Quirks of the Naver NLP challenge's scorer, of which one tag sequence in a
 hundred shows some: an entity that reaches the end of its sentence is not listed, but with the next sentence's first break, at
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.metrics.labels import Counts, accuracy, class_counts, macro_f1
+from korealbert.finetune.metrics.labels import Counts, accuracy, check_lengths, class_counts, macro_f1
 
 OUTSIDE = "O"
 
@@ -212,3 +212,40 @@ def las_counts(
 
 def _class(relation: int) -> int:
     return relation if relation < FIRST_RARE else RARE
+
+
+State = Sequence[str]
+"""What a user has asked for: ``domain-slot-value`` each."""
+
+
+def joint_goal_accuracy(gold: Sequence[State], predicted: Sequence[State]) -> float:
+    """Share of turns whose state is right as a whole. Raises ValueError when the two differ in length or are empty."""
+    check_lengths(gold, predicted, "joint goal accuracy")
+    return sum(set(wanted) == set(given) for wanted, given in zip(gold, predicted, strict=True)) / len(gold) * 100
+
+
+def slot_micro_f1(gold: Sequence[State], predicted: Sequence[State], mode: Mode) -> float:
+    """F1 of the entries of states. Raises ValueError when the two differ in length or are empty.
+
+    Official: the mean of the turns' F1, whatever the name says, in which entries that stand twice count twice, and two empty
+    states are 1. Corrected: over the pooled entries of all turns, each once; 0 where there are none at all.
+    """
+    check_lengths(gold, predicted, "slot F1")
+    pairs = list(zip(gold, predicted, strict=True))
+    if mode == "official":
+        return sum(_state_f1(wanted, given) for wanted, given in pairs) / len(pairs) * 100
+    right = sum(len(set(wanted) & set(given)) for wanted, given in pairs)
+    entries = sum(len(set(wanted)) + len(set(given)) for wanted, given in pairs)
+    return 200 * right / entries if entries else 0.0
+
+
+def _state_f1(gold: State, predicted: State) -> float:
+    if not gold:
+        return float(not predicted)
+    found = sum(entry in predicted for entry in gold)
+    wrong = sum(entry not in gold for entry in predicted)
+    if not found:
+        return 0.0
+    # In the order of KLUE's operations, which decides the last digit.
+    precision, recall = found / (found + wrong), found / len(gold)
+    return 2 * precision * recall / (precision + recall)

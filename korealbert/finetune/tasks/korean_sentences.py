@@ -1,14 +1,17 @@
-"""Korean tasks with one label for a sentence or a pair, beside KLUE's: NSMC, paraphrase detection, and Kakao Brain's KorNLU."""
+"""Korean tasks with one label for a sentence or a pair, beside KLUE's and KoBEST's.
+
+NSMC, paraphrase detection, Kakao Brain's KorNLU, PAWS-X, hate speech and bias of news comments, and intents of utterances.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.files import NAME, NUMBER, YEAR, Identifiers, tsv_rows
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.metrics.labels import accuracy
+from korealbert.finetune.metrics.labels import accuracy, binary_f1, macro_f1
 from korealbert.finetune.sequence import SequenceClassification, SequenceRegression
 from korealbert.finetune.task import PAIR_HEADS, Example, Scores, Task
 
@@ -46,7 +49,8 @@ _PAIR_HEADER = ("question1", "question2", "is_duplicate")
 class ParaphraseDetection(SequenceClassification):
     """Paraphrase detection: do two questions ask the same? Accuracy on 758 test pairs.
 
-    Files ``train.txt`` (6,136), ``validation.txt`` (682) and ``test.txt`` (758) of songys/Question_pair. The column is called
+    Files ``train.txt`` (6,136), ``validation.txt`` (682) and ``test.txt`` (758) of songys/Question_pair, which KoELECTRA's
+    ``question-pair/{train,dev,test}.tsv`` repeat byte for byte. The column is called
     ``is_duplicate``, but 0 means *the same*: 946 pairs are literally identical, and all but two carry 0. Some test questions
     occur in train (2 pairs, 41 questions of 1,401): kept. The older ``kor_pair_*.csv`` is another split and is refused by its
     header.
@@ -142,9 +146,156 @@ class KorSts(SequenceRegression):
         ]
 
 
+def _koelectra_defaults(epochs: int, learning_rate: float = 5e-5) -> Mapping[str, int | float]:
+    """Fields of the fine-tuning spec as in KoELECTRA's finetune/config for its base models: no warm-up and no decay."""
+    common = {"batch_size": 32, "max_length": 128, "warmup_ratio": 0.0, "weight_decay": 0.0}
+    return {"epochs": epochs, "learning_rate": learning_rate, **common}
+
+
+_PAWS_HEADER = ("id", "sentence1", "sentence2", "label")
+
+_UNTRANSLATED = "NS"
+"""Stands in dev and test for a sentence that nobody translated (google-research-datasets/paws, issue 15)."""
+
+
+class PawsX(SequenceClassification):
+    """PAWS-X, Korean part: do two sentences of almost the same words mean the same? Accuracy on 2,000 test pairs.
+
+    Files ``translated_train.tsv`` (49,401, machine-translated), ``dev_2k.tsv`` and ``test_2k.tsv`` (2,000 each) of
+    ``x-final/ko``. In 35 pairs of dev and 28 of test a sentence is ``NS``, not translated, and the label 0; the authors count
+    1,965 and 1,972 pairs without them, KoELECTRA's scores are over all. They stay, so that scores compare. Quotes are literal.
+    Pairs of train with an empty sentence, which KoELECTRA leaves out, stay too.
+    """
+
+    title = "PAWS-X ko"
+    heads = PAIR_HEADS
+    official_test_examples = 2_000
+    origin = "github.com/google-research-datasets/paws (pawsx), free for any purpose"
+    has_official_dev = True
+    labels = ("different", "same")
+    spellings = ("0", "1")
+    defaults = _koelectra_defaults(15, 3e-5)
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All pairs, those with ``NS`` too."""
+        return [
+            Example(pair_id, first, self.label(label, line=line), pair=second)
+            for line, (pair_id, first, second, label) in tsv_rows(file, _PAWS_HEADER, forms={"id": NUMBER}, unique="id")
+        ]
+
+    def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
+        """``accuracy``, and ``accuracy_translated`` over the pairs without ``NS``."""
+        scores = super().score(examples, predicted, mode)
+        pairs = zip(examples, predicted, strict=True)
+        rows = [(e.target, label) for e, label in pairs if _UNTRANSLATED not in (e.text, e.pair)]
+        if not rows:
+            return scores
+        gold, labels = zip(*rows, strict=True)
+        return Scores({**scores.values, "accuracy_translated": accuracy(gold, labels)}, scores.warnings)
+
+
+_COMMENT_HEADER = ("comments", "contain_gender_bias", "bias", "hate")
+
+
+class _NewsComments(SequenceClassification):
+    """Comments on entertainment news with three labels each (Moon et al. 2020, BEEP!). Scores on 471 dev comments.
+
+    Official files ``labeled/{train,dev}.tsv`` (7,896 / 471); labels of the 974 test comments are known to Kaggle alone. Quotes
+    are literal.
+    """
+
+    official_test_examples = 471
+    origin = "github.com/kocohub/korean-hate-speech, CC BY-SA 4.0"
+    has_official_dev = False
+    column: ClassVar[str]
+    """Of the label."""
+    metric = "macro_f1"
+    measures = {"macro_f1": macro_f1, "accuracy": accuracy}  # noqa: RUF012 - read only
+    defaults = _koelectra_defaults(10)
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All comments; an id is the line number."""
+        column = _COMMENT_HEADER.index(self.column)
+        return [
+            Example(str(line.number), row[0], self.label(row[column], line=line, field=self.column))
+            for line, row in tsv_rows(file, _COMMENT_HEADER)
+        ]
+
+
+class HateSpeech(_NewsComments):
+    """Is a comment hateful, offensive or neither? Macro F1. KoELECTRA selects on the same 471 comments that it scores."""
+
+    title = "Korean hate speech"
+    column = "hate"
+    labels = ("none", "offensive", "hate")
+
+
+class SocialBias(_NewsComments):
+    """Is a comment biased by gender, otherwise, or not? Macro F1."""
+
+    title = "Korean social bias"
+    column = "bias"
+    labels = ("none", "others", "gender")
+
+
+class GenderBias(_NewsComments):
+    """Is a comment biased by gender? F1 of those that are."""
+
+    title = "Korean gender bias"
+    column = "contain_gender_bias"
+    labels = ("False", "True")
+    metric = "f1"
+    measures = {"f1": binary_f1, "accuracy": accuracy}  # noqa: RUF012 - read only
+
+
+_INTENT_COLUMNS = ("label", "text")
+
+
+class Intents(SequenceClassification):
+    """3i4K: what does an utterance intend? Seven classes; accuracy on 6,121 test utterances.
+
+    Official files ``data/train_val_test/fci_{train_val,test}.txt`` (55,134 / 6,121), without a header: ``label<TAB>text``, the
+    last line without an end. 612 test utterances stand in train too, and 214 texts have several labels: kept.
+    """
+
+    title = "3i4K"
+    official_test_examples = 6_121
+    origin = "github.com/warnikchow/3i4k, CC BY-SA 4.0"
+    has_official_dev = False
+    labels = (
+        "fragment",
+        "statement",
+        "question",
+        "command",
+        "rhetorical question",
+        "rhetorical command",
+        "intonation-dependent",
+    )
+    spellings = tuple("0123456")
+    measures = {"accuracy": accuracy, "macro_f1": macro_f1}  # noqa: RUF012 - read only
+    # Its paper knows no settings for encoders; these are NSMC's.
+    defaults = Nsmc.defaults
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All utterances; an id is the line number."""
+        examples = []
+        for line in file.lines():
+            fields = line.text.split("\t")
+            if len(fields) != len(_INTENT_COLUMNS):
+                problem = f"{len(fields)} fields instead of {len(_INTENT_COLUMNS)}"
+                raise line.error("text", problem, "give fci_train_val.txt or fci_test.txt; a line is label<TAB>text")
+            examples.append(Example(str(line.number), fields[1], self.label(fields[0], line=line)))
+        return examples
+
+
 TASKS: dict[str, Task] = {
     "nsmc": Nsmc(),
     "pd": ParaphraseDetection(),
     "kornli": KorNli(),
     "korsts": KorSts(),
+    "paws_ko": PawsX(),
+    "hate_speech": HateSpeech(),
+    "social_bias": SocialBias(),
+    "gender_bias": GenderBias(),
+    "3i4k": Intents(),
 }

@@ -20,6 +20,7 @@ from korealbert.finetune.metrics.units import (
     entity_micro_f1,
     lenient_counts,
     strict_counts,
+    strict_entities,
 )
 from korealbert.finetune.resampling import Additive
 from korealbert.finetune.tagged import Tagged, Tagging, entity_tags
@@ -198,7 +199,10 @@ class KlueNer(Tagging):
             "char_f1_all13": char_f1(gold, given, self.tags, mode),
             "char_f1_no_O": char_f1(gold, given, self.tags[:-1], mode),
         }
-        return Scores(values, () if set(given) != {OUTSIDE} else ("no entity is predicted",))
+        # seqeval takes the mean over no type at all, which is nan.
+        none = mode == "official" and not strict_entities(gold) and not strict_entities(given)
+        undefined = {"entity_macro_f1": "neither gold nor predictions have an entity"} if none else {}
+        return Scores(values, () if set(given) != {OUTSIDE} else ("no entity is predicted",), undefined)
 
     def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
         """Entity macro F1 from the counts of each type."""

@@ -1,7 +1,8 @@
-"""Extractive question answering: KorQuAD 1.0, KLUE-MRC, SQuAD 1.1 and SQuAD 2.0, all in SQuAD's JSON; answers compared."""
+"""Extractive question answering: KorQuAD, KLUE-MRC and SQuAD, in SQuAD's JSON or nearly so; answers compared."""
 
 from __future__ import annotations
 
+import html
 import re
 import string
 from collections import Counter
@@ -9,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
+from korealbert.documents.benchmark_files import BenchmarkFile
+from korealbert.finetune.files import Identifiers, json_list, parts
 from korealbert.finetune.metrics import Mode
-from korealbert.finetune.questions import Question, QuestionAnswering, mean_in_groups
+from korealbert.finetune.questions import Answer, Question, QuestionAnswering, mean_in_groups
 from korealbert.finetune.task import Example, Scores, Task
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults
 
@@ -29,6 +32,15 @@ _Overlap = Callable[[str, str, Mode], float]
 def normalise_korquad(text: str) -> str:
     """Quotes and brackets as spaces, lower case, no ASCII punctuation, single spaces."""
     return " ".join(text.translate(_KORQUAD_MARKS).lower().translate(_PUNCTUATION).split())
+
+
+_TAG = re.compile(r"<!--.*?(?:-->|\Z)|<[a-zA-Z/!?][^>]*(?:>|\Z)", re.DOTALL)
+"""A comment or a tag, also one that the text ends in."""
+
+
+def normalise_korquad2(text: str) -> str:
+    """What a browser shows of HTML, as in KorQuAD 1 and without any space."""
+    return "".join(normalise_korquad(html.unescape(_TAG.sub("", text))).split())
 
 
 def normalise_squad(text: str) -> str:
@@ -57,6 +69,11 @@ def _overlap_f1(predicted: Sequence[str], gold: Sequence[str], mode: Mode) -> fl
 def korquad_f1(predicted: str, gold: str, mode: Mode) -> float:
     """F1 of characters without spaces."""
     return _overlap_f1(_characters(predicted), _characters(gold), mode)
+
+
+def korquad2_f1(predicted: str, gold: str, mode: Mode) -> float:
+    """F1 of characters without tags and spaces."""
+    return _overlap_f1(normalise_korquad2(predicted), normalise_korquad2(gold), mode)
 
 
 def _characters(text: str) -> list[str]:
@@ -117,6 +134,46 @@ class KorQuad(QuestionAnswering):
         return _em_and_f1(predicted, question.accepted, normalise=normalise_korquad, f1=korquad_f1, mode=mode)
 
 
+class KorQuad2(QuestionAnswering):
+    """KorQuAD 2: which part of a whole Wikipedia page, in HTML, answers a question? EM and F1 on 10,165 dev questions.
+
+    Official files of version 2.1: ``KorQuAD_2.1_{train,dev}_NN.zip`` (83,486 / 10,165 questions), whose JSON files belong into
+    one directory for each part; give the directory. The test set is hidden, so dev is the test, and a part of train serves as
+    dev. A document is a ``context`` with ``qas``, each with one ``answer``, HTML too: a word, or a table of thousands of
+    characters. Answers that one window does not hold are out of reach, which the best reachable score shows. A page may have
+    100 KB, and as many windows as that takes: ``max_train_examples`` is worth a thought. ``raw_html`` is not read.
+    """
+
+    title = "KorQuAD2"
+    official_test_examples = 10_165
+    origin = "korquad.github.io, version 2.1, CC BY-ND 2.0 KR"
+    version = ("KorQuAD_v2", "KorQuAD_2")
+    scores_missing = True
+    max_answer_pieces = 512
+    # Its paper's settings are not known here; these are KorQuAD 1's.
+    defaults = KorQuad.defaults
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All questions of a file, or of all ``.json`` files of a directory."""
+        examples: list[Example] = []
+        seen = Identifiers()
+        for part in parts(file, "*.json"):
+            self.check_version(part)
+            for number, document in enumerate(json_list(part, key="data")):
+                context = document.text("context")
+                for question in document.records("qas"):
+                    answer = question.record("answer")
+                    accepted = (Answer(answer.text("text"), answer.integer("answer_start")),)
+                    name = seen.once(question.text("id"), line=question.line, field=f"{question.path}id")
+                    page = f"{part.path.name}/{number}"
+                    examples.append(Question(name, question.text("question"), accepted, pair=context, article=page))
+        return examples
+
+    def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
+        """Exact match of normalised answers, and F1 of their characters, both without tags."""
+        return _em_and_f1(predicted, question.accepted, normalise=normalise_korquad2, f1=korquad2_f1, mode=mode)
+
+
 class KlueMrc(QuestionAnswering):
     """KLUE-MRC: which span of a Korean text answers a question, if any? EM and ROUGE-W on 5,841 dev questions.
 
@@ -132,6 +189,7 @@ class KlueMrc(QuestionAnswering):
     id_field = "guid"
     defaults = klue_defaults(epochs=5, batch_size=16, learning_rate=3e-5, max_length=510, warmup_ratio=0.0)
     answerable = False
+    heads = ("own", "answerability")
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
         """Exact match, and F1 of the longest common run; without an accepted answer only an empty one is right."""
@@ -186,6 +244,7 @@ class Squad2(QuestionAnswering):
     # ALBERT, appendix: 8,144 steps of batch 48 (3 epochs), 3e-5, length 512.
     defaults = {"epochs": 3, "batch_size": 48, "learning_rate": 3e-5, "max_length": 512}  # noqa: RUF012 - read only
     answerable = False
+    heads = ("own", "answerability")
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
         """Exact match of normalised answers, and F1 of their words; without an accepted answer only an empty one is right."""
@@ -207,6 +266,7 @@ class Squad2(QuestionAnswering):
 
 TASKS: dict[str, Task] = {
     "korquad": KorQuad(),
+    "korquad2": KorQuad2(),
     "klue_mrc": KlueMrc(),
     "squad1": Squad1(),
     "squad2": Squad2(),

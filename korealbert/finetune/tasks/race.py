@@ -1,8 +1,9 @@
-"""RACE: which of four answers to a question about an English text is right? Accuracy on 4,934 test questions.
+"""RACE: which of four answers to a question about an English text is right? Accuracy on 4,887 dev questions.
 
 Official directory ``RACE`` with ``{train,dev,test}/{middle,high}/N.txt``, 87,866 / 4,887 / 4,934 questions; each file is a JSON
 object with ``article``, ``questions``, ``options``, ``answers`` (A to D) and ``id``. Give a directory, whose files are read in
-the order of their paths, or one file with an object per line.
+the order of their paths, or one file with an object per line. ALBERT's tables 2 to 8 are of dev: scores over dev stand beside
+them, those over test stand alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune.files import Identifiers, Record, json_lines
+from korealbert.finetune.files import Identifiers, Record, json_lines, parts
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import accuracy
 from korealbert.finetune.sequence import Choice, MultipleChoice
@@ -24,7 +25,7 @@ class Race(MultipleChoice):
     """Reading comprehension of English examinations in China; ``text`` is the article, ``pair`` the question."""
 
     title = "RACE"
-    official_test_examples = 4_934
+    official_test_examples = 4_887
     origin = "cs.cmu.edu/~glai1/data/race, for research only"
     has_official_dev = True
     labels = ("A", "B", "C", "D")
@@ -34,7 +35,7 @@ class Race(MultipleChoice):
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All questions; an id is the text's id and the question's number from 0."""
         seen = Identifiers()
-        texts = [text for part in _files(file) for text in json_lines(part)]
+        texts = [text for part in parts(file, "*.txt") for text in json_lines(part)]
         for text in texts:
             seen.once(text.text("id"), line=text.line, field="id")
         return [example for text in texts for example in self._questions(text)]
@@ -65,15 +66,6 @@ class Race(MultipleChoice):
             if rows:
                 values[f"accuracy_{level}"] = accuracy(*zip(*rows, strict=True))
         return Scores(values, scores.warnings)
-
-
-def _files(file: BenchmarkFile) -> list[BenchmarkFile]:
-    if not file.path.is_dir():
-        return [file]
-    paths = sorted(file.path.rglob("*.txt"), key=lambda path: (path.parent, len(path.name), path.name))
-    if not paths:
-        raise ValueError(f"{file}: holds no .txt file; give train, dev or test of the official directory")
-    return [BenchmarkFile(path) for path in paths]
 
 
 TASKS: dict[str, Task] = {"race": Race()}
