@@ -324,6 +324,19 @@ def even_rows(vocab_size: int) -> int:
     return 0 if rows == vocab_size else rows
 
 
+def weights_file(directory: Path, snapshot: int | None = None) -> Path:
+    """Weights of a directory that the stage `pretrain` wrote: those at the end, or after a step that it kept.
+
+    Raises ValueError where it kept no such step.
+    """
+    if snapshot is None:
+        return directory / "model.safetensors"
+    file = directory / "snapshots" / f"step-{snapshot:08d}.safetensors"
+    if not file.is_file():
+        raise ValueError(f"{directory.name} has no snapshot of step {snapshot:,}; name the step in snapshots of its training")
+    return file
+
+
 def read_config(directory: Path) -> AnyConfig:
     """The model of a directory that the stage `pretrain` wrote. Raises pydantic's ValidationError where it is none."""
     return _CONFIG.validate_python(json.loads((directory / "config.json").read_bytes()))

@@ -36,6 +36,7 @@ from torch.distributed.elastic.rendezvous import RendezvousInfo
 from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
 
 from korealbert.artifact.shards import die_with_parent
+from korealbert.artifact.subprocess_build import SPIN_ROUNDS
 from korealbert.pretrain.job import AGENT_MARK, STOPPED_STATUS
 
 _CONNECT_SECONDS = 120
@@ -366,6 +367,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         die_with_parent(place.parent)
     logging.getLogger("torch.distributed.elastic").setLevel(logging.ERROR)
     os.environ["OMP_NUM_THREADS"] = str(max(1, place.threads // place.processes))
+    os.environ.setdefault(*SPIN_ROUNDS)
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = "SIGQUIT"  # SIGTERM is handled here: ranks save, and the agent waits.
     with tempfile.TemporaryDirectory(prefix="korealbert-ranks-") as directory:
         outcome = run(place, Path(directory))

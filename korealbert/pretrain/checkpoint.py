@@ -51,6 +51,8 @@ class TrainingState:
     """What collapses have made of the learning rate."""
     tokens: int = 0
     """Real tokens seen, specials included, padding not."""
+    seconds: float = 0.0
+    """Time that steps have taken, where the run has a budget of it."""
     window: TaskTotals = field(default_factory=TaskTotals)
     """Sums since the last log line."""
     heldout: Metrics = field(default_factory=dict)

@@ -7,13 +7,14 @@ are scored on the same targets (ALBERT, table 5). An untrained head scores as gu
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import Field
 
 from korealbert.artifact import Inputs, Real, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import write_json
 from korealbert.examples.batches import ExampleBatches
-from korealbert.model.config import read_config
+from korealbert.model.config import read_config, weights_file
 from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_device
 from korealbert.pretrain.spec import TASKS
 
@@ -21,8 +22,12 @@ from korealbert.pretrain.spec import TASKS
 class IntrinsicSpec(Spec):
     """How held-out rows are scored."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"snapshot"})
+
     batch_size: int = Field(default=32, ge=1)
     """Rows of one forward pass."""
+    snapshot: int | None = Field(default=None, ge=1)
+    """Step of the training whose weights are scored. None: those at the end."""
 
 
 class IntrinsicStats(Statistics):
@@ -56,7 +61,7 @@ def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     training = TrainingRuntime.of(runtime)
     device = pick_device(training.device)
     objective = make_objective(config, seed=0)
-    objective.model.load_state_dict(load_file(weights / "model.safetensors"))
+    objective.model.load_state_dict(load_file(weights_file(weights, spec.snapshot)))
     tasks = TASKS["rtd" if config.generator_hidden_size else "mlm"]
     ranks = Ranks(0, 1, device)
     threads = torch.get_num_threads()

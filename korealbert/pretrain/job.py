@@ -38,6 +38,8 @@ class Job(BaseModel):
     views: Path
     initial: Path | None = None
     """Directory of the weights that training starts from; None: fresh ones."""
+    cooccurrence: Path | None = None
+    """Directory of the vectors that the word embeddings begin with; None: random ones."""
     examples_long: Path | None = None
     """Rows of the phase of long sequences, where there is one."""
     views_long: Path | None = None

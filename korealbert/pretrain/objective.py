@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from hashlib import blake2b, sha256
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from torch.nn import functional as F
 from korealbert.examples.batches import IGNORED, Batch
 from korealbert.model.config import AnyConfig, ModelConfig
 from korealbert.model.heads import PretrainingModel, ReplacedTokenModel, initialise, restore, sample
+from korealbert.pretrain.cooccurrence import VECTORS
 from korealbert.pretrain.data import TensorBatch, in_row_order, to_tensors
 from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.job import BatchSource
@@ -207,6 +208,37 @@ def load_initial(model: nn.Module, directory: Path) -> None:
         if tensor.shape != own[name].shape:
             raise ValueError(f"{path}: {name} has shape {list(tensor.shape)}, the model {list(own[name].shape)}")
     model.load_state_dict(given, strict=False)
+
+
+def begin_with(model: PretrainingModel | ReplacedTokenModel, directory: Path) -> None:
+    """Put vectors of `cooccurrence` into the word embeddings, in the standard deviation that these were drawn with.
+
+    Pieces without a vector, special ones and dimensions beyond those of the vectors stay as they were drawn. Raises ValueError
+    naming the file when it is damaged or of another vocabulary.
+    """
+    path = directory / VECTORS
+    table_VE = model.encoder.embeddings.word.weight
+    try:
+        vectors_VE = load_file(path)["vectors"]
+    except (FileNotFoundError, SafetensorError, KeyError) as error:
+        raise ValueError(f"{path}: no vectors that can be read ({error}); build their stage again") from None
+    pieces, width = vectors_VE.shape
+    if pieces > table_VE.shape[0] or width > table_VE.shape[1]:
+        raise ValueError(f"{path}: vectors of shape {[pieces, width]} for a word table of {list(table_VE.shape)}")
+    seen_V = vectors_VE.any(dim=1)
+    with torch.no_grad():
+        table_VE[:pieces, :width][seen_V] = vectors_VE[seen_V] * table_VE.std()
+
+
+DROPOUTS = ("hidden_dropout", "embedding_dropout", "attention_dropout", "mlp_dropout")
+"""Fields of a model's configuration."""
+
+
+def dropouts_of(model: nn.Module) -> list[tuple[nn.Module, str, Any]]:
+    """Where a model keeps its dropouts: module, attribute, value."""
+    layers = [(part, "p", part.p) for part in model.modules() if isinstance(part, nn.Dropout)]
+    attention = [part for part in model.modules() if hasattr(part, "attention_dropout")]
+    return [*layers, *((part, "attention_dropout", part.attention_dropout) for part in attention)]
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> dict[str, Tensor]:

@@ -232,22 +232,31 @@ def _order_weight(given: dict[str, Any]) -> float:
 class PretrainSpec(Spec):
     """One pretraining run. Vocabulary size and sequence length come with the examples."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"packing", "wop_target", "wop_reach"})
+    later: ClassVar[frozenset[str]] = frozenset(
+        {"packing", "wop_target", "wop_reach", "embeddings", "dropout_until_step", "stop_after_seconds"}
+    )
 
     objective: Literal["mlm", "rtd"] = "mlm"
     """``mlm``: masked pieces, with sentence and word order (ALBERT, KoreALBERT). ``rtd``: a generator fills in the masked
     pieces, and the model predicts which tokens are not the original (ELECTRA)."""
     rtd: ReplacedTokensSpec = ReplacedTokensSpec()
     """The generator and its weight, under ``objective = "rtd"``."""
-
     model: AnySpec = ModelSpec()
     """The architecture; ``architecture = "modern"`` takes the second set of fields below. Left out where the run starts from
     weights of another stage, which bring their own."""
+    embeddings: Literal["random", "cooccurrence"] = "random"
+    """What the word embeddings begin with: random numbers, or vectors of what stands beside each piece, counted and decomposed
+    as `[cooccurrence]` says and scaled to the size of the random ones. A small model then learns in a third of the steps what
+    pieces mean (docs/results.md)."""
     frozen: tuple[str, ...] = ()
     """Tensors that stay as they are: patterns (``encoder.ffn.0.*``) of their names in ``model.safetensors``. They get no
     gradient, no decay and no moments."""
     steps: int = Field(ge=1)
     """Parameter updates (KoreALBERT: presumably 250,000, its ablations 125,000)."""
+    stop_after_seconds: float | None = Field(default=None, gt=0)
+    """Train for so much time, unless ``steps`` end before; the schedule follows. Such a run repeats no bytes."""
+    dropout_until_step: int | None = Field(default=None, ge=0)
+    """Steps with the model's dropout; those after them, and the trained model, have none (ALBERT-xxlarge). None: all."""
     global_batch_size: int = Field(default=2048, ge=1)
     """Sequences per update, over all ranks and accumulation steps."""
     micro_batch_size: int = Field(default=32, ge=1)
@@ -307,6 +316,10 @@ class PretrainSpec(Spec):
                     f"micro_batch_size = {micro_batch} does not divide global_batch_size = {batch}; change one of them"
                 )
         self._check_long()
+        if self.dropout_until_step is not None and self.dropout_until_step >= self.steps:
+            raise ValueError(f"dropout_until_step = {self.dropout_until_step} is not below steps = {self.steps}; remove it")
+        if self.stop_after_seconds is not None and (self.long or self.snapshots):
+            raise ValueError("stop_after_seconds leaves open whether the steps of long and snapshots are reached; remove these")
         self._check_objective()
         self._check_zero()
         if self.packing != "none" and self.compile == "graphs":
@@ -395,6 +408,14 @@ class PretrainSpec(Spec):
     def is_long(self, step: int) -> bool:
         """Whether the update at a step (from 0) takes long sequences."""
         return self.long is not None and step >= self.long.from_step
+
+    def drops_out(self, step: int) -> bool:
+        """Whether the model's dropout is on at a step (from 0)."""
+        return self.dropout_until_step is None or step < self.dropout_until_step
+
+    def scheduled(self, updates: int, seconds: float) -> int:
+        """The update that the schedule is at after so many updates, and seconds of a time budget."""
+        return max(updates, int(self.steps * min(1.0, seconds / (self.stop_after_seconds or float("inf")))))
 
     def theta_at(self, step: int) -> float | None:
         """Base of the rotary frequencies in global layers at a step (from 0), where it is not the model's."""

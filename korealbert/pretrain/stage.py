@@ -1,7 +1,8 @@
 """Stage `pretrain`: vocabulary, examples and views → ``model.safetensors``, ``config.json`` and ``metrics.jsonl``.
 
 With the optional input role ``initial`` (``model.safetensors`` and ``config.json`` as this stage writes them) training starts
-from those weights, its schedule and its moments from nothing. A run whose spec ends on longer sequences (``long``) has these in
+from those weights, its schedule and its moments from nothing; with the role ``cooccurrence`` the word embeddings start from its
+vectors. A run whose spec ends on longer sequences (``long``) has these in
 the roles ``examples_long`` and ``views_long``. With ``tensorboard`` it writes an event file too.
 
 This module imports neither torch nor DeepSpeed; they are loaded by the processes that it starts (and torch here where a spec
@@ -28,6 +29,9 @@ from korealbert.pretrain.runtime import TrainingRuntime, check_device
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.vocab.tokenizer import Vocabulary
 
+_OPTIONAL = ("initial", "cooccurrence", "examples_long", "views_long")
+"""Roles of inputs that a run may have."""
+
 log = logging.getLogger(__name__)
 
 
@@ -43,6 +47,8 @@ class PretrainStats(Statistics):
     """Steps whose update was left out."""
     tokens: int
     sequences: int | None = None
+    seconds: Real | None = None
+    """Time of the steps, where there is a budget of it."""
     epochs: Real
     """Passes over the rows; with ``long`` those of the short ones."""
     rollbacks: int = 0
@@ -76,7 +82,7 @@ def run(spec: PretrainSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     examples, views = inputs["examples"].path, inputs["views"].path
     check_runtime(spec, runtime)
     training = TrainingRuntime.of(runtime)
-    optional = {role: inputs[role].path for role in ("initial", "examples_long", "views_long") if role in inputs}
+    optional = {role: inputs[role].path for role in _OPTIONAL if role in inputs}
     config = check(spec, vocab=inputs["vocab"].path, examples=examples, views=views, **optional)
     job = Job(spec=spec, config=config, examples=examples, views=views, **optional, out_dir=out_dir, device=training.device)
     clear_stale_locks(extension_directories(os.environ))
@@ -127,8 +133,14 @@ def check(
     examples_long: Path | None = None,
     views_long: Path | None = None,
     initial: Path | None = None,
+    cooccurrence: Path | None = None,
 ) -> AnyConfig:
     """The model that spec, data and initial weights make together. Raises ValueError naming both sides of a contradiction."""
+    if (cooccurrence is None) != (spec.embeddings == "random"):
+        raise ValueError(
+            f"embeddings = {spec.embeddings!r}, but there is {'no ' if cooccurrence is None else 'an '}input 'cooccurrence'; "
+            "only the recipe of a model from raw text makes one"
+        )
     short, long = Rows(*_open(spec, vocab, examples, views)), None
     if examples_long is not None and views_long is not None:
         long = Rows(*_open(spec, vocab, examples_long, views_long))
@@ -173,7 +185,8 @@ STAGE = Stage(
     run=run,
     check=check_runtime,
     table="pretrain",
-    inputs={name: name.replace("_", "/") for name in ("vocab", "examples", "views", "examples_long", "views_long")},
+    inputs={name: name.replace("_", "/") for name in ("vocab", "examples", "views", "examples_long", "views_long")}
+    | {"cooccurrence": "cooccurrence"},
     required=True,
     deployment=Deployment("Pretrain with DeepSpeed", gpu=True),
 )

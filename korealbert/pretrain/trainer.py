@@ -9,6 +9,7 @@ global batch.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,7 +28,17 @@ from korealbert.pretrain.engine import AUTOCAST, Ranks, make_engine
 from korealbert.pretrain.guard import Guard
 from korealbert.pretrain.job import BatchSource, Rows, check_rows
 from korealbert.pretrain.metrics import Metrics, MetricsFile, Speed, TaskTotals, matrix_rate, rounded
-from korealbert.pretrain.objective import digest_of, dropout_seed, evaluate, freeze, load_initial, make_objective
+from korealbert.pretrain.objective import (
+    DROPOUTS,
+    begin_with,
+    digest_of,
+    dropout_seed,
+    dropouts_of,
+    evaluate,
+    freeze,
+    load_initial,
+    make_objective,
+)
 from korealbert.pretrain.optimizer import Clipping, Lamb, ZeroClipping, make_optimizer
 from korealbert.pretrain.spec import PretrainSpec
 
@@ -65,19 +76,25 @@ class Trainer:
         ranks: Ranks,
         out_dir: Path,
         initial: Path | None = None,
+        cooccurrence: Path | None = None,
         long: Rows | None = None,
         report: _Report = lambda step, metrics: None,
         stop_requested: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.spec, self.config, self.ranks, self.out_dir = spec, config, ranks, out_dir
         self.short, self.long, self.report, self.stop_requested = Rows(train, heldout), long, report, stop_requested
+        self.clock, self.seconds_of_step = clock, 0.0
         check_rows(spec, config, self.short, long)
         self.objective = make_objective(config, seed=spec.seed)
         self.model = self.objective.model
         if initial is not None:
             load_initial(self.model, initial)
+        if cooccurrence is not None:
+            begin_with(self.model, cooccurrence)
         self.frozen = freeze(self.model, spec.frozen)
         self.frozen_digest = digest_of(self.frozen)
+        self.dropouts = dropouts_of(self.model)
         self.objective.to(ranks.device)
         self.optimizer = make_optimizer(self.model, spec.optimizer, scaled=spec.precision == "fp16")
         self.engine = make_engine(self.objective, self.optimizer, spec, ranks)
@@ -124,9 +141,11 @@ class Trainer:
             self._score_heldout()
             self._save()
         self.engine.train()
-        while self.state.step < spec.steps:
+        while self.state.step < spec.steps and not self._out_of_time():
+            started = self.clock()
             with self.speed.step():
                 fault = self._train_step()
+            self.seconds_of_step = self.clock() - started
             if fault is not None:
                 self._roll_back(fault)
                 continue
@@ -143,11 +162,25 @@ class Trainer:
                 if not self.guard.doubts:
                     self.state.returns_to = self.state.step
                 self._save()
+        if self._out_of_time():
+            self._tell_the_rest()
         if digest_of(self.frozen) != self.frozen_digest:
             raise RuntimeError("training has changed tensors that are declared frozen; this model must not be used")
         if self.ranks.rank == 0:
             self._write_model()
         return self._stats()
+
+    def _out_of_time(self) -> bool:
+        """Whether the budget of time is spent, which all ranks know alike."""
+        budget = self.spec.stop_after_seconds
+        return budget is not None and self.state.seconds >= budget
+
+    def _tell_the_rest(self) -> None:
+        """Log and score what the last step would have, where time ended before it."""
+        if self.state.window.targets:
+            self._log()
+        if not self._is_scored(self.state.step):
+            self._score_heldout()
 
     def _is_scored(self, step: int) -> bool:
         """Whether the held-out rows are scored after this many steps; also where long sequences begin."""
@@ -166,11 +199,17 @@ class Trainer:
             loaded = self.loader.take(state.step, state.long_position if long else state.position)
         counts = np.sum([self.objective.count_targets(batch) for batch, _ in loaded], axis=0)
         tokens = sum(int(batch.lengths.sum()) for batch, _ in loaded)
-        *targets, all_tokens, stop = ranks.sum([*map(float, counts), float(tokens), float(self.stop_requested())])
+        # Rank 0's clock is everybody's.
+        taken = self.seconds_of_step if spec.stop_after_seconds is not None and ranks.rank == 0 else 0.0
+        local = [*map(float, counts), float(tokens), taken, float(self.stop_requested())]
+        *targets, all_tokens, seconds, stop = ranks.sum(local)
+        state.seconds += seconds
         if stop:
             self._stop()
         self._set_theta()
-        rate = spec.schedule.learning_rate(state.updates, peak=spec.optimizer.lr, steps=spec.steps)
+        self._set_dropout(spec.drops_out(state.step))
+        scheduled = spec.scheduled(state.updates, state.seconds)
+        rate = spec.schedule.learning_rate(scheduled, peak=spec.optimizer.lr, steps=spec.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * state.rate_factor * group.get("lr_factor", 1.0)
         updates_before = self.clipping.updates
@@ -195,6 +234,10 @@ class Trainer:
         """Turn positions as at this step."""
         if isinstance(self.config, ModernConfig):
             self.model.encoder.global_theta = self.spec.theta_at(self.state.step) or self.config.global_theta
+
+    def _set_dropout(self, on: bool) -> None:
+        for module, name, own in self.dropouts if self.spec.dropout_until_step is not None else ():
+            setattr(module, name, own if on else 0.0)
 
     def _accumulate(self, loaded: Loaded, targets: list[float]) -> list[float]:
         """Forward and backward passes over this rank's micro-batches, and the update; their sums one after the other."""
@@ -249,6 +292,7 @@ class Trainer:
         state = self.state = self.checkpoints.restore(saved)
         skipped = failed.position + failed.long_position - state.position - state.long_position
         state.position, state.long_position = failed.position, failed.long_position
+        state.seconds = failed.seconds
         state.rate_factor *= guard.rate_factor
         state.guard.rollbacks += 1
         state.guard.bad_steps = state.guard.overflows = 0
@@ -317,7 +361,10 @@ class Trainer:
     def _write_model(self) -> None:
         save_file(detached(self.model), self.out_dir / "model.safetensors", metadata={"format": "pt"})
         theta = self.spec.theta_at(self.spec.steps)
-        config = self.config.model_copy(update={"global_theta": theta} if theta else {})
+        changed: dict[str, float] = {"global_theta": theta} if theta else {}
+        if not self.spec.drops_out(self.state.step):
+            changed |= {name: 0.0 for name in type(self.config).model_fields if name in DROPOUTS}
+        config = self.config.model_copy(update=changed)
         write_json(self.out_dir / "config.json", config.as_before(), sort_keys=True)
 
     def _stats(self) -> Stats:
@@ -340,6 +387,8 @@ class Trainer:
             "padding_share": round(1 - state.tokens / state.slots, 4),
             **rounded({name: speed.get(name) for name in ("tokens_per_second", "loading_share", "model_flops_utilization")}),
         }
+        if self.spec.stop_after_seconds is not None:
+            stats["seconds"] = round(state.seconds, 3)
         if self.long is not None:
             long_epochs = self._long_sequences() / self.long.train.num_rows
             stats |= {"heldout_long": state.heldout_long, "long_epochs": round(long_epochs, 3)}

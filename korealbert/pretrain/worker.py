@@ -75,6 +75,7 @@ def run(job: Job, init_method: str) -> int:
             train=open_batches(job.spec, job.examples, job.views, "train"),
             heldout=open_batches(job.spec, job.examples, job.views, "heldout"),
             initial=job.initial,
+            cooccurrence=job.cooccurrence,
             long=long,
             ranks=ranks,
             out_dir=job.out_dir,

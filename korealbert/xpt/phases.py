@@ -52,6 +52,8 @@ class PhaseSpec(PretrainSpec):
             raise ValueError("[model]: a phase trains the model that was transferred; remove it")
         if self.long is not None:
             raise ValueError("[long]: a phase has sequences of one length; remove it")
+        if self.embeddings != "random":
+            raise ValueError(f"embeddings = {self.embeddings!r}: a phase has those that were transferred; remove it")
         if self.frozen:
             raise ValueError(f"frozen = {list(self.frozen)}: a phase freezes by preset; set freeze and remove frozen")
         return self

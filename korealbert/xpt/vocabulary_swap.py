@@ -20,7 +20,7 @@ from korealbert.artifact.files import write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.directory import TOKENIZER_FILES, copy_files
 from korealbert.huggingface.families import Array
-from korealbert.model.config import AnyConfig, ModernConfig, read_config
+from korealbert.model.config import AnyConfig, ModernConfig, read_config, weights_file
 from korealbert.xpt.source import special_ids
 from korealbert.xpt.transfer import DECODER_BIAS, POSITIONS, WORD_TABLE
 
@@ -98,11 +98,7 @@ def run(spec: SwapSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Swap
     """Write the directory. Raises ValueError where the model has no snapshot of this step, or another source."""
     model, source_directory = inputs["model"].path, inputs["source"].path
     config = read_config(model)
-    file = model / "model.safetensors"
-    if spec.snapshot is not None:
-        file = model / "snapshots" / f"step-{spec.snapshot:08d}.safetensors"
-        if not file.is_file():
-            raise ValueError(f"{model.name} has no snapshot of step {spec.snapshot:,}; name the step in the phase's snapshots")
+    file = weights_file(model, spec.snapshot)
     source = checkpoint.read(source_directory)
     config, weights = swap(config, load_file(file), WordPart.of(source.config, source.weights))
     special = special_ids(source_directory, vocab_size=config.vocab_size, position_offset=config.position_offset)

@@ -57,11 +57,12 @@ def wait_until(condition: Callable[[], bool], seconds: float = 240) -> None:
 
 def test_each_rank_knows_its_place_its_rendezvous_and_its_share_of_threads(launch: Launch) -> None:
     seen = launch(
-        "print(os.environ['RANK'], os.environ['WORLD_SIZE'], os.environ['OMP_NUM_THREADS'], sys.argv[1:3], sep='|')",
+        "names = 'RANK', 'WORLD_SIZE', 'OMP_NUM_THREADS', 'GOMP_SPINCOUNT';"
+        "print(*map(os.environ.get, names), sys.argv[1:3], sep='|')",
         processes=3,
         threads=8,
     )
-    assert len(seen) == 1 and seen[0].startswith("0|3|2|['--init-method', 'file:///")
+    assert len(seen) == 1 and seen[0].startswith("0|3|2|1000|['--init-method', 'file:///")
 
 
 def test_the_failing_ranks_own_traceback_comes_first(launch: Launch, tmp_path: Path) -> None:

@@ -92,14 +92,20 @@ if rank == 0:
     assert launch(script) == ["['127.0.0.1']"]
 
 
-def test_an_error_on_the_other_machine_comes_first_with_its_traceback(launch: Launch) -> None:
-    script = """
+def test_an_error_on_the_other_machine_comes_first_with_its_traceback(launch: Launch, tmp_path: Path) -> None:
+    script = f"""
+import signal
+from pathlib import Path
 from torch.distributed.elastic.multiprocessing.errors import record
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+pid = Path(r"{tmp_path}/pid")
 @record
 def main():
     if rank == 2:
+        pid.write_text(str(os.getpid()))
         raise MemoryError("no room for the batch")
-    time.sleep(0.5)
+    while not pid.exists() or not pid.read_text() or os.path.exists("/proc/" + pid.read_text()):
+        time.sleep(0.01)
     raise RuntimeError("Connection closed by peer")
 main()
 """

@@ -95,6 +95,15 @@ def test_models_are_compared_benchmark_by_benchmark_and_snapshots_are_not(editab
     assert "summary/nsmc" not in transfer_graph(load_cross_lingual(editable))
 
 
+def test_a_control_may_begin_with_what_stands_beside_each_piece(editable: Path) -> None:
+    edit(editable, "[control.electra]\n", '[control.electra]\nembeddings = "cooccurrence"\n')
+    nodes = transfer_graph(load_cross_lingual(editable))
+    assert nodes["control/electra"].inputs["cooccurrence"] == "cooccurrence/electra"
+    assert nodes["cooccurrence/electra"].inputs == {"examples": "examples"}
+    assert nodes["cooccurrence/electra"].spec.width == nodes["control/electra"].spec.shape.embedding_size  # type: ignore[attr-defined]
+    assert [label for label in nodes if label.startswith("cooccurrence")] == ["cooccurrence/electra"]
+
+
 def test_settings_are_searched_for_each_model_on_dev(editable: Path) -> None:
     edit(editable, "learning_rate = 5e-4", 'search = { method = "grid", learning_rate = [1e-4, 5e-4], seeds = [1] }')
     nodes = transfer_graph(load_cross_lingual(editable))
@@ -195,6 +204,11 @@ BROKEN = {
         r"\[phase2\], field 'freeze': phase 2 trains everything",
     ),
     "other objective": ("[phase1]\n", '[phase1]\nobjective = "rtd"\n', r"\[phase1\], field 'objective': Input should be 'mlm'"),
+    "embeddings of their own": (
+        "[phase1]\n",
+        '[phase1]\nembeddings = "cooccurrence"\n',
+        "a phase has those that were transferred; remove it",
+    ),
     "long": ("[phase1]\n", "[phase1]\nlong = { from_step = 30 }\n", "a phase has sequences of one length"),
     "vocabulary": (
         "train_sentences = 500",

@@ -1,0 +1,198 @@
+"""Stage `cooccurrence`: vectors of all pieces from what stands beside them, with which a model's word embeddings begin.
+
+How often two pieces stand within a window becomes their positive pointwise mutual information, and its truncated singular value
+decomposition U S Vᵀ the vectors U S^½ (Levy, Goldberg and Dagan 2015, "Improving Distributional Similarity with Lessons Learned
+from Word Embeddings"). A masked language model that begins at random learns the like in its first millions of tokens; here it
+takes seconds.
+
+Input: role ``examples``. Output: ``vectors.safetensors`` with ``vectors``, fp32 [V, E], of variance 1 over all pieces that
+occur; the rows of those that do not, and of special pieces, are 0.
+
+Shapes: V pieces, C context pieces, E width of the vectors, R rows of a block, L their length, N neighbours. torch is imported
+where it is used, so that planning does without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from safetensors.numpy import save_file
+
+from korealbert.artifact import Deployment, Inputs, Progress, Real, Runtime, Spec, Stage, Statistics
+from korealbert.artifact.files import atomic_path
+from korealbert.examples.table import RowTable
+from korealbert.pretrain.runtime import TrainingRuntime
+from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID
+
+VECTORS = "vectors.safetensors"
+"""The file of an artifact of this stage."""
+
+_BLOCK_TOKENS = 1 << 22
+"""Tokens whose neighbours are counted at once."""
+_OVERSAMPLED = 32
+"""Further dimensions of the random projection, which make the last of those that are kept exact."""
+
+
+class CooccurrenceSpec(Spec):
+    """Which neighbours count, and over how much text."""
+
+    width: int = Field(default=0, ge=0)
+    """E: dimensions of the vectors; 0 stands for the width of the model's word embeddings."""
+    window: int = Field(default=5, ge=1, le=64)
+    """Neighbours up to so many pieces away count, the nearest ``window`` times, the farthest once (word2vec's weighting)."""
+    contexts: int = Field(default=4096, ge=1)
+    """C: neighbours that are told apart, the most frequent pieces. Counts take 4 · V · C bytes."""
+    smoothing: float = Field(default=0.75, gt=0, le=1)
+    """Exponent of the contexts' frequencies, which keeps rare ones from being taken for telling."""
+    max_tokens: int = Field(default=100_000_000, ge=1)
+    """Read so many tokens at most, from rows evenly spread over all."""
+    seed: int = Field(default=1, ge=0, lt=2**63)
+    """Seed of the random projection with which the decomposition begins."""
+
+    def of_width(self, width: int) -> CooccurrenceSpec:
+        """With the width of a model's word embeddings, where it has none of its own."""
+        return self.model_copy(update={"width": self.width or width})
+
+
+class CooccurrenceStats(Statistics):
+    """What was counted."""
+
+    tokens: int
+    """Tokens read."""
+    pieces: int
+    """Pieces that have a vector."""
+    unseen_pieces: int
+    """Ordinary pieces without a neighbour in what was read: their embeddings begin at random."""
+    contexts: int
+    width: int
+    kept: Real
+    """Share of the squared mutual information that the vectors' dimensions hold."""
+
+
+def run(spec: CooccurrenceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> CooccurrenceStats:
+    """Count, weigh, decompose. Raises ValueError where no two pieces are neighbours."""
+    rows = RowTable(inputs["examples"].path, "train")
+    vocab_size = rows.headers[0].vocab_size
+    numbers = _spread(rows, spec.max_tokens)
+    frequencies_V = np.zeros(vocab_size, dtype=np.int64)
+    for ids_RL, real_RL in _blocks(rows, numbers):
+        frequencies_V += np.bincount(ids_RL[real_RL], minlength=vocab_size)
+    contexts_C = np.argsort(-frequencies_V, kind="stable")[: min(spec.contexts, int(np.count_nonzero(frequencies_V)))]
+    counts_VC = np.zeros((vocab_size, len(contexts_C)), dtype=_counter(int(frequencies_V.sum()), spec.window))
+    read = 0
+    for ids_RL, real_RL in _blocks(rows, numbers):
+        count_neighbours(counts_VC, contexts_C, ids_RL, real_RL, spec.window)
+        read += len(ids_RL)
+        runtime.report(Progress(read, len(numbers), "rows"))
+    if not counts_VC.any():
+        raise ValueError("cooccurrence: no two pieces of the examples are neighbours; set pretrain.embeddings = 'random'")
+    information_VC = mutual_information(counts_VC, spec.smoothing)
+    seen_V = information_VC.max(axis=1) > 0
+    vectors_VE, kept = _decompose(information_VC, spec, TrainingRuntime.of(runtime).threads)
+    with atomic_path(out_dir / VECTORS) as path:
+        save_file({"vectors": _standardised(vectors_VE, seen_V)}, path)
+    return CooccurrenceStats(
+        tokens=int(frequencies_V.sum()),
+        pieces=int(seen_V.sum()),
+        unseen_pieces=vocab_size - FIRST_ORDINARY_ID - int(seen_V.sum()),
+        contexts=len(contexts_C),
+        width=vectors_VE.shape[1],
+        kept=kept,
+    )
+
+
+def _spread(rows: RowTable, max_tokens: int) -> NDArray[np.int64]:
+    """Numbers of rows that hold ``max_tokens`` at most, evenly spread over all."""
+    wanted = max(1, min(len(rows), max_tokens // rows.headers[0].sequence_length))
+    return np.linspace(0, len(rows), wanted, endpoint=False).astype(np.int64)
+
+
+def _blocks(rows: RowTable, numbers: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+    """Ids [R, L] of some rows after the other, and which of them are ordinary pieces."""
+    size = max(1, _BLOCK_TOKENS // rows.headers[0].sequence_length)
+    for begin in range(0, len(numbers), size):
+        ids_RL, lengths_R = rows.columns(["ids", "length"], numbers[begin : begin + size])
+        inside_RL = np.arange(ids_RL.shape[1]) < lengths_R[:, None]
+        yield ids_RL.astype(np.int64), inside_RL & (ids_RL >= FIRST_ORDINARY_ID)
+
+
+def _counter(tokens: int, window: int) -> type[np.uint32 | np.uint64]:
+    """The narrowest type that no count leaves: each token adds 2 · (1 + … + window) at most."""
+    return np.uint32 if tokens * window * (window + 1) < 1 << 32 else np.uint64
+
+
+def count_neighbours(
+    counts_VC: NDArray[Any],
+    contexts_C: NDArray[np.int64],
+    ids_RL: NDArray[np.int64],
+    real_RL: NDArray[np.bool_],
+    window: int,
+) -> None:
+    """Add the neighbours within rows to ``counts_VC``, both ways: those d apart weigh ``window + 1 - d``."""
+    column_V = np.full(len(counts_VC), -1, dtype=np.int64)
+    column_V[contexts_C] = np.arange(len(contexts_C))
+    flat = counts_VC.reshape(-1)
+    for distance in range(1, min(window, ids_RL.shape[1] - 1) + 1):
+        both_RL = real_RL[:, :-distance] & real_RL[:, distance:]
+        left_N, right_N = ids_RL[:, :-distance][both_RL], ids_RL[:, distance:][both_RL]
+        for word_N, context_N in ((left_N, right_N), (right_N, left_N)):
+            place_N = column_V[context_N]
+            known_N = place_N >= 0
+            np.add.at(flat, word_N[known_N] * len(contexts_C) + place_N[known_N], flat.dtype.type(window + 1 - distance))
+
+
+def mutual_information(counts_VC: NDArray[Any], smoothing: float) -> NDArray[np.float32]:
+    """Positive pointwise mutual information [V, C]: max(0, log(p(v, c) / (p(v) p'(c)))), p' the smoothed p of the contexts."""
+    words_V, contexts_C = (counts_VC.sum(axis=axis, dtype=np.float64) for axis in (1, 0))
+    smoothed_C = contexts_C**smoothing
+    expected_V, expected_C = np.maximum(words_V, 1), np.maximum(smoothed_C, 1) / smoothed_C.sum()
+    information_VC = counts_VC.astype(np.float32)
+    information_VC /= expected_V[:, None].astype(np.float32)
+    information_VC /= expected_C.astype(np.float32)
+    np.maximum(information_VC, 1, out=information_VC)
+    return np.log(information_VC, out=information_VC)
+
+
+def _decompose(information_VC: NDArray[np.float32], spec: CooccurrenceSpec, threads: int) -> tuple[NDArray[np.float32], float]:
+    """U S^½ [V, E] of the truncated decomposition, and the share of the squares that its dimensions hold.
+
+    Halko, Martinsson and Tropp 2011 (algorithm 5.1), with torch's; where the matrix has fewer than E rows or columns, as many.
+    """
+    import torch  # noqa: PLC0415 (planning does without)
+
+    width = min(spec.width, *information_VC.shape)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(spec.seed)
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            sampled = min(width + _OVERSAMPLED, *information_VC.shape)
+            left_VS, scale_S, _ = torch.svd_lowrank(torch.from_numpy(information_VC), q=sampled, niter=4)
+        finally:
+            torch.set_num_threads(before)
+    vectors_VE = (left_VS[:, :width] * scale_S[:width].sqrt()).numpy()
+    held = float((scale_S[:width].double() ** 2).sum()) / float(np.square(information_VC, dtype=np.float64).sum())
+    return np.ascontiguousarray(vectors_VE), held
+
+
+def _standardised(vectors_VE: NDArray[np.float32], seen_V: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Of variance 1 over all that are seen, and 0 elsewhere."""
+    scaled: NDArray[np.float32] = vectors_VE / vectors_VE[seen_V].std(dtype=np.float64).astype(np.float32)
+    scaled[~seen_V] = 0
+    return scaled
+
+
+STAGE = Stage(
+    "cooccurrence",
+    version=1,
+    spec=CooccurrenceSpec,
+    run=run,
+    table="cooccurrence",
+    inputs={"examples": "examples"},
+    deployment=Deployment("Vectors of pieces from what stands beside them"),
+)
