@@ -10,7 +10,7 @@ import os
 import signal
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -25,16 +25,34 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from flows import file_commands, store_commands
-from flows.terminal import DataDir, DataRoot, StoreDir, clear_errors, console, existing, find, shipped
-from korealbert.artifact import Progress, Store, locks
+from flows.terminal import (
+    DataDir,
+    DataRoot,
+    OneLine,
+    StoreDir,
+    clear_errors,
+    console,
+    existing,
+    find,
+    labels,
+    recipe_names,
+    shipped,
+)
+from korealbert.artifact import Artifact, Progress, Store, locks
+from korealbert.formatting import by_number
 from korealbert.pretrain.runtime import Device, TrainingRuntime
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
+app = typer.Typer(cls=OneLine, no_args_is_help=True, pretty_exceptions_show_locals=False)
 app.add_typer(file_commands.app)
 app.add_typer(store_commands.app)
 
 _RecipeFile = Annotated[
-    Path, typer.Argument(help="the recipe, or the ablation over one: a TOML file, or a shipped one's name", callback=shipped)
+    Path,
+    typer.Argument(
+        help="the recipe, or the ablation over one: a TOML file, or a shipped one's name",
+        callback=shipped,
+        autocompletion=recipe_names,
+    ),
 ]
 _RECIPE_HERE = Path("recipe.toml")
 Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
@@ -85,8 +103,16 @@ def new(
 
     with clear_errors():
         for source in project.write(directory, sources):
-            console.print(f"{source.name}: {source.format}, {source.path}", soft_wrap=True)
+            console.print(project.told(source), soft_wrap=True)
     console.print(f"{directory / project.RECIPE} is yours to change; then: cd {directory} && korealbert run", soft_wrap=True)
+
+
+@app.command()
+def schema() -> None:
+    """Print a JSON Schema of recipes, by which editors complete and check them."""
+    from korealbert.recipe.reference import json_schema  # noqa: PLC0415 (loads every package)
+
+    typer.echo(json.dumps(json_schema(), ensure_ascii=False, indent=1))
 
 
 @app.command()
@@ -145,7 +171,9 @@ def run(
     memory_gib: Annotated[float | None, typer.Option("--memory-gib", help="memory that cells may take together")] = None,
     data: DataDir = None,
     data_root: DataRoot = None,
-    hosts: Annotated[Path | None, typer.Option("--hosts", help="train on these machines: DeepSpeed's hostfile")] = None,
+    hosts: Annotated[
+        Path | None, typer.Option("--hosts", exists=True, dir_okay=False, help="train on these machines: DeepSpeed's hostfile")
+    ] = None,
     remote_shell: Annotated[str, typer.Option("--remote-shell", help="what reaches them")] = "ssh",
     nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="machines that run this same command")] = None,
     node: Annotated[int, typer.Option("--node", min=0, help="which of them this is; 0 leads")] = 0,
@@ -224,12 +252,30 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any]) -> 
     from flows.services.local_server import api_for_one_run  # noqa: PLC0415
 
     began = time.monotonic()
-    with api_for_one_run(runtime.store), _bars():
-        last = Path(flow_of(recipe)(recipe, runtime=runtime, **asked))
+    built = [stage for stage in planned if stage.status != "cached"]
+    try:
+        with api_for_one_run(runtime.store), _bars():
+            last = Path(flow_of(recipe)(recipe, runtime=runtime, **asked))
+    finally:  # Too little text is why many a run fails.
+        for line in _left_out(filter(None, map(Store(runtime.store).find, (stage.name for stage in built)))):
+            console.print(line, soft_wrap=True)
     minutes, seconds = divmod(round(time.monotonic() - began), 60)
-    built = sum(stage.status != "cached" for stage in planned)
-    console.print(f"{built} stages built in {minutes} min {seconds} s, {len(planned) - built} cached", style="green")
+    console.print(f"{len(built)} stages built in {minutes} min {seconds} s, {len(planned) - len(built)} cached", style="green")
     return last
+
+
+def _left_out(built: Iterable[Artifact]) -> Iterator[str]:
+    """Of each stage that left documents out, how many, why, and how to see them."""
+    for artifact in built:
+        stats, label = artifact.stats, artifact.manifest["label"]
+        for word, reasons, option in (
+            ("dropped", stats.get("dropped"), "--dropped all"),
+            ("quarantined", stats.get("quarantine_reasons"), "--quarantine"),
+        ):
+            if "documents_out" in stats and reasons:
+                told = ", ".join(f"{number:,} {reason}" for reason, number in by_number(reasons))
+                number = f"{sum(reasons.values()):,} of {stats['documents_in']:,} documents {word}"
+                yield f"{label}: {number} ({told}); korealbert inspect {label} {option}"
 
 
 @contextmanager
@@ -262,7 +308,9 @@ def _bars() -> Iterator[None]:
 
 @app.command()
 def show(
-    artifact: Annotated[str | None, typer.Argument(help="name, or its beginning; all artifacts if omitted")] = None,
+    artifact: Annotated[
+        str | None, typer.Argument(help="name, or its beginning, or its label; all artifacts if omitted", autocompletion=labels)
+    ] = None,
     store: StoreDir = Path("store"),
 ) -> None:
     """List the artifacts of a store, or print one manifest whole."""
@@ -283,7 +331,7 @@ def show(
 
 @app.command()
 def inspect(
-    artifact: Annotated[str, typer.Argument(help="an artifact's name, or its beginning, or its label")],
+    artifact: Annotated[str, typer.Argument(help="an artifact's name, or its beginning, or its label", autocompletion=labels)],
     dropped: Annotated[str | None, typer.Option("--dropped", help="show documents dropped for this reason (all: any)")] = None,
     quarantine: Annotated[bool, typer.Option("--quarantine", help="show input that could not be read")] = False,
     diff: Annotated[bool, typer.Option("--diff", help="show what the stage removed from and added to each document")] = False,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from flows.terminal import StoreDir, clear_errors, console, find, warn
+from flows.terminal import StoreDir, clear_errors, console, find, labels, warn
 from korealbert.formatting import by_number
 
 _FAULTS_SHOWN = 100
@@ -91,7 +91,12 @@ def extract(
 
 @app.command("fill-mask")
 def fill_mask(
-    model: Annotated[str, typer.Argument(help="a directory in Hugging Face format, or an export's name, beginning or label")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="a directory in Hugging Face format, or an export's name, beginning or label", autocompletion=labels
+        ),
+    ],
     text: Annotated[str, typer.Argument(help="text with one or more [MASK]")],
     top: Annotated[int, typer.Option("--top", min=1, help="candidates per mask")] = 5,
     store: StoreDir = Path("store"),
@@ -114,7 +119,11 @@ def score(
     gold: Annotated[str, typer.Argument(help="its official file, or ARCHIVE::MEMBER", show_default=False)] = "",
     predictions: Annotated[
         str,
-        typer.Argument(help="JSON Lines, one record per example of GOLD; or predictions.arrow of ours", show_default=False),
+        typer.Argument(
+            help="JSON Lines, one record per example of GOLD; or predictions of ours: predictions.arrow, or a cell's name",
+            show_default=False,
+            autocompletion=labels,
+        ),
     ] = "",
     mode: Annotated[
         _ScoringMode, typer.Option("--mode", help="as the official script prints, or as its text defines")
@@ -123,21 +132,35 @@ def score(
         str | None, typer.Option("--against", help="predictions of a second system: test the difference")
     ] = None,
     show_format: Annotated[bool, typer.Option("--format", help="print what records of predictions hold, and exit")] = False,
+    store: StoreDir = Path("store"),
 ) -> None:
     """Score a prediction file of any system and print one JSON object of metrics, each times 100."""
     from korealbert.finetune.scoring import compare_files, record_format, score_file  # noqa: PLC0415 (loads torch)
 
     told: dict[str, Any] = {}
     with clear_errors():
+        records = record_format(task)
         if show_format:
-            typer.echo(record_format(task))
+            typer.echo(records)
             return
         if not gold or not predictions:
             raise ValueError("name the official file and the predictions; --format tells what these hold")
+        own = _predictions(predictions, store)
         if against is None:
-            scores = score_file(task, gold, predictions, mode)
+            scores = score_file(task, gold, own, mode)
         else:
-            scores, told["against"] = compare_files(task, gold, predictions, against, mode)
+            scores, told["against"] = compare_files(task, gold, own, _predictions(against, store), mode)
     for warning in scores.warnings:
         warn(warning)
     typer.echo(json.dumps({**scores.facts(), **told}, allow_nan=False))
+
+
+def _predictions(named: str, store: Path) -> str:
+    """The file of predictions that a name means: itself, or that of a cell in the store."""
+    path = Path(named)
+    if path.is_file() or path.suffix or not (store.is_dir() or path.is_dir()):  # No artifact's name has an ending.
+        return named
+    found = find(store, named).path / "predictions.arrow"
+    if not found.is_file():
+        raise ValueError(f"{named}: it holds no predictions; name a cell (finetune/nsmc/pretrained/1) or a file of predictions")
+    return str(found)

@@ -212,7 +212,9 @@ def _counted(stats: Mapping[str, Any]) -> str:
     if "documents_out" not in stats:
         return ""
     dropped, quarantined = sum(stats.get("dropped", {}).values()), stats.get("quarantined", 0)
-    kept = f", {stats['documents_out']:,} of {stats['documents_in']:,} kept"
+    files = stats.get("files") or stats["documents_in"]
+    read = "" if files == stats["documents_in"] else f" {files:,} files →"
+    kept = f",{read} {stats['documents_out']:,} of {stats['documents_in']:,} kept"
     return kept + "".join(
         f", {number:,} {word}" for number, word in ((dropped, "dropped"), (quarantined, "quarantined")) if number
     )

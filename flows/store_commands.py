@@ -1,19 +1,20 @@
-"""The commands that keep a store in order: gc, verify, export, export-corpus, import."""
+"""The commands that keep a store in order, and that share what is in it: gc, verify, export, export-corpus, push, import."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import IO, Annotated, Literal
 
 import typer
 from rich.table import Table
 
-from flows.terminal import DataDir, DataRoot, StoreDir, clear_errors, console, existing, find, warn
+from flows.terminal import DataDir, DataRoot, StoreDir, clear_errors, console, existing, find, labels, warn
 from korealbert.artifact import Artifact, ArtifactError, Store
 from korealbert.artifact.files import atomic_path
 from korealbert.artifact.maintenance import archive, garbage
+from korealbert.artifact.store import MANIFEST
 
 app = typer.Typer()
 
@@ -74,7 +75,9 @@ def _remove(store: Store, wanted: dict[str, str]) -> None:
 
 @app.command()
 def verify(
-    artifact: Annotated[list[str] | None, typer.Argument(help="names, beginnings or labels; all artifacts if omitted")] = None,
+    artifact: Annotated[
+        list[str] | None, typer.Argument(help="names, beginnings or labels; all artifacts if omitted", autocompletion=labels)
+    ] = None,
     store: StoreDir = Path("store"),
 ) -> None:
     """Read every file of the artifacts anew and hold it against its manifest. Exit status 1 when anything is wrong."""
@@ -110,7 +113,7 @@ def _verify(store: Store, artifact: Artifact) -> bool:
 
 @app.command()
 def export(
-    artifact: Annotated[str, typer.Argument(help="its name, its beginning, or its label")],
+    artifact: Annotated[str, typer.Argument(help="its name, its beginning, or its label", autocompletion=labels)],
     output: Annotated[Path, typer.Argument(help="the archive to write, a plain tar; - is standard output", allow_dash=True)],
     store: StoreDir = Path("store"),
 ) -> None:
@@ -129,7 +132,9 @@ def export(
 
 @app.command("export-corpus")
 def export_corpus(
-    artifact: Annotated[str, typer.Argument(help="balance, dedup, clean/NAME, …; clean means all of its sources")],
+    artifact: Annotated[
+        str, typer.Argument(help="balance, dedup, clean/NAME, …; clean means all of its sources", autocompletion=labels)
+    ],
     output: Annotated[Path, typer.Argument(help="the directory to make", file_okay=False)],
     form: Annotated[Literal["parquet", "jsonl"], typer.Option("--to", help="form of the files")] = "parquet",
     store: StoreDir = Path("store"),
@@ -138,14 +143,54 @@ def export_corpus(
     from korealbert.huggingface.dataset import write_dataset  # noqa: PLC0415 (loads pyarrow)
 
     with clear_errors():
-        documents = write_dataset(_all_of(existing(store), artifact), output, form)
+        documents = write_dataset(_all_of(store, artifact), output, form)
     console.print(f"{documents:,} documents: {output}", soft_wrap=True)
 
 
-def _all_of(store: Store, name: str) -> list[Artifact]:
+def _all_of(store: Path, name: str) -> list[Artifact]:
     """The newest artifacts of all labels below a name (``clean``), by label, else the one that it means."""
-    below = {one.manifest["label"]: one for one in store.artifacts() if one.manifest["label"].startswith(f"{name}/")}
-    return [below[label] for label in sorted(below)] or [find(store.root, name)]
+    below = {one.manifest["label"]: one for one in Store(store).artifacts() if one.manifest["label"].startswith(f"{name}/")}
+    return [below[label] for label in sorted(below)] or [find(store, name)]
+
+
+@app.command()
+def push(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="an export or a corpus: a name, its beginning or label, or a directory of `export-corpus`",
+            autocompletion=labels,
+        ),
+    ],
+    repository: Annotated[str, typer.Argument(help="USER/NAME on the hub, or NAME alone")],
+    public: Annotated[bool, typer.Option("--public", help="make it public; private otherwise")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print what would go, and send nothing")] = False,
+    store: StoreDir = Path("store"),
+) -> None:
+    """Upload a model or a cleaned corpus with its card to the Hugging Face hub.
+
+    The token is that of `hf auth login`, or HF_TOKEN. An upload that broke off is repeated by the same command.
+    """
+    from korealbert.report import sharing  # noqa: PLC0415 (loads huggingface_hub)
+
+    with clear_errors(), ExitStack() as stack:
+        directory = Path(what)
+        if directory.is_dir() and not (directory / MANIFEST).is_file():
+            parcel = sharing.parcel_of_directory(directory)
+        else:
+            parcel = stack.enter_context(sharing.parcel(_all_of(store, what), repository.rpartition("/")[2]))
+        console.print(f"license: {parcel.license}" + (f" ({parcel.why})" if parcel.why else ""), soft_wrap=True)
+        for measure in parcel.measures:
+            console.print(measure, soft_wrap=True)
+        if dry_run:
+            table = Table("file", "size", box=None, pad_edge=False)
+            for name, size in sharing.sizes(parcel).items():
+                table.add_row(name, _megabytes(size))
+            console.print(table)
+            told = f"{'public' if public else 'private'} {parcel.kind}, {sharing.address(parcel, repository)}"
+            console.print(f"nothing was sent; it would be the {told}", soft_wrap=True)
+            return
+        console.print(sharing.upload(parcel, repository, public=public), soft_wrap=True)
 
 
 @app.command("import")
@@ -155,6 +200,8 @@ def import_(
 ) -> None:
     """Bring an archive's artifacts into the store, all or none."""
     with clear_errors():
+        if str(source) != _STANDARD and not source.is_file():
+            raise ValueError(f"{source}: no such file; name an archive that `korealbert export` wrote")
         stream: IO[bytes]
         with nullcontext(sys.stdin.buffer) if str(source) == _STANDARD else source.open("rb") as stream:
             try:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 from rich.console import Console
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 import korealbert
 from korealbert.artifact import Artifact, ArtifactError, Store
-from korealbert.artifact.store import STORE_VARIABLE
+from korealbert.artifact.store import STORE_VARIABLE, default_store
 from korealbert.formatting import nearest
 
 _PIPED_WIDTH = 240
 """Columns of output that goes to a file or a program, so that no table cell is cut."""
 
 console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+
+_SHIPPED = Path(korealbert.__file__).parent / "data_specs" / "recipes"
+"""The recipes that the package ships."""
 
 StoreDir = Annotated[
     Path, typer.Option("--store", envvar=STORE_VARIABLE, show_envvar=False, help="directory of the artifacts", file_okay=False)
@@ -34,8 +39,48 @@ DataRoot = Annotated[
 
 def shipped(recipe: Path) -> Path:
     """The file of a recipe; where there is none of a bare name (``sample``), the recipe of this name that the package ships."""
-    ours = Path(korealbert.__file__).parent / "data_specs" / "recipes" / f"{recipe}.toml"
+    ours = _SHIPPED / f"{recipe}.toml"
     return ours if len(recipe.parts) == 1 and not recipe.exists() and ours.is_file() else recipe
+
+
+class OneLine(TyperGroup):
+    """Commands whose wrong arguments are told in one line, as all other mistakes are."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run a command; see typer."""
+        try:
+            done = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+        except TyperException as error:
+            if not standalone_mode:
+                raise
+            if told := " ".join(error.format_message().split()).removesuffix("."):  # Nothing where help was printed.
+                command = getattr(getattr(error, "ctx", None), "command_path", "korealbert")
+                warn(f"{command}: {told}; `{command} --help` tells more", style="red")
+            sys.exit(error.exit_code)
+        if standalone_mode:
+            sys.exit(done if isinstance(done, int) else 0)
+        return done
+
+
+def labels(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The labels of the store's artifacts that begin so, for the shell's completion."""
+    store = Path(ctx.params.get("store") or default_store())
+    found = Store(store).artifacts() if store.is_dir() else []
+    return sorted({label for one in found if (label := str(one.manifest["label"])).startswith(incomplete)})
+
+
+def recipe_names(incomplete: str) -> list[str]:
+    """The recipes that begin so, for the shell's completion: files, and those that the package ships."""
+    known = {str(path) for path in Path().glob("*.toml")} | {path.stem for path in _SHIPPED.glob("*.toml")}
+    return sorted(name for name in known if name.startswith(incomplete))
 
 
 @contextmanager
@@ -74,6 +119,8 @@ def find(store: Path, name: str) -> Artifact:
     path = Path(name)
     if (path / "manifest.json").is_file():
         return Artifact(path.resolve().name, path.resolve())
+    if not store.is_dir():
+        raise ValueError(f"{store}: no artifact {name!r}, nor a store; `korealbert run RECIPE --store {store}` makes one")
     known = Store(store).artifacts()
     found = [a for a in known if a.name == name] or [a for a in known if a.name.startswith(name) or a.manifest["label"] == name]
     if len(found) == 1:

@@ -76,6 +76,20 @@ def spread(values: Sequence[float]) -> str:
     return fixed(mean) if deviation is None else f"{fixed(mean)} ± {fixed(deviation)}"
 
 
+def part_of(examples: int, official: int | None) -> str:
+    """How many of a benchmark's official test examples these are, ``30 of 50,000 examples``.
+
+    Nothing where it is all of them, or where there is no official number (0). None: these are other ones, of a number that is
+    not known.
+    """
+    if official is None:
+        return f"{examples:,} examples that are not all"
+    if not official or examples == official:
+        return ""
+    of = f" of {official:,} examples" if examples < official else f" examples instead of {official:,}"
+    return f"{examples:,}{of}"
+
+
 def by_number(numbers: Mapping[str, int]) -> Sequence[tuple[str, int]]:
     """Names with the largest number first, equal ones by name."""
     return sorted(numbers.items(), key=lambda item: (-item[1], item[0]))

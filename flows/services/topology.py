@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.services.local_server import FILE, answers, credentials, free_port, stop, wait_until_healthy
+from flows.services.local_server import FILE, credentials, free_port, stop, wait_until_healthy
 from flows.services.postgres import Cluster
 from korealbert.artifact.files import write_json
 from korealbert.artifact.shards import die_with_parent
@@ -160,8 +161,9 @@ def up(home: Path, port: int, store: Path) -> None:
     """Start the supervisor in the background and return when all is up. Raises SystemExit with the end of its log."""
     if running(home) is not None:
         raise SystemExit(f"{home}: already up; `make down` ends it")
-    if answers(f"http://127.0.0.1:{port}/api/health"):
-        raise SystemExit(f"port {port} is taken by another server; name another one (--port)")
+    with socket.socket() as tried:
+        if tried.connect_ex(("127.0.0.1", port)) == 0:
+            raise SystemExit(f"port {port} is taken by another program; name another one (--port, or make up PORT=…)")
     home.mkdir(parents=True, exist_ok=True)
     (home / "processes.json").unlink(missing_ok=True)  # Of a supervisor that was killed.
     log = home / "supervisor.log"

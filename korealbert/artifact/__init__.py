@@ -2,7 +2,7 @@
 
 from korealbert.artifact.files import DiskFull
 from korealbert.artifact.locks import ReadOnlyStore
-from korealbert.artifact.spec import EACH_ONCE, Identity, InputPath, Real, Spec, Statistics, canonical, refuse_repeats
+from korealbert.artifact.spec import EACH_ONCE, Identity, InputPath, Names, Real, Spec, Statistics, canonical, refuse_repeats
 from korealbert.artifact.stage import Built, Deployment, InputChanged, Inputs, Progress, Runtime, Stage, Stats, build, cached
 from korealbert.artifact.store import Artifact, ArtifactError, Store, ancestors, check_conservation
 
@@ -17,6 +17,7 @@ __all__ = [
     "InputChanged",
     "InputPath",
     "Inputs",
+    "Names",
     "Progress",
     "ReadOnlyStore",
     "Real",

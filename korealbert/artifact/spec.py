@@ -12,9 +12,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+    WithJsonSchema,
+)
 from pydantic_core import CoreSchema, core_schema
 
 ARTIFACT_NAME = re.compile(r"[a-z][a-z0-9_-]*-[0-9a-f]{16}")
@@ -52,6 +61,19 @@ def _each_once(values: _ValuesT, info: ValidationInfo) -> _ValuesT:
 
 EACH_ONCE = AfterValidator(_each_once)
 """In the annotation of a field of several values: none may be given twice."""
+
+
+def _several(value: object) -> object:
+    """One name as several; a list as what strict validation takes, which is behind this no longer JSON."""
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+Names = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_several),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+"""One name, or several."""
 
 
 def refuse_outside(path: Path, within: Path) -> None:
@@ -101,6 +123,8 @@ class InputPath(os.PathLike[str]):
                 return value
             if not isinstance(value, str | os.PathLike) or not str(value):
                 raise ValueError("expected the path of a file or directory")
+            if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", str(value)):
+                raise ValueError("an address is no path; name it as url in [fetch.SOURCE], and leave paths out")
             context = info.context or {}
             path = Path(os.path.normpath(Path(context.get("root", ".")) / Path(value).expanduser()))
             if within := context.get("within"):
@@ -110,6 +134,10 @@ class InputPath(os.PathLike[str]):
         return core_schema.with_info_plain_validator_function(
             parse, serialization=core_schema.plain_serializer_function_ser_schema(str)
         )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"type": "string", "minLength": 1}
 
     def __str__(self) -> str:
         return str(self.path)

@@ -304,7 +304,7 @@ def output_files(directory: Path, *, scratch: bool = False) -> list[str]:
 
 
 def check_conservation(name: str, stats: Mapping[str, Any], directory: Path | None = None) -> None:
-    """Documents are conserved: ``in = out + Σ dropped[reason] + quarantined``, where a stage counts documents at all.
+    """Documents are conserved: ``in + repeated = out + Σ dropped[reason] + quarantined``, where a stage counts any.
 
     What it keeps as rows in ``directory`` (documents, dropped ones, the quarantine) must be as many. Raises ArtifactError.
     """
@@ -313,10 +313,11 @@ def check_conservation(name: str, stats: Mapping[str, Any], directory: Path | No
     dropped = sum(stats.get("dropped", {}).values())
     quarantined = stats.get("quarantined", 0)
     accounted = stats["documents_out"] + dropped + quarantined
-    if stats["documents_in"] != accounted:
+    if stats["documents_in"] + stats.get("repeated", 0) != accounted:
+        repeated = f" and {stats['repeated']:,} copies were made" if stats.get("repeated") else ""
         raise ArtifactError(
-            f"{name}: {stats['documents_in']:,} documents came in, but {stats['documents_out']:,} out + {dropped:,} dropped"
-            f" + {quarantined:,} quarantined = {accounted:,}"
+            f"{name}: {stats['documents_in']:,} documents came in{repeated}, but {stats['documents_out']:,} out"
+            f" + {dropped:,} dropped + {quarantined:,} quarantined = {accounted:,}"
         )
     counted = {"documents": stats["documents_out"], "dropped": dropped, "quarantine": quarantined}
     if directory is None:

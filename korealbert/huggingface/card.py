@@ -18,6 +18,7 @@ from korealbert.examples.packing import ExamplesStats
 from korealbert.examples.views import ViewsStats
 from korealbert.formatting import flat, spread
 from korealbert.huggingface.checkpoint import SourceStats, family_of, repeats_blocks
+from korealbert.huggingface.licenses import OTHER, combined
 from korealbert.model.config import AnyConfig, ModelConfig, read_config
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.vocab.stage import VocabStats
@@ -51,7 +52,8 @@ class FinetunedScores:
     init: str
     metric: str
     dev: float
-    test: float
+    test: float | None
+    """None where the benchmark's own script prints ``nan``."""
 
 
 def model_card(facts: ModelFacts, pretrain: Artifact, *, finetuned: Iterable[FinetunedScores] = ()) -> str:
@@ -83,8 +85,10 @@ def dataset_card(title: str, artifacts: Sequence[Artifact]) -> str:
     found = _by_stage(ancestors({artifact.name: artifact for artifact in artifacts}).values())
     every = [artifact.stats_as(DocumentStats) for artifact in artifacts]
     documents, characters = (sum(getattr(stats, name) or 0 for stats in every) for name in ("documents_out", "characters_out"))
+    license, _ = license_of(artifacts)
+    other = "license_name: corpora\nlicense_link: README.md#corpus\n" if license == OTHER else ""
     sections = [
-        f"---\nlanguage: ko\nlicense: other\nlicense_name: corpora\nlicense_link: README.md#corpus\n"
+        f"---\nlanguage: ko\nlicense: {license}\n{other}"
         f"size_categories:\n- {_size_category(documents)}\ntags:\n- korean\n- pretraining\n---",
         f"# {_escaped(title)}\n\n{_number(documents)} documents, {_number(characters)} characters. Columns: "
         f"{', '.join(field.name for field in fields(Document))}; all are text, empty where unknown.",
@@ -94,6 +98,15 @@ def dataset_card(title: str, artifacts: Sequence[Artifact]) -> str:
         _origin(found),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def license_of(artifacts: Sequence[Artifact]) -> tuple[str, str]:
+    """The license that follows from those of all sources behind some artifacts, and why it is ``other``, or nothing."""
+    behind = ancestors({artifact.name: artifact for artifact in artifacts}).values()
+    specs = [artifact.manifest["spec"] for artifact in behind if artifact.manifest["recipe"]["stage"] == "extract"]
+    if any(artifact.manifest["recipe"]["stage"] == "xpt_source" for artifact in behind):
+        return OTHER, "it was trained on from the weights of another model, whose license counts too"
+    return combined({str(spec["source"]): str(spec.get("license", "")) for spec in specs})
 
 
 def _size_category(documents: int) -> str:
@@ -306,7 +319,7 @@ def _finetuning(cells: list[FinetunedScores]) -> str:
             *key,
             len(group),
             spread([cell.dev for cell in group]),
-            spread([cell.test for cell in group]),
+            "undefined" if None in (found := [cell.test for cell in group]) else spread([t for t in found if t is not None]),
         )
         for key, group in sorted(groups.items())
     ]

@@ -21,6 +21,7 @@ from korealbert.artifact.files import atomic_write, write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.card import ModelFacts, model_card
 from korealbert.huggingface.families import SpecialIds
+from korealbert.model.config import weights_file
 from korealbert.vocab.morphemes import MORPHEMES_FILE
 from korealbert.vocab.tokenizer import SPECIAL, SPECIAL_PIECES, Vocabulary
 
@@ -34,7 +35,7 @@ ANSWERS = 5
 class ExportSpec(Spec):
     """How the model presents itself."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"prompts"})
+    later: ClassVar[frozenset[str]] = frozenset({"prompts", "snapshot"})
 
     title: str = Field(default="KoreALBERT", min_length=1)
     """Heading of the model card."""
@@ -42,6 +43,9 @@ class ExportSpec(Spec):
     """License of the weights, as the Hugging Face hub spells it. ``other`` refers readers to the licenses of the corpora."""
     prompts: tuple[str, ...] = ()
     """Texts with one ``[MASK]`` each, which the model fills in; the report shows its answers."""
+
+    snapshot: int | None = Field(default=None, ge=1)
+    """Step of the training whose weights are taken, one of its ``snapshots``. None: those at the end."""
 
     @field_validator("prompts")
     @classmethod
@@ -81,12 +85,13 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ex
             f"{pretrain.name} has {config.vocab_size:,} word embeddings, but {vocab.name} has {pieces:,} pieces; "
             "export with the vocabulary that the model was trained with"
         )
-    trained = load_file(pretrain.path / "model.safetensors")
+    trained = load_file(weights_file(pretrain.path, spec.snapshot))
     weights = checkpoint.to_huggingface(config, trained)
     save_file(weights, out_dir / "model.safetensors", metadata={"format": "pt"})
     _write_settings(out_dir / "config.json", checkpoint.settings(config, SPECIAL_IDS))
     _write_tokenizer(vocab.path, out_dir, facts)
-    atomic_write(out_dir / "README.md", model_card(facts, pretrain).encode())
+    kept = "" if spec.snapshot is None else f"\nThese are the weights after step {spec.snapshot:,} of that training.\n"
+    atomic_write(out_dir / "README.md", (model_card(facts, pretrain) + kept).encode())
     runtime.report(Progress(1, 1, "models"))
     told: dict[str, Any] = {
         "parameters": sum(trained[name].size for name in checkpoint.exported(config)),

@@ -50,7 +50,7 @@ def changed_documents(artifact: Artifact) -> Iterator[tuple[dict[str, Any], list
     """
     shards = artifact.files("documents-*.arrow")
     before = [shard for _, one in sorted(artifact.inputs().items()) for shard in one.files("documents-*.arrow")]
-    if not shards or len(before) < len(shards):
+    if not before or len(before) < len(shards):
         raise ValueError(f"{artifact.name}: was not built from documents, so there is nothing to compare them with")
     entities = bool(artifact.manifest["spec"].get("decode_entities", True))
     for shard, source in zip(shards, before, strict=False):

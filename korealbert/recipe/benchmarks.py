@@ -87,6 +87,9 @@ def _read(tables: Tables, table: str, name: str, kind: type[GridT_co]) -> Benchm
     grid = tables.validate(kind, where, {axis: given[axis] for axis in kind.model_fields if axis in given})
     settings = {field: value for field, value in given.items() if field not in kind.model_fields}
     settings.setdefault("task", name)
+    for steps, other in (("steps", "epochs"), ("warmup_steps", "warmup_ratio")):
+        if {steps, other} <= settings.keys():
+            raise RecipeError(f"{tables.path}, [{where}]: {steps!r} and {other!r} say the same; remove one of the two")
     if settings.get("test") is None and settings.get("test_share") is None:
         raise RecipeError(f"{tables.path}, [{where}]: field 'test' is missing, and test_share; one says what is tested on")
     cells = {

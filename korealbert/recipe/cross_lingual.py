@@ -25,7 +25,7 @@ from korealbert.examples import packing, views
 from korealbert.formatting import nearest
 from korealbert.huggingface import checkpoint, export
 from korealbert.model.config import AnyConfig, ModernConfig
-from korealbert.pretrain import intrinsic
+from korealbert.pretrain import cooccurrence, intrinsic
 from korealbert.pretrain import stage as pretrain
 from korealbert.pretrain.spec import ANY_VOCABULARY, PretrainSpec
 from korealbert.recipe import registry
@@ -383,7 +383,11 @@ class _Graph:
                 weights = add(f"{phase}/{name}", phases.STAGE, phase_spec, initial=weights, **self.data)
                 self.weights[f"{name}/{phase}"] = weights
         for name, control in recipe.control.items():
-            self.weights[f"control/{name}"] = add(f"control/{name}", pretrain.STAGE, control, **self.data)
+            begun = {}
+            if control.embeddings == "cooccurrence":
+                vectors = cooccurrence.CooccurrenceSpec().of_width(control.shape.embedding_size)
+                begun["cooccurrence"] = add(f"cooccurrence/{name}", cooccurrence.STAGE, vectors, examples=self.data["examples"])
+            self.weights[f"control/{name}"] = add(f"control/{name}", pretrain.STAGE, control, **self.data, **begun)
 
     def _language_loss(self) -> None:
         """The matrix {source, vocab-ko, vocab-en} × variants × phases, compared in summaries, and the curve over snapshots."""

@@ -12,6 +12,7 @@ from korealbert.corpus.clean import stage as clean
 from korealbert.corpus.crawl import fetch
 from korealbert.corpus.crawl import stage as crawl
 from korealbert.corpus.dedup import stage as dedup
+from korealbert.corpus.quality import stage as quality
 from korealbert.examples import packing, views
 from korealbert.finetune import encoder_files
 from korealbert.finetune import speed as speed_stage
@@ -19,6 +20,7 @@ from korealbert.finetune.speed import SpeedSpec
 from korealbert.formatting import nearest
 from korealbert.huggingface import export
 from korealbert.huggingface.directory import ModelPlace
+from korealbert.pretrain import cooccurrence
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import Measured, add_benchmark, add_benchmark_of_encoders, add_summary
@@ -50,6 +52,8 @@ def graph(recipe: Recipe) -> dict[str, Node]:
     rows = add("examples", packing.STAGE, recipe.examples, documents=corpus, vocab=vocabulary)
     noise = add("views", views.STAGE, recipe.views, examples=rows, vocab=vocabulary)
     training = {"vocab": vocabulary, "examples": rows, "views": noise}
+    if recipe.pretrain.embeddings == "cooccurrence":
+        training["cooccurrence"] = add("cooccurrence", cooccurrence.STAGE, recipe.cooccurrence, examples=rows)
     if recipe.examples_long is not None and recipe.views_long is not None:
         rows = add("examples/long", packing.STAGE, recipe.examples_long, documents=corpus, vocab=vocabulary)
         noise = add("views/long", views.STAGE, recipe.views_long, examples=rows, vocab=vocabulary)
@@ -119,6 +123,8 @@ def add_corpus(nodes: Nodes, recipe: CorpusRecipe) -> str:
         documents = nodes.add(f"extract/{source}", extract.STAGE, spec, **brought)
         cleaned[source] = nodes.add(f"clean/{source}", clean.STAGE, recipe.clean[source], documents=documents)
     unique = nodes.add("dedup", dedup.STAGE, recipe.dedup, **cleaned)
+    if recipe.quality is not None:
+        unique = nodes.add("quality", quality.STAGE, recipe.quality, documents=unique)
     return nodes.add("balance", balance.STAGE, recipe.balance, documents=unique)
 
 

@@ -30,10 +30,12 @@ from korealbert.documents.containers import is_archive, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import ReadLimits
 from korealbert.recipe.planning import prepare
+from korealbert.recipe.reference import json_schema
 from korealbert.recipe.tables import RecipeError
 
 RECIPE = "recipe.toml"
-"""The file that ``korealbert run`` takes where none is named."""
+SCHEMA = "recipe.schema.json"
+"""The file that ``korealbert run`` takes where none is named, and the one that its first line names for editors."""
 
 _EXTRACTED = "wiki_"
 """How the files of WikiExtractor begin, which have no ending."""
@@ -50,6 +52,7 @@ _FORMATS = {
     ".html": "html",
     ".htm": "html",
     ".warc": "warc",
+    ".wet": "wet",
     _EXTRACTED: "wikiextractor",
 }
 _PACKED = {".gz": 3, ".zst": 4, ".bz2": 4, ".xz": 4, ".zip": 3, ".tgz": 3}
@@ -67,6 +70,8 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "published": ("published", "date", "created_at", "작성일", "날짜"),
     "id": ("id", "doc_id"),
 }
+_LONGEST_DOCUMENT = 4 << 20
+"""Bytes: a larger file of text holds many documents, which nothing but blank lines parts; the longest novels are shorter."""
 _BYTES_PER_PIECE = 4.5
 """Of Korean text in UTF-8 under a vocabulary of 8,000."""
 _PIECES_PER_SECOND = 7_500
@@ -92,6 +97,19 @@ class Source:
     """Between columns; empty: the format's own."""
     markdown: bool = False
     encoding: str = "utf-8"
+
+    @property
+    def paragraphs(self) -> bool:
+        """Whether files of text are so large that paragraphs must be the documents."""
+        return any(_size(path) > _LONGEST_DOCUMENT for path in _files(self) if not is_archive(path.name))
+
+
+def told(source: Source) -> str:
+    """A source as people read it: its name, format and place, how many files, and what is a document."""
+    files = [_size(path) for path in _files(source)]
+    count = f"{len(files):,} file{'s' * (len(files) != 1)}, {sum(files) / 1e6:,.1f} MB"
+    each = f", a document is a {'paragraph' if source.paragraphs else 'file'}" if source.format == "text" else ""
+    return f"{source.name}: {source.format}, {source.path}: {count}{each}"
 
 
 def look(paths: Sequence[Path]) -> list[Source]:
@@ -207,16 +225,19 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             yield value
 
 
-def _bytes(source: Source) -> int:
-    """Bytes of text below a path, about; what is packed counts several times."""
+def _files(source: Source) -> Iterator[Path]:
     files = source.path.rglob("*") if source.path.is_dir() else [source.path]
-    wanted = (p for p in files if p.is_file() and (p == source.path or fnmatchcase(p.name, source.members)))
-    return sum(p.stat().st_size * _PACKED.get(p.suffix.lower(), 1) for p in wanted)
+    return (p for p in files if p.is_file() and (p == source.path or fnmatchcase(p.name, source.members)))
+
+
+def _size(path: Path) -> int:
+    """Bytes of text in a file, about; what is packed counts several times."""
+    return path.stat().st_size * _PACKED.get(path.suffix.lower(), 1)
 
 
 def _settings(sources: Sequence[Source], cores: int) -> dict[str, Any]:
     """What follows from the size of the text and the number of cores."""
-    size = sum(map(_bytes, sources))
+    size = sum(_size(path) for source in sources for path in _files(source))
     per_step, pieces = _BATCH * _LENGTH, max(1.0, size / _BYTES_PER_PIECE)
     affordable = _SECONDS * _PIECES_PER_SECOND * cores
     steps = max(50, round(min(affordable, _MOST_EPOCHS * pieces) / per_step))
@@ -253,6 +274,7 @@ def write(directory: Path, paths: Sequence[Path]) -> list[Source]:
     text = templates.get_template(RECIPE).render(name=directory.resolve().name, sources=sources, **settings)
     directory.mkdir(parents=True, exist_ok=True)
     atomic_write(directory / RECIPE, text.encode())
+    atomic_write(directory / SCHEMA, json.dumps(json_schema(), ensure_ascii=False).encode())
     if not (directory / ".gitignore").exists():
         atomic_write(directory / ".gitignore", b"store/\n")
     prepare(directory / RECIPE, Store(directory / "store"))  # It can be read, and planned.

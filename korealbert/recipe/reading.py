@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
@@ -18,6 +18,7 @@ from korealbert.corpus.crawl.fetch import FetchSpec
 from korealbert.corpus.crawl.source import load_source
 from korealbert.corpus.crawl.stage import CrawlSpec
 from korealbert.corpus.dedup import stage as dedup
+from korealbert.corpus.quality.stage import QualitySpec
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.examples import packing
 from korealbert.examples.views import ViewsSpec
@@ -26,6 +27,7 @@ from korealbert.finetune.speed import SpeedSpec
 from korealbert.formatting import nearest
 from korealbert.huggingface import export
 from korealbert.huggingface.directory import ModelPlace, longest_input_of
+from korealbert.pretrain.cooccurrence import CooccurrenceSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import Benchmark, FinetuneGrid, PretrainedGrid, read_benchmarks, too_long
@@ -103,6 +105,8 @@ class CorpusRecipe:
     extract: Mapping[str, ExtractSpec]
     clean: Mapping[str, clean.CleanSpec]
     dedup: dedup.DedupSpec
+    quality: QualitySpec | None
+    """Where the recipe has a table for it."""
     balance: balance.BalanceSpec
 
 
@@ -127,6 +131,8 @@ class Recipe(CorpusRecipe):
     """Rows of pretraining's phase of long sequences, where it has one."""
     views_long: ViewsSpec | None
     """Their noise."""
+    cooccurrence: CooccurrenceSpec
+    """Used where the word embeddings begin with its vectors."""
     pretrain: PretrainSpec
     export: export.ExportSpec
     finetune: Mapping[str, Benchmark[FinetuneGrid]]
@@ -208,7 +214,7 @@ class Reader(Tables):
 
     def recipe(self) -> Recipe:
         """A recipe of a model from raw text."""
-        once = registry.tables()
+        once = {name: stage for name, stage in registry.tables().items() if name != "quality"}
         own = {field.name for field in fields(Recipe)}
         with Problems() as problems:
             sources = problems.of(partial(self.sources, [*once, *_LONG, "encoder", "finetune"]))
@@ -222,6 +228,7 @@ class Reader(Tables):
         single: dict[str, Any] = {name: spec for name, spec in found.items() if name in own}
         further = {name: spec for name, spec in found.items() if name not in own}
         self.check_sources(sources, **single)
+        single["cooccurrence"] = self._cooccurrence(single["cooccurrence"], single["pretrain"])
         length, model = single["examples"].sequence_length, single["pretrain"].model
         if length > model.longest_sequence:
             offset = f" less position_offset = {model.position_offset}" if model.position_offset else ""
@@ -242,25 +249,29 @@ class Reader(Tables):
     def sources(self, tables: Iterable[str]) -> dict[str, ExtractSpec]:
         """The sources by name, once it is clear that the file has no table but those of sources and ``tables``."""
         with Problems() as problems:
-            problems.of(partial(self.refuse_unknown, [*registry.per_source(), *tables]))
-            names = problems.of(partial(self.names, "extract")) or []
+            problems.of(partial(self.refuse_unknown, [*registry.per_source(), "quality", *tables]))
+            found = problems.of(partial(self.names, "extract"))
+            if found == []:
+                problems.add(f"{self.path}: no [extract.NAME] table; a recipe needs at least one source")
+            names = found or []
             sources = {name: problems.of(partial(self.spec, ExtractSpec, f"extract.{name}", source=name)) for name in names}
             for name in names:
                 problems.of(partial(self.spec, clean.CleanSpec, f"clean.{name}"))
-        if not sources:
-            raise RecipeError(f"{self.path}: no [extract.NAME] table; a recipe needs at least one source")
-        for table in ("crawl", "fetch", "clean"):
-            for name in self.names(table):
-                if name not in sources:
-                    remedy = f"a source begins with [extract.{name}]"
-                    raise RecipeError(
-                        f"{self.path}, [{table}.{name}]: no source of this name{nearest(name, sources)}; {remedy}"
-                    )
-        for name, source in sources.items():
-            if not source.paths and name not in self.names("crawl") + self.names("fetch"):
-                remedy = f"name files in paths, or add [crawl.{name}] or [fetch.{name}]"
-                raise RecipeError(f"{self.path}, [extract.{name}]: nothing to extract; {remedy}")
+            for table in ("crawl", "fetch", "clean") if found is not None else ():
+                problems.of(partial(self._refuse_strays, table, names))
+            brought = [name for table in ("crawl", "fetch") for name in problems.of(partial(self.names, table)) or ()]
+            for name, source in sources.items():
+                if source is not None and not source.paths and name not in brought:
+                    remedy = f"name files in paths, or add [crawl.{name}] or [fetch.{name}]"
+                    problems.add(f"{self.path}, [extract.{name}]: nothing to extract; {remedy}")
         return sources
+
+    def _refuse_strays(self, table: str, sources: Collection[str]) -> None:
+        """Raise RecipeError where a table of this kind names no source."""
+        strays = [name for name in self.names(table) if name not in sources]
+        if strays:
+            told = f"{self.path}, [{table}.{{}}]: no source of this name{{}}; a source begins with [extract.{{}}]"
+            raise RecipeError("\n".join(told.format(name, nearest(name, sources), name) for name in strays))
 
     def refuse_unknown(self, tables: Iterable[str]) -> None:
         """Raise RecipeError where the file has a table or field that is none of these, nor one of every recipe."""
@@ -277,7 +288,25 @@ class Reader(Tables):
             "fetch": {name: self.spec(FetchSpec, f"fetch.{name}") for name in self.names("fetch")},
             "extract": sources,
             "clean": {name: self.spec(clean.CleanSpec, f"clean.{name}") for name in sources},
+            "quality": self._quality(sources),
         }
+
+    def _quality(self, sources: Iterable[str]) -> QualitySpec | None:
+        """None without a table. Raises RecipeError for a source that the recipe does not have."""
+        if "quality" not in self.tables:
+            return None
+        spec, known = self.spec(QualitySpec, "quality"), list(sources)
+        for name in spec.named_sources():
+            if name not in known:
+                raise RecipeError(f"{self.path}, [quality]: no source {name!r}{nearest(name, known)}")
+        return spec
+
+    def _cooccurrence(self, spec: CooccurrenceSpec, pretrain: PretrainSpec) -> CooccurrenceSpec:
+        """With the width of the model. Raises RecipeError where the table is given and not used."""
+        if "cooccurrence" in self.tables and pretrain.embeddings == "random":
+            remedy = "set embeddings = 'cooccurrence' in [pretrain], or remove the table"
+            raise RecipeError(f"{self.path}, [cooccurrence]: the model's word embeddings begin at random; {remedy}")
+        return spec.of_width(pretrain.shape.embedding_size)
 
     def _long(self, *, examples: packing.ExamplesSpec, pretrain: PretrainSpec, **_: Any) -> dict[str, Any]:
         """The specs of the long rows and their views: as those of the short ones, where they do not say otherwise."""
@@ -314,14 +343,16 @@ class Reader(Tables):
     def check_sources(self, sources: Iterable[str], **specs: Any) -> None:
         """What no table can know alone: the names of sources that ``balance``, ``dedup`` and ``vocab`` speak of."""
         named = {
-            "[balance], field 'sources'": specs["balance"].sources if "balance" in self.tables else (),
+            "[balance], field 'sources'": specs["balance"].sources if self.table("balance") else (),
             "[dedup], field 'priority'": specs["dedup"].priority,
             "[vocab], field 'source_weights'": specs["vocab"].source_weights,
         }
-        for where, names in named.items():
-            for name in names:
-                if name not in sources:
-                    raise RecipeError(f"{self.path}, {where}: no source {name!r}{nearest(name, sources)}")
+        known = ", ".join(sources)
+        with Problems() as problems:
+            for where, names in named.items():
+                for name in names:
+                    if name not in sources:
+                        problems.add(f"{self.path}, {where}: no source {name!r}{nearest(name, sources)}; there are {known}")
 
     def heading(self) -> dict[str, str]:
         """Name and description of the recipe."""

@@ -16,12 +16,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
+from pydantic_core import core_schema
 
 from korealbert.artifact import InputPath
 from korealbert.corpus.clean.stage import CleanSpec
 from korealbert.corpus.crawl.fetch import FetchSpec
 from korealbert.corpus.crawl.stage import CrawlSpec
 from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.finetune import tasks
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
@@ -29,7 +32,9 @@ from korealbert.recipe.ablation import AblationSpec, Cell, Level
 from korealbert.recipe.benchmarks import FinetuneGrid
 from korealbert.recipe.cross_lingual import KoreanGrid, LanguageLossTable, SplitTable
 from korealbert.recipe.reading import ModelTable
+from korealbert.recipe.tables import TOP
 from korealbert.report.ablation.spec import Column
+from korealbert.report.cross_lingual.stage import CrossLingualReportSpec
 from korealbert.xpt.phases import PhaseSpec
 from korealbert.xpt.transfer import TransferSpec
 
@@ -96,6 +101,8 @@ that name the nearest valid one. Paths start at the recipe's directory; `${data}
 top-level `data`, or `--data`, names. Top-level fields: `name`, `description`, `data`.
 
 `korealbert plan RECIPE` says what a run would build and why; `--set pretrain.steps=200` changes a field for one run.
+`korealbert schema > recipe.schema.json`, and `#:schema ./recipe.schema.json` as a recipe's first line, make VS Code (Even
+Better TOML) and all editors with taplo complete and check it.
 
 This page is generated: `python -m korealbert.recipe.reference > docs/recipes.md`.
 """
@@ -155,8 +162,12 @@ def _paragraph(text: str) -> str:
     return text.replace("``", "`")
 
 
+def _line(text: str) -> str:
+    return re.sub(r"\s+", " ", _paragraph(text))
+
+
 def _cell(text: str) -> str:
-    return re.sub(r"\s+", " ", _paragraph(text)).replace("|", "\\|")
+    return _line(text).replace("|", "\\|")
 
 
 def _default(field: FieldInfo) -> str:
@@ -206,6 +217,75 @@ def _models(kind: Any) -> list[type[BaseModel]]:
         inner = [get_args(part)[0] for part in inner[1:]] or inner
     found = [part for part in inner if isinstance(part, type) and issubclass(part, BaseModel)]
     return list(dict.fromkeys(found))
+
+
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class _JsonSchema(GenerateJsonSchema):
+    """Of specs as recipes write them: with the meaning of each field, and without those that the recipe itself sets."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Names say it."""
+        return False
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        """A table."""
+        found, kind = super().model_schema(schema), schema["cls"]
+        fields, meanings = found.get("properties", {}), _field_meanings(kind)
+        for name in _SET_BY_THE_RECIPE.get(kind, frozenset()) & fields.keys():
+            del fields[name]
+            if name in found.get("required", ()):
+                found["required"].remove(name)
+        for name, field in fields.items():
+            field["description"] = _line(meanings.get(name, ""))
+        return {**found, "description": _line(inspect.cleandoc(kind.__doc__ or "")), "title": kind.__name__}
+
+    def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
+        """Some tables fit several variants, until a field says which it is."""
+        found = super().tagged_union_schema(schema)
+        return {"anyOf": found["oneOf"]} if "oneOf" in found else found
+
+
+def json_schema() -> dict[str, Any]:
+    """A JSON Schema (draft 2020-12) of recipes of all kinds, for editors: tables, fields, types, limits, defaults, meanings."""
+    once: dict[str, tuple[type[BaseModel], ...]] = {name: (stage.spec,) for name, stage in registry.tables().items()}
+    once |= {"examples_long": once["examples"], "views_long": once["views"]}
+    many, others = dict(_PER_NAME), _OTHER_KINDS["Cross-lingual recipes"][1]
+    for names, kind in others.items():
+        for name in re.split(r"\], \[", names):
+            stem, dot, _ = name.partition(".")
+            of_kind = many if dot else once
+            of_kind[stem] = (*of_kind.get(stem, ()), kind)
+    many |= {"finetune": (*many["finetune"], KoreanGrid), "control": (PretrainSpec,), "english": many["finetune"]}
+    once["report"] = (*once["report"], CrossLingualReportSpec)
+    kinds = {kind for each in (*once.values(), *many.values()) for kind in each} | {AblationSpec}
+    ordered = sorted(kinds, key=lambda kind: kind.__name__)
+    refs, rest = models_json_schema([(kind, "validation") for kind in ordered], schema_generator=_JsonSchema)
+    defined: dict[str, Any] = rest["$defs"]
+
+    def form(kinds: tuple[type[BaseModel], ...]) -> dict[str, Any]:
+        if FinetuneSpec not in kinds:
+            found = [refs[kind, "validation"] for kind in dict.fromkeys(kinds)]
+            return found[0] if len(found) == 1 else {"anyOf": found}
+        parts = [defined[refs[kind, "validation"]["$ref"].rpartition("/")[2]] for kind in kinds]
+        required = sorted({name for part in parts for name in part.get("required", ())})
+        fields = {name: field for part in reversed(parts) for name, field in part["properties"].items()}
+        fields["task"] = {"enum": list(tasks.names()), "description": "The benchmark, where the table has another name."}
+        return {"type": "object", "additionalProperties": False, "properties": fields, "required": required}
+
+    tables = {name: {"type": "object", "additionalProperties": form(kinds)} for name, kinds in many.items()}
+    tables |= {name: form(kinds) for name, kinds in once.items()}
+    top = {name: {"type": "string"} for name in TOP}
+    ablation = defined[refs[AblationSpec, "validation"]["$ref"].rpartition("/")[2]]["properties"]
+    return {
+        "$schema": _DRAFT,
+        "title": "korealbert recipe",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {**top, **ablation, **tables},
+        "$defs": defined,
+    }
 
 
 if __name__ == "__main__":

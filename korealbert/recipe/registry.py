@@ -17,10 +17,12 @@ from korealbert.corpus.clean import stage as clean
 from korealbert.corpus.crawl import fetch
 from korealbert.corpus.crawl import stage as crawl
 from korealbert.corpus.dedup import stage as dedup
+from korealbert.corpus.quality import stage as quality
 from korealbert.examples import packing, views
 from korealbert.finetune import encoder_files, features, search, speed, summary
 from korealbert.finetune import stage as finetune
 from korealbert.huggingface import export
+from korealbert.pretrain import cooccurrence
 from korealbert.pretrain import stage as pretrain
 from korealbert.report import stage as report
 from korealbert.report.ablation import stage as ablation
@@ -34,11 +36,13 @@ STAGES: tuple[Stage[Any], ...] = (
     extract.STAGE,
     clean.STAGE,
     dedup.STAGE,
+    quality.STAGE,
     balance.STAGE,
     vocab.STAGE,
     sizes.STAGE,
     packing.STAGE,
     views.STAGE,
+    cooccurrence.STAGE,
     pretrain.STAGE,
     export.STAGE,
     fetch.BENCHMARK,

@@ -29,6 +29,9 @@ from korealbert.pretrain.spec import FALLING, MOMENTS, MUON, STABLE
 _DATA = "${data}"
 """Stands for a directory in the paths of a recipe."""
 
+_SHIPPED = Path(__file__).parents[1] / "data_specs" / "recipes"
+"""The recipes that the package ships."""
+
 TOP = ("name", "description", "data")
 """Fields of no table."""
 
@@ -83,12 +86,18 @@ class Problems:
             self._found += str(error).splitlines()
             return cast(T, None)
 
+    def add(self, problem: str) -> None:
+        """One more thing that is wrong."""
+        self._found.append(problem)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._found and kind is None:
-            raise RecipeError("\n".join(sorted(dict.fromkeys(self._found), key=lambda line: line.startswith(_DATA))))
+            found = sorted(dict.fromkeys(self._found), key=lambda line: line.startswith(_DATA))
+            remark = len(found) == 2 and found[1].startswith(_DATA)
+            raise RecipeError(("; " if remark else "\n").join(found))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -96,9 +105,11 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8-sig"))  # Some editors begin a file with a byte order mark.
     except FileNotFoundError:
-        raise RecipeError(f"{path}: no such recipe{nearest(path.name, _neighbours(path))}") from None
+        remedy = "" if (near := nearest(path.name, _neighbours(path))) else "; `korealbert new DIR --from FILES` makes one"
+        raise RecipeError(f"{path}: no such recipe{near}{remedy}") from None
     except IsADirectoryError:
-        raise RecipeError(f"{path}: is a directory; name a recipe's TOML file") from None
+        inside = sorted(each.name for each in path.glob("*.toml"))
+        raise RecipeError(f"{path}: is a directory; name a recipe's TOML file{nearest('recipe.toml', inside)}") from None
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path}: byte {error.start} is not UTF-8; save the recipe as UTF-8") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -162,6 +173,8 @@ class Tables:
             if not isinstance(self.tables.get(name, ""), str):
                 raise RecipeError(f"{path}: field {name!r} must be a string, it is {self.tables[name]!r}")
         self.root = path.resolve().parent
+        if data is not None and not data.is_dir():
+            raise RecipeError(f"--data {data}: no such directory; name the one that holds the recipe's data")
         self.data = data.resolve() if data else Path(os.path.normpath(self.root / str(self.tables.get("data", "."))))
 
     def names(self, table: str) -> list[str]:
@@ -256,6 +269,10 @@ def _explain(path: Path, kind: type[BaseModel], table: str, problem: Any) -> str
     if not location:
         return f"{where}: {message}"
     got = "" if isinstance(problem["input"], dict) else f" (it is {problem['input']!r})"
+    if problem["type"] == "literal_error":
+        got += nearest(str(problem["input"]), re.findall(r"'([^']*)'", problem["ctx"]["expected"]))
+    elif problem["type"] in ("tuple_type", "list_type"):
+        got = f"; write {location[-1]} = [{json.dumps(problem['input'], ensure_ascii=False, default=str)}]"
     return f"{where}, field {'.'.join(location)!r}: {message}{got}"
 
 
@@ -306,12 +323,14 @@ def _inside(kind: Any) -> Iterable[Any]:
 
 
 def _neighbours(path: Path) -> list[str]:
-    return [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+    """Recipes that a name may mean: those beside it, and of a bare name those that the package ships."""
+    here = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+    return here if len(path.parts) > 1 else [*here, *(p.stem for p in _SHIPPED.glob("*.toml"))]
 
 
 Kind = Literal["model", "corpus", "cross-lingual", "evaluation", "ablation"]
 
-OF_CORPUS = ("crawl", "fetch", "extract", "clean", "dedup", "balance", "vocab", "vocab_sizes", "report")
+OF_CORPUS = ("crawl", "fetch", "extract", "clean", "dedup", "quality", "balance", "vocab", "vocab_sizes", "report")
 """The tables of a corpus."""
 
 KINDS: dict[Kind, str] = {

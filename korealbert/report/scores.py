@@ -11,7 +11,7 @@ import polars as pl
 
 from korealbert.artifact import Artifact
 from korealbert.finetune.spec import INITS
-from korealbert.formatting import mean_and_sd, percent
+from korealbert.formatting import mean_and_sd, part_of, percent, spread
 from korealbert.report import published
 
 
@@ -43,6 +43,10 @@ class Cell:
     def test(self) -> float:
         """The task's main metric on test, times 100."""
         return float(self.metrics["test"][self.metrics["metric"]])
+
+    def undefined(self, metric: str) -> str:
+        """Why the official script prints ``nan`` for a metric on test; nothing where it prints a number."""
+        return str(self.metrics.get("undefined", {}).get(metric, ""))
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -133,6 +137,18 @@ class Benchmark:
         found = [(cell.metrics.get(kind) or {}).get(metric or self.metric) for cell in self.of(system)]
         return [float(value) for value in found if value is not None]
 
+    def shown(self, system: str, metric: str | None = None) -> str:
+        """Official test scores of one system as ``mean ± sd`` over seeds, or for how many of them there is none."""
+        values, missing = self.values(system, metric), len(self.undefined(system, metric))
+        if not missing:
+            return spread(values)
+        return "undefined" if missing == len(values) else f"undefined for {missing} of {seeds(len(values))}"
+
+    def undefined(self, system: str, metric: str | None = None) -> dict[int, str]:
+        """Why there is no official test score, by seed. ``values`` then has ours, as charts and means need a number."""
+        found = {cell.seed: cell.undefined(metric or self.metric) for cell in self.of(system)}
+        return {seed: why for seed, why in found.items() if why}
+
     @property
     def metrics(self) -> list[str]:
         """All metrics, the main one first."""
@@ -150,10 +166,10 @@ class Benchmark:
         return mean_and_sd(pretrained)[0] - mean_and_sd(random)[0] if pretrained and random else None
 
     @property
-    def on_whole_test_set(self) -> bool:
-        """Whether the scores are over the official test set, as published ones are."""
+    def part(self) -> str:
+        """``30 of 50,000 examples`` where scores are not over the official test set, as published ones are; else nothing."""
         metrics = self.cells[0].metrics
-        return bool(metrics["examples_test"] == metrics["examples_test_official"])
+        return part_of(metrics["examples_test"], metrics["examples_test_official"])
 
 
 def read(artifacts: Mapping[str, Artifact], summaries: Mapping[str, Artifact]) -> list[Benchmark]:
@@ -192,7 +208,7 @@ def metric_title(name: str) -> str:
     return name.title() if name in ("spearman", "pearson") else name
 
 
-HEAD_TITLES = {"mean": "mean pooling"}
+HEAD_TITLES = {"mean": "mean pooling", "answerability": "classifier of answerability"}
 """Heads whose names are not plain enough."""
 
 CSV_COLUMNS = ("model", "benchmark", "task", "init", "seed", "split", "metric", "value", "source", "note")
@@ -201,10 +217,11 @@ CSV_COLUMNS = ("model", "benchmark", "task", "init", "seed", "split", "metric", 
 def table(benchmarks: Sequence[Benchmark], model: str, tables: Sequence[str]) -> pl.DataFrame:
     """All scores, one a row: ours by cell, split and metric, then the published ones of the same task and metric.
 
-    ``value`` is times 100 and as exact as ``metrics.json``; ``source`` is our artifact's name or a publication's table;
-    ``note`` says what is known to be wrong with a printed value, and of ours the head, where it is not the task's own. The
-    splits ``test_corrected`` and ``test_oracle`` are the same test examples, scored as the text defines, and with the best
-    reachable predictions.
+    ``value`` is times 100 and as exact as ``metrics.json``, null where the official script prints ``nan``; ``source`` is our
+    artifact's name or a publication's table; ``note`` says what is known to be wrong with a printed value, and of ours the
+    head, where it is not the task's own, how many of the official examples were tested, and why there is no value. The splits
+    ``test_corrected`` and ``test_oracle`` are the same test examples, scored as the text defines, and with the best reachable
+    predictions.
     """
     rows: list[tuple[Any, ...]] = []
     for benchmark in benchmarks:
@@ -214,8 +231,10 @@ def table(benchmarks: Sequence[Benchmark], model: str, tables: Sequence[str]) ->
                 for split in ("dev", "test", "test_corrected", "test_oracle"):
                     own = (name, benchmark.name, benchmark.task, cell.init, cell.seed, split)
                     scores = cell.metrics.get(split) or {}
-                    own_note = benchmark.head_title
-                    rows += [(*own, metric, value, cell.artifact.name, own_note) for metric, value in scores.items()]
+                    for metric, value in scores.items():
+                        why = f"undefined: {cell.undefined(metric)}" if split == "test" and cell.undefined(metric) else ""
+                        told = "; ".join(filter(None, (benchmark.head_title, "" if split == "dev" else benchmark.part, why)))
+                        rows.append((*own, metric, None if why else value, cell.artifact.name, told))
         for metric in benchmark.metrics:
             beside = published.comparable(benchmark.compared_with, metric, tables).select("model", "number", "source", "note")
             for printed, value, source, note in beside.iter_rows():

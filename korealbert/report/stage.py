@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from korealbert.artifact import Deployment, Inputs, Runtime, Spec, Stage, Statistics
+from korealbert.artifact import Artifact, Deployment, Inputs, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import atomic_write
 from korealbert.finetune.spec import INITS
 from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
@@ -79,6 +79,7 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
         learning.speed(artifacts),
         learning.section(artifacts, benchmarks),
         corpus.section(artifacts),
+        texts.quality(artifacts),
         texts.section(artifacts, spec.samples),
         corpus.dropped(artifacts, spec.examples_per_reason),
         corpus.removed(artifacts),
@@ -108,12 +109,16 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
 def _card_with_scores(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str | None:
     """The exported model's card with the scores of all fine-tuning runs, or None where no model was exported."""
     export, pretrain = artifacts.one("export"), artifacts.one("pretrain")
-    if export is None or pretrain is None:
-        return None
+    return None if export is None or pretrain is None else card_with_scores(export, pretrain, benchmarks)
+
+
+def card_with_scores(export: Artifact, pretrain: Artifact, benchmarks: Sequence[Benchmark]) -> str:
+    """The card of an exported model with the scores of fine-tuning runs."""
     spec = export.manifest["spec"]
     cells = [
-        FinetunedScores(benchmark.name_with_head, cell.init, benchmark.metric, cell.dev, cell.test)
+        FinetunedScores(name, cell.init, benchmark.metric, cell.dev, None if cell.undefined(benchmark.metric) else cell.test)
         for benchmark in benchmarks
+        for name in [f"{benchmark.name_with_head} ({benchmark.part})" if benchmark.part else benchmark.name_with_head]
         for cell in benchmark.cells
     ]
     return model_card(ModelFacts.of(pretrain, title=spec["title"], license=spec["license"]), pretrain, finetuned=cells)

@@ -44,7 +44,7 @@ def run(spec: ToySpec, inputs: Inputs, out_dir: Path, runtime: TrainingRuntime) 
         ballast[page] = 1
     if spec.fails == "hoards":
         signal.pause()
-    runtime.report(Progress(1, 1, "toys", {"pid": os.getpid()}))
+    runtime.report(Progress(1, 1, "toys", {"pid": os.getpid(), "spins": int(os.environ["GOMP_SPINCOUNT"])}))
     (out_dir / "text").write_text(spec.text)
     return {"threads": runtime.threads}
 
@@ -71,6 +71,18 @@ def test_a_stage_apart_gives_the_same_artifact_and_reports(tmp_path: Path) -> No
     here = build(STAGE, ToySpec(), {}, TrainingRuntime(store=tmp_path / "other"))
     assert here.artifact.output_digest == built.artifact.output_digest
     assert build_apart(job(), runtime).cached
+
+
+@pytest.mark.parametrize(("given", "spins"), [(None, 1000), ("7", 7)])
+def test_idle_threads_of_a_stage_soon_sleep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | None, spins: int
+) -> None:
+    monkeypatch.setenv("GOMP_SPINCOUNT", given or "")
+    if given is None:
+        monkeypatch.delenv("GOMP_SPINCOUNT")
+    reports: list[Progress] = []
+    build_apart(job(), TrainingRuntime(store=tmp_path).reporting_to(reports.append))
+    assert reports[-1].metrics["spins"] == spins
 
 
 def test_its_errors_are_its_own(tmp_path: Path) -> None:

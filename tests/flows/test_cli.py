@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -67,6 +68,24 @@ def test_mistakes_are_told_in_one_line_with_a_remedy(store: Path, tmp_path: Path
     for arguments, told in mistakes.items():
         (line,) = call(*arguments, code=2).splitlines()
         assert re.search(told, line), line
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("korealbert ru", ["run"]),
+        ("korealbert run --until vocab --st", ["--store"]),
+        ("korealbert plan kowiki-s", ["kowiki-small"]),
+        ("korealbert inspect clean/n", ["clean/news"]),
+        ("korealbert push cl", ["clean/news"]),
+    ],
+)
+def test_shells_complete_commands_options_recipes_and_artifacts(store: Path, typed: str, offered: list[str]) -> None:
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "KOREALBERT_STORE": str(store)}
+    script = "import sys; sys.argv[0] = 'korealbert'; from flows.cli import app; app()"
+    environment = {**os.environ, **words, "_KOREALBERT_COMPLETE": "complete_bash"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == offered
 
 
 def test_planning_leaves_no_trace_where_there_is_no_store(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from korealbert import recipe as recipes
+from korealbert.artifact import Artifact, Runtime, build
 from korealbert.recipe.tables import RecipeError, kind_of
 from tests.corpus.documents_made import prose
 
@@ -64,6 +65,10 @@ def test_a_corpus_ends_in_a_report_of_it_where_nothing_can_train(recipe: Path, t
 
     told = call("run")
     assert "13 of 14 kept, 1 quarantined" in told and "12 of 13 kept, 1 dropped" in told
+    assert (
+        "extract/blog: 1 of 14 documents quarantined (1 malformed_json); korealbert inspect extract/blog --quarantine\n" in told
+    )
+    assert "clean/blog: 1 of 13 documents dropped (1 too_short); korealbert inspect clean/blog --dropped all\n" in told
     assert "A corpus of 12 documents" in told
     report = (Path(told.split()[-1]).parent / "report.md").read_text("utf-8")
     assert report.startswith("# korealbert: a corpus\n")
@@ -83,6 +88,33 @@ def test_a_vocabulary_is_made_where_it_has_a_table(recipe: Path) -> None:
     assert labels() == ["extract/blog", "clean/blog", "dedup", "balance", "report"]
     recipe.write_text(f"{RECIPE}[vocab]\nsize = 500\n", "utf-8")
     assert labels() == ["extract/blog", "clean/blog", "dedup", "balance", "vocab", "report"]
+
+
+def test_quality_stands_between_dedup_and_balance(recipe: Path, tmp_path: Path) -> None:
+    """And where a recipe has no table for it, nothing changes."""
+    quality = """
+[quality]
+perplexity = { reference = ["blog"] }
+copies = { 2 = 2 }
+"""
+
+    def graph() -> dict[str, recipes.dag.Node]:
+        return recipes.dag.corpus_graph(recipes.reading.load_corpus(recipe))
+
+    assert graph()["balance"].inputs == {"documents": "dedup"}
+    recipe.write_text(RECIPE + quality, "utf-8")
+    assert kind_of(recipe) == "corpus"
+    assert list(graph()) == ["extract/blog", "clean/blog", "dedup", "quality", "balance", "report"]
+    assert graph()["balance"].inputs == {"documents": "quality"}
+    built: dict[str, Artifact] = {}
+    for label, node in graph().items():
+        inputs = {role: built[other] for role, other in node.inputs.items()}
+        built[label] = build(node.stage, node.spec, inputs, Runtime(store=tmp_path / "store"), label=label).artifact
+    report = (built["report"].path / "report.md").read_text("utf-8")
+    assert "## Quality of the documents" in report and "Models were trained on 12 reference texts." in report
+    recipe.write_text(RECIPE + quality.replace('"blog"', '"blogs"'), "utf-8")
+    with pytest.raises(RecipeError, match=r"\[quality\]: no source 'blogs' \(did you mean 'blog'\?\)"):
+        recipes.reading.load_corpus(recipe)
 
 
 def test_what_names_a_model_is_one_and_lacks_its_training(recipe: Path) -> None:

@@ -36,12 +36,12 @@ def blocks(path: Path, language: str) -> list[str]:
 
 
 def commands() -> list[tuple[str, str]]:
-    """Every line of every shell block, with its page; pipes and comments are cut off."""
+    """Every line of every shell block, with its page; pipes, files for the output and comments are cut off."""
     found = []
     for path in PAGES:
         for block in blocks(path, "sh"):
             for line in block.replace("\\\n", " ").splitlines():
-                command = re.split(r" +#|^#| \| ", line.strip())[0].strip()
+                command = re.split(r" +#|^#| \| | > ", line.strip())[0].strip()
                 if command:
                     found.append((path.name, command))
     return found
@@ -113,7 +113,7 @@ def test_every_command_that_can_run_here_runs(desk: Path, monkeypatch: pytest.Mo
         words = shlex.split(command)
         if words[0] != "korealbert" or words[1] not in RUNNABLE or any(is_placeholder(word) for word in words):
             continue
-        if any(gone in command for gone in ("my.toml", "blog", "crawl/", "report -")):
+        if any(gone in command for gone in ("texts", "my.toml", "blog", "crawl/", "report -")):
             continue
         result = CliRunner().invoke(app, words[1:])
         assert result.exit_code == 0, f"{name}: {command}\n{result.output}"
@@ -130,6 +130,39 @@ def test_links_and_tests_named_on_a_page_exist(path: Path) -> None:
     for file, name in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text):
         assert (ROOT / file).is_file(), file
         assert not name or f"def {name}(" in (ROOT / file).read_text("utf-8"), f"{file}::{name}"
+
+
+class _AnyTag(yaml.SafeLoader):
+    """Of mkdocs.yml, which names Python objects."""
+
+
+_AnyTag.add_multi_constructor("", lambda loader, suffix, node: None)
+
+
+def test_the_site_has_every_page_once() -> None:
+    nav = yaml.load((ROOT / "mkdocs.yml").read_text("utf-8"), _AnyTag)["nav"]  # noqa: S506 (a safe loader)
+    named = [page for part in nav for one in part.values() for page in ([one] if isinstance(one, str) else _values(one))]
+    above = ["index.md", "index.ko.md", "contributing.md", "commands.md"]  # docs/pages.py brings them
+    assert sorted(named) == sorted([*above, *(path.name for path in (ROOT / "docs").glob("*.md"))])
+
+
+def _values(entries: list[dict[str, str]]) -> list[str]:
+    return [page for entry in entries for page in entry.values()]
+
+
+@pytest.mark.parametrize("name", ["quick-start", "own-corpus"])
+def test_the_korean_page_has_the_commands_of_the_english_one(name: str) -> None:
+    english, korean = ([command for page, command in commands() if page == f"{name}{ending}"] for ending in (".md", ".ko.md"))
+    english = english[: len(korean)]  # What follows is in English alone.
+    assert korean and korean == english
+
+
+def test_what_the_page_of_python_shows_is_there() -> None:
+    names = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "python-api.md").read_text("utf-8"), re.MULTILINE)
+    assert len(names) > 10
+    for name in names:
+        module, _, attribute = name.rpartition(".")
+        assert getattr(importlib.import_module(module), attribute).__doc__, name
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.name))

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from flows.cli import app
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, build
 from korealbert.pretrain.runtime import TrainingRuntime
@@ -21,6 +23,24 @@ from tests.report.conftest import whole_run
 
 SEEDS = (1, 2, 3)
 Rows = list[list[str]]
+
+
+def test_a_cell_is_scored_again_by_its_name(straight: dict[str, Artifact]) -> None:
+    cell = straight["finetune/nsmc/random/1"]
+    gold = TINY.parents[2] / "data_specs" / "sample" / "nsmc_test.txt"
+
+    def call(*arguments: object, code: int = 0) -> str:
+        done = CliRunner().invoke(app, ["score", "nsmc", str(gold), *map(str, arguments), "--store", str(cell.path.parent)])
+        assert done.exit_code == code, done.output
+        return done.stderr if code else done.stdout
+
+    of_the_cell = json.loads((cell.path / "metrics.json").read_text("utf-8"))["test"]
+    told = json.loads(call("finetune/nsmc/random/1"))
+    assert {name: told[name] for name in of_the_cell} == pytest.approx(of_the_cell)
+    assert told == json.loads(call(cell.path / "predictions.arrow"))
+    assert "against" in json.loads(call("finetune/nsmc/random/1", "--against", "finetune/nsmc/pretrained/1"))
+    assert "it holds no predictions; name a cell" in call("vocab", code=2)
+    assert "did you mean 'finetune/nsmc/random/1'?" in call("finetune/nsmc/randm/1", code=2)
 
 
 @pytest.fixture(scope="module")

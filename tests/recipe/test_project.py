@@ -112,6 +112,18 @@ def test_more_text_makes_a_larger_vocabulary_and_more_steps(tmp_path: Path) -> N
     assert little.vocab.at_most and much.views.views < little.views.views
 
 
+def test_files_are_documents_but_where_they_are_too_large_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text(prose(1))
+    project.write(tmp_path / "small", [tmp_path / "texts"])
+    (tmp_path / "texts" / "b.txt").write_bytes(b"x" * (5 << 20))
+    project.write(tmp_path / "large", [tmp_path / "texts"])
+    found = [recipes.load(tmp_path / name / "recipe.toml").extract["texts"].document for name in ("small", "large")]
+    assert found == ["file", "record"]
+    for name, told in (("small", '"record": a paragraph is'), ("large", "these files are large")):
+        assert told in (tmp_path / name / "recipe.toml").read_text("utf-8")
+
+
 def test_what_cannot_be_a_project_is_refused_and_nothing_is_written(files: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecipeError, match=r"nowhere: no such file or directory"):

@@ -277,6 +277,21 @@ def test_mistakes_about_long_sequences_are_named(editable: Path, added: str, mes
         recipes.load(editable)
 
 
+def test_embeddings_may_begin_with_what_stands_beside_each_piece(editable: Path) -> None:
+    plain = recipes.graph(recipes.load(editable))
+    edit(editable, "[pretrain]\n", '[pretrain]\nembeddings = "cooccurrence"\n')
+    nodes = recipes.graph(recipes.load(editable))
+    assert set(nodes) - set(plain) == {"cooccurrence"}
+    assert nodes["cooccurrence"].inputs == {"examples": "examples"}
+    assert nodes["cooccurrence"].spec.width == plain["pretrain"].spec.shape.embedding_size  # type: ignore[attr-defined]
+    assert nodes["pretrain"].inputs == {**plain["pretrain"].inputs, "cooccurrence": "cooccurrence"}
+    editable.write_text(editable.read_text() + "\n[cooccurrence]\nwindow = 2\nwidth = 7\n")
+    assert recipes.graph(recipes.load(editable))["cooccurrence"].spec.model_dump().items() >= {"window": 2, "width": 7}.items()
+    edit(editable, 'embeddings = "cooccurrence"', 'embeddings = "random"')
+    with pytest.raises(RecipeError, match=r"\[cooccurrence\]: the model's word embeddings begin at random; set embeddings"):
+        recipes.load(editable)
+
+
 def test_one_mistake_is_told_once(editable: Path) -> None:
     """The defaults that depend on other fields could not be made, which is nothing to mend."""
     with pytest.raises(RecipeError) as refusal:

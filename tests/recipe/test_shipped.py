@@ -101,6 +101,52 @@ def test_albert_is_the_papers(size: str, data: Path) -> None:
     assert config_of(recipe).word_order_classes == 0
 
 
+TABLE_14 = {
+    "glue_mnli": (3e-5, 128, 0.0, 10_000, 1_000, 512),
+    "glue_sst2": (1e-5, 32, 0.0, 20_935, 1_256, 512),
+    "squad1": (5e-5, 48, 0.0, 3_649, 365, 384),
+    "squad2": (3e-5, 48, 0.0, 8_144, 814, 512),
+    "race": (2e-5, 32, 0.1, 12_000, 1_000, 512),
+}
+"""ALBERT, appendix A.4: rate, batch, dropout of the encoder, steps, warm-up, length; dropout of the classifier is 0.1."""
+
+
+@pytest.mark.parametrize("size", ALBERT)
+def test_albert_is_fine_tuned_with_the_settings_of_its_table_14(size: str, data: Path) -> None:
+    recipe = recipes.load(SPECS / "recipes" / f"albert-{size}.toml", data=data)
+    found = {}
+    for name, benchmark in recipe.finetune.items():
+        cell = benchmark.first
+        rates = cell.learning_rate, cell.batch_size, cell.encoder_dropout
+        found[name] = (*rates, cell.steps, cell.warmup_steps, cell.max_length)
+        assert (cell.dropout, cell.precision, benchmark.grid.seeds) == (0.1, "bfloat16", (1, 2, 3, 4, 5))
+    assert found == TABLE_14
+    assert recipe.finetune["squad2"].first.head == "answerability"
+    race = recipe.finetune["race"].first
+    assert race.dev == race.test, "the paper selects on dev, and reports it"
+    assert recipe.pretrain.model.num_heads == recipe.pretrain.model.hidden_size // 64
+    assert recipe.pretrain.model.hidden_dropout == 0.1
+
+
+@pytest.mark.parametrize("size", KOREALBERT)
+def test_korealbert_chooses_its_rates_on_dev(size: str, data: Path) -> None:
+    recipe = recipes.load(SPECS / "recipes" / f"korealbert-{size}.toml", data=data)
+    assert len(recipe.finetune) == 6
+    for benchmark in recipe.finetune.values():
+        assert benchmark.grid.search is not None
+        assert benchmark.grid.search.learning_rate == (2e-5, 3e-5, 4e-5, 5e-5)
+        assert benchmark.first.batch_size in (64, 128) and 3 <= benchmark.first.epochs <= 7
+    assert recipe.views.word_order.scope == "batch", "30 % of all batches"
+
+
+@pytest.mark.parametrize("name", ["xpt-4m", "xpt-400k", "klue-re-xpt"])
+def test_post_training_reads_no_dev_set_of_klue(name: str, data: Path) -> None:
+    nodes = recipes.prepare(SPECS / "recipes" / f"{name}.toml", Store(data / "store"), data=data).nodes
+    kept_out = {file.path.path for file in nodes["dedup"].spec.decontaminate}  # type: ignore[attr-defined]
+    tested = {n.spec.test.path for label, n in nodes.items() if label.startswith("finetune/") and "klue" in str(n.spec.test)}  # type: ignore[attr-defined]
+    assert len(kept_out) == 7 and tested and tested <= kept_out
+
+
 def test_a_plan_says_what_a_pretraining_costs(data: Path, tmp_path: Path) -> None:
     """6 operations for each parameter of a layer and token, and those of attention and head: about 4e19, some 28 GPU hours."""
     prepared = recipes.prepare(SPECS / "recipes" / "modern-base.toml", Store(tmp_path / "store"), data=data)

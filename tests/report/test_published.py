@@ -46,6 +46,14 @@ def test_only_the_same_task_metric_and_definition_are_comparable() -> None:
     assert published.comparable("nsmc", "accuracy", []).height == 0
 
 
+def test_koelectra_s_question_pairs_are_those_of_pd() -> None:
+    """Its files are songys/Question_pair's byte for byte; of 688 pairs, the older split, no printed score is a share."""
+    printed = published.comparable("pd", "accuracy", ["koelectra_readme"])["number"].to_list()
+    assert len(printed) == 10
+    shares = {pairs: {round(100 * right / pairs, 2) for right in range(pairs + 1)} for pairs in (758, 688)}
+    assert shares[758] >= set(printed) and not shares[688] & set(printed)
+
+
 def test_every_match_names_a_task_a_metric_and_a_column_that_exist() -> None:
     directory = files("korealbert.report") / "published"
     matches = tomllib.loads((directory / "matches.toml").read_text("utf-8"))
@@ -75,7 +83,8 @@ SCORED = {
     "klue_re": {"micro_f1", "auprc", "average_precision"},
     "klue_dp": {"uas_macro", "uas_micro", "las_macro", "las_micro"},
     "klue_mrc": {"em", "rouge_w"},
-    **{name: {"em", "f1"} for name in ("korquad", "squad1", "squad2")},
+    "klue_dst": {"jga", "slot_micro_f1"},
+    **{name: {"em", "f1"} for name in ("korquad", "korquad2", "squad1", "squad2")},
 }
 """Metrics by task."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import statistics
@@ -32,6 +33,11 @@ def write(artifacts: Artifacts, out: Path, **spec: object) -> tuple[dict[str, ob
     out.mkdir()
     stats = REPORT.run(ReportSpec.model_validate(spec), artifacts, out, Runtime()).facts()
     return stats, (out / "report.html").read_text("utf-8"), (out / "report.md").read_text("utf-8")
+
+
+def rows_of(out: Path) -> list[dict[str, str]]:
+    with (out / "scores.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def test_the_csv_holds_every_score_as_exactly_as_metrics_json(artifacts: Artifacts, report: Path) -> None:
@@ -196,10 +202,30 @@ def test_scores_on_a_part_of_the_test_set_and_warnings_are_pointed_out(tmp_path:
     warning = "test: every prediction is 'positive'"
     one = cell(tmp_path, model, "nsmc", "random", 1, examples_test=2_000, warnings=[warning])
     _, _, text = write({"finetune/nsmc/random/1": one}, tmp_path / "out")
-    assert "NSMC: tested on 2,000 examples, not on the whole official test set" in text
+    assert "NSMC: tested on 2,000 of 50,000 examples of the official test set" in text
     assert f"| NSMC | {warning} | 1 |" in text
     assert "1 warning of fine-tuning" in text
-    assert "this run** | **part of the test set** |" in text
+    assert "this run** | **2,000 of 50,000 examples** |" in text
+    assert "NSMC: 77.80 accuracy" not in text
+    assert "random, 1 seed, best 77.80; 2,000 of 50,000 examples" in text
+    notes = [row["note"] for row in rows_of(tmp_path / "out") if row["init"]]
+    assert notes == ["", "2,000 of 50,000 examples"]
+
+
+def test_a_score_that_the_official_script_leaves_undefined_is_told_so_beside_the_corrected_one(tmp_path: Path) -> None:
+    model = made(tmp_path, "export", {})
+    why = "every prediction is the same"
+    scores = {"spearman": 0.0, "pearson": 0.0}
+    lost = {"test": scores, "test_corrected": scores, "undefined": dict.fromkeys(scores, why)}
+    cells = {"finetune/korsts/pretrained/1": cell(tmp_path, model, "korsts", "pretrained", 1, **lost)}
+    cells["finetune/korsts/pretrained/2"] = cell(tmp_path, model, "korsts", "pretrained", 2)
+    cells["finetune/korsts/random/1"] = cell(tmp_path, model, "korsts", "random", 1, **lost)
+    _, _, text = write(cells, tmp_path / "out")
+    assert "KorSTS: Spearman undefined for 1 of 2 seeds on test." in text
+    assert f"KorSTS, Spearman: undefined by the official script, pretrained, seed 1: {why}; the corrected value stands" in text
+    assert "| random | undefined | – | – | 1 | 0.00 |" in text
+    official = [row for row in rows_of(tmp_path / "out") if row["split"] == "test" and row["seed"] == "1"]
+    assert {(row["value"], row["note"]) for row in official} == {("", f"undefined: {why}")}
 
 
 def test_two_settings_of_one_task_are_not_mixed(tmp_path: Path) -> None:

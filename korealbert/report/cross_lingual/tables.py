@@ -128,7 +128,7 @@ def _compared(results: Results, *, english: bool) -> list[Block]:
         [
             f"{benchmark.title}, {benchmark.metric_title}",
             results.system_title(system),
-            shown(benchmark.values(system)),
+            benchmark.shown(system),
             f"{fixed(low)} to {fixed(high)}",
         ]
         for benchmark in benchmarks

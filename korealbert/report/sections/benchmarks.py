@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 from pyarrow import ipc
 
-from korealbert.formatting import MISSING, by_number, count, fixed, percent, signed, spread
+from korealbert.formatting import MISSING, by_number, count, fixed, percent, signed
 from korealbert.report import published
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
@@ -240,10 +240,11 @@ def _leaderboard(benchmark: Benchmark, metric: str, beside: pl.DataFrame) -> Tab
         (number, [model, value, "", "", "", "", "", "", source, note], False)
         for number, model, value, source, note in beside.select("number", "model", "value", "source", "note").iter_rows()
     ]
-    part = ", ".join(filter(None, (benchmark.head_title, "" if benchmark.on_whole_test_set else "part of the test set")))
     for system in benchmark.systems:
         if values := benchmark.values(system, metric):
-            entries.append((statistics.fmean(values), [*_own(benchmark, system, metric), "this run", part], True))
+            reasons = dict.fromkeys(benchmark.undefined(system, metric).values())
+            note = "; ".join(filter(None, (benchmark.head_title, benchmark.part, *reasons)))
+            entries.append((statistics.fmean(values), [*_own(benchmark, system, metric), "this run", note], True))
     entries.sort(key=lambda entry: -entry[0])
     kept = [n for n in range(len(_HEADER)) if n < _ALWAYS or any(row[n] for _, row, _ in entries)]
     rows = [[row[n] for n in kept] for _, row, _ in entries]
@@ -258,10 +259,10 @@ def _own(benchmark: Benchmark, system: str, metric: str) -> list[str]:
     values = benchmark.values(system, metric)
     corrected, oracle = (benchmark.values(system, metric, kind=kind) for kind in ("test_corrected", "test_oracle"))
     interval = benchmark.intervals.get(system) if metric == benchmark.metric else None
-    several = len(values) > 1
+    several = len(values) > 1 and not benchmark.undefined(system, metric)
     return [
         system,
-        spread(values),
+        benchmark.shown(system, metric),
         f"{fixed(interval[0])} to {fixed(interval[1])}" if interval else "",
         fixed(statistics.median(values)) if several else "",
         fixed(max(values)) if several else "",

@@ -180,6 +180,7 @@ def dropped(artifacts: Artifacts, examples_per_reason: int) -> Section | None:
     for table in (
         _dropped(artifacts, examples_per_reason),
         _decontaminated(artifacts),
+        *_repeated(artifacts),
         _quarantined(artifacts),
         _constructs(artifacts),
     ):
@@ -237,6 +238,14 @@ def _decontaminated(artifacts: Artifacts) -> Table:
     rows = [[benchmark, count(passages)] for benchmark, passages in by_number(stats.decontaminated if stats else {})]
     title = "Benchmark texts taken out of documents that stay"
     return Table(title, ["Benchmark", "Paragraphs and lines"], rows, frozenset({1}))
+
+
+def _repeated(artifacts: Artifacts) -> list[Table]:
+    """One table where passages are removed, else none."""
+    stats = artifacts.stats("dedup", DedupStats)
+    rows = [[_words(kind), count(characters)] for kind, characters in by_number(stats.characters_repeated if stats else {})]
+    title = "Repeated passages taken out of documents that stay"
+    return [Table(title, ["Passages", "Characters"], rows, frozenset({1}))] if rows else []
 
 
 def _quarantined(artifacts: Artifacts) -> Table:

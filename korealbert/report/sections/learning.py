@@ -12,6 +12,7 @@ from korealbert.artifact import Artifact
 from korealbert.examples.views import ViewsStats
 from korealbert.finetune.spec import INITS
 from korealbert.formatting import MISSING, compact, count, fixed, percent
+from korealbert.pretrain.cooccurrence import CooccurrenceStats
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.report import published
 from korealbert.report.artifacts import Artifacts
@@ -47,7 +48,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> Section | 
         ]
     if not blocks:
         return None
-    return Section("learning", "Learning curves", [*blocks, Text(artifacts.origin("pretrain"), quiet=True)])
+    return Section("learning", "Learning curves", [*blocks, Text(artifacts.origin("cooccurrence", "pretrain"), quiet=True)])
 
 
 def _pretraining(artifacts: Artifacts) -> list[Figure]:
@@ -134,6 +135,8 @@ def _size(artifacts: Artifacts) -> str:
         return ""
     parts = (f"{compact(stats.parameters)} parameters", f"{count(stats.steps)} steps", f"{compact(stats.tokens)} tokens")
     text = f"Pretrained: {', '.join(parts)}."
+    if (begun := artifacts.stats("cooccurrence", CooccurrenceStats)) is not None:
+        text += f" Word embeddings began with what stands beside each piece in {compact(begun.tokens)} tokens."
     if stats.rollbacks:
         times = "once" if stats.rollbacks == 1 else f"{count(stats.rollbacks)} times"
         text += (

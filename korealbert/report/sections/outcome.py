@@ -54,7 +54,10 @@ def _result(benchmark: Benchmark) -> str | None:
     if gain is not None:
         against = f", {fixed(abs(gain))} points {'above' if gain >= 0 else 'below'} random weights fine-tuned the same way"
     of = "" if lead in INITS else f" by {lead}"
-    return f"{benchmark.title}: {fixed(mean_and_sd(benchmark.values(lead))[0])} {benchmark.metric_title} on test{of}{against}."
+    on = f"{benchmark.part} of the test set" if benchmark.part else "test"
+    if benchmark.undefined(lead):
+        return f"{benchmark.title}: {benchmark.metric_title} {benchmark.shown(lead)} on {on}{of}."
+    return f"{benchmark.title}: {fixed(mean_and_sd(benchmark.values(lead))[0])} {benchmark.metric_title} on {on}{of}{against}."
 
 
 def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section | None:
@@ -102,20 +105,25 @@ def _filled_table(artifacts: Artifacts) -> Table | None:
 
 def _card(benchmark: Benchmark) -> Card:
     values = benchmark.values(benchmark.lead)
-    detail = f"{benchmark.lead}, {seeds(len(values))}, best {fixed(max(values))}"
-    if benchmark.gain is not None:
-        detail += f"; random {spread(benchmark.values('random'))}, gain {signed(benchmark.gain)}"
-    return Card(f"{benchmark.title}, {benchmark.metric_title}", spread(values), detail)
+    detail = f"{benchmark.lead}, {seeds(len(values))}"
+    if not benchmark.undefined(benchmark.lead):
+        detail += f", best {fixed(max(values))}"
+        if benchmark.gain is not None:
+            detail += f"; random {benchmark.shown('random')}"
+            detail += "" if benchmark.undefined("random") else f", gain {signed(benchmark.gain)}"
+    detail += f"; {benchmark.part}" if benchmark.part else ""
+    return Card(f"{benchmark.title}, {benchmark.metric_title}", benchmark.shown(benchmark.lead), detail)
 
 
 def _strip(benchmark: Benchmark, tables: Sequence[str]) -> Figure:
     rows = []
     for system in benchmark.systems:
         cells = benchmark.of(system)
-        values = [(cell.test, f"seed {cell.seed}: {fixed(cell.test)}") for cell in cells]
+        told = {cell.seed: "undefined, corrected " if cell.undefined(benchmark.metric) else "" for cell in cells}
+        values = [(cell.test, f"seed {cell.seed}: {told[cell.seed]}{fixed(cell.test)}") for cell in cells]
         style = COLOUR_OF_INIT[cells[0].init]
         named = f"{system}, {benchmark.head_title}" if benchmark.head else system
-        rows.append(charts.Strip(f"{named}, {seeds(len(values))}", values, spread(benchmark.values(system)), style))
+        rows.append(charts.Strip(f"{named}, {seeds(len(values))}", values, benchmark.shown(system), style))
     beside = published.comparable(benchmark.compared_with, benchmark.metric, tables)
     entries = list(beside.select("model", "number", "value", "source").iter_rows())
     for model, number, value, source in entries:
@@ -147,7 +155,9 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
                 if system == benchmark.lead and metric == benchmark.metric:
                     marked.add(len(rows))
                 corrected, oracle = (benchmark.values(system, metric, kind=kind) for kind in ("test_corrected", "test_oracle"))
-                figures = (spread(values), fixed(statistics.median(values)), fixed(max(values)), str(len(values)))
+                no = MISSING if benchmark.undefined(system, metric) else ""
+                best = (no or fixed(statistics.median(values)), no or fixed(max(values)))
+                figures = (benchmark.shown(system, metric), *best, str(len(values)))
                 others = (spread(found) if found else MISSING for found in (corrected, oracle))
                 rows.append([f"{benchmark.title}, {metric_title(metric)}", system, *figures, *others])
     header = ["Benchmark", "Weights", "Mean ± sd", "Median", "Best", "Seeds", "Corrected", "Oracle"]
@@ -159,13 +169,34 @@ def _caveats(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> list[Blo
     beside = "; published scores are shown for orientation only" if tables else ""
     partly: list[Block] = []
     for benchmark in benchmarks:
-        if not benchmark.on_whole_test_set:
-            tested = count(benchmark.cells[0].metrics["examples_test"])
-            told = f"{benchmark.title}: tested on {tested} examples, not on the whole official test set{beside}."
-            partly.append(Text(told, quiet=True))
+        if benchmark.part:
+            partly.append(Text(f"{benchmark.title}: tested on {benchmark.part} of the official test set{beside}.", quiet=True))
+        for metric in benchmark.metrics:
+            partly += [
+                Text(
+                    f"{benchmark.title}, {metric_title(metric)}: undefined by the official script, {of}; {_CORRECTED}",
+                    quiet=True,
+                )
+                for of in _undefined(benchmark, metric)
+            ]
     warnings = _warnings_table(benchmarks)
     number = len(warnings.rows)
     return [*partly, Fold(f"{number} warning{'s' if number > 1 else ''} of fine-tuning", [warnings])] if number else partly
+
+
+_CORRECTED = "the corrected value stands beside it, and in its place in figures, means and intervals."
+
+
+def _undefined(benchmark: Benchmark, metric: str) -> list[str]:
+    """``pretrained, seeds 1, 2: every prediction is the same``, for each system and reason."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for system in benchmark.systems:
+        for seed, why in benchmark.undefined(system, metric).items():
+            found.setdefault((system, why), []).append(str(seed))
+    return [
+        f"{system}, seed{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}: {why}"
+        for (system, why), numbers in found.items()
+    ]
 
 
 def _warnings_table(benchmarks: Sequence[Benchmark]) -> Table:

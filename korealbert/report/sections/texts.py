@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from korealbert.artifact import Artifact
+from korealbert.corpus.quality.stage import PERPLEXITY_EDGES, QualityStats
 from korealbert.documents.schema import Document
 from korealbert.documents.shards import read_documents
 from korealbert.formatting import by_number, compact, count, percent
@@ -82,3 +83,37 @@ def _quoted(documents: Sequence[Document], samples: int) -> Table:
 def _beginning(text: str) -> str:
     line = " ".join(text[: 2 * _CHARACTERS_SHOWN].split())
     return line if len(line) <= _CHARACTERS_SHOWN else f"{line[: _CHARACTERS_SHOWN - 1].rstrip()}…"
+
+
+_BIN_NAMES: Mapping[str, Sequence[str]] = {
+    "quality": [f"{tenth / 10:.1f}" for tenth in range(10)],
+    "perplexity": [f"< {PERPLEXITY_EDGES[0]}", *map(str, PERPLEXITY_EDGES)],
+}
+
+
+def quality(artifacts: Artifacts) -> Section | None:
+    """Scores of the documents, dropped ones too: all together as histograms, and by source."""
+    stats = artifacts.stats("quality", QualityStats)
+    if stats is None:
+        return None
+    figures, tables = [], []
+    for score, names in _BIN_NAMES.items():
+        counts = {source: bins[score] for source, bins in sorted(stats.scores.items()) if bins.get(score)}
+        if not counts:
+            continue
+        bins = [(name, sum(one.get(str(place), 0) for one in counts.values())) for place, name in enumerate(names)]
+        label = f"Documents by {score}: " + "; ".join(f"{name} {number}" for name, number in bins)
+        caption = f"Documents by {score}, each bin from its number on"
+        figures.append(Figure(f"document-{score}", caption, charts.histogram(bins, label=label, unit=score)))
+        rows = [
+            [source, *(percent(one.get(str(place), 0) / sum(one.values())) for place in range(len(names)))]
+            for source, one in counts.items()
+        ]
+        tables.append(Table(f"Documents by {score} and source", ["Source", *names], rows, frozenset(range(1, len(names) + 1))))
+    trained = ", ".join(f"{count(number)} {role}" for role, number in stats.trained_on.items())
+    told = [f"Models were trained on {trained} texts."] if trained else []
+    if stats.repeated:
+        told.append(f"{count(stats.repeated)} further copies were made of documents that occurred often.")
+    blocks: list[Block] = [Text(" ".join(told))] if told else []
+    blocks += [Figures(figures)] if figures else []
+    return Section("quality", "Quality of the documents", [*blocks, *tables, Text(artifacts.origin("quality"), quiet=True)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,3 +92,11 @@ def test_what_a_killed_supervisor_noted_is_not_believed(tmp_path: Path, monkeypa
     (home / "database").write_text("no directory", "utf-8")
     with pytest.raises(SystemExit, match="it did not come up"):
         up(home, 1, tmp_path / "store")
+
+
+def test_a_port_that_anything_listens_on_is_told_before_something_starts(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(SystemExit, match=rf"port {port} is taken by another program; name another one \(--port"):
+            up(tmp_path / "home", port, tmp_path / "store")
+    assert not list(tmp_path.iterdir())

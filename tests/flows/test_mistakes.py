@@ -1,0 +1,142 @@
+"""Typical mistakes: each is told in one line that says what is wrong and what to do, over the real command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli import app
+from korealbert import recipe as recipes
+from korealbert.artifact import Artifact, Runtime, build
+
+RECIPE = """
+[extract.x]
+format = "{format}"
+paths = ["{path}"]
+{more}
+[clean.x]
+"""
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a project, files of several formats, and a store that holds a corpus."""
+    root = tmp_path_factory.mktemp("desk")
+    (root / "texts").mkdir()
+    for number in range(3):
+        (root / "texts" / f"{number}.txt").write_text(f"도서관에서 책을 {number}권 읽었다. 바다가 조용하다.\n")
+    pq.write_table(pa.table({"body": ["가나다"] * 30}), root / "a.parquet")
+    (root / "a.jsonl").write_text('{"body": "가나다"}\n' * 30)
+    (root / "a.csv").write_text("title,body\n" + "제목,본문\n" * 30)
+    (root / "cp949.txt").write_bytes("도서관".encode("cp949"))
+    (root / "plain").touch()
+    training = root / "pretrain-0123456789abcdef"
+    training.mkdir()
+    (training / "config.json").write_text("{}")
+    (root / "recipe.toml").write_text(RECIPE.format(format="text", path="texts", more=""))
+    found: dict[str, Artifact] = {}
+    for label, node in recipes.dag.corpus_graph(recipes.reading.load_corpus(root / "recipe.toml")).items():
+        if label in ("extract/x", "clean/x"):
+            inputs = {role: found[other] for role, other in node.inputs.items()}
+            found[label] = build(node.stage, node.spec, inputs, Runtime(store=root / "store", workers=1), label=label).artifact
+    return root
+
+
+def of_recipe(format_: str, path: str, more: str = "") -> Callable[[Path], list[str]]:
+    """A plan, or a run of extraction, of a recipe with one source."""
+
+    def arguments(root: Path) -> list[str]:
+        (root / "other.toml").write_text(RECIPE.format(format=format_, path=path, more=more))
+        return ["run", "other.toml", "--until", "extract", "--store", "other-store"]
+
+    return arguments
+
+
+MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
+    "a command": ("rnu", r"No such command 'rnu'. Did you mean 'run'"),
+    "an option": ("run --stor x", r"No such option: --stor \(Possible options: .*--store\)"),
+    "no sources": ("new mine", r"Missing option '--from'; `.*new --help` tells more"),
+    "a folder that is not there": ("new mine --from textz", r"textz: no such file or directory"),
+    "nothing to read": ("new mine --from plain", r"plain: holds no file of a known format; known are \.csv"),
+    "a project twice": ("new . --from texts", r"recipe\.toml exists; name another directory"),
+    "a shipped recipe": ("plan smaple", r"smaple: no such recipe \(did you mean 'sample'\?\)"),
+    "a recipe's file": ("plan recpie.toml", r"no such recipe \(did you mean 'recipe.toml'\?\)"),
+    "no recipe anywhere": ("plan texts/none.toml", r"no such recipe; `korealbert new DIR --from FILES` makes one"),
+    "a directory for a recipe": ("run .", r"is a directory; name a recipe's TOML file \(did you mean 'recipe.toml'\?\)"),
+    "a stage": ("plan --until cleen", r"no stage 'cleen' \(did you mean 'clean'\?\)"),
+    "a field": ("plan --set extract.x.pahts=1", r"unknown field 'pahts' \(did you mean 'paths'\?\)"),
+    "no value": ("plan --set vocab.size", r"write FIELD=VALUE, as in --set pretrain.steps=200"),
+    "a type": ("plan --set vocab.size=many", r"\[vocab\], field 'size': .*valid integer \(it is 'many'\)"),
+    "a path for a list": ("plan --set extract.x.paths=texts", r'field .paths.: .*; write paths = \["texts"\]'),
+    "a format": ("plan --set extract.x.format=cvs", r"field 'format': .*\(it is 'cvs'\) \(did you mean 'csv'\?\)"),
+    "a stray table": ("plan --set clean.y.source_kind=1", r"\[clean.y\]: no source of this name.*begins with \[extract.y\]"),
+    "a source's name": ('plan --set dedup.priority=["y"]', r"\[dedup\], field 'priority': no source 'y'; there are x"),
+    "forgotten --data": (
+        'plan --set extract.x.paths=["${data}/a.txt"]',
+        r"no such file or directory: .*a.txt; \$\{data\} stands for .*; name the directory of your data with --data",
+    ),
+    "a data directory": (
+        "plan --data nowhere",
+        r"--data nowhere: no such directory; name the one that holds the recipe's data",
+    ),
+    "parquet as jsonl": (of_recipe("jsonl", "a.parquet"), r'these bytes are Parquet: set format = "parquet"'),
+    "csv as jsonl": (of_recipe("jsonl", "a.csv"), r"or are these files no jsonl\? \[extract.x\] format names what they are"),
+    "jsonl as parquet": (of_recipe("parquet", "a.jsonl"), r"set the format that it has"),
+    "csv as a dump": (of_recipe("mediawiki", "a.csv"), r"the file holds no <page>: give it another format"),
+    "a column": (of_recipe("csv", "a.csv", 'fields.text = "bdy"'), r"the record has the fields title, body: set fields.text"),
+    "a field that no record has": (
+        of_recipe("jsonl", "a.jsonl", 'fields = { text = "body", title = "titel" }'),
+        r"no record has the field 'titel' that fields.title names; correct it, or set it to an empty string",
+    ),
+    "an encoding": (of_recipe("text", "cp949.txt"), r'the file looks like CP949: set encoding = "cp949"'),
+    "a pattern": (of_recipe("text", "texts", 'members = "*.md"'), r"hold no file that matches members = '\*.md'"),
+    "half a table": (of_recipe("text", 'texts"', ""), r"not valid TOML: .*line 4"),
+    "a store that is a file": ("plan --store plain", r"Invalid value for '--store': dir 'plain' is a file"),
+    "a store that cannot be": ("run --store plain/store", r"no store can be made here \(.*\); name another directory"),
+    "no store": (
+        "show clean --store nowhere",
+        r"no artifact 'clean', nor a store; `korealbert run RECIPE --store nowhere` makes one",
+    ),
+    "an artifact": ("inspect clean/z", r"no artifact 'clean/z' \(did you mean 'clean/x'\?\)"),
+    "an artifact to export": ("export-corpus claen out", r"no artifact 'claen' \(did you mean 'clean/x'\?\)"),
+    "a reason": ("inspect clean/x --dropped short", r"did you mean 'too_short'|nothing.*short"),
+    "a training for a model": ("fill-mask pretrain-0123456789abcdef [MASK]", r"no exported model here .*; name an artifact"),
+    "a text without a mask": ("fill-mask", r"Missing argument 'model'"),
+    "a file to extract": ("extract news none.json", r"none\.json: no such file or directory"),
+    "a kind to extract": ("extract wiki a.jsonl", r"'wiki' is not one of 'wikipedia', 'namuwiki'"),
+    "a task": ("score nsmcc gold predictions", r"no task 'nsmcc' \(did you mean 'nsmc'\?\)"),
+    "gold that is not there": ("score nsmc none.txt none.jsonl", r"none.txt: no such file; NSMC comes from"),
+    "an archive": ("import none.tar", r"none.tar: no such file; name an archive that `korealbert export` wrote"),
+    "an archive of others": ("import a.csv", r"a.csv: not a whole archive of `korealbert export`"),
+    "a device": ("run --device gpu", r"'gpu' is not one of 'auto', 'cpu', 'cuda'"),
+    "a hostfile": ("run --hosts none", r"Invalid value for '--hosts': file 'none' does not exist"),
+    "a machine": ("run --nodes 2 --node 2", r"node = 2 is not below nodes = 2; machines count from 0"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_in_one_line_with_a_remedy(mistake: str, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(desk)
+    asked, told = MISTAKES[mistake]
+    arguments = asked.split(" ") if isinstance(asked, str) else asked(desk)
+    done = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"})
+    assert done.exit_code == 2, done.output
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1, done.output
+    assert re.search(told, lines[0]), lines[0]
+
+
+def test_all_that_is_wrong_with_a_recipe_is_told_at_once(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(desk)
+    (desk / "wrong.toml").write_text(
+        '[extract.x]\nformat = "cvs"\npath = ["texts"]\n[clean.y]\n[crawl.z]\n[vocab]\nsiz = 3\n[extrct]\n[pretrain]\n'
+    )
+    told = CliRunner().invoke(app, ["plan", "wrong.toml"]).stderr
+    for expected in ("'cvs'", "'path'", "[clean.y]", "[crawl.z]", "'siz'", "[extrct]", "'steps' is missing"):
+        assert expected in told, told

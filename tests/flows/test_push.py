@@ -1,0 +1,171 @@
+"""`korealbert push` against a stand-in of the hub: what goes, with which card and license, private, and once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from huggingface_hub import DatasetCard, ModelCard
+
+from korealbert.artifact import Artifact
+from korealbert.huggingface.dataset import write_dataset
+from korealbert.huggingface.licenses import combined, identifier
+from tests.flows.hub import TOKEN, Hub, Repo, hub
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def server() -> Iterator[Hub]:
+    with hub() as known:
+        yield known
+
+
+def command(server: Hub, home: Path, *arguments: object, token: str = TOKEN) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
+    environment |= {"HF_ENDPOINT": server.url, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "PYTHONPATH": str(ROOT)}
+    environment |= {"HF_TOKEN": token} if token else {}
+    return subprocess.Popen(
+        [sys.executable, "-m", "korealbert", "push", *map(str, arguments)],
+        env=environment,
+        cwd=home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def push(server: Hub, home: Path, *arguments: object, code: int = 0, token: str = TOKEN) -> str:
+    started = command(server, home, *arguments, token=token)
+    out, err = started.communicate()
+    assert started.returncode == code, out + err
+    return out if not code else err
+
+
+def test_a_model_goes_with_its_card_license_and_scores(straight: dict[str, Artifact], server: Hub, tmp_path: Path) -> None:
+    export, store = straight["export"], straight["export"].path.parent
+    told = push(server, tmp_path, "export", "me/mine", "--store", store, "--dry-run", token="")
+    assert not server.repos
+    assert "license: apache-2.0\n" in told and "NSMC" in told and "model.safetensors" in told
+    assert told.splitlines()[-1] == f"nothing was sent; it would be the private model, {server.url}/me/mine"
+
+    address = push(server, tmp_path, "export", "me/mine", "--store", store).splitlines()[-1]
+    repo = server.repos["model", "me/mine"]
+    assert address == f"{server.url}/me/mine/commit/{1:040x}"
+    assert repo.private and repo.commits == 1
+    here = {path.name: path.read_bytes() for path in export.path.iterdir() if path.name not in ("manifest.json", "README.md")}
+    assert {name: content for name, content in repo.files.items() if name != "README.md"} == here
+    card = ModelCard(repo.files["README.md"].decode())
+    assert card.data.license == "apache-2.0" and card.data.get("license_name") is None
+    assert card.data.eval_results
+    results = {each.dataset_type: each for each in card.data.eval_results}
+    assert results["heldout"].task_type == "fill-mask"
+    cells = [one for label, one in straight.items() if label.startswith("finetune/nsmc/pretrained/")]
+    scores = [pl.read_json(one.path / "metrics.json")["test"][0]["accuracy"] for one in cells]
+    assert results["nsmc"].metric_value == pytest.approx(sum(scores) / len(scores), abs=1e-3)
+    assert (results["nsmc"].task_type, results["nsmc"].metric_type) == ("text-classification", "accuracy")
+    assert "## Fine-tuning" in card.text
+
+    push(server, tmp_path, "export", "mine", "--store", store)  # The user's name is the token's.
+    assert repo.commits == 1, "nothing has changed"
+    assert set(server.sent.values()) == {1}
+
+
+def test_an_upload_that_was_killed_goes_on(straight: dict[str, Artifact], server: Hub, tmp_path: Path) -> None:
+    export = straight["export"]
+    weights = hashlib.sha256((export.path / "model.safetensors").read_bytes()).hexdigest()
+    server.held = weights
+    first = command(server, tmp_path, "export", "me/mine", "--store", export.path.parent)
+    assert server.holding.wait(120)
+    first.kill()
+    first.communicate()
+    server.released.set()
+    server.held = ""
+    assert not server.repos["model", "me/mine"].files
+    push(server, tmp_path, "export", "me/mine", "--store", export.path.parent)
+    assert server.repos["model", "me/mine"].files["model.safetensors"] == (export.path / "model.safetensors").read_bytes()
+    assert set(server.sent.values()) == {1} and weights in server.sent
+
+
+def test_a_corpus_goes_as_a_dataset(straight: dict[str, Artifact], server: Hub, tmp_path: Path) -> None:
+    store = straight["balance"].path.parent
+    address = push(server, tmp_path, "balance", "me/texts", "--store", store, "--public").splitlines()[-1]
+    assert address.startswith(f"{server.url}/datasets/me/texts/commit/")
+    repo = server.repos["dataset", "me/texts"]
+    assert not repo.private
+    data = [content for name, content in repo.files.items() if name.startswith("data/")]
+    assert sum(pl.read_parquet(content).height for content in data) == straight["balance"].stats["documents_out"]
+    card = DatasetCard(repo.files["README.md"].decode())
+    assert card.data.license == "apache-2.0" and "# texts\n" in card.text
+
+    write_dataset([straight["dedup"]], tmp_path / "out", "jsonl")
+    written = {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()}
+    (tmp_path / "out" / ".env").write_text("secret")
+    push(server, tmp_path, "out", "me/more")
+    assert set(server.repos["dataset", "me/more"].files) == written
+
+
+def test_what_cannot_go_is_told_in_one_line(straight: dict[str, Artifact], server: Hub, tmp_path: Path) -> None:
+    store = straight["export"].path.parent
+    server.repos["model", "me/open"] = Repo(private=False)
+    (tmp_path / "texts").mkdir()
+    refused = {
+        ("vocab", "me/x", "--store", str(store)): "neither a model nor a cleaned corpus; name export, clean, dedup or balance",
+        ("extract", "me/x", "--store", str(store)): "neither a model nor a cleaned corpus",
+        ("texts", "me/x"): "neither an exported model (config.json, ",
+        ("none", "me/x", "--store", str(store)): "no artifact 'none'",
+        ("export", "a/b/c", "--store", str(store)): "Repo id must",
+        ("export", "me/open", "--store", str(store)): "me/open is there and public; say --public",
+    }
+    for arguments, told in refused.items():
+        (line,) = push(server, tmp_path, *arguments, code=2).splitlines()
+        assert told in line
+    (line,) = push(server, tmp_path, "export", "me/x", "--store", store, code=2, token="").splitlines()
+    assert line == "no token of the hub: run `hf auth login`, or set HF_TOKEN"
+    (line,) = push(server, tmp_path, "export", "me/x", "--store", store, code=2, token=TOKEN[::-1]).splitlines()
+    assert "did not take it (" in line and "401" in line and line.endswith("mend that and repeat the command")
+    assert list(server.repos) == [("model", "me/open")]
+
+
+@pytest.mark.parametrize(
+    ("stated", "known"),
+    [
+        ("CC BY-SA 4.0", "cc-by-sa-4.0"),
+        ("cc-by-nc-sa-2.0", "cc-by-nc-sa-2.0"),
+        ("CC BY-NC-SA 2.0 KR", "cc-by-nc-sa-2.0"),
+        ("CC0 1.0", "cc0-1.0"),
+        ("public domain", "cc0-1.0"),
+        ("Apache-2.0", "apache-2.0"),
+        ("CC BY-SA 7.0", None),
+        ("press copyright; measurements only", None),
+        ("", None),
+    ],
+)
+def test_licenses_have_the_hubs_names(stated: str, known: str | None) -> None:
+    assert identifier(stated) == known
+
+
+@pytest.mark.parametrize(
+    ("stated", "license"),
+    [
+        (["CC BY-SA 4.0"], "cc-by-sa-4.0"),
+        (["CC BY-SA 3.0", "CC BY-SA 4.0", "CC0 1.0", "CC BY 4.0"], "cc-by-sa-4.0"),
+        (["CC BY 4.0", "CC BY-NC 4.0"], "cc-by-nc-4.0"),
+        (["CC BY 4.0", "CC BY-NC-SA 2.0 KR"], "cc-by-nc-sa-2.0"),
+        (["CC0 1.0", "Apache-2.0"], "apache-2.0"),
+        (["CC BY-SA 4.0", "CC BY-NC-SA 2.0 KR"], "other"),
+        (["CC BY 4.0", "CC BY-ND 4.0"], "other"),
+        (["CC BY-NC 4.0", "CC BY-SA 4.0"], "other"),
+        (["CC BY 4.0", ""], "other"),
+        ([], "other"),
+    ],
+)
+def test_the_license_of_several_sources_is_other_only_where_none_fits_all(stated: list[str], license: str) -> None:
+    found, why = combined({f"source{number}": each for number, each in enumerate(stated)})
+    assert found == license and bool(why) == (license == "other")
