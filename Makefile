@@ -17,7 +17,7 @@ COMPILE = $(VENV)-lock/bin/uv pip compile --config-file locks/uv.toml $(if $(UPG
 	--universal --python-version 3.11 --generate-hashes --annotation-style line --custom-compile-command "make lock" --no-emit-package torch
 HASHED := --quiet --no-deps --require-hashes --no-build-isolation --requirement
 
-.PHONY: help run test test-fast lint check ui up down audit lock clean soak soak-bytes soak-crawl soak-finetune soak-mutations soak-pretrain
+.PHONY: help run test test-fast lint check docs ui up down audit lock clean soak soak-bytes soak-crawl soak-finetune soak-mutations soak-pretrain
 .PHONY: bench-cluster bench-corpus bench-news bench-examples bench-finetune bench-memorise bench-overhead bench-pretrain bench-same-curve
 .DEFAULT_GOAL := run
 
@@ -40,6 +40,10 @@ lint: $(VENV)/installed  ## formatting, style, types, the import contract
 	$(BIN)/lint-imports
 
 check: lint test
+
+docs: $(VENV)/installed $(VENV)-docs/installed  ## the documentation as a site, into site/, strictly
+	$(BIN)/python -m typer flows.cli utils docs --name korealbert --title Commands --output $(VENV)-docs/commands.md > /dev/null
+	COMMANDS=$(VENV)-docs/commands.md NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict --quiet
 
 ui: $(VENV)/installed  ## Prefect server, deployments and a worker on loopback, in the foreground
 	KOREALBERT_STORE="$(STORE)" $(BIN)/python -m flows.services.local_server
@@ -117,7 +121,7 @@ lock:  ## write locks/ anew from pyproject.toml; needs the network
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/pip install --quiet "uv==0.13.9"
 	$(COMPILE) pyproject.toml --extra dev --no-emit-package korealbert --output-file locks/dev.txt > /dev/null
-	$(COMPILE) pyproject.toml --extra crawl --constraint locks/dev.txt --output-file locks/worker.txt > /dev/null
+	$(COMPILE) pyproject.toml --extra crawl --extra language --constraint locks/dev.txt --output-file locks/worker.txt > /dev/null
 	printf "prefect\nfastapi\nasyncpg\n" | $(COMPILE) - --constraint locks/dev.txt --output-file locks/server.txt > /dev/null
 	printf "%s; sys_platform == 'none'\n" torch deepspeed transformers optuna > $(VENV)-lock/without.txt
 	$(COMPILE) pyproject.toml --constraint locks/dev.txt --override $(VENV)-lock/without.txt --output-file locks/corpus.txt > /dev/null
@@ -137,10 +141,15 @@ else
 endif
 	touch $@
 
+$(VENV)-docs/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/pip install --quiet $$($(VENV)-docs/bin/python -c 'import tomllib; print(*map(repr, tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"]))' | xargs -n 1 echo)
+	touch $@
+
 $(PEERS)/installed: bench/peers.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/pip install --quiet --requirement $<
 	touch $@
 
 clean:  ## forget the environment and all artifacts
-	rm -rf $(VENV) $(VENV)-lock $(PEERS) "$(STORE)"
+	rm -rf $(VENV) $(VENV)-lock $(VENV)-docs $(PEERS) site "$(STORE)"
