@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import subprocess
 import sys
 
@@ -36,13 +37,16 @@ for count in (97, 1379, 5000):
 
 
 def test_every_digit_is_the_same_whatever_kernel_blas_takes() -> None:
-    answers = [
+    runs = [
         subprocess.run(
-            [sys.executable, "-c", SCRIPT], env={**os.environ, "OPENBLAS_CORETYPE": kernel}, capture_output=True, check=True
-        ).stdout
+            [sys.executable, "-c", SCRIPT], env={**os.environ, "OPENBLAS_CORETYPE": kernel}, capture_output=True, check=False
+        )
         for kernel in KERNELS
     ]
-    assert answers[0].count(b"\n") == 12 and answers[0] == answers[1] == answers[2]
+    # A kernel that this processor lacks the instructions for is none of its answers.
+    answers = [run.stdout for run in runs if run.returncode != -signal.SIGILL]
+    assert all(run.returncode in (0, -signal.SIGILL) for run in runs), [run.stderr for run in runs]
+    assert len(answers) >= 2 and answers[0].count(b"\n") == 12 and set(answers) == {answers[0]}
 
 
 def test_sums_of_fractions_are_those_of_exact_arithmetic() -> None:

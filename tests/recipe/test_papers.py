@@ -71,7 +71,9 @@ def test_every_named_recipe_exists() -> None:
 
 def test_a_grid_stands_at_the_table_that_it_fills() -> None:
     for path in sorted((ROOT / "data_specs" / "ablations").rglob("*.toml")):
-        paper, _, number = read_toml(path)["printed"]["source"].partition(" Table ")
+        if "printed" not in (grid := read_toml(path)):
+            continue  # It compares what no paper does.
+        paper, _, number = grid["printed"]["source"].partition(" Table ")
         row = PAPERS[SOURCES[paper]][f"Table {number}"]
         if path.parent.name == "ablations":
             assert recipe_of(row[1]) == path
