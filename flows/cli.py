@@ -55,7 +55,7 @@ _RecipeFile = Annotated[
     ),
 ]
 _RECIPE_HERE = Path("recipe.toml")
-Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
+_Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
 _Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
 From = Annotated[str | None, typer.Option("--from", help="stage to build with all downstream stages, although they are cached")]
 _Overrides = Annotated[
@@ -119,7 +119,7 @@ def schema() -> None:
 def plan(
     recipe: _RecipeFile = _RECIPE_HERE,
     store: StoreDir = Path("store"),
-    until: Until = None,
+    until: _Until = None,
     from_stage: From = None,
     rerun: _Rerun = None,
     overrides: _Overrides = None,
@@ -159,7 +159,7 @@ def plan(
 def run(
     recipe: _RecipeFile = _RECIPE_HERE,
     store: StoreDir = Path("store"),
-    until: Until = None,
+    until: _Until = None,
     from_stage: From = None,
     rerun: _Rerun = None,
     overrides: _Overrides = None,

@@ -56,7 +56,7 @@ class Service:
         if self.process is not None:
             now = time.monotonic()
             self.deaths = [*(moment for moment in self.deaths if now - moment < 60), now]
-            say(f"{self.name} ended with {self.process.returncode}; starting it again")
+            _say(f"{self.name} ended with {self.process.returncode}; starting it again")
             time.sleep(min(2.0 ** len(self.deaths) / 4, 15))
         self._begun_beside = self.beside.process if self.beside is not None else None
         self.process = self.start()
@@ -134,7 +134,7 @@ class Topology:
                 service.tend()
             self._note(services)
         except OSError as error:  # A full disk, no process or memory left: what runs shall run on.
-            say(f"not everything could be started again: {error}")
+            _say(f"not everything could be started again: {error}")
 
     def _note(self, services: list[Service]) -> None:
         ids = {service.name: service.process.pid for service in services if service.process is not None}
@@ -219,7 +219,7 @@ def running(home: Path) -> int | None:
         return _supervisor(home)
 
 
-def say(what: str) -> None:
+def _say(what: str) -> None:
     """A line in the supervisor's log, if the disk has room for it."""
     with suppress(OSError):
         print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)

@@ -43,7 +43,7 @@ class _Recipe(_Fact):
     inputs: dict[str, _ArtifactName]
 
 
-class Manifest(_Fact):
+class _Manifest(_Fact):
     """The fields of a manifest. Fields beyond them do no harm beside a digest."""
 
     name: str
@@ -63,14 +63,14 @@ class Manifest(_Fact):
 def _misfit(loaded: object, *, digested: bool) -> str | None:
     """What keeps a JSON value, with a digest or without, from being a manifest, or None."""
     try:
-        Manifest.model_validate(loaded)
+        _Manifest.model_validate(loaded)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
         lacking = sorted(".".join(map(str, each["loc"])) for each in found if each["type"] == "missing")
         if lacking:
             return f"it lacks {', '.join(lacking)}"
         return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'all of it'}: {each['msg']}" for each in found[:3])
-    if not digested and isinstance(loaded, dict) and (more := sorted(loaded.keys() - Manifest.model_fields.keys())):
+    if not digested and isinstance(loaded, dict) and (more := sorted(loaded.keys() - _Manifest.model_fields.keys())):
         return f"it has {', '.join(map(repr, more))} and no whole digest before it"
     return None
 

@@ -25,7 +25,7 @@ _SLOTS_TOGETHER = 16
 
 
 @dataclass(frozen=True)
-class Layout:
+class _Layout:
     """Which sequences lie in which packed row."""
 
     members: npt.NDArray[np.uint32]
@@ -37,7 +37,7 @@ class Layout:
         return len(self.offsets) - 1
 
 
-def best_fit(sizes: Array, capacity: int) -> Layout:
+def best_fit(sizes: Array, capacity: int) -> _Layout:
     """Lay sequences of ``sizes`` (tokens [n], 1 to ``capacity``) into rows of ``capacity``: best fit, in falling order.
 
     Equal sizes are laid together, so the work grows with the number of distinct sizes and not with that of sequences.
@@ -72,7 +72,7 @@ def best_fit(sizes: Array, capacity: int) -> Layout:
                     room_of[rest] = True
     by_row = np.argsort(row_of, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(row_of, minlength=rows))]).astype(np.int64)
-    return Layout(order[by_row], offsets)
+    return _Layout(order[by_row], offsets)
 
 
 class PackedBatches(ExampleBatches):

@@ -217,10 +217,10 @@ class ReplacedTokensSpec(Spec):
         return self.generator_hidden_size or max(1, model.hidden_size // 3 // model.head_width) * model.head_width
 
 
-Task = Literal["mlm", "sop", "wop", "rtd", "replaced"]
+_Task = Literal["mlm", "sop", "wop", "rtd", "replaced"]
 """What is predicted: masked pieces, sentence order, word order, which tokens are replaced, and of the last those that are."""
 
-TASKS: dict[str, tuple[Task, ...]] = {"mlm": ("mlm", "sop", "wop"), "rtd": ("mlm", "rtd", "replaced")}
+TASKS: dict[str, tuple[_Task, ...]] = {"mlm": ("mlm", "sop", "wop"), "rtd": ("mlm", "rtd", "replaced")}
 """The tasks of an objective: the order of every vector of counts, losses and weights."""
 
 
@@ -389,7 +389,7 @@ class PretrainSpec(Spec):
             )
 
     @property
-    def tasks(self) -> tuple[Task, ...]:
+    def tasks(self) -> tuple[_Task, ...]:
         """What the objective predicts."""
         return TASKS[self.objective]
 

@@ -66,7 +66,7 @@ class TrialFacts(VocabularyFacts):
     model_type: Literal["unigram", "bpe"]
 
 
-class Chosen(Statistics):
+class _Chosen(Statistics):
     """Kind and size of the run's vocabulary."""
 
     model_type: Literal["unigram", "bpe"]
@@ -77,7 +77,7 @@ class VocabSizesStats(Statistics):
     """All vocabularies, measured on one sample."""
 
     vocabularies: list[TrialFacts]
-    chosen: Chosen
+    chosen: _Chosen
     sampled_sentences: int
     sampled_characters: int
     sampled_by_source: dict[str, int] = Field(default_factory=dict)

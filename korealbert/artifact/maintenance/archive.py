@@ -37,7 +37,7 @@ INDEX = "korealbert.json"
 _FORMAT = 1
 _MANIFEST_BYTES = 256 << 20
 """The largest manifest or index that is read whole into memory."""
-NAME_BYTES, PATH_BYTES = 255, 1024
+_NAME_BYTES, _PATH_BYTES = 255, 1024
 """The longest name that file systems take, and the longest path within an artifact that leaves room for the store's."""
 _BLOCK = 1 << 20
 
@@ -219,7 +219,7 @@ def _checked_files(artifact: Artifact) -> Mapping[str, Mapping[str, Any]]:
     for name, entry in files.items() if isinstance(files, dict) else [("files", None)]:
         path = PurePosixPath(name)
         odd = path.is_absolute() or str(path) != name or any(part.startswith(".") for part in path.parts) or not path.parts
-        long = any(len(part.encode()) > NAME_BYTES for part in path.parts) or len(name.encode()) > PATH_BYTES
+        long = any(len(part.encode()) > _NAME_BYTES for part in path.parts) or len(name.encode()) > _PATH_BYTES
         clashing = any(str(parent) in taken for parent in path.parents)
         if odd or name == "manifest.json" or not name.isprintable() or "\\" in name or long or clashing:
             raise ArtifactError(f"{artifact.name}/manifest.json: {name!r} is no name of a file within the artifact")

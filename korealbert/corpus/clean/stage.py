@@ -208,7 +208,7 @@ def read_removals(path: Path) -> dict[str, list[Removal]]:
     return found
 
 
-class SentenceAgreement(Statistics):
+class _SentenceAgreement(Statistics):
     """How far the sentence rules and Kiwi agree on a sample; see ``sentences.agreement``."""
 
     documents: int
@@ -232,7 +232,7 @@ class CleanStats(DocumentStats):
     sentences_out: int = 0
     languages: dict[str, int] = Field(default_factory=dict)
     """Documents by their first language, where languages are looked at; dropped for it or not."""
-    sentence_agreement: SentenceAgreement | None = None
+    sentence_agreement: _SentenceAgreement | None = None
     """None where no sentences are split, or no sample is requested."""
     sections: dict[str, int] = Field(default_factory=dict)
     """Documents whose section is mapped, unmapped, missing, or taken as it is."""

@@ -214,7 +214,7 @@ def _compared(document: Document, text: str) -> Compared:
     return Compared(shingles(squeeze(text)), words(text), title[begins_run(title)])
 
 
-def compare(job: _Decision, index: int, out_dir: Path) -> Stats:
+def _compare(job: _Decision, index: int, out_dir: Path) -> Stats:
     """Decide on near-duplicates, best documents first; then on what is part of another text."""
     work, signatures, ranking = _work(out_dir), job.signatures, Ranking(_work(out_dir))
     decisions = _decisions(out_dir, "near_duplicate")
@@ -376,7 +376,7 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
     found = map_shards(find, decision, out_dir=out_dir, runtime=runtime, step="find", total=1)
     if spec.near:
         map_shards(_prepare_shard, jobs, out_dir=out_dir, runtime=runtime, step="prepare", total=len(jobs))
-        map_shards(compare, decision, out_dir=out_dir, runtime=runtime, step="compare", total=1)
+        map_shards(_compare, decision, out_dir=out_dir, runtime=runtime, step="compare", total=1)
     if spec.repeats:
         written = map_shards(_write_units, jobs, out_dir=out_dir, runtime=runtime, step="units", total=len(jobs))
         merging = [_Range(spec, bounds, len(jobs)) for bounds in ranges(sum(one["units"] for one in written))]
