@@ -61,8 +61,8 @@ class CleanSpec(Spec):
     limits: Limits = Limits()
     """Limits of the quality filters: a genre's name (``"law"``), or a table, with or without its ``preset``."""
     language: Language | None = None
-    """Languages that documents must be in: ``{ keep = ["ko"], min_share = 0.5 }``; None: not looked at. The language of each
-    document, with its share, is kept beside the output."""
+    """Languages that documents must be in: ``{ keep = ["ko"], min_share = 0.5 }``; None: any.
+    The language of each document, with its share, is kept beside the output."""
     url_lists: tuple[InputPath, ...] = ()
     """Lists of hosts, sites and words of addresses; a document from one of them is ``listed_url``."""
     word_lists: tuple[InputPath, ...] = ()

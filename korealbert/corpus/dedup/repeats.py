@@ -53,7 +53,7 @@ class Repeats(Spec):
     """Runs of so many words that stood in a better document, or before in the same one, go (30 words are about 50 pieces of a
     vocabulary, the length of Lee et al. 2022); 0: not looked at."""
     min_letters: int = Field(default=20, ge=1)
-    """Lines and paragraphs of fewer letters and digits stay, however often; what is left of a line from which words went goes
+    """Lines and paragraphs of fewer letters and digits always stay; the rest of a line from which words were removed goes
     too if it has fewer."""
 
     @model_validator(mode="after")

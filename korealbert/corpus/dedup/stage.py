@@ -74,7 +74,7 @@ class DedupSpec(Spec):
     later: ClassVar[frozenset[str]] = frozenset({"repeats"})
 
     priority: tuple[str, ...] = ()
-    """Sources from the one whose documents stay to the one whose go; those not named come last, by name."""
+    """Sources in falling priority: of two copies that of the earlier source stays. Sources not named come last, by name."""
     near: bool = True
     """Whether to look for near-duplicates, or for exact ones only."""
     threshold: float = Field(default=0.8, gt=0, le=1)
