@@ -50,8 +50,8 @@ _OTHER_KINDS: dict[str, tuple[str, dict[str, type[BaseModel]]]] = {
     "Cross-lingual recipes": (
         "A recipe with a `[transfer]` table turns an encoder of one language into one of another. It has the tables of "
         "sources, `[dedup]`, `[balance]`, `[vocab]`, `[examples]`, `[views]` (by default only masked words), `[export]` and "
-        "`[report]` (with a layout of its own) as above, and the tables below. `[english.NAME]` is a benchmark of the source's language, "
-        "`[control.NAME]` a model from scratch with the fields of `[pretrain]`.",
+        "`[report]` (with a layout of its own) as above, and the tables below. `[english.NAME]` is a benchmark of the source's "
+        "language, `[control.NAME]` a model from scratch with the fields of `[pretrain]`.",
         {
             "source": ModelTable,
             "split": SplitTable,
