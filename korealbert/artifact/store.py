@@ -1,4 +1,6 @@
-"""Artifacts and the directory that holds them: found by name, checked against their manifests, locked while they are built."""
+"""Artifacts and the store that holds them: found by name, checked against their manifests, locked while they are built.
+
+``Store.fault`` says why an artifact cannot be used; ``korealbert.recipe.planning`` turns that into cached, stale or new."""
 
 from __future__ import annotations
 
@@ -90,12 +92,12 @@ def default_store() -> Path:
 
 
 class ArtifactError(Exception):
-    """A stage's output breaks the contract: lost documents, a wrong digest, a directory that nobody finished."""
+    """An artifact breaks the contract: lost documents, a wrong digest, an unfinished directory."""
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A finished output directory; its manifest tells everything about how it came to be."""
+    """A finished output directory; its manifest records how it was built."""
 
     name: str
     path: Path
@@ -137,7 +139,7 @@ class Artifact:
         return sorted(self.path.glob(pattern))
 
     def inputs(self) -> dict[str, Artifact]:
-        """The artifacts that this one was built from, by role; they lie beside it in the store."""
+        """The artifacts that this one was built from, by role; they are in the same store."""
         return {role: Artifact(name, self.path.parent / name) for role, name in self.manifest["inputs"].items()}
 
 
@@ -242,7 +244,7 @@ class Store:
         return None
 
     def rot(self, artifact: Artifact) -> list[str]:
-        """Everything that is wrong with the bytes of an artifact, each file read anew whatever is remembered of it."""
+        """Everything that is wrong with the bytes of an artifact; each file is read again, without remembered digests."""
         return faults_within(artifact.path, artifact.name, artifact.manifest, self.digests.read_again, scratch=False)
 
     def lock_file(self, name: str) -> Path:

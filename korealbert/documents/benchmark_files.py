@@ -1,4 +1,4 @@
-"""Official benchmark files, to be read whole.
+"""Official benchmark files, read whole into memory.
 
 Evaluation reads its examples through this, decontamination the texts that the corpus must not hold. Anything odd is an error:
 a score on half a test set, or a corpus cleaned of half of it, is worth nothing.

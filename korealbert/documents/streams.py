@@ -306,7 +306,7 @@ class ZipLzma:
 class _Streams:
     """gzip, bz2 or xz streams in a row.
 
-    The standard library's readers take whatever is no stream after the first for the end.
+    The standard library's readers treat any bytes after the first stream that are no stream as the end.
     """
 
     def __init__(self, source: Callable[[int], bytes], decompressor: Callable[[], Any]) -> None:
