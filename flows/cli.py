@@ -80,7 +80,7 @@ def _options(
 
 
 def _leave_at_once(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C. Every child dies with this process, and whatever a stage has finished stays for the next run."""
+    """Ctrl-C. Every child dies with this process, and the finished work of a stage stays for the next run."""
     console.print("\ninterrupted; the next run resumes here")
     os._exit(128 + number)
 
@@ -182,7 +182,7 @@ def run(
 ) -> None:
     """Build every stage that is missing or stale and print the path of the report.
 
-    Under srun or torchrun, --nodes and --node are theirs; docs/several-machines.md tells more.
+    srun and torchrun set --nodes and --node; see docs/several-machines.md.
     """
     from korealbert.pretrain import machines  # noqa: PLC0415
 
@@ -232,7 +232,7 @@ def _fields(given: list[str] | None) -> dict[str, Any]:
 
 
 def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any]) -> Path:
-    """Build what is missing or stale of what was asked for; the directory of the last artifact."""
+    """Build the missing and stale stages of the request; returns the directory of the last artifact."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
     prepared = recipes.prepare(recipe, Store(runtime.store), **asked)
@@ -244,7 +244,7 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any]) -> 
             return runtime.store / planned[-1].name
     with locks.exclusively(runtime.store):
         pass  # Only to tell now of a store that may only be read.
-    # Prefect logs every error with its traceback; the API keeps those, the terminal gets what the error says.
+    # Prefect logs every error with its traceback; the API keeps those, the terminal shows only the message.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     signal.signal(signal.SIGINT, _leave_at_once)
     signal.signal(signal.SIGTERM, _save_and_leave)

@@ -15,7 +15,7 @@ from flows.terminal import StoreDir, clear_errors, console, find, labels, warn
 from korealbert.formatting import by_number
 
 _FAULTS_SHOWN = 100
-"""Unreadable records that are told one by one; a file of another kind has one in every line."""
+"""Unreadable records that are reported one by one; a file of another format has one in every line."""
 
 _ExtractorKind = Literal["wikipedia", "namuwiki", "html", "news"]
 _ScoringMode = Literal["official", "corrected"]
@@ -46,7 +46,7 @@ def extract(
 ) -> None:
     """Print the documents of raw files as JSON Lines: id, title, category, text, dropped, removed.
 
-    dropped is null, or why the pipeline would not keep the document. Records that cannot be read are told on standard error,
+    dropped is null, or why the pipeline would not keep the document. Unreadable records are reported on standard error,
     and make the exit status 1.
     """
     from korealbert.corpus import standalone  # noqa: PLC0415 (loads pyarrow)
@@ -144,7 +144,7 @@ def score(
             typer.echo(records)
             return
         if not gold or not predictions:
-            raise ValueError("name the official file and the predictions; --format tells what these hold")
+            raise ValueError("name the official file and the predictions; --format prints their format")
         own = _predictions(predictions, store)
         if against is None:
             scores = score_file(task, gold, own, mode)

@@ -1,7 +1,7 @@
-"""Runs whose process is gone although nobody ended them: a killed worker, a lost machine. They are scheduled again.
+"""Recovery of lost runs: runs whose process is gone, after a killed worker or a lost machine, are scheduled again.
 
 A process that a worker started holds a lock in the worker's store as long as it lives (``announce``); the kernel frees it
-when the process dies, on whatever machine it was. So any worker of the same store sees that a run is lost, and the stage that
+when the process dies, on any machine. So any worker of the same store sees that a run is lost, and the stage that
 it was in goes on from what is in its ``.partial`` directory. A run that a worker had claimed, but whose process died before
 it could announce itself, is known by its silence (``Claimed``). A run ends within seconds of being cancelled, and with its
 worker (``of_a_worker``).
@@ -43,7 +43,7 @@ from korealbert.artifact.shards import die_with_parent
 from korealbert.artifact.store import default_store
 
 RUN = "PREFECT__FLOW_RUN_ID"
-"""Where a worker tells the process that it starts which run it is for."""
+"""The variable by which a worker names the run to the process that it starts."""
 
 _PROCESSES = "processes"
 """Below the store's records of runs: one file per process, ``RUN.ATTEMPT``."""
@@ -96,7 +96,7 @@ def _end_parts(client: SyncPrefectClient, run: UUID) -> None:
         state=FlowRunFilterState(type=FlowRunFilterStateType(any_=unended)),
     )
     runs: list[UUID] = []
-    while found := client.read_flow_runs(flow_run_filter=within, offset=len(runs)):  # The server tells of 200 at once.
+    while found := client.read_flow_runs(flow_run_filter=within, offset=len(runs)):  # The server returns 200 at once.
         runs += [each.id for each in found]
     of_run = FlowRunFilter(id=FlowRunFilterId(any_=[run]))
     of_state = TaskRunFilter(state=TaskRunFilterState(type=TaskRunFilterStateType(any_=unended)))

@@ -31,7 +31,7 @@ _SHIPPED = Path(korealbert.__file__).parent / "data_specs" / "recipes"
 StoreDir = Annotated[
     Path, typer.Option("--store", envvar=STORE_VARIABLE, show_envvar=False, help="directory of the artifacts", file_okay=False)
 ]
-DataDir = Annotated[Path | None, typer.Option("--data", help="what ${data} in the recipe stands for")]
+DataDir = Annotated[Path | None, typer.Option("--data", help="directory that ${data} in the recipe stands for")]
 DataRoot = Annotated[
     Path | None, typer.Option("--data-root", help="refuse a recipe that names a file outside this directory", file_okay=False)
 ]
@@ -44,7 +44,7 @@ def shipped(recipe: Path) -> Path:
 
 
 class OneLine(TyperGroup):
-    """Commands whose wrong arguments are told in one line, as all other mistakes are."""
+    """Commands that report wrong arguments in one line, like all other mistakes."""
 
     def main(
         self,

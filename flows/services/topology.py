@@ -2,7 +2,7 @@
 
 Usage: python -m flows.services.topology up | down | status [--home DIR] [--port N] [--store DIR]
 
-``up`` returns when everything answers; a supervisor stays behind that starts again whatever dies. Its home holds the database,
+``up`` returns when everything answers; a supervisor remains, which restarts processes that die. Its home holds the database,
 logs and process ids. Credentials are made once and written to ``.env`` in the working directory, which every ``prefect``
 command there reads.
 """
@@ -86,7 +86,7 @@ class Topology:
     def serve(self) -> None:
         """Start everything in order, keep it running until SIGTERM, stop everything."""
         self.logs.mkdir(parents=True, exist_ok=True)
-        self.home.chmod(0o711)  # PostgreSQL may be another user's process; what is secret below has modes of its own.
+        self.home.chmod(0o711)  # PostgreSQL may be another user's process; secret files below have modes of their own.
         with (self.home / "supervisor.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
@@ -128,7 +128,7 @@ class Topology:
         self._note(services)
 
     def tend(self, services: list[Service]) -> None:
-        """Start again what has died or must not outlive another; what cannot be started now is tried again the next time."""
+        """Restart processes that died or must not outlive another; one that cannot be started now is tried again next time."""
         try:
             for service in services:
                 service.tend()

@@ -1,7 +1,7 @@
-"""All noise of some rows in a view, by one function: the same in shards written beforehand and on the fly.
+"""All noise of some rows in a view, drawn by one function for shards and on the fly.
 
 The order is that of the paper: split, swap, mask, move. Every draw is keyed by (seed, view, example, stream), so the noise of a
-row does not depend on what else is in the batch, and rows without word order noise are those of a view without any.
+row does not depend on the rest of the batch, and rows without word order noise equal those of a view without any.
 
 Views may be stored, one file of noise per shard and view, or generated when they are read: then one file of settings
 (``noise.json``) replaces them.

@@ -45,7 +45,7 @@ _LOOK_SECONDS = 0.2
 
 
 class LeaderGone(ConnectionError):
-    """The machine that leads the run does not come, has ended without a word, or with an error of its own."""
+    """The leader of the run did not arrive, or ended without a message, or with an error of its own."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Place:
     """ADDRESS:PORT where the machines meet; none on a lone machine."""
 
     def command(self, module: str, arguments: Sequence[str], *options: str) -> list[str]:
-        """What starts its agent."""
+        """The command that starts its agent."""
         where = ["--node", str(self.node), "--nodes", str(self.nodes), "--name", self.name]
         where += ["--processes", str(self.processes), "--threads", str(self.threads), "--join-seconds", str(JOIN_SECONDS)]
         where += ["--endpoint", self.endpoint] if self.endpoint else []
@@ -174,9 +174,9 @@ class Rendezvous:
     """Where the agents of a run meet, as the leader holds it."""
 
     listener: socket.socket | None = None
-    """What the store of node 0 is to listen at; None on a lone machine."""
+    """The socket that the store of node 0 listens at; None on a single machine."""
     shells: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    """What has started the agents of other machines, by their names."""
+    """The remote shells that started the agents of other machines, by machine."""
 
     def check(self) -> None:
         """Raise ConnectionError where a machine cannot come any more."""
@@ -333,7 +333,7 @@ def leading(runtime: TrainingRuntime) -> Iterator[_Leader | None]:
 
 @dataclass(frozen=True)
 class _Files:
-    """What the machines of a meeting share in the store."""
+    """The files that the machines of a meeting share in the store."""
 
     store: Path
     meeting: str

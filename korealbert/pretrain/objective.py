@@ -1,7 +1,7 @@
-"""What a batch costs: the losses and hits of every task as sums over targets, so that they can be added up before division.
+"""Objectives: the losses and hits of every task on a batch, as sums over targets that are added up before the division.
 
-An objective is the module that DeepSpeed wraps and torch compiles: tensors of a micro-batch in, sums out. Its model is drawn
-anew or takes initial weights, and some of its tensors may be frozen.
+An objective is the module that DeepSpeed wraps and torch compiles: tensors of a micro-batch in, sums out. Its model has
+random or given initial weights, and some of its tensors may be frozen.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def evaluate(
 ) -> Metrics:
     """Loss, accuracy and (MLM) perplexity per task, each a mean over its targets of all held-out rows.
 
-    What an objective samples is sampled alike in every scoring: each batch has a seed of its own.
+    Every scoring draws the same samples, because each batch has a seed of its own.
     """
     was_training = objective.model.training
     objective.model.eval()

@@ -245,7 +245,7 @@ class PretrainSpec(Spec):
     """The architecture; ``architecture = "modern"`` takes the second set of fields below. Left out where the run starts from
     weights of another stage, which bring their own."""
     embeddings: Literal["random", "cooccurrence"] = "random"
-    """What the word embeddings begin with: random numbers, or vectors of what stands beside each piece, counted and decomposed
+    """Initial word embeddings: random numbers, or vectors from the co-occurrences of pieces, counted and decomposed
     as `[cooccurrence]` says and scaled to the size of the random ones. A small model then learns in a third of the steps what
     pieces mean (docs/results.md)."""
     frozen: tuple[str, ...] = ()
@@ -292,7 +292,7 @@ class PretrainSpec(Spec):
     """Step from which on the sentence-order and word-order losses count. From 0 they come in at once (KoreALBERT); in a narrow
     model their gradients then crowd out those of the masked words before these are learnt (docs/results.md)."""
     guard: GuardSpec = GuardSpec()
-    """What counts as a collapse, and what is done about it."""
+    """Detection of a collapse, and the reaction to it."""
     seed: int = Field(default=1, ge=0, lt=2**32)
     """Seed of initialisation, order of rows and dropout."""
     log_every: int = Field(default=50, ge=1)

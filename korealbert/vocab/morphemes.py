@@ -1,7 +1,7 @@
-"""Text cut into morphemes before it is cut into pieces: an invisible separator at each boundary, which no piece reaches over.
+"""Text cut into morphemes before it is cut into pieces: an invisible separator at each boundary, which no piece crosses.
 
-Kiwi analyses each word by itself, so a sentence is cut the same way on its own and within a paragraph, and a known word costs
-nothing: on Wikipedia 98 % of the boundaries are those of the whole sentence's analysis, at twice its speed or more.
+Kiwi analyses each word by itself, so a sentence is cut in the same way alone and within a paragraph, and a known word costs
+nothing. On Wikipedia 98 % of the boundaries equal those of the whole sentence's analysis, at twice its speed or more.
 
 ``for_directory`` gives a ``transformers`` tokenizer that cuts texts as in pretraining; its offsets are those of the uncut text.
 """

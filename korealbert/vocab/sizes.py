@@ -1,7 +1,8 @@
-"""Stage `vocab_sizes`: vocabularies of other sizes and kinds, trained on one sample, to choose the size of the real one by.
+"""Stage `vocab_sizes`: vocabularies of other sizes and kinds, trained on one sample, for the choice of the vocabulary's size.
 
-Inputs: roles ``documents`` and ``vocab``, whose spec says all but size and kind. Output: ``<kind>-<size>/spiece.model``; what
-they do to text is in the statistics. Nothing else of a run depends on it, so that adding a size trains no model anew.
+Inputs: roles ``documents`` and ``vocab``, whose spec gives everything except size and kind. Output:
+``<kind>-<size>/spiece.model``; the statistics say how they encode text. No other stage depends on this one, so adding a size
+retrains no model.
 """
 
 from __future__ import annotations
