@@ -1,12 +1,13 @@
 """Stage ``dedup``: all sources → one set of documents without copies, near-copies and evaluation texts.
 
-Five steps: sign every shard (map), find exact copies and candidates (one reduce over signatures), write the shingles and words
-of candidates (map), compare them (one reduce), write every shard (map). Work files are in ``.work`` within the output and are
+Five steps: sign every shard (map, ``signatures.py``), find exact copies and candidates (one reduce over signatures,
+``candidates.py``), write the shingles and words of candidates (map), compare them (one reduce, ``candidates.near_duplicates``
+decides which copy stays), write every shard (map). Work files are in ``.work`` within the output and are
 deleted at its completion: about 200 bytes a document, 1.5 a letter, and 11 a letter of candidates. Memory holds one partition
 of rows (at most some 300 MB), 4 bytes a document and 40 a candidate, whatever the size of the corpus.
 
-With ``[dedup.repeats]`` two more before the last: write the passages of documents that stay (map), find repeated ones (map over
-ranges of hashes). Then ``repeats-*.arrow`` holds what was deleted.
+With ``[dedup.repeats]`` (``repeats.py``) there are two more before the last: write the passages of documents that stay (map),
+find repeated ones (map over ranges of hashes). Then ``repeats-*.arrow`` holds the deleted passages.
 """
 
 from __future__ import annotations
