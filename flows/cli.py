@@ -177,7 +177,7 @@ def run(
     remote_shell: Annotated[str, typer.Option("--remote-shell", help="what reaches them")] = "ssh",
     nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="machines that run this same command")] = None,
     node: Annotated[int, typer.Option("--node", min=0, help="which of them this is; 0 leads")] = 0,
-    meeting: Annotated[str, typer.Option("--meeting", help="name of what they run together")] = "run",
+    meeting: Annotated[str, typer.Option("--meeting", help="name of their common run")] = "run",
     address: Annotated[str | None, typer.Option("--address", help="how the others reach this one")] = None,
 ) -> None:
     """Build every stage that is missing or stale and print the path of the report.
@@ -334,7 +334,9 @@ def inspect(
     artifact: Annotated[str, typer.Argument(help="an artifact's name, or its beginning, or its label", autocompletion=labels)],
     dropped: Annotated[str | None, typer.Option("--dropped", help="show documents dropped for this reason (all: any)")] = None,
     quarantine: Annotated[bool, typer.Option("--quarantine", help="show input that could not be read")] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="show what the stage removed from and added to each document")] = False,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="show the text that the stage removed from and added to each document")
+    ] = False,
     view: Annotated[int, typer.Option("--view", help="which view's noise to show on example rows")] = 0,
     wanted: Annotated[str, typer.Option("--id", help="of this document, or example, alone")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="how many to show")] = 5,
@@ -343,7 +345,7 @@ def inspect(
     html: Annotated[Path | None, typer.Option("--html", help="write a page to this file instead", dir_okay=False)] = None,
     store: StoreDir = Path("store"),
 ) -> None:
-    """Look into an artifact: its documents, what it dropped and why, what it changed, or its examples under a view's noise."""
+    """Show the contents of an artifact: documents, drops with their reasons, changes, or examples with the noise of a view."""
     from korealbert.inspection import look  # noqa: PLC0415 (loads every package)
     from korealbert.inspection.look import page  # noqa: PLC0415
     from korealbert.recipe import registry  # noqa: PLC0415

@@ -125,7 +125,7 @@ def ablations(
     data: Path | None = None,
     data_root: Path | None = None,
 ) -> list[str]:
-    """Build every stage of some ablations that is missing or stale; what they share is built once.
+    """Build every missing or stale stage of some ablations; shared stages are built once.
 
     Args:
         files: The ablations' TOML files.

@@ -25,7 +25,7 @@ app = typer.Typer()
 
 @app.command()
 def extract(
-    kind: Annotated[_ExtractorKind, typer.Argument(help="what the files are")],
+    kind: Annotated[_ExtractorKind, typer.Argument(help="format of the files")],
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="files, archives, directories; - is standard input, decompressed")
     ],
@@ -42,7 +42,7 @@ def extract(
     ] = None,
     source: Annotated[str | None, typer.Option("--source", help="name that ids are made with; default: the kind")] = None,
     only_kept: Annotated[bool, typer.Option("--only-kept", help="leave dropped documents out")] = False,
-    summary: Annotated[bool, typer.Option("--summary", help="print counts and what was left out to standard error")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="print counts of documents and drops to standard error")] = False,
 ) -> None:
     """Print the documents of raw files as JSON Lines: id, title, category, text, dropped, removed.
 
@@ -101,7 +101,7 @@ def fill_mask(
     top: Annotated[int, typer.Option("--top", min=1, help="candidates per mask")] = 5,
     store: StoreDir = Path("store"),
 ) -> None:
-    """Print what a model puts in place of [MASK]."""
+    """Print a model's predictions for [MASK]."""
     from korealbert.huggingface.fill import fill  # noqa: PLC0415 (loads torch)
 
     with clear_errors():

@@ -2,7 +2,7 @@
 
 A process that a worker started holds a lock in the worker's store as long as it lives (``announce``); the kernel frees it
 when the process dies, on any machine. So any worker of the same store sees that a run is lost, and the stage that
-it was in goes on from what is in its ``.partial`` directory. A run that a worker had claimed, but whose process died before
+it was in continues from its ``.partial`` directory. A run that a worker had claimed, but whose process died before
 it could announce itself, is known by its silence (``Claimed``). A run ends within seconds of being cancelled, and with its
 worker (``of_a_worker``).
 """
@@ -170,8 +170,8 @@ def of_a_worker() -> Iterator[None]:
     """Bind this process to the worker that started it; does nothing in any other process.
 
     When the worker dies, so does this process, and with it (each asks the kernel for that) every process of its stages; a
-    worker that is started again takes the run up anew. SIGTERM, by which Prefect cancels, goes on to Prefect's own handler,
-    and a stage that has not ended after SECONDS_TO_SAVE is left where it stands; what it finished is on the disk.
+    restarted worker schedules the run again. SIGTERM, by which Prefect cancels, is passed to Prefect's own handler,
+    and a stage that has not ended after SECONDS_TO_SAVE is left as it is; its finished work is on the disk.
     """
     if RUN not in os.environ or threading.current_thread() is not threading.main_thread():
         yield
@@ -194,7 +194,7 @@ def of_a_worker() -> Iterator[None]:
 
 
 def leave_soon() -> None:
-    """End this process after SECONDS_TO_SAVE, wherever it stands by then; what it finished is on the disk."""
+    """End this process after SECONDS_TO_SAVE; finished work is on the disk by then."""
     ending = threading.Timer(_SECONDS_TO_SAVE, os._exit, (128 + signal.SIGTERM,))
     ending.daemon = True
     ending.start()

@@ -96,7 +96,7 @@ def verify(
 
 
 def _verify(store: Store, artifact: Artifact) -> bool:
-    """Print what is wrong with an artifact; returns whether anything is."""
+    """Print the faults of an artifact; returns whether it has any."""
     unreadable = store.unreadable(artifact)
     try:
         faults = [unreadable] if unreadable else store.rot(artifact)

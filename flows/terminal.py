@@ -63,7 +63,7 @@ class OneLine(TyperGroup):
                 raise
             if told := " ".join(error.format_message().split()).removesuffix("."):  # Nothing where help was printed.
                 command = getattr(getattr(error, "ctx", None), "command_path", "korealbert")
-                warn(f"{command}: {told}; `{command} --help` tells more", style="red")
+                warn(f"{command}: {told}; see `{command} --help`", style="red")
             sys.exit(error.exit_code)
         if standalone_mode:
             sys.exit(done if isinstance(done, int) else 0)
@@ -89,7 +89,7 @@ def clear_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes there
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # buffered output goes there
         raise typer.Exit(0) from None
     except (ValueError, OSError, RuntimeError, ArtifactError) as error:
         warn(_sentences(error), style="red")

@@ -245,7 +245,7 @@ class DiskFull(OSError):
 def telling_of_a_full_disk(what: str, kept: Path) -> Iterator[None]:
     """Raise DiskFull in place of any error that comes of a full disk.
 
-    ``what`` is being built or written; ``kept`` is the directory whose finished files the next try goes on from.
+    ``what`` is being built or written; ``kept`` is the directory whose finished files the next try uses.
     """
     try:
         yield
@@ -293,8 +293,8 @@ def _message(what: str, place: Path, kept: Path) -> str:
     usage = shutil.disk_usage(place)
     return (
         f"{what}: the file system {_mount_of(place)} is full ({usage.free / 1e6:,.1f} of {usage.total / 1e6:,.0f} MB free). "
-        f"Free some (`korealbert gc` lists what nothing refers to), or move the store and name it with --store; "
-        f"then run again: what is finished is kept in {kept}, and the run goes on from there"
+        f"Free some (`korealbert gc` lists unused artifacts), or move the store and name it with --store; "
+        f"then run again: finished work is kept in {kept}, and the run continues from there"
     )
 
 

@@ -34,7 +34,7 @@ class ClusterMissing(RuntimeError):
 
 
 class NodesLost(ConnectionError):
-    """A job's nodes died one after the other; the next run goes on from the finished shards."""
+    """A job's nodes died one after the other; the next run continues from the finished shards."""
 
 
 def _map_on_ray(
@@ -50,7 +50,7 @@ def _map_on_ray(
     tells the two tries apart. Nodes trust each other: jobs travel as pickles, so a cluster (all of whose nodes see the store)
     belongs on a network of its own, with Ray's tokens.
 
-    Raises what a job raises, ClusterMissing, and NodesLost when a job outlived no node.
+    Raises the errors of jobs, ClusterMissing, and NodesLost when every node of a job died.
     """
     ray = _connected(address)
     remote = ray.remote(num_cpus=1, max_retries=_TRIES_AFTER_A_LOSS)(_job)

@@ -153,9 +153,9 @@ class Stage(Generic[S]):
     table: str = ""
     """Its table in a recipe: ``vocab``; ``extract.SOURCE`` or ``finetune.NAME`` where there is one for each; or none."""
     inputs: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What it reads in the recipe of a model: labels by role. A role that is a name in capitals stands for several."""
+    """Its inputs in the recipe of a model: labels by role. A role in capitals stands for several."""
     label: str = ""
-    """What its labels begin with, and reports list it under; its name by default."""
+    """Prefix of its labels, and its name in reports; the stage's name by default."""
     required: bool = False
     """Whether every run has it; reports name those that are missing."""
     shows: Literal["documents", "examples", "urls"] = "documents"
@@ -201,7 +201,7 @@ def build(
     """Build an artifact, or find it in the store.
 
     ``label`` is the stage's name within a recipe (``clean/news``); it is recorded for people and does not enter the identity.
-    ``rerun`` builds it although it is cached. Raises whatever the stage raises (the partial directory stays for the next try)
+    ``rerun`` builds it although it is cached. Raises the errors of the stage (the partial directory stays for the next try)
     and ``ArtifactError`` when the stage's stats lose documents, ``DiskFull``, and ``ReadOnlyStore`` when there is something to
     build in a store that may only be read. While another process builds the same artifact, this one waits for it and takes it.
     """
@@ -303,7 +303,7 @@ def _sealed(partial: Path, name: str, opening: Mapping[str, Any]) -> dict[str, A
 
 
 def _open(partial: Path, opening: Mapping[str, Any], spec: Spec) -> None:
-    """Begin a partial directory, or go on with one that was begun from this recipe and these bytes."""
+    """Begin a partial directory, or continue one that was begun from this recipe and these bytes."""
     try:
         found = json.loads((partial / OPENING).read_text("utf-8"))
         begun = {field: found.get(field) for field in opening} == opening
@@ -391,7 +391,7 @@ def host_facts() -> dict[str, Any]:
 
 
 def _cpu() -> str:
-    """The processor's name as its maker gives it, where the system tells."""
+    """The processor's name as its maker gives it, if the system reports it."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
             if line.lower().startswith(("model name", "cpu model")):

@@ -144,7 +144,7 @@ class Artifact:
 
 
 def ancestors(artifacts: Mapping[str, Artifact]) -> dict[str, Artifact]:
-    """All ancestors of the given artifacts and themselves, by name, inputs before what was built from them."""
+    """All ancestors of the given artifacts and themselves, by name, inputs before the artifacts built from them."""
     found: dict[str, Artifact] = {}
 
     def visit(artifact: Artifact) -> None:

@@ -54,7 +54,7 @@ class BenchmarkFile:
         return _error(str(self), line, field, problem, remedy)
 
     def lines(self, encoding: str = "utf-8") -> Iterator[Line]:
-        """The lines in order: what is between two line feeds, since quotation marks of official files are text.
+        """The lines in order, cut at line feeds only, because quotation marks of official files are text.
 
         A carriage return before the line feed is taken off. Raises ValueError as ``text`` does.
         """

@@ -301,7 +301,7 @@ def _run_agent(place: argparse.Namespace, rendezvous: _Rendezvous, directory: Pa
         max_restarts=0,
         monitor_interval=0.1,
     )
-    # What rank 0 writes to its standard output goes straight to the launcher; what others do is kept for an error.
+    # Standard output of rank 0 goes straight to the launcher; that of other ranks is kept for error messages.
     redirects = {local: Std.ERR if local + place.node == 0 else Std.ALL for local in range(place.processes)}
     logs = DefaultLogsSpecs(log_dir=str(directory / "logs"), redirects=redirects, tee=Std.ERR)
     prefix = f"{place.name}, rank ${{rank}}: "

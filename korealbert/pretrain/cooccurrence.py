@@ -67,7 +67,7 @@ class CooccurrenceStats(Statistics):
     pieces: int
     """Pieces that have a vector."""
     unseen_pieces: int
-    """Ordinary pieces without a neighbour in what was read: their embeddings begin at random."""
+    """Ordinary pieces without a neighbour in the rows read: their embeddings start with random values."""
     contexts: int
     width: int
     kept: Real

@@ -41,7 +41,7 @@ LATE_SECONDS = 30.0
 """How long a run that is over waits for machines that have not come yet, or have not heard of its end."""
 
 _LOOK_SECONDS = 0.2
-"""Pause between two looks at what the leader has written."""
+"""Pause between two reads of the leader's file."""
 
 
 class LeaderGone(ConnectionError):
@@ -282,7 +282,7 @@ class _Leader:
         self._write()
 
     def end(self, *, well: bool) -> None:
-        """Let the other machines go; those that come late hear of it too."""
+        """Release the other machines, late ones too."""
         self._state["end"] = "well" if well else "failed"
         self._write()
         deadline = time.monotonic() + LATE_SECONDS
@@ -348,7 +348,7 @@ class _Files:
         return self.state.with_name(f"{self.meeting}{f'.{node}' if node else ''}.lock")
 
     def read(self) -> dict[str, Any]:
-        """What the leader wants; {} where there is none."""
+        """The leader's message; {} if there is none."""
         try:
             found: dict[str, Any] = json.loads(self.state.read_text("utf-8"))
             return found

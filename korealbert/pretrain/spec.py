@@ -300,9 +300,9 @@ class PretrainSpec(Spec):
     heldout_every: int = Field(default=1000, ge=1)
     """Steps between two scorings of the held-out rows; they are also scored before the first and after the last step."""
     checkpoint_every: int = Field(default=1000, ge=1)
-    """Steps between two checkpoints, which are what a killed run loses at most."""
+    """Steps between two checkpoints; a killed run loses at most so many."""
     snapshots: tuple[int, ...] = ()
-    """Steps after which the weights are kept as ``snapshots/step-….safetensors``, to see later what a model knew when."""
+    """Steps after which the weights are kept as ``snapshots/step-….safetensors``, for analysis of the training."""
     tensorboard: bool = False
     """Write the metrics as TensorBoard's event files too; needs the extra ``tensorboard``."""
 

@@ -105,7 +105,7 @@ def _boundaries(word: str) -> list[int]:
     for part in re.finditer(r"\S+", shown):
         for start in _morpheme_starts(part[0]):
             before, after = origin[part.start() + start - 1], origin[part.start() + start]
-            # Within what one character becomes (㎏ is kg) there is no place to cut.
+            # Within the replacement of one character (㎏ is kg) there is no place to cut.
             if before < after and not joins(word[after]):
                 places.add(after)
     return sorted(places)

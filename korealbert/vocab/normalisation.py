@@ -53,7 +53,7 @@ class _Compositions(NamedTuple):
 
 @cache
 def rules() -> dict[str, str]:
-    """The table: what each sequence becomes. From left to right the longest sequence goes first; what it gives is final."""
+    """The table: what each sequence becomes. From left to right the longest sequence is replaced first; the result is final."""
     characters = _characters()
     nfkc = dict(zip(characters, _each(normalizers.NFKC(), characters), strict=True))
     table = {character: form for character, form in nfkc.items() if form != character}
@@ -117,7 +117,7 @@ def _barred() -> str:
         f"(?={trailing})(?<!{syllables})(?<!{leading}{vowels})",
         *(f"(?={_class(mark)})(?<!{_class(letters)})" for mark, letters in sorted(seconds.items())),
     ]
-    # Not at the very beginning, where the library miscounts what is put in (index out of bounds in its next normaliser).
+    # Not at the very beginning, where the library miscounts insertions (index out of bounds in its next normaliser).
     return rf"(?!\A)(?={_class(joining)})(?:{'|'.join(places)})"
 
 
