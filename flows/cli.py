@@ -55,7 +55,7 @@ _RecipeFile = Annotated[
     ),
 ]
 _RECIPE_HERE = Path("recipe.toml")
-Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
+_Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
 _Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
 From = Annotated[str | None, typer.Option("--from", help="stage to build with all downstream stages, although they are cached")]
 _Overrides = Annotated[
@@ -80,7 +80,7 @@ def _options(
 
 
 def _leave_at_once(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C. Every child dies with this process, and whatever a stage has finished stays for the next run."""
+    """Ctrl-C. Every child dies with this process, and the finished work of a stage stays for the next run."""
     console.print("\ninterrupted; the next run resumes here")
     os._exit(128 + number)
 
@@ -119,7 +119,7 @@ def schema() -> None:
 def plan(
     recipe: _RecipeFile = _RECIPE_HERE,
     store: StoreDir = Path("store"),
-    until: Until = None,
+    until: _Until = None,
     from_stage: From = None,
     rerun: _Rerun = None,
     overrides: _Overrides = None,
@@ -159,7 +159,7 @@ def plan(
 def run(
     recipe: _RecipeFile = _RECIPE_HERE,
     store: StoreDir = Path("store"),
-    until: Until = None,
+    until: _Until = None,
     from_stage: From = None,
     rerun: _Rerun = None,
     overrides: _Overrides = None,
@@ -177,12 +177,12 @@ def run(
     remote_shell: Annotated[str, typer.Option("--remote-shell", help="what reaches them")] = "ssh",
     nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="machines that run this same command")] = None,
     node: Annotated[int, typer.Option("--node", min=0, help="which of them this is; 0 leads")] = 0,
-    meeting: Annotated[str, typer.Option("--meeting", help="name of what they run together")] = "run",
+    meeting: Annotated[str, typer.Option("--meeting", help="name of their common run")] = "run",
     address: Annotated[str | None, typer.Option("--address", help="how the others reach this one")] = None,
 ) -> None:
     """Build every stage that is missing or stale and print the path of the report.
 
-    Under srun or torchrun, --nodes and --node are theirs; docs/several-machines.md tells more.
+    srun and torchrun set --nodes and --node; see docs/several-machines.md.
     """
     from korealbert.pretrain import machines  # noqa: PLC0415
 
@@ -232,7 +232,7 @@ def _fields(given: list[str] | None) -> dict[str, Any]:
 
 
 def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any]) -> Path:
-    """Build what is missing or stale of what was asked for; the directory of the last artifact."""
+    """Build the missing and stale stages of the request; returns the directory of the last artifact."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
     prepared = recipes.prepare(recipe, Store(runtime.store), **asked)
@@ -244,7 +244,7 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any]) -> 
             return runtime.store / planned[-1].name
     with locks.exclusively(runtime.store):
         pass  # Only to tell now of a store that may only be read.
-    # Prefect logs every error with its traceback; the API keeps those, the terminal gets what the error says.
+    # Prefect logs every error with its traceback; the API keeps those, the terminal shows only the message.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     signal.signal(signal.SIGINT, _leave_at_once)
     signal.signal(signal.SIGTERM, _save_and_leave)
@@ -334,7 +334,9 @@ def inspect(
     artifact: Annotated[str, typer.Argument(help="an artifact's name, or its beginning, or its label", autocompletion=labels)],
     dropped: Annotated[str | None, typer.Option("--dropped", help="show documents dropped for this reason (all: any)")] = None,
     quarantine: Annotated[bool, typer.Option("--quarantine", help="show input that could not be read")] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="show what the stage removed from and added to each document")] = False,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="show the text that the stage removed from and added to each document")
+    ] = False,
     view: Annotated[int, typer.Option("--view", help="which view's noise to show on example rows")] = 0,
     wanted: Annotated[str, typer.Option("--id", help="of this document, or example, alone")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="how many to show")] = 5,
@@ -343,7 +345,7 @@ def inspect(
     html: Annotated[Path | None, typer.Option("--html", help="write a page to this file instead", dir_okay=False)] = None,
     store: StoreDir = Path("store"),
 ) -> None:
-    """Look into an artifact: its documents, what it dropped and why, what it changed, or its examples under a view's noise."""
+    """Show the contents of an artifact: documents, drops with their reasons, changes, or examples with the noise of a view."""
     from korealbert.inspection import look  # noqa: PLC0415 (loads every package)
     from korealbert.inspection.look import page  # noqa: PLC0415
     from korealbert.recipe import registry  # noqa: PLC0415

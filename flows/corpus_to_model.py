@@ -98,10 +98,10 @@ def corpus_to_model(
 
 
 cross_lingual = corpus_to_model.with_options(
-    name="cross-lingual", description="An English encoder in, a Korean one out, with what it has kept of its English."
+    name="cross-lingual", description="An English encoder in, a Korean one out, with its remaining English scores."
 )
 evaluation = corpus_to_model.with_options(
-    name="evaluation", description="Encoders in, a report of what each scores out; trains none but what another recipe makes."
+    name="evaluation", description="Encoders in, a report of their scores out; pretrains none, except through other recipes."
 )
 
 _FLOWS: dict[Kind, Flow[Any, str]] = {
@@ -125,7 +125,7 @@ def ablations(
     data: Path | None = None,
     data_root: Path | None = None,
 ) -> list[str]:
-    """Build every stage of some ablations that is missing or stale; what they share is built once.
+    """Build every missing or stale stage of some ablations; shared stages are built once.
 
     Args:
         files: The ablations' TOML files.

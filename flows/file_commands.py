@@ -15,7 +15,7 @@ from flows.terminal import StoreDir, clear_errors, console, find, labels, warn
 from korealbert.formatting import by_number
 
 _FAULTS_SHOWN = 100
-"""Unreadable records that are told one by one; a file of another kind has one in every line."""
+"""Unreadable records that are reported one by one; a file of another format has one in every line."""
 
 _ExtractorKind = Literal["wikipedia", "namuwiki", "html", "news"]
 _ScoringMode = Literal["official", "corrected"]
@@ -25,7 +25,7 @@ app = typer.Typer()
 
 @app.command()
 def extract(
-    kind: Annotated[_ExtractorKind, typer.Argument(help="what the files are")],
+    kind: Annotated[_ExtractorKind, typer.Argument(help="format of the files")],
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="files, archives, directories; - is standard input, decompressed")
     ],
@@ -42,11 +42,11 @@ def extract(
     ] = None,
     source: Annotated[str | None, typer.Option("--source", help="name that ids are made with; default: the kind")] = None,
     only_kept: Annotated[bool, typer.Option("--only-kept", help="leave dropped documents out")] = False,
-    summary: Annotated[bool, typer.Option("--summary", help="print counts and what was left out to standard error")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="print counts of documents and drops to standard error")] = False,
 ) -> None:
     """Print the documents of raw files as JSON Lines: id, title, category, text, dropped, removed.
 
-    dropped is null, or why the pipeline would not keep the document. Records that cannot be read are told on standard error,
+    dropped is null, or why the pipeline would not keep the document. Unreadable records are reported on standard error,
     and make the exit status 1.
     """
     from korealbert.corpus import standalone  # noqa: PLC0415 (loads pyarrow)
@@ -101,7 +101,7 @@ def fill_mask(
     top: Annotated[int, typer.Option("--top", min=1, help="candidates per mask")] = 5,
     store: StoreDir = Path("store"),
 ) -> None:
-    """Print what a model puts in place of [MASK]."""
+    """Print a model's predictions for [MASK]."""
     from korealbert.huggingface.fill import fill  # noqa: PLC0415 (loads torch)
 
     with clear_errors():
@@ -144,7 +144,7 @@ def score(
             typer.echo(records)
             return
         if not gold or not predictions:
-            raise ValueError("name the official file and the predictions; --format tells what these hold")
+            raise ValueError("name the official file and the predictions; --format prints their format")
         own = _predictions(predictions, store)
         if against is None:
             scores = score_file(task, gold, own, mode)

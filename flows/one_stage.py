@@ -1,6 +1,6 @@
 """One stage of a recipe, rebuilt on inputs that are cached (or built first): a flow with a deployment for each stage.
 
-``python -m flows.one_stage`` writes these deployments into prefect.yaml, from what each stage declares.
+``python -m flows.one_stage`` writes these deployments into prefect.yaml, from the declarations of the stages.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def one_stage(
     Args:
         stage: The stage's label (``vocab``, ``clean/news``) or the name of several (``clean``).
         recipe: The recipe's TOML file, from the project's root.
-        rerun: Build it although it is cached; what it reads is built only where missing or stale.
+        rerun: Build it although it is cached; its inputs are built only if missing or stale.
         overrides: Fields of the recipe to change, by dotted name.
         runtime: Store, workers, training processes; not part of any identity.
         data: Directory that ``${data}`` in the recipe stands for.

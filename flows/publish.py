@@ -1,4 +1,4 @@
-"""What a run shows in the Prefect UI: its plan, then of each stage that it builds progress, numbers, place and pictures.
+"""What a run shows in the Prefect UI: its plan, and for each stage that it builds progress, statistics, path and pictures.
 
 Each of these is a request to the server, so that stages found in the store have their places in the plan and nothing more.
 """
@@ -74,7 +74,7 @@ def _shown(value: Any) -> Any:
 
 
 def plan(planned: list[Planned], store: Path) -> None:
-    """Publish what a run is about to do, before it does it; what is in the store already is linked."""
+    """Publish the plan of a run before it starts; artifacts that are in the store already are linked."""
     lines = ["| stage | status | artifact | why | last took |", "|---|---|---|---|---|"]
     for stage in planned:
         place = f"[{stage.name}]({(store.resolve() / stage.name).as_uri()})" if stage.status == "cached" else stage.name

@@ -5,7 +5,7 @@ Between tasks pass artifact names alone, as futures: from them the UI draws the 
 pool of its own, the stage is built by a run there, which is followed to its end and cancelled with the run that waits.
 
 A ``Gate`` says who may run now: one stage that takes the whole machine, or as many cells as their number and memory allow.
-Whoever waits is passed by nobody, so that no stage waits for ever.
+No stage overtakes a waiting one, so that none waits for ever.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Gate:
 
     @contextlib.contextmanager
     def cell(self, bytes_needed: int | None) -> Iterator[None]:
-        """Wait for a place and for memory. What needs nobody knows how much (None) runs alone where memory is limited."""
+        """Wait for a place and for memory. A stage of unknown need (None) runs alone if memory is limited."""
         if self.memory is None:
             with self._entered(lambda: self._running < self.cells, bytes_needed=0, alone=False):
                 yield
@@ -98,7 +98,7 @@ class DelegatedRunFailed(RuntimeError):
 
 
 class DelegatedRunLost(ConnectionError):
-    """The run on the other work pool lost its process; another run goes on from what it left."""
+    """The run on the other work pool lost its process; the next run continues from its finished work."""
 
 
 def _build_on_gpu(label: str, parameters: Mapping[str, Any], runtime: Runtime, *, rerun: bool) -> None:
@@ -135,7 +135,7 @@ SECONDS_BETWEEN_REPORTS = 5.0
 """To the server: each costs a request. A stage that takes less shows no bar at all."""
 
 watcher: ContextVar[Callable[[str, Progress], None] | None] = ContextVar("watcher", default=None)
-"""Who else sees progress, by label, while a flow runs in this process: the terminal's bars, or nobody."""
+"""A further listener of progress, by label, while a flow runs in this process: the terminal's bars, or none."""
 
 
 def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
@@ -221,7 +221,7 @@ def _counted(stats: Mapping[str, Any]) -> str:
 
 
 def reporter(label: str, logger: Any) -> Callable[[Progress], None]:
-    """What a stage's reports of progress go to: whoever watches, and from time to time the server's bar and log."""
+    """The receiver of a stage's progress reports: a listener in this process and, at intervals, the server's bar and log."""
     bar = publish.ProgressBar(label)
     watch = watcher.get()
     last = time.monotonic()

@@ -1,4 +1,4 @@
-"""The commands that keep a store in order, and that share what is in it: gc, verify, export, export-corpus, push, import."""
+"""The commands that clean, check and share a store: gc, verify, export, export-corpus, push, import."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ _STANDARD = "-"
 @app.command()
 def gc(
     recipe: Annotated[list[Path] | None, typer.Option("--recipe", help="keep what this recipe names; repeatable")] = None,
-    delete: Annotated[bool, typer.Option("--delete", help="remove what is listed; without it nothing is touched")] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="remove the listed artifacts; without it nothing is changed")
+    ] = False,
     store: StoreDir = Path("store"),
     data: DataDir = None,
     data_root: DataRoot = None,
 ) -> None:
-    """List what no recipe and no run refers to, with sizes; remove it with --delete.
+    """List artifacts that no recipe and no run refers to, with sizes; remove them with --delete.
 
     Kept are the artifacts of the recipes named, those of each recipe's newest run and of all that are running, what living
     builders hold, and the lineage of all of these.
@@ -80,21 +82,21 @@ def verify(
     ] = None,
     store: StoreDir = Path("store"),
 ) -> None:
-    """Read every file of the artifacts anew and hold it against its manifest. Exit status 1 when anything is wrong."""
+    """Read every file of the artifacts again and compare it with its manifest. Exit status 1 if anything is wrong."""
     with clear_errors():
         here = existing(store)
         named = [find(store, name) for name in artifact or ()]
         checked = named or [Artifact(path.name, path) for path in here.directories()]
         faults = sum(_verify(here, each) for each in checked)
     console.print(
-        f"{len(checked)} artifacts, {faults} damaged" + ("; the next run that needs them builds them anew" if faults else "")
+        f"{len(checked)} artifacts, {faults} damaged" + ("; the next run that needs them builds them again" if faults else "")
     )
     if faults:
         raise typer.Exit(1)
 
 
 def _verify(store: Store, artifact: Artifact) -> bool:
-    """Print what is wrong with an artifact; returns whether anything is."""
+    """Print the faults of an artifact; returns whether it has any."""
     unreadable = store.unreadable(artifact)
     try:
         faults = [unreadable] if unreadable else store.rot(artifact)

@@ -31,7 +31,7 @@ _SHIPPED = Path(korealbert.__file__).parent / "data_specs" / "recipes"
 StoreDir = Annotated[
     Path, typer.Option("--store", envvar=STORE_VARIABLE, show_envvar=False, help="directory of the artifacts", file_okay=False)
 ]
-DataDir = Annotated[Path | None, typer.Option("--data", help="what ${data} in the recipe stands for")]
+DataDir = Annotated[Path | None, typer.Option("--data", help="directory that ${data} in the recipe stands for")]
 DataRoot = Annotated[
     Path | None, typer.Option("--data-root", help="refuse a recipe that names a file outside this directory", file_okay=False)
 ]
@@ -44,7 +44,7 @@ def shipped(recipe: Path) -> Path:
 
 
 class OneLine(TyperGroup):
-    """Commands whose wrong arguments are told in one line, as all other mistakes are."""
+    """Commands that report wrong arguments in one line, like all other mistakes."""
 
     def main(
         self,
@@ -63,7 +63,7 @@ class OneLine(TyperGroup):
                 raise
             if told := " ".join(error.format_message().split()).removesuffix("."):  # Nothing where help was printed.
                 command = getattr(getattr(error, "ctx", None), "command_path", "korealbert")
-                warn(f"{command}: {told}; `{command} --help` tells more", style="red")
+                warn(f"{command}: {told}; see `{command} --help`", style="red")
             sys.exit(error.exit_code)
         if standalone_mode:
             sys.exit(done if isinstance(done, int) else 0)
@@ -89,7 +89,7 @@ def clear_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes there
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # buffered output goes there
         raise typer.Exit(0) from None
     except (ValueError, OSError, RuntimeError, ArtifactError) as error:
         warn(_sentences(error), style="red")

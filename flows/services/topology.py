@@ -2,7 +2,7 @@
 
 Usage: python -m flows.services.topology up | down | status [--home DIR] [--port N] [--store DIR]
 
-``up`` returns when everything answers; a supervisor stays behind that starts again whatever dies. Its home holds the database,
+``up`` returns when everything answers; a supervisor remains, which restarts processes that die. Its home holds the database,
 logs and process ids. Credentials are made once and written to ``.env`` in the working directory, which every ``prefect``
 command there reads.
 """
@@ -56,7 +56,7 @@ class Service:
         if self.process is not None:
             now = time.monotonic()
             self.deaths = [*(moment for moment in self.deaths if now - moment < 60), now]
-            say(f"{self.name} ended with {self.process.returncode}; starting it again")
+            _say(f"{self.name} ended with {self.process.returncode}; starting it again")
             time.sleep(min(2.0 ** len(self.deaths) / 4, 15))
         self._begun_beside = self.beside.process if self.beside is not None else None
         self.process = self.start()
@@ -86,7 +86,7 @@ class Topology:
     def serve(self) -> None:
         """Start everything in order, keep it running until SIGTERM, stop everything."""
         self.logs.mkdir(parents=True, exist_ok=True)
-        self.home.chmod(0o711)  # PostgreSQL may be another user's process; what is secret below has modes of its own.
+        self.home.chmod(0o711)  # PostgreSQL may be another user's process; secret files below have modes of their own.
         with (self.home / "supervisor.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
@@ -128,13 +128,13 @@ class Topology:
         self._note(services)
 
     def tend(self, services: list[Service]) -> None:
-        """Start again what has died or must not outlive another; what cannot be started now is tried again the next time."""
+        """Restart processes that died or must not outlive another; one that cannot be started now is tried again next time."""
         try:
             for service in services:
                 service.tend()
             self._note(services)
         except OSError as error:  # A full disk, no process or memory left: what runs shall run on.
-            say(f"not everything could be started again: {error}")
+            _say(f"not everything could be started again: {error}")
 
     def _note(self, services: list[Service]) -> None:
         ids = {service.name: service.process.pid for service in services if service.process is not None}
@@ -219,7 +219,7 @@ def running(home: Path) -> int | None:
         return _supervisor(home)
 
 
-def say(what: str) -> None:
+def _say(what: str) -> None:
     """A line in the supervisor's log, if the disk has room for it."""
     with suppress(OSError):
         print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)

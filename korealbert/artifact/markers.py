@@ -1,4 +1,4 @@
-"""What a finished job of a map leaves: its statistics, and the files that it wrote with their sha256, size and rows.
+"""Markers of finished jobs of a map: statistics, and the files that the job wrote, with their sha256, size and rows.
 
 A marker ``.done/<step>-<number>.json`` is believed only after the files that it vouches for were read: when a stage is resumed,
 and again when its output is sealed. It carries a digest of itself.

@@ -1,5 +1,5 @@
-"""What names an artifact before it is built: the spec of its stage in one canonical form, and the hash of it. The other typed
-part of a manifest are its statistics."""
+"""Specs and identities: an artifact is named before it is built, by the hash of its stage's spec in one canonical form and of
+its inputs' names. Also the base class of statistics, the other typed part of a manifest."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ Names = Annotated[
 
 
 def refuse_outside(path: Path, within: Path) -> None:
-    """Raise ValueError where a file, or anything in a directory, lies outside ``within`` once symbolic links are followed."""
+    """Raise ValueError if a file, or anything in a directory, is outside ``within`` after symbolic links are resolved."""
     within = within.resolve()
     waiting, seen = [path], set[Path]()
     while waiting:
@@ -165,7 +165,7 @@ class Identity:
 
 
 def canonical(value: Any, digest: Callable[[Path], str]) -> Any:
-    """A JSON value that stands for ``value`` in an identity; refuses what has no one canonical form."""
+    """The JSON value of ``value`` in an identity; values without a unique canonical form are refused."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

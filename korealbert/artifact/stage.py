@@ -62,7 +62,7 @@ Inputs = Mapping[str, Artifact]
 S = TypeVar("S", bound=Spec)
 
 _TRIES = 3
-"""How often a stage is run when files of finished shards are not what they were, until the disk is to blame."""
+"""Attempts for a stage whose finished shards changed on disk, before an error blames the disk."""
 
 _BLAS_FILE = re.compile(r"lib(\w*openblas|mkl_rt|blis|blas)\w*[-.]")
 _CORE_NAMES = (
@@ -117,7 +117,7 @@ class Runtime(BaseModel):
         return runtime
 
     def report(self, progress: Progress) -> None:
-        """Pass a progress report on to whoever watches (a terminal bar, the Prefect UI, nobody)."""
+        """Pass a progress report to the listener, if there is one (a terminal bar, the Prefect UI)."""
         if self._report is not None:
             self._report(progress)
 
@@ -127,9 +127,9 @@ class Deployment:
     """A stage as a deployment of its own: what ``prefect.yaml`` says of it."""
 
     description: str
-    """In a few words: what goes in, what comes out."""
+    """In a few words: inputs and output."""
     queue: Literal["build", "crawl"] = "build"
-    """``crawl``: it waits for the network, and goes on where it was stopped instead of beginning anew."""
+    """``crawl``: it waits for the network, and continues where it was stopped instead of starting again."""
     nightly: str = ""
     """A schedule, as cron writes it, that is off until someone turns it on."""
     gpu: bool = False
@@ -153,9 +153,9 @@ class Stage(Generic[S]):
     table: str = ""
     """Its table in a recipe: ``vocab``; ``extract.SOURCE`` or ``finetune.NAME`` where there is one for each; or none."""
     inputs: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What it reads in the recipe of a model: labels by role. A role that is a name in capitals stands for several."""
+    """Its inputs in the recipe of a model: labels by role. A role in capitals stands for several."""
     label: str = ""
-    """What its labels begin with, and reports list it under; its name by default."""
+    """Prefix of its labels, and its name in reports; the stage's name by default."""
     required: bool = False
     """Whether every run has it; reports name those that are missing."""
     shows: Literal["documents", "examples", "urls"] = "documents"
@@ -201,7 +201,7 @@ def build(
     """Build an artifact, or find it in the store.
 
     ``label`` is the stage's name within a recipe (``clean/news``); it is recorded for people and does not enter the identity.
-    ``rerun`` builds it although it is cached. Raises whatever the stage raises (the partial directory stays for the next try)
+    ``rerun`` builds it although it is cached. Raises the errors of the stage (the partial directory stays for the next try)
     and ``ArtifactError`` when the stage's stats lose documents, ``DiskFull``, and ``ReadOnlyStore`` when there is something to
     build in a store that may only be read. While another process builds the same artifact, this one waits for it and takes it.
     """
@@ -289,7 +289,7 @@ def _run(
 
 
 def _sealed(partial: Path, name: str, opening: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The manifest of a try that was killed between it and the rename, if all files were read and are what it says."""
+    """The manifest of a try that was killed between manifest and rename, if all files were read and match it."""
     try:
         manifest = Artifact(name, partial).manifest
     except (FileNotFoundError, ArtifactError):
@@ -303,7 +303,7 @@ def _sealed(partial: Path, name: str, opening: Mapping[str, Any]) -> dict[str, A
 
 
 def _open(partial: Path, opening: Mapping[str, Any], spec: Spec) -> None:
-    """Begin a partial directory, or go on with one that was begun from this recipe and these bytes."""
+    """Begin a partial directory, or continue one that was begun from this recipe and these bytes."""
     try:
         found = json.loads((partial / OPENING).read_text("utf-8"))
         begun = {field: found.get(field) for field in opening} == opening
@@ -338,7 +338,7 @@ def _stamps(spec: Spec) -> dict[str, list[int]]:
 
 
 def _forget_shards(partial: Path) -> None:
-    """Remove all shards and their markers, and what a killed job left without one: from other input there may be fewer."""
+    """Remove all shards and their markers, and files that a killed job left without one: other input may give fewer shards."""
     for done in list(partial.rglob(markers.DONE)):
         named = {name for marker in done.glob("*.json") for name in (known_digested(marker) or {"files": ()})["files"]}
         unnamed = {str(file.relative_to(done.parent)) for file in done.parent.rglob("*.arrow")}
@@ -348,7 +348,7 @@ def _forget_shards(partial: Path) -> None:
 
 
 def _refuse_changed(store: Store, stage: Stage[S], spec: S, identity: Identity, inputs: Inputs, partial: Path) -> None:
-    """Raise InputChanged, and forget the shards, where a file or artifact is not what the identity was taken from."""
+    """Raise InputChanged, and forget the shards, if a file or artifact is not the one that the identity was computed from."""
     changed = []
     for role, artifact in inputs.items():
         now = Artifact(artifact.name, artifact.path)
@@ -359,7 +359,7 @@ def _refuse_changed(store: Store, stage: Stage[S], spec: S, identity: Identity, 
             changed.append(f"{artifact.path} (input {role}: {fault})")
     try:
         before, after = json.loads((partial / OPENING).read_text("utf-8"))["read"], _stamps(spec)
-        # Also where the bytes are again what they were: others may have been read meanwhile.
+        # Also if the bytes are the earlier ones again: others may have been read meanwhile.
         touched = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
         if not touched and stage.identity(spec, identity.inputs, store).document != identity.document:
             touched = [str(path) for path in input_paths(spec)]
@@ -391,7 +391,7 @@ def host_facts() -> dict[str, Any]:
 
 
 def _cpu() -> str:
-    """The processor's name as its maker gives it, where the system tells."""
+    """The processor's name as its maker gives it, if the system reports it."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
             if line.lower().startswith(("model name", "cpu model")):

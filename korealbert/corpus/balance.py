@@ -165,7 +165,7 @@ def _measure_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     return {}
 
 
-def decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
+def _decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
     """Find, for each stratum and category that is cut, the last draw that stays."""
     tables = sorted((out_dir / ".work").glob("measure-*.arrow"))
     if not tables:
@@ -275,7 +275,7 @@ def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> B
     jobs = [_Job(shard, spec) for shard in inputs["documents"].files("documents-*.arrow")]
     if spec.mode != "none":
         map_shards(_measure_shard, jobs, out_dir=out_dir, runtime=runtime, step="measure", total=len(jobs))
-        map_shards(decide, [spec], out_dir=out_dir, runtime=runtime, step="decide", total=1)
+        map_shards(_decide, [spec], out_dir=out_dir, runtime=runtime, step="decide", total=1)
     parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
     return BalanceStats.of(sum_stats([NO_DOCUMENTS, _NONE, *parts]))
 

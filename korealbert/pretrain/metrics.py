@@ -86,7 +86,7 @@ class MetricsFile:
 
 
 EVENT_FILE = "events.out.tfevents.0.pretrain"
-"""TensorBoard looks for files named so; a fixed name has a resumed run go on in the same one."""
+"""TensorBoard looks for files named so; with a fixed name a resumed run continues the same file."""
 
 _NOT_SCALARS = {"split", "step"}
 
@@ -119,14 +119,14 @@ class _EventFile:
 
 
 _MATRIX_SIZE = {"cpu": 512, "cuda": 8192}
-"""Rows and columns of the matrix product that stands for a device's peak."""
+"""Rows and columns of the matrix product by which a device's peak is measured."""
 
 _MATRIX_PRODUCTS = 3
 """Products timed after the first; the fastest counts."""
 
 
 def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """Operations per second of a large matrix product on this device: what a model that is nothing else would reach."""
+    """Operations per second of a large matrix product on this device, an upper bound for a model."""
     size = _MATRIX_SIZE[device.type]
     a, b = (torch.ones(size, size, dtype=dtype, device=device) for _ in range(2))
     fastest = float("inf")
@@ -146,7 +146,7 @@ def _finish(device: torch.device) -> None:
 
 @dataclass
 class Speed:
-    """One rank's clock over the steps that it made since it started; scoring and checkpoints stand outside."""
+    """One rank's clock over the steps since its start, without scoring and checkpoints."""
 
     peak: float
     """Operations per second that all ranks together could reach."""

@@ -217,10 +217,10 @@ class ReplacedTokensSpec(Spec):
         return self.generator_hidden_size or max(1, model.hidden_size // 3 // model.head_width) * model.head_width
 
 
-Task = Literal["mlm", "sop", "wop", "rtd", "replaced"]
+_Task = Literal["mlm", "sop", "wop", "rtd", "replaced"]
 """What is predicted: masked pieces, sentence order, word order, which tokens are replaced, and of the last those that are."""
 
-TASKS: dict[str, tuple[Task, ...]] = {"mlm": ("mlm", "sop", "wop"), "rtd": ("mlm", "rtd", "replaced")}
+TASKS: dict[str, tuple[_Task, ...]] = {"mlm": ("mlm", "sop", "wop"), "rtd": ("mlm", "rtd", "replaced")}
 """The tasks of an objective: the order of every vector of counts, losses and weights."""
 
 
@@ -245,7 +245,7 @@ class PretrainSpec(Spec):
     """The architecture; ``architecture = "modern"`` takes the second set of fields below. Left out where the run starts from
     weights of another stage, which bring their own."""
     embeddings: Literal["random", "cooccurrence"] = "random"
-    """What the word embeddings begin with: random numbers, or vectors of what stands beside each piece, counted and decomposed
+    """Initial word embeddings: random numbers, or vectors from the co-occurrences of pieces, counted and decomposed
     as `[cooccurrence]` says and scaled to the size of the random ones. A small model then learns in a third of the steps what
     pieces mean (docs/results.md)."""
     frozen: tuple[str, ...] = ()
@@ -292,7 +292,7 @@ class PretrainSpec(Spec):
     """Step from which on the sentence-order and word-order losses count. From 0 they come in at once (KoreALBERT); in a narrow
     model their gradients then crowd out those of the masked words before these are learnt (docs/results.md)."""
     guard: GuardSpec = GuardSpec()
-    """What counts as a collapse, and what is done about it."""
+    """Detection of a collapse, and the reaction to it."""
     seed: int = Field(default=1, ge=0, lt=2**32)
     """Seed of initialisation, order of rows and dropout."""
     log_every: int = Field(default=50, ge=1)
@@ -300,9 +300,9 @@ class PretrainSpec(Spec):
     heldout_every: int = Field(default=1000, ge=1)
     """Steps between two scorings of the held-out rows; they are also scored before the first and after the last step."""
     checkpoint_every: int = Field(default=1000, ge=1)
-    """Steps between two checkpoints, which are what a killed run loses at most."""
+    """Steps between two checkpoints; a killed run loses at most so many."""
     snapshots: tuple[int, ...] = ()
-    """Steps after which the weights are kept as ``snapshots/step-….safetensors``, to see later what a model knew when."""
+    """Steps after which the weights are kept as ``snapshots/step-….safetensors``, for analysis of the training."""
     tensorboard: bool = False
     """Write the metrics as TensorBoard's event files too; needs the extra ``tensorboard``."""
 
@@ -389,7 +389,7 @@ class PretrainSpec(Spec):
             )
 
     @property
-    def tasks(self) -> tuple[Task, ...]:
+    def tasks(self) -> tuple[_Task, ...]:
         """What the objective predicts."""
         return TASKS[self.objective]
 

@@ -41,23 +41,23 @@ class PretrainedGrid(FinetuneGrid):
     """From their weights alone: what a shape learns from random ones is a question about a recipe's own model."""
 
 
-GridT_co = TypeVar("GridT_co", bound=FinetuneGrid, covariant=True)
+_GridT_co = TypeVar("_GridT_co", bound=FinetuneGrid, covariant=True)
 
 
 @dataclass(frozen=True)
-class Benchmark(Generic[GridT_co]):
+class Benchmark(Generic[_GridT_co]):
     """The validated cells of one benchmark, and what makes cells of its table."""
 
     cells: Mapping[str, FinetuneSpec]
     """By ``INIT/SEED``; at least one."""
-    grid: GridT_co
+    grid: _GridT_co
 
     @property
     def first(self) -> FinetuneSpec:
         """Any one of the cells: they read the same examples."""
         return next(iter(self.cells.values()))
 
-    def only(self, *, init: Init | None = None, seeds: Collection[int] | None = None) -> Benchmark[GridT_co] | None:
+    def only(self, *, init: Init | None = None, seeds: Collection[int] | None = None) -> Benchmark[_GridT_co] | None:
         """The cells of this init and these seeds; None where there is none."""
         cells = {
             label: spec
@@ -67,7 +67,7 @@ class Benchmark(Generic[GridT_co]):
         return Benchmark(cells, self.grid) if cells else None
 
 
-def read_benchmarks(tables: Tables, table: str, kind: type[GridT_co]) -> dict[str, Benchmark[GridT_co]]:
+def read_benchmarks(tables: Tables, table: str, kind: type[_GridT_co]) -> dict[str, Benchmark[_GridT_co]]:
     """All ``[TABLE.NAME]`` of a file by name. Raises RecipeError for one that could not run."""
     with Problems() as problems:
         return {name: problems.of(partial(_read, tables, table, name, kind)) for name in tables.names(table)}
@@ -80,7 +80,7 @@ def too_long(cell: FinetuneSpec, positions: Mapping[str, int | None]) -> Iterato
             yield f"{cell.max_length} exceeds the {longest} positions of {model}; lower it"
 
 
-def _read(tables: Tables, table: str, name: str, kind: type[GridT_co]) -> Benchmark[GridT_co]:
+def _read(tables: Tables, table: str, name: str, kind: type[_GridT_co]) -> Benchmark[_GridT_co]:
     where = f"{table}.{name}"
     given = tables.table(where)
     tables.refuse_reserved(where, given, ("seed", "init"))

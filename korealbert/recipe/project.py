@@ -34,7 +34,7 @@ from korealbert.recipe.reference import json_schema
 from korealbert.recipe.tables import RecipeError
 
 RECIPE = "recipe.toml"
-SCHEMA = "recipe.schema.json"
+_SCHEMA = "recipe.schema.json"
 """The file that ``korealbert run`` takes where none is named, and the one that its first line names for editors."""
 
 _EXTRACTED = "wiki_"
@@ -274,7 +274,7 @@ def write(directory: Path, paths: Sequence[Path]) -> list[Source]:
     text = templates.get_template(RECIPE).render(name=directory.resolve().name, sources=sources, **settings)
     directory.mkdir(parents=True, exist_ok=True)
     atomic_write(directory / RECIPE, text.encode())
-    atomic_write(directory / SCHEMA, json.dumps(json_schema(), ensure_ascii=False).encode())
+    atomic_write(directory / _SCHEMA, json.dumps(json_schema(), ensure_ascii=False).encode())
     if not (directory / ".gitignore").exists():
         atomic_write(directory / ".gitignore", b"store/\n")
     prepare(directory / RECIPE, Store(directory / "store"))  # It can be read, and planned.

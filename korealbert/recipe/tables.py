@@ -330,7 +330,7 @@ def _neighbours(path: Path) -> list[str]:
 
 Kind = Literal["model", "corpus", "cross-lingual", "evaluation", "ablation"]
 
-OF_CORPUS = ("crawl", "fetch", "extract", "clean", "dedup", "quality", "balance", "vocab", "vocab_sizes", "report")
+_OF_CORPUS = ("crawl", "fetch", "extract", "clean", "dedup", "quality", "balance", "vocab", "vocab_sizes", "report")
 """The tables of a corpus."""
 
 KINDS: dict[Kind, str] = {
@@ -354,6 +354,6 @@ def kind_of(path: Path) -> Kind:
         return "ablation"
     if {"transfer", "phase1", "phase2"} & tables.keys():
         return "cross-lingual"
-    if "extract" in tables and tables.keys() <= {*TOP, *OF_CORPUS}:
+    if "extract" in tables and tables.keys() <= {*TOP, *_OF_CORPUS}:
         return "corpus"
     return "evaluation" if "encoder" in tables and "extract" not in tables else "model"

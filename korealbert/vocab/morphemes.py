@@ -1,7 +1,7 @@
-"""Text cut into morphemes before it is cut into pieces: an invisible separator at each boundary, which no piece reaches over.
+"""Text cut into morphemes before it is cut into pieces: an invisible separator at each boundary, which no piece crosses.
 
-Kiwi analyses each word by itself, so a sentence is cut the same way on its own and within a paragraph, and a known word costs
-nothing: on Wikipedia 98 % of the boundaries are those of the whole sentence's analysis, at twice its speed or more.
+Kiwi analyses each word by itself, so a sentence is cut in the same way alone and within a paragraph, and a known word costs
+nothing. On Wikipedia 98 % of the boundaries equal those of the whole sentence's analysis, at twice its speed or more.
 
 ``for_directory`` gives a ``transformers`` tokenizer that cuts texts as in pretraining; its offsets are those of the uncut text.
 """
@@ -105,7 +105,7 @@ def _boundaries(word: str) -> list[int]:
     for part in re.finditer(r"\S+", shown):
         for start in _morpheme_starts(part[0]):
             before, after = origin[part.start() + start - 1], origin[part.start() + start]
-            # Within what one character becomes (㎏ is kg) there is no place to cut.
+            # Within the replacement of one character (㎏ is kg) there is no place to cut.
             if before < after and not joins(word[after]):
                 places.add(after)
     return sorted(places)

@@ -61,7 +61,7 @@ def of_recipe(format_: str, path: str, more: str = "") -> Callable[[Path], list[
 MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     "a command": ("rnu", r"No such command 'rnu'. Did you mean 'run'"),
     "an option": ("run --stor x", r"No such option: --stor \(Possible options: .*--store\)"),
-    "no sources": ("new mine", r"Missing option '--from'; `.*new --help` tells more"),
+    "no sources": ("new mine", r"Missing option '--from'; see `.*new --help`"),
     "a folder that is not there": ("new mine --from textz", r"textz: no such file or directory"),
     "nothing to read": ("new mine --from plain", r"plain: holds no file of a known format; known are \.csv"),
     "a project twice": ("new . --from texts", r"recipe\.toml exists; name another directory"),

@@ -72,7 +72,7 @@ def _folded(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
 
 
-def read_entries(path: Path) -> Iterator[tuple[int, str]]:
+def _read_entries(path: Path) -> Iterator[tuple[int, str]]:
     """Number of the line and entry, for every entry of a list. Raises ValueError naming the file where it is no UTF-8."""
     try:
         lines = path.read_text("utf-8-sig").splitlines()
@@ -99,7 +99,7 @@ class UrlList:
         """The lists of some files. Raises ValueError naming file and line of an entry that is none."""
         found = cls()
         for path in files:
-            for number, entry in read_entries(path):
+            for number, entry in _read_entries(path):
                 bare = re.sub(r"^[a-z][a-z0-9+.-]*://", "", _folded(entry))
                 host, slash, rest = bare.partition("/")
                 if "." not in host and not slash and _URL_WORD.fullmatch(host):
@@ -160,7 +160,7 @@ class WordList:
         """The lists of some files. Raises ValueError naming file and line of an entry that is none."""
         found = cls()
         for path in files:
-            for number, entry in read_entries(path):
+            for number, entry in _read_entries(path):
                 found._add(_folded(entry), path, number)
         return found
 

@@ -63,7 +63,7 @@ class FetchSpec(Spec):
     checksum: str = ""
     """``sha256:…``, ``sha512:…``, ``sha1:…`` or ``md5:…`` of the publisher. Without one, what came is pinned."""
     snapshot: str = "1"
-    """Name of the snapshot. The file at a URL changes and a recipe does not: another name fetches anew."""
+    """Name of the snapshot. Another name fetches again, because the file at a URL changes while a recipe does not."""
     max_bytes: int = Field(default=1 << 40, ge=1)
     """Larger files are refused."""
     retries: int = Field(default=8, ge=0)

@@ -54,7 +54,7 @@ _Host = Annotated[str, AfterValidator(_is_host)]
 _Category = Literal["정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠"]
 
 
-class Listing(Spec):
+class _Listing(Spec):
     """One place where a site names its articles."""
 
     kind: Literal["sitemap", "rss", "archive"]
@@ -76,7 +76,7 @@ class Listing(Spec):
     """sitemap: which addresses of an index are followed, searched for anywhere in them; all by default."""
 
     @model_validator(mode="after")
-    def _fields_of_address(self) -> Listing:
+    def _fields_of_address(self) -> _Listing:
         named = {name for _, name, _, _ in Formatter().parse(self.url) if name is not None}
         if named and self.kind != "archive":
             raise ValueError(f"url: {self.kind} listings have no {{{sorted(named)[0]}}}")
@@ -137,7 +137,7 @@ class Source(Spec):
     """What the article pattern captures as ``section`` → the name of the section."""
     categories: dict[_Category, tuple[str, ...]] = Field(default_factory=dict)
     """Category → names of sections; a section that stands nowhere keeps its own name."""
-    listing: tuple[Listing, ...] = Field(min_length=1)
+    listing: tuple[_Listing, ...] = Field(min_length=1)
     """Where the articles are listed."""
     drop_parameters: tuple[str, ...] = _DROPPED_PARAMETERS
     """Query parameters that do not distinguish pages; a trailing ``*`` stands for any ending."""

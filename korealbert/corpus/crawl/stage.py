@@ -47,7 +47,7 @@ class CrawlSpec(Spec):
     source: InputPath
     """The source file (``data_specs/sources/*.toml``)."""
     snapshot: str = "1"
-    """Name of the snapshot. The web changes and a recipe does not: another name crawls anew."""
+    """Name of the snapshot. Another name starts a new crawl, because the web changes while a recipe does not."""
     first_day: str = "2007-01-01"
     """Start of the date window, inclusive. KoreALBERT's news are of 2007–2019."""
     last_day: str = "2019-12-31"

@@ -1,12 +1,13 @@
 """Stage ``dedup``: all sources → one set of documents without copies, near-copies and evaluation texts.
 
-Five steps: sign every shard (map), find exact copies and candidates (one reduce over signatures), write the shingles and words
-of candidates (map), compare them (one reduce), write every shard (map). Work files are in ``.work`` within the output and are
+Five steps: sign every shard (map, ``signatures.py``), find exact copies and candidates (one reduce over signatures,
+``candidates.py``), write the shingles and words of candidates (map), compare them (one reduce, ``candidates.near_duplicates``
+decides which copy stays), write every shard (map). Work files are in ``.work`` within the output and are
 deleted at its completion: about 200 bytes a document, 1.5 a letter, and 11 a letter of candidates. Memory holds one partition
 of rows (at most some 300 MB), 4 bytes a document and 40 a candidate, whatever the size of the corpus.
 
-With ``[dedup.repeats]`` two more before the last: write the passages of documents that stay (map), find repeated ones (map over
-ranges of hashes). Then ``repeats-*.arrow`` holds what was deleted.
+With ``[dedup.repeats]`` (``repeats.py``) there are two more before the last: write the passages of documents that stay (map),
+find repeated ones (map over ranges of hashes). Then ``repeats-*.arrow`` holds the deleted passages.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class DedupSpec(Spec):
     later: ClassVar[frozenset[str]] = frozenset({"repeats"})
 
     priority: tuple[str, ...] = ()
-    """Sources from the one whose documents stay to the one whose go; those not named come last, by name."""
+    """Sources in falling priority: of two copies that of the earlier source stays. Sources not named come last, by name."""
     near: bool = True
     """Whether to look for near-duplicates, or for exact ones only."""
     threshold: float = Field(default=0.8, gt=0, le=1)
@@ -214,7 +215,7 @@ def _compared(document: Document, text: str) -> Compared:
     return Compared(shingles(squeeze(text)), words(text), title[begins_run(title)])
 
 
-def compare(job: _Decision, index: int, out_dir: Path) -> Stats:
+def _compare(job: _Decision, index: int, out_dir: Path) -> Stats:
     """Decide on near-duplicates, best documents first; then on what is part of another text."""
     work, signatures, ranking = _work(out_dir), job.signatures, Ranking(_work(out_dir))
     decisions = _decisions(out_dir, "near_duplicate")
@@ -376,7 +377,7 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
     found = map_shards(find, decision, out_dir=out_dir, runtime=runtime, step="find", total=1)
     if spec.near:
         map_shards(_prepare_shard, jobs, out_dir=out_dir, runtime=runtime, step="prepare", total=len(jobs))
-        map_shards(compare, decision, out_dir=out_dir, runtime=runtime, step="compare", total=1)
+        map_shards(_compare, decision, out_dir=out_dir, runtime=runtime, step="compare", total=1)
     if spec.repeats:
         written = map_shards(_write_units, jobs, out_dir=out_dir, runtime=runtime, step="units", total=len(jobs))
         merging = [_Range(spec, bounds, len(jobs)) for bounds in ranges(sum(one["units"] for one in written))]

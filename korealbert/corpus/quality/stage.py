@@ -33,7 +33,7 @@ from korealbert.documents.shards import (
 )
 from korealbert.philox import hash64
 
-SCORES_SCHEMA = pa.schema(
+_SCORES_SCHEMA = pa.schema(
     [("id", pa.string()), ("source", pa.string()), ("quality", pa.float64()), ("perplexity", pa.float64())]
 )
 """Rows of ``scores-*.arrow``, a document each, dropped ones too; a score that the recipe does not ask for is null."""
@@ -163,7 +163,7 @@ def _sample_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     return {}
 
 
-def read_labelled(path: Path) -> Iterator[tuple[Literal["good", "bad"], str]]:
+def _read_labelled(path: Path) -> Iterator[tuple[Literal["good", "bad"], str]]:
     """Label and text of each line of a file. Raises ValueError naming file and line of what is neither."""
     with path.open("rb") as handle:
         for number, line in enumerate(handle, 1):
@@ -183,7 +183,7 @@ def _check(spec: QualitySpec, runtime: Runtime) -> None:
     """Raises ValueError where a labelled file cannot be read, or there is no text of one of the two labels."""
     if spec.classifier is None:
         return
-    labels = {label for file in spec.classifier.labelled for label, _ in read_labelled(file.path)}
+    labels = {label for file in spec.classifier.labelled for label, _ in _read_labelled(file.path)}
     if missing := [label for label in ("good", "bad") if label not in labels and not getattr(spec.classifier, label)]:
         named = ", ".join(str(file) for file in spec.classifier.labelled)
         raise QualityError(f"there is no {missing[0]} text in {named}, and no source of such; add lines, or name a source")
@@ -204,7 +204,7 @@ def train(spec: QualitySpec, index: int, out_dir: Path) -> Stats:
         texts[role] = [text for _, text in drawn]
     if spec.classifier is not None:
         for file in spec.classifier.labelled:
-            for label, text in read_labelled(file.path):
+            for label, text in _read_labelled(file.path):
                 texts[label].append(text)
     for role, found in texts.items():
         if not found:
@@ -270,7 +270,7 @@ def _score_shard(job: _Scoring, index: int, out_dir: Path) -> Stats:
     model = LanguageModel.load(work / "language-model.npy") if spec.perplexity is not None else None
     sources: dict[str, dict[str, dict[str, int]]] = {}
     repeated = 0
-    with DocumentShard(out_dir, index) as shard, TableWriter(out_dir / f"scores-{index:05d}.arrow", SCORES_SCHEMA) as table:
+    with DocumentShard(out_dir, index) as shard, TableWriter(out_dir / f"scores-{index:05d}.arrow", _SCORES_SCHEMA) as table:
         for document in read_documents(job.shard):
             letters = codes(document.text, spec.max_characters)
             quality = round(classifier.score(letters), 4) if classifier is not None else None

@@ -88,7 +88,7 @@ class WikiOptions(Spec):
     keep_tables: bool = False
     """Cells joined by a space, one row a line."""
     keep_strikethrough: bool = False
-    """Struck text is deleted text or a joke (NamuWiki); by default it goes."""
+    """Struck text is deleted text or a joke (NamuWiki); by default it is removed."""
     keep_footnotes: bool = False
     """Footnotes as lines at the end of the paragraph that cites them."""
     math_placeholder: str = "{formula}"
@@ -126,8 +126,8 @@ class ExtractSpec(Spec):
     """
     document: Literal["record", "file"] = Field(default_factory=lambda data: _document_of(data["format"]))
     """
-    file: a file is one document; of json, jsonl and news its records are a paragraph each (film reviews). record: a record is
-    one; in text, a paragraph. Files of text are documents unless told otherwise, all others hold them.
+    file: each file is one document; in json, jsonl and news each record is then a paragraph of it (film reviews). record: each
+    record is one document; in text, each paragraph. The default is file for text, and record for all other formats.
     """
     license: str = ""
     """Terms under which the text may be used; recorded in the manifest."""
