@@ -18,8 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
-from itertools import islice, pairwise
-from operator import mul
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -340,17 +339,16 @@ def _repeated_ngrams(parts: Parts, limits: Limits) -> Drop | None:
     words = parts.words
     if len(words) < _WORDS_FOR_SHARES or min(*limits.max_top_ngrams, *limits.max_duplicate_ngrams) >= 1:
         return None
-    counts = Counter(words)
-    total = sum(map(len, words))
-    most = max(map(mul, counts.values(), map(len, counts)))
+    lengths = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
+    total = int(lengths.sum())
+    most, seen_before = _word_bounds(words, lengths)
     tops = [(n, limit) for n, limit in zip(range(2, 5), limits.max_top_ngrams) if n * most / total > limit]
     least = min(limits.max_duplicate_ngrams)
-    duplicates = least < 0 or _characters_seen_before(words) / total > least
+    duplicates = least < 0 or seen_before / total > least
     if not tops and not duplicates:
         return None
-    numbers = {word: number for number, word in enumerate(counts)}
-    word_ids = np.array([numbers[word] for word in words], dtype=np.uint64)
-    lengths = np.array([len(word) for word in words], dtype=np.int64)
+    numbers: dict[str, int] = {}
+    word_ids = np.array([numbers.setdefault(word, len(numbers)) for word in words], dtype=np.uint64)
     for n, limit in tops:
         if found := _above("top_ngram", _top_ngram_characters(word_ids, lengths, n) / total, limit, f"{n}-gram "):
             return found
@@ -364,13 +362,18 @@ def _repeated_ngrams(parts: Parts, limits: Limits) -> Drop | None:
     return None
 
 
-def _characters_seen_before(words: list[str]) -> int:
-    """Characters of the words in runs of five and more that have all occurred before: no fewer than repeated 5-grams cover."""
-    last = len(words) - 1
-    first = dict(zip(reversed(words), range(last, -1, -1)))  # of equal words the earliest stays
-    # The first occurrences, in the order of the text, and the ends: between two of them that are six apart lies such a run.
-    new = [-1, *sorted(first.values()), last + 1]
-    return sum(sum(map(len, words[a + 1 : b])) for a, b in pairwise(new) if b - a > 5)
+def _word_bounds(words: list[str], lengths: npt.NDArray[np.int64]) -> tuple[int, int]:
+    """Bounds for what n-grams can cover: the characters of all occurrences of one word, of the word that has most; those of
+    words in runs of five and more that have all occurred before. Words whose hashes collide only make them greater."""
+    hashes = np.fromiter(map(hash, words), dtype=np.int64, count=len(words))
+    order = np.argsort(hashes)
+    ordered = hashes[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    most = int(np.add.reduceat(lengths[order], starts).max())
+    new = np.append(np.sort(np.minimum.reduceat(order, starts)), len(words))  # first occurrences, and the end
+    runs = np.flatnonzero(np.diff(new) > 5)
+    ends = np.cumsum(lengths)
+    return most, int((ends[new[runs + 1] - 1] - ends[new[runs]]).sum())
 
 
 FILTERS: tuple[Callable[[Parts, Limits], Drop | None], ...] = (

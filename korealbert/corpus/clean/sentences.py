@@ -54,7 +54,8 @@ _QUOTED = re.compile(
 _CONTINUES = re.compile(
     r"(?:하고|고|며|면서|는|은|이|가|을|를|의|에|도|로|으로|등|등의|이란|란|이라|라)(?![가-힣])|이?라[고며는면]"
 )
-_LABEL = re.compile(r"(?:^|\s)[(]?(?:\d{1,4}|[가나다라마바사아자차카타파하]|[ivxIVX]{1,4}|[A-Za-z])$")
+_SYLLABLE_LABELS = "가나다라마바사아자차카타파하"
+_LABEL = re.compile(rf"(?:^|\s)[(]?(?:\d{{1,4}}|[{_SYLLABLE_LABELS}]|[ivxIVX]{{1,4}}|[A-Za-z])$")
 _ABBREVIATION = re.compile(
     r"(?:^|[^A-Za-z])(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|No|Vol|Inc|Co|Corp|Ltd|etc|al|pp|ed|eds|cf|Fig|e\.g|i\.e|U\.S|U\.K)$"
 )
@@ -127,6 +128,8 @@ def _full_stop_ends_sentence(line: str, stop: int, before: str, after: str) -> b
         return not (after.isdigit() or label or in_date)
     if before.isascii() and before.isalpha():
         return not (after.islower() or _ABBREVIATION.search(line, max(0, stop - 6), stop))
+    if before not in _SYLLABLE_LABELS or (stop > 1 and not (line[stop - 2].isspace() or line[stop - 2] == "(")):
+        return True
     return not _LABEL.search(line, max(0, stop - 3), stop)
 
 
