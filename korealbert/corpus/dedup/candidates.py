@@ -331,10 +331,12 @@ def _buckets(shards: Iterable[npt.NDArray[Any]], total: int, out: Path) -> Itera
     flush()
     for partition in range(count):
         rows = partitions.read(partition)
-        rows = rows[np.lexsort((rows["rank"], rows["bucket"]))]
-        first = begins_run(rows["bucket"])
+        bucket = np.ascontiguousarray(rows["bucket"])
+        order = np.argsort(bucket)
+        first = begins_run(bucket[order])
         alone = first & np.append(first[1:], True)[: len(rows)]
-        yield rows[~alone]
+        shared = rows[order[~alone]]  # few, so that only they are sorted by both
+        yield shared[np.lexsort((shared["rank"], shared["bucket"]))]
 
 
 def _starts(rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

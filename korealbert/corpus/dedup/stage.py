@@ -16,7 +16,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import count, pairwise
 from math import isnan
 from pathlib import Path
 from typing import Any, ClassVar
@@ -139,10 +139,13 @@ def _decontaminated(text: str, spec: DedupSpec, out_dir: Path) -> Decontaminated
     return load_evaluation_texts(_work(out_dir) / "evaluation").decontaminate(text)
 
 
-def _second_look(job: _Job, index: int, out_dir: Path) -> Iterator[tuple[int, Document, Decontaminated]]:
-    """Ordinals and documents of a shard that is signed, decontaminated again where that changes them."""
+def _second_look(
+    job: _Job, index: int, out_dir: Path, chosen: npt.NDArray[np.bool_] | None = None
+) -> Iterator[tuple[int, Document, Decontaminated]]:
+    """Ordinals and documents of a shard that is signed, or of some of them, decontaminated again where that changes them."""
     touched = set(json.loads(_touched(out_dir, index).read_bytes()))
-    for ordinal, document in enumerate(read_documents(job.shard)):
+    ordinals = count() if chosen is None else np.flatnonzero(chosen).tolist()
+    for ordinal, document in zip(ordinals, read_documents(job.shard, chosen)):
         touches = ordinal in touched
         yield ordinal, document, _decontaminated(document.text, job.spec, out_dir) if touches else Decontaminated(document.text)
 
@@ -204,8 +207,8 @@ def _prepare_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     """Write what the candidates of one shard are compared by."""
     start, end = job.numbers
     wanted = np.fromfile(_work(out_dir) / "wanted.bin", dtype=bool, count=end - start, offset=start)
-    looked_at = _second_look(job, index, out_dir) if wanted.any() else ()
-    candidates = ((ordinal, _compared(document, clean.text)) for ordinal, document, clean in looked_at if wanted[ordinal])
+    looked_at = _second_look(job, index, out_dir, wanted) if wanted.any() else ()
+    candidates = ((ordinal, _compared(document, clean.text)) for ordinal, document, clean in looked_at)
     write_candidates(_work(out_dir), index, candidates)
     return {}
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from korealbert.corpus.clean.filters import FILTERS, PRESETS, Limits, hangul_share, judge
+from korealbert.corpus.clean.filters import FILTERS, PRESETS, Limits, Parts, hangul_share, judge
 from korealbert.corpus.clean.stage import CleanSpec
 from tests.corpus.documents_made import prose
 
@@ -160,7 +160,7 @@ def test_hangul_share_counts_letters_only() -> None:
 def test_extreme_limits_let_everything_pass_and_no_filter_fails(text: str) -> None:
     assert judge(text, PASS_ALL) is None
     for one in FILTERS:
-        one(text, Limits())
+        one(Parts(text), Limits())
 
 
 def test_a_share_above_one_is_refused() -> None:
