@@ -126,7 +126,7 @@ def card_with_scores(export: Artifact, pretrain: Artifact, benchmarks: Sequence[
 
 STAGE = Stage(
     "report",
-    version=10,
+    version=11,
     spec=ReportSpec,
     run=run,
     table="report",
