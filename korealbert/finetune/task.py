@@ -222,6 +222,10 @@ class Task(ABC):
     def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
         """Gold and predicted labels that error analysis counts, one of each for every counted unit of the example."""
 
+    def census(self, examples: Sequence[Example]) -> dict[str, dict[str, int]]:
+        """What the gold values of examples hold, as numbers by name; nothing but of entities."""
+        return {}
+
     @abstractmethod
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """All metrics of the benchmark; ``metric`` is among them."""

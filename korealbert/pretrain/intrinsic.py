@@ -103,7 +103,8 @@ class LayerMoves:
         self._real_BL: Tensor | None = None
         self._before_BLH: Tensor | None = None
         encoder.register_forward_pre_hook(self._begin)
-        first, last = (encoder.layers, encoder.layers) if hasattr(encoder, "layers") else (encoder.attention, encoder.ffn)
+        whole = getattr(encoder, "layers", None)
+        first, last = (whole, whole) if whole is not None else (encoder.attention, encoder.ffn)
         for block in first:
             block.register_forward_pre_hook(self._enter)
         for block in last:

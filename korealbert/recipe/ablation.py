@@ -214,7 +214,8 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
         own += tuple(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in flattened(cell.set).items())
         own += (f"starts from {cell.starts_from}",) if cell.starts_from else ()
         named = {"key": _key_of(cell.label), "label": cell.label, "model": _printed_name(path, spec, cell)}
-        rows.append(Row(**named, settings=own, ensemble=cell.ensemble))
+        snapshot = None if cell.ensemble else recipes[named["key"]].export.snapshot
+        rows.append(Row(**named, settings=own, ensemble=cell.ensemble, snapshot=snapshot))
     noise = {name: recipe_of(f"[noise.{name}]", spec.grid[0], {"views": fields}) for name, fields in spec.noise.items()}
     name = spec.name or path.stem
     layout = {
@@ -279,6 +280,10 @@ def _columns(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> t
                 f"{path}: [finetune.{name}] of the recipe has no init 'pretrained', which is what an ablation compares"
             )
     if not spec.columns:
+        if any(recipe.export.snapshot for recipe in recipes.values()):
+            raise RecipeError(
+                f"{path}: a cell has export.snapshot, of which no held-out accuracies are known; name [[columns]]"
+            )
         heldout = [Column(title=f"{task.upper()} held out", heldout=task) for task in ("mlm", "sop", "wop")]
         return (*heldout, *(Column(title=name, benchmark=name) for name in common))
     for column in spec.columns:
@@ -294,6 +299,9 @@ def _columns(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> t
         if column.printed is not None and column.printed not in table:
             known = ", ".join(f"{task} {metric}" for task, metric in sorted(table)) or "nothing: there is no [printed]"
             raise RecipeError(f"{where}: printed = {list(column.printed)} is not in the published table; it has {known}")
+        if column.heldout and not column.noise and any(recipe.export.snapshot for recipe in recipes.values()):
+            remedy = "score it under a [noise.NAME], which takes the weights of that step"
+            raise RecipeError(f"{where}: it is of the end of a training, and a cell has export.snapshot; {remedy}")
     for name in spec.noise:
         if not any(column.noise == name for column in spec.columns):
             raise RecipeError(f"{path}, [noise.{name}]: no column is scored under it; name it in one, or remove it")

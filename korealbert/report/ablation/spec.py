@@ -52,6 +52,10 @@ class Printed(Spec):
             )
         return found[0]
 
+    def model_of_name(self, name: str) -> str:
+        """A published name, if it is one of the table. Raises ValueError where it is not."""
+        return self.model_copy(update={"model": name}).model_of(name)
+
     def elsewhere(self, source: str) -> Self:
         """The same models in another table of the paper; this one for an empty name."""
         return self.model_copy(update={"source": source}) if source else self
@@ -119,7 +123,7 @@ class Column(Spec):
 class Row(Spec):
     """One model of the ablation."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"ensemble"})
+    later: ClassVar[frozenset[str]] = frozenset({"ensemble", "snapshot"})
 
     key: str
     """Its part of the labels of its artifacts: ``pretrain/KEY/SEED``."""
@@ -129,6 +133,8 @@ class Row(Spec):
     """Its name in the published table; empty where the paper has no such row."""
     settings: tuple[str, ...] = ()
     """Its settings that differ from the recipe: ``views.word_order.portion = 1.0``."""
+    snapshot: int | None = None
+    """Step of its training whose weights it is. None: the last."""
     ensemble: tuple[str, ...] = ()
     """Labels of the rows whose fine-tuning runs answer together; such a row has no training of its own."""
 

@@ -79,10 +79,9 @@ def _models(spec: AblationReportSpec, artifacts: Artifacts) -> Section:
     for row in (row for row in spec.rows if row.key in by_row):
         stats = by_row[row.key][0]
         rollbacks = sum(training.rollbacks for training in by_row[row.key])
-        figures = (stats.parameters, stats.steps, stats.tokens)
-        body.append(
-            [row.label, "; ".join(row.settings) or MISSING, *map(count, figures), f"{stats.epochs:g}", count(rollbacks)]
-        )
+        steps = count(stats.steps) if row.snapshot is None else f"{count(row.snapshot)} of {count(stats.steps)}"
+        figures = (count(stats.parameters), steps, count(stats.tokens), f"{stats.epochs:g}", count(rollbacks))
+        body.append([row.label, "; ".join(row.settings) or MISSING, *figures])
     header = ["", "Settings other than the recipe's", "Parameters", "Steps", "Tokens", "Epochs", "Returns after a collapse"]
     blocks: list[Block] = [Table("Models", header, body, frozenset(range(2, 7)), prose=frozenset({1}))]
     examples = artifacts.stats("examples", ExamplesStats)
