@@ -195,7 +195,9 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
     if base.is_file() and (kind := kind_of(base)) != "model":
         raise RecipeError(f"{path}, field 'recipe': {base} is itself a recipe of {KINDS[kind]}; name one of a model")
 
-    def recipe_of(where: str, cell: Cell, *more: _Overrides) -> Recipe:
+    wrong: dict[str, str] = {}
+
+    def recipe_of(where: str, cell: Cell, *more: _Overrides) -> Recipe | None:
         try:
             fields = {
                 name: value for part in (spec.set, cell.set, *more, overrides or {}) for name, value in flattened(part).items()
@@ -203,20 +205,27 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
             _refuse_reserved(fields)
             return load(base, data=data, overrides=fields, without=cell.without)
         except ValueError as error:
-            raise RecipeError(f"{path}, {where}: {error}") from None
+            for line in str(error).splitlines():
+                wrong.setdefault(line, f"{path}, {where}: ")
+            return None
 
-    recipes: dict[str, Recipe] = {}
+    trained = [cell for cell in spec.grid if not cell.ensemble]
+    recipes = {_key_of(cell.label): found for cell in trained if (found := recipe_of(f"cell {cell.label!r}", cell))}
+    noise = {}
+    for name, fields_of in spec.noise.items():
+        if len(recipes) == len(trained) and (found := recipe_of(f"[noise.{name}]", trained[0], {"views": fields_of})):
+            noise[name] = found
+    if wrong:
+        last = [line for line in wrong if line.startswith("${data}")]
+        raise RecipeError("\n".join([*(where + line for line, where in wrong.items() if line not in last), *last]))
     rows = []
     for cell in spec.grid:
-        if not cell.ensemble:
-            recipes[_key_of(cell.label)] = recipe_of(f"cell {cell.label!r}", cell)
         own = tuple(f"without {name}" for name in cell.without)
         own += tuple(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in flattened(cell.set).items())
         own += (f"starts from {cell.starts_from}",) if cell.starts_from else ()
         named = {"key": _key_of(cell.label), "label": cell.label, "model": _printed_name(path, spec, cell)}
         snapshot = None if cell.ensemble else recipes[named["key"]].export.snapshot
         rows.append(Row(**named, settings=own, ensemble=cell.ensemble, snapshot=snapshot))
-    noise = {name: recipe_of(f"[noise.{name}]", spec.grid[0], {"views": fields}) for name, fields in spec.noise.items()}
     name = spec.name or path.stem
     layout = {
         "title": spec.title or name,

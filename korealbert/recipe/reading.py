@@ -52,6 +52,8 @@ from korealbert.vocab import stage as vocab
 class ModelTable(ModelPlace):
     """Where a model is: ALBERT, BERT, RoBERTa, ELECTRA; to be measured, also XLM-R, DistilBERT, BigBird, …"""
 
+    hub: str = Field(default="", pattern=r"^([\w.-]+/[\w.-]+)?$")
+    """The repository of the Hugging Face hub that the directory is a copy of: told where the directory is missing."""
     recipe: str | None = None
     """Or another recipe, seen from this one: its exported model, built as part of this graph."""
     set: dict[str, Any] = Field(default_factory=dict)

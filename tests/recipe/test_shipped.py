@@ -45,6 +45,23 @@ def test_every_shipped_file_can_be_planned(path: Path, data: Path, tmp_path: Pat
     assert all(stage.status == "new" for stage in prepared.planned)
 
 
+@pytest.mark.parametrize(
+    "name", ["recipes/korealbert-table-3", "recipes/xpt-4m", "recipes/encoders-public", "ablations/albert-table-7"]
+)
+def test_a_plan_without_data_names_every_missing_file_and_where_it_is_to_be_had(name: str, tmp_path: Path) -> None:
+    path = SPECS / f"{name}.toml"
+    wanted = re.findall(r'(?m)^[^#]*?"\$\{data\}/([^"]+)"', path.read_text("utf-8"))
+    with pytest.raises(recipes.RecipeError) as refused:
+        recipes.prepare(path, Store(tmp_path / "store"), data=tmp_path)
+    lines = str(refused.value).splitlines()
+    assert all(any(f"{tmp_path}/{file}" in line for line in lines) for file in wanted) and wanted
+    assert len(lines) == len(set(lines))
+    for line in lines:
+        # A file to keep out is also one of a benchmark, and told of there; plain texts are whoever's.
+        if "[dedup]" not in line and "albert-base.toml, [extract." not in line and not line.startswith("${data}"):
+            assert re.search(r"; (dumps are at|it is at https|.* comes from|.*\[crawl)", line), line
+
+
 MACHINES = [
     path
     for path in (*RECIPES, *ABLATIONS)
