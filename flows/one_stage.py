@@ -65,7 +65,8 @@ def _line(name: str, deployment: Deployment, *, gpu: bool = False) -> Iterator[s
     yield f"<<: *{'gpu' if gpu else 'network' if goes_on else 'stage'}"
     yield f"name: {name}-gpu" if gpu else f"name: {name}"
     yield f"description: {json.dumps(deployment.description + ' on the GPU' * gpu)}"
-    yield f"parameters: {{stage: {name}{', rerun: false' if goes_on else ''}}}"
+    recipe = f", recipe: {(SAMPLE.parent / deployment.recipe).with_suffix('.toml')}" if deployment.recipe else ""
+    yield f"parameters: {{stage: {name}{recipe}{', rerun: false' if goes_on else ''}}}"
     if deployment.nightly:
         yield f'schedules: [{{cron: "{deployment.nightly}", timezone: Asia/Seoul, slug: nightly, active: false}}]'
 

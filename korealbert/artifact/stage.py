@@ -134,6 +134,8 @@ class Deployment:
     """A schedule, as cron writes it, that is off until someone turns it on."""
     gpu: bool = False
     """Whether it is deployed to the GPU's worker as well, as ``NAME-gpu``."""
+    recipe: str = ""
+    """Name of a shipped recipe that has the stage, where the sample's has not."""
 
 
 @dataclass(frozen=True)

@@ -55,5 +55,5 @@ STAGE = Stage(
     spec=ModelPlace,
     run=run,
     table="encoder.NAME",
-    deployment=Deployment("Others' encoders to measure too"),
+    deployment=Deployment("Others' encoders to measure too", recipe="encoders"),
 )

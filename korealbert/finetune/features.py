@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import ipc
+from pydantic import Field
 
 from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_path
@@ -275,6 +276,10 @@ class FeaturesStats(Statistics):
     features_test: int = 0
     mean_length_test: float = 0.0
     at_max_length_test: int = 0
+    tags: dict[str, int] = Field(default_factory=dict)
+    """By type of entity the units that are tagged with it, ``B`` and ``I`` together, in all splits; of other tasks none."""
+    entities: dict[str, int] = Field(default_factory=dict)
+    """By type the entities."""
 
 
 def run(spec: FeaturesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> FeaturesStats:
@@ -282,7 +287,8 @@ def run(spec: FeaturesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     task = spec.benchmark
     tokenizer = task_tokenizer(task, inputs["model"].path)
     examples = read_examples(task, spec, inputs)
-    stats: dict[str, Any] = {"task": spec.task}
+    whole = [example for part in examples.values() for example in part]
+    stats: dict[str, Any] = {"task": spec.task, **task.census(whole)}
     for number, (split, part) in enumerate(examples.items(), start=1):
         path = out_dir / f"{split}.arrow"
         write_features(path, task, part, tokenizer, max_length=spec.max_length)

@@ -102,6 +102,18 @@ class FinetunedModel:
         predicted = self.task.predictions(encoded, decoded)
         return Answers(predicted, _by_example(features, losses, len(encoded.examples)) if with_losses else [])
 
+    def evidence(self, encoded: Encoded) -> list[Any]:
+        """What the model's prediction for each example is weighed by, without dropout."""
+        self.modules.eval()
+        features = encoded.features
+        weighed: list[Any] = [None] * len(features)
+        with torch.inference_mode():
+            for rows in evaluation_batches(lengths_of(features), batch_size=_EVALUATION_BATCH_SIZE):
+                batch = [features[row] for row in rows]
+                for row, found in zip(rows, self.task.weigh(self.logits(batch)[0], batch), strict=True):
+                    weighed[row] = found
+        return self.task.evidence(encoded, weighed)
+
     def evaluate(self, encoded: Encoded) -> Scores:
         """The task's scores, as its official script prints them."""
         return self.task.score(encoded.examples, self.answer(encoded).predicted, "official")

@@ -175,7 +175,7 @@ class FinetuneSpec(FeaturesSpec):
     the task's own values where it has some.
     """
 
-    later: ClassVar[frozenset[str]] = FeaturesSpec.later | {"contrast", "steps", "warmup_steps", "encoder_dropout"}
+    later: ClassVar[frozenset[str]] = FeaturesSpec.later | {"contrast", "steps", "warmup_steps", "encoder_dropout", "evidence"}
 
     init: Init = "pretrained"
     """The weights of the model, or ``random``: the same architecture with fresh ones, which shows what pretraining adds."""
@@ -208,6 +208,8 @@ class FinetuneSpec(FeaturesSpec):
     """Dropout within the encoder, of attention too. None: that of its own config.json."""
     precision: Precision = "float32"
     """``bfloat16`` is for GPUs; a CPU without bfloat16 units emulates it slowly."""
+    evidence: bool = False
+    """Keep what each test prediction is weighed by (probabilities of classes or spans), which ensembles average."""
     contrast: ContrastSpec | None = None
     """Training on triples of entailment before the benchmark's own, for a bi-encoder."""
 
@@ -215,6 +217,12 @@ class FinetuneSpec(FeaturesSpec):
     def _warm_up_ends(self) -> Self:
         if self.steps is not None and self.warmup_steps is not None and self.warmup_steps >= self.steps:
             raise ValueError(f"warmup_steps = {self.warmup_steps} leaves no step of steps = {self.steps}; shorten the warm-up")
+        return self
+
+    @model_validator(mode="after")
+    def _evidence_is_known(self) -> Self:
+        if self.evidence and self.benchmark.evidence_type is None:
+            raise ValueError(f"{self.task}: there are no ensembles of this benchmark; leave evidence out")
         return self
 
     @model_validator(mode="after")

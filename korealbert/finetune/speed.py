@@ -235,5 +235,5 @@ STAGE = Stage(
     run=run,
     check=check_device,
     table="speed",
-    deployment=Deployment("Training speed of architectures beside M-BERT's"),
+    deployment=Deployment("Training speed of architectures beside M-BERT's", recipe="encoders"),
 )

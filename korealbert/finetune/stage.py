@@ -10,6 +10,7 @@ warnings; scores are official ones, for test also the corrected and the best rea
 official script prints as ``nan``, and why: their ``test`` is our value, for means need a number), ``dev_predictions.arrow`` and
 ``predictions.arrow`` (id, gold, pred and loss of every dev and test example), ``analysis.json`` (what is confused with what,
 and the hardest test examples; see ``analysis``) and ``curve.jsonl`` (training loss). A spec without ``test`` gives dev alone.
+With ``evidence`` there is ``evidence.arrow`` (id, and what the prediction is weighed by, of every test example).
 A head that is not the task's own is named in ``metrics.json``, and in the metadata of both files of predictions; ``contrast``
 in ``metrics.json`` tells of a training on triples before.
 The statistics are the headline of ``metrics.json``; whoever needs a score reads the file. Killed, it starts over: a cell
@@ -68,6 +69,10 @@ class FinetuneStats(Statistics):
     def within(cls, result: Mapping[str, Any]) -> FinetuneStats:
         """Those of a whole result."""
         return cls.model_validate({name: result[name] for name in cls.model_fields if name in result})
+
+
+EVIDENCE = "evidence.arrow"
+"""What an ensemble averages: id and evidence of every test example."""
 
 
 def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> FinetuneStats:
@@ -129,7 +134,14 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
         history = train(model, features["train"], Encoded(examples["dev"], features["dev"]), spec, report)
         encoded = {split: Encoded(examples[split], features[split]) for split in SPLITS[1:] if split in examples}
         answers = {split: model.answer(part, with_losses=True) for split, part in encoded.items()}
+        evidence = model.evidence(encoded["test"]) if spec.evidence and "test" in encoded else None
 
+    if evidence is not None:
+        assert task.evidence_type is not None
+        schema = pa.schema([("id", pa.string()), ("evidence", task.evidence_type)])
+        with TableWriter(out_dir / EVIDENCE, schema) as table:
+            for example, weighed in zip(examples["test"], evidence, strict=True):
+                table.append((example.id, weighed))
     tested, warnings = _tested(task, encoded["test"], answers["test"].predicted) if "test" in encoded else ({}, [])
     warnings = [*(f"dev: {text}" for text in history.dev.warnings), *warnings]
     if spec.init == "pretrained" and spec.max_length > tokenizer.model_max_length:

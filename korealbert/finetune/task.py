@@ -157,6 +157,8 @@ class Task(ABC):
     """Fields of the fine-tuning spec that the task sets unless a recipe does."""
     prediction_type: ClassVar[pa.DataType]
     """Arrow type of gold and predicted values."""
+    evidence_type: ClassVar[pa.DataType | None] = None
+    """Arrow type of what a prediction is weighed by, which an ensemble averages; None: there are no ensembles of the task."""
     markers: ClassVar[tuple[str, ...]] = ()
     """Special pieces that the task puts into its texts; the tokenizer given to ``encode`` knows them."""
     target_type: ClassVar[pa.DataType | None] = None
@@ -220,6 +222,10 @@ class Task(ABC):
     def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
         """Gold and predicted labels that error analysis counts, one of each for every counted unit of the example."""
 
+    def census(self, examples: Sequence[Example]) -> dict[str, dict[str, int]]:
+        """What the gold values of examples hold, as numbers by name; nothing but of entities."""
+        return {}
+
     @abstractmethod
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """All metrics of the benchmark; ``metric`` is among them."""
@@ -266,6 +272,18 @@ class Task(ABC):
     def predictions(self, encoded: Encoded, decoded: Sequence[Any]) -> list[Any]:
         """One prediction per example from the outputs of ``decode`` for its features."""
         return list(decoded)
+
+    def weigh(self, logits: Any, features: Sequence[Feature]) -> list[Any]:
+        """What the outputs of a batch's features are weighed by, one for each."""
+        raise NotImplementedError(f"there are no ensembles of {self.title}")
+
+    def evidence(self, encoded: Encoded, weighed: Sequence[Any]) -> list[Any]:
+        """What each example's prediction is weighed by, of ``evidence_type``, from what ``weigh`` gives for its features."""
+        return list(weighed)
+
+    def agreed(self, example: Example, evidence: Sequence[Any]) -> Any:
+        """The prediction of several models together, whose evidence for an example this is."""
+        raise NotImplementedError(f"there are no ensembles of {self.title}")
 
     def oracle(self, encoded: Encoded) -> list[Any] | None:
         """The best predictions that the pieces' boundaries and the length limit allow; None where they limit nothing."""

@@ -243,7 +243,7 @@ class PretrainSpec(Spec):
     """The generator and its weight, under ``objective = "rtd"``."""
     model: AnySpec = ModelSpec()
     """The architecture; ``architecture = "modern"`` takes the second set of fields below. Left out where the run starts from
-    weights of another stage, which bring their own."""
+    weights of another stage, which bring their own; of one whose layers share everything their number may differ."""
     embeddings: Literal["random", "cooccurrence"] = "random"
     """Initial word embeddings: random numbers, or vectors from the co-occurrences of pieces, counted and decomposed
     as `[cooccurrence]` says and scaled to the size of the random ones. A small model then learns in a third of the steps what
@@ -455,7 +455,7 @@ class PretrainSpec(Spec):
         """
         if initial is not None:
             self._check_initial(initial, vocab_size)
-        model = self.model if initial is None else initial.shape()
+        model = self.model if initial is None or self._grows(initial) else initial.shape()
         if sequence_length > model.longest_sequence:
             longer = "" if initial is not None else "raise max_positions in [pretrain.model] or "
             raise ValueError(
@@ -486,9 +486,26 @@ class PretrainSpec(Spec):
         """The model that is trained from scratch, but for the sizes that the data decide."""
         return self.config_for(vocab_size=ANY_VOCABULARY, sequence_length=1)
 
+    def _grows(self, initial: AnyConfig) -> bool:
+        """Whether ``model`` is that of initial weights with another number of layers, which all have the same parameters."""
+        own, other = self.model, initial.shape()
+        if (
+            not isinstance(own, ModelSpec)
+            or not isinstance(other, ModelSpec)
+            or own.share != "all"
+            or own.num_groups > 1
+            or own.edge_layers
+        ):
+            return False
+        free = {name: getattr(own, name) for name in ("num_layers", "hidden_dropout", "attention_dropout")}
+        return own == other.model_copy(update=free)
+
     def _check_initial(self, initial: AnyConfig, vocab_size: int) -> None:
-        if self.model != ModelSpec():
-            raise ValueError("the initial weights bring their own architecture; remove [model]")
+        if self.model != ModelSpec() and not self._grows(initial):
+            raise ValueError(
+                "the initial weights bring their own architecture; remove [model], or let it differ in num_layers and dropout "
+                "alone, with share = 'all'"
+            )
         if initial.vocab_size != vocab_size:
             raise ValueError(
                 f"the initial weights have {initial.vocab_size:,} word embeddings, but the examples were packed with "

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from korealbert.artifact import EACH_ONCE, Spec, Stage
 from korealbert.corpus.crawl import fetch
-from korealbert.finetune import features, stage, summary
+from korealbert.finetune import ensemble, features, stage, summary
 from korealbert.finetune.search import PROPOSAL, SELECTION, ProposalSpec, SearchSpec, SelectionSpec, trial_cell
 from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init, RemoteFile
 from korealbert.huggingface import checkpoint
@@ -65,6 +65,10 @@ class Benchmark(Generic[_GridT_co]):
             if (init is None or spec.init == init) and (seeds is None or spec.seed in seeds)
         }
         return Benchmark(cells, self.grid) if cells else None
+
+    def with_evidence(self) -> Benchmark[GridT_co]:
+        """The same cells, each keeping what an ensemble averages."""
+        return Benchmark({label: spec.model_copy(update={"evidence": True}) for label, spec in self.cells.items()}, self.grid)
 
 
 def read_benchmarks(tables: Tables, table: str, kind: type[_GridT_co]) -> dict[str, Benchmark[_GridT_co]]:
@@ -183,6 +187,15 @@ def add_summary(add: _Add, name: str, benchmark: Benchmark[FinetuneGrid], finish
     if finished and benchmark.grid.resamples:
         spec = summary.SummarySpec(**dict(benchmark.first.features()), resamples=benchmark.grid.resamples)
         add(f"summary/{name}", summary.STAGE, spec, **_files(add, name, benchmark.first), **finished)
+
+
+def add_ensemble(
+    add: _Add, label: str, name: str, benchmark: Benchmark[FinetuneGrid], cells: Mapping[str, str], members: int | None
+) -> str:
+    """Add what finished cells of a benchmark, by any name, answer together: the best on dev of them, or all."""
+    cell = benchmark.first
+    spec = ensemble.EnsembleSpec(**dict(cell.features()) | {"head": cell.head}, members=members)
+    return add(label, ensemble.STAGE, spec, **_files(add, name, cell), **cells)
 
 
 def _files(add: _Add, name: str, spec: FeaturesSpec) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from korealbert.artifact import Artifact, Identity, Runtime, Spec, Store
 from korealbert.formatting import flat
+from korealbert.model.config import ModelSpec
 from korealbert.model.parameters import training_flops
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import dag
@@ -153,7 +154,7 @@ def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = ()
 def _operations(node: Node, nodes: Mapping[str, Node]) -> int | None:
     """Operations of a pretraining from fresh weights. Of packed rows at most: the sequences in one see less than all of it."""
     spec = node.spec
-    if not isinstance(spec, PretrainSpec) or "initial" in node.inputs:
+    if not isinstance(spec, PretrainSpec) or ("initial" in node.inputs and spec.model == ModelSpec()):
         return None
 
     def inputs(role: str) -> Any:

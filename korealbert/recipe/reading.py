@@ -44,6 +44,7 @@ from korealbert.recipe.tables import (
     read_toml,
 )
 from korealbert.report import stage as report
+from korealbert.report.sections.printed_table import OWN
 from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
 
@@ -51,6 +52,8 @@ from korealbert.vocab import stage as vocab
 class ModelTable(ModelPlace):
     """Where a model is: ALBERT, BERT, RoBERTa, ELECTRA; to be measured, also XLM-R, DistilBERT, BigBird, …"""
 
+    hub: str = Field(default="", pattern=r"^([\w.-]+/[\w.-]+)?$")
+    """The repository of the Hugging Face hub that the directory is a copy of: told where the directory is missing."""
     recipe: str | None = None
     """Or another recipe, seen from this one: its exported model, built as part of this graph."""
     set: dict[str, Any] = Field(default_factory=dict)
@@ -185,13 +188,9 @@ def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[
     if not benchmarks:
         raise RecipeError(f"{path}: no [finetune.NAME] table; name the benchmarks to measure [encoder.NAME] on")
     reader.check_lengths(benchmarks, encoders, {})
-    return Evaluation(
-        **reader.heading(),
-        encoder=encoders,
-        finetune=benchmarks,
-        speed=reader.spec(SpeedSpec, "speed"),
-        report=reader.spec(report.ReportSpec, "report"),
-    )
+    speed, layout = reader.spec(SpeedSpec, "speed"), reader.spec(report.ReportSpec, "report")
+    reader.check_table(layout, benchmarks, list(encoders), speed)
+    return Evaluation(**reader.heading(), encoder=encoders, finetune=benchmarks, speed=speed, report=layout)
 
 
 def load_corpus(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Corpus:
@@ -237,6 +236,7 @@ class Reader(Tables):
                 f"{model.max_positions}{offset}; shorten the examples or raise max_positions"
             )
         self.check_lengths(benchmarks, encoders, {"[pretrain.model]": model.longest_sequence})
+        self.check_table(single["report"], benchmarks, [OWN, *encoders], single["speed"])
         return Recipe(
             **self.brought(sources),
             finetune=benchmarks,
@@ -382,6 +382,22 @@ class Reader(Tables):
         for name, benchmark in benchmarks.items():
             for problem in too_long(benchmark.first, positions):
                 raise RecipeError(f"{self.path}, [finetune.{name}], field 'max_length': {problem}")
+
+    def check_table(
+        self, layout: report.ReportSpec, benchmarks: Collection[str], encoders: Collection[str], speed: SpeedSpec
+    ) -> None:
+        """Raise RecipeError where the table of a report names what the recipe does not measure."""
+        if layout.table is None:
+            return
+        wanted = [("benchmark", column.benchmark, benchmarks) for column in layout.table.columns]
+        wanted += [("encoder", row.encoder, encoders) for row in layout.table.rows]
+        wanted += [("shape", row.shape, speed.architectures) for row in layout.table.rows]
+        for kind, name, known in wanted:
+            if name and name not in known:
+                there = ", ".join(known) or "none"
+                raise RecipeError(
+                    f"{self.path}, [report.table]: no {kind} {name!r}{nearest(name, known)}; the recipe has {there}"
+                )
 
     def model(self, name: str) -> Model:
         """The model of the table of this dotted name. Raises RecipeError where neither it nor what makes it could be had."""

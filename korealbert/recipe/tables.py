@@ -238,11 +238,11 @@ class Tables:
             origin = f"; {task.title} comes from {task.origin}; name a URL with its sha256 to have it fetched"
         elif isinstance(spec, ExtractSpec) and spec.format in ORIGINS:
             origin = f"; {ORIGINS[spec.format]}"
+        elif hub := getattr(spec, "hub", ""):
+            origin = f"; it is at https://huggingface.co/{hub}"
         where = f"{self.path}, [{table}], field"
         missing = [(name, path) for name, path in _paths_of(spec) if not path.exists()]
-        lines = [f"{where} {name!r}: no such file or directory: {path}" for name, path in missing]
-        if lines:
-            lines[-1] += origin
+        lines = [f"{where} {name!r}: no such file or directory: {path}{origin}" for name, path in missing]
         if in_data and any(path.is_relative_to(self.data) for _, path in missing):
             lines.append(f"{_DATA} stands for {self.data}; name the directory of your data with --data")
         if lines:

@@ -22,14 +22,15 @@ from korealbert.report.artifacts import Artifacts, lineage
 from korealbert.report.render.blocks import Section, Text
 from korealbert.report.render.writer import write_report
 from korealbert.report.scores import Benchmark
-from korealbert.report.sections import corpus, learning, outcome, texts, training_data
+from korealbert.report.sections import corpus, learning, outcome, printed_table, texts, training_data
 from korealbert.report.sections.benchmarks import comparison, errors
+from korealbert.report.sections.printed_table import PrintedTable
 
 
 class ReportSpec(Spec):
     """Contents of a report; all numbers come from its inputs."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"note"})
+    later: ClassVar[frozenset[str]] = frozenset({"note", "table"})
 
     title: str = Field(default="", max_length=200)
     """Title of the report; empty: what the run makes."""
@@ -39,6 +40,8 @@ class ReportSpec(Spec):
     """Name of this run's model in ``scores.csv``."""
     published: tuple[str, ...] = ("korealbert", "koelectra_readme", "klue_readme", "xpt")
     """Tables of published scores to show beside ours: albert, klue_readme, koelectra_readme, korealbert, xpt."""
+    table: PrintedTable | None = None
+    """A table of a paper to fill: which models stand in its rows, and which benchmarks in its columns."""
     examples_per_reason: int = Field(default=2, ge=0, le=20)
     """Titles of dropped documents quoted per reason; 0 quotes none, where the corpus may not be shown."""
 
@@ -73,6 +76,7 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
     artifacts = Artifacts(inputs, stages)
     benchmarks = scores.read(artifacts.of("finetune"), artifacts.of("summary"))
     chapters = [
+        printed_table.section(spec.table, artifacts, benchmarks) if spec.table is not None else None,
         outcome.section(artifacts, benchmarks, spec.published),
         comparison(benchmarks, spec.published) if benchmarks else None,
         errors(benchmarks, spec.hardest_examples),
@@ -126,7 +130,7 @@ def card_with_scores(export: Artifact, pretrain: Artifact, benchmarks: Sequence[
 
 STAGE = Stage(
     "report",
-    version=10,
+    version=11,
     spec=ReportSpec,
     run=run,
     table="report",

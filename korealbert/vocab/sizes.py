@@ -123,5 +123,5 @@ STAGE = Stage(
     run=run,
     table="vocab_sizes",
     inputs={"documents": "balance", "vocab": "vocab"},
-    deployment=Deployment("Compare vocabularies of other sizes"),
+    deployment=Deployment("Compare vocabularies of other sizes", recipe="korealbert-web"),
 )

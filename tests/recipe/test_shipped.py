@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -44,22 +45,42 @@ def test_every_shipped_file_can_be_planned(path: Path, data: Path, tmp_path: Pat
     assert all(stage.status == "new" for stage in prepared.planned)
 
 
-PAPERS = sorted(
-    path for name in ("albert-*", "korealbert-*", "xpt-4*", "klue-re-*") for path in (SPECS / "recipes").glob(f"{name}.toml")
+@pytest.mark.parametrize(
+    "name", ["recipes/korealbert-table-3", "recipes/xpt-4m", "recipes/encoders-public", "ablations/albert-table-7"]
 )
+def test_a_plan_without_data_names_every_missing_file_and_where_it_is_to_be_had(name: str, tmp_path: Path) -> None:
+    path = SPECS / f"{name}.toml"
+    wanted = re.findall(r'(?m)^[^#]*?"\$\{data\}/([^"]+)"', path.read_text("utf-8"))
+    with pytest.raises(recipes.RecipeError) as refused:
+        recipes.prepare(path, Store(tmp_path / "store"), data=tmp_path)
+    lines = str(refused.value).splitlines()
+    assert all(any(f"{tmp_path}/{file}" in line for line in lines) for file in wanted) and wanted
+    assert len(lines) == len(set(lines))
+    for line in lines:
+        # A file to keep out is also one of a benchmark, and told of there; plain texts are whoever's.
+        if "[dedup]" not in line and "albert-base.toml, [extract." not in line and not line.startswith("${data}"):
+            assert re.search(r"; (dumps are at|it is at https|.* comes from|.*\[crawl)", line), line
 
 
-@pytest.mark.parametrize("path", PAPERS, ids=lambda path: path.stem)
+MACHINES = [
+    path
+    for path in (*RECIPES, *ABLATIONS)
+    if not re.search("sample|small|kowiki|encoders|minilm", str(path.relative_to(SPECS)))
+]
+"""Everything that trains a model of a paper's size, by itself or in a grid."""
+
+
+@pytest.mark.parametrize("path", MACHINES, ids=lambda path: str(path.relative_to(SPECS)))
 def test_recipes_of_the_papers_run_on_1_to_64_ranks(path: Path, data: Path, tmp_path: Path) -> None:
-    nodes = recipes.prepare(path, Store(tmp_path / "store"), data=data).nodes.values()
-    pretraining = [node.spec for node in nodes if isinstance(node.spec, PretrainSpec)]
+    nodes = recipes.prepare(path, Store(tmp_path / "store"), data=data).nodes
+    # The sample's own recipe is no more than an encoder beside.
+    pretraining = [n.spec for label, n in nodes.items() if isinstance(n.spec, PretrainSpec) and "encoder/sample/" not in label]
     assert pretraining
-    for ranks in (1, 2, 4, 8, 16, 64):
-        for spec in pretraining:
-            for batch, micro_batch in spec.batches:
-                size, number = spec.micro_batches(ranks, batch, micro_batch)
-                assert ranks * size * number == batch and size <= micro_batch
-                assert size == micro_batch or number == 1, "as large as it may be"
+    for ranks, spec in itertools.product((1, 2, 4, 8, 16, 64), pretraining):
+        for batch, micro_batch in spec.batches:
+            size, number = spec.micro_batches(ranks, batch, micro_batch)
+            assert ranks * size * number == batch and size <= micro_batch
+            assert size == micro_batch or number == 1, "as large as it may be"
 
 
 # V = 32,000: core, with MLM and SOP, and with WOP over 128 positions; V = 30,000: core (specification of the model, 1.2).

@@ -122,3 +122,74 @@ def test_a_metric_that_a_benchmark_does_not_have_is_named(artifacts: dict[str, A
     spec = SPEC.model_copy(update={"columns": (Column(title="F1", benchmark="squad1", metric="f2"),)})
     with pytest.raises(ValueError, match="column 'F1': squad1 has no metric 'f2'; it has f1, em"):
         run(spec, artifacts, tmp_path, Runtime())
+
+
+def test_what_training_took_stands_beside_the_printed_and_an_ensemble_has_no_training(
+    artifacts: dict[str, Artifact], tmp_path: Path
+) -> None:
+    for label, artifact in list(artifacts.items()):
+        if label.startswith("pretrain/"):
+            row, seed = label.split("/")[1:]
+            speed = {"tokens_per_second": (300.0 if row == "a" else 100.0) + int(seed), "seconds": 7200.0}
+            heldout = "".join(
+                json.dumps({"split": "heldout", "step": step, "mlm_accuracy": (step + int(seed)) / 100}) + "\n"
+                for step in (0, 30, 60)
+            )
+            artifacts[label] = made(
+                tmp_path,
+                label,
+                {**artifact.stats, **speed},
+                write=lambda out, h=heldout: (out / "metrics.jsonl").write_text(h) and None,
+                source=label + "x",
+            )
+        if label.startswith("intrinsic/"):
+            moved = json.dumps({"l2": [1.0, 2.0], "degrees": [10.0, 20.0]})
+            artifacts[label] = made(
+                tmp_path,
+                label,
+                artifact.stats,
+                write=lambda out, m=moved: (out / "layers.json").write_text(m) and None,
+                source=label + "x",
+            )
+    together = json.dumps({"metric": "f1", "test": {"f1": 91.0, "em": 84.0}})
+    artifacts["ensemble/ab/squad1"] = made(
+        tmp_path, "ensemble/ab/squad1", {}, write=lambda out: (out / "metrics.json").write_text(together) and None
+    )
+    rows = (
+        Row(key="a", label="A", model="BERT-base"),
+        Row(key="b", label="B", model="BERT-large"),
+        Row(key="ab", label="Both", ensemble=("A", "B")),
+    )
+    spec = AblationReportSpec(
+        title="Sizes",
+        rows=rows,
+        columns=(
+            Column(title="Parameters", training="parameters", printed=("config", "params"), source="ALBERT Table 1"),
+            Column(title="Hours", training="hours"),
+            Column(title="Speed", training="speedup", printed=("speed", "speedup")),
+            *SPEC.columns[2:],
+        ),
+        baseline="B",
+        printed=Printed(table="albert", source="ALBERT Table 2"),
+        curves=True,
+    )
+    out = tmp_path / "out"
+    out.mkdir()
+    run(spec, artifacts, out, Runtime())
+    assert next(line for line in cells(out / "report.md", "") if line[:2] == ["A", "ours"])[:6] == [
+        "A",
+        "ours",
+        "3 × 2",
+        "12M",
+        "2.00 ± 0.00",
+        "2.96 ± 0.02",
+    ]
+    table = pl.read_csv(out / "table.csv", infer_schema=False)
+    found = {
+        (row, column): (mean, text) for row, column, mean, text in table.select("row", "column", "mean", "printed").iter_rows()
+    }
+    assert found["A", "Parameters"] == ("12000000.0", "108M") and found["A", "Speed"][1] == "4.7x"
+    assert float(found["B", "Speed"][0]) == pytest.approx(1.0)
+    assert float(found["Both", "Both"][0]) == pytest.approx((91 + 84) / 2) and found["Both", "Parameters"][0] is None
+    names = {path.stem for path in (out / "figures").iterdir()}
+    assert {"curve-mlm", "layers-l2", "layers-degrees"} <= names and "column-1" not in names

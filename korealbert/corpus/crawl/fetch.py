@@ -352,7 +352,7 @@ STAGE = Stage(
     spec=FetchSpec,
     run=run,
     table="fetch.SOURCE",
-    deployment=Deployment("Dumps by URL", queue="crawl"),
+    deployment=Deployment("Dumps by URL", queue="crawl", recipe="korealbert-web"),
 )
 """Dumps of sources."""
 BENCHMARK = replace(STAGE, label="benchmark", table="", deployment=None)

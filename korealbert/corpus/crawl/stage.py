@@ -271,6 +271,9 @@ STAGE = Stage(
     table="crawl.SOURCE",
     shows="urls",
     deployment=Deployment(
-        "Newspapers to pinned WARC snapshots; goes on where it was stopped", queue="crawl", nightly="0 1 * * *"
+        "Newspapers to pinned WARC snapshots; goes on where it was stopped",
+        queue="crawl",
+        nightly="0 1 * * *",
+        recipe="korealbert-web",
     ),
 )

@@ -31,6 +31,8 @@ ORIGINS: Mapping[str, str] = {
     "mediawiki": "dumps are at https://dumps.wikimedia.org (kowiki, …-pages-articles.xml.bz2)",
     "wikiextractor": "WikiExtractor makes such files of a dump from https://dumps.wikimedia.org",
     "namuwiki": "dumps are at https://archive.org/search?query=namuwiki",
+    "news": "articles are the newspapers' own; [crawl.SOURCE] takes them from the web (korealbert-web.toml)",
+    "books": "introductions are the publishers' own; [crawl.SOURCE] takes them from the web (korealbert-web.toml)",
     "warc": "[crawl.SOURCE] makes such files",
     "wet": "Common Crawl has them (https://commoncrawl.org/get-started, wet.paths.gz)",
 }

@@ -18,7 +18,7 @@ from korealbert.examples.packing import ExamplesStats
 from korealbert.formatting import MISSING, compact, count, percent
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.report import published
-from korealbert.report.ablation import table
+from korealbert.report.ablation import curves, table
 from korealbert.report.ablation.runs import Values
 from korealbert.report.ablation.spec import AblationReportSpec
 from korealbert.report.artifacts import Artifacts, lineage
@@ -39,11 +39,13 @@ def run(
 ) -> AblationStats:
     """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
-    values = Values.read(spec.rows, spec.columns, artifacts.by_label)
+    values = Values.read(spec.rows, spec.columns, artifacts.by_label, baseline=spec.baseline)
     chapters = [
         table.section(spec, values),
         table.differences_section(spec, values),
         table.figures(spec, values),
+        curves.section(spec, artifacts) if spec.curves else None,
+        curves.layers(spec, artifacts),
         _models(spec, artifacts),
         _known_problems(spec),
         lineage(artifacts),
@@ -74,13 +76,12 @@ def _models(spec: AblationReportSpec, artifacts: Artifacts) -> Section:
     for label, artifact in artifacts.of("pretrain").items():
         by_row.setdefault(label.split("/")[1], []).append(artifact.stats_as(PretrainStats))
     body = []
-    for row in spec.rows:
+    for row in (row for row in spec.rows if row.key in by_row):
         stats = by_row[row.key][0]
         rollbacks = sum(training.rollbacks for training in by_row[row.key])
-        figures = (stats.parameters, stats.steps, stats.tokens)
-        body.append(
-            [row.label, "; ".join(row.settings) or MISSING, *map(count, figures), f"{stats.epochs:g}", count(rollbacks)]
-        )
+        steps = count(stats.steps) if row.snapshot is None else f"{count(row.snapshot)} of {count(stats.steps)}"
+        figures = (count(stats.parameters), steps, count(stats.tokens), f"{stats.epochs:g}", count(rollbacks))
+        body.append([row.label, "; ".join(row.settings) or MISSING, *figures])
     header = ["", "Settings other than the recipe's", "Parameters", "Steps", "Tokens", "Epochs", "Returns after a collapse"]
     blocks: list[Block] = [Table("Models", header, body, frozenset(range(2, 7)), prose=frozenset({1}))]
     examples = artifacts.stats("examples", ExamplesStats)
@@ -110,4 +111,4 @@ def _runs(spec: AblationReportSpec, values: Values) -> pl.DataFrame:
     return pl.DataFrame(records, schema=dict(zip(names, kinds, strict=True)), orient="row")
 
 
-STAGE = Stage("ablation", version=2, spec=AblationReportSpec, run=run)
+STAGE = Stage("ablation", version=3, spec=AblationReportSpec, run=run)

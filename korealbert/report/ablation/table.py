@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from korealbert.formatting import MISSING, fixed, percent, signed
+from korealbert.formatting import MISSING, compact, fixed, percent, signed
 from korealbert.report.ablation.runs import Estimate, Values, estimate
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Row
 from korealbert.report.render import charts
@@ -27,7 +27,7 @@ def differences(spec: AblationReportSpec, values: Values, row: Row) -> dict[str,
     """Mean of the differences from the baseline, paired by seed, by column title; nothing without common seeds."""
     baseline = next(each for each in spec.rows if each.label == spec.baseline)
     found = {}
-    for column in spec.columns:
+    for column in (column for column in spec.columns if column.is_score):
         own, other = (values.independent(each.key, column.title) for each in (row, baseline))
         pairs = [own[seed] - other[seed] for seed in sorted(own.keys() & other.keys())]
         if pairs:
@@ -39,8 +39,12 @@ def printed(spec: AblationReportSpec, row: Row) -> dict[str, tuple[str, float | 
     """The published values of a row by column title."""
     if spec.printed is None or not row.model:
         return {}
-    values = spec.printed.values(row.model)
-    return {c.title: values[c.printed] for c in spec.columns if c.printed in values}
+    found = {}
+    for column in spec.columns:
+        values = spec.printed.elsewhere(column.source).values(row.model)
+        if column.printed in values:
+            found[column.title] = values[column.printed]
+    return found
 
 
 def section(spec: AblationReportSpec, values: Values) -> Section:
@@ -51,7 +55,7 @@ def section(spec: AblationReportSpec, values: Values) -> Section:
     marked = set()
     for row in spec.rows:
         marked.add(len(body))
-        cells = (_with_mark(ours[row.key].get(c.title), len(values.runs[row.key, c.title]) == 1) for c in spec.columns)
+        cells = (_cell(c, ours[row.key].get(c.title), len(values.runs[row.key, c.title]) == 1) for c in spec.columns)
         body.append([row.label, OURS, _runs(spec, values, row), *cells])
         if theirs := printed(spec, row):
             body.append(["", PRINTED, "", *(theirs.get(c.title, (MISSING, None))[0] for c in spec.columns)])
@@ -72,9 +76,12 @@ def _runs(spec: AblationReportSpec, values: Values, row: Row) -> str:
     return f"{pretrained} × {finetuned}"
 
 
-def _with_mark(found: Estimate | None, single: bool) -> str:
+def _cell(column: Column, found: Estimate | None, single: bool) -> str:
+    """The text of a mean; of parameters without an interval, as all runs of a row have the same number."""
     if found is None:
         return MISSING
+    if column.training == "parameters":
+        return compact(found.mean)
     return f"{found.text}{_ONE_PRETRAINING}" if single and found.half_width is not None else found.text
 
 
@@ -145,6 +152,8 @@ def _printed_differences(spec: AblationReportSpec, row: Row, baseline: Row) -> l
     own, other = (printed(spec, each) for each in (row, baseline))
 
     def shown(column: Column) -> str:
+        if not column.is_score:
+            return MISSING
         a, b = (side.get(column.title, ("", None))[1] for side in (own, other))
         return MISSING if a is None or b is None else signed(a - b, 1)
 
@@ -155,11 +164,19 @@ def figures(spec: AblationReportSpec, values: Values) -> Section | None:
     """Every value as a dot, one drawing per column."""
     drawn = []
     for number, column in enumerate(spec.columns):
+        if column.training == "parameters":
+            continue
         strips = [_strip(spec, values, row, column) for row in spec.rows if values.independent(row.key, column.title)]
         if not strips:
             continue
         label = f"{column.title}: " + "; ".join(f"{strip.label} {strip.text}" for strip in strips)
-        drawn.append(Figure(f"column-{number + 1}", column.title, charts.strips(strips, label=label, x_unit="× 100")))
+        drawn.append(
+            Figure(
+                f"column-{number + 1}",
+                column.title,
+                charts.strips(strips, label=label, x_unit="× 100" if column.is_score else column.training or ""),
+            )
+        )
     text = Text(
         "A dot is one value of a mean: a pretraining run, or a fine-tuning run where there is a single pretraining run.",
         quiet=True,

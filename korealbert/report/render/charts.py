@@ -74,6 +74,10 @@ def histogram(bins: Sequence[tuple[str, float]], *, label: str, unit: str) -> Sv
     return Svg(height, label, join(*body))
 
 
+STYLES = 6
+"""Kinds of lines that can be told apart."""
+
+
 @dataclass(frozen=True)
 class Line:
     """A named series of (x, y)."""
@@ -81,7 +85,7 @@ class Line:
     name: str
     points: Sequence[tuple[float, float]]
     style: int = 1
-    """Which of the palette's colours: 1, 2 or 3."""
+    """Which of the palette's colours: 1, 2 or 3; 4 to 6 are the same, dashed."""
 
 
 def lines(series: Sequence[Line], *, label: str, x_unit: str, level: float | None = None, share: bool = False) -> Svg:
@@ -90,9 +94,10 @@ def lines(series: Sequence[Line], *, label: str, x_unit: str, level: float | Non
     values = [y for line in drawn for _, y in line.points] + ([level] if level is not None else [])
     x_end = max((x for line in drawn for x, _ in line.points), default=1.0) or 1.0
     y_ticks = ticks(min(values, default=0.0), max(values, default=1.0), 5)
-    height = 220.0
+    legend, above = _legend(drawn)
+    height = 220.0 + above
     x_scale = _Scale(0.0, x_end, LEFT, WIDTH - RIGHT)
-    y_scale = _Scale(y_ticks[0], y_ticks[-1], height - BOTTOM, TOP)
+    y_scale = _Scale(y_ticks[0], y_ticks[-1], height - BOTTOM, TOP + above)
     body = [_y_axis(y_scale, y_ticks, share=share)]
     for tick in ticks(0.0, x_end, 4):
         if tick <= x_end:
@@ -105,17 +110,24 @@ def lines(series: Sequence[Line], *, label: str, x_unit: str, level: float | Non
         path = "M" + "L".join(f"{x_scale(x):.1f} {y_scale(y):.1f}" for x, y in line.points)
         body.append(tag("path", class_=f"line-{line.style}", d=path))
         if len(line.points) <= 12:
-            body += [tag("circle", class_=f"mark-{line.style}", cx=x_scale(x), cy=y_scale(y), r=2.5) for x, y in line.points]
-    return Svg(height, label, join(_legend(drawn), *body))
+            body += [
+                tag("circle", class_=f"mark-{(line.style - 1) % 3 + 1}", cx=x_scale(x), cy=y_scale(y), r=2.5)
+                for x, y in line.points
+            ]
+    return Svg(height, label, join(legend, *body))
 
 
-def _legend(series: Sequence[Line]) -> Markup:
-    body, x = [], LEFT
+def _legend(series: Sequence[Line]) -> tuple[Markup, float]:
+    """Names beside their lines, and the height of those that do not fit into the first row."""
+    body, x, y = [], LEFT, 0.0
     for line in series:
-        body.append(tag("line", class_=f"line-{line.style}", x1=x, x2=x + 14, y1=9, y2=9))
-        body.append(text(x + 19, 13, line.name))
-        x += 19 + text_width(line.name) + 18
-    return join(*body)
+        width = 19 + text_width(line.name)
+        if x > LEFT and x + width > WIDTH:
+            x, y = LEFT, y + 17
+        body.append(tag("line", class_=f"line-{line.style}", x1=x, x2=x + 14, y1=y + 9, y2=y + 9))
+        body.append(text(x + 19, y + 13, line.name, width=WIDTH - x - 19))
+        x += width + 18
+    return join(*body), y
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
-from pyarrow import ipc
 
+from korealbert.finetune import tasks
+from korealbert.finetune.features import FeaturesStats
 from korealbert.formatting import MISSING, by_number, count, fixed, percent, signed
 from korealbert.report import published
+from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
 from korealbert.report.scores import Benchmark, Cell, metric_title
@@ -104,41 +105,37 @@ _PRINTED_IN = "KoreALBERT Table IV"
 _PREFIX = "count_"
 
 
-def tag_counts(sentences: Iterable[Sequence[str]]) -> Counter[str]:
-    """Tags by entity type, ``B`` and ``I`` together, as the paper counts them."""
-    return Counter(tag[2:] for tags in sentences for tag in tags if tag != "O")
-
-
 def printed_counts() -> dict[str, int]:
     """The paper's counts by type."""
     frame = published.load("korealbert").filter((pl.col("source") == _PRINTED_IN) & pl.col("metric").str.starts_with(_PREFIX))
     return {metric.removeprefix(_PREFIX): int(n) for metric, n in frame.select("metric", "number").iter_rows()}
 
 
-def entity_types(benchmarks: Sequence[Benchmark]) -> list[Block]:
-    """Counts and shares of each type over the test sentences of the first Naver NER benchmark, or nothing without one."""
-    found = next((b for b in benchmarks if b.task == _TASK and (b.cells[0].artifact.path / "predictions.arrow").exists()), None)
-    if found is None:
+def entity_types(artifacts: Artifacts) -> list[Block]:
+    """Tags and entities of each type in all splits of Naver NER, beside the printed counts; nothing where there are none."""
+    found = (artifact.stats_as(FeaturesStats) for artifact in artifacts.of("features").values())
+    stats = next((each for each in found if each.task == _TASK and each.tags), None)
+    if stats is None:
         return []
-    with ipc.open_file(str(found.cells[0].artifact.path / "predictions.arrow")) as reader:
-        gold = reader.read_all()["gold"].to_pylist()
-    here = tag_counts(gold)
     printed = printed_counts()
-    totals = sum(here.values()) or 1, sum(printed.values())
-    order = [kind for kind, _ in by_number({kind: printed.get(kind, 0) for kind in (*printed, *here)})]
-    rows = [
-        [
-            kind,
-            count(here[kind]),
-            percent(here[kind] / totals[0]),
-            count(printed.get(kind)),
-            percent(printed[kind] / totals[1]) if kind in printed else "",
-        ]
-        for kind in order
-    ]
-    header = ["Type", "Tags here", "Share", "Tags printed", "Share printed"]
-    table = Table(f"{found.title}: entity types in the data, beside {_PRINTED_IN}", header, rows, frozenset({1, 2, 3, 4}))
-    text = f"Counted over the gold tags of {count(len(gold))} test sentences; the paper counts all 90,000, B and I together."
+    totals = sum(stats.tags.values()) or 1, sum(printed.values())
+    order = [kind for kind, _ in by_number({kind: printed.get(kind, 0) for kind in (*printed, *stats.tags)})]
+    rows = []
+    for kind in order:
+        tags = stats.tags.get(kind, 0)
+        share = percent(printed[kind] / totals[1]) if kind in printed else ""
+        numbers = [count(stats.entities.get(kind, 0)), count(tags), percent(tags / totals[0]), count(printed.get(kind)), share]
+        rows.append([kind, *numbers])
+    header = ["Type", "Entities", "Tags", "Share of tags", "Printed", "Share printed"]
+    title = tasks.load(_TASK).title
+    table = Table(f"{title}: entity types in the data, beside {_PRINTED_IN}", header, rows, frozenset({1, 2, 3, 4, 5}))
+    parts = {split: getattr(stats, f"examples_{split}") for split in ("train", "dev", "test")}
+    text = (
+        f"Counted over all {count(sum(parts.values()))} sentences: "
+        + ", ".join(f"{count(number)} {split}" for split, number in parts.items() if number)
+        + ". Tags are eojeols with B or I, which is what the paper counts over 90,000 sentences; an entity is a B, or an I "
+        "that continues none of its type, with what continues it."
+    )
     return [table, Text(text, quiet=True)]
 
 

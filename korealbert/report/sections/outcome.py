@@ -79,7 +79,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
             _scores_table(benchmarks),
             *paired_differences(benchmarks),
             *_caveats(benchmarks, tables),
-            *entity_types(benchmarks),
+            *entity_types(artifacts),
             Fold("Fine-tuning settings", [_settings_table(benchmarks)]),
         ]
     if heldout:
