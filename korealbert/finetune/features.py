@@ -282,7 +282,7 @@ def run(spec: FeaturesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     task = spec.benchmark
     tokenizer = task_tokenizer(task, inputs["model"].path)
     examples = read_examples(task, spec, inputs)
-    stats: dict[str, Any] = {"task": spec.task}
+    stats: dict[str, Any] = {"task": spec.task_name}
     for number, (split, part) in enumerate(examples.items(), start=1):
         path = out_dir / f"{split}.arrow"
         write_features(path, task, part, tokenizer, max_length=spec.max_length)

@@ -17,11 +17,13 @@ from pyarrow import ipc
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
+from korealbert.finetune.definition import is_file
 from korealbert.finetune.files import Record, json_lines
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.resampling import Draws
 from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.statistics import answered, compare, mcnemar_of
+from korealbert.finetune.tagged import Tagging
 from korealbert.finetune.task import Example, Task
 from korealbert.formatting import part_of
 
@@ -167,13 +169,22 @@ def _matched_to_ours(file: BenchmarkFile, benchmark: Task, examples: Sequence[Ex
 
 
 def record_format(task: str) -> str:
-    """What the records of a prediction file of this benchmark hold, for people."""
+    """What the records of a prediction file of this benchmark hold, for people.
+
+    Of a benchmark that a TOML file defines also the table of ``[dedup]`` that keeps its test texts out of a corpus.
+    """
     benchmark = tasks.find(task)
     told = " ".join((benchmark.prediction.__doc__ or "").replace("``", "`").split())
     labels = f" Labels: {', '.join(benchmark.labels)}." if isinstance(benchmark, SequenceClassification) else ""
     needed = "needed" if benchmark.matches_by_id else "optional; without it records stand in the order of the official file"
-    count = f"{benchmark.official_test_examples:,} official test {benchmark.official_unit}"
-    return f"{benchmark.title}: JSON Lines, an object for each of the {count}.\n`id`: the example's ({needed}).\n{told}{labels}"
+    if isinstance(benchmark, Tagging):
+        labels = f" Tags: {', '.join(benchmark.tags)}."
+    count = f"{benchmark.official_test_examples:,} " if benchmark.official_test_examples else ""
+    text = f"{benchmark.title}: JSON Lines, an object for each of the {count}official test {benchmark.official_unit}."
+    text += f"\n`id`: the example's ({needed}).\n{told}{labels}"
+    if is_file(task):
+        text += f"\n\nKeeps its test texts out of a corpus:\n{tasks.table_of(Path(task)).decontamination}"
+    return text
 
 
 def _part(benchmark: Task, gold: Sequence[Example]) -> list[str]:

@@ -253,7 +253,7 @@ class SequenceRegression(_SequenceTask):
     prediction_type = pa.float64()
     target_type = pa.float64()
 
-    def gold_score(self, text: str, *, line: Line) -> float:
+    def gold_score(self, text: str, *, line: Line, field: str = "score") -> float:
         """The score that an official file writes. Raises ValueError where it is no number on the scale."""
         low, high = self.scale
         try:
@@ -261,7 +261,7 @@ class SequenceRegression(_SequenceTask):
         except ValueError:
             score = math.nan
         if not low <= score <= high:
-            raise line.error("score", f"found {text!r}", f"a score is a number from {low:g} to {high:g}")
+            raise line.error(field, f"found {text!r}", f"a score is a number from {low:g} to {high:g}")
         return score
 
     def prediction(self, record: Record, example: Example) -> float:

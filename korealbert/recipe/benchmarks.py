@@ -12,11 +12,13 @@ from pydantic import Field
 from korealbert.artifact import EACH_ONCE, Spec, Stage
 from korealbert.corpus.crawl import fetch
 from korealbert.finetune import features, stage, summary
+from korealbert.finetune.definition import Definition, RemoteFile
 from korealbert.finetune.search import PROPOSAL, SELECTION, ProposalSpec, SearchSpec, SelectionSpec, trial_cell
-from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init, RemoteFile
+from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init
 from korealbert.huggingface import checkpoint
 from korealbert.model.config import AnyConfig
 from korealbert.recipe.tables import Problems, RecipeError, Tables
+from korealbert.report.published import OwnScore
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -70,7 +72,27 @@ class Benchmark(Generic[GridT_co]):
 def read_benchmarks(tables: Tables, table: str, kind: type[GridT_co]) -> dict[str, Benchmark[GridT_co]]:
     """All ``[TABLE.NAME]`` of a file by name. Raises RecipeError for one that could not run."""
     with Problems() as problems:
-        return {name: problems.of(partial(_read, tables, table, name, kind)) for name in tables.names(table)}
+        found = {name: problems.of(partial(_read, tables, table, name, kind)) for name in tables.names(table)}
+    first: dict[str, tuple[str, Definition]] = {}
+    for name, benchmark in found.items():
+        task = benchmark.first.task
+        if isinstance(task, Definition) and first.setdefault(task.name, (name, task))[1] != task:
+            raise RecipeError(
+                f"{tables.path}, [{table}.{name}], field 'task': [{table}.{first[task.name][0]}] has another benchmark of the "
+                f"name {task.name!r}; give one of them another name in its file"
+            )
+    return found
+
+
+def published_scores(benchmarks: Mapping[str, Benchmark[Any]]) -> tuple[OwnScore, ...]:
+    """What the TOML files of benchmarks say that others have printed; what two tables name in common, once."""
+    defined = [benchmark.first.task for benchmark in benchmarks.values() if isinstance(benchmark.first.task, Definition)]
+    rows = [
+        OwnScore(**dict(score) | {"task": task.name, "metric": score.metric or task.metrics[0]})
+        for task in defined
+        for score in task.published
+    ]
+    return tuple(row for number, row in enumerate(rows) if row not in rows[:number])
 
 
 def too_long(cell: FinetuneSpec, positions: Mapping[str, int | None]) -> Iterator[str]:
@@ -90,14 +112,14 @@ def _read(tables: Tables, table: str, name: str, kind: type[GridT_co]) -> Benchm
     for steps, other in (("steps", "epochs"), ("warmup_steps", "warmup_ratio")):
         if {steps, other} <= settings.keys():
             raise RecipeError(f"{tables.path}, [{where}]: {steps!r} and {other!r} say the same; remove one of the two")
-    if settings.get("test") is None and settings.get("test_share") is None:
-        raise RecipeError(f"{tables.path}, [{where}]: field 'test' is missing, and test_share; one says what is tested on")
     cells = {
         f"{init}/{seed}": tables.validate(FinetuneSpec, where, {**settings, "init": init, "seed": seed})
         for init in grid.inits
         for seed in grid.seeds
     }
     found = Benchmark(cells, grid)
+    if not found.first.tested:
+        raise RecipeError(f"{tables.path}, [{where}]: field 'test' is missing, and test_share; one says what is tested on")
     if grid.search is not None:
         if found.first.test is None:
             raise RecipeError(

@@ -214,7 +214,7 @@ HEAD_TITLES = {"mean": "mean pooling", "answerability": "classifier of answerabi
 CSV_COLUMNS = ("model", "benchmark", "task", "init", "seed", "split", "metric", "value", "source", "note")
 
 
-def table(benchmarks: Sequence[Benchmark], model: str, tables: Sequence[str]) -> pl.DataFrame:
+def table(benchmarks: Sequence[Benchmark], model: str, tables: Sequence[published.Beside]) -> pl.DataFrame:
     """All scores, one a row: ours by cell, split and metric, then the published ones of the same task and metric.
 
     ``value`` is times 100 and as exact as ``metrics.json``, null where the official script prints ``nan``; ``source`` is our

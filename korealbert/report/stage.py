@@ -19,6 +19,7 @@ from korealbert.finetune.spec import INITS
 from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
 from korealbert.report import published, scores
 from korealbert.report.artifacts import Artifacts, lineage
+from korealbert.report.published import Beside, OwnScore
 from korealbert.report.render.blocks import Section, Text
 from korealbert.report.render.writer import write_report
 from korealbert.report.scores import Benchmark
@@ -29,7 +30,7 @@ from korealbert.report.sections.benchmarks import comparison, errors
 class ReportSpec(Spec):
     """Contents of a report; all numbers come from its inputs."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"note"})
+    later: ClassVar[frozenset[str]] = frozenset({"note", "published_scores"})
 
     title: str = Field(default="", max_length=200)
     """Title of the report; empty: what the run makes."""
@@ -39,6 +40,8 @@ class ReportSpec(Spec):
     """Name of this run's model in ``scores.csv``."""
     published: tuple[str, ...] = ("korealbert", "koelectra_readme", "klue_readme", "xpt")
     """Tables of published scores to show beside ours: albert, klue_readme, koelectra_readme, korealbert, xpt."""
+    published_scores: tuple[OwnScore, ...] = ()
+    """Further published scores; the recipe takes those that the TOML files of its benchmarks name."""
     examples_per_reason: int = Field(default=2, ge=0, le=20)
     """Titles of dropped documents quoted per reason; 0 quotes none, where the corpus may not be shown."""
 
@@ -71,10 +74,11 @@ class ReportStats(Statistics):
 def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stages: Sequence[Stage[Any]] = ()) -> ReportStats:
     """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
+    beside: list[Beside] = [*spec.published, *spec.published_scores]
     benchmarks = scores.read(artifacts.of("finetune"), artifacts.of("summary"))
     chapters = [
-        outcome.section(artifacts, benchmarks, spec.published),
-        comparison(benchmarks, spec.published) if benchmarks else None,
+        outcome.section(artifacts, benchmarks, beside),
+        comparison(benchmarks, beside) if benchmarks else None,
         errors(benchmarks, spec.hardest_examples),
         learning.speed(artifacts),
         learning.section(artifacts, benchmarks),
@@ -92,7 +96,7 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
         note = Text(f"Not part of this run: {', '.join(absent)}.", quiet=True)
         sections[-1] = Section(sections[-1].anchor, sections[-1].title, [*sections[-1].blocks, note])
     lede = " ".join(filter(None, [spec.note, outcome.lede(artifacts, benchmarks)]))
-    table = scores.table(benchmarks, spec.model_name, spec.published)
+    table = scores.table(benchmarks, spec.model_name, beside)
     title = spec.title or f"korealbert: {'from raw text to scores' if artifacts.one('pretrain') or benchmarks else 'a corpus'}"
     figures = write_report(out_dir, title, lede, sections, {"scores.csv": table}, runtime, tables=True)
     if (card := _card_with_scores(artifacts, benchmarks)) is not None:

@@ -194,7 +194,7 @@ def _p_value(value: float | None) -> str:
     return "<0.001" if value < _SMALLEST_P else fixed(value, 3)
 
 
-def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section | None:
+def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[published.Beside]) -> Section | None:
     """A leaderboard per task and metric, ours among published scores, then the tables as printed, with their misprints."""
     if not tables:
         return None
@@ -204,7 +204,7 @@ def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Sectio
     if apart := [benchmark.title for benchmark in benchmarks if benchmark.head == "bi-encoder"]:
         reasons[f"published scores of {_BI_ENCODERS} {'; '.join(apart)}."] = None
     blocks += [Text(f"Not comparable with ours: {why}", quiet=True) for why in reasons]
-    for name in tables:
+    for name in (table for table in tables if isinstance(table, str)):
         printed = [_as_printed(source, rows) for source, rows in _by_source(name).items()]
         known = [Text(f"Known problems: {note}", quiet=True) for note in published.notes(name)]
         blocks.append(Fold(f"As printed: {name.replace('_', ' ')}", [*known, *printed]))
@@ -229,7 +229,7 @@ _ALWAYS = 2
 """Columns that are shown even when empty."""
 
 
-def _leaderboards(benchmark: Benchmark, tables: Sequence[str]) -> list[Table]:
+def _leaderboards(benchmark: Benchmark, tables: Sequence[published.Beside]) -> list[Table]:
     """The table of the main metric, and of every other metric that somebody published."""
     found = {metric: published.comparable(benchmark.compared_with, metric, tables) for metric in benchmark.metrics}
     return [_leaderboard(benchmark, m, beside) for m, beside in found.items() if m == benchmark.metric or beside.height]

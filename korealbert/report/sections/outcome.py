@@ -60,7 +60,7 @@ def _result(benchmark: Benchmark) -> str | None:
     return f"{benchmark.title}: {fixed(mean_and_sd(benchmark.values(lead))[0])} {benchmark.metric_title} on {on}{of}{against}."
 
 
-def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section | None:
+def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Sequence[published.Beside]) -> Section | None:
     """Scores over seeds, from pretrained and from random weights, and the held-out scores of pretraining."""
     cards = [_card(benchmark) for benchmark in benchmarks]
     heldout = _heldout_scores(artifacts)
@@ -115,7 +115,7 @@ def _card(benchmark: Benchmark) -> Card:
     return Card(f"{benchmark.title}, {benchmark.metric_title}", benchmark.shown(benchmark.lead), detail)
 
 
-def _strip(benchmark: Benchmark, tables: Sequence[str]) -> Figure:
+def _strip(benchmark: Benchmark, tables: Sequence[published.Beside]) -> Figure:
     rows = []
     for system in benchmark.systems:
         cells = benchmark.of(system)
@@ -165,7 +165,7 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
     return Table(title, header, rows, frozenset(range(2, 8)), frozenset(marked))
 
 
-def _caveats(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> list[Block]:
+def _caveats(benchmarks: Sequence[Benchmark], tables: Sequence[published.Beside]) -> list[Block]:
     beside = "; published scores are shown for orientation only" if tables else ""
     partly: list[Block] = []
     for benchmark in benchmarks:
