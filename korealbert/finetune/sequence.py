@@ -131,7 +131,7 @@ class SequenceClassification(_SequenceTask):
 
         if self.chosen == "bi-encoder":
             return PairHead(hidden_size, len(self.labels), dropout)
-        return PooledHead(hidden_size, len(self.labels), dropout)
+        return PooledHead(hidden_size, len(self.labels), dropout, hidden=self.chosen == "electra")
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
         """Cross-entropy over ``labels``."""
@@ -182,7 +182,7 @@ class MultipleChoice(SequenceClassification):
         """One logit per input."""
         from korealbert.finetune.heads import ChoiceHead  # noqa: PLC0415 (planning does without)
 
-        return ChoiceHead(hidden_size, 1, dropout)
+        return ChoiceHead(hidden_size, 1, dropout, hidden=self.chosen == "electra")
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +288,8 @@ class SequenceRegression(_SequenceTask):
 
         if self.chosen == "bi-encoder":
             return CosineHead(*self.scale)
-        return PooledHead(hidden_size, 1, dropout, bias=sum(float(f.target) for f in train) / len(train))
+        mean = sum(float(f.target) for f in train) / len(train)
+        return PooledHead(hidden_size, 1, dropout, mean, hidden=self.chosen == "electra")
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
         """Mean squared error."""

@@ -59,9 +59,10 @@ class FeaturesSpec(Spec):
     max_length: int = Field(default=128, ge=8)
     """Longest input in pieces with special pieces; longer ones are cut."""
     head: Head = "own"
-    """``own``: the task's, a cross-encoder where it compares two sentences. ``mean``: the same on the mean vector of all
-    pieces. ``bi-encoder``: both sentences are encoded apart; its scores compare with those of bi-encoders alone.
-    ``answerability``: spans, and a classifier trained with them of whether there is an answer (squad2, klue_mrc)."""
+    """``own``: the task's, a cross-encoder where it compares two sentences; for an ELECTRA ``electra``, where the task has it.
+    ``electra``: a dense layer with GELU before the task's. ``mean``: the task's on the mean vector of all pieces.
+    ``bi-encoder``: both sentences are encoded apart; its scores compare with those of bi-encoders alone. ``answerability``:
+    spans, and a classifier trained with them of whether there is an answer (squad2, klue_mrc)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -218,6 +219,11 @@ class FinetuneSpec(FeaturesSpec):
         if self.contrast is not None and self.head != "bi-encoder":
             raise ValueError(f"contrast trains vectors of single sentences; set head = 'bi-encoder' (it is {self.head!r})")
         return self
+
+    def of_architecture(self, architecture: str) -> FinetuneSpec:
+        """The run with the head that this architecture (``model_type`` of transformers) has, unless another one is named."""
+        wanted = architecture == "electra" and self.head == "own" and "electra" in self.benchmark.heads
+        return self.model_copy(update={"head": "electra"}) if wanted else self
 
     def with_settings(self, settings: Mapping[str, Any]) -> FinetuneSpec:
         """The same run with other settings. Raises ValueError where one is out of its range."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
@@ -16,6 +17,7 @@ from korealbert.finetune.definition import Definition, RemoteFile
 from korealbert.finetune.search import PROPOSAL, SELECTION, ProposalSpec, SearchSpec, SelectionSpec, trial_cell
 from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init
 from korealbert.huggingface import checkpoint
+from korealbert.huggingface.directory import ModelPlace, read_settings
 from korealbert.model.config import AnyConfig
 from korealbert.recipe.tables import Problems, RecipeError, Tables
 from korealbert.report.published import OwnScore
@@ -53,6 +55,10 @@ class Benchmark(Generic[GridT_co]):
     cells: Mapping[str, FinetuneSpec]
     """By ``INIT/SEED``; at least one."""
     grid: GridT_co
+
+    def of_architecture(self, architecture: str) -> Benchmark[GridT_co]:
+        """With the heads that encoders of this architecture have."""
+        return Benchmark({label: spec.of_architecture(architecture) for label, spec in self.cells.items()}, self.grid)
 
     @property
     def first(self) -> FinetuneSpec:
@@ -153,11 +159,18 @@ class Measured(NamedTuple):
     """Its directory in Hugging Face format."""
     pretrain: str | None = None
     """Its training, where the directory says less than fine-tuning needs."""
+    architecture: str = ""
+    """``model_type`` of transformers, where it is known here: some have a head of their own."""
 
     @classmethod
-    def of(cls, model: str, pretrain: str, config: AnyConfig | None) -> Self:
-        """A model of ours of this shape; None: a shape that is not known here, or another's."""
-        return cls(model, pretrain if config is not None and checkpoint.says_less(config) else None)
+    def of(cls, model: str, pretrain: str, config: AnyConfig | None, place: ModelPlace | None = None) -> Self:
+        """A model of ours of this shape; None: a shape that is not known here, or another's at this place."""
+        if config is not None:
+            return cls(model, pretrain if checkpoint.says_less(config) else None, checkpoint.architecture(config))
+        with suppress(ValueError):  # The stage that takes it from there tells what is wrong with that.
+            if place is not None and (directory := place.directory()) is not None:
+                return cls(model, None, str(read_settings(directory).get("model_type", "")))
+        return cls(model)
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -172,6 +185,7 @@ def add_benchmark(
 
     ``root`` begins the names of all stages after their kind, where there are several encoders.
     """
+    benchmark = benchmark.of_architecture(encoder.architecture)
     files = _files(add, name, benchmark.first)
     read = add(f"features/{root}{name}", features.STAGE, benchmark.first.features(), model=encoder.model, **files)
     inputs = {**encoder.inputs, **files, "features": read}

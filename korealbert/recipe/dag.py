@@ -140,7 +140,7 @@ def _add_encoders(nodes: Nodes, encoders: Mapping[str, Model]) -> dict[str, Meas
     found = {}
     for name, model in encoders.items():
         label = f"encoder/{name}"
-        measured = Measured.of(label, f"{label}/pretrain", model.recipe.pretrain.shape if model.recipe else None)
+        measured = Measured.of(label, f"{label}/pretrain", model.recipe.pretrain.shape if model.recipe else None, model.place)
         found[name] = measured
         add_model(nodes, label, encoder_files.STAGE, model, pretrain=measured.pretrain)
     return found

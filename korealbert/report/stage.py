@@ -122,8 +122,9 @@ def card_with_scores(export: Artifact, pretrain: Artifact, benchmarks: Sequence[
     cells = [
         FinetunedScores(name, cell.init, benchmark.metric, cell.dev, None if cell.undefined(benchmark.metric) else cell.test)
         for benchmark in benchmarks
-        for name in [f"{benchmark.name_with_head} ({benchmark.part})" if benchmark.part else benchmark.name_with_head]
         for cell in benchmark.cells
+        for name in [", ".join(filter(None, (benchmark.name, benchmark.head_of(cell.system))))]
+        for name in [f"{name} ({benchmark.part})" if benchmark.part else name]
     ]
     return model_card(ModelFacts.of(pretrain, title=spec["title"], license=spec["license"]), pretrain, finetuned=cells)
 

@@ -243,7 +243,7 @@ def _leaderboard(benchmark: Benchmark, metric: str, beside: pl.DataFrame) -> Tab
     for system in benchmark.systems:
         if values := benchmark.values(system, metric):
             reasons = dict.fromkeys(benchmark.undefined(system, metric).values())
-            note = "; ".join(filter(None, (benchmark.head_title, benchmark.part, *reasons)))
+            note = "; ".join(filter(None, (benchmark.head_of(system), benchmark.part, *reasons)))
             entries.append((statistics.fmean(values), [*_own(benchmark, system, metric), "this run", note], True))
     entries.sort(key=lambda entry: -entry[0])
     kept = [n for n in range(len(_HEADER)) if n < _ALWAYS or any(row[n] for _, row, _ in entries)]

@@ -122,7 +122,7 @@ def _strip(benchmark: Benchmark, tables: Sequence[published.Beside]) -> Figure:
         told = {cell.seed: "undefined, corrected " if cell.undefined(benchmark.metric) else "" for cell in cells}
         values = [(cell.test, f"seed {cell.seed}: {told[cell.seed]}{fixed(cell.test)}") for cell in cells]
         style = COLOUR_OF_INIT[cells[0].init]
-        named = f"{system}, {benchmark.head_title}" if benchmark.head else system
+        named = ", ".join(filter(None, (system, benchmark.head_of(system))))
         rows.append(charts.Strip(f"{named}, {seeds(len(values))}", values, benchmark.shown(system), style))
     beside = published.comparable(benchmark.compared_with, benchmark.metric, tables)
     entries = list(beside.select("model", "number", "value", "source").iter_rows())
@@ -248,9 +248,12 @@ def _settings_table(benchmarks: Sequence[Benchmark]) -> Table:
         cell = benchmark.cells[0]
         sizes = [count(cell.metrics.get(f"examples_{part}")) for part in ("train", "dev", "test")]
         settings = [f"{cell.spec[name]:g}" if name in cell.spec else MISSING for name in _SETTINGS]
-        return [benchmark.title, *sizes, *settings, *([benchmark.head_title or "own"] if heads else [])]
+        return [benchmark.title, *sizes, *settings, *([told(benchmark)] if heads else [])]
 
-    heads = any(benchmark.head for benchmark in benchmarks)
+    def told(benchmark: Benchmark) -> str:
+        return ", ".join(dict.fromkeys(benchmark.head_of(system) or "own" for system in benchmark.systems))
+
+    heads = any(benchmark.head_of(system) for benchmark in benchmarks for system in benchmark.systems)
     header = ["Benchmark", "Train", "Dev", "Test", *(name.replace("_", " ").capitalize() for name in _SETTINGS)]
     numeric = frozenset(range(1, len(header)))
     header += ["Head"] if heads else []
