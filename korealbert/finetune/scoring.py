@@ -27,7 +27,7 @@ from korealbert.finetune.tagged import Tagging
 from korealbert.finetune.task import Example, Task
 from korealbert.formatting import part_of
 
-_MEMBER_MARK = "::"
+MEMBER_MARK = "::"
 """Between an archive and the name of a file in it."""
 
 
@@ -41,7 +41,7 @@ _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class _Scored:
+class Scored:
     """Scores of a prediction file."""
 
     values: Mapping[str, float | None]
@@ -67,7 +67,7 @@ class _Scored:
         return {**fields.pop("values"), **fields}
 
 
-def score_file(task: str, gold: str, predictions: str, mode: Mode) -> _Scored:
+def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scored:
     """Metrics of a prediction file.
 
     ``gold`` is the official file, or ``ARCHIVE::MEMBER``. Raises ValueError naming file, line, field and remedy, and
@@ -78,7 +78,7 @@ def score_file(task: str, gold: str, predictions: str, mode: Mode) -> _Scored:
     return _scored(benchmark, examples, predictions, mode)[0]
 
 
-def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> tuple[_Scored, dict[str, Any]]:
+def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> tuple[Scored, dict[str, Any]]:
     """Metrics of a prediction file, and tests of its difference from another one on the same examples.
 
     The comparison has the other file's ``scores`` and ``matched_by``; of the task's own ``metric`` the ``difference`` (first
@@ -107,7 +107,7 @@ def _read_gold(benchmark: Task, gold: str) -> list[Example]:
     return examples
 
 
-def _scored(benchmark: Task, examples: Sequence[Example], predictions: str, mode: Mode) -> tuple[_Scored, list[Any]]:
+def _scored(benchmark: Task, examples: Sequence[Example], predictions: str, mode: Mode) -> tuple[Scored, list[Any]]:
     """Metrics of a prediction file, and its predictions."""
     file = _file(predictions)
     if not file.path.is_file():
@@ -135,10 +135,10 @@ def _facts(
     mode: Mode,
     matched_by: Literal["id", "position"],
     further: Sequence[str],
-) -> _Scored:
+) -> Scored:
     scores = benchmark.score(examples, predicted, mode)
     corrected = benchmark.score(examples, predicted, "corrected").values if scores.undefined else {}
-    return _Scored(
+    return Scored(
         {name: None if name in scores.undefined else value for name, value in scores.values.items()},
         (*scores.warnings, *_part(benchmark, examples), *further),
         len(examples),
@@ -256,5 +256,5 @@ def _id(record: Record) -> str:
 
 
 def _file(written: str) -> BenchmarkFile:
-    path, _, member = written.partition(_MEMBER_MARK)
+    path, _, member = written.partition(MEMBER_MARK)
     return BenchmarkFile(Path(path), member)
