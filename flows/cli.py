@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -55,6 +55,7 @@ _RecipeFile = Annotated[
     ),
 ]
 _RECIPE_HERE = Path("recipe.toml")
+_Schema = Literal["recipe", "benchmark"]
 _Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
 _Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
 From = Annotated[str | None, typer.Option("--from", help="stage to build with all downstream stages, although they are cached")]
@@ -108,11 +109,14 @@ def new(
 
 
 @app.command()
-def schema() -> None:
-    """Print a JSON Schema of recipes, by which editors complete and check them."""
-    from korealbert.recipe.reference import json_schema  # noqa: PLC0415 (loads every package)
+def schema(
+    of: Annotated[_Schema, typer.Argument(help="what is to be checked: recipes, or the TOML files of benchmarks")] = "recipe",
+) -> None:
+    """Print a JSON Schema of recipes, or of benchmarks' TOML files, by which editors complete and check them."""
+    from korealbert.recipe.reference import benchmark_schema, json_schema  # noqa: PLC0415 (loads every package)
 
-    typer.echo(json.dumps(json_schema(), ensure_ascii=False, indent=1))
+    found = json_schema() if of == "recipe" else benchmark_schema()
+    typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
 
 
 @app.command()

@@ -131,10 +131,17 @@ def score(
     against: Annotated[
         str | None, typer.Option("--against", help="predictions of a second system: test the difference")
     ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", help="write what the score stands on to this file", dir_okay=False)
+    ] = None,
+    sign: Annotated[
+        Path | None, typer.Option("--sign", help="sign the certificate with this private key of ssh or minisign")
+    ] = None,
     show_format: Annotated[bool, typer.Option("--format", help="print what records of predictions hold, and exit")] = False,
     store: StoreDir = Path("store"),
 ) -> None:
     """Score a prediction file of any system and print one JSON object of metrics, each times 100."""
+    from korealbert.finetune.certificate import certify  # noqa: PLC0415 (loads the tasks)
     from korealbert.finetune.scoring import compare_files, record_format, score_file  # noqa: PLC0415 (loads torch)
 
     told: dict[str, Any] = {}
@@ -146,13 +153,45 @@ def score(
         if not gold or not predictions:
             raise ValueError("name the official file and the predictions; --format prints their format")
         own = _predictions(predictions, store)
-        if against is None:
+        if sign is not None and certificate is None:
+            raise ValueError("--sign signs a certificate; name its file with --certificate")
+        if certificate is not None:
+            if against is not None:
+                raise ValueError("a certificate is of one system; leave --against out")
+            scores = certify(task, gold, own, mode, certificate, key=sign)
+        elif against is None:
             scores = score_file(task, gold, own, mode)
         else:
             scores, told["against"] = compare_files(task, gold, own, _predictions(against, store), mode)
     for warning in scores.warnings:
         warn(warning)
     typer.echo(json.dumps({**scores.facts(), **told}, allow_nan=False))
+
+
+@app.command("verify-score")
+def verify_score(
+    certificate: Annotated[Path, typer.Argument(help="what `score --certificate` wrote", exists=True, dir_okay=False)],
+    key: Annotated[Path | None, typer.Option("--key", help="the public key (.pub) that must have signed it")] = None,
+    gold: Annotated[Path | None, typer.Option("--gold", help="the official file, where it lies elsewhere")] = None,
+    predictions: Annotated[Path | None, typer.Option("--predictions", help="the predictions, where they lie elsewhere")] = None,
+    benchmark: Annotated[
+        Path | None, typer.Option("--benchmark", help="the TOML file of the benchmark, where it lies elsewhere")
+    ] = None,
+) -> None:
+    """Check a certificate of a score and score again; a line for each thing that agrees or differs.
+
+    The exit status is 1 where anything differs, 2 for what is no certificate.
+    """
+    from korealbert.finetune.certificate import verify  # noqa: PLC0415 (loads the tasks)
+
+    differs = False
+    with clear_errors():
+        for finding in verify(certificate, gold=gold, predictions=predictions, benchmark=benchmark, key=key):
+            differs = differs or finding.verdict == "differs"
+            # Whoever wrote the certificate does not write on the terminal.
+            typer.echo("".join(c if c.isprintable() else "\ufffd" for c in f"{finding.verdict:8}{finding.text}"))
+    if differs:
+        raise typer.Exit(1)
 
 
 def _predictions(named: str, store: Path) -> str:

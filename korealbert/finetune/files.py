@@ -5,6 +5,8 @@ The TSV files carry literal quotation marks, so no CSV reader is used for them.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import re
@@ -76,9 +78,7 @@ def tsv_rows(
         fields = line.text.split("\t")
         if leave_out is not None and leave_out(line, fields):
             continue
-        if len(fields) != len(header):
-            problem = f"{len(fields)} fields instead of {len(header)}"
-            raise line.error(header[min(len(fields), len(header)) - 1], problem, "restore the line from the official file")
+        check_width(line, fields, header)
         for name, value in zip(header, fields, strict=True):
             if forms and name in forms and not forms[name].pattern.fullmatch(value):
                 problem = f"found {value[:40]!r} where {forms[name].meaning} stands"
@@ -86,6 +86,28 @@ def tsv_rows(
             if name == unique:
                 seen.once(value, line=line, field=name)
         yield line, fields
+
+
+def check_width(line: Line, fields: Sequence[str], header: Sequence[str]) -> None:
+    """Raise ValueError naming file, line and field where a row has another number of fields than its header."""
+    if len(fields) != len(header):
+        problem = f"{len(fields)} fields instead of {len(header)}"
+        raise line.error(header[min(len(fields), len(header)) - 1], problem, "restore the line from the official file")
+
+
+def csv_rows(file: BenchmarkFile) -> Iterator[tuple[Line, list[str]]]:
+    """Rows of a CSV file (RFC 4180), each with the line on which it begins; empty lines are none.
+
+    Raises ValueError naming file and line where quotation marks do not close.
+    """
+    rows, number = csv.reader(io.StringIO(file.text(), newline=""), strict=True), 1
+    try:
+        for fields in rows:
+            if fields:
+                yield Line(str(file), number, ""), fields
+            number = rows.line_num + 1
+    except csv.Error as error:
+        raise file.error(number, "row", str(error), "correct its quotation marks") from error
 
 
 def tsv_header(file: BenchmarkFile, known: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

@@ -132,7 +132,7 @@ class SequenceClassification(_SequenceTask):
 
         if self.chosen == "bi-encoder":
             return PairHead(hidden_size, len(self.labels), dropout)
-        return PooledHead(hidden_size, len(self.labels), dropout)
+        return PooledHead(hidden_size, len(self.labels), dropout, hidden=self.chosen == "electra")
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
         """Cross-entropy over ``labels``."""
@@ -191,7 +191,7 @@ class MultipleChoice(SequenceClassification):
         """One logit per input."""
         from korealbert.finetune.heads import ChoiceHead  # noqa: PLC0415 (planning does without)
 
-        return ChoiceHead(hidden_size, 1, dropout)
+        return ChoiceHead(hidden_size, 1, dropout, hidden=self.chosen == "electra")
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ class SequenceRegression(_SequenceTask):
     target_type = pa.float64()
     evidence_type = pa.float64()
 
-    def gold_score(self, text: str, *, line: Line) -> float:
+    def gold_score(self, text: str, *, line: Line, field: str = "score") -> float:
         """The score that an official file writes. Raises ValueError where it is no number on the scale."""
         low, high = self.scale
         try:
@@ -271,7 +271,7 @@ class SequenceRegression(_SequenceTask):
         except ValueError:
             score = math.nan
         if not low <= score <= high:
-            raise line.error("score", f"found {text!r}", f"a score is a number from {low:g} to {high:g}")
+            raise line.error(field, f"found {text!r}", f"a score is a number from {low:g} to {high:g}")
         return score
 
     def prediction(self, record: Record, example: Example) -> float:
@@ -298,7 +298,8 @@ class SequenceRegression(_SequenceTask):
 
         if self.chosen == "bi-encoder":
             return CosineHead(*self.scale)
-        return PooledHead(hidden_size, 1, dropout, bias=sum(float(f.target) for f in train) / len(train))
+        mean = sum(float(f.target) for f in train) / len(train)
+        return PooledHead(hidden_size, 1, dropout, mean, hidden=self.chosen == "electra")
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
         """Mean squared error."""

@@ -106,7 +106,7 @@ def _memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:
     at_once = spec.micro_batch_size or _settled(spec, inputs).batch_size
     size = f"{spec.max_train_examples} {spec.max_dev_examples} {spec.max_test_examples if spec.tested else 0}"
     apart = f" {spec.head}" if spec.head == "bi-encoder" else ""
-    return f"{inputs['model'].name} {spec.task}{apart} {size} {spec.max_length} {at_once} {spec.precision}"
+    return f"{inputs['model'].name} {spec.task_name}{apart} {size} {spec.max_length} {at_once} {spec.precision}"
 
 
 def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRuntime) -> FinetuneStats:
@@ -219,7 +219,7 @@ def _described(task: Task, spec: FinetuneSpec) -> dict[str, Any]:
     settings = {name: getattr(spec, name) for name in AXES}
     others = {name: getattr(spec, name) for name in ("steps", "warmup_steps", "encoder_dropout")}
     settings |= {name: value for name, value in others.items() if value is not None}
-    known = {"task": spec.task, "title": task.title, "init": spec.init, "seed": spec.seed}
+    known = {"task": spec.task_name, "title": task.title, "init": spec.init, "seed": spec.seed}
     if spec.head != "own":
         known["head"] = spec.head
     return {**known, "settings": settings, "metric": task.metric, "selected_by": task.selects_by}

@@ -83,7 +83,7 @@ def run(spec: SummarySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> S
     answers = [[cell.answered for cell in cells] for cells in systems.values()]
     draws = Draws(len(examples), spec.resamples, spec.split_seed)
     drawn = {"resamples": spec.resamples, "confidence": spec.confidence, "seed": spec.split_seed}
-    result: dict[str, Any] = {"task": spec.task, "metric": task.metric, "examples": len(examples), **drawn}
+    result: dict[str, Any] = {"task": spec.task_name, "metric": task.metric, "examples": len(examples), **drawn}
     result["systems"] = {
         name: _together(cells, len(examples), ends)
         for (name, cells), ends in zip(systems.items(), intervals(answers, draws, confidence=spec.confidence), strict=True)

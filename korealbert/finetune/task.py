@@ -26,16 +26,18 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-Head = Literal["own", "mean", "bi-encoder", "answerability"]
+Head = Literal["own", "mean", "electra", "bi-encoder", "answerability"]
 """What turns vectors into a task's output.
 
 ``own``: what the task has by itself: a layer on the encoder's pooled vector (of a pair as one input: a cross-encoder) or on
-each piece, or KLUE's parser. ``mean``: that layer on the mean vector of all pieces. ``bi-encoder``: each sentence of a pair is
-encoded alone, mean vectors u and v; similarity is their cosine, classes are of [u, v, |u − v|]. ``answerability``: spans of a
+each piece, or KLUE's parser. ``mean``: that layer on the mean vector of all pieces. ``electra``: before that layer another one
+with GELU, and dropout before both, on the first piece's vector, as transformers' ElectraForSequenceClassification and
+ElectraForMultipleChoice have it; recipes choose it for every ELECTRA. ``bi-encoder``: each sentence of a pair is encoded
+alone, mean vectors u and v; similarity is their cosine, classes are of [u, v, |u − v|]. ``answerability``: spans of a
 context, and a classifier on the pooled vector, trained with them, of whether there is an answer.
 """
 
-POOLING_HEADS: tuple[Head, ...] = ("own", "mean")
+POOLING_HEADS: tuple[Head, ...] = ("own", "mean", "electra")
 """Of tasks that look at one vector of an input."""
 
 PAIR_HEADS: tuple[Head, ...] = (*POOLING_HEADS, "bi-encoder")

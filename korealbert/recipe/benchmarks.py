@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
@@ -12,11 +13,14 @@ from pydantic import Field
 from korealbert.artifact import EACH_ONCE, Spec, Stage
 from korealbert.corpus.crawl import fetch
 from korealbert.finetune import ensemble, features, stage, summary
+from korealbert.finetune.definition import Definition, RemoteFile
 from korealbert.finetune.search import PROPOSAL, SELECTION, ProposalSpec, SearchSpec, SelectionSpec, trial_cell
-from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init, RemoteFile
+from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init
 from korealbert.huggingface import checkpoint
+from korealbert.huggingface.directory import ModelPlace, read_settings
 from korealbert.model.config import AnyConfig
 from korealbert.recipe.tables import Problems, RecipeError, Tables
+from korealbert.report.published import OwnScore
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -52,6 +56,10 @@ class Benchmark(Generic[_GridT_co]):
     """By ``INIT/SEED``; at least one."""
     grid: _GridT_co
 
+    def of_architecture(self, architecture: str) -> Benchmark[GridT_co]:
+        """With the heads that encoders of this architecture have."""
+        return Benchmark({label: spec.of_architecture(architecture) for label, spec in self.cells.items()}, self.grid)
+
     @property
     def first(self) -> FinetuneSpec:
         """Any one of the cells: they read the same examples."""
@@ -74,7 +82,27 @@ class Benchmark(Generic[_GridT_co]):
 def read_benchmarks(tables: Tables, table: str, kind: type[_GridT_co]) -> dict[str, Benchmark[_GridT_co]]:
     """All ``[TABLE.NAME]`` of a file by name. Raises RecipeError for one that could not run."""
     with Problems() as problems:
-        return {name: problems.of(partial(_read, tables, table, name, kind)) for name in tables.names(table)}
+        found = {name: problems.of(partial(_read, tables, table, name, kind)) for name in tables.names(table)}
+    first: dict[str, tuple[str, Definition]] = {}
+    for name, benchmark in found.items():
+        task = benchmark.first.task
+        if isinstance(task, Definition) and first.setdefault(task.name, (name, task))[1] != task:
+            raise RecipeError(
+                f"{tables.path}, [{table}.{name}], field 'task': [{table}.{first[task.name][0]}] has another benchmark of the "
+                f"name {task.name!r}; give one of them another name in its file"
+            )
+    return found
+
+
+def published_scores(benchmarks: Mapping[str, Benchmark[Any]]) -> tuple[OwnScore, ...]:
+    """What the TOML files of benchmarks say that others have printed; what two tables name in common, once."""
+    defined = [benchmark.first.task for benchmark in benchmarks.values() if isinstance(benchmark.first.task, Definition)]
+    rows = [
+        OwnScore(**dict(score) | {"task": task.name, "metric": score.metric or task.metrics[0]})
+        for task in defined
+        for score in task.published
+    ]
+    return tuple(row for number, row in enumerate(rows) if row not in rows[:number])
 
 
 def too_long(cell: FinetuneSpec, positions: Mapping[str, int | None]) -> Iterator[str]:
@@ -94,14 +122,14 @@ def _read(tables: Tables, table: str, name: str, kind: type[_GridT_co]) -> Bench
     for steps, other in (("steps", "epochs"), ("warmup_steps", "warmup_ratio")):
         if {steps, other} <= settings.keys():
             raise RecipeError(f"{tables.path}, [{where}]: {steps!r} and {other!r} say the same; remove one of the two")
-    if settings.get("test") is None and settings.get("test_share") is None:
-        raise RecipeError(f"{tables.path}, [{where}]: field 'test' is missing, and test_share; one says what is tested on")
     cells = {
         f"{init}/{seed}": tables.validate(FinetuneSpec, where, {**settings, "init": init, "seed": seed})
         for init in grid.inits
         for seed in grid.seeds
     }
     found = Benchmark(cells, grid)
+    if not found.first.tested:
+        raise RecipeError(f"{tables.path}, [{where}]: field 'test' is missing, and test_share; one says what is tested on")
     if grid.search is not None:
         if found.first.test is None:
             raise RecipeError(
@@ -135,11 +163,18 @@ class Measured(NamedTuple):
     """Its directory in Hugging Face format."""
     pretrain: str | None = None
     """Its training, where the directory says less than fine-tuning needs."""
+    architecture: str = ""
+    """``model_type`` of transformers, where it is known here: some have a head of their own."""
 
     @classmethod
-    def of(cls, model: str, pretrain: str, config: AnyConfig | None) -> Self:
-        """A model of ours of this shape; None: a shape that is not known here, or another's."""
-        return cls(model, pretrain if config is not None and checkpoint.says_less(config) else None)
+    def of(cls, model: str, pretrain: str, config: AnyConfig | None, place: ModelPlace | None = None) -> Self:
+        """A model of ours of this shape; None: a shape that is not known here, or another's at this place."""
+        if config is not None:
+            return cls(model, pretrain if checkpoint.says_less(config) else None, checkpoint.architecture(config))
+        with suppress(ValueError):  # The stage that takes it from there tells what is wrong with that.
+            if place is not None and (directory := place.directory()) is not None:
+                return cls(model, None, str(read_settings(directory).get("model_type", "")))
+        return cls(model)
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -154,6 +189,7 @@ def add_benchmark(
 
     ``root`` begins the names of all stages after their kind, where there are several encoders.
     """
+    benchmark = benchmark.of_architecture(encoder.architecture)
     files = _files(add, name, benchmark.first)
     read = add(f"features/{root}{name}", features.STAGE, benchmark.first.features(), model=encoder.model, **files)
     inputs = {**encoder.inputs, **files, "features": read}

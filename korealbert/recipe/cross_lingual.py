@@ -340,7 +340,9 @@ class _Graph:
         self.data, self.test = self._data(add_corpus(self.nodes, recipe))
         self.weights: dict[str, str] = {}
         made = recipe.source.recipe
-        self.models = {"source": Measured.of(self.source, "source/pretrain", made.pretrain.shape if made else None)}
+        self.models = {
+            "source": Measured.of(self.source, "source/pretrain", made.pretrain.shape if made else None, recipe.source.place)
+        }
         """What cells read, by model."""
         self._train()
         for model, weights in self.weights.items():

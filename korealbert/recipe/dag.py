@@ -23,7 +23,14 @@ from korealbert.huggingface.directory import ModelPlace
 from korealbert.pretrain import cooccurrence
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import registry
-from korealbert.recipe.benchmarks import Measured, add_benchmark, add_benchmark_of_encoders, add_summary
+from korealbert.recipe.benchmarks import (
+    Benchmark,
+    Measured,
+    add_benchmark,
+    add_benchmark_of_encoders,
+    add_summary,
+    published_scores,
+)
 from korealbert.recipe.reading import Corpus, CorpusRecipe, Evaluation, Model, Recipe
 from korealbert.recipe.tables import RecipeError
 from korealbert.report import stage as report
@@ -68,7 +75,7 @@ def graph(recipe: Recipe) -> dict[str, Node]:
         add_summary(add, name, benchmark, finished)
     for table, spec in recipe.further.items():
         add_further(nodes, registry.tables()[table], spec)
-    _add_report(nodes, recipe.speed, recipe.report)
+    _add_report(nodes, recipe.speed, recipe.report, recipe.finetune)
     return nodes.by_label
 
 
@@ -95,7 +102,7 @@ def evaluation_graph(recipe: Evaluation) -> dict[str, Node]:
     encoders = _add_encoders(nodes, recipe.encoder)
     for name, benchmark in recipe.finetune.items():
         add_summary(nodes.add, name, benchmark, add_benchmark_of_encoders(nodes.add, name, benchmark, encoders))
-    _add_report(nodes, recipe.speed, recipe.report)
+    _add_report(nodes, recipe.speed, recipe.report, recipe.finetune)
     return nodes.by_label
 
 
@@ -133,7 +140,7 @@ def _add_encoders(nodes: Nodes, encoders: Mapping[str, Model]) -> dict[str, Meas
     found = {}
     for name, model in encoders.items():
         label = f"encoder/{name}"
-        measured = Measured.of(label, f"{label}/pretrain", model.recipe.pretrain.shape if model.recipe else None)
+        measured = Measured.of(label, f"{label}/pretrain", model.recipe.pretrain.shape if model.recipe else None, model.place)
         found[name] = measured
         add_model(nodes, label, encoder_files.STAGE, model, pretrain=measured.pretrain)
     return found
@@ -163,8 +170,9 @@ def add_further(nodes: Nodes, stage: Stage[Any], spec: Spec) -> None:
     nodes.add(stage.label, stage, spec, **stage.inputs)
 
 
-def _add_report(nodes: Nodes, speed: SpeedSpec, spec: report.ReportSpec) -> None:
+def _add_report(nodes: Nodes, speed: SpeedSpec, spec: report.ReportSpec, benchmarks: Mapping[str, Benchmark[Any]]) -> None:
     """Add the speed of architectures, where any are named, and the report of all that there is."""
+    spec = spec.model_copy(update={"published_scores": (*spec.published_scores, *published_scores(benchmarks))})
     if speed.architectures:
         nodes.add("speed", speed_stage.STAGE, speed)
     nodes.add("report", registry.REPORT, spec, **{label: label for label in nodes.by_label})

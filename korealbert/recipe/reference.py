@@ -25,6 +25,7 @@ from korealbert.corpus.crawl.fetch import FetchSpec
 from korealbert.corpus.crawl.stage import CrawlSpec
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.finetune import tasks
+from korealbert.finetune.definition import BenchmarkTable
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
@@ -75,6 +76,11 @@ _OTHER_KINDS: dict[str, tuple[str, dict[str, type[BaseModel]]]] = {
         "A file with a top-level field `recipe` is a grid over that recipe. Each cell overrides some of its fields, each cell "
         "and seed is pretrained, and the results are shown in the layout of a paper's table.",
         {"": AblationSpec, "[cells]": Cell, "[axes.levels]": Level, "[columns]": Column},
+    ),
+    "Benchmarks": (
+        "A file that defines a benchmark outside the package; `[finetune.NAME]` names it as `task`. [How to write "
+        "one](adding-a-benchmark.md). `korealbert schema benchmark` prints its JSON Schema.",
+        {"": BenchmarkTable},
     ),
 }
 """Introduction and tables of each further kind of recipe."""
@@ -271,7 +277,11 @@ def json_schema() -> dict[str, Any]:
         parts = [defined[refs[kind, "validation"]["$ref"].rpartition("/")[2]] for kind in kinds]
         required = sorted({name for part in parts for name in part.get("required", ())})
         fields = {name: field for part in reversed(parts) for name, field in part["properties"].items()}
-        fields["task"] = {"enum": list(tasks.names()), "description": "The benchmark, where the table has another name."}
+        named = {"enum": list(tasks.names())}, {"type": "string", "pattern": r"\.toml$"}
+        told = "The benchmark, where the table has another name; or the TOML file that defines it."
+        fields["task"] = {"anyOf": list(named), "description": told}
+        if fields.get("train"):
+            required = [name for name in required if name != "train"]  # The benchmark's file may name it.
         return {"type": "object", "additionalProperties": False, "properties": fields, "required": required}
 
     tables = {name: {"type": "object", "additionalProperties": form(kinds)} for name, kinds in many.items()}
@@ -286,6 +296,11 @@ def json_schema() -> dict[str, Any]:
         "properties": {**top, **ablation, **tables},
         "$defs": defined,
     }
+
+
+def benchmark_schema() -> dict[str, Any]:
+    """A JSON Schema (draft 2020-12) of the TOML file of a benchmark, for editors."""
+    return {"$schema": _DRAFT, **BenchmarkTable.model_json_schema(schema_generator=_JsonSchema)}
 
 
 if __name__ == "__main__":

@@ -78,8 +78,8 @@ class Benchmark:
 
     @property
     def head(self) -> str:
-        """The head, where it is not the task's own: ``mean``, ``bi-encoder``."""
-        return str(self.cells[0].metrics.get("head", ""))
+        """The head, where it is not the task's own: ``mean``, ``bi-encoder``. That of ELECTRA follows from the encoder."""
+        return str(self.cells[0].metrics.get("head", "")).replace(_OF_ARCHITECTURE, "")
 
     @property
     def head_title(self) -> str:
@@ -87,6 +87,11 @@ class Benchmark:
         title = HEAD_TITLES.get(self.head, self.head)
         before = self.cells[0].metrics.get("contrast")
         return f"{title} after {before['title']} triples" if before else title
+
+    def head_of(self, system: str) -> str:
+        """The head of a system for people, empty for the task's own."""
+        found = str(self.of(system)[0].metrics.get("head", ""))
+        return HEAD_TITLES[found] if found == _OF_ARCHITECTURE else self.head_title
 
     @property
     def name_with_head(self) -> str:
@@ -208,13 +213,19 @@ def metric_title(name: str) -> str:
     return name.title() if name in ("spearman", "pearson") else name
 
 
-HEAD_TITLES = {"mean": "mean pooling", "answerability": "classifier of answerability"}
+_OF_ARCHITECTURE = "electra"
+
+HEAD_TITLES = {
+    "mean": "mean pooling",
+    "answerability": "classifier of answerability",
+    "electra": "ELECTRA's head (dense layer, GELU)",
+}
 """Heads whose names are not plain enough."""
 
 CSV_COLUMNS = ("model", "benchmark", "task", "init", "seed", "split", "metric", "value", "source", "note")
 
 
-def table(benchmarks: Sequence[Benchmark], model: str, tables: Sequence[str]) -> pl.DataFrame:
+def table(benchmarks: Sequence[Benchmark], model: str, tables: Sequence[published.Beside]) -> pl.DataFrame:
     """All scores, one a row: ours by cell, split and metric, then the published ones of the same task and metric.
 
     ``value`` is times 100 and as exact as ``metrics.json``, null where the official script prints ``nan``; ``source`` is our
@@ -233,7 +244,9 @@ def table(benchmarks: Sequence[Benchmark], model: str, tables: Sequence[str]) ->
                     scores = cell.metrics.get(split) or {}
                     for metric, value in scores.items():
                         why = f"undefined: {cell.undefined(metric)}" if split == "test" and cell.undefined(metric) else ""
-                        told = "; ".join(filter(None, (benchmark.head_title, "" if split == "dev" else benchmark.part, why)))
+                        told = "; ".join(
+                            filter(None, (benchmark.head_of(system), "" if split == "dev" else benchmark.part, why))
+                        )
                         rows.append((*own, metric, None if why else value, cell.artifact.name, told))
         for metric in benchmark.metrics:
             beside = published.comparable(benchmark.compared_with, metric, tables).select("model", "number", "source", "note")

@@ -151,7 +151,7 @@ def _finetuned(benchmarks: Sequence[scores.Benchmark]) -> Iterator[EvalResult]:
         if not values or benchmark.undefined("pretrained"):
             continue
         name = str(benchmark.cells[0].metrics["task"])
-        task = tasks.load(name)
+        task = tasks.load(benchmark.cells[0].spec["task"])
         kind = next((hub for of, hub in _HUB_TASKS if isinstance(task, of)), "text-classification")
         seeds = f"mean of {len(values)} seeds: {spread(values)}" if len(values) > 1 else "one seed"
         yield EvalResult(

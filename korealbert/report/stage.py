@@ -19,6 +19,7 @@ from korealbert.finetune.spec import INITS
 from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
 from korealbert.report import published, scores
 from korealbert.report.artifacts import Artifacts, lineage
+from korealbert.report.published import Beside, OwnScore
 from korealbert.report.render.blocks import Section, Text
 from korealbert.report.render.writer import write_report
 from korealbert.report.scores import Benchmark
@@ -30,7 +31,7 @@ from korealbert.report.sections.printed_table import PrintedTable
 class ReportSpec(Spec):
     """Contents of a report; all numbers come from its inputs."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"note", "table"})
+    later: ClassVar[frozenset[str]] = frozenset({"note", "table", "published_scores"})
 
     title: str = Field(default="", max_length=200)
     """Title of the report; empty: what the run makes."""
@@ -42,6 +43,8 @@ class ReportSpec(Spec):
     """Tables of published scores to show beside ours: albert, klue_readme, koelectra_readme, korealbert, xpt."""
     table: PrintedTable | None = None
     """A table of a paper to fill: which models stand in its rows, and which benchmarks in its columns."""
+    published_scores: tuple[OwnScore, ...] = ()
+    """Further published scores; the recipe takes those that the TOML files of its benchmarks name."""
     examples_per_reason: int = Field(default=2, ge=0, le=20)
     """Titles of dropped documents quoted per reason; 0 quotes none, where the corpus may not be shown."""
 
@@ -74,11 +77,12 @@ class ReportStats(Statistics):
 def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stages: Sequence[Stage[Any]] = ()) -> ReportStats:
     """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
+    beside: list[Beside] = [*spec.published, *spec.published_scores]
     benchmarks = scores.read(artifacts.of("finetune"), artifacts.of("summary"))
     chapters = [
         printed_table.section(spec.table, artifacts, benchmarks) if spec.table is not None else None,
-        outcome.section(artifacts, benchmarks, spec.published),
-        comparison(benchmarks, spec.published) if benchmarks else None,
+        outcome.section(artifacts, benchmarks, beside),
+        comparison(benchmarks, beside) if benchmarks else None,
         errors(benchmarks, spec.hardest_examples),
         learning.speed(artifacts),
         learning.section(artifacts, benchmarks),
@@ -96,7 +100,7 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
         note = Text(f"Not part of this run: {', '.join(absent)}.", quiet=True)
         sections[-1] = Section(sections[-1].anchor, sections[-1].title, [*sections[-1].blocks, note])
     lede = " ".join(filter(None, [spec.note, outcome.lede(artifacts, benchmarks)]))
-    table = scores.table(benchmarks, spec.model_name, spec.published)
+    table = scores.table(benchmarks, spec.model_name, beside)
     title = spec.title or f"korealbert: {'from raw text to scores' if artifacts.one('pretrain') or benchmarks else 'a corpus'}"
     figures = write_report(out_dir, title, lede, sections, {"scores.csv": table}, runtime, tables=True)
     if (card := _card_with_scores(artifacts, benchmarks)) is not None:
@@ -122,8 +126,9 @@ def card_with_scores(export: Artifact, pretrain: Artifact, benchmarks: Sequence[
     cells = [
         FinetunedScores(name, cell.init, benchmark.metric, cell.dev, None if cell.undefined(benchmark.metric) else cell.test)
         for benchmark in benchmarks
-        for name in [f"{benchmark.name_with_head} ({benchmark.part})" if benchmark.part else benchmark.name_with_head]
         for cell in benchmark.cells
+        for name in [", ".join(filter(None, (benchmark.name, benchmark.head_of(cell.system))))]
+        for name in [f"{name} ({benchmark.part})" if benchmark.part else name]
     ]
     return model_card(ModelFacts.of(pretrain, title=spec["title"], license=spec["license"]), pretrain, finetuned=cells)
 

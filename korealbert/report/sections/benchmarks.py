@@ -191,7 +191,7 @@ def _p_value(value: float | None) -> str:
     return "<0.001" if value < _SMALLEST_P else fixed(value, 3)
 
 
-def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section | None:
+def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[published.Beside]) -> Section | None:
     """A leaderboard per task and metric, ours among published scores, then the tables as printed, with their misprints."""
     if not tables:
         return None
@@ -201,7 +201,7 @@ def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Sectio
     if apart := [benchmark.title for benchmark in benchmarks if benchmark.head == "bi-encoder"]:
         reasons[f"published scores of {_BI_ENCODERS} {'; '.join(apart)}."] = None
     blocks += [Text(f"Not comparable with ours: {why}", quiet=True) for why in reasons]
-    for name in tables:
+    for name in (table for table in tables if isinstance(table, str)):
         printed = [_as_printed(source, rows) for source, rows in _by_source(name).items()]
         known = [Text(f"Known problems: {note}", quiet=True) for note in published.notes(name)]
         blocks.append(Fold(f"As printed: {name.replace('_', ' ')}", [*known, *printed]))
@@ -226,7 +226,7 @@ _ALWAYS = 2
 """Columns that are shown even when empty."""
 
 
-def _leaderboards(benchmark: Benchmark, tables: Sequence[str]) -> list[Table]:
+def _leaderboards(benchmark: Benchmark, tables: Sequence[published.Beside]) -> list[Table]:
     """The table of the main metric, and of every other metric that somebody published."""
     found = {metric: published.comparable(benchmark.compared_with, metric, tables) for metric in benchmark.metrics}
     return [_leaderboard(benchmark, m, beside) for m, beside in found.items() if m == benchmark.metric or beside.height]
@@ -240,7 +240,7 @@ def _leaderboard(benchmark: Benchmark, metric: str, beside: pl.DataFrame) -> Tab
     for system in benchmark.systems:
         if values := benchmark.values(system, metric):
             reasons = dict.fromkeys(benchmark.undefined(system, metric).values())
-            note = "; ".join(filter(None, (benchmark.head_title, benchmark.part, *reasons)))
+            note = "; ".join(filter(None, (benchmark.head_of(system), benchmark.part, *reasons)))
             entries.append((statistics.fmean(values), [*_own(benchmark, system, metric), "this run", note], True))
     entries.sort(key=lambda entry: -entry[0])
     kept = [n for n in range(len(_HEADER)) if n < _ALWAYS or any(row[n] for _, row, _ in entries)]

@@ -60,7 +60,7 @@ def _result(benchmark: Benchmark) -> str | None:
     return f"{benchmark.title}: {fixed(mean_and_sd(benchmark.values(lead))[0])} {benchmark.metric_title} on {on}{of}{against}."
 
 
-def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section | None:
+def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Sequence[published.Beside]) -> Section | None:
     """Scores over seeds, from pretrained and from random weights, and the held-out scores of pretraining."""
     cards = [_card(benchmark) for benchmark in benchmarks]
     heldout = _heldout_scores(artifacts)
@@ -115,14 +115,14 @@ def _card(benchmark: Benchmark) -> Card:
     return Card(f"{benchmark.title}, {benchmark.metric_title}", benchmark.shown(benchmark.lead), detail)
 
 
-def _strip(benchmark: Benchmark, tables: Sequence[str]) -> Figure:
+def _strip(benchmark: Benchmark, tables: Sequence[published.Beside]) -> Figure:
     rows = []
     for system in benchmark.systems:
         cells = benchmark.of(system)
         told = {cell.seed: "undefined, corrected " if cell.undefined(benchmark.metric) else "" for cell in cells}
         values = [(cell.test, f"seed {cell.seed}: {told[cell.seed]}{fixed(cell.test)}") for cell in cells]
         style = COLOUR_OF_INIT[cells[0].init]
-        named = f"{system}, {benchmark.head_title}" if benchmark.head else system
+        named = ", ".join(filter(None, (system, benchmark.head_of(system))))
         rows.append(charts.Strip(f"{named}, {seeds(len(values))}", values, benchmark.shown(system), style))
     beside = published.comparable(benchmark.compared_with, benchmark.metric, tables)
     entries = list(beside.select("model", "number", "value", "source").iter_rows())
@@ -165,7 +165,7 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
     return Table(title, header, rows, frozenset(range(2, 8)), frozenset(marked))
 
 
-def _caveats(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> list[Block]:
+def _caveats(benchmarks: Sequence[Benchmark], tables: Sequence[published.Beside]) -> list[Block]:
     beside = "; published scores are shown for orientation only" if tables else ""
     partly: list[Block] = []
     for benchmark in benchmarks:
@@ -248,9 +248,12 @@ def _settings_table(benchmarks: Sequence[Benchmark]) -> Table:
         cell = benchmark.cells[0]
         sizes = [count(cell.metrics.get(f"examples_{part}")) for part in ("train", "dev", "test")]
         settings = [f"{cell.spec[name]:g}" if name in cell.spec else MISSING for name in _SETTINGS]
-        return [benchmark.title, *sizes, *settings, *([benchmark.head_title or "own"] if heads else [])]
+        return [benchmark.title, *sizes, *settings, *([told(benchmark)] if heads else [])]
 
-    heads = any(benchmark.head for benchmark in benchmarks)
+    def told(benchmark: Benchmark) -> str:
+        return ", ".join(dict.fromkeys(benchmark.head_of(system) or "own" for system in benchmark.systems))
+
+    heads = any(benchmark.head_of(system) for benchmark in benchmarks for system in benchmark.systems)
     header = ["Benchmark", "Train", "Dev", "Test", *(name.replace("_", " ").capitalize() for name in _SETTINGS)]
     numeric = frozenset(range(1, len(header)))
     header += ["Head"] if heads else []
