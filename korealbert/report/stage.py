@@ -2,7 +2,8 @@
 
 Inputs: every artifact of a run by its label; none is required. Output: ``report.html`` (self-contained), ``report.md``,
 ``scores.csv``, ``tables/*`` (every table as CSV, Markdown and LaTeX), ``figures/*.svg`` and, where a model was exported,
-``model-card.md``. Holds no time, date or host: equal inputs give equal bytes.
+``model-card.md``. Only what tells of time and cost depends on when and where the inputs were built: equal inputs give equal
+bytes of all else, and equal manifests of all.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from korealbert.artifact.files import atomic_write
 from korealbert.finetune.spec import INITS
 from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
 from korealbert.report import published, scores
-from korealbert.report.artifacts import Artifacts, lineage
+from korealbert.report.artifacts import Artifacts
 from korealbert.report.render.blocks import Section, Text
 from korealbert.report.render.writer import write_report
 from korealbert.report.scores import Benchmark
 from korealbert.report.sections import corpus, learning, outcome, texts, training_data
 from korealbert.report.sections.benchmarks import comparison, errors
+from korealbert.report.sections.lineage import MEASURED, closing
 
 
 class ReportSpec(Spec):
@@ -85,16 +87,15 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
         corpus.removed(artifacts),
         training_data.vocabulary(artifacts),
         training_data.section(artifacts),
-        lineage(artifacts),
     ]
-    sections = [section for section in chapters if section is not None]
+    sections = closing(artifacts, chapters)
     if absent := artifacts.missing:
         note = Text(f"Not part of this run: {', '.join(absent)}.", quiet=True)
         sections[-1] = Section(sections[-1].anchor, sections[-1].title, [*sections[-1].blocks, note])
     lede = " ".join(filter(None, [spec.note, outcome.lede(artifacts, benchmarks)]))
     table = scores.table(benchmarks, spec.model_name, spec.published)
     title = spec.title or f"korealbert: {'from raw text to scores' if artifacts.one('pretrain') or benchmarks else 'a corpus'}"
-    figures = write_report(out_dir, title, lede, sections, {"scores.csv": table}, runtime, tables=True)
+    figures = write_report(out_dir, title, lede, sections, {"scores.csv": table}, runtime)
     if (card := _card_with_scores(artifacts, benchmarks)) is not None:
         atomic_write(out_dir / "model-card.md", card.encode())
     return ReportStats(
@@ -126,10 +127,11 @@ def card_with_scores(export: Artifact, pretrain: Artifact, benchmarks: Sequence[
 
 STAGE = Stage(
     "report",
-    version=10,
+    version=11,
     spec=ReportSpec,
     run=run,
     table="report",
     inputs={"LABEL": "LABEL"},
     deployment=Deployment("Draw up the report"),
+    measured=MEASURED,
 )

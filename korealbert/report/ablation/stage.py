@@ -2,7 +2,8 @@
 
 Input roles are labels of the grid: ``pretrain/ROW/SEED``, ``intrinsic/ROW/SEED/NOISE``,
 ``finetune/ROW/SEED/BENCHMARK/INIT/SEED`` and those of what they were built from. Output: ``report.html``, ``report.md``,
-``table.csv`` (means and intervals beside the printed numbers), ``runs.csv`` (every value) and ``figures/*.svg``.
+``table.csv`` (means and intervals beside the printed numbers), ``runs.csv`` (every value), ``tables/*`` (every table as CSV,
+Markdown and LaTeX) and ``figures/*.svg``.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from korealbert.report import published
 from korealbert.report.ablation import table
 from korealbert.report.ablation.runs import Values
 from korealbert.report.ablation.spec import AblationReportSpec
-from korealbert.report.artifacts import Artifacts, lineage
+from korealbert.report.artifacts import Artifacts
 from korealbert.report.render.blocks import Block, Section, Table, Text
 from korealbert.report.render.writer import write_report
+from korealbert.report.sections.lineage import MEASURED, closing
 
 
 class AblationStats(Statistics):
@@ -46,9 +48,8 @@ def run(
         table.figures(spec, values),
         _models(spec, artifacts),
         _known_problems(spec),
-        lineage(artifacts),
     ]
-    sections = [chapter for chapter in chapters if chapter is not None]
+    sections = closing(artifacts, chapters)
     summary = pl.DataFrame(table.summary(spec, values), infer_schema_length=None)
     numbers = {"table.csv": summary, "runs.csv": _runs(spec, values)}
     write_report(out_dir, spec.title, _lede(spec, artifacts), sections, numbers, runtime)
@@ -110,4 +111,4 @@ def _runs(spec: AblationReportSpec, values: Values) -> pl.DataFrame:
     return pl.DataFrame(records, schema=dict(zip(names, kinds, strict=True)), orient="row")
 
 
-STAGE = Stage("ablation", version=2, spec=AblationReportSpec, run=run)
+STAGE = Stage("ablation", version=3, spec=AblationReportSpec, run=run, measured=MEASURED)

@@ -67,25 +67,29 @@ _FONT_SIZE = 12
 
 @dataclass(frozen=True)
 class Svg:
-    """Elements on a canvas ``WIDTH`` wide; ``label`` describes it for screen readers."""
+    """Elements on a canvas, by default ``WIDTH`` wide; ``label`` describes it for screen readers."""
 
     height: float
     label: str
     body: Markup
+    width: float = WIDTH
 
     def inline(self) -> Markup:
         """For a page that carries the style sheet."""
         return self._element(self.body)
 
     def standalone(self) -> Markup:
-        """A complete file, in light or dark colours as the reader prefers."""
+        """A complete file, in light or dark colours as the reader prefers; links lead to the report above it."""
         style = tag("style", style_sheet("palette", "chart"))
-        ground = tag("rect", class_="ground", width=WIDTH + 24, height=self.height + 24, x=-12, y=-12)
-        return self._element(join(style, ground, self.body), xmlns="http://www.w3.org/2000/svg", margin=12)
+        ground = tag("rect", class_="ground", width=self.width + 24, height=self.height + 24, x=-12, y=-12)
+        body = Markup(str(self.body).replace(' href="#', ' href="../report.html#'))  # noqa: S704 - escaped already
+        return self._element(join(style, ground, body), xmlns="http://www.w3.org/2000/svg", margin=12)
 
     def _element(self, body: Markup, *, xmlns: str | None = None, margin: int = 0) -> Markup:
-        view = f"{-margin} {-margin} {WIDTH + 2 * margin} {self.height + 2 * margin:g}"
-        return tag("svg", body, xmlns=xmlns, viewBox=view, class_="chart", role="img", aria_label=self.label)
+        view = f"{-margin} {-margin} {self.width + 2 * margin:g} {self.height + 2 * margin:g}"
+        # A drawing with links is no single image to a screen reader.
+        role = "group" if "<a " in body else "img"
+        return tag("svg", body, xmlns=xmlns, viewBox=view, class_="chart", role=role, aria_label=self.label)
 
 
 def text(x: float, y: float, content: str, *, kind: str = "", anchor: str | None = None, width: float = WIDTH) -> Markup:
