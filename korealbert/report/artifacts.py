@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from korealbert.artifact import Artifact, Stage, Statistics
+from korealbert.artifact import Artifact, Stage, Statistics, ancestors
 
 T = TypeVar("T", bound=Statistics)
 
@@ -63,6 +63,27 @@ class Artifacts:
                     artifact.name if label == stage else f"{label} ({artifact.name})" for label, artifact in found.items()
                 ]
         return f"Read from {', '.join(parts)}; see Lineage." if parts else ""
+
+
+def refuse_swapped(artifacts: Mapping[str, Artifact], model_of: Callable[[str], str]) -> None:
+    """Raise ValueError where a cell was built from another model than the one that its label names.
+
+    ``model_of`` gives the label of a cell's model, or of nothing for what is no cell. A cell without any of these models among
+    its ancestors proves nothing and passes.
+    """
+    above: dict[str, set[str]] = {}
+    for name, artifact in ancestors(artifacts).items():  # Inputs come before what was built from them.
+        above[name] = {name}.union(*(above[parent] for parent in artifact.manifest["inputs"].values()))
+    own = {label: model for label in artifacts if (model := model_of(label)) in artifacts}
+    models = {artifacts[model].name: model for model in own.values()}
+    for label, model in own.items():
+        found, expected = (above[artifacts[each].name] & models.keys() for each in (label, model))
+        if found and found != expected:
+            others = ", ".join(sorted(models[name] for name in found - expected)) or "an earlier model"
+            raise ValueError(
+                f"{label} ({artifacts[label].name}): built from {others}, not from {model}; its score belongs to another row. "
+                "Give each label the artifact of its own model"
+            )
 
 
 def _label_order(label: str, stages: Sequence[str]) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ bytes of all else, and equal manifests of all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ from korealbert.artifact.files import atomic_write
 from korealbert.finetune.spec import INITS
 from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
 from korealbert.report import published, scores
-from korealbert.report.artifacts import Artifacts
+from korealbert.report.artifacts import Artifacts, refuse_swapped
 from korealbert.report.render.blocks import Section, Text
 from korealbert.report.render.writer import write_report
 from korealbert.report.scores import Benchmark
@@ -73,6 +73,7 @@ class ReportStats(Statistics):
 def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stages: Sequence[Stage[Any]] = ()) -> ReportStats:
     """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
+    refuse_swapped(artifacts.by_label, _model_of(artifacts))
     benchmarks = scores.read(artifacts.of("finetune"), artifacts.of("summary"))
     chapters = [
         outcome.section(artifacts, benchmarks, spec.published),
@@ -105,6 +106,17 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
         means={b.name: {init: sum(v) / len(v) for init in INITS if (v := b.values(init))} for b in benchmarks},
         missing=absent,
     )
+
+
+def _model_of(artifacts: Artifacts) -> Callable[[str], str]:
+    """The label of the model of ``finetune/BENCHMARK/INIT/SEED`` or ``finetune/ENCODER/BENCHMARK/INIT/SEED``."""
+
+    def model_of(label: str) -> str:
+        stage, *rest = label.split("/")
+        encoder = f"encoder/{rest[0]}" if rest else ""
+        return "" if stage != "finetune" else encoder if encoder in artifacts.by_label else "export"
+
+    return model_of
 
 
 def _card_with_scores(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str | None:

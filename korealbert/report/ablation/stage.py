@@ -22,7 +22,7 @@ from korealbert.report import published
 from korealbert.report.ablation import table
 from korealbert.report.ablation.runs import Values
 from korealbert.report.ablation.spec import AblationReportSpec
-from korealbert.report.artifacts import Artifacts
+from korealbert.report.artifacts import Artifacts, refuse_swapped
 from korealbert.report.render.blocks import Block, Section, Table, Text
 from korealbert.report.render.writer import write_report
 from korealbert.report.sections.lineage import MEASURED, closing
@@ -41,6 +41,7 @@ def run(
 ) -> AblationStats:
     """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
+    refuse_swapped(artifacts.by_label, _model_of)
     values = Values.read(spec.rows, spec.columns, artifacts.by_label)
     chapters = [
         table.section(spec, values),
@@ -55,6 +56,12 @@ def run(
     write_report(out_dir, spec.title, _lede(spec, artifacts), sections, numbers, runtime)
     means = {row.label: {title: found.text for title, found in table.estimates(spec, values, row).items()} for row in spec.rows}
     return AblationStats(rows=len(spec.rows), columns=len(spec.columns), means=means)
+
+
+def _model_of(label: str) -> str:
+    """``pretrain/ROW/SEED`` of ``finetune/ROW/SEED/…`` and ``intrinsic/ROW/SEED/…``."""
+    stage, *rest = label.split("/")
+    return "/".join(["pretrain", *rest[:2]]) if stage in ("finetune", "intrinsic") else ""
 
 
 def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:

@@ -16,7 +16,7 @@ from pydantic import Field
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Statistics
 from korealbert.formatting import compact, count
 from korealbert.huggingface.checkpoint import SourceStats
-from korealbert.report.artifacts import Artifacts
+from korealbert.report.artifacts import Artifacts, refuse_swapped
 from korealbert.report.cross_lingual import models, printed, tables
 from korealbert.report.cross_lingual.models import Results
 from korealbert.report.render.blocks import Section, Table, Text
@@ -53,6 +53,7 @@ def run(
 ) -> CrossLingualReportStats:
     """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
+    refuse_swapped(artifacts.by_label, _model_of)
     results = Results(inputs)
     chapters = [
         tables.korean(results),
@@ -74,6 +75,15 @@ def run(
     figures = write_report(out_dir, spec.title, _lede(results), sections, numbers, runtime)
     anchors = [section.anchor for section in sections]
     return CrossLingualReportStats(sections=anchors, figures=figures, scores=len(results.scores))
+
+
+def _model_of(label: str) -> str:
+    """``PHASE/VARIANT`` or ``control/NAME`` of what was fine-tuned, or tested on masked words; see ``Results``."""
+    stage, *rest = label.split("/")
+    if stage not in ("finetune", "intrinsic"):
+        return ""
+    name, kind, *_ = [*(rest[2:] if rest[0] == "language_loss" else rest), "", ""]
+    return f"control/{kind}" if name == "control" else f"{kind}/{name}"
 
 
 def _lede(results: Results) -> str:

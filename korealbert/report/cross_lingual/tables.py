@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
 from itertools import product
 
@@ -129,6 +130,8 @@ def _compared(results: Results, *, english: bool) -> list[Block]:
             f"{benchmark.title}, {benchmark.metric_title}",
             results.system_title(system),
             benchmark.shown(system),
+            fixed(statistics.median(benchmark.values(system))),
+            fixed(max(benchmark.values(system))),
             f"{fixed(low)} to {fixed(high)}",
         ]
         for benchmark in benchmarks
@@ -136,8 +139,8 @@ def _compared(results: Results, *, english: bool) -> list[Block]:
     ]
     if not rows:
         return []
-    header = ["Benchmark", "Model", "Mean ± sd", next(b.interval_title for b in benchmarks if b.intervals)]
-    table = Table("Means over seeds, and their intervals over test examples", header, rows, frozenset({2, 3}))
+    header = ["Benchmark", "Model", "Mean ± sd", "Median", "Best", next(b.interval_title for b in benchmarks if b.intervals)]
+    table = Table("Means over seeds, and their intervals over test examples", header, rows, frozenset({2, 3, 4, 5}))
     return [table, *paired_differences(benchmarks, results.system_title)]
 
 
