@@ -26,7 +26,7 @@ class Box:
 
 def layered(boxes: Sequence[Box], above: Mapping[str, set[str]], *, label: str) -> Svg:
     """The graph; ``above`` has, for each label, those that it was made from. Arrows that a longer way implies are left out."""
-    parents = _reduced({box.label: above.get(box.label, set()) for box in boxes})
+    parents = reduced({box.label: above.get(box.label, set()) for box in boxes})
     layers = _layers(boxes, parents)
     places = _places(layers, parents)
     height = _PADDING * 2 + _LINE * (1 + max((len(box.lines) for box in boxes), default=0)) - 4
@@ -59,8 +59,11 @@ def _drawn(box: Box, x: float, y: float, height: float) -> Markup:
     return tag("a", *body, class_="node", href=box.link) if box.link else tag("g", *body, class_="node")
 
 
-def _reduced(above: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """The same order with the fewest arrows: without those to what another parent was made from too."""
+def reduced(above: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """The same order with the fewest arrows: without those to what another parent was made from too.
+
+    ``above`` has, for each node, those that it was made from. Of nodes in a circle, which only stacks form, some arrow stays.
+    """
     known: dict[str, set[str]] = {}
 
     def before(name: str) -> set[str]:

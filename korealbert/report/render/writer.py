@@ -39,7 +39,7 @@ def write_report(
     sections = [Section(each.anchor, each.title, without_empty_columns(each.blocks)) for each in sections]
     contents = {"report.html": page(title, lede, sections).encode(), "report.md": markdown(title, lede, sections).encode()}
     figures = [figure for section in sections for figure in figures_of(section.blocks)]
-    contents |= {f"figures/{figure.name}.svg": figure.svg.standalone().encode() for figure in figures}
+    contents |= {f"figures/{figure.name}.svg": figure.svg.standalone(figure.caption).encode() for figure in figures}
     contents |= {f"tables/{name}": content for name, content in table_files(sections)}
     for name, frame in numbers.items():
         csv = io.BytesIO()

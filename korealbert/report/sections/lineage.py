@@ -258,7 +258,7 @@ def _groups(labels: Mapping[str, str]) -> dict[str, str]:
     stages: dict[str, list[str]] = {}
     for name, label in labels.items():
         stages.setdefault(label.split("/")[0], []).append(name)
-    found = {}
+    found: dict[str, str] = {}
     for names in stages.values():
         for depth in range(max(labels[name].count("/") for name in names) + 1, 0, -1):
             cut = {name: "/".join(labels[name].split("/")[:depth]) for name in names}
