@@ -46,6 +46,7 @@ def test_a_graph_keeps_its_order_and_loses_only_arrows_that_a_longer_way_implies
             assert not any(parent in before(above, other) for other in parents - {parent})
     drawn = graph.layered([graph.Box(node, ["name"], link="#a") for node in above], above, label="a graph").standalone("Title")
     assert drawn.count('class="edge"') == sum(map(len, fewest.values()))
+    assert max(float(x) for x in re.findall(r'class="box" x="([\d.]+)"', drawn)) < 1_000
     heights = {name: float(y) for y, name in re.findall(r'y="([\d.]+)" class="value">(\d+)<', drawn)}
     assert all(heights[parent] < heights[node] for node, parents in above.items() for parent in parents)
 

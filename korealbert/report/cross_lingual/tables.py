@@ -130,12 +130,12 @@ def _compared(results: Results, *, english: bool) -> list[Block]:
             f"{benchmark.title}, {benchmark.metric_title}",
             results.system_title(system),
             benchmark.shown(system),
-            fixed(statistics.median(benchmark.values(system))),
-            fixed(max(benchmark.values(system))),
+            *(fixed(of(values)) if len(values) > 1 else "" for of in (statistics.median, max)),
             f"{fixed(low)} to {fixed(high)}",
         ]
         for benchmark in benchmarks
         for system, (low, high) in benchmark.intervals.items()
+        for values in [benchmark.values(system)]
     ]
     if not rows:
         return []

@@ -13,6 +13,9 @@ _BOX_WIDTH, _LINE, _PADDING = 200.0, 16.0, 10.0
 _BESIDE, _BELOW = 18.0, 34.0
 """Units between the boxes of a layer, and between layers."""
 
+_MOST_BESIDE = 5
+"""Boxes of a row; a layer of more has several rows. As many fit a page of 1,300 pixels."""
+
 
 @dataclass(frozen=True)
 class Box:
@@ -32,7 +35,7 @@ def layered(boxes: Sequence[Box], above: Mapping[str, set[str]], *, label: str) 
     height = _PADDING * 2 + _LINE * (1 + max((len(box.lines) for box in boxes), default=0)) - 4
     pitch = height + _BELOW
     width = max(len(layer) for layer in layers) * (_BOX_WIDTH + _BESIDE) - _BESIDE
-    left = {name: x * (_BOX_WIDTH + _BESIDE) for name, x in places.items()}
+    left = {name: 1 + x * (_BOX_WIDTH + _BESIDE) for name, x in places.items()}
     top = {box.label: number * pitch for number, layer in enumerate(layers) for box in layer}
     body: list[Markup] = []
     for name, found in parents.items():
@@ -44,7 +47,7 @@ def layered(boxes: Sequence[Box], above: Mapping[str, set[str]], *, label: str) 
             body.append(tag("path", class_="edge", d=path))
             body.append(tag("path", class_="edge-head", d=f"M{x2 - 4:.1f} {y2 - 1:.1f}h8l-4 6z"))
     body += [_drawn(box, left[box.label], top[box.label], height) for box in boxes]
-    return Svg(len(layers) * pitch - _BELOW + 4, label, join(*body), width=width + 4)
+    return Svg(len(layers) * pitch - _BELOW + 4, label, join(*body), width=width + 6)
 
 
 def _drawn(box: Box, x: float, y: float, height: float) -> Markup:
@@ -97,8 +100,11 @@ def _layers(boxes: Sequence[Box], parents: Mapping[str, set[str]]) -> list[list[
     for name in sorted(depth, key=lambda name: -depth[name]):
         if children[name]:
             depth[name] = max(depth[name], min(depth[child] for child in children[name]) - 1)
-    used = sorted(set(depth.values()))
-    return [[box for box in boxes if depth[box.label] == level] for level in used]
+    found = []
+    for level in sorted(set(depth.values())):
+        layer = [box for box in boxes if depth[box.label] == level]
+        found += [layer[start : start + _MOST_BESIDE] for start in range(0, len(layer), _MOST_BESIDE)]
+    return found
 
 
 def _places(layers: Sequence[Sequence[Box]], parents: Mapping[str, set[str]]) -> dict[str, float]:

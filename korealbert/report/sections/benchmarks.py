@@ -294,8 +294,8 @@ def _by_source(name: str) -> dict[str, list[_Printed]]:
 
 _PRINTED = ("model", "task", "metric", "value", "note")
 
-_MOST_COLUMNS = 16
-"""Most columns of a table as printed: 1,300 pixels hold them."""
+_MOST_CHARACTERS = 160
+"""Of the longest words over the columns of a table as printed: as many stand beside each other in 1,300 pixels."""
 
 
 def _as_printed(source: str, rows: Sequence[_Printed]) -> Table:
@@ -313,7 +313,7 @@ def _as_printed(source: str, rows: Sequence[_Printed]) -> Table:
             notes.setdefault(model, {})[note] = None
     models = list(dict.fromkeys(model for model, *_ in rows))
     title = " ".join([source, *(f"({note.rstrip('.')})" for note in everywhere if note)])
-    if len(columns) > _MOST_COLUMNS:
+    if sum(max(map(len, f"{task} {metric}".split())) for task, metric in columns) > _MOST_CHARACTERS:
         body = [
             [f"{task} {metric}", *(" / ".join(cells.get((model, task, metric), [""])) for model in models)]
             for task, metric in columns
