@@ -8,6 +8,8 @@ import re
 import statistics
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from xml.etree import ElementTree
 
 import polars as pl
@@ -17,7 +19,7 @@ from pydantic import ValidationError
 from korealbert.artifact import Artifact, Runtime, Store, ancestors, build
 from korealbert.recipe.registry import REPORT
 from korealbert.report.scores import CSV_COLUMNS
-from korealbert.report.sections.lineage import MEASURED
+from korealbert.report.sections.lineage import MEASURED, core_hours
 from korealbert.report.stage import ReportSpec
 from tests.report.conftest import SCRIPT, cell, made, whole_run
 
@@ -202,8 +204,9 @@ def test_time_machines_throughput_and_cost_are_the_manifests(artifacts: Artifact
     built = ancestors(artifacts).values()
     labels = [str(artifact.manifest["label"]).split("/")[0] for artifact in built]
     assert {stage: int(row["Artifacts"]) for stage, row in rows.items()} == {**Counter(labels), "all": len(labels)}
-    hours = sum(artifact.manifest["processor_seconds"] for artifact in built) / 3600
-    assert float(rows["all"]["Core-hours"]) == pytest.approx(hours, rel=0.1)
+    assert rows["all"]["Core-hours"] == core_hours([*built])
+    noted: list[Any] = [SimpleNamespace(manifest=manifest) for manifest in ({"processor_seconds": 5400.0}, {})]
+    assert [core_hours(noted[:1]), core_hours(noted), core_hours(noted[1:])] == ["1.5", "≥ 1.5", "–"]
     (training,) = csv_rows(report / "tables" / "costs-throughput-of-pretraining.csv")
     assert (training["Steps"], training["Tokens"], training["Tokens/s"]) == ("2,000", "16,000,000", "988")
     (machine,) = csv_rows(report / "tables" / "costs-machines.csv")

@@ -45,13 +45,13 @@ def costs(artifacts: Artifacts) -> Section | None:
     rows = []
     for kind, found in kinds.items():
         share = percent(walls[kind] / total if total else None)
-        rows.append([kind, count(len(found)), duration(walls[kind]), share, _core_hours(found)])
-    rows.append(["all", count(len(built)), duration(total), percent(1.0), _core_hours([*built.values()])])
+        rows.append([kind, count(len(found)), duration(walls[kind]), share, core_hours(found)])
+    rows.append(["all", count(len(built)), duration(total), percent(1.0), core_hours([*built.values()])])
     header = ["Stage", "Artifacts", "Wall time", "Share", "Core-hours"]
     bars = [charts.Bar(kind, seconds, duration(seconds)) for kind, seconds in _longest(walls)]
     label = "Wall time by stage: " + "; ".join(f"{bar.label} {bar.text}" for bar in bars)
     blocks: list[Block] = [
-        Cards(_cost_cards(artifacts, total, _core_hours([*built.values()]))),
+        Cards(_cost_cards(artifacts, total, core_hours([*built.values()]))),
         Text(_MEANING, quiet=True),
         Figures([Figure("wall-time", "Wall time by stage, the longest first", charts.bars(bars, label=label))]),
         Table("Time and cost by stage", header, rows, frozenset({1, 2, 3, 4}), frozenset({len(rows) - 1})),
@@ -77,7 +77,7 @@ def _wall(artifact: Artifact) -> float:
     return float(artifact.manifest["wall_seconds"])
 
 
-def _core_hours(artifacts: Sequence[Artifact]) -> str:
+def core_hours(artifacts: Sequence[Artifact]) -> str:
     """Of all together; at least (≥) where some manifests are from before processor time was noted."""
     noted = [artifact.manifest.get("processor_seconds") for artifact in artifacts]
     known = [float(seconds) / 3600 for seconds in noted if seconds is not None]
@@ -85,7 +85,7 @@ def _core_hours(artifacts: Sequence[Artifact]) -> str:
 
 
 def _hours(hours: float) -> str:
-    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.2g}"
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.2g}" if hours >= 0.01 or not hours else "<0.01"
 
 
 def _longest(walls: Mapping[str, float]) -> Sequence[tuple[str, float]]:
@@ -99,10 +99,10 @@ def _trainings(artifacts: Artifacts) -> Iterator[tuple[str, PretrainStats, Artif
             yield label, artifact.stats_as(PretrainStats), artifact
 
 
-def _cost_cards(artifacts: Artifacts, total: float, core_hours: str) -> list[Card]:
+def _cost_cards(artifacts: Artifacts, total: float, spent: str) -> list[Card]:
     cards = [Card("Wall time", duration(total), "of all stages, one after the other")]
-    if core_hours != MISSING:
-        cards.append(Card("Cost", f"{core_hours} core-hours", "of processor time, without accelerators"))
+    if spent != MISSING:
+        cards.append(Card("Cost", f"{spent} core-hours", "of processor time, without accelerators"))
     trainings = list(_trainings(artifacts))
     gpu_hours = sum(_wall(one) * stats.processes / 3600 for _, stats, one in trainings if one.manifest["host"].get("gpus"))
     if gpu_hours:
