@@ -46,10 +46,12 @@ docs: $(VENV)/installed $(VENV)-docs/installed  ## the documentation as a site, 
 	COMMANDS=$(VENV)-docs/commands.md NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict --quiet
 
 ui: $(VENV)/installed  ## Prefect server, deployments and a worker on loopback, in the foreground
-	KOREALBERT_STORE="$(STORE)" $(BIN)/python -m flows.services.local_server
+	@echo "starting Prefect's server, the deployments and a worker; the first time takes about a minute"
+	@KOREALBERT_STORE="$(STORE)" $(BIN)/python -m flows.services.local_server
 
 up: $(VENV)/installed  ## PostgreSQL, server with a password, data and training worker on loopback; returns when they answer
-	$(BIN)/python -m flows.services.topology up --home $(SERVICE) --port $(PORT) --store "$(STORE)"
+	@echo "starting PostgreSQL, Prefect's server and two workers on loopback; the first time takes a minute or two"
+	@$(BIN)/python -m flows.services.topology up --home $(SERVICE) --port $(PORT) --store "$(STORE)"
 
 down: $(VENV)/installed  ## end what `make up` started
 	$(BIN)/python -m flows.services.topology down --home $(SERVICE)

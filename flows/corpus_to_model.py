@@ -25,6 +25,7 @@ from korealbert.pretrain.launch import stop_all
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import prepare
 from korealbert.recipe.tables import Kind, kind_of
+from korealbert.report.render.graph import reduced
 
 SAMPLE = Path("data_specs/recipes/sample.toml")
 _ABLATION = Path("data_specs/ablations/sample/korealbert-table-2.toml")
@@ -74,6 +75,7 @@ def corpus_to_model(
         )
         elsewhere = prepared.named(on_gpu or (), option="on_gpu")
         prepared.check(runtime, elsewhere=elsewhere)
+        publish.name_run(prepared.name, prepared.planned)
         publish.plan(prepared.planned, store)
         places = {"data": data and str(data), "data_root": data_root and str(data_root)}
         same = {"recipe": str(recipe), "overrides": overrides, **places}
@@ -82,9 +84,11 @@ def corpus_to_model(
         runner: Any = ThreadPoolTaskRunner(max_workers=runtime.cells_at_once)
         recorded = locks.recorded(store, recipe, until, names)
         built: dict[str, PrefectFuture[Any]] = {}
+        # What a stage reads through another stage too is there when that one is: the UI draws no arrow for it.
+        drawn = reduced({label: set(node.inputs.values()) for label, node in prepared.nodes.items()})
         with recorded, runner:
             for label, node in prepared.nodes.items():
-                inputs = {role: built[other] for role, other in node.inputs.items()}
+                inputs = {role: built[other] if other in drawn[label] else names[other] for role, other in node.inputs.items()}
                 asked = {"label": label, "node": node, "inputs": inputs, "runtime": runtime, "gate": gate}
                 delegated = same if label in elsewhere else None
                 built[label] = runner.submit(step, {**asked, "rerun": label in prepared.rerun, "on_gpu": delegated})
@@ -94,6 +98,10 @@ def corpus_to_model(
                 if not stop_all():  # The runner waits for the stage that runs: training saves a checkpoint and ends,
                     leave_soon()  # but nothing else can be asked to.
                 raise
+            except Exception:
+                publish.result(prepared.planned, built, store)
+                raise
+        publish.result(prepared.planned, built, store)
         return str(store.resolve() / last)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from prefect import flow
 
+from flows import publish
 from flows.corpus_to_model import SAMPLE, flow_of
 from korealbert.artifact import Deployment
 from korealbert.pretrain.runtime import TrainingRuntime
@@ -42,6 +43,7 @@ def one_stage(
     Returns:
         The path of the stage's artifact.
     """
+    publish.name_run(f"{stage} of {recipe.stem}")
     again = [stage] if rerun else None
     given = {"overrides": overrides, "runtime": runtime, "data": data, "data_root": data_root}
     return flow_of(recipe)(recipe, until=stage, rerun=again, **given)

@@ -33,6 +33,8 @@ from korealbert.artifact.shards import die_with_parent
 FILE = Path(".env")
 """In the project's root, where every ``prefect`` command reads it."""
 
+HOW_TO_LOG_IN = f"the page asks for user and password as one text; this prints it: sed -n s/^PREFECT_API_AUTH_STRING=//p {FILE}"
+
 _CLIENT, _SERVER = "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"
 
 
@@ -79,7 +81,8 @@ def main() -> None:
         if _python("-m", "flows.services.installation", cwd=root).wait():
             raise SystemExit("the deployments could not be registered: see the message above")
         running.append(_python("-m", "flows.worker", "data", cwd=root))
-        print(f"\nthe UI is at {url.removesuffix('/api')}, user and password are in {FILE}")
+        print(f"\nthe UI is at {url.removesuffix('/api')}")
+        print(HOW_TO_LOG_IN)
         print("in another terminal: prefect deployment run corpus-to-model\n")
         running[-1].wait()
     except KeyboardInterrupt:

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.services.local_server import FILE, credentials, free_port, stop, wait_until_healthy
+from flows.services.local_server import FILE, HOW_TO_LOG_IN, credentials, free_port, stop, wait_until_healthy
 from flows.services.postgres import Cluster
 from korealbert.artifact.files import write_json
 from korealbert.artifact.shards import die_with_parent
@@ -103,6 +103,7 @@ class Topology:
 
     def _services(self) -> list[Service]:
         cluster = Cluster(self.home / "database", free_port())
+        say("making the database, where there is none")
         cluster.create()
         self.environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = cluster.url
         log = self.logs / "database.log"
@@ -118,11 +119,14 @@ class Topology:
 
     def _come_up(self, services: list[Service]) -> None:
         database, server, *workers = services
+        say("starting the database and Prefect's server")
         database.tend()
         wait_until_healthy(f"{self.url}/health", server.tend())
+        say("registering the deployments")
         installed = self._python("installation", "-m", "flows.services.installation").wait()
         if installed:
             raise SystemExit(f"the deployments could not be registered; see {self.logs / 'installation.log'}")
+        say("starting the workers")
         for worker in workers:
             worker.tend()
         self._note(services)
@@ -183,13 +187,25 @@ def up(home: Path, port: int, store: Path) -> None:
     with log.open("wb") as stream:
         supervisor = subprocess.Popen(command, env=environment, stdout=stream, stderr=stream, start_new_session=True)
     deadline = time.monotonic() + _SECONDS_TO_COME_UP
+    told = 0
     while not (home / "processes.json").exists():
+        told = _pass_on(log, told)
         if supervisor.poll() is not None or time.monotonic() > deadline:
             stop(supervisor)
             raise SystemExit(f"it did not come up:\n{log.read_text('utf-8', 'replace')[-4000:]}\nmore in {home / 'logs'}")
         time.sleep(0.2)
-    print(f"up: http://127.0.0.1:{port} (user and password in {FILE}); logs in {home / 'logs'}")
+    _pass_on(log, told)
+    print(f"up: http://127.0.0.1:{port}; logs in {home / 'logs'}")
+    print(HOW_TO_LOG_IN)
     print("prefect deployment run corpus-to-model    # from this directory; make down ends it all")
+
+
+def _pass_on(log: Path, told: int) -> int:
+    """Print the whole lines that a log has beyond ``told`` bytes; how many bytes are told then."""
+    new, end, _ = log.read_bytes()[told:].rpartition(b"\n")
+    if end:
+        print(new.decode("utf-8", "replace"), flush=True)
+    return told + len(new + end)
 
 
 def down(home: Path) -> None:

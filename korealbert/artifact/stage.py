@@ -19,6 +19,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -28,7 +29,6 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from korealbert.artifact import markers
 from korealbert.artifact.files import (
     FileChanged,
-    digest_of_listing,
     files_of,
     known_digested,
     replace_directory,
@@ -49,6 +49,7 @@ from korealbert.artifact.store import (
     Store,
     check_conservation,
     default_store,
+    digest_of_output,
     faults_within,
     output_files,
 )
@@ -164,6 +165,9 @@ class Stage(Generic[S]):
     """What ``inspect`` shows of it, where it wrote any."""
     deployment: Deployment | None = None
     """None: it is built within a whole run only."""
+    measured: tuple[str, ...] = ()
+    """Patterns of output files that tell of times and machines: they are checked as all others, but are no part of the output
+    digest, which is the same wherever and however often a recipe is built."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", self.label or self.name)
@@ -239,9 +243,10 @@ def _build(
     sealed = _sealed(partial, identity.name, opening)
     if sealed is None:
         _open(partial, opening, spec)
-        start = time.monotonic()
+        start, used = time.monotonic(), _processor_seconds()
         stats, files = _run(store, stage, spec, identity, inputs, runtime, partial)
         check_conservation(identity.name, stats, partial)
+        entries = {name: _entry(stage, name, digest, seen[0]) for name, (digest, seen) in files.items()}
         sealed = {
             "name": identity.name,
             "label": label,
@@ -249,9 +254,10 @@ def _build(
             "spec": json.loads(spec.model_dump_json()),
             "inputs": dict(identity.inputs),
             "stats": stats,
-            "files": {name: {"sha256": digest, "size": seen[0]} for name, (digest, seen) in files.items()},
-            "output_digest": digest_of_listing({name: digest for name, (digest, _) in files.items()}),
+            "files": entries,
+            "output_digest": digest_of_output(entries),
             "wall_seconds": round(time.monotonic() - start, 3),
+            "processor_seconds": round(_processor_seconds() - used, 3),
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "host": host_facts(),
         }
@@ -268,6 +274,18 @@ def _build(
     for name, (digest, seen) in files.items():
         store.digests.remember(target / name, digest, seen)
     return Artifact(identity.name, target)
+
+
+def _entry(stage: Stage[Any], name: str, digest: str, size: int) -> dict[str, Any]:
+    """What the manifest says of a file."""
+    measured = any(fnmatch(name, pattern) for pattern in stage.measured)
+    return {"sha256": digest, "size": size, **({"measured": True} if measured else {})}
+
+
+def _processor_seconds() -> float:
+    """Processor time of this process and of those that it started and that have ended, on all cores together."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def _run(
@@ -388,6 +406,7 @@ def host_facts() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "cpu": _cpu(),
         "blas": _blas(),
+        "gpus": _gpus(),
         "packages": versions,
     }
 
@@ -399,6 +418,15 @@ def _cpu() -> str:
             if line.lower().startswith(("model name", "cpu model")):
                 return line.partition(":")[2].strip()
     return platform.processor()
+
+
+def _gpus() -> list[str]:
+    """The names of NVIDIA's GPUs, as the driver tells them without CUDA."""
+    with contextlib.suppress(OSError):
+        told = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
+        lines = (line for path in told for line in path.read_text("utf-8", "replace").splitlines())
+        return [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
+    return []
 
 
 def _blas() -> list[str]:

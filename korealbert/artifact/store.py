@@ -36,6 +36,7 @@ class _Fact(BaseModel):
 class _File(_Fact):
     sha256: str
     size: Annotated[int, Field(ge=0)]
+    measured: bool = False
 
 
 class _Recipe(_Fact):
@@ -131,7 +132,7 @@ class Artifact:
 
     @property
     def output_digest(self) -> str:
-        """sha256 over the names and digests of all files: equal for equal bytes, whoever built them."""
+        """sha256 over the names and digests of all files but measured ones: equal for equal bytes, whoever built them."""
         return str(self.manifest["output_digest"])
 
     def files(self, pattern: str) -> list[Path]:
@@ -287,8 +288,7 @@ def faults_within(
 def _contradictions(name: str, manifest: Mapping[str, Any]) -> list[str]:
     """Where a manifest in the directory of this name contradicts itself."""
     faults = []
-    listing = digest_of_listing({relative: entry["sha256"] for relative, entry in manifest["files"].items()})
-    if listing != manifest["output_digest"]:
+    if digest_of_output(manifest["files"]) != manifest["output_digest"]:
         faults.append("manifest.json: its output_digest is not that of its files")
     if identity_of(manifest).name != name or manifest["name"] != name:
         faults.append("manifest.json: its recipe is that of another artifact")
@@ -297,6 +297,11 @@ def _contradictions(name: str, manifest: Mapping[str, Any]) -> list[str]:
     except ArtifactError as error:
         faults.append(str(error))
     return faults
+
+
+def digest_of_output(files: Mapping[str, Mapping[str, Any]]) -> str:
+    """The output digest that the files of a manifest have together; measured ones do not count."""
+    return digest_of_listing({name: entry["sha256"] for name, entry in files.items() if not entry.get("measured")})
 
 
 def output_files(directory: Path, *, scratch: bool = False) -> list[str]:

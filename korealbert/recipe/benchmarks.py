@@ -56,7 +56,7 @@ class Benchmark(Generic[_GridT_co]):
     """By ``INIT/SEED``; at least one."""
     grid: _GridT_co
 
-    def of_architecture(self, architecture: str) -> Benchmark[GridT_co]:
+    def of_architecture(self, architecture: str) -> Benchmark[_GridT_co]:
         """With the heads that encoders of this architecture have."""
         return Benchmark({label: spec.of_architecture(architecture) for label, spec in self.cells.items()}, self.grid)
 
@@ -74,7 +74,7 @@ class Benchmark(Generic[_GridT_co]):
         }
         return Benchmark(cells, self.grid) if cells else None
 
-    def with_evidence(self) -> Benchmark[GridT_co]:
+    def with_evidence(self) -> Benchmark[_GridT_co]:
         """The same cells, each keeping what an ensemble averages."""
         return Benchmark({label: spec.model_copy(update={"evidence": True}) for label, spec in self.cells.items()}, self.grid)
 

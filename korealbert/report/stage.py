@@ -2,12 +2,13 @@
 
 Inputs: every artifact of a run by its label; none is required. Output: ``report.html`` (self-contained), ``report.md``,
 ``scores.csv``, ``tables/*`` (every table as CSV, Markdown and LaTeX), ``figures/*.svg`` and, where a model was exported,
-``model-card.md``. Holds no time, date or host: equal inputs give equal bytes.
+``model-card.md``. Only what tells of time and cost depends on when and where the inputs were built: equal inputs give equal
+bytes of all else, and equal manifests of all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,13 +19,14 @@ from korealbert.artifact.files import atomic_write
 from korealbert.finetune.spec import INITS
 from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
 from korealbert.report import published, scores
-from korealbert.report.artifacts import Artifacts, lineage
+from korealbert.report.artifacts import Artifacts, refuse_swapped
 from korealbert.report.published import Beside, OwnScore
 from korealbert.report.render.blocks import Section, Text
 from korealbert.report.render.writer import write_report
 from korealbert.report.scores import Benchmark
 from korealbert.report.sections import corpus, learning, outcome, printed_table, texts, training_data
 from korealbert.report.sections.benchmarks import comparison, errors
+from korealbert.report.sections.lineage import MEASURED, closing
 from korealbert.report.sections.printed_table import PrintedTable
 
 
@@ -77,6 +79,7 @@ class ReportStats(Statistics):
 def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stages: Sequence[Stage[Any]] = ()) -> ReportStats:
     """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
+    refuse_swapped(artifacts.by_label, _model_of(artifacts))
     beside: list[Beside] = [*spec.published, *spec.published_scores]
     benchmarks = scores.read(artifacts.of("finetune"), artifacts.of("summary"))
     chapters = [
@@ -93,16 +96,15 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
         corpus.removed(artifacts),
         training_data.vocabulary(artifacts),
         training_data.section(artifacts),
-        lineage(artifacts),
     ]
-    sections = [section for section in chapters if section is not None]
+    sections = closing(artifacts, chapters)
     if absent := artifacts.missing:
         note = Text(f"Not part of this run: {', '.join(absent)}.", quiet=True)
         sections[-1] = Section(sections[-1].anchor, sections[-1].title, [*sections[-1].blocks, note])
     lede = " ".join(filter(None, [spec.note, outcome.lede(artifacts, benchmarks)]))
     table = scores.table(benchmarks, spec.model_name, beside)
     title = spec.title or f"korealbert: {'from raw text to scores' if artifacts.one('pretrain') or benchmarks else 'a corpus'}"
-    figures = write_report(out_dir, title, lede, sections, {"scores.csv": table}, runtime, tables=True)
+    figures = write_report(out_dir, title, lede, sections, {"scores.csv": table}, runtime)
     if (card := _card_with_scores(artifacts, benchmarks)) is not None:
         atomic_write(out_dir / "model-card.md", card.encode())
     return ReportStats(
@@ -112,6 +114,17 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
         means={b.name: {init: sum(v) / len(v) for init in INITS if (v := b.values(init))} for b in benchmarks},
         missing=absent,
     )
+
+
+def _model_of(artifacts: Artifacts) -> Callable[[str], str]:
+    """The label of the model of ``finetune/BENCHMARK/INIT/SEED`` or ``finetune/ENCODER/BENCHMARK/INIT/SEED``."""
+
+    def model_of(label: str) -> str:
+        stage, *rest = label.split("/")
+        encoder = f"encoder/{rest[0]}" if rest else ""
+        return "" if stage != "finetune" else encoder if encoder in artifacts.by_label else "export"
+
+    return model_of
 
 
 def _card_with_scores(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str | None:
@@ -141,4 +154,5 @@ STAGE = Stage(
     table="report",
     inputs={"LABEL": "LABEL"},
     deployment=Deployment("Draw up the report"),
+    measured=MEASURED,
 )

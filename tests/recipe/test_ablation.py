@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,34 @@ def test_cells_read_the_training_where_the_export_cannot_say_what_layers_share()
         # Wide embeddings have no projection, and ALBERT's format has no model without one.
         less = "shared-attention" in row or "shared-ffn" in row or "e-768" in row
         assert inputs.get("pretrain") == (f"pretrain/{row}" if less else None), label
+
+
+def model_of(nodes: Mapping[str, recipes.Node], label: str) -> str:
+    """The training that a cell comes from."""
+    while not label.startswith("pretrain/"):
+        inputs = nodes[label].inputs
+        label = inputs.get("pretrain") or inputs["model"]
+    return label
+
+
+@pytest.mark.parametrize("file", sorted(SAMPLE.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_cell_is_wired_to_the_model_of_its_own_row_and_seed(file: Path, tmp_path: Path) -> None:
+    nodes = graph_of(file)
+    cells = [label for label in nodes if label.startswith(("finetune/", "intrinsic/"))]
+    wired = {label: "/".join(["pretrain", *label.split("/")[1:3]]) for label in cells}
+    assert cells and {label: model_of(nodes, label) for label in cells} == wired
+    one, other = list({_row(label): label for label in reversed(cells) if label.split("/")[2] == "1"}.values())[:2]
+    exchanged = {one: other, other: one}
+    rest = {label: node for label, node in nodes.items() if label not in (*cells, "ablation")}
+    swapped = rest | {label: replace(nodes[label], inputs=nodes[exchanged.get(label, label)].inputs) for label in cells}
+    assert {label: model_of(swapped, label) for label in cells} != wired
+    store = Store(tmp_path)
+    right, wrong = ({stage.label: stage.name for stage in recipes.plan(each, store)} for each in (nodes, swapped))
+    assert {label for label in cells if right[label] != wrong[label]} == {one, other}, "and each would be another artifact"
+
+
+def _row(label: str) -> str:
+    return label.split("/")[1]
 
 
 def test_a_bi_encoder_stands_beside_no_printed_score_and_is_named(editable: Path) -> None:

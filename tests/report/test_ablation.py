@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -116,6 +117,37 @@ def test_a_single_pretraining_run_has_intervals_over_fine_tuning_alone_and_says_
     half = stats.t.ppf(0.975, 1) * stats.sem(SCORES["a"][0])
     assert f"80.50 ± {half:.2f}†" in text
     assert "it says nothing about other ones" in text
+
+
+def test_median_and_best_are_over_all_fine_tuning_runs(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+    run(SPEC, artifacts, tmp_path, Runtime())
+    with (tmp_path / "tables" / "table-median-and-best-of-ours-100.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    scores = [score for each in SCORES["b"] for score in each]
+    assert [row["F1"] for row in rows][2:] == [f"{np.median(scores):.2f}", f"{max(scores):.2f}"]
+    assert {path.suffix for path in (tmp_path / "tables").iterdir()} == {".csv", ".md", ".tex"}
+
+
+@pytest.mark.parametrize("swapped", [(), ("finetune/a/1/f/pretrained/1", "finetune/b/1/f/pretrained/1")])
+def test_a_cell_in_the_place_of_another_models_is_refused(swapped: tuple[str, ...], tmp_path: Path) -> None:
+    facts = {"parameters": 12, "steps": 60, "tokens": 100, "epochs": 2.5, "sequence_length": 128}
+    found = {}
+    for row, score in (("a", 80.0), ("b", 83.0)):
+        model = found[f"pretrain/{row}/1"] = made(tmp_path, f"pretrain/{row}/1", facts)
+        metrics = json.dumps({"metric": "f1", "test": {"f1": score}})
+        label = f"finetune/{row}/1/f/pretrained/1"
+        found[label] = made(
+            tmp_path, label, {}, {"model": model}, write=lambda out, m=metrics: (out / "metrics.json").write_text(m) and None
+        )
+    spec = SPEC.model_copy(update={"columns": (Column(title="F1", benchmark="f"),), "printed": None})
+    if not swapped:
+        run(spec, found, tmp_path, Runtime())
+        assert pl.read_csv(tmp_path / "table.csv")["mean"].to_list() == [80.0, 83.0]
+        return
+    one, other = swapped
+    found[one], found[other] = found[other], found[one]
+    with pytest.raises(ValueError, match=r"finetune/a/1/f/pretrained/1 .*: built from pretrain/b/1, not from pretrain/a/1"):
+        run(spec, found, tmp_path, Runtime())
 
 
 def test_a_metric_that_a_benchmark_does_not_have_is_named(artifacts: dict[str, Artifact], tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from typing import IO, Any
 from korealbert.artifact import locks
 from korealbert.artifact.files import (
     atomic_write,
-    digest_of_listing,
     replace_directory,
     room,
     sha256_and_stamp,
@@ -30,7 +29,16 @@ from korealbert.artifact.files import (
     unambiguous,
 )
 from korealbert.artifact.spec import ARTIFACT_NAME
-from korealbert.artifact.store import MANIFEST, Artifact, ArtifactError, Store, ancestors, faults_within, identity_of
+from korealbert.artifact.store import (
+    MANIFEST,
+    Artifact,
+    ArtifactError,
+    Store,
+    ancestors,
+    digest_of_output,
+    faults_within,
+    identity_of,
+)
 from korealbert.artifact.tar import TarFault, TarMember, TarReader
 
 INDEX = "korealbert.json"
@@ -158,13 +166,11 @@ class _Reader:
         if absent := {str(each) for each in artifact.manifest["inputs"].values()} - announced:
             raise ArtifactError(f"{name}: built from {', '.join(sorted(absent))}, which the archive does not hold")
         room(self._store.root, sum(entry["size"] for entry in files.values()), f"import of {name}")
-        digests = {}
         for relative, entry in files.items():
-            digests[relative] = self._copy(f"{name}/{relative}", entry["size"], out / relative)
-            if digests[relative] != entry["sha256"]:
+            if self._copy(f"{name}/{relative}", entry["size"], out / relative) != entry["sha256"]:
                 raise ArtifactError(f"{name}/{relative}: another sha256 than its manifest says")
             self._told(name, entry["size"])
-        if not digest_of_listing(digests) == artifact.output_digest == output_digest:
+        if not digest_of_output(files) == artifact.output_digest == output_digest:
             raise ArtifactError(f"{name}: its files, manifest and {INDEX} tell of three different outputs")
 
     def _next(self, wanted: str) -> TarMember:

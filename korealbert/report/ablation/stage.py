@@ -2,7 +2,8 @@
 
 Input roles are labels of the grid: ``pretrain/ROW/SEED``, ``intrinsic/ROW/SEED/NOISE``,
 ``finetune/ROW/SEED/BENCHMARK/INIT/SEED`` and those of what they were built from. Output: ``report.html``, ``report.md``,
-``table.csv`` (means and intervals beside the printed numbers), ``runs.csv`` (every value) and ``figures/*.svg``.
+``table.csv`` (means and intervals beside the printed numbers), ``runs.csv`` (every value), ``tables/*`` (every table as CSV,
+Markdown and LaTeX) and ``figures/*.svg``.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from korealbert.report import published
 from korealbert.report.ablation import curves, table
 from korealbert.report.ablation.runs import Values
 from korealbert.report.ablation.spec import AblationReportSpec
-from korealbert.report.artifacts import Artifacts, lineage
+from korealbert.report.artifacts import Artifacts, refuse_swapped
 from korealbert.report.render.blocks import Block, Section, Table, Text
 from korealbert.report.render.writer import write_report
+from korealbert.report.sections.lineage import MEASURED, closing
 
 
 class AblationStats(Statistics):
@@ -39,6 +41,7 @@ def run(
 ) -> AblationStats:
     """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
+    refuse_swapped(artifacts.by_label, _model_of)
     values = Values.read(spec.rows, spec.columns, artifacts.by_label, baseline=spec.baseline)
     chapters = [
         table.section(spec, values),
@@ -48,14 +51,19 @@ def run(
         curves.layers(spec, artifacts),
         _models(spec, artifacts),
         _known_problems(spec),
-        lineage(artifacts),
     ]
-    sections = [chapter for chapter in chapters if chapter is not None]
+    sections = closing(artifacts, chapters)
     summary = pl.DataFrame(table.summary(spec, values), infer_schema_length=None)
     numbers = {"table.csv": summary, "runs.csv": _runs(spec, values)}
     write_report(out_dir, spec.title, _lede(spec, artifacts), sections, numbers, runtime)
     means = {row.label: {title: found.text for title, found in table.estimates(spec, values, row).items()} for row in spec.rows}
     return AblationStats(rows=len(spec.rows), columns=len(spec.columns), means=means)
+
+
+def _model_of(label: str) -> str:
+    """``pretrain/ROW/SEED`` of ``finetune/ROW/SEED/…`` and ``intrinsic/ROW/SEED/…``."""
+    stage, *rest = label.split("/")
+    return "/".join(["pretrain", *rest[:2]]) if stage in ("finetune", "intrinsic") else ""
 
 
 def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
@@ -111,4 +119,4 @@ def _runs(spec: AblationReportSpec, values: Values) -> pl.DataFrame:
     return pl.DataFrame(records, schema=dict(zip(names, kinds, strict=True)), orient="row")
 
 
-STAGE = Stage("ablation", version=3, spec=AblationReportSpec, run=run)
+STAGE = Stage("ablation", version=3, spec=AblationReportSpec, run=run, measured=MEASURED)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 
 from korealbert.formatting import MISSING, compact, fixed, percent, signed
 from korealbert.report.ablation.runs import Estimate, Values, estimate
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Row
 from korealbert.report.render import charts
-from korealbert.report.render.blocks import Block, Figure, Figures, Section, Table, Text
+from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
 
 OURS, PRINTED = "ours", "printed"
 
@@ -66,7 +67,20 @@ def section(spec: AblationReportSpec, values: Values) -> Section:
         Text(_how_to_read(spec, single=single), quiet=True),
         *(Text(note, quiet=True) for note in spec.notes),
     ]
-    return Section("table", "The table", blocks)
+    return Section("table", "The table", [*blocks, *_medians(spec, values)])
+
+
+def _medians(spec: AblationReportSpec, values: Values) -> list[Block]:
+    """Median and best over all runs of each row, as papers print them; nothing where no row has two runs."""
+    body: list[list[str]] = []
+    for row in spec.rows:
+        own = [[v for runs in values.runs[row.key, c.title].values() for v in runs.values()] for c in spec.columns]
+        if max(map(len, own)) > 1:
+            body.append([row.label, "median", *(fixed(statistics.median(each)) if each else MISSING for each in own)])
+            body.append(["", "best", *(fixed(max(each)) if each else MISSING for each in own)])
+    header = ["", "Of all runs", *(column.title for column in spec.columns)]
+    table = Table("Median and best of ours, × 100", header, body, frozenset(range(2, len(header))))
+    return [Fold("Median and best over all runs", [table])] if body else []
 
 
 def _runs(spec: AblationReportSpec, values: Values, row: Row) -> str:

@@ -192,11 +192,11 @@ def _p_value(value: float | None) -> str:
 
 
 def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[published.Beside]) -> Section | None:
-    """A leaderboard per task and metric, ours among published scores, then the tables as printed, with their misprints."""
+    """Ours by task and metric with the published scores folded below each, then the tables as printed, with their misprints."""
     if not tables:
         return None
     blocks: list[Block] = [Text(_EXPLANATION)] if benchmarks else []
-    blocks += [table for benchmark in benchmarks for table in _leaderboards(benchmark, tables)]
+    blocks += [block for benchmark in benchmarks for block in _leaderboards(benchmark, tables)]
     reasons = dict.fromkeys(why for benchmark in benchmarks for why in published.apart(benchmark.compared_with, tables))
     if apart := [benchmark.title for benchmark in benchmarks if benchmark.head == "bi-encoder"]:
         reasons[f"published scores of {_BI_ENCODERS} {'; '.join(apart)}."] = None
@@ -204,9 +204,18 @@ def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[published.Besid
     for name in (table for table in tables if isinstance(table, str)):
         printed = [_as_printed(source, rows) for source, rows in _by_source(name).items()]
         known = [Text(f"Known problems: {note}", quiet=True) for note in published.notes(name)]
-        blocks.append(Fold(f"As printed: {name.replace('_', ' ')}", [*known, *printed]))
+        blocks.append(Fold(f"As printed: {_PUBLICATIONS.get(name, name)}", [*known, *printed]))
     return Section("published", "Beside published scores", blocks)
 
+
+_PUBLICATIONS = {
+    "albert": "ALBERT",
+    "klue_readme": "README of KLUE's baselines",
+    "koelectra_readme": "README of KoELECTRA",
+    "korealbert": "KoreALBERT",
+    "xpt": "cross-lingual post-training (LanguageChameleon, XPT)",
+}
+"""What the published tables are called."""
 
 _BI_ENCODERS = (
     "pairs are of cross-encoders, which read both sentences at once. A bi-encoder encodes each alone; its scores stand by "
@@ -220,36 +229,36 @@ _EXPLANATION = (
     "budget; each source is named, and known problems are noted in the row."
 )
 
-_HEADER = ("Model", "Score", "Interval", "Median", "Best", "Seeds", "Corrected", "Oracle", "Source", "Note")
 
-_ALWAYS = 2
-"""Columns that are shown even when empty."""
-
-
-def _leaderboards(benchmark: Benchmark, tables: Sequence[published.Beside]) -> list[Table]:
-    """The table of the main metric, and of every other metric that somebody published."""
+def _leaderboards(benchmark: Benchmark, tables: Sequence[published.Beside]) -> list[Block]:
+    """The tables of the main metric, and of every other metric that somebody published."""
     found = {metric: published.comparable(benchmark.compared_with, metric, tables) for metric in benchmark.metrics}
-    return [_leaderboard(benchmark, m, beside) for m, beside in found.items() if m == benchmark.metric or beside.height]
+    shown = [(metric, beside) for metric, beside in found.items() if metric == benchmark.metric or beside.height]
+    return [block for metric, beside in shown for block in _leaderboard(benchmark, metric, beside)]
 
 
-def _leaderboard(benchmark: Benchmark, metric: str, beside: pl.DataFrame) -> Table:
-    entries = [
-        (number, [model, value, "", "", "", "", "", "", source, note], False)
-        for number, model, value, source, note in beside.select("number", "model", "value", "source", "note").iter_rows()
-    ]
+def _leaderboard(benchmark: Benchmark, metric: str, beside: pl.DataFrame) -> list[Block]:
+    """Ours, the best first, and below them, folded, what others published."""
+    title = f"{benchmark.title}, {metric_title(metric)}"
+    entries = []
     for system in benchmark.systems:
         if values := benchmark.values(system, metric):
             reasons = dict.fromkeys(benchmark.undefined(system, metric).values())
             note = "; ".join(filter(None, (benchmark.head_of(system), benchmark.part, *reasons)))
-            entries.append((statistics.fmean(values), [*_own(benchmark, system, metric), "this run", note], True))
+            entries.append((statistics.fmean(values), [*_own(benchmark, system, metric), "this run", note]))
     entries.sort(key=lambda entry: -entry[0])
-    kept = [n for n in range(len(_HEADER)) if n < _ALWAYS or any(row[n] for _, row, _ in entries)]
-    rows = [[row[n] for n in kept] for _, row, _ in entries]
-    header = [benchmark.interval_title if _HEADER[n] == "Interval" else _HEADER[n] for n in kept]
-    numeric = frozenset(n for n, name in enumerate(header) if name not in ("Model", "Source", "Note"))
-    marked = frozenset(n for n, (_, _, ours) in enumerate(entries) if ours)
-    prose = frozenset(n for n, name in enumerate(header) if name in ("Source", "Note"))
-    return Table(f"{benchmark.title}, {metric_title(metric)}", header, rows, numeric, marked, prose)
+    rows = [row for _, row in entries]
+    header = ["Model", "Score", benchmark.interval_title, "Median", "Best", "Seeds", "Corrected", "Oracle", "Source", "Note"]
+    ours = Table(title, header, rows, frozenset(range(1, 8)), frozenset(range(len(rows))), frozenset({9}))
+    if not beside.height:
+        return [ours]
+    printed = [list(row) for row in beside.select("model", "value", "source", "note").iter_rows()]
+    summary = f"{len(printed)} published, {printed[-1][1]} to {printed[0][1]}" if len(printed) > 1 else "1 published score"
+    header = ["Model", "Score", "Source", "Note"]
+    return [
+        ours,
+        Fold(f"{title}: {summary}", [Table(f"{title}, published", header, printed, frozenset({1}), prose=frozenset({3}))]),
+    ]
 
 
 def _own(benchmark: Benchmark, system: str, metric: str) -> list[str]:
@@ -282,9 +291,15 @@ def _by_source(name: str) -> dict[str, list[_Printed]]:
 
 _PRINTED = ("model", "task", "metric", "value", "note")
 
+_MOST_CHARACTERS = 160
+"""Of the longest words over the columns of a table as printed: as many stand beside each other in 1,300 pixels."""
+
 
 def _as_printed(source: str, rows: Sequence[_Printed]) -> Table:
-    """Models by columns of task and metric, with the notes on each; where a source prints two values, both are shown."""
+    """Models by columns of task and metric, with the notes on each; where a source prints two values, both are shown.
+
+    Counts by gold and predicted label are more than fit beside each other: they stand below each other, models beside.
+    """
     columns = list(dict.fromkeys((task, metric) for _, task, metric, *_ in rows))
     cells: dict[tuple[str, str, str], list[str]] = {}
     notes: dict[str, dict[str, None]] = {}
@@ -294,12 +309,18 @@ def _as_printed(source: str, rows: Sequence[_Printed]) -> Table:
         if note and note not in everywhere:
             notes.setdefault(model, {})[note] = None
     models = list(dict.fromkeys(model for model, *_ in rows))
+    title = " ".join([source, *(f"({note.rstrip('.')})" for note in everywhere if note)])
+    if sum(max(map(len, f"{task} {metric}".split())) for task, metric in columns) > _MOST_CHARACTERS:
+        body = [
+            [f"{task} {metric}", *(" / ".join(cells.get((model, task, metric), [""])) for model in models)]
+            for task, metric in columns
+        ]
+        return Table(title, ["Metric", *models], body, frozenset(range(1, len(models) + 1)))
     header = ["Model", *(f"{task} {metric}" for task, metric in columns), *(["Note"] if notes else [])]
     body = [
         [model, *(" / ".join(cells.get((model, *column), [""])) for column in columns)]
         + ([" ".join(notes.get(model, {}))] if notes else [])
         for model in models
     ]
-    title = " ".join([source, *(f"({note.rstrip('.')})" for note in everywhere if note)])
     prose = frozenset({len(header) - 1}) if notes else frozenset()
     return Table(title, header, body, frozenset(range(1, len(columns) + 1)), prose=prose)

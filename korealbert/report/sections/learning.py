@@ -72,6 +72,13 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
                 share=kind == "accuracy",
             )
             figures.append(Figure(f"pretrain-{key}-{kind}", f"{name}: {kind}, {shown} at the end", svg))
+    rates = _points(records, "train", "learning_rate")
+    if rates:
+        most = max(rate for _, rate in rates)
+        svg = charts.lines(
+            [charts.Line("learning rate", rates)], label=f"Learning rate over steps, {most:g} at most", x_unit="steps"
+        )
+        figures.append(Figure("pretrain-learning-rate", f"Learning rate, {most:g} at most", svg))
     return figures
 
 

@@ -31,7 +31,7 @@ _RANDOM = (
 
 
 def lede(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
-    """The results in at most two sentences."""
+    """The results in at most two sentences, each with the number of seeds and examples and the interval that it has."""
     sentences = [sentence for benchmark in benchmarks if (sentence := _result(benchmark))]
     if not sentences and (accuracy := _heldout_scores(artifacts).get("mlm_accuracy")) is not None:
         sentences.append(f"The pretrained model fills {percent(accuracy)} of the masked pieces of held-out text correctly.")
@@ -49,15 +49,57 @@ def _result(benchmark: Benchmark) -> str | None:
     lead = benchmark.lead
     if lead == "random":
         return None
-    gain = benchmark.gain
-    against = ""
-    if gain is not None:
-        against = f", {fixed(abs(gain))} points {'above' if gain >= 0 else 'below'} random weights fine-tuned the same way"
     of = "" if lead in INITS else f" by {lead}"
     on = f"{benchmark.part} of the test set" if benchmark.part else "test"
     if benchmark.undefined(lead):
         return f"{benchmark.title}: {benchmark.metric_title} {benchmark.shown(lead)} on {on}{of}."
-    return f"{benchmark.title}: {fixed(mean_and_sd(benchmark.values(lead))[0])} {benchmark.metric_title} on {on}{of}{against}."
+    values = benchmark.values(lead)
+    facts = "; ".join(filter(None, (seeds(len(values)), _interval_of(benchmark, lead), _one_answer(benchmark, lead))))
+    score = f"{fixed(mean_and_sd(values)[0])} {benchmark.metric_title} on {on}{of} ({facts})"
+    return f"{benchmark.title}: {score}{_against_random(benchmark)}."
+
+
+def _interval_of(benchmark: Benchmark, system: str) -> str:
+    """``95 % interval 83.10 to 87.50``; nothing where there is none, or seeds that do not differ leave it no width."""
+    low, high = benchmark.intervals.get(system, (0.0, 0.0))
+    return f"{benchmark.interval_title} {fixed(low)} to {fixed(high)}" if low < high else ""
+
+
+def _one_answer(benchmark: Benchmark, system: str) -> str:
+    told = [cell.metrics.get("warnings", []) for cell in benchmark.of(system)]
+    constant = all(any(warning.startswith(_CONSTANT) for warning in warnings) for warnings in told)
+    return "every example gets the same answer" if constant else ""
+
+
+_CONSTANT = "test: every prediction is "
+"""How the warning begins that a model answers all test examples alike."""
+
+_RANDOM_WEIGHTS = "random weights fine-tuned the same way"
+
+
+def _against_random(benchmark: Benchmark) -> str:
+    """The difference from random weights with its interval, and whether the two can be told apart at all."""
+    gain = benchmark.gain
+    if gain is None:
+        return ""
+    compared = _compared_with_random(benchmark)
+    if compared is None:
+        side = "above" if gain >= 0 else "below"
+        return f", {fixed(abs(gain))} points {side} {_RANDOM_WEIGHTS}, a difference without an interval"
+    low, high = compared
+    measured = f"{signed(gain)}, {benchmark.interval_title} {signed(low)} to {signed(high)}" if low < high else signed(gain)
+    if low <= 0 <= high:
+        return f", no clear difference from {_RANDOM_WEIGHTS} ({measured})"
+    return f", {'better' if gain > 0 else 'worse'} than {_RANDOM_WEIGHTS} ({measured})"
+
+
+def _compared_with_random(benchmark: Benchmark) -> tuple[float, float] | None:
+    """The interval of pretrained less random, where the summary has one."""
+    for pair in benchmark.summary.get("comparisons", []):
+        if {pair["first"], pair["second"]} == set(INITS):
+            low, high = sorted(float(end) if pair["first"] == INITS[0] else -float(end) for end in pair["interval"])
+            return low, high
+    return None
 
 
 def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Sequence[published.Beside]) -> Section | None:
@@ -107,10 +149,13 @@ def _card(benchmark: Benchmark) -> Card:
     values = benchmark.values(benchmark.lead)
     detail = f"{benchmark.lead}, {seeds(len(values))}"
     if not benchmark.undefined(benchmark.lead):
-        detail += f", best {fixed(max(values))}"
+        detail += f", best {fixed(max(values))}" if len(values) > 1 else ""
+        detail += f"; {interval}" if (interval := _interval_of(benchmark, benchmark.lead)) else ""
         if benchmark.gain is not None:
             detail += f"; random {benchmark.shown('random')}"
-            detail += "" if benchmark.undefined("random") else f", gain {signed(benchmark.gain)}"
+            compared = _compared_with_random(benchmark)
+            unclear = ", which may be chance" if compared is not None and compared[0] <= 0 <= compared[1] else ""
+            detail += "" if benchmark.undefined("random") else f", gain {signed(benchmark.gain)}{unclear}"
     detail += f"; {benchmark.part}" if benchmark.part else ""
     return Card(f"{benchmark.title}, {benchmark.metric_title}", benchmark.shown(benchmark.lead), detail)
 
@@ -236,7 +281,7 @@ def _heldout_table(heldout: Mapping[str, float | None], targets: Mapping[str, in
         for key, name in OBJECTIVES.items()
         if heldout.get(f"{key}_accuracy") is not None
     ]
-    header = ["Objective", "Accuracy", "of targets", "Loss", "Perplexity"]
+    header = ["Objective", "Accuracy", "Targets", "Loss", "Perplexity"]
     return Table("Held-out scores at the end of pretraining", header, rows, frozenset({1, 2, 3, 4}))
 
 
