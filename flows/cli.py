@@ -10,12 +10,12 @@ import os
 import signal
 import time
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -39,8 +39,11 @@ from flows.terminal import (
     shipped,
 )
 from korealbert.artifact import Artifact, Progress, Store, locks
-from korealbert.formatting import by_number
+from korealbert.formatting import by_number, size
 from korealbert.pretrain.runtime import Device, TrainingRuntime
+
+if TYPE_CHECKING:  # Which loads every package.
+    from korealbert.recipe import Planned
 
 app = typer.Typer(cls=OneLine, no_args_is_help=True, pretty_exceptions_show_locals=False)
 app.add_typer(file_commands.app)
@@ -61,6 +64,8 @@ From = Annotated[str | None, typer.Option("--from", help="stage to build with al
 _Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="a field of the recipe by dotted name; repeatable")
 ]
+_WIDE = 110
+"""Columns from which on a plan has its artifacts' names and reasons beside the stages."""
 _STATUS_STYLE = {"cached": "green", "stale": "yellow", "new": "cyan"}
 
 
@@ -125,8 +130,14 @@ def plan(
     overrides: _Overrides = None,
     data: DataDir = None,
     data_root: DataRoot = None,
+    machine: Annotated[
+        str | None, typer.Option("--as", metavar="MACHINE", help="costs on another machine: h100, h100x8")
+    ] = None,
 ) -> None:
-    """Print per stage whether it is cached, stale or new, and why."""
+    """Print per stage whether it is cached, stale or new, why, and what it takes in time, disk and memory.
+
+    A time with ~ rests on the rates that korealbert ships, others on what was built on this machine.
+    """
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
     with clear_errors():
@@ -140,19 +151,39 @@ def plan(
             overrides=changed,
             data=data,
             data_root=data_root,
+            machine=machine,
         )
     console.print(f"{prepared.name}: {prepared.description}".removesuffix(": "), style="bold")
-    table = Table("stage", "status", "artifact", "why", "last took", box=None, pad_edge=False)
+    for printed in _plan_table(prepared.planned):
+        console.print(printed, soft_wrap=isinstance(printed, str))
     for stage in prepared.planned:
-        status = Text(stage.status, _STATUS_STYLE[stage.status])
-        table.add_row(stage.label, status, stage.name, "\n".join(stage.reasons), stage.took)
-    console.print(table)
-    pending = [stage for stage in prepared.planned if stage.status != "cached"]
-    known = sum(stage.estimate_seconds or 0 for stage in pending)
-    for stage in pending:
         if stage.price:
             console.print(f"{stage.label}: {stage.price}", soft_wrap=True)
-    console.print(f"{len(pending)} of {len(prepared.planned)} stages would run" + (f", about {known:,.0f} s" if known else ""))
+    console.print(_would_run(prepared.planned, "would run"), soft_wrap=True)
+
+
+def _would_run(planned: Sequence[Planned], verb: str) -> str:
+    """How many stages are to run, and what they take."""
+    from korealbert.recipe.planning import total  # noqa: PLC0415 (loads every package)
+
+    pending = [stage for stage in planned if stage.status != "cached"]
+    return f"{len(pending)} of {len(planned)} stages {verb}" + (f": {told}" if (told := total(pending)) else "")
+
+
+def _plan_table(planned: Sequence[Planned]) -> Iterator[Table | str]:
+    """The stages in lines that fit the terminal: a narrow one gets the reasons below each stage, and no names of artifacts."""
+    wide = console.width >= _WIDE
+    costs = [Column(name, justify="right", no_wrap=True) for name in ("time", "disk", "memory")]
+    more = ("artifact", Column("why", overflow="fold")) if wide else ()
+    table = Table("stage", "status", *costs, *more, box=None, pad_edge=False)
+    for stage in planned:
+        cost = (stage.takes, size(stage.cost.disk_bytes), size(stage.cost.memory_bytes)) if stage.cost else ("", "", "")
+        shown = (stage.name, "\n".join(stage.reasons)) if wide else ()
+        table.add_row(Text(stage.label, overflow="fold"), Text(stage.status, _STATUS_STYLE[stage.status]), *cost, *shown)
+    yield table
+    if not wide:
+        for stage in planned:
+            yield from (f"{stage.label}: {reason}" for reason in stage.reasons)
 
 
 @app.command()
@@ -242,6 +273,7 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any]) -> 
         console.print(f"all {len(planned)} stages are cached", style="green")
         with locks.recorded(runtime.store, recipe, asked["until"], {stage.label: stage.name for stage in planned}):
             return runtime.store / planned[-1].name
+    console.print(_would_run(planned, "are to be built"), soft_wrap=True)
     with locks.exclusively(runtime.store):
         pass  # Only to tell now of a store that may only be read.
     # Prefect logs every error with its traceback; the API keeps those, the terminal gets what the error says.

@@ -75,8 +75,8 @@ def _shown(value: Any) -> Any:
 
 def plan(planned: list[Planned], store: Path) -> None:
     """Publish what a run is about to do, before it does it; what is in the store already is linked."""
-    lines = ["| stage | status | artifact | why | last took |", "|---|---|---|---|---|"]
+    lines = ["| stage | status | artifact | why | takes |", "|---|---|---|---|---|"]
     for stage in planned:
         place = f"[{stage.name}]({(store.resolve() / stage.name).as_uri()})" if stage.status == "cached" else stage.name
-        lines.append(f"| {plain(stage.label)} | {stage.status} | {place} | {plain('; '.join(stage.reasons))} | {stage.took} |")
+        lines.append(f"| {plain(stage.label)} | {stage.status} | {place} | {plain('; '.join(stage.reasons))} | {stage.takes} |")
     create_markdown_artifact("\n".join(lines), key="plan", description="What this run builds, and why")

@@ -65,6 +65,23 @@ def signed(value: float, decimals: int = 2) -> str:
     return f"{value:+.{decimals}f}".replace("-", _MINUS)
 
 
+def duration(seconds: float) -> str:
+    """As people read it: ``40 s``, ``3 min``, ``5.5 h``, ``12 days``."""
+    for limit, length, unit in ((90, 1, "s"), (5_400, 60, "min"), (48 * 3_600, 3_600, "h")):
+        if seconds < limit:
+            shown = seconds / length
+            return f"{shown:.2g} {unit}" if shown < 10 and unit != "s" else f"{shown:,.0f} {unit}"
+    return f"{seconds / 86_400:,.0f} days"
+
+
+def size(number: float) -> str:
+    """Bytes as people read them: ``120 MB``, ``2.1 GB``."""
+    for limit, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
+        if number >= limit:
+            return f"{number / limit:.2g} {unit}" if number < 10 * limit else f"{number / limit:,.0f} {unit}"
+    return f"{number / 1e3:,.0f} kB"
+
+
 def mean_and_sd(values: Sequence[float]) -> tuple[float, float | None]:
     """Mean and sample standard deviation (n − 1); no deviation for one value."""
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
