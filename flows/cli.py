@@ -35,6 +35,7 @@ from flows.terminal import (
     existing,
     find,
     labels,
+    print_sections,
     recipe_names,
     shipped,
 )
@@ -393,3 +394,34 @@ def inspect(
         for item in shown:
             console.print(item, soft_wrap=True)
             console.print(Rule(style="quiet") if console.is_terminal else "")
+
+
+@app.command()
+def diff(
+    first: Annotated[
+        str,
+        typer.Argument(help="a recipe, the report of a run, or an artifact: name, beginning or label", autocompletion=labels),
+    ],
+    second: Annotated[str, typer.Argument(help="what it is compared with", autocompletion=labels)],
+    html: Annotated[Path | None, typer.Option("--html", help="write a page to this file instead", dir_okay=False)] = None,
+    store: StoreDir = Path("store"),
+    data: DataDir = None,
+) -> None:
+    """Compare two runs, artifacts or recipes: settings, corpora, scores and curves."""
+    from korealbert.recipe import comparison  # noqa: PLC0415 (loads every package)
+    from korealbert.report.render.writer import page  # noqa: PLC0415
+
+    def side(name: str) -> comparison.Side:
+        if (recipe := shipped(Path(name))).suffix == ".toml":
+            return comparison.of_recipe(recipe, Store(store), data=data)
+        return comparison.of_artifact(find(store, name))
+
+    with clear_errors():
+        one, other = side(first), side(second)
+        sections, told = comparison.compare(one, other), comparison.lede(one, other)
+        if html is not None:
+            html.write_text(page(f"{one.name} and {other.name}", told, sections), "utf-8")
+            console.print(str(html), soft_wrap=True)
+            return
+        console.print(told, soft_wrap=True)
+        print_sections(sections)
