@@ -211,6 +211,9 @@ def run(
     node: Annotated[int, typer.Option("--node", min=0, help="which of them this is; 0 leads")] = 0,
     meeting: Annotated[str, typer.Option("--meeting", help="name of what they run together")] = "run",
     address: Annotated[str | None, typer.Option("--address", help="how the others reach this one")] = None,
+    lineage: Annotated[
+        str | None, typer.Option("--lineage", metavar="FILE|URL", help="events of OpenLineage, as JSON lines or posted")
+    ] = None,
 ) -> None:
     """Build every stage that is missing or stale and print the path of the report.
 
@@ -235,7 +238,7 @@ def run(
         with machines.leading(runtime):
             asked: dict[str, Any] = {"until": until, "from_stage": from_stage, "rerun": rerun, "overrides": _fields(overrides)}
             asked |= {"data": data, "data_root": data_root}
-            last = _build(recipe, runtime, asked)
+            last = _build(recipe, runtime, asked, lineage)
     if (told := last / "report.md").is_file():
         console.print(_headline(told), soft_wrap=True)
     report = last / "report.html"
@@ -263,14 +266,14 @@ def _fields(given: list[str] | None) -> dict[str, Any]:
     return fields
 
 
-def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any]) -> Path:
+def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any], lineage: str | None) -> Path:
     """Build what is missing or stale of what was asked for; the directory of the last artifact."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
     prepared = recipes.prepare(recipe, Store(runtime.store), **asked)
     prepared.check(runtime)
     planned = prepared.planned
-    if all(stage.status == "cached" for stage in planned):
+    if lineage is None and all(stage.status == "cached" for stage in planned):
         console.print(f"all {len(planned)} stages are cached", style="green")
         with locks.recorded(runtime.store, recipe, asked["until"], {stage.label: stage.name for stage in planned}):
             return runtime.store / planned[-1].name
@@ -288,7 +291,7 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any]) -> 
     built = [stage for stage in planned if stage.status != "cached"]
     try:
         with api_for_one_run(runtime.store), _bars():
-            last = Path(flow_of(recipe)(recipe, runtime=runtime, **asked))
+            last = Path(flow_of(recipe)(recipe, runtime=runtime, lineage=lineage, **asked))
     finally:  # Too little text is why many a run fails.
         for line in _left_out(filter(None, map(Store(runtime.store).find, (stage.name for stage in built)))):
             console.print(line, soft_wrap=True)

@@ -33,6 +33,8 @@ from korealbert.report.sections.learning import OBJECTIVES, points, training_lin
 
 _REPORTS = {REPORT.name, ABLATION.name, CROSS_LINGUAL.name}
 _DRAWS, _CONFIDENCE = 1000, 0.95
+_NAME = 14
+"""Characters of a name above a column."""
 _LONG_TEXT = 40
 """Characters from which on a changed value is shown as its changed words."""
 _ALONG = 8
@@ -99,8 +101,7 @@ def compare(first: Side, second: Side) -> list[Section]:
         if len(kinds) == 1:  # Two of a kind under two labels.
             renamed = {first.root if label == second.root else label: stage for label, stage in second.stages.items()}
             second = replace(second, stages=renamed)
-    if first.name == second.name:
-        first, second = replace(first, name=f"{first.name} (1)"), replace(second, name=f"{second.name} (2)")
+    first, second = _in_short(first, second)
     found = (
         ("settings", "Settings", _settings(first, second)),
         ("corpora", "Corpora", _corpora(first, second)),
@@ -110,15 +111,26 @@ def compare(first: Side, second: Side) -> list[Section]:
     return [Section(anchor, title, blocks) for anchor, title, blocks in found if blocks]
 
 
+def _in_short(first: Side, second: Side) -> tuple[Side, Side]:
+    """The two under names that fit a column: their own, or A and B."""
+    if first.name == second.name or max(len(first.name), len(second.name)) > _NAME:
+        return replace(first, name="A"), replace(second, name="B")
+    return first, second
+
+
 def lede(first: Side, second: Side) -> str:
-    """How much of the two is one and the same."""
+    """How much of the two is one and the same, and which is called A and which B."""
+    names = [side.name for side in _in_short(first, second)]
+    called = "".join(
+        f"{short} is {side.name}. " for short, side in zip(names, (first, second), strict=True) if short != side.name
+    )
     both = [label for label in first.stages if label in second.stages]
     same = [label for label in both if first.stages[label].recipe == second.stages[label].recipe]
     built = [first.artifacts(), second.artifacts()]
     other = [
         label for label in both if all(label in side for side in built) and len({s[label].output_digest for s in built}) > 1
     ]
-    told = f"{count(len(same))} of {count(len(both))} common stages have one recipe"
+    told = f"{called}{count(len(same))} of {count(len(both))} common stages have one recipe"
     return f"{told}; of {count(len(other))} the bytes differ." if other else f"{told}."
 
 
@@ -141,8 +153,8 @@ def _settings(first: Side, second: Side) -> list[Block]:
         blocks.append(Table("Fields that differ", ["Stage", "Field", first.name, second.name], table, prose=frozenset({2, 3})))
     if follows:
         blocks.append(Text(f"By their inputs alone differ: {_counted(follows)}.", quiet=True))
-    for side, other in ((first, second), (second, first)):
-        if alone := [label for label in side.stages if label not in other.stages]:
+    for side, beside in ((first, second), (second, first)):
+        if alone := [label for label in side.stages if label not in beside.stages]:
             blocks.append(Text(f"Only {side.name} has {_counted(alone)}."))
     return blocks
 
@@ -228,7 +240,8 @@ def _scores(first: Side, second: Side) -> list[Block]:
     ]
     table = Table("Test scores", header, rows, frozenset({3, 4, 5, 6, 7}))
     told = "Change is that of the mean over seeds. Its interval and p are over other seeds and other test examples."
-    return [*([table, Text(told, quiet=True)] if rows else []), *(Text(note) for note in notes)]
+    blocks: list[Block] = [table, Text(told, quiet=True)] if rows else []
+    return [*blocks, *(Text(note) for note in notes)]
 
 
 def _benchmarks(side: Side) -> list[scores.Benchmark]:

@@ -162,7 +162,7 @@ def _vocab_sizes(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
 
 def bytes_per_piece(pieces: int) -> float:
     """Of Korean text in UTF-8 under a vocabulary of this size: 4.45 at 8,000 and 5.3 at 32,000 (docs/results.md, scale.md)."""
-    return 4.45 * (max(pieces, 256) / 8_000) ** 0.126
+    return float(4.45 * (max(pieces, 256) / 8_000) ** 0.126)
 
 
 def _examples(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:

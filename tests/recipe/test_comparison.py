@@ -37,7 +37,7 @@ def test_recipes_differ_in_the_fields_that_were_changed_and_the_rest_follows(tmp
     assert rows["vocab", "size"][1] == "400" and rows["pretrain", "steps"][1] == "7"
     follows = str(section.blocks[1])
     assert "examples, views, export" in follows and "vocab" not in follows
-    assert not compare(one, one) and lede(one, one).startswith(f"{len(one.stages)} of {len(one.stages)} ")
+    assert not compare(one, one) and f"{len(one.stages)} of {len(one.stages)} common" in lede(one, one)
 
 
 def test_a_file_of_the_same_name_and_other_content_is_told_as_that(tmp_path: Path) -> None:
