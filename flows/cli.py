@@ -67,6 +67,8 @@ _Overrides = Annotated[
 ]
 _WIDE = 110
 """Columns from which on a plan has its artifacts' names and reasons beside the stages."""
+_shown: list[Bars] = []
+"""Bars that the terminal shows now."""
 _STATUS_STYLE = {"cached": "green", "stale": "yellow", "new": "cyan"}
 
 
@@ -87,7 +89,9 @@ def _options(
 
 def _leave_at_once(number: int, frame: FrameType | None) -> None:
     """Ctrl-C. Every child dies with this process, and whatever a stage has finished stays for the next run."""
-    console.print("\ninterrupted; the next run resumes here")
+    for bars in _shown:
+        bars.stop()  # What is printed while they are shown stands above them.
+    console.print("interrupted; the next run resumes here")
     os._exit(128 + number)
 
 
@@ -316,12 +320,12 @@ def _left_out(built: Iterable[Artifact]) -> Iterator[str]:
 
 @contextmanager
 def _bars() -> Iterator[None]:
-    """Terminal progress: one bar per running stage, its newest metrics beside it."""
+    """Terminal progress: one bar per running stage, its newest metrics beside it; a line for each that has ended."""
     from flows.step import watcher  # noqa: PLC0415 (loads Prefect)
 
     columns = (
-        TextColumn("{task.description}", table_column=Column(no_wrap=True, min_width=28)),
-        BarColumn(bar_width=20),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=20 if console.width >= _WIDE else 10),
         TaskProgressColumn(),
         TimeRemainingColumn(compact=True),
         TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
@@ -330,15 +334,22 @@ def _bars() -> Iterator[None]:
         known: dict[str, Any] = {}
 
         def watch(label: str, progress: Progress) -> None:
+            if progress.unit == "stages" and progress.done:
+                if label in known:
+                    bars.remove_task(known.pop(label))
+                console.print(Text.assemble((label, "bold"), f"  {progress.message}"))
+                return
             if label not in known:
                 known[label] = bars.add_task(label, total=progress.total, note="")
             note = progress.message or progress.note
             bars.update(known[label], completed=progress.done, total=progress.total, note=note)
 
         token = watcher.set(watch)
+        _shown.append(bars)
         try:
             yield
         finally:
+            _shown.remove(bars)
             watcher.reset(token)
 
 
