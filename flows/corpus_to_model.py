@@ -18,6 +18,7 @@ from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows import publish
+from flows.lineage import Lineage
 from flows.recovery import announce, leave_soon, of_a_worker
 from flows.step import Gate, step
 from korealbert.artifact import Store, locks
@@ -42,6 +43,7 @@ def corpus_to_model(
     runtime: TrainingRuntime = TrainingRuntime(),  # noqa: B008 (frozen)
     data: Path | None = None,
     data_root: Path | None = None,
+    lineage: str | None = None,
 ) -> str:
     """Build every stage of a recipe of any kind that is missing or stale.
 
@@ -55,6 +57,7 @@ def corpus_to_model(
         runtime: Store, workers, training processes; not part of any identity.
         data: Directory that ``${data}`` in the recipe stands for.
         data_root: Directory that holds every file which the recipe may name; any may be named where it is not given.
+        lineage: Where events of OpenLineage go: a file, which gets a line for each, or an address that they are posted to.
 
     Returns:
         The path of the last stage's artifact: the report's, unless ``until`` names another.
@@ -83,15 +86,18 @@ def corpus_to_model(
         gate = Gate(runtime)
         runner: Any = ThreadPoolTaskRunner(max_workers=runtime.cells_at_once)
         recorded = locks.recorded(store, recipe, until, names)
+        told = Lineage(lineage, prepared.name)
         built: dict[str, PrefectFuture[Any]] = {}
         # What a stage reads through another stage too is there when that one is: the UI draws no arrow for it.
         drawn = reduced({label: set(node.inputs.values()) for label, node in prepared.nodes.items()})
-        with recorded, runner:
+        with recorded, told.whole(), runner:
             for label, node in prepared.nodes.items():
                 inputs = {role: built[other] if other in drawn[label] else names[other] for role, other in node.inputs.items()}
                 asked = {"label": label, "node": node, "inputs": inputs, "runtime": runtime, "gate": gate}
                 delegated = same if label in elsewhere else None
-                built[label] = runner.submit(step, {**asked, "rerun": label in prepared.rerun, "on_gpu": delegated})
+                built[label] = runner.submit(
+                    step, {**asked, "rerun": label in prepared.rerun, "on_gpu": delegated, "lineage": told}
+                )
             try:
                 *_, last = [future.result() for future in built.values()]
             except TerminationSignal:

@@ -112,10 +112,10 @@ def plan(planned: Sequence[Planned], store: Path) -> None:
     """Publish the plan of a run before it starts; artifacts that are in the store already are linked."""
     waiting = sum(stage.status != "cached" for stage in planned)
     lines = [f"{waiting} of {len(planned)} stages are to be built in {_place(store.resolve())}.", ""]
-    lines += ["| stage | status | artifact | why | last took |", "|---|---|---|---|---|"]
+    lines += ["| stage | status | artifact | why | takes |", "|---|---|---|---|---|"]
     for stage in planned:
         name = _place(store.resolve() / stage.name) if stage.status == "cached" else stage.name
-        lines.append(f"| {plain(stage.label)} | {stage.status} | {name} | {plain('; '.join(stage.reasons))} | {stage.took} |")
+        lines.append(f"| {plain(stage.label)} | {stage.status} | {name} | {plain('; '.join(stage.reasons))} | {stage.takes} |")
     create_markdown_artifact("\n".join(lines), key="plan", description="What this run builds, and why")
 
 

@@ -29,6 +29,7 @@ from prefect.logging import get_run_logger
 from prefect.states import Cancelling, Completed
 
 from flows import publish
+from flows.lineage import Lineage
 from korealbert.artifact import Artifact, Built, Progress, Runtime, build, cached
 from korealbert.artifact.subprocess_build import Job, Needs, build_apart
 from korealbert.pretrain.launch import RankKilled
@@ -167,18 +168,27 @@ def step(
     *,
     rerun: bool,
     on_gpu: Mapping[str, Any] | None = None,
+    lineage: Lineage = Lineage(None),  # noqa: B008 (which sends nothing)
 ) -> State[str]:
     """Build one stage and return its artifact's name. ``inputs`` are the names that earlier steps returned, by role.
 
     ``gate`` says when: a stage that takes the whole machine runs alone, cells beside each other. With ``on_gpu``, the
-    parameters of the run, a worker of that pool builds it, and here it is found in the store.
+    parameters of the run, a worker of that pool builds it, and here it is found in the store. ``lineage`` is told of it.
     """
     artifacts = {role: Artifact(name, runtime.store.resolve() / name) for role, name in inputs.items()}
     logger = get_run_logger()
     watched = runtime.reporting_to(reporter(label, logger))
-    if on_gpu is not None:
-        _build_on_gpu(label, on_gpu, runtime, rerun=rerun)
-    built = _built(Job(node.stage, node.spec, artifacts, label, rerun and on_gpu is None), watched, gate)
+    job = Job(node.stage, node.spec, artifacts, label, rerun and on_gpu is None)
+    events = lineage.of(job, runtime.store)
+    try:
+        if on_gpu is not None:
+            events.start()
+            _build_on_gpu(label, on_gpu, runtime, rerun=rerun)
+        built = _built(job, watched, gate, events.start)
+    except BaseException as error:
+        events.fail(error)
+        raise
+    events.complete(built)
     if not built.cached or on_gpu is not None:
         publish.outcome(label, built)
     watched.report(Progress(1, 1, "stages", message="cached" if built.cached else _took(built)))
@@ -186,13 +196,16 @@ def step(
     return Completed(name="Cached" if built.cached else "Completed", message=_message(label, built), data=name)
 
 
-def _built(job: Job, runtime: TrainingRuntime, gate: Gate) -> Built:
+def _built(job: Job, runtime: TrainingRuntime, gate: Gate, begin: Callable[[], None]) -> Built:
+    """Build a stage once the gate lets it through; ``begin`` is called then."""
     if job.stage.memory_class is None or (runtime.cells_at_once == 1 and runtime.memory_gib is None):
         with gate.alone():
+            begin()
             return build(job.stage, job.spec, job.inputs, runtime, label=job.label, rerun=job.rerun)
     if not job.rerun and (found := cached(job.stage, job.spec, job.inputs, runtime)) is not None:
         return Built(found, cached=True)  # which needs neither memory nor a process
     with gate.cell(Needs(runtime.store).of(job, runtime.memory_bytes)):
+        begin()
         return build_apart(job, runtime.of_a_cell(), runtime.memory_bytes)
 
 
@@ -204,7 +217,23 @@ def _message(label: str, built: Built) -> str:
 
 
 def _took(built: Built) -> str:
-    return f"built in {built.artifact.manifest['wall_seconds']:,.1f} s{_counted(built.artifact.stats)}"
+    stats = built.artifact.stats
+    return f"built in {built.artifact.manifest['wall_seconds']:,.1f} s{_counted(stats)}{_scored(stats)}"
+
+
+def _scored(stats: Mapping[str, Any]) -> str:
+    """The newest metrics of a stage that trained something: ``, loss 2.051, mlm_accuracy 69.8 %, 1,234 tokens a second``."""
+    told = []
+    if (metric := stats.get("metric")) and isinstance(stats.get("dev"), Mapping):
+        told = [
+            f"{metric} {stats[split][metric]:.2f} on {split}" for split in ("dev", "test") if metric in stats.get(split, {})
+        ]
+    for name, value in (stats.get("heldout") or {}).items():
+        if isinstance(value, int | float) and name.endswith(("_loss", "_accuracy")):
+            told.append(f"{name} {value:.1%}" if name.endswith("_accuracy") else f"{name} {value:.3f}")
+    if speed := stats.get("tokens_per_second"):
+        told.append(f"{speed:,.0f} tokens a second")
+    return "".join(f", {each}" for each in told)
 
 
 def _counted(stats: Mapping[str, Any]) -> str:

@@ -149,6 +149,24 @@ def export_corpus(
     console.print(f"{documents:,} documents: {output}", soft_wrap=True)
 
 
+@app.command("export-curves")
+def export_curves(
+    artifact: Annotated[str, typer.Argument(help="a pretraining: its name, beginning or label", autocompletion=labels)],
+    output: Annotated[Path, typer.Argument(help="the directory that files are written to", file_okay=False)],
+    to: Annotated[
+        Literal["tensorboard", "wandb", "mlflow"],
+        typer.Option("--to", help="who shows them; wandb and mlflow as their own variables say"),
+    ] = "tensorboard",
+    store: StoreDir = Path("store"),
+) -> None:
+    """Give the curves of a finished training to TensorBoard, Weights & Biases or MLflow."""
+    from korealbert.pretrain.metrics import export_curves as give  # noqa: PLC0415 (loads torch)
+
+    with clear_errors():
+        lines = give(find(store, artifact), to, output)
+    console.print(f"{lines:,} lines of metrics: {output}", soft_wrap=True)
+
+
 def _all_of(store: Path, name: str) -> list[Artifact]:
     """The newest artifacts of all labels below a name (``clean``), by label, else the one that it means."""
     below = {one.manifest["label"]: one for one in Store(store).artifacts() if one.manifest["label"].startswith(f"{name}/")}

@@ -76,6 +76,14 @@ def signed(value: float, decimals: int = 2) -> str:
     return f"{value:+.{decimals}f}".replace("-", _MINUS)
 
 
+def size(number: float) -> str:
+    """Bytes as people read them: ``120 MB``, ``2.1 GB``."""
+    for limit, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
+        if number >= limit:
+            return f"{number / limit:.2g} {unit}" if number < 10 * limit else f"{number / limit:,.0f} {unit}"
+    return f"{number / 1e3:,.0f} kB"
+
+
 def mean_and_sd(values: Sequence[float]) -> tuple[float, float | None]:
     """Mean and sample standard deviation (n − 1); no deviation for one value."""
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None

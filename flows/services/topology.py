@@ -103,7 +103,7 @@ class Topology:
 
     def _services(self) -> list[Service]:
         cluster = Cluster(self.home / "database", free_port())
-        say("making the database, where there is none")
+        _say("making the database, where there is none")
         cluster.create()
         self.environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = cluster.url
         log = self.logs / "database.log"
@@ -119,14 +119,14 @@ class Topology:
 
     def _come_up(self, services: list[Service]) -> None:
         database, server, *workers = services
-        say("starting the database and Prefect's server")
+        _say("starting the database and Prefect's server")
         database.tend()
         wait_until_healthy(f"{self.url}/health", server.tend())
-        say("registering the deployments")
+        _say("registering the deployments")
         installed = self._python("installation", "-m", "flows.services.installation").wait()
         if installed:
             raise SystemExit(f"the deployments could not be registered; see {self.logs / 'installation.log'}")
-        say("starting the workers")
+        _say("starting the workers")
         for worker in workers:
             worker.tend()
         self._note(services)

@@ -30,6 +30,7 @@ from korealbert.documents.containers import is_archive, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import ReadLimits
 from korealbert.recipe.planning import prepare
+from korealbert.recipe.pricing import PACKED
 from korealbert.recipe.reference import json_schema
 from korealbert.recipe.tables import RecipeError
 
@@ -55,8 +56,6 @@ _FORMATS = {
     ".wet": "wet",
     _EXTRACTED: "wikiextractor",
 }
-_PACKED = {".gz": 3, ".zst": 4, ".bz2": 4, ".xz": 4, ".zip": 3, ".tgz": 3}
-"""Endings of packed files, and how many times as long their text is, about."""
 _FILES_LOOKED_AT, _BYTES_LOOKED_AT, _RECORDS_LOOKED_AT = 200, 1 << 18, 100
 _NAMUWIKI = {"namespace", "title", "text"}
 """Fields of the records of NamuWiki's dumps."""
@@ -156,7 +155,7 @@ def _tail(name: str) -> str:
         return ""
     if re.fullmatch(r"wiki_\d+(\.\w+)?", last):
         return _EXTRACTED
-    found = re.search(rf"({'|'.join(map(re.escape, _FORMATS))})({'|'.join(map(re.escape, _PACKED))})?$", last)
+    found = re.search(rf"({'|'.join(map(re.escape, _FORMATS))})({'|'.join(map(re.escape, PACKED))})?$", last)
     return found[0] if found else ""
 
 
@@ -232,7 +231,7 @@ def _files(source: Source) -> Iterator[Path]:
 
 def _size(path: Path) -> int:
     """Bytes of text in a file, about; what is packed counts several times."""
-    return path.stat().st_size * _PACKED.get(path.suffix.lower(), 1)
+    return path.stat().st_size * PACKED.get(path.suffix.lower(), 1)
 
 
 def _settings(sources: Sequence[Source], cores: int) -> dict[str, Any]:

@@ -22,13 +22,14 @@ from korealbert.examples import packing, views
 from korealbert.finetune import encoder_files, features, search, speed, summary
 from korealbert.finetune import stage as finetune
 from korealbert.huggingface import export
-from korealbert.pretrain import cooccurrence
+from korealbert.pretrain import cooccurrence, intrinsic
 from korealbert.pretrain import stage as pretrain
 from korealbert.report import stage as report
 from korealbert.report.ablation import stage as ablation
 from korealbert.report.cross_lingual import stage as cross_lingual
 from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
+from korealbert.xpt import phases, source, split, transfer, vocabulary_swap
 
 STAGES: tuple[Stage[Any], ...] = (
     crawl.STAGE,
@@ -77,3 +78,9 @@ def per_source() -> list[str]:
 def shows(name: str) -> Literal["documents", "examples", "urls"]:
     """What ``inspect`` shows of the artifacts of a stage."""
     return next((stage.shows for stage in STAGES if stage.name == name), "documents")
+
+
+def by_name() -> Mapping[str, Stage[Any]]:
+    """All stages by their own name, those of reports and of a post-training too."""
+    further = (split.STAGE, source.STAGE, transfer.STAGE, phases.STAGE, vocabulary_swap.STAGE, intrinsic.STAGE, search.PROPOSAL)
+    return {stage.name: stage for stage in (*STAGES, *further, REPORT, ABLATION, CROSS_LINGUAL)}

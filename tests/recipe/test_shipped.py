@@ -15,7 +15,7 @@ from korealbert.artifact import Store
 from korealbert.model.config import ModelConfig
 from korealbert.model.encoder import TransformerEncoder
 from korealbert.model.heads import PretrainingModel
-from korealbert.model.parameters import count_parameters
+from korealbert.model.parameters import count_parameters, expected_parameters
 from korealbert.pretrain.spec import PretrainSpec
 
 SPECS = Path(__file__).parents[2] / "data_specs"
@@ -175,10 +175,19 @@ def test_a_plan_says_what_a_pretraining_costs(data: Path, tmp_path: Path) -> Non
     assert list(prices) == ["pretrain"]
     tokens = (5_000 * 256 + 95_000 * 512) * 1024 + 10_000 * 64 * 8192
     layers = 22 * (4 * 768**2 + 3 * 768 * 1152)
-    assert 1.05 < prices["pretrain"].operations / (6 * tokens * layers) < 1.5
+    assert prices["pretrain"].cost is not None
+    assert 1.05 < prices["pretrain"].cost.operations / (6 * tokens * layers) < 1.5
     assert re.fullmatch(
         r"\d\.\de\+19 operations, about \d\d hours of an H100 that is utilised at 40%", prices["pretrain"].price
     )
+
+
+@pytest.mark.parametrize("name", ["albert-xxlarge", "korealbert-base", "modern-base", "kowiki-small", "sample"])
+def test_parameters_are_told_from_the_shape(name: str, data: Path) -> None:
+    config = config_of(recipes.load(SPECS / "recipes" / f"{name}.toml", data=data if name != "sample" else None))
+    with torch.device("meta"):
+        counted = count_parameters(PretrainingModel(config))
+    assert expected_parameters(config) == pytest.approx(counted, rel=0.01)
 
 
 def test_modern_base_has_modernberts_layers_and_a_word_table_of_even_rows(data: Path) -> None:

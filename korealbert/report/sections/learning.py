@@ -57,7 +57,7 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
     figures = []
     for key, name in OBJECTIVES.items():
         for kind in ("loss", "accuracy"):
-            seen, heldout = (_points(records, split, f"{key}_{kind}") for split in ("train", "heldout"))
+            seen, heldout = (points(records, split, f"{key}_{kind}") for split in ("train", "heldout"))
             if not heldout and not seen:
                 continue
             end = (heldout or seen)[-1][1]
@@ -72,7 +72,7 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
                 share=kind == "accuracy",
             )
             figures.append(Figure(f"pretrain-{key}-{kind}", f"{name}: {kind}, {shown} at the end", svg))
-    rates = _points(records, "train", "learning_rate")
+    rates = points(records, "train", "learning_rate")
     if rates:
         most = max(rate for _, rate in rates)
         svg = charts.lines(
@@ -116,7 +116,8 @@ def _rollbacks(artifacts: Artifacts) -> list[Block]:
     return [Table("Training returned to a checkpoint", header, rows, frozenset({0, 1, 3, 4}), prose=frozenset({2}))]
 
 
-def _points(records: Sequence[dict[str, Any]], split: str, key: str) -> list[Point]:
+def points(records: Sequence[dict[str, Any]], split: str, key: str) -> list[Point]:
+    """A metric of a training along its steps, where it has values."""
     chosen = [record for record in records if record.get("split") == split]
     return [(record["step"], record[key]) for record in chosen if record.get(key) is not None]
 
