@@ -41,14 +41,14 @@ class RemoteFile(Spec):
 
 
 LOCAL, REMOTE = "local file", "remote file"
-"""How pydantic tells the two kinds of ``_DataFile`` apart in the places that its errors name."""
+"""How pydantic tells the two kinds of ``DataFile`` apart in the places that its errors name."""
 
 
 def _kind_of_file(value: Any) -> str:
     return REMOTE if isinstance(value, Mapping | RemoteFile) else LOCAL
 
 
-_DataFile = Annotated[Annotated[InputPath, Tag(LOCAL)] | Annotated[RemoteFile, Tag(REMOTE)], Discriminator(_kind_of_file)]
+DataFile = Annotated[Annotated[InputPath, Tag(LOCAL)] | Annotated[RemoteFile, Tag(REMOTE)], Discriminator(_kind_of_file)]
 """A path, or a table of URL and checksum."""
 
 
@@ -59,15 +59,15 @@ class FeaturesSpec(Spec):
 
     task: str
     """Name of a benchmark: nsmc, klue_ner, glue_cola, …"""
-    train: _DataFile
+    train: DataFile
     """Official training file, in any form that ``benchmark_files`` reads: compressed or not, in a tar archive or not."""
     train_member: str = ""
     """Name of the file within ``train``, when that is an archive."""
-    dev: _DataFile | None = None
+    dev: DataFile | None = None
     """Official dev file. Without one, 5 % of train are held out, where the benchmark has no dev set."""
     dev_member: str = ""
     """Name of the file within ``dev``, when that is an archive."""
-    test: _DataFile | None = None
+    test: DataFile | None = None
     """Official test file. None: only dev is scored, as in a search, so that nothing can be selected on test."""
     test_member: str = ""
     """Name of the file within ``test``, when that is an archive."""
@@ -166,6 +166,11 @@ class ContrastSpec(Spec):
                 f"{task} has no pairs that entail and contradict; take kornli, klue_nli, glue_mnli or glue_mnli_mm"
             )
         return task
+
+    def before(self, **settings: Any) -> FinetuneSpec:
+        """A bi-encoder's fine-tuning that has this training before it; ``settings`` are of its other fields."""
+        contrast = ContrastSpec(**{name: getattr(self, name) for name in ContrastSpec.model_fields})
+        return FinetuneSpec(task=self.task, train=self.train, dev=self.train, head="bi-encoder", contrast=contrast, **settings)
 
 
 class FinetuneSpec(FeaturesSpec):

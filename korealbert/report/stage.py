@@ -22,7 +22,7 @@ from korealbert.report.artifacts import Artifacts, lineage
 from korealbert.report.render.blocks import Section, Text
 from korealbert.report.render.writer import write_report
 from korealbert.report.scores import Benchmark
-from korealbert.report.sections import corpus, learning, outcome, texts, training_data
+from korealbert.report.sections import corpus, learning, outcome, retrieval, texts, training_data
 from korealbert.report.sections.benchmarks import comparison, errors
 
 
@@ -72,9 +72,11 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
     """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
     benchmarks = scores.read(artifacts.of("finetune"), artifacts.of("summary"))
+    searched = retrieval.read(artifacts)
     chapters = [
         outcome.section(artifacts, benchmarks, spec.published),
         comparison(benchmarks, spec.published) if benchmarks else None,
+        retrieval.section(searched),
         errors(benchmarks, spec.hardest_examples),
         learning.speed(artifacts),
         learning.section(artifacts, benchmarks),
@@ -91,9 +93,11 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
     if absent := artifacts.missing:
         note = Text(f"Not part of this run: {', '.join(absent)}.", quiet=True)
         sections[-1] = Section(sections[-1].anchor, sections[-1].title, [*sections[-1].blocks, note])
-    lede = " ".join(filter(None, [spec.note, outcome.lede(artifacts, benchmarks)]))
-    table = scores.table(benchmarks, spec.model_name, spec.published)
-    title = spec.title or f"korealbert: {'from raw text to scores' if artifacts.one('pretrain') or benchmarks else 'a corpus'}"
+    results = outcome.lede(artifacts, benchmarks) if benchmarks or not searched else retrieval.lede(searched)
+    lede = " ".join(filter(None, [spec.note, results]))
+    table = scores.table(benchmarks, spec.model_name, spec.published, retrieval.csv_rows(searched, spec.model_name))
+    scored = artifacts.one("pretrain") or benchmarks or searched
+    title = spec.title or f"korealbert: {'from raw text to scores' if scored else 'a corpus'}"
     figures = write_report(out_dir, title, lede, sections, {"scores.csv": table}, runtime, tables=True)
     if (card := _card_with_scores(artifacts, benchmarks)) is not None:
         atomic_write(out_dir / "model-card.md", card.encode())
