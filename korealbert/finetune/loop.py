@@ -29,7 +29,7 @@ _BATCHES_PER_BUCKET = 50
 
 _Indices = npt.NDArray[np.int64]
 
-_EVALUATION_BATCH_SIZE = 128
+EVALUATION_BATCH_SIZE = 128
 """Fixed, because the size of a batch can change the last bit of a score."""
 
 
@@ -91,7 +91,7 @@ class FinetunedModel:
         decoded: list[Any] = [None] * len(features)
         losses = np.zeros(len(features))
         with torch.inference_mode():
-            for rows in evaluation_batches(lengths_of(features), batch_size=_EVALUATION_BATCH_SIZE):
+            for rows in evaluation_batches(lengths_of(features), batch_size=EVALUATION_BATCH_SIZE):
                 batch = [features[row] for row in rows]
                 logits, targets = self.logits(batch)
                 for row, found in zip(rows, self.task.decode(logits, batch), strict=True):
@@ -108,7 +108,7 @@ class FinetunedModel:
         features = encoded.features
         weighed: list[Any] = [None] * len(features)
         with torch.inference_mode():
-            for rows in evaluation_batches(lengths_of(features), batch_size=_EVALUATION_BATCH_SIZE):
+            for rows in evaluation_batches(lengths_of(features), batch_size=EVALUATION_BATCH_SIZE):
                 batch = [features[row] for row in rows]
                 for row, found in zip(rows, self.task.weigh(self.logits(batch)[0], batch), strict=True):
                     weighed[row] = found

@@ -161,6 +161,11 @@ class ContrastSpec(Spec):
             )
         return task
 
+    def before(self, **settings: Any) -> FinetuneSpec:
+        """A bi-encoder's fine-tuning that has this training before it; ``settings`` are of its other fields."""
+        contrast = ContrastSpec(**{name: getattr(self, name) for name in ContrastSpec.model_fields})
+        return FinetuneSpec(task=self.task, train=self.train, dev=self.train, head="bi-encoder", contrast=contrast, **settings)
+
 
 class FinetuneSpec(FeaturesSpec):
     """One fine-tuning run: task, init, seed and settings, the same budget for every init.

@@ -14,6 +14,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from korealbert.artifact import InputPath, Spec
+from korealbert.artifact.files import write_json
 
 
 class ModelPlace(Spec):
@@ -132,3 +133,29 @@ def read_settings(directory: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path}: not a JSON object")
     return content
+
+
+def write_mean_pooling(out_dir: Path, *, hidden_size: int, longest: int) -> None:
+    """What makes ``SentenceTransformer(out_dir)`` of sentence-transformers, 2 and later, load a directory with mean pooling.
+
+    Not where text is cut into morphemes first: that library would not do it, and its vectors would be others.
+    """
+    if (out_dir / "morphemes.json").exists():
+        return
+    library = "sentence_transformers"
+    modules = [("", f"{library}.models.Transformer"), (POOLING, f"{library}.models.Pooling")]
+    listed = [{"idx": n, "name": str(n), "path": path, "type": kind} for n, (path, kind) in enumerate(modules)]
+    (out_dir / POOLING).mkdir(exist_ok=True)
+    files: dict[str, Any] = {
+        "modules.json": listed,
+        f"{POOLING}/config.json": {"word_embedding_dimension": hidden_size, "pooling_mode_mean_tokens": True},
+        f"config_{library}.json": {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+        # A [SEP] that a user typed is text, as it was in training.
+        "sentence_bert_config.json": {"max_seq_length": longest, "tokenizer_args": {"split_special_tokens": True}},
+    }
+    for name, content in files.items():
+        write_json(out_dir / name, content, indent=2)
+
+
+POOLING = "1_Pooling"
+"""The directory of sentence-transformers' second module within a model's."""

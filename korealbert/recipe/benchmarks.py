@@ -234,17 +234,16 @@ def add_ensemble(
     return add(label, ensemble.STAGE, spec, **_files(add, name, cell), **cells)
 
 
+def fetch_spec(file: RemoteFile) -> fetch.FetchSpec:
+    """What fetches a file of a benchmark."""
+    return fetch.FetchSpec(url=file.url, name=file.name, checksum=f"sha256:{file.sha256}", private_hosts=file.private_hosts)
+
+
 def _files(add: _Add, name: str, spec: FeaturesSpec) -> dict[str, str]:
     """The stages that fetch files named by URL, by split."""
     places = {split: getattr(spec, split) for split in features.SPLITS}
     return {
-        split: add(
-            f"benchmark/{name}/{split}",
-            fetch.BENCHMARK,
-            fetch.FetchSpec(
-                url=place.url, name=place.name, checksum=f"sha256:{place.sha256}", private_hosts=place.private_hosts
-            ),
-        )
+        split: add(f"benchmark/{name}/{split}", fetch.BENCHMARK, fetch_spec(place))
         for split, place in places.items()
         if isinstance(place, RemoteFile)
     }

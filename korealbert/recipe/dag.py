@@ -32,6 +32,7 @@ from korealbert.recipe.benchmarks import (
     published_scores,
 )
 from korealbert.recipe.reading import Corpus, CorpusRecipe, Evaluation, Model, Recipe
+from korealbert.recipe.retrieval import add_retrieval
 from korealbert.recipe.tables import RecipeError
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
@@ -73,6 +74,7 @@ def graph(recipe: Recipe) -> dict[str, Node]:
         finished = add_benchmark(add, name, benchmark, model)
         finished |= add_benchmark_of_encoders(add, name, benchmark, others)
         add_summary(add, name, benchmark, finished)
+    add_retrieval(add, recipe.retrieval, model.model, others)
     for table, spec in recipe.further.items():
         add_further(nodes, registry.tables()[table], spec)
     _add_report(nodes, recipe.speed, recipe.report, recipe.finetune)
@@ -102,6 +104,7 @@ def evaluation_graph(recipe: Evaluation) -> dict[str, Node]:
     encoders = _add_encoders(nodes, recipe.encoder)
     for name, benchmark in recipe.finetune.items():
         add_summary(nodes.add, name, benchmark, add_benchmark_of_encoders(nodes.add, name, benchmark, encoders))
+    add_retrieval(nodes.add, recipe.retrieval, None, encoders)
     _add_report(nodes, recipe.speed, recipe.report, recipe.finetune)
     return nodes.by_label
 

@@ -31,6 +31,7 @@ from korealbert.pretrain.cooccurrence import CooccurrenceSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import Benchmark, FinetuneGrid, PretrainedGrid, read_benchmarks, too_long
+from korealbert.recipe.retrieval import Retrieval, read_retrieval
 from korealbert.recipe.tables import (
     KINDS,
     TOP,
@@ -140,6 +141,7 @@ class Recipe(CorpusRecipe):
     export: export.ExportSpec
     finetune: Mapping[str, Benchmark[FinetuneGrid]]
     """Benchmarks by name."""
+    retrieval: Retrieval
     encoder: Mapping[str, Model]
     """By name: others' encoders that every benchmark measures too."""
     speed: SpeedSpec
@@ -158,9 +160,12 @@ class Evaluation:
     """What is measured, by name."""
     finetune: Mapping[str, Benchmark[PretrainedGrid]]
     """Benchmarks by name."""
+    retrieval: Retrieval
     speed: SpeedSpec
     report: report.ReportSpec
 
+
+_OF_RETRIEVAL = ("retrieval", "bi_encoder")
 
 _LONG: dict[str, type[Spec]] = {"examples_long": packing.ExamplesSpec, "views_long": ViewsSpec}
 
@@ -181,16 +186,21 @@ def load(
 def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Evaluation:
     """Read and validate an evaluation; see ``reading.load``. Raises RecipeError for anything that could not run."""
     reader = Reader(path, data, overrides)
-    reader.refuse_unknown(["encoder", "finetune", "speed", "report"])
+    reader.refuse_unknown(["encoder", "finetune", *_OF_RETRIEVAL, "speed", "report"])
     with Problems() as problems:
         encoders = problems.of(reader.encoders)
         benchmarks = problems.of(partial(read_benchmarks, reader, "finetune", PretrainedGrid))
-    if not benchmarks:
-        raise RecipeError(f"{path}: no [finetune.NAME] table; name the benchmarks to measure [encoder.NAME] on")
+        retrieval = problems.of(partial(read_retrieval, reader, reader.tables.get("encoder", ()), own=False))
+    if not benchmarks and not retrieval.collections:
+        raise RecipeError(
+            f"{path}: no [finetune.NAME] table, nor [retrieval.NAME]; name the benchmarks to measure [encoder.NAME] on"
+        )
     reader.check_lengths(benchmarks, encoders, {})
     speed, layout = reader.spec(SpeedSpec, "speed"), reader.spec(report.ReportSpec, "report")
     reader.check_table(layout, benchmarks, list(encoders), speed)
-    return Evaluation(**reader.heading(), encoder=encoders, finetune=benchmarks, speed=speed, report=layout)
+    return Evaluation(
+        **reader.heading(), encoder=encoders, finetune=benchmarks, retrieval=retrieval, speed=speed, report=layout
+    )
 
 
 def load_corpus(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Corpus:
@@ -216,7 +226,7 @@ class Reader(Tables):
         once = {name: stage for name, stage in registry.tables().items() if name != "quality"}
         own = {field.name for field in fields(Recipe)}
         with Problems() as problems:
-            sources = problems.of(partial(self.sources, [*once, *_LONG, "encoder", "finetune"]))
+            sources = problems.of(partial(self.sources, [*once, *_LONG, "encoder", "finetune", *_OF_RETRIEVAL]))
             found = {
                 name: problems.of(partial(self.spec, stage.spec, name))
                 for name, stage in once.items()
@@ -224,6 +234,7 @@ class Reader(Tables):
             }
             benchmarks = problems.of(partial(read_benchmarks, self, "finetune", FinetuneGrid))
             encoders = problems.of(self.encoders)
+            retrieval = problems.of(partial(read_retrieval, self, self.tables.get("encoder", ())))
         single: dict[str, Any] = {name: spec for name, spec in found.items() if name in own}
         further = {name: spec for name, spec in found.items() if name not in own}
         self.check_sources(sources, **single)
@@ -240,6 +251,7 @@ class Reader(Tables):
         return Recipe(
             **self.brought(sources),
             finetune=benchmarks,
+            retrieval=retrieval,
             encoder=encoders,
             further=further,
             **single,

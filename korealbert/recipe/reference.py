@@ -33,6 +33,7 @@ from korealbert.recipe.ablation import AblationSpec, Cell, Level
 from korealbert.recipe.benchmarks import FinetuneGrid
 from korealbert.recipe.cross_lingual import KoreanGrid, LanguageLossTable, SplitTable
 from korealbert.recipe.reading import ModelTable
+from korealbert.recipe.retrieval import BiEncoderTable, RetrievalTable
 from korealbert.recipe.tables import TOP
 from korealbert.report.ablation.spec import Column
 from korealbert.report.cross_lingual.stage import CrossLingualReportSpec
@@ -46,6 +47,8 @@ _PER_NAME: dict[str, tuple[type[BaseModel], ...]] = {
     "clean": (CleanSpec,),
     "encoder": (ModelTable,),
     "finetune": (FinetuneGrid, FinetuneSpec),
+    "retrieval": (RetrievalTable,),
+    "bi_encoder": (BiEncoderTable,),
 }
 _OTHER_KINDS: dict[str, tuple[str, dict[str, type[BaseModel]]]] = {
     "Cross-lingual recipes": (
@@ -68,8 +71,8 @@ _OTHER_KINDS: dict[str, tuple[str, dict[str, type[BaseModel]]]] = {
         {},
     ),
     "Evaluations": (
-        "A recipe with `[encoder.NAME]` and no source compares these encoders on `[finetune.NAME]`. `[speed]` and `[report]` "
-        "are as above. All runs start from the weights of the encoders, none from random weights.",
+        "A recipe with `[encoder.NAME]` and no source compares these encoders on `[finetune.NAME]` and `[retrieval.NAME]`. "
+        "`[speed]` and `[report]` are as above. All runs start from the weights of the encoders, none from random weights.",
         {},
     ),
     "Ablations": (
@@ -94,6 +97,8 @@ _SET_BY_THE_RECIPE: dict[type[BaseModel], frozenset[str]] = {
     ExtractSpec: frozenset({"source"}),
     CleanSpec: frozenset({"source"}),
     FinetuneSpec: frozenset({"task", "init", "seed"}),
+    RetrievalTable: frozenset({"system", "init", "seed"}),
+    BiEncoderTable: frozenset({"init", "seed", "apart_from"}),
 }
 """Fields whose value is the table's name or a cell's place in its grid."""
 

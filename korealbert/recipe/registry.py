@@ -19,7 +19,7 @@ from korealbert.corpus.crawl import stage as crawl
 from korealbert.corpus.dedup import stage as dedup
 from korealbert.corpus.quality import stage as quality
 from korealbert.examples import packing, views
-from korealbert.finetune import encoder_files, features, search, speed, summary
+from korealbert.finetune import bi_encoder, encoder_files, features, retrieval, search, speed, summary
 from korealbert.finetune import stage as finetune
 from korealbert.huggingface import export
 from korealbert.pretrain import cooccurrence, intrinsic
@@ -52,6 +52,8 @@ STAGES: tuple[Stage[Any], ...] = (
     encoder_files.STAGE,
     finetune.STAGE,
     summary.STAGE,
+    bi_encoder.STAGE,
+    retrieval.STAGE,
     speed.STAGE,
 )
 """In the order in which reports tell of them. A stage with a table that ``dag.graph`` does not name is built where a recipe has

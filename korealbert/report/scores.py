@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -225,8 +225,11 @@ HEAD_TITLES = {
 CSV_COLUMNS = ("model", "benchmark", "task", "init", "seed", "split", "metric", "value", "source", "note")
 
 
-def table(benchmarks: Sequence[Benchmark], model: str, tables: Sequence[published.Beside]) -> pl.DataFrame:
-    """All scores, one a row: ours by cell, split and metric, then the published ones of the same task and metric.
+def table(
+    benchmarks: Sequence[Benchmark], model: str, tables: Sequence[published.Beside], more: Iterable[tuple[Any, ...]] = ()
+) -> pl.DataFrame:
+    """All scores, one a row: ours by cell, split and metric, then the published ones of the same task and metric; then ``more``
+    rows, which are no benchmark's.
 
     ``value`` is times 100 and as exact as ``metrics.json``, null where the official script prints ``nan``; ``source`` is our
     artifact's name or a publication's table; ``note`` says what is known to be wrong with a printed value, and of ours the
@@ -252,6 +255,7 @@ def table(benchmarks: Sequence[Benchmark], model: str, tables: Sequence[publishe
             beside = published.comparable(benchmark.compared_with, metric, tables).select("model", "number", "source", "note")
             for printed, value, source, note in beside.iter_rows():
                 rows.append((printed, benchmark.name, benchmark.compared_with, "", None, "", metric, value, source, note))
+    rows += more
     text, whole, real = pl.String(), pl.Int64(), pl.Float64()
     kinds = [text, text, text, text, whole, text, text, real, text, text]
     return pl.DataFrame(rows, schema=dict(zip(CSV_COLUMNS, kinds, strict=True)), orient="row")

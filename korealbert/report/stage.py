@@ -24,7 +24,7 @@ from korealbert.report.published import Beside, OwnScore
 from korealbert.report.render.blocks import Section, Text
 from korealbert.report.render.writer import write_report
 from korealbert.report.scores import Benchmark
-from korealbert.report.sections import corpus, learning, outcome, printed_table, texts, training_data
+from korealbert.report.sections import corpus, learning, outcome, printed_table, retrieval, texts, training_data
 from korealbert.report.sections.benchmarks import comparison, errors
 from korealbert.report.sections.lineage import MEASURED, closing
 from korealbert.report.sections.printed_table import PrintedTable
@@ -82,10 +82,12 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
     refuse_swapped(artifacts.by_label, _model_of(artifacts))
     beside: list[Beside] = [*spec.published, *spec.published_scores]
     benchmarks = scores.read(artifacts.of("finetune"), artifacts.of("summary"))
+    searched = retrieval.read(artifacts)
     chapters = [
         printed_table.section(spec.table, artifacts, benchmarks) if spec.table is not None else None,
         outcome.section(artifacts, benchmarks, beside),
         comparison(benchmarks, beside) if benchmarks else None,
+        retrieval.section(searched),
         errors(benchmarks, spec.hardest_examples),
         learning.speed(artifacts),
         learning.section(artifacts, benchmarks),
@@ -101,9 +103,11 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
     if absent := artifacts.missing:
         note = Text(f"Not part of this run: {', '.join(absent)}.", quiet=True)
         sections[-1] = Section(sections[-1].anchor, sections[-1].title, [*sections[-1].blocks, note])
-    lede = " ".join(filter(None, [spec.note, outcome.lede(artifacts, benchmarks)]))
-    table = scores.table(benchmarks, spec.model_name, beside)
-    title = spec.title or f"korealbert: {'from raw text to scores' if artifacts.one('pretrain') or benchmarks else 'a corpus'}"
+    results = outcome.lede(artifacts, benchmarks) if benchmarks or not searched else retrieval.lede(searched)
+    lede = " ".join(filter(None, [spec.note, results]))
+    table = scores.table(benchmarks, spec.model_name, beside, retrieval.csv_rows(searched, spec.model_name))
+    scored = artifacts.one("pretrain") or benchmarks or searched
+    title = spec.title or f"korealbert: {'from raw text to scores' if scored else 'a corpus'}"
     figures = write_report(out_dir, title, lede, sections, {"scores.csv": table}, runtime)
     if (card := _card_with_scores(artifacts, benchmarks)) is not None:
         atomic_write(out_dir / "model-card.md", card.encode())

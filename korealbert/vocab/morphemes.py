@@ -38,6 +38,7 @@ _WORDS_REMEMBERED = 1 << 18
 
 SENTENCES_PER_SHARD = 20_000
 _SPACE_FOR_BOUNDARY = "\u200b"
+_LETTERS = re.compile(r"\w{1,64}")
 _STRETCH = re.compile(r"\S{1,64}")
 """A word, or a part of a very long one: Kiwi's memory grows with its input."""
 
@@ -68,6 +69,11 @@ def split_morphemes(text: str) -> str:
     return _STRETCH.sub(_marked, text.replace(BOUNDARY, _SPACE_FOR_BOUNDARY))
 
 
+def morphemes(text: str) -> list[str]:
+    """The morphemes of each run of letters and digits as Kiwi spells them (했다: 하, 었, 다), in lower case."""
+    return [form for word in _LETTERS.findall(_normalizer().normalize(text)) for form in _forms(word)]
+
+
 def cut_sentences(sentences: Sequence[str], out_dir: Path, runtime: Runtime) -> list[str]:
     """All sentences through ``split_morphemes``, on all of a runtime's cores; reports the rate at the end of each stretch."""
     directory = out_dir / ".morphemes"
@@ -96,6 +102,11 @@ def _marked(word: re.Match[str]) -> str:
 def _split_word(word: str) -> str:
     places = [0, *_boundaries(word), len(word)]
     return BOUNDARY.join(word[begin:end] for begin, end in pairwise(places))
+
+
+@lru_cache(maxsize=_WORDS_REMEMBERED)
+def _forms(word: str) -> tuple[str, ...]:
+    return tuple(part.form.lower() for part in _kiwi().tokenize(word))
 
 
 def _boundaries(word: str) -> list[int]:

@@ -13,10 +13,13 @@ from typing import Any
 from xml.etree import ElementTree
 
 import polars as pl
+import pyarrow as pa
 import pytest
+from pyarrow import ipc
 from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, Runtime, Store, ancestors, build
+from korealbert.finetune.metrics.rankings import METRICS
 from korealbert.recipe.registry import REPORT
 from korealbert.report.scores import CSV_COLUMNS
 from korealbert.report.sections.lineage import MEASURED, core_hours
@@ -294,3 +297,49 @@ def test_the_sizes_of_ngrams_are_drawn_where_there_are_any(tmp_path: Path) -> No
 def test_an_unknown_published_table_is_refused_by_the_spec() -> None:
     with pytest.raises(ValidationError, match="no published table 'bert'"):
         ReportSpec(published=("bert",))
+
+
+def test_retrieval_stands_in_one_table_with_bm25_and_in_the_csv(tmp_path: Path) -> None:
+    def searched(label: str, per_query: list[float], relevant: int = 4, **facts: object) -> Artifact:
+        def put(out: Path) -> None:
+            columns = dict.fromkeys(METRICS, per_query)
+            with ipc.new_file(str(out / "queries.arrow"), (found := pa.table(columns)).schema) as writer:
+                writer.write(found)
+            means = {name: sum(per_query) / 4 for name in METRICS}
+            told = {"system": "vectors", "init": "pretrained", "split": "dev", "official": means, "corrected": means}
+            sizes = {"documents": 1000, "queries": 4, "judgements": 9, "without_relevant": 4 - relevant}
+            warnings = [] if relevant == 4 else ["1 queries have no relevant document"]
+            (out / "metrics.json").write_text(json.dumps({**told, **sizes, "warnings": warnings, **facts}))
+
+        return made(tmp_path / "store", label, {}, write=put)
+
+    trained = {"title": "KLUE-NLI", "triples": 950, "held_out": 50, "left_out": 0, "accuracy": 90.0, "best_epoch": 1}
+    artifacts = {
+        "retrieval/toy/bm25-morphemes": searched("retrieval/toy/bm25-morphemes", [50, 60, 70, 40], 3),
+        "retrieval/toy/klue/bm25-pieces": searched("retrieval/toy/klue/bm25-pieces", [40, 50, 60, 30], 3),
+        "retrieval/toy/pretrained": searched("retrieval/toy/pretrained", [10, 20, 0, 0], 3),
+        **{f"retrieval/toy/random/{n}": searched(f"retrieval/toy/random/{n}", [0, n, 0, 0], 3, init="random") for n in (4, 8)},
+        "retrieval/toy/nli/pretrained/1": searched("retrieval/toy/nli/pretrained/1", [70, 80, 90, 60], 3),
+        "bi_encoder/nli/pretrained/1": made(tmp_path / "store", "bi_encoder/nli/pretrained/1", trained),
+    }
+    _, page, text = write(artifacts, tmp_path / "out")
+    assert "toy (dev): 1,000 documents, 4 queries, 9 judgements" in text
+    assert "toy: 75.00 nDCG@10 by nli/pretrained; BM25, morphemes 55.00." in text
+    rows = [re.split(r"\s*\|\s*", line.replace("*", ""))[1:-1] for line in text.splitlines() if "| " in line]
+    header = next(row for row in rows if row[0] == "System")
+    table = {row[0]: dict(zip(header, row, strict=True)) for row in rows if len(row) == len(header)}
+    assert list(table)[2:] == ["nli/pretrained", "BM25, morphemes", "BM25, pieces of klue", "pretrained", "random"]
+    assert table["nli/pretrained"]["Less the better BM25"] == "+20.00 (+20.00 to +20.00)"
+    assert table["nli/pretrained"]["Trained on"] == "950 triples of KLUE-NLI"
+    assert (table["random"]["nDCG@10"], table["random"]["Runs"]) == ("1.50 ± 0.71", "2")
+    assert table["pretrained"]["Corrected"] == "7.50"
+    assert "toy: 1 queries have no relevant document." in page
+    found = [row for row in rows_of(tmp_path / "out") if row["split"] == "dev" and row["metric"] == "ndcg@10"]
+    assert {(row["model"], row["init"], row["seed"], row["value"], row["note"]) for row in found} == {
+        ("bm25-morphemes", "", "", "55.0", ""),
+        ("klue/bm25-pieces", "", "", "45.0", ""),
+        ("korealbert", "pretrained", "", "7.5", ""),
+        ("korealbert", "random", "4", "1.0", ""),
+        ("korealbert", "random", "8", "2.0", ""),
+        ("nli/pretrained", "", "1", "75.0", "950 triples of KLUE-NLI"),
+    }
