@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
@@ -242,7 +243,7 @@ def _build(
     }
     sealed = _sealed(partial, identity.name, opening)
     if sealed is None:
-        _open(partial, opening, spec)
+        _open(partial, opening, spec, inputs)
         start, used = time.monotonic(), _processor_seconds()
         stats, files = _run(store, stage, spec, identity, inputs, runtime, partial)
         check_conservation(identity.name, stats, partial)
@@ -322,7 +323,7 @@ def _sealed(partial: Path, name: str, opening: Mapping[str, Any]) -> dict[str, A
     return None if faults else manifest
 
 
-def _open(partial: Path, opening: Mapping[str, Any], spec: Spec) -> None:
+def _open(partial: Path, opening: Mapping[str, Any], spec: Spec, inputs: Inputs) -> None:
     """Begin a partial directory, or continue one that was begun from this recipe and these bytes."""
     try:
         found = json.loads((partial / OPENING).read_text("utf-8"))
@@ -332,11 +333,12 @@ def _open(partial: Path, opening: Mapping[str, Any], spec: Spec) -> None:
     if not begun:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-    now = {**opening, "read": _stamps(spec)}
+    now = {**opening, "read": _stamps(spec), "artifacts": _stamps_of_artifacts(inputs)}
     if not begun or found != now:
-        if begun:  # They may have been changed and changed back, and shards read from them between.
-            log.warning("%s: input files have new times; its shards are built again", partial.name)
-        _forget_shards(partial)
+        if not begun or found.get("read") != now["read"] or _touched(found.get("artifacts", {}), now["artifacts"]):
+            if begun:  # They may have been changed and changed back, and shards read from them between.
+                log.warning("%s: input files have new times; its shards are built again", partial.name)
+            _forget_shards(partial)
         write_json(partial / OPENING, now, sort_keys=True)
     (partial / MANIFEST).unlink(missing_ok=True)
 
@@ -357,6 +359,36 @@ def _stamps(spec: Spec) -> dict[str, list[int]]:
     return stamps
 
 
+def _stamps_of_artifacts(inputs: Inputs) -> dict[str, dict[str, list[int]]]:
+    """Of each input, by role and name within it: size and mtime of a file, inode and times of a directory.
+
+    Files are without ctime, which changes where another artifact comes to share one by a hard link. A name that is given to
+    another file, or taken away, shows in the times of its directory.
+    """
+    stamps: dict[str, dict[str, list[int]]] = {}
+    for role, artifact in inputs.items():
+        entries = {each.relative_to(artifact.path): each.stat() for each in (artifact.path, *artifact.path.rglob("*"))}
+        stamps[role] = {
+            str(name): [found.st_ino, found.st_mtime_ns, found.st_ctime_ns]
+            if S_ISDIR(found.st_mode)
+            else [found.st_size, found.st_mtime_ns]
+            for name, found in entries.items()
+        }
+    return stamps
+
+
+def _touched(before: Mapping[str, Any], after: Mapping[str, Mapping[str, list[int]]]) -> dict[str, str]:
+    """By role, what of an input artifact was written since ``before``; one that was built anew is another directory."""
+    touched = {}
+    for role, now in after.items():
+        then = before.get(role, {})
+        if then.get(".", [None])[0] == now["."][0] and (
+            names := {name for name in then.keys() | now.keys() if then.get(name) != now.get(name)}
+        ):
+            touched[role] = min(names - {"."}, default="its directory")
+    return touched
+
+
 def _forget_shards(partial: Path) -> None:
     """Remove all shards and their markers, and files that a killed job left without one: other input may give fewer shards."""
     for done in list(partial.rglob(markers.DONE)):
@@ -375,10 +407,14 @@ def _refuse_changed(store: Store, stage: Stage[S], spec: S, identity: Identity, 
         fault = store.unreadable(now)
         if fault is None and now.output_digest != artifact.output_digest:
             fault = "rebuilt with other bytes"
-        if fault := fault or store.damaged_file(now):
+        if fault := fault or store.damage(now):
             changed.append(f"{artifact.path} (input {role}: {fault})")
     try:
-        before, after = json.loads((partial / OPENING).read_text("utf-8"))["read"], _stamps(spec)
+        begun = json.loads((partial / OPENING).read_text("utf-8"))
+        if not changed:
+            touched_inputs = _touched(begun["artifacts"], _stamps_of_artifacts(inputs))
+            changed += [f"{inputs[role].path} (input {role}: {name} was written)" for role, name in touched_inputs.items()]
+        before, after = begun["read"], _stamps(spec)
         # Also if the bytes are the earlier ones again: others may have been read meanwhile.
         touched = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
         if not touched and stage.identity(spec, identity.inputs, store).document != identity.document:

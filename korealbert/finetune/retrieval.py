@@ -27,9 +27,9 @@ from korealbert.artifact.files import write_json
 from korealbert.documents.shards import TableWriter
 from korealbert.finetune.bm25 import Bm25
 from korealbert.finetune.collection import Collection, read_collection
+from korealbert.finetune.definition import DataFile, RemoteFile
 from korealbert.finetune.metrics.rankings import METRIC, METRICS, ranking_scores
 from korealbert.finetune.sequence import encode_sequences
-from korealbert.finetune.definition import DataFile, RemoteFile
 from korealbert.finetune.spec import Init, Precision
 from korealbert.finetune.task import Example
 from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_device

@@ -114,14 +114,21 @@ def _names(url: str, paths: list[str], name: str) -> dict[str, str]:
     if name and len(paths) > 1:
         raise RemoteError(f"{url}: name is for one file, and there are {len(paths)}; remove it")
     if len(paths) == 1:
-        return {paths[0]: name or paths[0].rpartition("/")[2]}
+        only = name or paths[0].rpartition("/")[2]
+        if not _usable(only):
+            raise RemoteError(f"{url}: the file's name is hidden or no text, and would be lost here; set name")
+        return {paths[0]: only}
     fixed = url.partition("://")[2].partition("*")[0]
     above = fixed.rpartition("/")[0] if "*" in url else fixed.rstrip("/")
     names = {path: path.strip("/").removeprefix(above.strip("/")).strip("/").replace("/", "_") for path in paths}
-    usable = all(one.isprintable() and one[:1] not in ("", ".") for one in names.values())
-    if len(set(names.values())) < len(names) or not usable:
+    if len(set(names.values())) < len(names) or not all(map(_usable, names.values())):
         raise RemoteError(f"{url}: two files have one name when '/' is '_', or one is hidden; fetch fewer of them by a pattern")
     return names
+
+
+def _usable(name: str) -> bool:
+    """Whether a file of this name stays in an artifact, whose hidden files are scratch."""
+    return name.isprintable() and name[:1] not in ("", ".")
 
 
 def _copy(system: Any, path: str, target: Path, most: int) -> None:

@@ -55,6 +55,14 @@ def test_a_directory_a_pattern_and_a_file(tmp_path: Path, bucket: str) -> None:
     assert sorted(one.text for one in documents) == ["둘", "하나"]
 
 
+def test_a_hidden_file_is_not_lost(tmp_path: Path, bucket: str) -> None:
+    """Hidden files of a stage are its scratch, which goes when it is sealed."""
+    put(f"{bucket}/.a.jsonl", record("하나"))
+    with pytest.raises(FetchError, match="set name"):
+        fetch(tmp_path, f"{bucket}/.a.jsonl")
+    assert [file.name for file in fetch(tmp_path, f"{bucket}/.a.jsonl", name="a.jsonl").files("files/*")] == ["a.jsonl"]
+
+
 def test_what_changes_meanwhile_is_refused(tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     put(f"{bucket}/a.jsonl", record("하나"))
     put(f"{bucket}/b.jsonl", record("둘"))
