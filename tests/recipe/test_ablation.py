@@ -78,6 +78,12 @@ def test_every_cell_is_wired_to_the_model_of_its_own_row_and_seed(file: Path, tm
     nodes = graph_of(file)
     cells = [label for label in nodes if label.startswith(("finetune/", "intrinsic/"))]
     wired = {label: "/".join(["pretrain", *label.split("/")[1:3]]) for label in cells}
+    # Rows that are snapshots of one training share it; each has an export of its own.
+    exported = {
+        label: nodes[label].inputs["model"] for label in cells if wired[label] not in nodes and "model" in nodes[label].inputs
+    }
+    assert exported == {label: "/".join(["export", *label.split("/")[1:3]]) for label in exported}
+    wired = {label: training if training in nodes else model_of(nodes, label) for label, training in wired.items()}
     assert cells and {label: model_of(nodes, label) for label in cells} == wired
     one, other = list({_row(label): label for label in reversed(cells) if label.split("/")[2] == "1"}.values())[:2]
     exchanged = {one: other, other: one}

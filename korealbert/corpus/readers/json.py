@@ -89,7 +89,7 @@ def json_records(
 
 _MAX_VALUES = 1 << 20
 """Values of one record from which on it counts as an attack or an accident: an empty list of two bytes takes 56 of memory."""
-_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_STRING = re.compile(r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"', re.DOTALL)
 
 # Not strict: raw tabs and line feeds in strings are common and harmless.
 _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=unambiguous)
