@@ -170,7 +170,7 @@ def score(
 
 @app.command("verify-score")
 def verify_score(
-    certificate: Annotated[Path, typer.Argument(help="what `score --certificate` wrote", exists=True, dir_okay=False)],
+    certificate: Annotated[Path, typer.Argument(help="what `score --certificate` wrote")],
     key: Annotated[Path | None, typer.Option("--key", help="the public key (.pub) that must have signed it")] = None,
     gold: Annotated[Path | None, typer.Option("--gold", help="the official file, where it lies elsewhere")] = None,
     predictions: Annotated[Path | None, typer.Option("--predictions", help="the predictions, where they lie elsewhere")] = None,
