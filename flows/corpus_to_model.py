@@ -9,6 +9,7 @@ are the same flow, over recipes of other kinds and under other names.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,8 @@ def corpus_to_model(
                     leave_soon()  # but nothing else can be asked to.
                 raise
             except Exception:
-                publish.result(prepared.planned, built, store)
+                with suppress(Exception):  # The failure itself must not be hidden by that of telling it.
+                    publish.result(prepared.planned, built, store)
                 raise
         publish.result(prepared.planned, built, store)
         return str(store.resolve() / last)

@@ -100,11 +100,11 @@ def _layers(boxes: Sequence[Box], parents: Mapping[str, set[str]]) -> list[list[
     for name in sorted(depth, key=lambda name: -depth[name]):
         if children[name]:
             depth[name] = max(depth[name], min(depth[child] for child in children[name]) - 1)
-    found = []
+    rows = []
     for level in sorted(set(depth.values())):
         layer = [box for box in boxes if depth[box.label] == level]
-        found += [layer[start : start + _MOST_BESIDE] for start in range(0, len(layer), _MOST_BESIDE)]
-    return found
+        rows += [layer[start : start + _MOST_BESIDE] for start in range(0, len(layer), _MOST_BESIDE)]
+    return rows
 
 
 def _places(layers: Sequence[Sequence[Box]], parents: Mapping[str, set[str]]) -> dict[str, float]:

@@ -81,11 +81,17 @@ def core_hours(artifacts: Sequence[Artifact]) -> str:
     """Of all together; at least (≥) where some manifests are from before processor time was noted."""
     noted = [artifact.manifest.get("processor_seconds") for artifact in artifacts]
     known = [float(seconds) / 3600 for seconds in noted if seconds is not None]
-    return f"{'≥ ' if len(known) < len(noted) else ''}{_hours(sum(known))}" if known else MISSING
+    if len(known) == len(noted):
+        return _hours(sum(known))
+    return f"≥ {_hours(sum(known))}" if sum(known) >= _LEAST_HOURS else MISSING
+
+
+_LEAST_HOURS = 0.01
+"""Shorter times are not told apart."""
 
 
 def _hours(hours: float) -> str:
-    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.2g}" if hours >= 0.01 or not hours else "<0.01"
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.2g}" if hours >= _LEAST_HOURS or not hours else f"<{_LEAST_HOURS}"
 
 
 def _longest(walls: Mapping[str, float]) -> Sequence[tuple[str, float]]:
