@@ -218,10 +218,10 @@ def _message(label: str, built: Built) -> str:
 
 def _took(built: Built) -> str:
     stats = built.artifact.stats
-    return f"built in {built.artifact.manifest['wall_seconds']:,.1f} s{_counted(stats)}{_scored(stats)}"
+    return f"built in {built.artifact.manifest['wall_seconds']:,.1f} s{_counted(stats)}{scored(stats)}"
 
 
-def _scored(stats: Mapping[str, Any]) -> str:
+def scored(stats: Mapping[str, Any]) -> str:
     """The newest metrics of a stage that trained something: ``, loss 2.051, mlm_accuracy 69.8 %, 1,234 tokens a second``."""
     told = []
     if (metric := stats.get("metric")) and isinstance(stats.get("dev"), Mapping):
