@@ -178,7 +178,7 @@ def push(
     what: Annotated[
         str,
         typer.Argument(
-            help="an export or a corpus: a name, its beginning or label, or a directory of `export-corpus`",
+            help="an export, a bi-encoder or a corpus: a name, its beginning or label, or a directory of `export-corpus`",
             autocompletion=labels,
         ),
     ],

@@ -142,20 +142,22 @@ def write_mean_pooling(out_dir: Path, *, hidden_size: int, longest: int) -> None
     """
     if (out_dir / "morphemes.json").exists():
         return
-    library = "sentence_transformers"
-    modules = [("", f"{library}.models.Transformer"), (POOLING, f"{library}.models.Pooling")]
-    listed = [{"idx": n, "name": str(n), "path": path, "type": kind} for n, (path, kind) in enumerate(modules)]
-    (out_dir / POOLING).mkdir(exist_ok=True)
-    files: dict[str, Any] = {
-        "modules.json": listed,
-        f"{POOLING}/config.json": {"word_embedding_dimension": hidden_size, "pooling_mode_mean_tokens": True},
-        f"config_{library}.json": {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+    library = "sentence_transformers.models"
+    listed = [("", "Transformer"), (str(PurePosixPath(_POOLING).parent), "Pooling")]
+    modules = [{"idx": n, "name": str(n), "path": path, "type": f"{library}.{kind}"} for n, (path, kind) in enumerate(listed)]
+    contents: tuple[Any, ...] = (
+        modules,
+        {"word_embedding_dimension": hidden_size, "pooling_mode_mean_tokens": True},
+        {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
         # A [SEP] that a user typed is text, as it was in training.
-        "sentence_bert_config.json": {"max_seq_length": longest, "tokenizer_args": {"split_special_tokens": True}},
-    }
-    for name, content in files.items():
+        {"max_seq_length": longest, "tokenizer_args": {"split_special_tokens": True}},
+    )
+    (out_dir / _POOLING).parent.mkdir(exist_ok=True)
+    for name, content in zip(POOLING_FILES, contents, strict=True):
         write_json(out_dir / name, content, indent=2)
 
 
-POOLING = "1_Pooling"
-"""The directory of sentence-transformers' second module within a model's."""
+_POOLING = "1_Pooling/config.json"
+
+POOLING_FILES = ("modules.json", _POOLING, "config_sentence_transformers.json", "sentence_bert_config.json")
+"""What sentence-transformers reads beside the model's own files."""

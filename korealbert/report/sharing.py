@@ -26,6 +26,7 @@ from korealbert.finetune.tagged import Tagging
 from korealbert.formatting import mean_and_sd, spread
 from korealbert.huggingface.card import license_of
 from korealbert.huggingface.dataset import write_dataset
+from korealbert.huggingface.directory import POOLING_FILES
 from korealbert.huggingface.licenses import OTHER
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.report import scores
@@ -34,7 +35,7 @@ from korealbert.report.stage import card_with_scores
 _CARD = "README.md"
 _MODEL = ("config.json", "model.safetensors", "tokenizer.json", _CARD)
 """What every exported model has."""
-_MORE = ("tokenizer_config.json", "special_tokens_map.json", "spiece.model", "morphemes.json")
+_MORE = ("tokenizer_config.json", "special_tokens_map.json", "spiece.model", "morphemes.json", *POOLING_FILES)
 _CORPORA = ("clean", "dedup", "balance")
 _HUB_TASKS = (
     (QuestionAnswering, "question-answering"),
@@ -66,14 +67,17 @@ class Parcel:
 
 @contextmanager
 def parcel(artifacts: Sequence[Artifact], title: str) -> Iterator[Parcel]:
-    """What of an export, or of the documents of some artifacts, would go. Raises ValueError for any other stage."""
+    """What of an export, a bi-encoder, or the documents of some artifacts, would go. Raises ValueError for any other stage."""
     stages = {artifact.manifest["recipe"]["stage"] for artifact in artifacts}
     if stages == {"export"}:
         yield _model(artifacts[-1])
         return
+    if stages == {"bi_encoder"}:
+        yield parcel_of_directory(artifacts[-1].path)
+        return
     if not stages <= set(_CORPORA):
         name = f"{artifacts[-1].name} ({artifacts[-1].manifest['label']})"
-        raise ValueError(f"{name}: neither a model nor a cleaned corpus; name export, clean, dedup or balance")
+        raise ValueError(f"{name}: neither a model nor a cleaned corpus; name export, bi_encoder, clean, dedup or balance")
     license, why = license_of(artifacts)
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch) / title
@@ -86,7 +90,7 @@ def parcel_of_directory(directory: Path) -> Parcel:
     names = {path.name for path in directory.iterdir()}
     card = (directory / _CARD).read_text("utf-8") if _CARD in names else ""
     if card and set(_MODEL) <= names:
-        files = {name: directory / name for name in (*_MODEL, *_MORE) if name in names}
+        files = {name: directory / name for name in (*_MODEL, *_MORE) if (directory / name).is_file()}
         return Parcel("model", files, card, str(_data(card).get("license")), "")
     data = list((directory / "data").iterdir()) if (directory / "data").is_dir() else []
     if card and data and {path.suffix for path in data} <= {".parquet", ".jsonl"}:
