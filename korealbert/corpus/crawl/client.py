@@ -260,7 +260,9 @@ def is_public(address: str) -> bool:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    return all(inner.is_global and not inner.is_multicast and not inner.is_reserved for inner in _unwrapped(parsed))
+    return all(inner.is_global and not inner.is_multicast and not inner.is_reserved for inner in _unwrapped(parsed)) and not (
+        isinstance(parsed, ipaddress.IPv6Address) and parsed.is_site_local
+    )
 
 
 def _unwrapped(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
