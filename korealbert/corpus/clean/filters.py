@@ -219,6 +219,11 @@ def too_long(parts: Parts, limits: Limits) -> Drop | None:
 
 def not_korean(parts: Parts, limits: Limits) -> Drop | None:
     """Too little Hangul among the letters; a text without letters is not Korean either."""
+    codes = _utf16(parts.text)
+    # As uint16 all syllables are below that number, and all else is above. There are no more letters than characters.
+    syllables = int(np.count_nonzero(codes - np.uint16(0xAC00) < np.uint16(0xD7A4 - 0xAC00)))
+    if syllables and syllables / len(codes) >= limits.min_hangul_share:
+        return None
     share = hangul_share(parts.text)
     if share < limits.min_hangul_share:
         return Drop("not_korean", f"Hangul {share:.3f} of letters < {limits.min_hangul_share}")
@@ -227,9 +232,13 @@ def not_korean(parts: Parts, limits: Limits) -> Drop | None:
 
 def hangul_share(text: str) -> float:
     """Hangul syllables and letters among all letters of a text; 0 without letters. Letters beyond the basic plane are none."""
-    codes = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), dtype=np.uint16)
+    codes = _utf16(text)
     letters, hangul = (int(np.count_nonzero(table[codes])) for table in _letters())
     return hangul / letters if letters else 0.0
+
+
+def _utf16(text: str) -> npt.NDArray[np.uint16]:
+    return np.frombuffer(text.encode("utf-16-le", "surrogatepass"), dtype=np.uint16)
 
 
 @lru_cache(maxsize=1)
