@@ -11,6 +11,7 @@ No stage overtakes a waiting one, so that none waits for ever.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections import deque
@@ -47,6 +48,7 @@ class Gate:
         self._running = 0
         self._taken = 0
         self._alone = False
+        self._seats: set[int] = set()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -55,24 +57,27 @@ class Gate:
             yield
 
     @contextlib.contextmanager
-    def cell(self, bytes_needed: int | None) -> Iterator[None]:
-        """Wait for a place and for memory. A stage of unknown need (None) runs alone if memory is limited."""
+    def cell(self, bytes_needed: int | None) -> Iterator[int]:
+        """Wait for a place and for memory; gives the number of the place, the lowest that is free.
+
+        A stage of unknown need (None) runs alone if memory is limited.
+        """
         if self.memory is None:
-            with self._entered(lambda: self._running < self.cells, bytes_needed=0, alone=False):
-                yield
+            with self._entered(lambda: self._running < self.cells, bytes_needed=0, alone=False) as seat:
+                yield seat
             return
         if bytes_needed is None or bytes_needed > self.memory:
-            with self.alone():
-                yield
+            with self._entered(lambda: self._running == 0, bytes_needed=0, alone=True) as seat:
+                yield seat
             return
         limit, needed = self.memory, bytes_needed
         with self._entered(
             lambda: self._running < self.cells and self._taken + needed <= limit, bytes_needed=needed, alone=False
-        ):
-            yield
+        ) as seat:
+            yield seat
 
     @contextlib.contextmanager
-    def _entered(self, free: Callable[[], bool], *, bytes_needed: int, alone: bool) -> Iterator[None]:
+    def _entered(self, free: Callable[[], bool], *, bytes_needed: int, alone: bool) -> Iterator[int]:
         ticket = object()
         with self._changed:
             self._waiting.append(ticket)
@@ -82,10 +87,13 @@ class Gate:
                 self._waiting.remove(ticket)
                 self._changed.notify_all()
             self._running, self._taken, self._alone = self._running + 1, self._taken + bytes_needed, alone
+            seat = next(number for number in itertools.count() if number not in self._seats)
+            self._seats.add(seat)
         try:
-            yield
+            yield seat
         finally:
             with self._changed:
+                self._seats.remove(seat)
                 self._running, self._taken, self._alone = self._running - 1, self._taken - bytes_needed, False
                 self._changed.notify_all()
 
@@ -204,9 +212,9 @@ def _built(job: Job, runtime: TrainingRuntime, gate: Gate, begin: Callable[[], N
             return build(job.stage, job.spec, job.inputs, runtime, label=job.label, rerun=job.rerun)
     if not job.rerun and (found := cached(job.stage, job.spec, job.inputs, runtime)) is not None:
         return Built(found, cached=True)  # which needs neither memory nor a process
-    with gate.cell(Needs(runtime.store).of(job, runtime.memory_bytes)):
+    with gate.cell(Needs(runtime.store).of(job, runtime.memory_bytes)) as seat:
         begin()
-        return build_apart(job, runtime.of_a_cell(), runtime.memory_bytes)
+        return build_apart(job, runtime.of_a_cell(seat), runtime.memory_bytes)
 
 
 def _message(label: str, built: Built) -> str:

@@ -115,7 +115,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
     from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)
 
     task = spec.benchmark
-    device = pick_device(runtime.device)
+    device = pick_device(runtime.device, local_rank=runtime.gpu)
     directory = inputs["model"].path
     tokenizer = task_tokenizer(task, directory)
     examples = read_examples(task, spec, inputs, splits=SPLITS if "features" not in inputs else SPLITS[1:])

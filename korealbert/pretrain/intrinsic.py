@@ -11,7 +11,7 @@ Shapes: B rows, L pieces, H hidden size.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import Field
 
@@ -103,8 +103,8 @@ class LayerMoves:
         self._real_BL: Tensor | None = None
         self._before_BLH: Tensor | None = None
         encoder.register_forward_pre_hook(self._begin)
-        whole = getattr(encoder, "layers", None)
-        first, last = (whole, whole) if whole is not None else (encoder.attention, encoder.ffn)
+        whole = hasattr(encoder, "layers")
+        first, last = (cast("nn.ModuleList", getattr(encoder, "layers" if whole else name)) for name in ("attention", "ffn"))
         for block in first:
             block.register_forward_pre_hook(self._enter)
         for block in last:

@@ -12,11 +12,13 @@ from transformers import RobertaConfig
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Store
+from korealbert.finetune.spec import FinetuneSpec
 from korealbert.model.config import ModelConfig
 from korealbert.model.encoder import TransformerEncoder
 from korealbert.model.heads import PretrainingModel
 from korealbert.model.parameters import count_parameters, expected_parameters
 from korealbert.pretrain.spec import PretrainSpec
+from korealbert.recipe.reading import load_evaluation
 
 SPECS = Path(__file__).parents[2] / "data_specs"
 RECIPES = sorted((SPECS / "recipes").glob("*.toml"))
@@ -81,6 +83,35 @@ def test_recipes_of_the_papers_run_on_1_to_64_ranks(path: Path, data: Path, tmp_
             size, number = spec.micro_batches(ranks, batch, micro_batch)
             assert ranks * size * number == batch and size <= micro_batch
             assert size == micro_batch or number == 1, "as large as it may be"
+
+
+def memory_of(cell: FinetuneSpec, config: ModelConfig) -> float:
+    """Bytes of a fine-tuning step: weights, gradients and AdamW's moments in float32, and what the backward pass needs.
+
+    That is 34 bytes for each position and width in 16 bits and 5 for each pair of positions and head, twice as much in float32
+    (Korthikanti et al. 2022, table 2, without recomputation).
+    """
+    with torch.device("meta"):
+        parameters = count_parameters(TransformerEncoder(config))
+    choices = 4 if cell.task == "race" else 1
+    rows = choices * (cell.micro_batch_size or cell.batch_size)
+    per_layer = rows * cell.max_length * (34 * config.hidden_size + 5 * config.num_heads * cell.max_length)
+    return 16 * parameters + config.num_layers * per_layer * (1 if cell.precision == "bfloat16" else 2)
+
+
+@pytest.mark.parametrize("path", [p for p in MACHINES if "albert" in p.name], ids=lambda path: str(path.relative_to(SPECS)))
+def test_fine_tuning_fits_80_gb(path: Path, data: Path) -> None:
+    """For GPUs of 80 GB, of which a tenth is left to the framework."""
+    if path in ABLATIONS:
+        models = list(recipes.load_ablation(path, data=data).cells.values())
+    elif path.stem == "korealbert-table-3":
+        models = [found for model in load_evaluation(path, data=data).encoder.values() if (found := model.recipe)]
+    else:
+        models = [recipes.load(path, data=data)]
+    tables = load_evaluation(path, data=data).finetune if path.stem == "korealbert-table-3" else None
+    for recipe in models:
+        for name, benchmark in (tables or recipe.finetune).items():
+            assert memory_of(benchmark.first, config_of(recipe)) < 0.9 * 80e9, name
 
 
 # V = 32,000: core, with MLM and SOP, and with WOP over 128 positions; V = 30,000: core (specification of the model, 1.2).
