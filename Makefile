@@ -96,6 +96,7 @@ bench-corpus: $(VENV)/installed $(PEERS)/installed  ## extraction, dedup, crawl,
 	-$(BIN)/python -m bench.crawl --peers $(PEERS)/bin/python
 	-$(BIN)/python -m bench.sentences $(DATA)/corpus/kowiki_extracted_AA.tar.zst $(DATA)/corpus/news_categories.tar.zst
 	-$(BIN)/python -m bench.data_stages $(DATA)/corpus/kowiki_extracted_A[ABC].tar.zst
+	-$(BIN)/python -m bench.data_scale
 	-$(BIN)/python -m bench.decontamination $(DATA)/corpus/kowiki_extracted_AA.tar.zst $(DATA)/benchmarks
 	-$(BIN)/python -m bench.filters $(DATA)
 

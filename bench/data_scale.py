@@ -14,7 +14,7 @@ from dataclasses import dataclass
 READ_AND_FRAME = 171e6
 """Bytes of text a second that one process unpacks from gzip and cuts into records."""
 PARSE_WET, WRITE_SHARDS = 74e6, 57e6
-CLEAN, SIGN, DECONTAMINATE, BALANCE, SAMPLE = 8.7e6, 27.6e6, 7.1e6, 47e6, 47e6
+CLEAN, SIGN, DECONTAMINATE, BALANCE, SAMPLE = 9.7e6, 27.6e6, 7.1e6, 47e6, 47e6
 """Bytes of text a second and core."""
 SCORE_DOCUMENTS = 7_300
 """Documents a second and core of the linear classifier."""
