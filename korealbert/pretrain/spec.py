@@ -246,8 +246,7 @@ class PretrainSpec(Spec):
     weights of another stage, which bring their own; of one whose layers share everything their number may differ."""
     embeddings: Literal["random", "cooccurrence"] = "random"
     """Initial word embeddings: random numbers, or vectors from the co-occurrences of pieces, counted and decomposed
-    as `[cooccurrence]` says and scaled to the size of the random ones. A small model then learns in a third of the steps what
-    pieces mean (docs/results.md)."""
+    as `[cooccurrence]` says and scaled to the size of the random ones."""
     frozen: tuple[str, ...] = ()
     """Tensors that stay as they are: patterns (``encoder.ffn.0.*``) of their names in ``model.safetensors``. They get no
     gradient, no decay and no moments."""
