@@ -99,7 +99,13 @@ def _listed(system: Any, url: str) -> dict[str, dict[str, Any]]:
     """Path → size and edition of every file, by path."""
     system.invalidate_cache()
     path = system._strip_protocol(url)
-    found = system.glob(path, detail=True) if "*" in path else system.find(path, detail=True) or {path: system.info(path)}
+    if "*" in path:
+        found = system.glob(path, detail=True)
+    else:  # All below a directory but hidden files, as a repository of the hub has: .gitattributes.
+        everything = system.find(path, detail=True) or {path: system.info(path)}
+        below = path.strip("/")
+        hidden = {one for one in everything if "/." in one.strip("/").removeprefix(below)}
+        found = {one: facts for one, facts in everything.items() if one not in hidden}
     files = {one: facts for one, facts in sorted(found.items()) if facts["type"] == "file"}
     if not files:
         raise FileNotFoundError
