@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from korealbert.artifact.files import files_of
@@ -76,7 +76,7 @@ def read_collection(path: Path, split: str) -> Collection:
         ),
     }
     warnings = tuple(text.format(f"{number:,}") for text, number in told.items() if number)
-    return Collection(documents, queries, judged, warnings)
+    return replace(collection, warnings=warnings)
 
 
 class _Files:

@@ -54,8 +54,8 @@ class FetchSpec(Spec):
 
     url: str = Field(default="", pattern=rf"^((https?|{'|'.join(SCHEMES)})://.+)?$")
     """Where it is fetched from. By ``hf://datasets/OWNER/NAME``, ``s3://``, ``gs://``, ``az://`` it may be a directory (all
-    files below it but hidden ones), or a pattern of several files (``s3://bucket/web/*.parquet``); their packages (huggingface_hub, s3fs, gcsfs, adlfs) are asked for
-    where they are missing, and find the credentials in the environment."""
+    files below it but hidden ones), or a pattern of several files (``s3://bucket/web/*.parquet``); their packages
+    (huggingface_hub, s3fs, gcsfs, adlfs) are asked for where they are missing, and find the credentials in the environment."""
     path: InputPath | None = None
     """A local file instead of the URL; it is copied and verified like a download."""
     name: str = Field(default="", pattern=r"^[^/\x00]*$")
