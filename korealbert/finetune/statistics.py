@@ -85,8 +85,10 @@ class _Mean:
         if count == 1:
             return cls(float(scores_S[0]), 0.0, 0.0, 0)
         apart_SB = samples_SB - samples_SB.mean(axis=0)
-        joint = apart_SB.var(axis=1, ddof=1).sum() / (count - 1)
-        return cls(float(scores_S.mean()), float(scores_S.var(ddof=1) / count), float(joint / count), count - 1)
+        joint = float(apart_SB.var(axis=1, ddof=1).sum() / (count - 1)) / count
+        # Seeds that answer differently and happen to score alike vary at least as much as other examples would show.
+        of_seeds = float(scores_S.var(ddof=1)) / count or joint
+        return cls(float(scores_S.mean()), of_seeds, joint, count - 1)
 
 
 def _deviation(means: Sequence[_Mean], samples_B: Values) -> tuple[float, float]:

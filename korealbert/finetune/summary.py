@@ -148,7 +148,7 @@ def _headline(found: Mapping[str, Any]) -> dict[str, Any]:
 
 STAGE = Stage(
     "summary",
-    version=3,
+    version=4,
     spec=SummarySpec,
     run=run,
     inputs={"CELL": "finetune/NAME/CELL"},
