@@ -10,10 +10,10 @@ from pydantic import Field
 
 from korealbert.artifact import EACH_ONCE, Spec, Stage
 from korealbert.corpus.crawl import fetch
-from korealbert.finetune import bi_encoder
-from korealbert.finetune import retrieval as retrieval_stage
-from korealbert.finetune.bi_encoder import BiEncoderSpec
-from korealbert.finetune.retrieval import BASELINES, CollectionSpec, RetrievalSpec
+from korealbert.finetune.retrieval import bi_encoder
+from korealbert.finetune.retrieval import stage as retrieval_stage
+from korealbert.finetune.retrieval.bi_encoder import BiEncoderSpec
+from korealbert.finetune.retrieval.stage import BASELINES, CollectionSpec, RetrievalSpec
 from korealbert.finetune.spec import INITS, Init
 from korealbert.recipe.benchmarks import Measured, Seed, fetch_spec
 from korealbert.recipe.tables import Problems, Tables

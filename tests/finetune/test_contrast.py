@@ -15,12 +15,13 @@ from transformers import AutoModel, AutoTokenizer
 
 from korealbert.artifact import Artifact, Store
 from korealbert.documents.benchmark_files import BenchmarkFile
-from korealbert.finetune import bi_encoder, stage, tasks
-from korealbert.finetune.bi_encoder import BiEncoderSpec
+from korealbert.finetune import stage, tasks
 from korealbert.finetune.encoder import load_encoder
 from korealbert.finetune.features import read_triples
 from korealbert.finetune.loop import FinetunedModel
-from korealbert.finetune.retrieval import CollectionSpec, unit_vectors
+from korealbert.finetune.retrieval import bi_encoder
+from korealbert.finetune.retrieval.bi_encoder import BiEncoderSpec
+from korealbert.finetune.retrieval.stage import CollectionSpec, unit_vectors
 from korealbert.finetune.sequence import EntailmentTriples, SequenceClassification, Triple
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.tokenizer import load_tokenizer

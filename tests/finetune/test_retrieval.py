@@ -18,11 +18,11 @@ import pytest
 from pyarrow import ipc
 
 from korealbert.artifact import Artifact
-from korealbert.finetune import retrieval
-from korealbert.finetune.bm25 import Bm25
-from korealbert.finetune.collection import read_collection
 from korealbert.finetune.metrics.rankings import METRICS, ranking_scores, trec_order
-from korealbert.finetune.retrieval import RetrievalSpec, best
+from korealbert.finetune.retrieval import stage as retrieval
+from korealbert.finetune.retrieval.bm25 import Bm25
+from korealbert.finetune.retrieval.collection import read_collection
+from korealbert.finetune.retrieval.stage import RetrievalSpec, best
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.vocab.morphemes import morphemes
 

@@ -10,10 +10,10 @@ from typing import Any
 from pyarrow import ipc
 
 from korealbert.artifact import Artifact
-from korealbert.finetune.bi_encoder import BiEncoderStats
 from korealbert.finetune.metrics.rankings import METRIC, METRICS
 from korealbert.finetune.resampling import Additive, Draws
-from korealbert.finetune.retrieval import BASELINES
+from korealbert.finetune.retrieval.bi_encoder import BiEncoderStats
+from korealbert.finetune.retrieval.stage import BASELINES
 from korealbert.finetune.spec import INITS
 from korealbert.finetune.statistics import Comparison, Interval, compare, intervals
 from korealbert.formatting import count, fixed, mean_and_sd, signed, spread

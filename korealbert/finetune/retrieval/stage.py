@@ -25,10 +25,10 @@ from pydantic import Field
 from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import write_json
 from korealbert.documents.shards import TableWriter
-from korealbert.finetune.bm25 import Bm25
-from korealbert.finetune.collection import Collection, read_collection
 from korealbert.finetune.definition import DataFile, RemoteFile
 from korealbert.finetune.metrics.rankings import METRIC, METRICS, ranking_scores
+from korealbert.finetune.retrieval.bm25 import Bm25
+from korealbert.finetune.retrieval.collection import Collection, read_collection
 from korealbert.finetune.sequence import encode_sequences
 from korealbert.finetune.spec import Init, Precision
 from korealbert.finetune.task import Example

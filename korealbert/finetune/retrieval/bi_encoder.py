@@ -17,7 +17,7 @@ from pydantic import Field
 from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_write, write_json
 from korealbert.finetune.features import FeatureTable, read_triples, write_features
-from korealbert.finetune.retrieval import CollectionSpec
+from korealbert.finetune.retrieval.stage import CollectionSpec
 from korealbert.finetune.spec import ContrastSpec, Init
 from korealbert.finetune.task import Encoded
 from korealbert.huggingface.directory import TOKENIZER_FILES, copy_files, write_mean_pooling
