@@ -95,6 +95,13 @@ class Encoder(nn.Module):
         longest = longest_input(self.transformer.config.to_dict())
         return 1 << 30 if longest is None else longest
 
+    def check_length(self, max_length: int, directory: Path) -> None:
+        """Raise ValueError where inputs may be longer than the encoder of ``directory`` has positions."""
+        if max_length > self.max_length:
+            raise ValueError(
+                f"max_length is {max_length}, but {directory}/config.json has positions for {self.max_length} pieces; lower it"
+            )
+
     def forward(self, batch: _PaddedBatch) -> EncoderOutput:
         """Hidden vectors [B, L, H]; the pooled vector [B, H] is the family's own, or the first position's where it has none."""
         arguments = {"input_ids": batch.input_ids_BL, "attention_mask": batch.attention_mask_BL}

@@ -8,7 +8,8 @@ written chunk by chunk; a row becomes a ``Feature`` when it is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,7 +26,7 @@ from korealbert.documents.shards import ShardError
 from korealbert.finetune import tasks
 from korealbert.finetune.sequence import EntailmentTriples, SequenceClassification, Triple
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
-from korealbert.finetune.task import Example, Feature, Task
+from korealbert.finetune.task import Encoded, Example, Feature, Task
 
 SPLITS = ("train", "dev", "test")
 
@@ -86,6 +87,31 @@ def read_triples(spec: FinetuneSpec, barred: Set[str]) -> tuple[EntailmentTriple
         raise ValueError(f"{file}: {len(kept)} premises have hypotheses that they entail and contradict; give a training file")
     dev, train = _held_out(triples, _part(kept, spec.contrast.max_triples, spec.split_seed), _DEV_SHARE, spec.split_seed)
     return triples, {"train": train, "dev": dev}, len(found) - len(kept)
+
+
+@dataclass(frozen=True)
+class EncodedTriples:
+    """What ``spec.contrast`` trains on, as piece ids."""
+
+    task: EntailmentTriples
+    train: FeatureTable
+    dev: Encoded
+    described: Mapping[str, Any]
+    """Title of the benchmark, numbers of triples to train on, held out and left out; for ``metrics.json``."""
+
+
+def encode_triples(spec: FinetuneSpec, barred: Set[str], tokenizer: Any, out_dir: Path) -> EncodedTriples:
+    """The triples of ``read_triples`` as features, in a hidden directory that is removed after the build."""
+    triples, parts, left_out = read_triples(spec, barred)
+    directory = out_dir / ".triples"
+    directory.mkdir(exist_ok=True)
+    tables = {}
+    for split, part in parts.items():
+        write_features(directory / f"{split}.arrow", triples, part, tokenizer, max_length=spec.max_length)
+        tables[split] = FeatureTable(directory / f"{split}.arrow", triples)
+    sizes = {"triples": len(parts["train"]), "held_out": len(parts["dev"]), "left_out": left_out}
+    described = {"title": triples.entailment.title, **sizes}
+    return EncodedTriples(triples, tables["train"], Encoded(parts["dev"], tables["dev"]), described)
 
 
 def _benchmark_file(spec: FeaturesSpec, split: str, inputs: Inputs) -> BenchmarkFile:

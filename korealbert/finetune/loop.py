@@ -17,9 +17,8 @@ import torch
 from torch import nn
 
 from korealbert.finetune.encoder import Encoder, mean_vectors, pad
-from korealbert.finetune.features import lengths_of
+from korealbert.finetune.features import EncodedTriples, lengths_of
 from korealbert.finetune.heads import PooledHead
-from korealbert.finetune.sequence import EntailmentTriples
 from korealbert.finetune.spec import FinetuneSpec, Precision
 from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Scores, Task
 from korealbert.model.parameters import parameter_groups
@@ -196,19 +195,17 @@ def train(
 
 def contrast(
     model: FinetunedModel,
-    triples: EntailmentTriples,
-    features: Sequence[Feature],
-    dev: Encoded,
+    triples: EncodedTriples,
     spec: FinetuneSpec,
     report: Callable[[int, int, dict[str, float]], None],
 ) -> _History:
     """Train the encoder of ``model`` in place on triples of entailment, as ``spec.contrast`` says."""
     assert spec.contrast is not None
     settings = {name: getattr(spec.contrast, name) for name in ("epochs", "batch_size", "learning_rate", "warmup_ratio")}
-    head = triples.head(hidden_size=model.encoder.hidden_size, dropout=0.0, train=features)
-    ranked = FinetunedModel(triples, model.encoder, head, model.pad_id, model.device, model.precision)
+    head = triples.task.head(hidden_size=model.encoder.hidden_size, dropout=0.0, train=triples.train)
+    ranked = FinetunedModel(triples.task, model.encoder, head, model.pad_id, model.device, model.precision)
     others = dict.fromkeys(("micro_batch_size", "patience", "steps", "warmup_steps"))
-    return train(ranked, features, dev, spec.with_settings({**settings, **others}), report)
+    return train(ranked, triples.train, triples.dev, spec.with_settings({**settings, **others}), report)
 
 
 def _train_step(

@@ -34,19 +34,18 @@ from korealbert.finetune.analysis import analysis
 from korealbert.finetune.features import (
     SPLITS,
     FeatureTable,
+    encode_triples,
     lengths_of,
     read_examples,
-    read_triples,
     task_tokenizer,
     write_features,
 )
 from korealbert.finetune.search import AXES
-from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
+from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.task import Encoded, Example, Feature, Task
 from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_device
 
 if TYPE_CHECKING:
-    from korealbert.finetune.encoder import Encoder
     from korealbert.finetune.loop import Answers, FinetunedModel
 
 
@@ -125,7 +124,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
 
     with repeatable(seed=spec.seed, threads=runtime.threads, device=device):
         encoder = load_input(inputs, init=spec.init, dropout=spec.encoder_dropout)
-        _check_length(spec, encoder, directory)
+        encoder.check_length(spec.max_length, directory)
         if task.markers:
             encoder.make_room(len(tokenizer))
         features = _features(task, spec, inputs, out_dir, examples, tokenizer)
@@ -175,30 +174,15 @@ def _contrasted(
     out_dir: Path,
     report: Callable[[int, int, Mapping[str, float]], None],
 ) -> dict[str, Any]:
-    """Train the model on triples of entailment; what ``metrics.json`` says of that."""
+    """Train the model on triples of entailment; returns the field ``contrast`` of ``metrics.json``."""
     from korealbert.finetune.loop import contrast  # noqa: PLC0415 (planning does without)
 
     scored = [example for split in SPLITS[1:] for example in examples.get(split, ())]
     barred = {text for example in scored for text in (example.text, example.pair) if text}
-    triples, parts, left_out = read_triples(spec, barred)
-    directory = out_dir / ".triples"
-    directory.mkdir(exist_ok=True)
-    tables = {}
-    for split, part in parts.items():
-        write_features(directory / f"{split}.arrow", triples, part, tokenizer, max_length=spec.max_length)
-        tables[split] = FeatureTable(directory / f"{split}.arrow", triples)
-    history = contrast(model, triples, tables["train"], Encoded(parts["dev"], tables["dev"]), spec, report)
-    sizes = {"triples": len(parts["train"]), "held_out": len(parts["dev"]), "left_out": left_out}
-    found = {"title": triples.entailment.title, **sizes, "epochs": history.epochs, "best_epoch": history.best_epoch}
+    triples = encode_triples(spec, barred, tokenizer, out_dir)
+    history = contrast(model, triples, spec, report)
+    found = {**triples.described, "epochs": history.epochs, "best_epoch": history.best_epoch}
     return {"contrast": found}
-
-
-def _check_length(spec: FeaturesSpec, encoder: Encoder, directory: Path) -> None:
-    """Raise ValueError where inputs may be longer than the encoder has positions."""
-    if spec.max_length > encoder.max_length:
-        raise ValueError(
-            f"max_length is {spec.max_length}, but {directory}/config.json has positions for {encoder.max_length} pieces"
-        )
 
 
 def _features(

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_write, write_json
-from korealbert.finetune.features import FeatureTable, read_triples, write_features
+from korealbert.finetune.features import encode_triples
 from korealbert.finetune.retrieval.stage import CollectionSpec
 from korealbert.finetune.spec import ContrastSpec, Init
-from korealbert.finetune.task import Encoded
 from korealbert.huggingface.directory import TOKENIZER_FILES, copy_files, write_mean_pooling
 from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_device
 from korealbert.vocab.morphemes import MORPHEMES_FILE, needs_morphemes
@@ -65,36 +64,26 @@ def run(spec: BiEncoderSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     settings = spec.before(init=spec.init, seed=spec.seed, max_length=spec.max_length)
     collections = [each.read(inputs, f"apart/{number}") for number, each in enumerate(spec.apart_from)]
     barred = {text for each in collections for text in (*each.documents.values(), *each.queries.values())}
-    triples, parts, left_out = read_triples(settings, barred)
     tokenizer = load_tokenizer(directory)
-    hidden = out_dir / ".triples"
-    hidden.mkdir(exist_ok=True)
-    tables = {}
-    for split, part in parts.items():
-        write_features(hidden / f"{split}.arrow", triples, part, tokenizer, max_length=spec.max_length)
-        tables[split] = FeatureTable(hidden / f"{split}.arrow", triples)
+    triples = encode_triples(settings, barred, tokenizer, out_dir)
 
     def report(step: int, total: int, metrics: Mapping[str, float]) -> None:
         training.report(Progress(step, total, "steps", metrics))
 
     with repeatable(seed=spec.seed, threads=training.threads, device=device):
         encoder = load_encoder(directory, init=spec.init)
-        if spec.max_length > encoder.max_length:
-            problem = (
-                f"max_length is {spec.max_length}, but {directory}/config.json has positions for {encoder.max_length} pieces"
-            )
-            raise ValueError(f"{problem}; lower it")
-        model = FinetunedModel.of(settings, encoder, tables["train"], pad_id=tokenizer.pad_token_id, device=device)
-        history = contrast(model, triples, tables["train"], Encoded(parts["dev"], tables["dev"]), settings, report)
+        encoder.check_length(spec.max_length, directory)
+        model = FinetunedModel.of(settings, encoder, triples.train, pad_id=tokenizer.pad_token_id, device=device)
+        history = contrast(model, triples, settings, report)
     _write_weights(encoder, out_dir)
     copy_files(directory, out_dir, (*TOKENIZER_FILES, "*.model"))
     longest = min(tokenizer.model_max_length, encoder.max_length)
     write_mean_pooling(out_dir, hidden_size=encoder.hidden_size, longest=longest)
-    atomic_write(out_dir / "README.md", _card(spec, triples.entailment.title, morphemes=needs_morphemes(out_dir)).encode())
-    told: dict[str, Any] = {"title": triples.entailment.title, "triples": len(parts["train"]), "held_out": len(parts["dev"])}
-    told |= {"left_out": left_out, "best_epoch": history.best_epoch}
-    write_json(out_dir / "metrics.json", {**told, "init": spec.init, "seed": spec.seed, "epochs": history.epochs})
-    return BiEncoderStats.of({**told, "accuracy": history.dev.values["accuracy"]})
+    card = _card(spec, triples.described["title"], morphemes=needs_morphemes(out_dir))
+    atomic_write(out_dir / "README.md", card.encode())
+    described = {**triples.described, "best_epoch": history.best_epoch}
+    write_json(out_dir / "metrics.json", {**described, "init": spec.init, "seed": spec.seed, "epochs": history.epochs})
+    return BiEncoderStats.of({**described, "accuracy": history.dev.values["accuracy"]})
 
 
 def _write_weights(encoder: Encoder, out_dir: Path) -> None:

@@ -225,9 +225,7 @@ def _by_vectors(
     with repeatable(seed=spec.seed, threads=runtime.threads, device=device):
         encoder = load_encoder(directory, init=spec.init).to(device).eval()
         longest = spec.max_length or min(tokenizer.model_max_length, encoder.max_length)
-        if longest > encoder.max_length:
-            problem = f"max_length is {longest}, but {directory}/config.json has positions for {encoder.max_length} pieces"
-            raise ValueError(f"{problem}; lower it")
+        encoder.check_length(longest, directory)
 
         def vectors(texts: Sequence[str]) -> _Vectors:
             return unit_vectors(encoder, texts, tokenizer, max_length=longest, precision=spec.precision)

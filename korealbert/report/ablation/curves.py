@@ -10,7 +10,7 @@ from korealbert.report.ablation.spec import AblationReportSpec
 from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Section, Text
-from korealbert.report.sections.learning import OBJECTIVES, training_lines
+from korealbert.report.sections.learning import OBJECTIVES, points, training_lines
 
 _MEASURES = {
     "l2": ("Distance between the input and the output of a layer", "L2 distance"),
@@ -66,13 +66,6 @@ def _lines(found: Mapping[str, Sequence[tuple[float, float]]]) -> list[charts.Li
 def _mean_curve(artifacts: Artifacts, row: str, name: str) -> list[tuple[float, float]]:
     """Means over the seeds at every step that all of them were scored at."""
     runs = [a for label, a in artifacts.of("pretrain").items() if label.split("/")[1] == row]
-    curves = [
-        {
-            line["step"]: line[name]
-            for line in training_lines(run)
-            if line.get("split") == "heldout" and line.get(name) is not None
-        }
-        for run in runs
-    ]
+    curves = [dict(points(training_lines(run), "heldout", name)) for run in runs]
     steps = sorted(set.intersection(*map(set, curves))) if curves else []
     return [(float(step), statistics.fmean(curve[step] for curve in curves)) for step in steps]
