@@ -1,8 +1,8 @@
-"""Certificates of scores: what a score stands on, as canonical JSON that may be signed, and the check of one by scoring again.
+"""Certificates of scores: the origin of a score as canonical JSON that may be signed, and its verification by scoring again.
 
 A certificate holds digests of the gold file, the predictions and, where they are a cell's of a store, of its recipe and model;
-versions of code, packages, processor and BLAS; and the metrics. It has no time and no absolute path: paths start at its own
-directory. A signature is a file beside it, made by ``ssh-keygen -Y sign`` (``FILE.sig``) or ``minisign`` (``FILE.minisig``).
+versions of code, packages, processor and BLAS; and the metrics. It has no time and no absolute path: paths are relative to its
+directory. A signature is a file next to it, made by ``ssh-keygen -Y sign`` (``FILE.sig``) or ``minisign`` (``FILE.minisig``).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Code(Spec):
 
 
 class Certificate(Spec):
-    """What a score stands on."""
+    """The origin of a score."""
 
     korealbert_certificate: Literal[1]
     task: str
@@ -172,7 +172,7 @@ def _cell(predictions: Path) -> _Cell | None:
         return None
     found = Artifact(directory.name, directory)
     if found.manifest["files"].get(predictions.name, {}).get("sha256") != sha256_of_file(predictions):
-        raise ArtifactError(f"{predictions}: not the predictions that its manifest tells of; run its stage again")
+        raise ArtifactError(f"{predictions}: not the predictions in its manifest; run its stage again")
     model = None
     if name := found.manifest["inputs"].get("model"):
         made = Artifact(name, directory.parent / name)
@@ -219,7 +219,7 @@ def verify(
     benchmark: Path | None = None,
     key: Path | None = None,
 ) -> Iterator[Finding]:
-    """Check a certificate: its signature, the digests of what it names, and its metrics by scoring again.
+    """Check a certificate: its signature, the digests of the files that it names, and its metrics by scoring again.
 
     ``gold``, ``predictions`` and ``benchmark`` are where these lie, if not where the certificate says; ``key`` is the public
     key that must have signed it. Raises ValueError for what is no certificate.

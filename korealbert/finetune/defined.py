@@ -1,4 +1,4 @@
-"""Tasks of benchmarks that a TOML file defines: the readers of their files, and what is scored."""
+"""Tasks of benchmarks that a TOML file defines: readers and metrics."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def task_of(definition: Definition) -> Task:
 
 
 def _field(record: Record, column: Column) -> tuple[Record, str]:
-    """The object that a column stands in, and its name there."""
+    """The object that contains a column, and its key there."""
     name = str(column)
     if name in record.fields or not isinstance(column, str):
         return record, name
@@ -130,7 +130,7 @@ class _Defined(Task):
         seen = Identifiers()
         column, found = self.definition.columns.id, list[Example]()
         for count, record in enumerate(self.records(file), start=1):
-            # Records of one JSON list may stand on one line.
+            # Records of one JSON list may be on one line.
             number = count if self.definition.format == "json" else record.line.number
             name = str(number) if column is None else _written(record, column)
             if column is not None:
@@ -321,7 +321,7 @@ class _Spans(_Defined, QuestionAnswering):
 
     @classmethod
     def attributes(cls, definition: Definition) -> dict[str, Any]:
-        """How questions are told apart and answers compared."""
+        """How questions are distinguished and answers compared."""
         heads = ("own",) if definition.answerable else ("own", "answerability")
         return {"id_field": str(definition.columns.id or "id"), "answerable": definition.answerable, "heads": heads}
 
@@ -347,7 +347,7 @@ class _Spans(_Defined, QuestionAnswering):
             times, begin = context.count(answer), context.find(answer)
             if times != 1:
                 remedy = "say where it begins in a column answer_start" if times else "an answer is a part of the context"
-                raise record.line.error(field, f"{answer[:40]!r} stands in the context {times} times", remedy)
+                raise record.line.error(field, f"{answer[:40]!r} is in the context {times} times", remedy)
         return Question(name, _text(record, self.column("pair")), (Answer(answer, begin),), pair=context, article=context)
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:

@@ -39,7 +39,7 @@ class RemoteFile(Spec):
 
 
 LOCAL, REMOTE = "local file", "remote file"
-"""How pydantic tells the two kinds of ``DataFile`` apart in the places that its errors name."""
+"""Tags of the two kinds of ``DataFile`` in the locations of pydantic's errors."""
 
 
 def _kind_of_file(value: Any) -> str:
@@ -69,7 +69,7 @@ _METRICS: dict[Kind, tuple[str, ...]] = {
     "spans": ("f1", "em"),
     "choice": ("accuracy", "macro_f1"),
 }
-"""The metrics of each kind; the first is its own where a file names none."""
+"""The metrics of each kind; the first is the default."""
 
 _COLUMNS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "classification": (("text", "label"), ()),
@@ -79,7 +79,7 @@ _COLUMNS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "spans": (("text", "pair", "answer"), ("answer_start",)),
     "choice": (("text", "options", "label"), ("pair",)),
 }
-"""The columns that each kind needs, and those that it may have beside ``id``."""
+"""The columns that each kind needs, and optional ones in addition to ``id``."""
 
 _TABULAR = ("tsv", "csv", "jsonl", "json")
 _FORMATS: dict[Kind, tuple[str, ...]] = {"tagging": (*_TABULAR, "conll"), "spans": (*_TABULAR, "squad")}
@@ -107,7 +107,7 @@ class Columns(Spec):
     answer: Column | None = None
     """The answer's text; empty where there is none."""
     answer_start: Column | None = None
-    """Where in the context it begins, in characters from 0. None: where it stands once."""
+    """Offset in the context in characters, from 0. None: the only place where the context contains it."""
 
     @property
     def given(self) -> dict[str, list[Column]]:
@@ -159,7 +159,7 @@ class PublishedScore(Spec):
 
 
 class Definition(Spec):
-    """A benchmark as a TOML file defines it: what its official files look like, and what is scored."""
+    """A benchmark defined by a TOML file: the layout of its official files, and its metrics."""
 
     beside: ClassVar[frozenset[str]] = frozenset({"origin", "published"})
 
@@ -178,7 +178,7 @@ class Definition(Spec):
     key: str = ""
     """json: the field of the outermost object that holds the list."""
     columns: Columns = Columns()
-    """Where in a record things stand."""
+    """The fields of a record."""
     labels: Annotated[tuple[str, ...], EACH_ONCE] = ()
     """The labels; of tagging the types of entities; of choices the names of their places."""
     spellings: Annotated[tuple[str, ...], EACH_ONCE] = ()
@@ -186,13 +186,13 @@ class Definition(Spec):
     scale: tuple[float, float] = (0.0, 5.0)
     """Regression: the lowest and the highest gold score."""
     unit: Literal["words", "characters"] = "words"
-    """Tagging: what has a tag. Words are what blanks separate."""
+    """Tagging: the unit that has a tag. Words are separated by blanks."""
     compared: Literal["characters", "words"] = "characters"
     """Spans: F1 over the answers' characters, as KorQuAD 1, or over their words, as SQuAD."""
     answerable: bool = True
     """Spans: every question has an answer."""
     metric: str = ""
-    """The score that is its own. Empty: the first of its kind."""
+    """The main metric. Empty: the first of its kind."""
     official_dev: bool = False
     """Whether it has a dev set of its own, so that a recipe must name its file. Otherwise 5 % of train are held out, unless a
     recipe names a dev file."""
@@ -205,7 +205,7 @@ class Definition(Spec):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """All metrics, its own first. F1 of one class is there for two labels alone: it is that of the second."""
+        """All metrics, the main one first. F1 of one class exists only for two labels: it is that of the second."""
         offered = [name for name in _METRICS[self.kind] if name != "f1" or self.kind == "spans" or len(self.labels) == 2]
         own = self.metric or offered[0]
         return (own, *(name for name in offered if name != own))
@@ -371,8 +371,8 @@ def read_table(path: Path, *, within: Path | None = None, taken: Callable[[], li
         context = {"root": Path(os.path.normpath(path.parent)), "within": within}
         table = BenchmarkTable.model_validate_json(text, strict=True, context=context)
     except ValidationError as error:
-        told = explained(str(path), BenchmarkTable, error, (LOCAL, REMOTE))
-        raise ValueError(told.replace(f"{path}: field", f"{path}, field")) from None
+        message = explained(str(path), BenchmarkTable, error, (LOCAL, REMOTE))
+        raise ValueError(message.replace(f"{path}: field", f"{path}, field")) from None
     if table.name in taken():
         raise ValueError(f"{path}, field 'name': {table.name!r} is a benchmark of korealbert; choose another name")
     return table

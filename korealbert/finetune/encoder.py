@@ -5,7 +5,7 @@ and values are still those of every piece, but query, output and feed-forward ar
 matrix products and changes no result.
 
 A model of ours whose layers share what no family of transformers can say is exported as equal copies. It is fine-tuned by our
-own encoder, so that what was one parameter in pretraining stays one; so are modern encoders.
+own encoder, so that a parameter shared in pretraining stays shared; so are modern encoders.
 
 Shapes: B inputs, L pieces, H hidden size, N heads.
 """
@@ -207,7 +207,7 @@ def load_input(inputs: Inputs, *, init: Init, dropout: float | None = None) -> E
 def load_as_trained(directory: Path, trained: AnyConfig, *, init: Init, dropout: float | None = None) -> OwnEncoder:
     """The encoder of an export as our own, its layers sharing as in the pretraining whose config is ``trained``.
 
-    It computes what the class of transformers computes: as there, a RoBERTa has a pooler, which is fresh, and ALBERT's
+    Its outputs are those of transformers' class: as there, a RoBERTa has a pooler, which is fresh, and ALBERT's
     feed-forward blocks have no dropout behind them, so that rows of a grid differ in their sharing alone. Raises ValueError as
     ``checkpoint.read_as_trained``.
     """

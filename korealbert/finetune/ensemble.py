@@ -1,4 +1,4 @@
-"""Stage ``ensemble``: finished cells of one benchmark → the scores of what they answer together.
+"""Stage ``ensemble``: finished cells of one benchmark → the scores of their averaged predictions.
 
 Input roles: ``finetune`` artifacts that kept their evidence, by any name; ``train``, ``dev`` and ``test``: fetched files, for
 those that the spec names by URL. For a class the probabilities of all members are averaged, for a score the predictions, for a

@@ -30,7 +30,7 @@ class Identifiers:
             before = self._lines[written]
             where = f"line {before.number}" if before.file == line.file else f"{before.file}, line {before.number}"
             remedy = "keep one of the two, or fetch the official file again"
-            raise line.error(field, f"{written!r} stands in {where} too", remedy)
+            raise line.error(field, f"{written!r} is in {where} too", remedy)
         self._lines[written] = line
         return written
 
@@ -63,7 +63,7 @@ def tsv_rows(
 
     Quotes are ordinary characters and no field is ever read as missing: ``null`` and ``NA`` are words people write.
     ``leave_out(line, fields)`` picks rows that a benchmark is known to be broken at; they are skipped. ``forms``
-    tell what columns look like, ``unique`` names the column in which nothing stands twice.
+    describe columns, ``unique`` names the column without repeated values.
 
     Raises ValueError naming file, line, field and remedy.
     """
@@ -234,7 +234,7 @@ def json_list(file: BenchmarkFile, *, key: str | None = None, unique: str = "") 
     """The objects of a file that is one list, or of the list under ``key`` of a file that is one object.
 
     A record's line is the one on which it begins; ``unique`` names the field whose strings differ. Raises ValueError naming
-    file and line of what is no such JSON.
+    file and line of what is not such JSON.
     """
     lines = list(file.lines())
     text = "\n".join(line.text for line in lines)

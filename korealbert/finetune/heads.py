@@ -20,7 +20,7 @@ _INITIAL_STD = 0.02
 class PooledHead(nn.Module):
     """Dropout and one dense layer on the pooled vector: [B, H] -> [B, outputs].
 
-    ``hidden``: a dense layer with GELU, and dropout before it too, stand between the two, as in transformers'
+    ``hidden``: a dense layer with GELU, and dropout before it too, come between the two, as in transformers'
     ElectraClassificationHead; ELECTRA's pooled vector is its first piece's.
     """
 
@@ -194,7 +194,7 @@ class _SharedDropout(nn.Module):
 
 
 class Bilinear(nn.Bilinear):
-    """torch's, as one matrix product: its own way takes thirty times as long on a CPU."""
+    """torch's, as one matrix product: torch's code takes thirty times as long on a CPU."""
 
     def forward(self, left_BWX: torch.Tensor, right_BWY: torch.Tensor) -> torch.Tensor:
         """[B, W, R]."""

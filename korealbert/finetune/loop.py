@@ -119,7 +119,7 @@ class FinetunedModel:
 
 
 def _row(logits: Any, row: int) -> Any:
-    """The logits of one input, as a batch of its own."""
+    """The logits of one input, as a batch of one."""
     if isinstance(logits, torch.Tensor):
         return logits[row : row + 1]
     return type(logits)(*(part[row : row + 1] for part in logits))

@@ -34,7 +34,7 @@ STRIDE = 128
 """Pieces from the beginning of one window to that of the next, as in BERT and KLUE-baseline."""
 
 _ANSWERABILITY_WEIGHT = 0.5
-"""Of the classifier's loss beside that of the span, as in the official ALBERT's SQuAD 2.0."""
+"""Weight of the classifier's loss relative to that of the span, as in the official ALBERT's SQuAD 2.0."""
 
 _BEST = 20
 """Number of best starts and of best ends that are combined."""
@@ -224,7 +224,7 @@ class QuestionAnswering(Task):
         return Answer(record.text("text"), record.integer("answer_start") if "answer_start" in record else -1)
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
-        """Every window of every context. Raises ValueError where the first answer does not stand where the file says."""
+        """Every window of every context. Raises ValueError where the first answer is not at the offset in the file."""
         special = frame(tokenizer, pair=True)
         contexts = sorted({example.pair or "" for example in examples})
         known = dict(zip(contexts, pieces(contexts, tokenizer), strict=True))

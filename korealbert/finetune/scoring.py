@@ -174,14 +174,14 @@ def record_format(task: str) -> str:
     Of a benchmark that a TOML file defines also the table of ``[dedup]`` that keeps its test texts out of a corpus.
     """
     benchmark = tasks.find(task)
-    told = " ".join((benchmark.prediction.__doc__ or "").replace("``", "`").split())
+    meaning = " ".join((benchmark.prediction.__doc__ or "").replace("``", "`").split())
     labels = f" Labels: {', '.join(benchmark.labels)}." if isinstance(benchmark, SequenceClassification) else ""
     needed = "needed" if benchmark.matches_by_id else "optional; without it records stand in the order of the official file"
     if isinstance(benchmark, Tagging):
         labels = f" Tags: {', '.join(benchmark.tags)}."
     count = f"{benchmark.official_test_examples:,} " if benchmark.official_test_examples else ""
     text = f"{benchmark.title}: JSON Lines, an object for each of the {count}official test {benchmark.official_unit}."
-    text += f"\n`id`: the example's ({needed}).\n{told}{labels}"
+    text += f"\n`id`: the example's ({needed}).\n{meaning}{labels}"
     if is_file(task):
         text += f"\n\nKeeps its test texts out of a corpus:\n{tasks.table_of(Path(task)).decontamination}"
     return text
@@ -237,7 +237,7 @@ def _by_id(records: Sequence[Record]) -> dict[str, Record]:
     for record in records:
         name = _id(record)
         if name in by_id:
-            raise record.error("id", f"{name!r} stands in line {by_id[name].line.number} too", "keep one of the two")
+            raise record.error("id", f"{name!r} is in line {by_id[name].line.number} too", "keep one of the two")
         by_id[name] = record
     return by_id
 

@@ -207,7 +207,7 @@ class FinetuneSpec(FeaturesSpec):
     dropout: float = Field(default=0.1, ge=0, lt=1)
     """Dropout before the head."""
     encoder_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout within the encoder, of attention too. None: that of its own config.json."""
+    """Dropout within the encoder, of attention too. None: that of its config.json."""
     precision: Precision = "float32"
     """``bfloat16`` is for GPUs; a CPU without bfloat16 units emulates it slowly."""
     evidence: bool = False

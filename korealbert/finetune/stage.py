@@ -8,11 +8,11 @@ where an export says less than that (layers share what the format cannot say); `
 Output: ``metrics.json`` (the whole result: settings, dev scores of every epoch, dev and test scores of the best, sizes and
 warnings; scores are official ones, for test also the corrected and the best reachable; ``undefined`` names those that the
 official script prints as ``nan``, and why: their ``test`` is our value, for means need a number), ``dev_predictions.arrow`` and
-``predictions.arrow`` (id, gold, pred and loss of every dev and test example), ``analysis.json`` (what is confused with what,
+``predictions.arrow`` (id, gold, pred and loss of every dev and test example), ``analysis.json`` (confusions of labels
 and the hardest test examples; see ``analysis``) and ``curve.jsonl`` (training loss). A spec without ``test`` gives dev alone.
-With ``evidence`` there is ``evidence.arrow`` (id, and what the prediction is weighed by, of every test example).
+With ``evidence`` there is ``evidence.arrow`` (id and evidence of the prediction of every test example).
 A head that is not the task's own is named in ``metrics.json``, and in the metadata of both files of predictions; ``contrast``
-in ``metrics.json`` tells of a training on triples before.
+in ``metrics.json`` describes a preceding training on triples.
 The statistics are the headline of ``metrics.json``; whoever needs a score reads the file. Killed, it starts over: a cell
 takes minutes.
 """

@@ -68,7 +68,7 @@ def resampled(systems: Sequence[Sequence[Answered]], draws: Draws) -> list[Value
 
 @dataclass(frozen=True)
 class _Mean:
-    """A mean over seeds: its own value, and the variances that it has."""
+    """A mean over seeds and its variances."""
 
     value: float
     of_seeds: float
@@ -231,7 +231,7 @@ def _log_binomial(n: int, k: int) -> float:
 
 @dataclass(frozen=True)
 class Whole:
-    """Answers whose score has no cheaper form: it is computed anew for every draw."""
+    """Answers whose score has no cheaper form: it is computed again for every draw."""
 
     task: Task
     examples: Sequence[Example]

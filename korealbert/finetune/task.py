@@ -69,7 +69,7 @@ class Feature:
     layout: Any = None
     """Positions of the example's characters or words among the pieces, as the task's head and ``predictions`` use them."""
     choices: tuple[Feature, ...] = ()
-    """The inputs of a feature with several, one per choice; its own ids are then those of the longest."""
+    """The inputs of a feature with several, one per choice; ``input_ids`` are then those of the longest."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Task(ABC):
     prediction_type: ClassVar[pa.DataType]
     """Arrow type of gold and predicted values."""
     evidence_type: ClassVar[pa.DataType | None] = None
-    """Arrow type of what a prediction is weighed by, which an ensemble averages; None: there are no ensembles of the task."""
+    """Arrow type of the evidence for a prediction, which an ensemble averages; None: there are no ensembles of the task."""
     markers: ClassVar[tuple[str, ...]] = ()
     """Special pieces that the task puts into its texts; the tokenizer given to ``encode`` knows them."""
     target_type: ClassVar[pa.DataType | None] = None
@@ -265,7 +265,7 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, logits: Any, targets: Sequence[Any]) -> torch.Tensor:
-        """Mean loss of a batch, a scalar. ``logits`` are what the head returns."""
+        """Mean loss of a batch, a scalar. ``logits`` are the output of the head."""
 
     @abstractmethod
     def decode(self, logits: Any, features: Sequence[Feature]) -> list[Any]:

@@ -87,7 +87,7 @@ class AblationSpec(Spec):
     set: _Overrides = Field(default_factory=dict)
     """Fields that all cells set otherwise than the recipe."""
     shared: tuple[Literal["dedup", "balance", "vocab", "examples", "views"], ...] = ()
-    """Stages that all cells take from the first one although what they read may differ: ``["vocab"]``."""
+    """Stages that all cells take from the first one although their inputs may differ: ``["vocab"]``."""
     cells: tuple[Cell, ...] = ()
     """Rows one by one, in the order of the paper."""
     axes: tuple[Axis, ...] = ()
@@ -264,7 +264,7 @@ def _printed_name(path: Path, spec: AblationSpec, cell: Cell) -> str:
 
 
 def _heads(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> Iterator[str]:
-    """A note on each column whose head is not the task's own. Raises RecipeError where a bi-encoder stands beside a paper's."""
+    """A note on each column whose head is not the task's own. Raises RecipeError for a bi-encoder next to a paper's scores."""
     for column in _columns(path, spec, recipes):
         heads = {recipe.finetune[column.benchmark].first.head for recipe in recipes.values()} if column.benchmark else {"own"}
         if len(heads) > 1:

@@ -42,7 +42,7 @@ class PretrainedGrid(FinetuneGrid):
     """The cells of one benchmark for models that are measured as they are."""
 
     inits: Annotated[tuple[Literal["pretrained"], ...], EACH_ONCE] = Field(default=("pretrained",), min_length=1)
-    """From their weights alone: what a shape learns from random ones is a question about a recipe's own model."""
+    """Only from their weights: random ones of the same shape are a baseline for a recipe's own model."""
 
 
 _GridT_co = TypeVar("_GridT_co", bound=FinetuneGrid, covariant=True)
@@ -157,7 +157,7 @@ class _Add(Protocol):
 
 
 class Measured(NamedTuple):
-    """Labels of what a cell reads of an encoder."""
+    """Labels of a cell's inputs from an encoder."""
 
     model: str
     """Its directory in Hugging Face format."""
@@ -171,7 +171,7 @@ class Measured(NamedTuple):
         """A model of ours of this shape; None: a shape that is not known here, or another's at this place."""
         if config is not None:
             return cls(model, pretrain if checkpoint.says_less(config) else None, checkpoint.architecture(config))
-        with suppress(ValueError):  # The stage that takes it from there tells what is wrong with that.
+        with suppress(ValueError):  # The stage that reads it from there reports the fault.
             if place is not None and (directory := place.directory()) is not None:
                 return cls(model, None, str(read_settings(directory).get("model_type", "")))
         return cls(model)

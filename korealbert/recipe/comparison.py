@@ -1,6 +1,6 @@
-"""What two runs, artifacts or recipes have different: settings, corpora, scores, curves.
+"""Differences between two runs, artifacts or recipes: settings, corpora, scores, curves.
 
-A side is a recipe (with what of it the store holds), the report of a run, or any artifact with all that it was built from.
+A side is a recipe (with its artifacts in the store), the report of a run, or any artifact with its ancestors.
 Stages are compared by label. Scores on the same test examples are compared in pairs, as a run's own summary does; where the
 examples are not at hand, by their intervals.
 """
@@ -69,7 +69,7 @@ class Side:
 
 
 def of_recipe(path: Path, store: Store, **asked: Any) -> Side:
-    """A recipe and what the store holds of it; ``asked`` as of ``prepare``. Raises RecipeError."""
+    """A recipe and its artifacts in the store; ``asked`` as of ``prepare``. Raises RecipeError."""
     prepared = prepare(path, store, **asked)
     stages, names = {}, {stage.label: stage.name for stage in prepared.planned}
     for label, node in prepared.nodes.items():
@@ -130,8 +130,8 @@ def lede(first: Side, second: Side) -> str:
     other = [
         label for label in both if all(label in side for side in built) and len({s[label].output_digest for s in built}) > 1
     ]
-    told = f"{called}{count(len(same))} of {count(len(both))} common stages have one recipe"
-    return f"{told}; of {count(len(other))} the bytes differ." if other else f"{told}."
+    text = f"{called}{count(len(same))} of {count(len(both))} common stages have one recipe"
+    return f"{text}; of {count(len(other))} the bytes differ." if other else f"{text}."
 
 
 def _settings(first: Side, second: Side) -> list[Block]:
@@ -153,8 +153,8 @@ def _settings(first: Side, second: Side) -> list[Block]:
         blocks.append(Table("Fields that differ", ["Stage", "Field", first.name, second.name], table, prose=frozenset({2, 3})))
     if follows:
         blocks.append(Text(f"By their inputs alone differ: {_counted(follows)}.", quiet=True))
-    for side, beside in ((first, second), (second, first)):
-        if alone := [label for label in side.stages if label not in beside.stages]:
+    for side, opposite in ((first, second), (second, first)):
+        if alone := [label for label in side.stages if label not in opposite.stages]:
             blocks.append(Text(f"Only {side.name} has {_counted(alone)}."))
     return blocks
 
@@ -239,8 +239,8 @@ def _scores(first: Side, second: Side) -> list[Block]:
         "",
     ]
     table = Table("Test scores", header, rows, frozenset({3, 4, 5, 6, 7}))
-    told = "Change is that of the mean over seeds. Its interval and p are over other seeds and other test examples."
-    blocks: list[Block] = [table, Text(told, quiet=True)] if rows else []
+    note = "Change is that of the mean over seeds. Its interval and p are over other seeds and other test examples."
+    blocks: list[Block] = [table, Text(note, quiet=True)] if rows else []
     return [*blocks, *(Text(note) for note in notes)]
 
 
@@ -258,7 +258,7 @@ def _row(one: scores.Benchmark, other: scores.Benchmark, system: str) -> list[st
     change, known = means[1] - means[0], _paired(one, other, system)
     if known is not None:
         beyond = not known[0] <= 0 <= known[1]
-        told = [f"{fixed(known[0])} to {fixed(known[1])}", f"{known[2]:.3f}"]
+        tested = [f"{fixed(known[0])} to {fixed(known[1])}", f"{known[2]:.3f}"]
     else:
         ends = [benchmark.intervals.get(system) for benchmark in (one, other)]
         if ends[0] is None or ends[1] is None:
@@ -273,9 +273,9 @@ def _row(one: scores.Benchmark, other: scores.Benchmark, system: str) -> list[st
                 "no interval",
             ]
         beyond = ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0]
-        told = ["unpaired", MISSING]
+        tested = ["unpaired", MISSING]
     verdict = "beyond chance" if beyond else "within chance"
-    return [one.name, system, one.metric_title, *_means(one, other, system), signed(change), *told, verdict]
+    return [one.name, system, one.metric_title, *_means(one, other, system), signed(change), *tested, verdict]
 
 
 def _means(one: scores.Benchmark, other: scores.Benchmark, system: str) -> list[str]:

@@ -53,7 +53,7 @@ Vocabulary = Literal["ko", "en"]
 
 
 class SplitTable(Spec):
-    """``[split]``: the three parts of the corpus, and what the vocabulary is learnt from."""
+    """``[split]``: the three parts of the corpus, and the text of the vocabulary."""
 
     level: Literal["document", "sentence"] = "document"
     """See ``SplitSpec``, like all fields but one."""
@@ -206,7 +206,7 @@ def _variants(reader: Reader) -> dict[str, TransferSpec]:
 
 
 def _problems(recipe: _CrossLingualRecipe) -> Iterator[tuple[str, str]]:
-    """Where in the file, and what is wrong there."""
+    """Position in the file and the mistake there."""
     yield from _names(recipe)
     if recipe.phase2.freeze != "none":
         yield "[phase2], field 'freeze'", f"phase 2 trains everything (it is {recipe.phase2.freeze!r}); remove it"
@@ -270,7 +270,7 @@ def _english(recipe: _CrossLingualRecipe) -> Iterator[tuple[str, str]]:
 
 
 def _lengths(recipe: _CrossLingualRecipe) -> Iterator[tuple[str, str]]:
-    """Whether every model has positions for what it is to read."""
+    """Check that every model has positions for its inputs."""
     controls = {f"control/{name}": control.model.longest_sequence for name, control in recipe.control.items()}
     try:
         source = _positions_of_source(recipe)
@@ -304,7 +304,7 @@ def _shape(recipe: _CrossLingualRecipe, model: str) -> AnyConfig | None:
     if name == "control":
         return recipe.control[rest].shape
     source = _shape_of_source(recipe)
-    # Of an export that says less than the training, a transfer takes each layer as one of its own.
+    # From an export that does not say which layers share weights, a transfer takes each layer separately.
     if source is None or checkpoint.repeats_blocks(source):
         return None
     return target_config(source, recipe.variants[name], vocab_size=ANY_VOCABULARY)
@@ -314,7 +314,7 @@ def _shape_of_source(recipe: _CrossLingualRecipe) -> AnyConfig | None:
     """None where it is not known here."""
     if recipe.source.recipe is not None:
         return recipe.source.recipe.pretrain.shape
-    with suppress(ValueError):  # The stage that takes it from its package tells what is wrong with that.
+    with suppress(ValueError):  # The stage that reads it from its package reports the fault.
         directory = recipe.source.place.directory()
         return None if directory is None else checkpoint.read_config(directory)
     return None

@@ -116,7 +116,7 @@ class Nodes:
         self.by_label: dict[str, Node] = {}
 
     def add(self, label: str, stage: Stage[Any], spec: Spec, **inputs: str) -> str:
-        """Add one stage with the labels of what it reads, by role; returns its label."""
+        """Add one stage with the labels of its inputs by role; returns its label."""
         self.by_label[label] = Node(label, stage, spec, inputs)
         return label
 
@@ -194,7 +194,7 @@ def select(nodes: Mapping[str, Node], name: str, *, option: str) -> list[str]:
 
 
 def onward(nodes: Mapping[str, Node], name: str) -> set[str]:
-    """The labels that a name means, and those of all stages that stand on them. Raises RecipeError where it means nothing."""
+    """The labels that a name means, and those of all downstream stages. Raises RecipeError for an unknown name."""
     found = set(select(nodes, name, option="from"))
     for label, node in nodes.items():  # Inputs come before what reads them.
         if found & set(node.inputs.values()):

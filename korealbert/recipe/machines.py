@@ -67,7 +67,7 @@ class _File(_Figures):
     probe_seconds: float
     """What ``slowness`` measures on the reference machine."""
     step_seconds: float
-    """Of a training step, beside its operations."""
+    """Of a training step, in addition to its operations."""
     utilisation: float
     """Share of its peak that training reaches on a GPU."""
     utilised_from_width: int
@@ -93,7 +93,7 @@ class Machine:
     cores: int = 1
     """Of the processor."""
     profile: bool = False
-    """Whether it is one of the file: what was built here says nothing of it."""
+    """Whether it is a profile of the file, to which builds on this machine do not apply."""
 
     def training_seconds(self, operations: float, steps: float, *, width: int, precision: str) -> float:
         """Time of so many operations in so many steps, by a model of this width."""
@@ -120,16 +120,16 @@ def this_machine() -> Machine:
     """The machine of this process; its first GPU trains where it has one that the file knows."""
     cores = len(os.sched_getaffinity(0))
     for file in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
-        told = file.read_text("utf-8", "replace")
+        content = file.read_text("utf-8", "replace")
         for name, chip in figures().chips.items():
-            if chip.memory_gb and re.search(rf"\b{name}\b", told, re.IGNORECASE):
+            if chip.memory_gb and re.search(rf"\b{name}\b", content, re.IGNORECASE):
                 return Machine("this machine", chip, 1, cores)
     return Machine("this machine", figures().chips["core"], cores, cores)
 
 
 @cache
 def slowness() -> float:
-    """Time that a core of this machine takes for a little work beside a core of the reference machine."""
+    """Time of a small calculation on a core of this machine, relative to a core of the reference machine."""
     text = " ".join(map(str, range(1_000)))
     fastest = float("inf")
     for _ in range(200):

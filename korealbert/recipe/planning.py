@@ -54,7 +54,7 @@ class Planned:
 
     @property
     def price(self) -> str:
-        """Operations of a pretraining, and what they are in hours of a GPU, as people read it; nothing below some minutes."""
+        """Operations of a pretraining, and the hours of a GPU for them, formatted; empty below some minutes."""
         operations = self.cost.operations if self.cost is not None else 0
         if not operations:
             return ""
@@ -126,7 +126,7 @@ def prepare(
 
     ``rerun`` names stages to build although they are cached, ``from_stage`` one that is so built with all downstream stages;
     ``overrides`` are fields by dotted name. All files that the recipe names must lie in ``data_root``, if it is given.
-    ``machine`` names the profile that costs are told for; by default those of this one. Raises RecipeError for a recipe that
+    ``machine`` names the profile that costs are estimated for; by default this machine. Raises RecipeError for a recipe that
     could not run and for names that mean nothing in it.
     """
     read, graph = _READERS[kind_of(path)]
@@ -148,7 +148,7 @@ def prepare(
 
 
 def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = (), machine: str | None = None) -> list[Planned]:
-    """What would run, why, and what it costs, without running anything.
+    """The stages that would run, with reasons and costs, without running anything.
 
     ``rerun`` holds labels to build although they are cached, ``machine`` names another one that it would run on.
     """

@@ -1,9 +1,9 @@
-"""What a stage costs before it is built: time, disk and memory, from units of work and rates.
+"""Costs of stages before they are built: time, disk and memory, from units of work and rates.
 
 Volumes (bytes of text, rows, examples, the model's shape) pass through the graph as artifacts do. Of artifacts in the store
-they are what was counted; of others they follow from the spec and the files that it names. A stage's work is so many units,
-so many operations and so many steps of training. Rates are those of ``data_specs/machines.toml``, multiplied by what stages of
-the same label, else of the same kind, else of any kind took on this machine beside what the rates say of these.
+they are the counts of the manifest; of others they follow from the spec and the files that it names. A stage's work is a
+number of units, of operations and of training steps. Rates are those of ``data_specs/machines.toml``, multiplied by the
+measured costs on this machine, relative to the rates, of stages of the same label, else of the same kind, else of any kind.
 """
 
 from __future__ import annotations
@@ -76,27 +76,27 @@ class Volume:
 
 @dataclass(frozen=True)
 class Work:
-    """What a stage has to do."""
+    """The work of a stage."""
 
     units: float = 0.0
-    """Of what its kind's rate counts."""
+    """In the unit of the rate of its kind."""
     written: float = 0.0
-    """Units of what comes out."""
+    """Units of output."""
     operations: float = 0.0
     steps: float = 0.0
     width: int = 0
     precision: str = "fp32"
     memory: float = 0.0
-    """Bytes, beside what the rate says."""
+    """Bytes, in addition to those of the rate."""
     format: str = ""
     at_most_seconds: float = math.inf
     network: bool = False
-    """Whether it waits for others' servers, so that nobody knows how long it takes."""
+    """Whether it waits for remote servers, so that its time is unknown."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a stage takes, about."""
+    """Estimated cost of a stage."""
 
     seconds: float | None
     """None: it depends on the network."""
@@ -119,7 +119,7 @@ def estimate(stage: Stage[Any], spec: Any, given: Given) -> tuple[Volume, Work]:
 
 
 def _plain(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
-    """A stage of which nothing else is known; what it reads tells how much it is."""
+    """A stage of which nothing else is known; its volume is that of its inputs."""
     return Volume(), Work(units=len(given), written=1)
 
 
@@ -337,7 +337,7 @@ def _benchmark(path: Path, member: str) -> tuple[float, float]:
 
 
 def _counted(volume: Volume, artifact: Artifact) -> Volume:
-    """A volume with what was counted of the artifact itself."""
+    """A volume with the counts of the artifact's manifest."""
     stats = artifact.stats
     found: dict[str, Any] = {}
     if (text := stats.get("bytes_out")) is not None:
@@ -350,7 +350,7 @@ def _counted(volume: Volume, artifact: Artifact) -> Volume:
 
 
 class Prices:
-    """Costs of stages on a machine, whose rates follow what was built there before."""
+    """Costs of stages on a machine; rates are corrected by earlier builds there."""
 
     def __init__(self, history: Iterable[Artifact], stages: Mapping[str, Stage[Any]], machine: Machine) -> None:
         self.machine = machine
@@ -386,7 +386,7 @@ class Prices:
         return seconds, work.written * rate.disk_bytes, memory
 
     def _beside_rates(self, label: str, kind: str) -> tuple[float, float, Literal["measured", "rates"]]:
-        """Time and bytes on disk beside those by the rates, of stages of this label, of this kind, or of all."""
+        """Measured time and bytes on disk relative to the rates, of stages of this label, of this kind, or of all."""
         for found in (self._ratios.get(("label", label)), self._ratios.get(("kind", kind))):
             if found is not None:
                 return *found, "measured"
@@ -417,7 +417,7 @@ class Prices:
         return ratios
 
     def _of(self, artifact: Artifact) -> tuple[Volume, Work | None]:
-        """The volume of an artifact in the store, and the work that it was; None where its spec no longer tells."""
+        """The volume of an artifact in the store and its work; None where its spec is no longer valid."""
         if artifact.name not in self._known:
             self._known[artifact.name] = Volume(), None
             with suppress(ValueError, KeyError, OSError):

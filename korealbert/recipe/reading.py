@@ -54,7 +54,7 @@ class ModelTable(ModelPlace):
     """Where a model is: ALBERT, BERT, RoBERTa, ELECTRA; to be measured, also XLM-R, DistilBERT, BigBird, …"""
 
     hub: str = Field(default="", pattern=r"^([\w.-]+/[\w.-]+)?$")
-    """The repository of the Hugging Face hub that the directory is a copy of: told where the directory is missing."""
+    """The repository of the Hugging Face hub that the directory is a copy of: named where the directory is missing."""
     recipe: str | None = None
     """Or another recipe, seen from this one: its exported model, built as part of this graph."""
     set: dict[str, Any] = Field(default_factory=dict)
@@ -90,7 +90,7 @@ class Model:
             return self.recipe.pretrain.model.longest_sequence
         if self.place.path is not None:
             return longest_input_of(self.place.path.path)
-        with suppress(ValueError):  # The stage that takes it from its package tells what is wrong with that.
+        with suppress(ValueError):  # The stage that reads it from its package reports the fault.
             if (directory := self.place.directory()) is not None:
                 return longest_input_of(directory)
         return None
@@ -175,7 +175,7 @@ def load(
 ) -> Recipe:
     """Read and validate a recipe.
 
-    Relative paths in it start at the recipe's own directory; ``${data}`` in a path stands for the directory that the
+    Relative paths in it start at the recipe's directory; ``${data}`` in a path stands for the directory that the
     recipe's top-level ``data`` names, or for the argument ``data``. ``overrides`` holds fields or whole tables by dotted name
     (``pretrain.model.share``) that take the place of the recipe's, ``without`` names some that are taken out before. Raises
     RecipeError for anything that could not run.
@@ -282,8 +282,8 @@ class Reader(Tables):
         """Raise RecipeError where a table of this kind names no source."""
         strays = [name for name in self.names(table) if name not in sources]
         if strays:
-            told = f"{self.path}, [{table}.{{}}]: no source of this name{{}}; a source begins with [extract.{{}}]"
-            raise RecipeError("\n".join(told.format(name, nearest(name, sources), name) for name in strays))
+            message = f"{self.path}, [{table}.{{}}]: no source of this name{{}}; a source begins with [extract.{{}}]"
+            raise RecipeError("\n".join(message.format(name, nearest(name, sources), name) for name in strays))
 
     def refuse_unknown(self, tables: Iterable[str]) -> None:
         """Raise RecipeError where the file has a table or field that is none of these, nor one of every recipe."""
@@ -398,7 +398,7 @@ class Reader(Tables):
     def check_table(
         self, layout: report.ReportSpec, benchmarks: Collection[str], encoders: Collection[str], speed: SpeedSpec
     ) -> None:
-        """Raise RecipeError where the table of a report names what the recipe does not measure."""
+        """Raise RecipeError where the table of a report names something that the recipe does not measure."""
         if layout.table is None:
             return
         wanted = [("benchmark", column.benchmark, benchmarks) for column in layout.table.columns]
@@ -421,7 +421,7 @@ class Reader(Tables):
             kind = kind_of(other)
             if kind != "model":
                 raise RecipeError(f"{other} is itself a recipe of {KINDS[kind]}; name one of a model")
-            # What it measures beside its model is not wanted here, and could be the model of this very recipe.
+            # Its other encoders are not needed here, and one of them could be the model of this very recipe.
             without = ["encoder"] if "encoder" in read_toml(other) else []
             recipe = load(other, data=self.data_given, overrides=flattened(table.set), without=without)
         except ValueError as error:

@@ -1,6 +1,6 @@
 """Every table and field of a recipe as a Markdown page, from the specs themselves: ``python -m korealbert.recipe.reference``.
 
-A field's meaning is the docstring beneath it, its limits are the specification's own. ``docs/recipes.md`` is what it prints.
+A field's meaning is the docstring beneath it, its limits are those of the specification. The output is ``docs/recipes.md``.
 """
 
 from __future__ import annotations
@@ -163,9 +163,9 @@ def _field_meanings(kind: type[BaseModel]) -> dict[str, str]:
         body = ast.parse(textwrap.dedent(inspect.getsource(parent))).body[0]
         assert isinstance(body, ast.ClassDef)
         for field, beneath in zip(body.body, body.body[1:]):
-            told = beneath.value if isinstance(beneath, ast.Expr) else None
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(told, ast.Constant):
-                found[field.target.id] = inspect.cleandoc(str(told.value))
+            meaning = beneath.value if isinstance(beneath, ast.Expr) else None
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(meaning, ast.Constant):
+                found[field.target.id] = inspect.cleandoc(str(meaning.value))
     return found
 
 
@@ -283,8 +283,8 @@ def json_schema() -> dict[str, Any]:
         required = sorted({name for part in parts for name in part.get("required", ())})
         fields = {name: field for part in reversed(parts) for name, field in part["properties"].items()}
         named = {"enum": list(tasks.names())}, {"type": "string", "pattern": r"\.toml$"}
-        told = "The benchmark, where the table has another name; or the TOML file that defines it."
-        fields["task"] = {"anyOf": list(named), "description": told}
+        meaning = "The benchmark, where the table has another name; or the TOML file that defines it."
+        fields["task"] = {"anyOf": list(named), "description": meaning}
         if fields.get("train"):
             required = [name for name in required if name != "train"]  # The benchmark's file may name it.
         return {"type": "object", "additionalProperties": False, "properties": fields, "required": required}

@@ -1,7 +1,7 @@
 """All stages, one line each. Adding a stage is writing it in its room, and adding its line here.
 
-What a stage is called, its table, inputs, place in reports and deployment stand in its own module (``Stage``). From here they
-are taken by recipes, the graph, reports, ``inspect``, docs/recipes.md and prefect.yaml.
+A stage's name, table, inputs, place in reports and deployment are declared in its module (``Stage``). Recipes, the graph,
+reports, ``inspect``, docs/recipes.md and prefect.yaml take them from here.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ STAGES: tuple[Stage[Any], ...] = (
     retrieval.STAGE,
     speed.STAGE,
 )
-"""In the order in which reports tell of them. A stage with a table that ``dag.graph`` does not name is built where a recipe has
+"""In the order of reports. A stage with a table that ``dag.graph`` does not name is built where a recipe has
 its table, from the inputs that it declares."""
 
 REPORT = replace(report.STAGE, run=partial(report.run, stages=STAGES))

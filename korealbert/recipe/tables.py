@@ -231,7 +231,7 @@ class Tables:
         return [self._with_data(item) for item in value] if isinstance(value, list) else value
 
     def _check_files(self, spec: Spec, table: str, *, in_data: bool) -> None:
-        """Raise RecipeError naming every file of a table that is not there, and where it is to be had."""
+        """Raise RecipeError naming every missing file of a table, and where it can be obtained."""
         origin = ""
         if isinstance(spec, FinetuneSpec):
             task = tasks.load(spec.task)
@@ -278,7 +278,7 @@ def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 
 def _neighbours(path: Path) -> list[str]:
-    """Recipes that a name may mean: those beside it, and of a bare name those that the package ships."""
+    """Recipes that a name may mean: those in its directory, and for a bare name those that the package ships."""
     here = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
     return here if len(path.parts) > 1 else [*here, *(p.stem for p in _SHIPPED.glob("*.toml"))]
 

@@ -68,11 +68,11 @@ class Artifacts:
 def refuse_swapped(artifacts: Mapping[str, Artifact], model_of: Callable[[str], str]) -> None:
     """Raise ValueError where a cell was built from another model than the one that its label names.
 
-    ``model_of`` gives the label of a cell's model, or of nothing for what is no cell. A cell without any of these models among
-    its ancestors proves nothing and passes.
+    ``model_of`` gives the label of a cell's model, or None where the artifact is not a cell. A cell without any of these models
+    among its ancestors proves nothing and passes.
     """
     above: dict[str, set[str]] = {}
-    for name, artifact in ancestors(artifacts).items():  # Inputs come before what was built from them.
+    for name, artifact in ancestors(artifacts).items():  # Inputs come before downstream artifacts.
         above[name] = {name}.union(*(above[parent] for parent in artifact.manifest["inputs"].values()))
     own = {label: model for label in artifacts if (model := model_of(label)) in artifacts}
     models = {artifacts[model].name: model for model in own.values()}

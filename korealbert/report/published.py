@@ -1,4 +1,4 @@
-"""Published scores, as printed, each row with its source; and what is known to be wrong with them.
+"""Published scores, as printed, each row with its source and known misprints.
 
 They ship with the package, but for those that benchmarks outside it bring. A change of a shipped number needs a new version of
 the report stage.
@@ -31,8 +31,8 @@ class OwnScore(PublishedScore):
     """Which metric it is."""
 
 
-Beside = str | OwnScore
-"""What is shown beside a run's scores: a table of the package by name, or one further score."""
+TableOrScore = str | OwnScore
+"""Published scores next to a run's: a table of the package by name, or one further score."""
 
 
 def tables() -> list[str]:
@@ -42,7 +42,7 @@ def tables() -> list[str]:
 
 def load(name: str) -> pl.DataFrame:
     """One table: ``COLUMNS`` as text, in the order of its source, ``number`` (null where a value is no number: 108M), and
-    ``note``: known problems of the row, or what a reader must know; empty without any.
+    ``note``: known problems of the row or other remarks; may be empty.
 
     Raises ValueError naming the known tables, or file and row of a row without model, value or source.
     """
@@ -73,7 +73,7 @@ def notes(name: str) -> list[str]:
     return [line.removeprefix("- ") for line in lines if re.match(rf"- {re.escape(name)}\.csv\b", line)]
 
 
-def comparable(task: str, metric: str, names: Sequence[Beside]) -> pl.DataFrame:
+def comparable(task: str, metric: str, names: Sequence[TableOrScore]) -> pl.DataFrame:
     """The printed numbers of these tables that measure the same as this task's metric, best first.
 
     ``matches.toml`` lists such columns of the package's tables; metrics are never matched by name. Further scores say of which
@@ -91,7 +91,7 @@ def comparable(task: str, metric: str, names: Sequence[Beside]) -> pl.DataFrame:
     return found.filter(pl.col("number").is_not_null()).sort("number", descending=True, maintain_order=True)
 
 
-def apart(task: str, names: Sequence[Beside]) -> list[str]:
+def apart(task: str, names: Sequence[TableOrScore]) -> list[str]:
     """Why columns of these tables that look like a task's are not comparable with it, in full sentences."""
     return [column["why"] for column in _toml("apart")["column"] if column["task"] == task and column["table"] in names]
 

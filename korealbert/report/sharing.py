@@ -1,7 +1,7 @@
 """What of an artifact or a directory goes to the Hugging Face hub, and its upload.
 
 A model is the output of ``export`` with the card that knows its fine-tuning scores; a corpus the documents of ``clean``,
-``dedup`` or ``balance`` as Parquet. Licenses follow from the sources, scores stand in ``model-index`` too, where the hub's
+``dedup`` or ``balance`` as Parquet. Licenses follow from the sources, scores are in ``model-index`` too, where the hub's
 pages read them. A directory that ``export-corpus`` wrote, or a copy of an export, goes as it is.
 """
 
@@ -43,7 +43,7 @@ _HUB_TASKS = (
     (SequenceRegression, "sentence-similarity"),
     (MultipleChoice, "multiple-choice"),
 )
-"""Kinds of benchmarks and what the hub calls them; all others classify texts."""
+"""The hub's names of kinds of benchmarks; all others classify texts."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def upload(what: Parcel, repo: str, *, public: bool) -> str:
     """Upload to a repository, which is made where there is none; the address of the commit.
 
     What the hub has already is not sent again, so that an upload that broke off is simply repeated. Raises ValueError without a
-    token, for a name that the hub does not take, for a public repository unless ``public``, and with what the hub answers.
+    token, for a name that the hub does not take, for a public repository unless ``public``, and with the hub's answer.
     """
     validate_repo_id(repo)
     if get_token() is None:
@@ -195,9 +195,9 @@ def upload(what: Parcel, repo: str, *, public: bool) -> str:
             message = "Upload with korealbert"
             done = api.upload_folder(repo_id=made, folder_path=scratch, repo_type=what.kind, commit_message=message)
     except (HfHubHTTPError, OSError) as error:
-        told = " ".join(str(error).split())
+        answer = " ".join(str(error).split())
         raise ValueError(
-            f"{repo}: the hub at {api.endpoint} did not take it ({told}); mend that and repeat the command"
+            f"{repo}: the hub at {api.endpoint} did not take it ({answer}); mend that and repeat the command"
         ) from None
     return str(done.commit_url)
 

@@ -1,8 +1,8 @@
-"""Stage `report`: every artifact of a run → its scores beside published ones, and where they come from.
+"""Stage `report`: every artifact of a run → its scores, published ones, and the lineage of both.
 
 Inputs: every artifact of a run by its label; none is required. Output: ``report.html`` (self-contained), ``report.md``,
 ``scores.csv``, ``tables/*`` (every table as CSV, Markdown and LaTeX), ``figures/*.svg`` and, where a model was exported,
-``model-card.md``. Only what tells of time and cost depends on when and where the inputs were built: equal inputs give equal
+``model-card.md``. Only times and costs depend on when and where the inputs were built: equal inputs give equal
 bytes of all else, and equal manifests of all.
 """
 
@@ -20,7 +20,7 @@ from korealbert.finetune.spec import INITS
 from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
 from korealbert.report import published, scores
 from korealbert.report.artifacts import Artifacts, refuse_swapped
-from korealbert.report.published import Beside, OwnScore
+from korealbert.report.published import OwnScore, TableOrScore
 from korealbert.report.render.blocks import Section, Text
 from korealbert.report.render.writer import write_report
 from korealbert.report.scores import Benchmark
@@ -36,15 +36,15 @@ class ReportSpec(Spec):
     later: ClassVar[frozenset[str]] = frozenset({"note", "table", "published_scores"})
 
     title: str = Field(default="", max_length=200)
-    """Title of the report; empty: what the run makes."""
+    """Title of the report; empty: named after the result of the run."""
     note: str = Field(default="", max_length=1000)
-    """What a reader must know before the first number; it stands above all of them."""
+    """A note above all numbers."""
     model_name: str = Field(default="korealbert", min_length=1, max_length=100)
     """Name of this run's model in ``scores.csv``."""
     published: tuple[str, ...] = ("korealbert", "koelectra_readme", "klue_readme", "xpt")
-    """Tables of published scores to show beside ours: albert, klue_readme, koelectra_readme, korealbert, xpt."""
+    """Tables of published scores to show next to ours: albert, klue_readme, koelectra_readme, korealbert, xpt."""
     table: PrintedTable | None = None
-    """A table of a paper to fill: which models stand in its rows, and which benchmarks in its columns."""
+    """A table of a paper to fill: models are its rows, benchmarks its columns."""
     published_scores: tuple[OwnScore, ...] = ()
     """Further published scores; the recipe takes those that the TOML files of its benchmarks name."""
     examples_per_reason: int = Field(default=2, ge=0, le=20)
@@ -80,13 +80,13 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
     """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
     refuse_swapped(artifacts.by_label, _model_of(artifacts))
-    beside: list[Beside] = [*spec.published, *spec.published_scores]
+    compared: list[TableOrScore] = [*spec.published, *spec.published_scores]
     benchmarks = scores.read(artifacts.of("finetune"), artifacts.of("summary"))
     searched = retrieval.read(artifacts)
     chapters = [
         printed_table.section(spec.table, artifacts, benchmarks) if spec.table is not None else None,
-        outcome.section(artifacts, benchmarks, beside),
-        comparison(benchmarks, beside) if benchmarks else None,
+        outcome.section(artifacts, benchmarks, compared),
+        comparison(benchmarks, compared) if benchmarks else None,
         retrieval.section(searched),
         errors(benchmarks, spec.hardest_examples),
         learning.speed(artifacts),
@@ -105,7 +105,7 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
         sections[-1] = Section(sections[-1].anchor, sections[-1].title, [*sections[-1].blocks, note])
     results = outcome.lede(artifacts, benchmarks) if benchmarks or not searched else retrieval.lede(searched)
     lede = " ".join(filter(None, [spec.note, results]))
-    table = scores.table(benchmarks, spec.model_name, beside, retrieval.csv_rows(searched, spec.model_name))
+    table = scores.table(benchmarks, spec.model_name, compared, retrieval.csv_rows(searched, spec.model_name))
     scored = artifacts.one("pretrain") or benchmarks or searched
     title = spec.title or f"korealbert: {'from raw text to scores' if scored else 'a corpus'}"
     figures = write_report(out_dir, title, lede, sections, {"scores.csv": table}, runtime)

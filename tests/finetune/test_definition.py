@@ -150,7 +150,7 @@ def test_answers_are_found_in_their_context(bench: Bench) -> None:
     toml = kind("spans", "tsv", SPANS)
     (found,) = bench.read(toml, "c\tq\ta\n서울은 수도이다\t수도는?\t서울\n")
     assert (found.target[0].text, found.target[0].begin, found.pair) == ("서울", 0, "서울은 수도이다")
-    with pytest.raises(ValueError, match="field 'a': '서울' stands in the context 2 times; say where it begins"):
+    with pytest.raises(ValueError, match="field 'a': '서울' is in the context 2 times; say where it begins"):
         bench.read(toml, "c\tq\ta\n서울은 서울이다\t수도는?\t서울\n")
     with pytest.raises(ValueError, match="field 'a': there is none; give the answer, or say answerable = false"):
         bench.read(toml, "c\tq\ta\n서울\t수도는?\t\n")
@@ -272,7 +272,7 @@ def test_a_column_that_a_file_lacks_is_named_with_those_that_it_has(bench: Bench
         bench.read(REVIEWS, "number\treviews\tstars\n")
     with pytest.raises(ValueError, match=r"line 2, field 'stars': found '7'; a label is one of 0 \(bad\), 1 \(good\)"):
         bench.read(REVIEWS, "number\treview\tstars\na\t좋다\t7\n")
-    with pytest.raises(ValueError, match=r"line 3, field 'number': 'a' stands in line 2 too"):
+    with pytest.raises(ValueError, match=r"line 3, field 'number': 'a' is in line 2 too"):
         bench.read(REVIEWS, "number\treview\tstars\na\t좋다\t1\na\t싫다\t0\n")
 
 

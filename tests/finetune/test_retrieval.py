@@ -146,7 +146,7 @@ def test_what_is_odd_is_told_and_counted(collection: Callable[..., Path]) -> Non
 MISTAKES: dict[str, tuple[dict[str, str], str]] = {
     "two texts of one id": (
         {"corpus": lines([*CORPUS, {"_id": "d2", "text": "다른"}])},
-        r"corpus.jsonl, line 5, field '_id': 'd2' stands in line 2 too, with another text; keep one",
+        r"corpus.jsonl, line 5, field '_id': 'd2' is in line 2 too, with another text; keep one",
     ),
     "no id": ({"corpus": '{"text": "x"}\n'}, r"corpus.jsonl, line 1, field '_id': missing; the record has text"),
     "an empty id": ({"queries": '{"_id": "", "text": "x"}\n'}, "queries.jsonl, line 1, field '_id': is empty; give each"),

@@ -110,7 +110,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 class Limits(Spec):
     """Limits of the filters. Shares are of the whole text, from 0 to 1: a least share of 0 or a greatest of 1 lets all pass.
 
-    The name of a genre in the place of the table, or as its ``preset``, stands for that genre's limits: ``limits = "law"``,
+    The name of a genre in the place of the table, or as its ``preset``, means that genre's limits: ``limits = "law"``,
     ``limits = { preset = "law", min_characters = 500 }``. There are news, novels, encyclopedia, books, petitions, law, leads,
     reviews and english.
     """
@@ -189,12 +189,12 @@ class Parts:
 
     @cached_property
     def words(self) -> list[str]:
-        """What stands between white space."""
+        """The parts between white space."""
         return self.text.split()
 
     @cached_property
     def lines_differ(self) -> bool:
-        """Whether no line stands twice; nor does then a paragraph."""
+        """Whether no line is repeated, and therefore no paragraph."""
         return len(set(self.lines)) == len(self.lines)
 
     def share_of_lines(self, holds: Callable[[str], bool]) -> float | None:

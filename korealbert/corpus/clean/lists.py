@@ -42,7 +42,7 @@ _COPULA = re.compile("이(?:었|라|지만|기|며|면|므로|자|던|니|고|�
 
 
 def _has_final(letter: str) -> bool | None:
-    """Whether a word that ends in this letter ends in a consonant; None where the letter does not tell (Latin, digits)."""
+    """Whether a word that ends in this letter ends in a consonant; None where it is unknown (Latin, digits)."""
     code = ord(letter) - 0xAC00
     return code % 28 > 0 if 0 <= code < 11172 else None
 
@@ -167,7 +167,7 @@ class WordList:
     def _add(self, entry: str, path: Path, number: int) -> None:
         words = tuple(_WORD.findall(entry))
         if not words or "*" in entry.strip("*"):
-            raise ValueError(f"{path}, line {number}: {entry!r} is no word; * may stand only at its ends")
+            raise ValueError(f"{path}, line {number}: {entry!r} is no word; * may be only at its ends")
         if "*" in entry:
             before = "" if entry.startswith("*") else r"(?<![^\W_])"
             after = "" if entry.endswith("*") else r"(?![^\W_])"

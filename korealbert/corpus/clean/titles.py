@@ -1,8 +1,8 @@
 """What a newspaper's title and section say of an article, by rules that are data (``data_specs/rules``).
 
-``titles.toml``: articles that are dropped whole for what they are (notices, obituaries, picture pages, lottery numbers),
+``titles.toml``: articles that are dropped whole for their kind (notices, obituaries, picture pages, lottery numbers),
 with examples that the tests run. ``categories.toml``: section names mapped to the few categories that the corpus is balanced
-by. A section that the map does not know keeps its own name and with it a bucket of its own; nothing is dropped for its section.
+by. A section that the map does not know keeps its name and is a bucket by itself; nothing is dropped for its section.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ SCHEMES = ("hf", "s3", "gs", "gcs", "az", "abfs", "memory")
 """Protocols of fsspec that may be named; those that reach into this machine or wrap others may not."""
 _PACKAGES = {"hf": "huggingface_hub", "s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
 _EDITION = ("ETag", "etag", "md5Hash", "blob_id", "sha256", "LastModified", "mtime", "last_commit", "created")
-"""What listings of the protocols say of a file that changes with its content, beside its size."""
+"""Fields of the protocols' listings that change with a file's content, in addition to its size."""
 _NO_CREDENTIALS = re.compile("Credential|Unauthorized|Authentication|Profile|Gated")
 """In the names of packages' own errors that no retry mends (botocore's NoCredentialsError, google-auth's, azure's)."""
 _ABSENT = re.compile("NotFound|NoSuch")

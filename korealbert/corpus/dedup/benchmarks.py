@@ -75,7 +75,7 @@ class EvaluationFile(Spec):
 def read_texts(evaluation: EvaluationFile) -> Iterator[str]:
     """All texts of a benchmark file, as they are in it.
 
-    Raises ValueError naming file, place and remedy where it is not what the table says, or holds no text at all.
+    Raises ValueError naming file, place and remedy where it is not as the table says, or holds no text at all.
     """
     reader = {"tsv": _tsv, "csv": _csv, "conll": _conll, "lines": _lines, "korquad": _korquad}.get(evaluation.format, _json)
     blank = True

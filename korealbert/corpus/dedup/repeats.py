@@ -1,4 +1,4 @@
-"""Passages that stand in the corpus again and again: lines, paragraphs and runs of words, of which only the best copies stay.
+"""Repeated passages of the corpus: lines, paragraphs and runs of words, of which only the best copies stay.
 
 Copies are ranked as documents are (``candidates``), then by their place in the document. Two steps: every shard writes a sorted
 row for each passage, without those that better ones of the same shard make superfluous (map); the rows of a range of hashes are
@@ -42,7 +42,7 @@ _PLACE, _KIND = np.uint64((1 << 30) - 1), np.uint64(3)
 
 
 class Repeats(Spec):
-    """How often a passage may stand in the corpus."""
+    """How often a passage may occur in the corpus."""
 
     sentences: int = Field(default=0, ge=0)
     """So many lines of the same letters and digits stay, each in the best document that has it; 0: lines are not looked at. The
@@ -189,20 +189,20 @@ class _Removal:
 
     kind: str
     start: int
-    """Where it stood in the text before anything was deleted."""
+    """Offset in the text before anything was deleted."""
     text: str
-    """What was deleted, with the white space that went with it."""
+    """The deleted text, including white space around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A text without repeated passages, and what they were, in order."""
+    """A text without repeated passages, and the removed ones in order."""
 
     text: str
     removals: tuple[_Removal, ...] = ()
 
     def restored(self) -> str:
-        """The text as it was."""
+        """The original text."""
         text = self.text
         for one in self.removals:
             text = text[: one.start] + one.text + text[one.start :]

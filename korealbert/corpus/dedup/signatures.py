@@ -174,7 +174,7 @@ class Compared(NamedTuple):
 
 
 def write_candidates(directory: Path, index: int, items: Iterable[tuple[int, Compared]]) -> None:
-    """Write what the candidates of a shard are compared by, given by ordinal in order."""
+    """Write the hashes by which the candidates of a shard are compared, given by ordinal in order."""
     spans, end = [], 0
     data, table = _candidate_paths(directory, index)
     with atomic_path(data) as temporary, temporary.open("wb") as sink:

@@ -204,7 +204,7 @@ def find(job: _Decision, index: int, out_dir: Path) -> Stats:
 
 
 def _prepare_shard(job: _Job, index: int, out_dir: Path) -> Stats:
-    """Write what the candidates of one shard are compared by."""
+    """Write the hashes by which the candidates of one shard are compared."""
     start, end = job.numbers
     wanted = np.fromfile(_work(out_dir) / "wanted.bin", dtype=bool, count=end - start, offset=start)
     looked_at = _second_look(job, index, out_dir, wanted) if wanted.any() else ()
@@ -219,7 +219,7 @@ def _compared(document: Document, text: str) -> Compared:
 
 
 def _compare(job: _Decision, index: int, out_dir: Path) -> Stats:
-    """Decide on near-duplicates, best documents first; then on what is part of another text."""
+    """Decide on near-duplicates, best documents first; then on texts contained in others."""
     work, signatures, ranking = _work(out_dir), job.signatures, Ranking(_work(out_dir))
     decisions = _decisions(out_dir, "near_duplicate")
     decisions.clear()
@@ -330,7 +330,7 @@ def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
 def _without_repeats(
     clean: Decontaminated, shortened: Shortened, spec: DedupSpec, out_dir: Path
 ) -> tuple[Decontaminated, Drop | None]:
-    """A document without its repeated passages; what is left may itself be an evaluation text."""
+    """A document without its repeated passages; the rest may itself be an evaluation text."""
     if not shortened.text:
         kinds = sorted({one.kind for one in shortened.removals})
         return clean, Drop("repeated", f"{', '.join(kinds)}: nothing else in it")

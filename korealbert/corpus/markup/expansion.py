@@ -179,7 +179,7 @@ class TemplatePages:
         return None
 
     def expand(self, source: str, title: str, options: WikiOptions) -> str:
-        """An article's source with its inline calls replaced by what they show, as wikitext."""
+        """An article's source with its inline calls replaced by their output, as wikitext."""
         parts: list[str] = []
         position = calls = steps = characters = 0
         for start, end in _calls(source, tables=options.keep_tables):
@@ -242,7 +242,7 @@ def _within_line(source: str, start: int, end: int) -> bool:
 
 @dataclass(slots=True)
 class _Call:
-    """One call in an article, with what it may still use."""
+    """One call in an article, with its remaining budget."""
 
     pages: TemplatePages
     title: str

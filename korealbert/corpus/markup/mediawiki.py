@@ -138,7 +138,7 @@ def _read_page(records: RawRecords, start: int, end: int) -> Page | Quarantined:
 
 
 def read_templates(records: RawRecords) -> Iterator[tuple[str, str]]:
-    """Key and body of each template among the pages; those that cannot be read are told when they are parsed as pages."""
+    """Key and body of each template among the pages; unreadable ones are reported when they are parsed as pages."""
     position = 0
     while (start := _PAGE_START.search(records.data, position)) and (end := records.data.find(PAGE_END, start.end())) >= 0:
         position = end + len(PAGE_END)

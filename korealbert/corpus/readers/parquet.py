@@ -1,8 +1,8 @@
 """Parquet files as records: each row becomes a JSON object of the columns that the spec names.
 
 The footer of a Parquet file is at its end, so a file is copied to disk before it is read, and of a truncated one nothing can be
-read. Rows are taken out one at a time: what a dictionary holds once may stand in every row. Columns that are neither text nor
-numbers or times (lists, structures) count as missing.
+read. Rows are taken out one at a time: a value that a dictionary holds once may be in every row. Columns that are neither text
+nor numbers or times (lists, structures) count as missing.
 
 Arrow unfolds whole pages into memory and holds all those of a batch of rows, so what they unfold to is added up from their own
 headers before a row group is read; the footer could say anything.
@@ -71,8 +71,8 @@ def _rows(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[byt
             schema = pq.read_schema(copy)
         except (pa.ArrowException, OSError) as error:
             copy.seek(0)
-            told = f"{error} (the file begins with {copy.read(8)!r}); set the format that it has, or fetch it again"
-            raise ReadFault("corrupt_file", "byte 0", told) from None
+            message = f"{error} (the file begins with {copy.read(8)!r}); set the format that it has, or fetch it again"
+            raise ReadFault("corrupt_file", "byte 0", message) from None
         wanted = [name for name in schema.names if name in fields.names]
         if fields.text[0] not in wanted:
             remedy = f"no column {fields.text[0]!r} among {', '.join(schema.names)[:300]}: set fields.text of the spec"
@@ -206,7 +206,7 @@ def _written(value: object) -> str:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Whether a column can be read as a dictionary, in which a value stands once; in lists each row would have its own."""
+    """Whether a column can be read as a dictionary, which holds a value once; in lists each row would have a copy."""
     types = pa.types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     return any(each(kind) for each in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))

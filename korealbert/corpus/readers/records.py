@@ -172,7 +172,7 @@ def _encoding_remedy(data: bytes, encoding: str, error: UnicodeDecodeError) -> s
 
 
 def native_id(records: RawRecords, start: int) -> str:
-    """The identifier of a record that has none of its own: file and byte position."""
+    """The identifier of a record without one: file and byte position."""
     return f"{records.file}@{records.byte + start}"
 
 

@@ -36,7 +36,7 @@ ORIGINS: Mapping[str, str] = {
     "warc": "[crawl.SOURCE] makes such files",
     "wet": "Common Crawl has them (https://commoncrawl.org/get-started, wet.paths.gz)",
 }
-"""Where the files of a format are to be had, for those who miss them."""
+"""Where the files of a format can be obtained, for messages about missing ones."""
 
 _DROPPED_SECTIONS = (
     *("같이 보기", "함께 보기", "각주", "주석", "내용주"),
@@ -94,12 +94,12 @@ class WikiOptions(Spec):
     keep_footnotes: bool = False
     """Footnotes as lines at the end of the paragraph that cites them."""
     math_placeholder: str = "{formula}"
-    """What stands for a formula; ``{formula}`` in it is its text (a/b for ``\\frac{a}{b}``). Empty: nothing."""
+    """Replacement of a formula; ``{formula}`` in it is its text (a/b for ``\\frac{a}{b}``). Empty: nothing."""
     inline_templates: dict[str, Annotated[int, Field(ge=1)] | str] = Field(default_factory=dict)
     """MediaWiki: further templates that show text, name → number of the argument that they show (from 1), or a pattern:
     ``{1}[ ({name})]``, in brackets what is shown only if the template has that argument."""
     expand_templates: bool = False
-    """MediaWiki: expand templates that stand within a line by the dump's own pages, which must be in it (``pages-articles``);
+    """MediaWiki: expand templates within a line by the dump's own pages, which must be in it (``pages-articles``);
     the dump is read twice. Templates that need Lua, or show more than a line, stay out. ``{{KOR}}`` shows its country where the
     dump has no page for it, too."""
 

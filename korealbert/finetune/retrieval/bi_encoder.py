@@ -35,7 +35,7 @@ class BiEncoderSpec(ContrastSpec):
     seed: int = Field(default=1, ge=0, lt=2**63)
     """Seeds fresh weights, dropout and the order of the triples."""
     max_length: int = Field(default=64, ge=8)
-    """Longest sentence of a triple in pieces with special pieces; what it encodes later may be longer."""
+    """Longest sentence of a triple in pieces with special pieces; later inputs may be longer."""
     apart_from: tuple[CollectionSpec, ...] = ()
     """Triples with a query or document of these collections are left out."""
 

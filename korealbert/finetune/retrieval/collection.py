@@ -26,7 +26,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True)
 class Collection:
-    """What is searched, what is asked, and what is relevant."""
+    """Documents, queries and relevance judgements."""
 
     documents: Mapping[str, str]
     """Title and text by id."""
@@ -65,7 +65,7 @@ def read_collection(path: Path, split: str) -> Collection:
     queries = {query: asked[query] for query in judged}
     collection = Collection(documents, queries, judged)
     unknown = {document for each in judged.values() for document in each if document not in documents}
-    told = {
+    counted = {
         "{} documents stand in the corpus twice with the same text; each counts once": again,
         "{} queries stand in their file twice with the same text; each counts once": repeated,
         "{} judgements stand in their file twice; each counts once": same,
@@ -75,7 +75,7 @@ def read_collection(path: Path, split: str) -> Collection:
             collection.without_relevant
         ),
     }
-    warnings = tuple(text.format(f"{number:,}") for text, number in told.items() if number)
+    warnings = tuple(text.format(f"{number:,}") for text, number in counted.items() if number)
     return replace(collection, warnings=warnings)
 
 
@@ -125,7 +125,7 @@ def _texts(file: BenchmarkFile, *, titled: bool) -> tuple[dict[str, str], int]:
         if number in texts:
             again += 1
             if texts[number] != whole:
-                problem = f"{number!r} stands in line {lines[number].number} too, with another text"
+                problem = f"{number!r} is in line {lines[number].number} too, with another text"
                 raise record.error("_id", problem, "keep one of the two, or fetch the official file again")
         texts[number], lines[number] = whole, lines.get(number, record.line)
     if not texts:

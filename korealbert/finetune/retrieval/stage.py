@@ -99,7 +99,7 @@ class RetrievalSpec(CollectionSpec):
 
 
 class RetrievalStats(Statistics):
-    """The official means of the scores, times 100, and what they are over."""
+    """The official means of the scores, times 100, with the sizes of the collection."""
 
     scores: dict[str, float]
     documents: int
@@ -157,8 +157,8 @@ def run(spec: RetrievalSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     official = _means(list(scores.values()))
     corrected = _means([values for query, values in scores.items() if query not in collection.without_relevant])
     described = {"system": spec.system, "init": spec.init, "seed": spec.seed, **how, "depth": spec.depth, "split": spec.split}
-    told = {"metric": METRIC, "official": official, "corrected": corrected, **sizes, "warnings": list(collection.warnings)}
-    write_json(out_dir / "metrics.json", {**described, **told})
+    measured = {"metric": METRIC, "official": official, "corrected": corrected, **sizes, "warnings": list(collection.warnings)}
+    write_json(out_dir / "metrics.json", {**described, **measured})
     del sizes["without_relevant"]
     return RetrievalStats.of({"scores": official, **sizes, "warnings": list(collection.warnings)})
 

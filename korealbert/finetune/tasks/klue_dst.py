@@ -3,7 +3,7 @@
 Official files ``wos-v1.1_{train,dev}.json`` (8,000 / 1,000 dialogues; the test set is not public): a list of objects with
 ``guid``, ``domains`` and ``dialogue``, in which turns of ``user`` and ``sys`` follow each other. A user's turn has ``state``:
 all that was asked for up to it, as ``domain-slot-value``. An example is a user's turn; KLUE-baseline names it ``GUID-N``.
-States of dev and train have gaps and values that no turn tells (KLUE issues 7 and 16): kept.
+States of dev and train have gaps and values that no turn mentions (KLUE issues 7 and 16): kept.
 
 KLUE-baseline generates values piece by piece (TRADE), with the encoder's embeddings. Here each slot chooses among the values
 that it has in training, from its own mean of the input's vectors; a value that training lacks is never predicted. Published
@@ -40,7 +40,7 @@ _DIALOGUES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Turn(Example):
-    """``text`` is what the user says, ``pair`` what the system said before; ``target`` is the state, a tuple."""
+    """``text`` is the user's turn, ``pair`` the system's turn before it; ``target`` is the state, a tuple."""
 
     dialogue: str = ""
     """Its ``guid``."""

@@ -16,7 +16,7 @@ from korealbert.pretrain.stage import PretrainStats
 from korealbert.report.ablation.spec import Column, Row, Training
 
 Runs = Mapping[int, Mapping[int, float]]
-"""Values × 100 by pretraining seed and, below that, fine-tuning seed (0 for what is not fine-tuned)."""
+"""Values × 100 by pretraining seed and, below that, fine-tuning seed (0 without fine-tuning)."""
 
 
 @dataclass(frozen=True)

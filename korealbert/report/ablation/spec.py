@@ -23,7 +23,7 @@ class Printed(Spec):
     source: str
     """The table's own name there: ``ALBERT Table 4``."""
     model: str = "{label}"
-    """The table's name for the model of a row: ``{label}`` stands for the row's label, ``*`` for anything."""
+    """The table's name for the model of a row: ``{label}`` is replaced by the row's label, ``*`` matches anything."""
 
     @field_validator("table")
     @classmethod
@@ -136,7 +136,7 @@ class Row(Spec):
     snapshot: int | None = None
     """Step of its training whose weights it is. None: the last."""
     ensemble: tuple[str, ...] = ()
-    """Labels of the rows whose fine-tuning runs answer together; such a row has no training of its own."""
+    """Labels of the rows whose fine-tuning runs form an ensemble; such a row has no training."""
 
 
 class AblationReportSpec(Spec):

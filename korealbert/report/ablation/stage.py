@@ -1,8 +1,8 @@
 """Stage `ablation`: all artifacts of a grid → the table of its paper, as HTML, Markdown, CSV and SVG.
 
 Input roles are labels of the grid: ``pretrain/ROW/SEED``, ``intrinsic/ROW/SEED/NOISE``,
-``finetune/ROW/SEED/BENCHMARK/INIT/SEED`` and those of what they were built from. Output: ``report.html``, ``report.md``,
-``table.csv`` (means and intervals beside the printed numbers), ``runs.csv`` (every value), ``tables/*`` (every table as CSV,
+``finetune/ROW/SEED/BENCHMARK/INIT/SEED`` and those of their ancestors. Output: ``report.html``, ``report.md``,
+``table.csv`` (means, intervals and the printed numbers), ``runs.csv`` (every value), ``tables/*`` (every table as CSV,
 Markdown and LaTeX) and ``figures/*.svg``.
 """
 

@@ -1,4 +1,4 @@
-"""Stage ``xpt_report`` (label ``report``): all artifacts of a post-training → Chameleon's tables and figure, ours beside them.
+"""Stage ``xpt_report`` (label ``report``): all artifacts of a post-training → Chameleon's tables and figure, with ours.
 
 Input roles are the labels of the graph; none is required. Output: ``report.html``, ``report.md``, ``scores.csv`` (every value),
 ``tables/*`` (every table as CSV, Markdown and LaTeX) and ``figures/*.svg``.
@@ -78,7 +78,7 @@ def run(
 
 
 def _model_of(label: str) -> str:
-    """``PHASE/VARIANT`` or ``control/NAME`` of what was fine-tuned, or tested on masked words; see ``Results``."""
+    """``PHASE/VARIANT`` or ``control/NAME`` of models that were fine-tuned, or tested on masked words; see ``Results``."""
     stage, *rest = label.split("/")
     if stage not in ("finetune", "intrinsic"):
         return ""

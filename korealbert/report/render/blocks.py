@@ -37,7 +37,7 @@ class Cards:
 @dataclass(frozen=True)
 class Table:
     """Rows of text; ``numeric`` columns are aligned right, ``prose`` columns hold text of any length and language,
-    ``marked`` rows stand out."""
+    ``marked`` rows are highlighted."""
 
     title: str
     header: Sequence[str]
@@ -49,8 +49,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing with its file name; ``caption`` says what it shows. Numbers in the drawing are text. A wide one has a row of
-    its own and keeps its size."""
+    """A drawing with its file name; ``caption`` describes it. Numbers in the drawing are text. A wide one has a whole
+    row and keeps its size."""
 
     name: str
     caption: str

@@ -1,4 +1,4 @@
-"""Bars, histograms, lines and strips of dots, each small enough to fit beside its neighbours."""
+"""Bars, histograms, lines and strips of dots, each small enough to fit next to its neighbours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEFT, RIGHT, TOP, BOTTOM = 42.0, 6.0, 26.0, 34.0
 """Margins of charts with axes, in units."""
 
 MAX_BARS = 12
-"""Most bars of one drawing; the table beside it has all."""
+"""Most bars of one drawing; the table next to it has all."""
 
 MAX_POINTS = 240
 """Most points of a line; more are averaged, since a chart has fewer pixels."""
@@ -32,7 +32,7 @@ class Bar:
 
 
 def bars(rows: Sequence[Bar], *, label: str) -> Svg:
-    """Horizontal bars from 0, each under its own label and number."""
+    """Horizontal bars from 0, each under its label and number."""
     largest = max((max(row.value, row.before or 0.0) for row in rows), default=0.0) or 1.0
     paired = any(row.before is not None for row in rows)
     pitch = 40 if paired else 34
@@ -75,7 +75,7 @@ def histogram(bins: Sequence[tuple[str, float]], *, label: str, unit: str) -> Sv
 
 
 STYLES = 6
-"""Kinds of lines that can be told apart."""
+"""Kinds of lines that can be distinguished."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def lines(series: Sequence[Line], *, label: str, x_unit: str, level: float | Non
 
 
 def _legend(series: Sequence[Line]) -> tuple[Markup, float]:
-    """Names beside their lines, and the height of those that do not fit into the first row."""
+    """Legend with line samples, and the height of the rows below the first."""
     body, x, y = [], LEFT, 0.0
     for line in series:
         width = 19 + text_width(line.name)

@@ -19,7 +19,7 @@ _MOST_BESIDE = 5
 
 @dataclass(frozen=True)
 class Box:
-    """A node: its label, further lines below, and where it leads (nowhere: empty); a stack stands for several."""
+    """A node: its label, further lines below, and the target of its link (empty: none); a stack is several artifacts."""
 
     label: str
     lines: Sequence[str]
@@ -82,7 +82,7 @@ def reduced(above: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 
 def _layers(boxes: Sequence[Box], parents: Mapping[str, set[str]]) -> list[list[Box]]:
-    """Each box as low as what was made from it allows, so that arrows are short; boxes that nothing was made from, high."""
+    """Each box as low as its downstream boxes allow, so that arrows are short; boxes without any, high."""
     depth: dict[str, int] = {}
 
     def down(name: str) -> int:
@@ -108,7 +108,7 @@ def _layers(boxes: Sequence[Box], parents: Mapping[str, set[str]]) -> list[list[
 
 
 def _places(layers: Sequence[Sequence[Box]], parents: Mapping[str, set[str]]) -> dict[str, float]:
-    """Where in its row each box stands, in boxes from the left: ordered by its parents' middle, each row centred."""
+    """Position of each box in its row, in boxes from the left: ordered by its parents' middle, each row centred."""
     widest = max(len(layer) for layer in layers)
     places: dict[str, float] = {}
 

@@ -81,7 +81,7 @@ class Svg:
     def standalone(self, title: str = "") -> Markup:
         """A complete file, in light or dark colours as the reader prefers; links lead to the report above it.
 
-        A title stands above the drawing.
+        The title is above the drawing.
         """
         style = tag("style", style_sheet("palette", "chart"))
         lines = _wrapped(title, self.width * 0.9)

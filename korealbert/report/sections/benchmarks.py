@@ -22,7 +22,7 @@ _MAX_DRAWN = 16
 """Most labels of a drawn confusion matrix; with more there is only the table."""
 
 _SHOWN = 6
-"""Predictions listed for a gold label, unless the task sets its own number."""
+"""Predictions listed for a gold label, unless the task sets another number."""
 
 _MAX_TEXT = 160
 """Characters of a hard example that are quoted."""
@@ -112,7 +112,7 @@ def printed_counts() -> dict[str, int]:
 
 
 def entity_types(artifacts: Artifacts) -> list[Block]:
-    """Tags and entities of each type in all splits of Naver NER, beside the printed counts; nothing where there are none."""
+    """Tags and entities of each type in all splits of Naver NER, with the printed counts; empty where there are none."""
     found = (artifact.stats_as(FeaturesStats) for artifact in artifacts.of("features").values())
     stats = next((each for each in found if each.task == _TASK and each.tags), None)
     if stats is None:
@@ -191,7 +191,7 @@ def _p_value(value: float | None) -> str:
     return "<0.001" if value < _SMALLEST_P else fixed(value, 3)
 
 
-def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[published.Beside]) -> Section | None:
+def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[published.TableOrScore]) -> Section | None:
     """Ours by task and metric with the published scores folded below each, then the tables as printed, with their misprints."""
     if not tables:
         return None
@@ -230,14 +230,14 @@ _EXPLANATION = (
 )
 
 
-def _leaderboards(benchmark: Benchmark, tables: Sequence[published.Beside]) -> list[Block]:
+def _leaderboards(benchmark: Benchmark, tables: Sequence[published.TableOrScore]) -> list[Block]:
     """The tables of the main metric, and of every other metric that somebody published."""
     found = {metric: published.comparable(benchmark.compared_with, metric, tables) for metric in benchmark.metrics}
-    shown = [(metric, beside) for metric, beside in found.items() if metric == benchmark.metric or beside.height]
-    return [block for metric, beside in shown for block in _leaderboard(benchmark, metric, beside)]
+    shown = [(metric, printed) for metric, printed in found.items() if metric == benchmark.metric or printed.height]
+    return [block for metric, printed in shown for block in _leaderboard(benchmark, metric, printed)]
 
 
-def _leaderboard(benchmark: Benchmark, metric: str, beside: pl.DataFrame) -> list[Block]:
+def _leaderboard(benchmark: Benchmark, metric: str, published_scores: pl.DataFrame) -> list[Block]:
     """Ours, the best first, and below them, folded, what others published."""
     title = f"{benchmark.title}, {metric_title(metric)}"
     entries = []
@@ -250,9 +250,9 @@ def _leaderboard(benchmark: Benchmark, metric: str, beside: pl.DataFrame) -> lis
     rows = [row for _, row in entries]
     header = ["Model", "Score", benchmark.interval_title, "Median", "Best", "Seeds", "Corrected", "Oracle", "Source", "Note"]
     ours = Table(title, header, rows, frozenset(range(1, 8)), frozenset(range(len(rows))), frozenset({9}))
-    if not beside.height:
+    if not published_scores.height:
         return [ours]
-    printed = [list(row) for row in beside.select("model", "value", "source", "note").iter_rows()]
+    printed = [list(row) for row in published_scores.select("model", "value", "source", "note").iter_rows()]
     summary = f"{len(printed)} published, {printed[-1][1]} to {printed[0][1]}" if len(printed) > 1 else "1 published score"
     header = ["Model", "Score", "Source", "Note"]
     return [
@@ -292,13 +292,13 @@ def _by_source(name: str) -> dict[str, list[_Printed]]:
 _PRINTED = ("model", "task", "metric", "value", "note")
 
 _MOST_CHARACTERS = 160
-"""Of the longest words over the columns of a table as printed: as many stand beside each other in 1,300 pixels."""
+"""Sum of the longest words of the columns of a table as printed: so many fit into 1,300 pixels."""
 
 
 def _as_printed(source: str, rows: Sequence[_Printed]) -> Table:
     """Models by columns of task and metric, with the notes on each; where a source prints two values, both are shown.
 
-    Counts by gold and predicted label are more than fit beside each other: they stand below each other, models beside.
+    Counts by gold and predicted label do not fit next to each other: they are rows, with models as columns.
     """
     columns = list(dict.fromkeys((task, metric) for _, task, metric, *_ in rows))
     cells: dict[tuple[str, str, str], list[str]] = {}

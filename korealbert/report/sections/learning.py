@@ -1,4 +1,4 @@
-"""Learning curves of pretraining and fine-tuning, and the measured speed of each shape beside the printed one."""
+"""Learning curves of pretraining and fine-tuning, and measured and printed speeds of each shape."""
 
 from __future__ import annotations
 

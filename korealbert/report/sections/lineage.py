@@ -16,7 +16,7 @@ from korealbert.report.render.graph import Box, layered
 from korealbert.report.render.text import markdown
 
 MEASURED = ("report.html", "report.md", "tables/costs-*", "figures/lineage.svg", "figures/wall-time.svg")
-"""Files of a report that tell of times and machines."""
+"""Files of a report with times and machines."""
 
 _OF_A_TRAINING = {"steps", "tokens", "epochs", "parameters", "sequence_length"}
 """Statistics that every pretraining has, whatever its stage is called."""
@@ -87,7 +87,7 @@ def core_hours(artifacts: Sequence[Artifact]) -> str:
 
 
 _LEAST_HOURS = 0.01
-"""Shorter times are not told apart."""
+"""Shorter times are not distinguished."""
 
 
 def _hours(hours: float) -> str:
@@ -223,7 +223,7 @@ _SECTIONS = {
     **dict.fromkeys(("phase1", "phase2", "control"), "curves"),
     **{"transfer": "transfers", "source": "transfers", "intrinsic": "intrinsic"},
 }
-"""The section that tells of a stage, by the first part of its labels; else, and where there is none, the costs."""
+"""The section about a stage, by the first part of its labels; by default the costs."""
 
 
 def _picture(found: Mapping[str, Artifact], anchors: set[str]) -> list[Block]:
@@ -331,6 +331,6 @@ _TERMS = {
 
 def _terms(sections: Sequence[Section]) -> list[Block]:
     """The terms that occur in a report, explained."""
-    told = markdown("", "", sections)
-    rows = [[term, text] for term, text in _TERMS.items() if re.search(rf"(?<!\w){re.escape(term)}", told)]
+    text = markdown("", "", sections)
+    rows = [[term, meaning] for term, meaning in _TERMS.items() if re.search(rf"(?<!\w){re.escape(term)}", text)]
     return [Fold("Terms and abbreviations", [Table("Terms", ["Term", "Meaning"], rows, prose=frozenset({1}))])] if rows else []

@@ -1,4 +1,4 @@
-"""The first section: what the model scores, and what pretraining adds."""
+"""The first section: the model's scores and the effect of pretraining."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def _interval_of(benchmark: Benchmark, system: str) -> str:
 
 
 def _one_answer(benchmark: Benchmark, system: str) -> str:
-    told = [cell.metrics.get("warnings", []) for cell in benchmark.of(system)]
-    constant = all(any(warning.startswith(_CONSTANT) for warning in warnings) for warnings in told)
+    warned = [cell.metrics.get("warnings", []) for cell in benchmark.of(system)]
+    constant = all(any(warning.startswith(_CONSTANT) for warning in warnings) for warnings in warned)
     return "every example gets the same answer" if constant else ""
 
 
@@ -78,7 +78,7 @@ _RANDOM_WEIGHTS = "random weights fine-tuned the same way"
 
 
 def _against_random(benchmark: Benchmark) -> str:
-    """The difference from random weights with its interval, and whether the two can be told apart at all."""
+    """The difference from random weights with its interval, and whether the difference is significant."""
     gain = benchmark.gain
     if gain is None:
         return ""
@@ -102,7 +102,7 @@ def _compared_with_random(benchmark: Benchmark) -> tuple[float, float] | None:
     return None
 
 
-def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Sequence[published.Beside]) -> Section | None:
+def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Sequence[published.TableOrScore]) -> Section | None:
     """Scores over seeds, from pretrained and from random weights, and the held-out scores of pretraining."""
     cards = [_card(benchmark) for benchmark in benchmarks]
     heldout = _heldout_scores(artifacts)
@@ -160,23 +160,23 @@ def _card(benchmark: Benchmark) -> Card:
     return Card(f"{benchmark.title}, {benchmark.metric_title}", benchmark.shown(benchmark.lead), detail)
 
 
-def _strip(benchmark: Benchmark, tables: Sequence[published.Beside]) -> Figure:
+def _strip(benchmark: Benchmark, tables: Sequence[published.TableOrScore]) -> Figure:
     rows = []
     for system in benchmark.systems:
         cells = benchmark.of(system)
-        told = {cell.seed: "undefined, corrected " if cell.undefined(benchmark.metric) else "" for cell in cells}
-        values = [(cell.test, f"seed {cell.seed}: {told[cell.seed]}{fixed(cell.test)}") for cell in cells]
+        undefined = {cell.seed: "undefined, corrected " if cell.undefined(benchmark.metric) else "" for cell in cells}
+        values = [(cell.test, f"seed {cell.seed}: {undefined[cell.seed]}{fixed(cell.test)}") for cell in cells]
         style = COLOUR_OF_INIT[cells[0].init]
         named = ", ".join(filter(None, (system, benchmark.head_of(system))))
         rows.append(charts.Strip(f"{named}, {seeds(len(values))}", values, benchmark.shown(system), style))
-    beside = published.comparable(benchmark.compared_with, benchmark.metric, tables)
-    entries = list(beside.select("model", "number", "value", "source").iter_rows())
+    printed = published.comparable(benchmark.compared_with, benchmark.metric, tables)
+    entries = list(printed.select("model", "number", "value", "source").iter_rows())
     for model, number, value, source in entries:
         if model == _REFERENCE:
             rows.append(charts.Strip(f"{model}, published", [(number, f"{value}, {source}")], value, 3))
     if entries:
         models = [(number, f"{model}: {value}, {source}") for model, number, value, source in entries]
-        low, high = beside["value"][-1], beside["value"][0]
+        low, high = printed["value"][-1], printed["value"][0]
         rows.append(charts.Strip(f"all published, {len(models)} scores", models, f"{low} to {high}", 3, mean_mark=False))
     levels = [(number, f"{model}: {value}, {source}") for model, number, value, source in entries]
     label = f"{benchmark.title}: {'; '.join(f'{row.label} {row.text}' for row in rows)}"
@@ -210,12 +210,12 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
     return Table(title, header, rows, frozenset(range(2, 8)), frozenset(marked))
 
 
-def _caveats(benchmarks: Sequence[Benchmark], tables: Sequence[published.Beside]) -> list[Block]:
-    beside = "; published scores are shown for orientation only" if tables else ""
+def _caveats(benchmarks: Sequence[Benchmark], tables: Sequence[published.TableOrScore]) -> list[Block]:
+    caveat = "; published scores are shown for orientation only" if tables else ""
     partly: list[Block] = []
     for benchmark in benchmarks:
         if benchmark.part:
-            partly.append(Text(f"{benchmark.title}: tested on {benchmark.part} of the official test set{beside}.", quiet=True))
+            partly.append(Text(f"{benchmark.title}: tested on {benchmark.part} of the official test set{caveat}.", quiet=True))
         for metric in benchmark.metrics:
             partly += [
                 Text(
@@ -293,9 +293,9 @@ def _settings_table(benchmarks: Sequence[Benchmark]) -> Table:
         cell = benchmark.cells[0]
         sizes = [count(cell.metrics.get(f"examples_{part}")) for part in ("train", "dev", "test")]
         settings = [f"{cell.spec[name]:g}" if name in cell.spec else MISSING for name in _SETTINGS]
-        return [benchmark.title, *sizes, *settings, *([told(benchmark)] if heads else [])]
+        return [benchmark.title, *sizes, *settings, *([head(benchmark)] if heads else [])]
 
-    def told(benchmark: Benchmark) -> str:
+    def head(benchmark: Benchmark) -> str:
         return ", ".join(dict.fromkeys(benchmark.head_of(system) or "own" for system in benchmark.systems))
 
     heads = any(benchmark.head_of(system) for benchmark in benchmarks for system in benchmark.systems)

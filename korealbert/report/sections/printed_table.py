@@ -33,7 +33,7 @@ class TableRow(Spec):
     """As printed."""
     encoder: str = ""
     """The name of the encoder that is measured in its place, ``[encoder.NAME]``, or ``pretrained`` for the recipe's own model.
-    Empty: the printed numbers stand alone."""
+    Empty: only the printed numbers."""
     shape: str = ""
     """The shape of stage `speed` whose speed is shown."""
 

@@ -97,12 +97,12 @@ def lede(found: Sequence[Searched]) -> str:
         return ""
     searched = found[0]
     best, baseline = searched.ordered[0], searched.baseline
-    beside = f"; {_named(baseline)} {fixed(searched.mean(baseline))}" if baseline not in (None, best) else ""
-    return f"{searched.name}: {fixed(searched.mean(best))} {_TITLES[METRIC]} by {_named(best)}{beside}."
+    against = f"; {_named(baseline)} {fixed(searched.mean(baseline))}" if baseline not in (None, best) else ""
+    return f"{searched.name}: {fixed(searched.mean(best))} {_TITLES[METRIC]} by {_named(best)}{against}."
 
 
 def section(found: Sequence[Searched]) -> Section | None:
-    """A table for each collection, with what is odd about its files."""
+    """A table for each collection, with warnings about its files."""
     if not found:
         return None
     blocks: list[Block] = [Text(_EXPLANATION)]
