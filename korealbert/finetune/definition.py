@@ -15,7 +15,7 @@ from korealbert.artifact import EACH_ONCE, InputPath, Spec
 from korealbert.artifact.spec import explained, refuse_outside
 from korealbert.formatting import nearest
 
-SUFFIX = ".toml"
+_SUFFIX = ".toml"
 """Ending of the name of such a file; no benchmark of the package has it."""
 
 
@@ -346,7 +346,7 @@ class BenchmarkTable(Definition):
 
 def is_file(task: str) -> bool:
     """Whether a task is named by its file."""
-    return task.endswith(SUFFIX)
+    return task.endswith(_SUFFIX)
 
 
 def read_table(path: Path, *, within: Path | None = None, taken: Callable[[], list[str]] = list) -> BenchmarkTable:
@@ -359,7 +359,7 @@ def read_table(path: Path, *, within: Path | None = None, taken: Callable[[], li
     try:
         text = json.dumps(tomllib.loads(path.read_text("utf-8-sig")), default=str)
     except FileNotFoundError:
-        others = [each.name for each in path.parent.glob(f"*{SUFFIX}")]
+        others = [each.name for each in path.parent.glob(f"*{_SUFFIX}")]
         raise ValueError(f"{path}: no such file{nearest(path.name, others)}; name the TOML file of a benchmark") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None

@@ -201,10 +201,10 @@ def load_input(inputs: Inputs, *, init: Init, dropout: float | None = None) -> E
     directory = inputs["model"].path
     if "pretrain" not in inputs:
         return load_encoder(directory, init=init, dropout=dropout)
-    return load_as_trained(directory, read_config(inputs["pretrain"].path), init=init, dropout=dropout)
+    return _load_as_trained(directory, read_config(inputs["pretrain"].path), init=init, dropout=dropout)
 
 
-def load_as_trained(directory: Path, trained: AnyConfig, *, init: Init, dropout: float | None = None) -> OwnEncoder:
+def _load_as_trained(directory: Path, trained: AnyConfig, *, init: Init, dropout: float | None = None) -> OwnEncoder:
     """The encoder of an export as our own, its layers sharing as in the pretraining whose config is ``trained``.
 
     Its outputs are those of transformers' class: as there, a RoBERTa has a pooler, which is fresh, and ALBERT's

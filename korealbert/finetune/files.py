@@ -134,7 +134,7 @@ def parts(file: BenchmarkFile, pattern: str) -> list[BenchmarkFile]:
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
-KIND = {str: "a string", int: "an integer", float: "a number", list: "a list", dict: "an object"}
+_KIND = {str: "a string", int: "an integer", float: "a number", list: "a list", dict: "an object"}
 
 
 def _not_json(name: str) -> NoReturn:
@@ -208,14 +208,14 @@ class Record:
     def _typed(self, field: str, kind: type) -> Any:
         if field not in self.fields:
             found = ", ".join(sorted(self.fields)) or "no field"
-            raise self.error(field, f"missing; the record has {found}", f"add {field!r}: {KIND[kind]}")
+            raise self.error(field, f"missing; the record has {found}", f"add {field!r}: {_KIND[kind]}")
         self._check(field, self.fields[field], kind)
         return self.fields[field]
 
     def _check(self, field: str, value: Any, kind: type) -> None:
         accepted = (int, float) if kind is float else (kind,)
         if not isinstance(value, accepted) or isinstance(value, bool):
-            raise self.error(field, f"found {_short(value)}", f"give {KIND[kind]}")
+            raise self.error(field, f"found {_short(value)}", f"give {_KIND[kind]}")
 
 
 def json_lines(file: BenchmarkFile) -> Iterator[Record]:

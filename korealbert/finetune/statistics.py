@@ -60,7 +60,7 @@ def spread(scores: Sequence[float]) -> _Spread:
     return _Spread(max(scores), mean(scores), stdev(scores) if len(scores) > 1 else 0.0, median(scores))
 
 
-def resampled(systems: Sequence[Sequence[Answered]], draws: Draws) -> list[Values]:
+def _resampled(systems: Sequence[Sequence[Answered]], draws: Draws) -> list[Values]:
     """For each system the scores of its seeds over each sample of the examples, [S, B] for all B draws."""
     parts = [[np.stack([seed.over(counts_NB) for seed in seeds]) for seeds in systems] for counts_NB in draws.counts()]
     return [np.concatenate(blocks, axis=1) for blocks in zip(*parts, strict=True)]
@@ -118,7 +118,7 @@ def intervals(systems: Sequence[Sequence[Answered]], draws: Draws, *, confidence
     """Of each system's mean over seeds, for other seeds and other examples; of a single seed, for other examples."""
     return [
         _interval([_Mean.of(scores_S, samples_SB)], samples_SB.mean(axis=0), confidence)
-        for scores_S, samples_SB in zip(_scores(systems, draws), resampled(systems, draws), strict=True)
+        for scores_S, samples_SB in zip(_scores(systems, draws), _resampled(systems, draws), strict=True)
     ]
 
 
@@ -143,7 +143,7 @@ def compare(systems: Sequence[Sequence[Answered]], draws: Draws, *, confidence: 
     Pairs are in the order of ``itertools.combinations``.
     """
     pairs = list(itertools.combinations(range(len(systems)), 2))
-    samples = resampled(systems, draws)
+    samples = _resampled(systems, draws)
     means = [_Mean.of(*each) for each in zip(_scores(systems, draws), samples, strict=True)]
     single = [pair for pair in pairs if not any(means[n].freedom for n in pair)]
     chance = dict(zip(single, _randomised(systems, single, draws), strict=True))

@@ -58,7 +58,7 @@ class ExportSpec(Spec):
         return prompts
 
 
-class Filled(BaseModel):
+class _Filled(BaseModel):
     """What a model puts into a prompt: the most probable pieces for its mask, with their probabilities."""
 
     prompt: str
@@ -72,7 +72,7 @@ class ExportStats(Statistics):
     """Of the trained model without the heads that are left out: what layers share counts once."""
     model_type: str
     sequence_length: int
-    filled: list[Filled] = Field(default_factory=list)
+    filled: list[_Filled] = Field(default_factory=list)
 
 
 def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExportStats:
@@ -105,11 +105,11 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ex
     return ExportStats.of(told)
 
 
-def _filled(model: Path, prompts: Sequence[str]) -> list[Filled]:
+def _filled(model: Path, prompts: Sequence[str]) -> list[_Filled]:
     from korealbert.huggingface.fill import fill  # noqa: PLC0415 (loads torch)
 
     filled = fill(model, prompts, ANSWERS)
-    return [Filled(prompt=prompt, answers=answers) for prompt, [answers] in zip(prompts, filled, strict=True)]
+    return [_Filled(prompt=prompt, answers=answers) for prompt, [answers] in zip(prompts, filled, strict=True)]
 
 
 def _write_tokenizer(vocab: Path, out_dir: Path, facts: ModelFacts) -> None:

@@ -46,7 +46,7 @@ class Rate(_Figures):
     memory_bytes_per_unit: float = 0.0
 
 
-class Chip(_Figures):
+class _Chip(_Figures):
     """What computes: a core of a processor, or a GPU with its share of the machine around it."""
 
     title: str
@@ -72,7 +72,7 @@ class _File(_Figures):
     """Share of its peak that training reaches on a GPU."""
     utilised_from_width: int
     """Narrower models reach less, in proportion to their width."""
-    chips: dict[str, Chip]
+    chips: dict[str, _Chip]
     rates: dict[str, Rate]
 
 
@@ -88,7 +88,7 @@ class Machine:
     """What the stages run on."""
 
     title: str
-    chip: Chip
+    chip: _Chip
     chips: int = 1
     cores: int = 1
     """Of the processor."""

@@ -109,82 +109,82 @@ class Cost:
     """Stages that were built here, the rates that korealbert ships, or the profile of another machine."""
 
 
-Given = Mapping[str, Volume]
+_Given = Mapping[str, Volume]
 """Volumes of inputs by role."""
 
 
-def estimate(stage: Stage[Any], spec: Any, given: Given) -> tuple[Volume, Work]:
+def estimate(stage: Stage[Any], spec: Any, given: _Given) -> tuple[Volume, Work]:
     """What an artifact of a stage would hand on, and the work that it takes."""
     return _KINDS.get(stage.name, _plain)(spec, given, figures().rates.get(stage.name, Rate()))
 
 
-def _plain(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _plain(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     """A stage of which nothing else is known; its volume is that of its inputs."""
     return Volume(), Work(units=len(given), written=1)
 
 
-def _brought(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _brought(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     path = getattr(spec, "path", None)
     size = unpacked(path.path) if isinstance(path, InputPath) else 0.0
     return Volume(text=size), Work(units=size / 1e6, written=size, network=path is None)
 
 
-def _extract(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _extract(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     raw = sum(unpacked(path.path, spec.members) for path in spec.paths) + _text(given)
     text = raw * rate.kept_by_format.get(spec.format, rate.kept)
     return Volume(text=text), Work(units=raw / 1e6, written=text, format=spec.format)
 
 
-def _corpus(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _corpus(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     text = _text(given)
     return Volume(text=text * rate.kept), Work(units=text / 1e6, written=text * rate.kept)
 
 
-def _split(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _split(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     text = _text(given)
     wanted = {"test": spec.test_sentences, "valid": spec.valid_sentences, "train": spec.train_sentences}[spec.part]
     kept = text if wanted is None else min(text, wanted * _BYTES_PER_SENTENCE)
     return Volume(text=kept), Work(units=text / 1e6, written=kept)
 
 
-def _text(given: Given) -> float:
+def _text(given: _Given) -> float:
     return float(sum(volume.text for volume in given.values()))
 
 
-def _vocab(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _vocab(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     sampled = min(_text(given), spec.sample_sentences * _BYTES_PER_SENTENCE)
     return Volume(pieces=spec.size), Work(units=sampled / 1e6, written=spec.size)
 
 
-def _vocab_sizes(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _vocab_sizes(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     return Volume(), Work(units=given["documents"].text / 1e6 * len(spec.sizes), written=sum(spec.sizes))
 
 
-def bytes_per_piece(pieces: int) -> float:
+def _bytes_per_piece(pieces: int) -> float:
     """Of Korean text in UTF-8 under a vocabulary of this size: 4.45 at 8,000 and 5.3 at 32,000 (docs/results.md, scale.md)."""
     return float(4.45 * (max(pieces, 256) / 8_000) ** 0.126)
 
 
-def _examples(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _examples(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     text, pieces = given["documents"].text, given["vocab"].pieces
-    rows = text / bytes_per_piece(pieces) / (_FILL * spec.sequence_length)
+    rows = text / _bytes_per_piece(pieces) / (_FILL * spec.sequence_length)
     made = Volume(rows=rows, length=spec.sequence_length, pieces=pieces)
     return made, Work(units=text / 1e6, written=rows * spec.sequence_length)
 
 
-def _views(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _views(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     rows = given["examples"]
     positions = rows.rows * rows.length * (spec.views if spec.stored else 0.01)
     slots = spec.masking.slots(rows.length), spec.word_order.slots(rows.length)
     return replace(rows, slots=slots), Work(units=positions / 1e6, written=positions)
 
 
-def _cooccurrence(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _cooccurrence(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     rows = given["examples"]
     return Volume(), Work(units=rows.rows * rows.length / 1e6, written=rows.pieces * 512)
 
 
-def _pretrain(spec: PretrainSpec, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _pretrain(spec: PretrainSpec, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     long = "_long" if spec.long else ""
     initial = given["initial"].config if "initial" in given else None
     length, pieces = given["examples" + long].length, given["vocab"].pieces
@@ -217,7 +217,7 @@ def _activations(config: AnyConfig, sequences: float, length: float) -> float:
     return 4 * sequences * length * (config.num_layers * layer + 0.3 * config.vocab_size)
 
 
-def _model(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _model(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     """A stage that writes the model that it reads, or one of a directory."""
     made = given.get("model") or given.get("pretrain") or given.get("source") or Volume()
     directory = spec.directory() if hasattr(spec, "directory") else None
@@ -227,7 +227,7 @@ def _model(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
     return made, Work(written=expected_parameters(made.config) if made.config else 0)
 
 
-def _transfer(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _transfer(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     source, pieces = given["source"].config, given["vocab"].pieces
     if source is None:
         return Volume(), Work()
@@ -235,14 +235,14 @@ def _transfer(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
     return Volume(config=config, pieces=pieces), Work(written=expected_parameters(config))
 
 
-def _features(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _features(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     model = given["model"]
     counts, pieces = dict.fromkeys(SPLITS, 0.0), 0.0
     for split in SPLITS:
         place, member = getattr(spec, split), getattr(spec, f"{split}_member")
         if isinstance(place, InputPath):
             counts[split], size = _benchmark(place.path, member)
-            pieces += size / bytes_per_piece(model.pieces)
+            pieces += size / _bytes_per_piece(model.pieces)
     read = sum(counts.values())
     length = min(spec.max_length, pieces / read + 2) if read else spec.max_length
     counts["test"] = counts["test"] or counts["train"] * (spec.test_share or 0)
@@ -254,7 +254,7 @@ def _features(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
     return made, Work(units=pieces / 1e6, written=positions)
 
 
-def _finetune(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _finetune(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     data = given.get("features") or _features(spec, given, rate)[0]
     train, dev, test = (data.examples[split] for split in SPLITS)
     steps = spec.steps or spec.epochs * max(1.0, train / spec.batch_size)
@@ -271,17 +271,17 @@ def _finetune(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
     return Volume(examples={"test": test}), work
 
 
-def _summary(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _summary(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     tested = sum(cell.examples.get("test", 0.0) for cell in given.values())
     return Volume(), Work(units=tested * spec.resamples / 1e6, written=1)
 
 
-def _speed(spec: Any, given: Given, rate: Rate) -> tuple[Volume, Work]:
+def _speed(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     turns = (spec.steps + spec.warmup_steps) * len(spec.architectures)
     return Volume(), Work(units=turns * spec.batch_size * spec.sequence_length / 4096 / spec.shrink**1.5, written=1)
 
 
-_KINDS: Mapping[str, Callable[[Any, Given, Rate], tuple[Volume, Work]]] = {
+_KINDS: Mapping[str, Callable[[Any, _Given, Rate], tuple[Volume, Work]]] = {
     **dict.fromkeys(("crawl", "fetch"), _brought),
     "extract": _extract,
     **dict.fromkeys(("clean", "dedup", "quality", "balance"), _corpus),
@@ -358,7 +358,7 @@ class Prices:
         self._known: dict[str, tuple[Volume, Work | None]] = {}
         self._history = [] if machine.profile else list(history)
 
-    def volume(self, stage: Stage[Any], spec: Any, given: Given, built: Artifact | None) -> tuple[Volume, Work]:
+    def volume(self, stage: Stage[Any], spec: Any, given: _Given, built: Artifact | None) -> tuple[Volume, Work]:
         """What an artifact hands on, or will, and the work that it takes. Specs that contradict their data cost nothing."""
         try:
             volume, work = estimate(stage, spec, given)

@@ -84,14 +84,14 @@ class Benchmark:
     @property
     def head_title(self) -> str:
         """The head for people, and on what its vectors were trained before; empty for the task's own."""
-        title = HEAD_TITLES.get(self.head, self.head)
+        title = _HEAD_TITLES.get(self.head, self.head)
         before = self.cells[0].metrics.get("contrast")
         return f"{title} after {before['title']} triples" if before else title
 
     def head_of(self, system: str) -> str:
         """The head of a system for people, empty for the task's own."""
         found = str(self.of(system)[0].metrics.get("head", ""))
-        return HEAD_TITLES[found] if found == _OF_ARCHITECTURE else self.head_title
+        return _HEAD_TITLES[found] if found == _OF_ARCHITECTURE else self.head_title
 
     @property
     def name_with_head(self) -> str:
@@ -215,7 +215,7 @@ def metric_title(name: str) -> str:
 
 _OF_ARCHITECTURE = "electra"
 
-HEAD_TITLES = {
+_HEAD_TITLES = {
     "mean": "mean pooling",
     "answerability": "classifier of answerability",
     "electra": "ELECTRA's head (dense layer, GELU)",

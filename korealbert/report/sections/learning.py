@@ -33,7 +33,7 @@ OBJECTIVES = {
 _CHANCE = {"sop": 0.5}
 """Accuracy of guessing, where it is not close to 0."""
 
-Point = tuple[float, float]
+_Point = tuple[float, float]
 
 
 def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> Section | None:
@@ -116,7 +116,7 @@ def _rollbacks(artifacts: Artifacts) -> list[Block]:
     return [Table("Training returned to a checkpoint", header, rows, frozenset({0, 1, 3, 4}), prose=frozenset({2}))]
 
 
-def points(records: Sequence[dict[str, Any]], split: str, key: str) -> list[Point]:
+def points(records: Sequence[dict[str, Any]], split: str, key: str) -> list[_Point]:
     """A metric of a training along its steps, where it has values."""
     chosen = [record for record in records if record.get("split") == split]
     return [(record["step"], record[key]) for record in chosen if record.get(key) is not None]
