@@ -28,10 +28,10 @@ run: $(VENV)/installed  ## the main job: make run RECIPE=... STORE=...
 	$(BIN)/korealbert run $(RECIPE) --store "$(STORE)"
 
 test: $(VENV)/installed  ## all tests, or those of a room: make test PKG=corpus/dedup
-	$(BIN)/pytest -n 2 tests/$(PKG)
+	$(BIN)/pytest -n 3 tests/$(PKG)
 
 test-fast: $(VENV)/installed  ## the tests that need neither torch nor processes
-	$(BIN)/pytest -n 2 -m "not torch and not process and not server"
+	$(BIN)/pytest -n 3 -m "not torch and not process and not server"
 
 lint: $(VENV)/installed  ## formatting, style, types, the import contract
 	$(BIN)/ruff format --check .

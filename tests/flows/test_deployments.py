@@ -48,7 +48,7 @@ def test_every_stage_has_a_deployment_of_its_own() -> None:
     assert len({each["name"] for each in DEPLOYMENTS}) == len(DEPLOYMENTS), "bare names must be clear"
 
 
-_BY_TABLE = {"quality", "cooccurrence"}
+_BY_TABLE = {"quality", "cooccurrence", "bi_encoder", "retrieval"}
 """Stages that no shipped recipe has; a recipe has them once it has their table."""
 
 
