@@ -28,10 +28,10 @@ run: $(VENV)/installed  ## the main job: make run RECIPE=... STORE=...
 	$(BIN)/korealbert run $(RECIPE) --store "$(STORE)"
 
 test: $(VENV)/installed  ## all tests, or those of a room: make test PKG=corpus/dedup
-	$(BIN)/pytest -n 2 tests/$(PKG)
+	$(BIN)/pytest -n 3 tests/$(PKG)
 
 test-fast: $(VENV)/installed  ## the tests that need neither torch nor processes
-	$(BIN)/pytest -n 2 -m "not torch and not process and not server"
+	$(BIN)/pytest -n 3 -m "not torch and not process and not server"
 
 lint: $(VENV)/installed  ## formatting, style, types, the import contract
 	$(BIN)/ruff format --check .
@@ -46,10 +46,12 @@ docs: $(VENV)/installed $(VENV)-docs/installed  ## the documentation as a site, 
 	COMMANDS=$(VENV)-docs/commands.md NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict --quiet
 
 ui: $(VENV)/installed  ## Prefect server, deployments and a worker on loopback, in the foreground
-	KOREALBERT_STORE="$(STORE)" $(BIN)/python -m flows.services.local_server
+	@echo "starting Prefect's server, the deployments and a worker; the first time takes about a minute"
+	@KOREALBERT_STORE="$(STORE)" $(BIN)/python -m flows.services.local_server
 
 up: $(VENV)/installed  ## PostgreSQL, server with a password, data and training worker on loopback; returns when they answer
-	$(BIN)/python -m flows.services.topology up --home $(SERVICE) --port $(PORT) --store "$(STORE)"
+	@echo "starting PostgreSQL, Prefect's server and two workers on loopback; the first time takes a minute or two"
+	@$(BIN)/python -m flows.services.topology up --home $(SERVICE) --port $(PORT) --store "$(STORE)"
 
 down: $(VENV)/installed  ## end what `make up` started
 	$(BIN)/python -m flows.services.topology down --home $(SERVICE)
@@ -94,6 +96,7 @@ bench-corpus: $(VENV)/installed $(PEERS)/installed  ## extraction, dedup, crawl,
 	-$(BIN)/python -m bench.crawl --peers $(PEERS)/bin/python
 	-$(BIN)/python -m bench.sentences $(DATA)/corpus/kowiki_extracted_AA.tar.zst $(DATA)/corpus/news_categories.tar.zst
 	-$(BIN)/python -m bench.data_stages $(DATA)/corpus/kowiki_extracted_A[ABC].tar.zst
+	-$(BIN)/python -m bench.data_scale
 	-$(BIN)/python -m bench.decontamination $(DATA)/corpus/kowiki_extracted_AA.tar.zst $(DATA)/benchmarks
 	-$(BIN)/python -m bench.filters $(DATA)
 

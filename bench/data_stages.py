@@ -91,7 +91,7 @@ def run_stage(name: str, source: Path, out: Path, workers: int) -> None:
     inputs = {} if name == "extract" else {"documents": Artifact(source.name, source)}
     stats = STAGES[name].run(specs[name], inputs, out, Runtime(workers=workers))
     wall, cpu = time.perf_counter() - wall, _cpu_seconds() - cpu
-    print(json.dumps({"wall": wall, "cpu": cpu, "documents": stats["documents_out"], "dropped": stats["dropped"]}))
+    print(json.dumps({"wall": wall, "cpu": cpu, "documents": stats.documents_out, "dropped": stats.dropped}))
 
 
 def _cpu_seconds() -> float:

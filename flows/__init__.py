@@ -1,4 +1,4 @@
-"""Prefect flows: scheduling, retries, deployments and the UI around korealbert's stages."""
+"""Prefect flows: scheduling, retries, deployments and the UI around korealbert's stages; lost runs are in ``recovery.py``."""
 
 import os
 

@@ -1,7 +1,7 @@
 """A Prefect plugin that lets ``prefect deployment run corpus-to-model`` find its deployment by a bare name.
 
 Prefect itself wants ``<flow>/<deployment>`` and answers a bare name with "Invalid deployment name format". The plugin's hook is
-official; what it wraps, the client's ``read_deployment_by_name``, is not, so a changed client leaves Prefect as it was.
+official, but the client's ``read_deployment_by_name``, which it wraps, is not. A client of another shape is not wrapped.
 """
 
 from __future__ import annotations

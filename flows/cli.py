@@ -10,12 +10,12 @@ import os
 import signal
 import time
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -35,12 +35,16 @@ from flows.terminal import (
     existing,
     find,
     labels,
+    print_sections,
     recipe_names,
     shipped,
 )
 from korealbert.artifact import Artifact, Progress, Store, locks
-from korealbert.formatting import by_number
+from korealbert.formatting import by_number, size
 from korealbert.pretrain.runtime import Device, TrainingRuntime
+
+if TYPE_CHECKING:  # Which loads every package.
+    from korealbert.recipe import Planned
 
 app = typer.Typer(cls=OneLine, no_args_is_help=True, pretty_exceptions_show_locals=False)
 app.add_typer(file_commands.app)
@@ -55,12 +59,17 @@ _RecipeFile = Annotated[
     ),
 ]
 _RECIPE_HERE = Path("recipe.toml")
-Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
+_Schema = Literal["recipe", "benchmark"]
+_Until = Annotated[str | None, typer.Option("--until", help="last stage wanted")]
 _Rerun = Annotated[list[str] | None, typer.Option("--rerun", help="stage to build although it is cached; repeatable")]
 From = Annotated[str | None, typer.Option("--from", help="stage to build with all downstream stages, although they are cached")]
 _Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="a field of the recipe by dotted name; repeatable")
 ]
+_WIDE = 110
+"""Columns from which on a plan has its artifacts' names and reasons beside the stages."""
+_shown: list[Bars] = []
+"""Bars that the terminal shows now."""
 _STATUS_STYLE = {"cached": "green", "stale": "yellow", "new": "cyan"}
 
 
@@ -80,8 +89,10 @@ def _options(
 
 
 def _leave_at_once(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C. Every child dies with this process, and whatever a stage has finished stays for the next run."""
-    console.print("\ninterrupted; the next run resumes here")
+    """Ctrl-C. Every child dies with this process, and the finished work of a stage stays for the next run."""
+    for bars in _shown:
+        bars.stop()  # What is printed while they are shown stands above them.
+    console.print("interrupted; the next run resumes here")
     os._exit(128 + number)
 
 
@@ -108,25 +119,34 @@ def new(
 
 
 @app.command()
-def schema() -> None:
-    """Print a JSON Schema of recipes, by which editors complete and check them."""
-    from korealbert.recipe.reference import json_schema  # noqa: PLC0415 (loads every package)
+def schema(
+    of: Annotated[_Schema, typer.Argument(help="what is to be checked: recipes, or the TOML files of benchmarks")] = "recipe",
+) -> None:
+    """Print a JSON Schema of recipes, or of benchmarks' TOML files, by which editors complete and check them."""
+    from korealbert.recipe.reference import benchmark_schema, json_schema  # noqa: PLC0415 (loads every package)
 
-    typer.echo(json.dumps(json_schema(), ensure_ascii=False, indent=1))
+    found = json_schema() if of == "recipe" else benchmark_schema()
+    typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
 
 
 @app.command()
 def plan(
     recipe: _RecipeFile = _RECIPE_HERE,
     store: StoreDir = Path("store"),
-    until: Until = None,
+    until: _Until = None,
     from_stage: From = None,
     rerun: _Rerun = None,
     overrides: _Overrides = None,
     data: DataDir = None,
     data_root: DataRoot = None,
+    machine: Annotated[
+        str | None, typer.Option("--as", metavar="MACHINE", help="costs on another machine: h100, h100x8")
+    ] = None,
 ) -> None:
-    """Print per stage whether it is cached, stale or new, and why."""
+    """Print per stage whether it is cached, stale or new, why, and what it takes in time, disk and memory.
+
+    A time with ~ rests on the rates that korealbert ships, others on what was built on this machine.
+    """
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
     with clear_errors():
@@ -140,26 +160,46 @@ def plan(
             overrides=changed,
             data=data,
             data_root=data_root,
+            machine=machine,
         )
     console.print(f"{prepared.name}: {prepared.description}".removesuffix(": "), style="bold")
-    table = Table("stage", "status", "artifact", "why", "last took", box=None, pad_edge=False)
+    for printed in _plan_table(prepared.planned):
+        console.print(printed, soft_wrap=isinstance(printed, str))
     for stage in prepared.planned:
-        status = Text(stage.status, _STATUS_STYLE[stage.status])
-        table.add_row(stage.label, status, stage.name, "\n".join(stage.reasons), stage.took)
-    console.print(table)
-    pending = [stage for stage in prepared.planned if stage.status != "cached"]
-    known = sum(stage.estimate_seconds or 0 for stage in pending)
-    for stage in pending:
         if stage.price:
             console.print(f"{stage.label}: {stage.price}", soft_wrap=True)
-    console.print(f"{len(pending)} of {len(prepared.planned)} stages would run" + (f", about {known:,.0f} s" if known else ""))
+    console.print(_would_run(prepared.planned, "would run"), soft_wrap=True)
+
+
+def _would_run(planned: Sequence[Planned], verb: str) -> str:
+    """How many stages are to run, and what they take."""
+    from korealbert.recipe.planning import total  # noqa: PLC0415 (loads every package)
+
+    pending = [stage for stage in planned if stage.status != "cached"]
+    return f"{len(pending)} of {len(planned)} stages {verb}" + (f": {told}" if (told := total(pending)) else "")
+
+
+def _plan_table(planned: Sequence[Planned]) -> Iterator[Table | str]:
+    """The stages in lines that fit the terminal: a narrow one gets the reasons below each stage, and no names of artifacts."""
+    wide = console.width >= _WIDE
+    costs = [Column(name, justify="right", no_wrap=True) for name in ("time", "disk", "memory")]
+    more = ("artifact", Column("why", overflow="fold")) if wide else ()
+    table = Table("stage", "status", *costs, *more, box=None, pad_edge=False)
+    for stage in planned:
+        cost = (stage.takes, size(stage.cost.disk_bytes), size(stage.cost.memory_bytes)) if stage.cost else ("", "", "")
+        shown = (stage.name, "\n".join(stage.reasons)) if wide else ()
+        table.add_row(Text(stage.label, overflow="fold"), Text(stage.status, _STATUS_STYLE[stage.status]), *cost, *shown)
+    yield table
+    if not wide:
+        for stage in planned:
+            yield from (f"{stage.label}: {reason}" for reason in stage.reasons)
 
 
 @app.command()
 def run(
     recipe: _RecipeFile = _RECIPE_HERE,
     store: StoreDir = Path("store"),
-    until: Until = None,
+    until: _Until = None,
     from_stage: From = None,
     rerun: _Rerun = None,
     overrides: _Overrides = None,
@@ -177,12 +217,15 @@ def run(
     remote_shell: Annotated[str, typer.Option("--remote-shell", help="what reaches them")] = "ssh",
     nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="machines that run this same command")] = None,
     node: Annotated[int, typer.Option("--node", min=0, help="which of them this is; 0 leads")] = 0,
-    meeting: Annotated[str, typer.Option("--meeting", help="name of what they run together")] = "run",
+    meeting: Annotated[str, typer.Option("--meeting", help="name of their common run")] = "run",
     address: Annotated[str | None, typer.Option("--address", help="how the others reach this one")] = None,
+    lineage: Annotated[
+        str | None, typer.Option("--lineage", metavar="FILE|URL", help="events of OpenLineage, as JSON lines or posted")
+    ] = None,
 ) -> None:
     """Build every stage that is missing or stale and print the path of the report.
 
-    Under srun or torchrun, --nodes and --node are theirs; docs/several-machines.md tells more.
+    srun and torchrun set --nodes and --node; see docs/several-machines.md.
     """
     from korealbert.pretrain import machines  # noqa: PLC0415
 
@@ -203,7 +246,7 @@ def run(
         with machines.leading(runtime):
             asked: dict[str, Any] = {"until": until, "from_stage": from_stage, "rerun": rerun, "overrides": _fields(overrides)}
             asked |= {"data": data, "data_root": data_root}
-            last = _build(recipe, runtime, asked)
+            last = _build(recipe, runtime, asked, lineage)
     if (told := last / "report.md").is_file():
         console.print(_headline(told), soft_wrap=True)
     report = last / "report.html"
@@ -231,20 +274,21 @@ def _fields(given: list[str] | None) -> dict[str, Any]:
     return fields
 
 
-def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any]) -> Path:
-    """Build what is missing or stale of what was asked for; the directory of the last artifact."""
+def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any], lineage: str | None) -> Path:
+    """Build the missing and stale stages of the request; returns the directory of the last artifact."""
     from korealbert import recipe as recipes  # noqa: PLC0415 (loads every package)
 
     prepared = recipes.prepare(recipe, Store(runtime.store), **asked)
     prepared.check(runtime)
     planned = prepared.planned
-    if all(stage.status == "cached" for stage in planned):
+    if lineage is None and all(stage.status == "cached" for stage in planned):
         console.print(f"all {len(planned)} stages are cached", style="green")
         with locks.recorded(runtime.store, recipe, asked["until"], {stage.label: stage.name for stage in planned}):
             return runtime.store / planned[-1].name
+    console.print(_would_run(planned, "are to be built"), soft_wrap=True)
     with locks.exclusively(runtime.store):
         pass  # Only to tell now of a store that may only be read.
-    # Prefect logs every error with its traceback; the API keeps those, the terminal gets what the error says.
+    # Prefect logs every error with its traceback; the API keeps those, the terminal shows only the message.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     signal.signal(signal.SIGINT, _leave_at_once)
     signal.signal(signal.SIGTERM, _save_and_leave)
@@ -255,7 +299,7 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any]) -> 
     built = [stage for stage in planned if stage.status != "cached"]
     try:
         with api_for_one_run(runtime.store), _bars():
-            last = Path(flow_of(recipe)(recipe, runtime=runtime, **asked))
+            last = Path(flow_of(recipe)(recipe, runtime=runtime, lineage=lineage, **asked))
     finally:  # Too little text is why many a run fails.
         for line in _left_out(filter(None, map(Store(runtime.store).find, (stage.name for stage in built)))):
             console.print(line, soft_wrap=True)
@@ -280,12 +324,12 @@ def _left_out(built: Iterable[Artifact]) -> Iterator[str]:
 
 @contextmanager
 def _bars() -> Iterator[None]:
-    """Terminal progress: one bar per running stage, its newest metrics beside it."""
+    """Terminal progress: one bar per running stage, its newest metrics beside it; a line for each that has ended."""
     from flows.step import watcher  # noqa: PLC0415 (loads Prefect)
 
     columns = (
-        TextColumn("{task.description}", table_column=Column(no_wrap=True, min_width=28)),
-        BarColumn(bar_width=20),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=20 if console.width >= _WIDE else 10),
         TaskProgressColumn(),
         TimeRemainingColumn(compact=True),
         TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
@@ -294,15 +338,22 @@ def _bars() -> Iterator[None]:
         known: dict[str, Any] = {}
 
         def watch(label: str, progress: Progress) -> None:
+            if progress.unit == "stages" and progress.done:
+                if label in known:
+                    bars.remove_task(known.pop(label))
+                console.print(Text.assemble((label, "bold"), f"  {progress.message}"))
+                return
             if label not in known:
                 known[label] = bars.add_task(label, total=progress.total, note="")
             note = progress.message or progress.note
             bars.update(known[label], completed=progress.done, total=progress.total, note=note)
 
         token = watcher.set(watch)
+        _shown.append(bars)
         try:
             yield
         finally:
+            _shown.remove(bars)
             watcher.reset(token)
 
 
@@ -334,7 +385,9 @@ def inspect(
     artifact: Annotated[str, typer.Argument(help="an artifact's name, or its beginning, or its label", autocompletion=labels)],
     dropped: Annotated[str | None, typer.Option("--dropped", help="show documents dropped for this reason (all: any)")] = None,
     quarantine: Annotated[bool, typer.Option("--quarantine", help="show input that could not be read")] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="show what the stage removed from and added to each document")] = False,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="show the text that the stage removed from and added to each document")
+    ] = False,
     view: Annotated[int, typer.Option("--view", help="which view's noise to show on example rows")] = 0,
     wanted: Annotated[str, typer.Option("--id", help="of this document, or example, alone")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="how many to show")] = 5,
@@ -343,7 +396,7 @@ def inspect(
     html: Annotated[Path | None, typer.Option("--html", help="write a page to this file instead", dir_okay=False)] = None,
     store: StoreDir = Path("store"),
 ) -> None:
-    """Look into an artifact: its documents, what it dropped and why, what it changed, or its examples under a view's noise."""
+    """Show the contents of an artifact: documents, drops with their reasons, changes, or examples with the noise of a view."""
     from korealbert.inspection import look  # noqa: PLC0415 (loads every package)
     from korealbert.inspection.look import page  # noqa: PLC0415
     from korealbert.recipe import registry  # noqa: PLC0415
@@ -361,3 +414,34 @@ def inspect(
         for item in shown:
             console.print(item, soft_wrap=True)
             console.print(Rule(style="quiet") if console.is_terminal else "")
+
+
+@app.command()
+def diff(
+    first: Annotated[
+        str,
+        typer.Argument(help="a recipe, the report of a run, or an artifact: name, beginning or label", autocompletion=labels),
+    ],
+    second: Annotated[str, typer.Argument(help="what it is compared with", autocompletion=labels)],
+    html: Annotated[Path | None, typer.Option("--html", help="write a page to this file instead", dir_okay=False)] = None,
+    store: StoreDir = Path("store"),
+    data: DataDir = None,
+) -> None:
+    """Compare two runs, artifacts or recipes: settings, corpora, scores and curves."""
+    from korealbert.recipe import comparison  # noqa: PLC0415 (loads every package)
+    from korealbert.report.render.writer import page  # noqa: PLC0415
+
+    def side(name: str) -> comparison.Side:
+        if (recipe := shipped(Path(name))).suffix == ".toml":
+            return comparison.of_recipe(recipe, Store(store), data=data)
+        return comparison.of_artifact(find(store, name))
+
+    with clear_errors():
+        one, other = side(first), side(second)
+        sections, told = comparison.compare(one, other), comparison.lede(one, other)
+        if html is not None:
+            html.write_text(page(f"{one.name} and {other.name}", told, sections), "utf-8")
+            console.print(str(html), soft_wrap=True)
+            return
+        console.print(told, soft_wrap=True)
+        print_sections(sections)

@@ -9,6 +9,7 @@ are the same flow, over recipes of other kinds and under other names.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows import publish
+from flows.lineage import Lineage
 from flows.recovery import announce, leave_soon, of_a_worker
 from flows.step import Gate, step
 from korealbert.artifact import Store, locks
@@ -25,6 +27,7 @@ from korealbert.pretrain.launch import stop_all
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import prepare
 from korealbert.recipe.tables import Kind, kind_of
+from korealbert.report.render.graph import reduced
 
 SAMPLE = Path("data_specs/recipes/sample.toml")
 _ABLATION = Path("data_specs/ablations/sample/korealbert-table-2.toml")
@@ -41,6 +44,7 @@ def corpus_to_model(
     runtime: TrainingRuntime = TrainingRuntime(),  # noqa: B008 (frozen)
     data: Path | None = None,
     data_root: Path | None = None,
+    lineage: str | None = None,
 ) -> str:
     """Build every stage of a recipe of any kind that is missing or stale.
 
@@ -54,6 +58,7 @@ def corpus_to_model(
         runtime: Store, workers, training processes; not part of any identity.
         data: Directory that ``${data}`` in the recipe stands for.
         data_root: Directory that holds every file which the recipe may name; any may be named where it is not given.
+        lineage: Where events of OpenLineage go: a file, which gets a line for each, or an address that they are posted to.
 
     Returns:
         The path of the last stage's artifact: the report's, unless ``until`` names another.
@@ -74,6 +79,7 @@ def corpus_to_model(
         )
         elsewhere = prepared.named(on_gpu or (), option="on_gpu")
         prepared.check(runtime, elsewhere=elsewhere)
+        publish.name_run(prepared.name, prepared.planned)
         publish.plan(prepared.planned, store)
         places = {"data": data and str(data), "data_root": data_root and str(data_root)}
         same = {"recipe": str(recipe), "overrides": overrides, **places}
@@ -81,27 +87,37 @@ def corpus_to_model(
         gate = Gate(runtime)
         runner: Any = ThreadPoolTaskRunner(max_workers=runtime.cells_at_once)
         recorded = locks.recorded(store, recipe, until, names)
+        told = Lineage(lineage, prepared.name)
         built: dict[str, PrefectFuture[Any]] = {}
-        with recorded, runner:
+        # What a stage reads through another stage too is there when that one is: the UI draws no arrow for it.
+        drawn = reduced({label: set(node.inputs.values()) for label, node in prepared.nodes.items()})
+        with recorded, told.whole(), runner:
             for label, node in prepared.nodes.items():
-                inputs = {role: built[other] for role, other in node.inputs.items()}
+                inputs = {role: built[other] if other in drawn[label] else names[other] for role, other in node.inputs.items()}
                 asked = {"label": label, "node": node, "inputs": inputs, "runtime": runtime, "gate": gate}
                 delegated = same if label in elsewhere else None
-                built[label] = runner.submit(step, {**asked, "rerun": label in prepared.rerun, "on_gpu": delegated})
+                built[label] = runner.submit(
+                    step, {**asked, "rerun": label in prepared.rerun, "on_gpu": delegated, "lineage": told}
+                )
             try:
                 *_, last = [future.result() for future in built.values()]
             except TerminationSignal:
                 if not stop_all():  # The runner waits for the stage that runs: training saves a checkpoint and ends,
                     leave_soon()  # but nothing else can be asked to.
                 raise
+            except Exception:
+                with suppress(Exception):  # The failure itself must not be hidden by that of telling it.
+                    publish.result(prepared.planned, built, store)
+                raise
+        publish.result(prepared.planned, built, store)
         return str(store.resolve() / last)
 
 
 cross_lingual = corpus_to_model.with_options(
-    name="cross-lingual", description="An English encoder in, a Korean one out, with what it has kept of its English."
+    name="cross-lingual", description="An English encoder in, a Korean one out, with its remaining English scores."
 )
 evaluation = corpus_to_model.with_options(
-    name="evaluation", description="Encoders in, a report of what each scores out; trains none but what another recipe makes."
+    name="evaluation", description="Encoders in, a report of their scores out; pretrains none, except through other recipes."
 )
 
 _FLOWS: dict[Kind, Flow[Any, str]] = {
@@ -125,7 +141,7 @@ def ablations(
     data: Path | None = None,
     data_root: Path | None = None,
 ) -> list[str]:
-    """Build every stage of some ablations that is missing or stale; what they share is built once.
+    """Build every missing or stale stage of some ablations; shared stages are built once.
 
     Args:
         files: The ablations' TOML files.

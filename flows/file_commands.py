@@ -15,7 +15,7 @@ from flows.terminal import StoreDir, clear_errors, console, find, labels, warn
 from korealbert.formatting import by_number
 
 _FAULTS_SHOWN = 100
-"""Unreadable records that are told one by one; a file of another kind has one in every line."""
+"""Unreadable records that are reported one by one; a file of another format has one in every line."""
 
 _ExtractorKind = Literal["wikipedia", "namuwiki", "html", "news"]
 _ScoringMode = Literal["official", "corrected"]
@@ -25,7 +25,7 @@ app = typer.Typer()
 
 @app.command()
 def extract(
-    kind: Annotated[_ExtractorKind, typer.Argument(help="what the files are")],
+    kind: Annotated[_ExtractorKind, typer.Argument(help="format of the files")],
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="files, archives, directories; - is standard input, decompressed")
     ],
@@ -42,11 +42,11 @@ def extract(
     ] = None,
     source: Annotated[str | None, typer.Option("--source", help="name that ids are made with; default: the kind")] = None,
     only_kept: Annotated[bool, typer.Option("--only-kept", help="leave dropped documents out")] = False,
-    summary: Annotated[bool, typer.Option("--summary", help="print counts and what was left out to standard error")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="print counts of documents and drops to standard error")] = False,
 ) -> None:
     """Print the documents of raw files as JSON Lines: id, title, category, text, dropped, removed.
 
-    dropped is null, or why the pipeline would not keep the document. Records that cannot be read are told on standard error,
+    dropped is null, or why the pipeline would not keep the document. Unreadable records are reported on standard error,
     and make the exit status 1.
     """
     from korealbert.corpus import standalone  # noqa: PLC0415 (loads pyarrow)
@@ -101,7 +101,7 @@ def fill_mask(
     top: Annotated[int, typer.Option("--top", min=1, help="candidates per mask")] = 5,
     store: StoreDir = Path("store"),
 ) -> None:
-    """Print what a model puts in place of [MASK]."""
+    """Print a model's predictions for [MASK]."""
     from korealbert.huggingface.fill import fill  # noqa: PLC0415 (loads torch)
 
     with clear_errors():
@@ -131,10 +131,17 @@ def score(
     against: Annotated[
         str | None, typer.Option("--against", help="predictions of a second system: test the difference")
     ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", help="write what the score stands on to this file", dir_okay=False)
+    ] = None,
+    sign: Annotated[
+        Path | None, typer.Option("--sign", help="sign the certificate with this private key of ssh or minisign")
+    ] = None,
     show_format: Annotated[bool, typer.Option("--format", help="print what records of predictions hold, and exit")] = False,
     store: StoreDir = Path("store"),
 ) -> None:
     """Score a prediction file of any system and print one JSON object of metrics, each times 100."""
+    from korealbert.finetune.certificate import certify  # noqa: PLC0415 (loads the tasks)
     from korealbert.finetune.scoring import compare_files, record_format, score_file  # noqa: PLC0415 (loads torch)
 
     told: dict[str, Any] = {}
@@ -144,15 +151,47 @@ def score(
             typer.echo(records)
             return
         if not gold or not predictions:
-            raise ValueError("name the official file and the predictions; --format tells what these hold")
+            raise ValueError("name the official file and the predictions; --format prints their format")
         own = _predictions(predictions, store)
-        if against is None:
+        if sign is not None and certificate is None:
+            raise ValueError("--sign signs a certificate; name its file with --certificate")
+        if certificate is not None:
+            if against is not None:
+                raise ValueError("a certificate is of one system; leave --against out")
+            scores = certify(task, gold, own, mode, certificate, key=sign)
+        elif against is None:
             scores = score_file(task, gold, own, mode)
         else:
             scores, told["against"] = compare_files(task, gold, own, _predictions(against, store), mode)
     for warning in scores.warnings:
         warn(warning)
     typer.echo(json.dumps({**scores.facts(), **told}, allow_nan=False))
+
+
+@app.command("verify-score")
+def verify_score(
+    certificate: Annotated[Path, typer.Argument(help="what `score --certificate` wrote")],
+    key: Annotated[Path | None, typer.Option("--key", help="the public key (.pub) that must have signed it")] = None,
+    gold: Annotated[Path | None, typer.Option("--gold", help="the official file, where it lies elsewhere")] = None,
+    predictions: Annotated[Path | None, typer.Option("--predictions", help="the predictions, where they lie elsewhere")] = None,
+    benchmark: Annotated[
+        Path | None, typer.Option("--benchmark", help="the TOML file of the benchmark, where it lies elsewhere")
+    ] = None,
+) -> None:
+    """Check a certificate of a score and score again; a line for each thing that agrees or differs.
+
+    The exit status is 1 where anything differs, 2 for what is no certificate.
+    """
+    from korealbert.finetune.certificate import verify  # noqa: PLC0415 (loads the tasks)
+
+    differs = False
+    with clear_errors():
+        for finding in verify(certificate, gold=gold, predictions=predictions, benchmark=benchmark, key=key):
+            differs = differs or finding.verdict == "differs"
+            # Whoever wrote the certificate does not write on the terminal.
+            typer.echo("".join(c if c.isprintable() else "\ufffd" for c in f"{finding.verdict:8}{finding.text}"))
+    if differs:
+        raise typer.Exit(1)
 
 
 def _predictions(named: str, store: Path) -> str:

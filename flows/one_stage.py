@@ -1,6 +1,6 @@
 """One stage of a recipe, rebuilt on inputs that are cached (or built first): a flow with a deployment for each stage.
 
-``python -m flows.one_stage`` writes these deployments into prefect.yaml, from what each stage declares.
+``python -m flows.one_stage`` writes these deployments into prefect.yaml, from the declarations of the stages.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from prefect import flow
 
+from flows import publish
 from flows.corpus_to_model import SAMPLE, flow_of
 from korealbert.artifact import Deployment
 from korealbert.pretrain.runtime import TrainingRuntime
@@ -33,7 +34,7 @@ def one_stage(
     Args:
         stage: The stage's label (``vocab``, ``clean/news``) or the name of several (``clean``).
         recipe: The recipe's TOML file, from the project's root.
-        rerun: Build it although it is cached; what it reads is built only where missing or stale.
+        rerun: Build it although it is cached; its inputs are built only if missing or stale.
         overrides: Fields of the recipe to change, by dotted name.
         runtime: Store, workers, training processes; not part of any identity.
         data: Directory that ``${data}`` in the recipe stands for.
@@ -42,6 +43,7 @@ def one_stage(
     Returns:
         The path of the stage's artifact.
     """
+    publish.name_run(f"{stage} of {recipe.stem}")
     again = [stage] if rerun else None
     given = {"overrides": overrides, "runtime": runtime, "data": data, "data_root": data_root}
     return flow_of(recipe)(recipe, until=stage, rerun=again, **given)
@@ -65,7 +67,8 @@ def _line(name: str, deployment: Deployment, *, gpu: bool = False) -> Iterator[s
     yield f"<<: *{'gpu' if gpu else 'network' if goes_on else 'stage'}"
     yield f"name: {name}-gpu" if gpu else f"name: {name}"
     yield f"description: {json.dumps(deployment.description + ' on the GPU' * gpu)}"
-    yield f"parameters: {{stage: {name}{', rerun: false' if goes_on else ''}}}"
+    recipe = f", recipe: {(SAMPLE.parent / deployment.recipe).with_suffix('.toml')}" if deployment.recipe else ""
+    yield f"parameters: {{stage: {name}{recipe}{', rerun: false' if goes_on else ''}}}"
     if deployment.nightly:
         yield f'schedules: [{{cron: "{deployment.nightly}", timezone: Asia/Seoul, slug: nightly, active: false}}]'
 

@@ -1,8 +1,8 @@
-"""Runs whose process is gone although nobody ended them: a killed worker, a lost machine. They are scheduled again.
+"""Recovery of lost runs: runs whose process is gone, after a killed worker or a lost machine, are scheduled again.
 
 A process that a worker started holds a lock in the worker's store as long as it lives (``announce``); the kernel frees it
-when the process dies, on whatever machine it was. So any worker of the same store sees that a run is lost, and the stage that
-it was in goes on from what is in its ``.partial`` directory. A run that a worker had claimed, but whose process died before
+when the process dies, on any machine. So any worker of the same store sees that a run is lost, and the stage that
+it was in continues from its ``.partial`` directory. A run that a worker had claimed, but whose process died before
 it could announce itself, is known by its silence (``Claimed``). A run ends within seconds of being cancelled, and with its
 worker (``of_a_worker``).
 """
@@ -43,7 +43,7 @@ from korealbert.artifact.shards import die_with_parent
 from korealbert.artifact.store import default_store
 
 RUN = "PREFECT__FLOW_RUN_ID"
-"""Where a worker tells the process that it starts which run it is for."""
+"""The variable by which a worker names the run to the process that it starts."""
 
 _PROCESSES = "processes"
 """Below the store's records of runs: one file per process, ``RUN.ATTEMPT``."""
@@ -96,7 +96,7 @@ def _end_parts(client: SyncPrefectClient, run: UUID) -> None:
         state=FlowRunFilterState(type=FlowRunFilterStateType(any_=unended)),
     )
     runs: list[UUID] = []
-    while found := client.read_flow_runs(flow_run_filter=within, offset=len(runs)):  # The server tells of 200 at once.
+    while found := client.read_flow_runs(flow_run_filter=within, offset=len(runs)):  # The server returns 200 at once.
         runs += [each.id for each in found]
     of_run = FlowRunFilter(id=FlowRunFilterId(any_=[run]))
     of_state = TaskRunFilter(state=TaskRunFilterState(type=TaskRunFilterStateType(any_=unended)))
@@ -170,8 +170,8 @@ def of_a_worker() -> Iterator[None]:
     """Bind this process to the worker that started it; does nothing in any other process.
 
     When the worker dies, so does this process, and with it (each asks the kernel for that) every process of its stages; a
-    worker that is started again takes the run up anew. SIGTERM, by which Prefect cancels, goes on to Prefect's own handler,
-    and a stage that has not ended after SECONDS_TO_SAVE is left where it stands; what it finished is on the disk.
+    restarted worker schedules the run again. SIGTERM, by which Prefect cancels, is passed to Prefect's own handler,
+    and a stage that has not ended after SECONDS_TO_SAVE is left as it is; its finished work is on the disk.
     """
     if RUN not in os.environ or threading.current_thread() is not threading.main_thread():
         yield
@@ -194,7 +194,7 @@ def of_a_worker() -> Iterator[None]:
 
 
 def leave_soon() -> None:
-    """End this process after SECONDS_TO_SAVE, wherever it stands by then; what it finished is on the disk."""
+    """End this process after SECONDS_TO_SAVE; finished work is on the disk by then."""
     ending = threading.Timer(_SECONDS_TO_SAVE, os._exit, (128 + signal.SIGTERM,))
     ending.daemon = True
     ending.start()

@@ -5,12 +5,13 @@ Between tasks pass artifact names alone, as futures: from them the UI draws the 
 pool of its own, the stage is built by a run there, which is followed to its end and cancelled with the run that waits.
 
 A ``Gate`` says who may run now: one stage that takes the whole machine, or as many cells as their number and memory allow.
-Whoever waits is passed by nobody, so that no stage waits for ever.
+No stage overtakes a waiting one, so that none waits for ever.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections import deque
@@ -29,6 +30,7 @@ from prefect.logging import get_run_logger
 from prefect.states import Cancelling, Completed
 
 from flows import publish
+from flows.lineage import Lineage
 from korealbert.artifact import Artifact, Built, Progress, Runtime, build, cached
 from korealbert.artifact.subprocess_build import Job, Needs, build_apart
 from korealbert.pretrain.launch import RankKilled
@@ -46,6 +48,7 @@ class Gate:
         self._running = 0
         self._taken = 0
         self._alone = False
+        self._seats: set[int] = set()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -54,24 +57,27 @@ class Gate:
             yield
 
     @contextlib.contextmanager
-    def cell(self, bytes_needed: int | None) -> Iterator[None]:
-        """Wait for a place and for memory. What needs nobody knows how much (None) runs alone where memory is limited."""
+    def cell(self, bytes_needed: int | None) -> Iterator[int]:
+        """Wait for a place and for memory; gives the number of the place, the lowest that is free.
+
+        A stage of unknown need (None) runs alone if memory is limited.
+        """
         if self.memory is None:
-            with self._entered(lambda: self._running < self.cells, bytes_needed=0, alone=False):
-                yield
+            with self._entered(lambda: self._running < self.cells, bytes_needed=0, alone=False) as seat:
+                yield seat
             return
         if bytes_needed is None or bytes_needed > self.memory:
-            with self.alone():
-                yield
+            with self._entered(lambda: self._running == 0, bytes_needed=0, alone=True) as seat:
+                yield seat
             return
         limit, needed = self.memory, bytes_needed
         with self._entered(
             lambda: self._running < self.cells and self._taken + needed <= limit, bytes_needed=needed, alone=False
-        ):
-            yield
+        ) as seat:
+            yield seat
 
     @contextlib.contextmanager
-    def _entered(self, free: Callable[[], bool], *, bytes_needed: int, alone: bool) -> Iterator[None]:
+    def _entered(self, free: Callable[[], bool], *, bytes_needed: int, alone: bool) -> Iterator[int]:
         ticket = object()
         with self._changed:
             self._waiting.append(ticket)
@@ -81,10 +87,13 @@ class Gate:
                 self._waiting.remove(ticket)
                 self._changed.notify_all()
             self._running, self._taken, self._alone = self._running + 1, self._taken + bytes_needed, alone
+            seat = next(number for number in itertools.count() if number not in self._seats)
+            self._seats.add(seat)
         try:
-            yield
+            yield seat
         finally:
             with self._changed:
+                self._seats.remove(seat)
                 self._running, self._taken, self._alone = self._running - 1, self._taken - bytes_needed, False
                 self._changed.notify_all()
 
@@ -98,7 +107,7 @@ class DelegatedRunFailed(RuntimeError):
 
 
 class DelegatedRunLost(ConnectionError):
-    """The run on the other work pool lost its process; another run goes on from what it left."""
+    """The run on the other work pool lost its process; the next run continues from its finished work."""
 
 
 def _build_on_gpu(label: str, parameters: Mapping[str, Any], runtime: Runtime, *, rerun: bool) -> None:
@@ -135,7 +144,7 @@ SECONDS_BETWEEN_REPORTS = 5.0
 """To the server: each costs a request. A stage that takes less shows no bar at all."""
 
 watcher: ContextVar[Callable[[str, Progress], None] | None] = ContextVar("watcher", default=None)
-"""Who else sees progress, by label, while a flow runs in this process: the terminal's bars, or nobody."""
+"""A further listener of progress, by label, while a flow runs in this process: the terminal's bars, or none."""
 
 
 def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
@@ -167,18 +176,27 @@ def step(
     *,
     rerun: bool,
     on_gpu: Mapping[str, Any] | None = None,
+    lineage: Lineage = Lineage(None),  # noqa: B008 (which sends nothing)
 ) -> State[str]:
     """Build one stage and return its artifact's name. ``inputs`` are the names that earlier steps returned, by role.
 
     ``gate`` says when: a stage that takes the whole machine runs alone, cells beside each other. With ``on_gpu``, the
-    parameters of the run, a worker of that pool builds it, and here it is found in the store.
+    parameters of the run, a worker of that pool builds it, and here it is found in the store. ``lineage`` is told of it.
     """
     artifacts = {role: Artifact(name, runtime.store.resolve() / name) for role, name in inputs.items()}
     logger = get_run_logger()
     watched = runtime.reporting_to(reporter(label, logger))
-    if on_gpu is not None:
-        _build_on_gpu(label, on_gpu, runtime, rerun=rerun)
-    built = _built(Job(node.stage, node.spec, artifacts, label, rerun and on_gpu is None), watched, gate)
+    job = Job(node.stage, node.spec, artifacts, label, rerun and on_gpu is None)
+    events = lineage.of(job, runtime.store)
+    try:
+        if on_gpu is not None:
+            events.start()
+            _build_on_gpu(label, on_gpu, runtime, rerun=rerun)
+        built = _built(job, watched, gate, events.start)
+    except BaseException as error:
+        events.fail(error)
+        raise
+    events.complete(built)
     if not built.cached or on_gpu is not None:
         publish.outcome(label, built)
     watched.report(Progress(1, 1, "stages", message="cached" if built.cached else _took(built)))
@@ -186,14 +204,17 @@ def step(
     return Completed(name="Cached" if built.cached else "Completed", message=_message(label, built), data=name)
 
 
-def _built(job: Job, runtime: TrainingRuntime, gate: Gate) -> Built:
+def _built(job: Job, runtime: TrainingRuntime, gate: Gate, begin: Callable[[], None]) -> Built:
+    """Build a stage once the gate lets it through; ``begin`` is called then."""
     if job.stage.memory_class is None or (runtime.cells_at_once == 1 and runtime.memory_gib is None):
         with gate.alone():
+            begin()
             return build(job.stage, job.spec, job.inputs, runtime, label=job.label, rerun=job.rerun)
     if not job.rerun and (found := cached(job.stage, job.spec, job.inputs, runtime)) is not None:
         return Built(found, cached=True)  # which needs neither memory nor a process
-    with gate.cell(Needs(runtime.store).of(job, runtime.memory_bytes)):
-        return build_apart(job, runtime.of_a_cell(), runtime.memory_bytes)
+    with gate.cell(Needs(runtime.store).of(job, runtime.memory_bytes)) as seat:
+        begin()
+        return build_apart(job, runtime.of_a_cell(seat), runtime.memory_bytes)
 
 
 def _message(label: str, built: Built) -> str:
@@ -204,7 +225,23 @@ def _message(label: str, built: Built) -> str:
 
 
 def _took(built: Built) -> str:
-    return f"built in {built.artifact.manifest['wall_seconds']:,.1f} s{_counted(built.artifact.stats)}"
+    stats = built.artifact.stats
+    return f"built in {built.artifact.manifest['wall_seconds']:,.1f} s{_counted(stats)}{scored(stats)}"
+
+
+def scored(stats: Mapping[str, Any]) -> str:
+    """The newest metrics of a stage that trained something: ``, loss 2.051, mlm_accuracy 69.8 %, 1,234 tokens a second``."""
+    told = []
+    if (metric := stats.get("metric")) and isinstance(stats.get("dev"), Mapping):
+        told = [
+            f"{metric} {stats[split][metric]:.2f} on {split}" for split in ("dev", "test") if metric in stats.get(split, {})
+        ]
+    for name, value in (stats.get("heldout") or {}).items():
+        if isinstance(value, int | float) and name.endswith(("_loss", "_accuracy")):
+            told.append(f"{name} {value:.1%}" if name.endswith("_accuracy") else f"{name} {value:.3f}")
+    if speed := stats.get("tokens_per_second"):
+        told.append(f"{speed:,.0f} tokens a second")
+    return "".join(f", {each}" for each in told)
 
 
 def _counted(stats: Mapping[str, Any]) -> str:
@@ -221,7 +258,7 @@ def _counted(stats: Mapping[str, Any]) -> str:
 
 
 def reporter(label: str, logger: Any) -> Callable[[Progress], None]:
-    """What a stage's reports of progress go to: whoever watches, and from time to time the server's bar and log."""
+    """The receiver of a stage's progress reports: a listener in this process and, at intervals, the server's bar and log."""
     bar = publish.ProgressBar(label)
     watch = watcher.get()
     last = time.monotonic()

@@ -1,4 +1,4 @@
-"""The commands that keep a store in order, and that share what is in it: gc, verify, export, export-corpus, push, import."""
+"""The commands that clean, check and share a store: gc, verify, export, export-corpus, push, import."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ _STANDARD = "-"
 @app.command()
 def gc(
     recipe: Annotated[list[Path] | None, typer.Option("--recipe", help="keep what this recipe names; repeatable")] = None,
-    delete: Annotated[bool, typer.Option("--delete", help="remove what is listed; without it nothing is touched")] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="remove the listed artifacts; without it nothing is changed")
+    ] = False,
     store: StoreDir = Path("store"),
     data: DataDir = None,
     data_root: DataRoot = None,
 ) -> None:
-    """List what no recipe and no run refers to, with sizes; remove it with --delete.
+    """List artifacts that no recipe and no run refers to, with sizes; remove them with --delete.
 
     Kept are the artifacts of the recipes named, those of each recipe's newest run and of all that are running, what living
     builders hold, and the lineage of all of these.
@@ -80,21 +82,21 @@ def verify(
     ] = None,
     store: StoreDir = Path("store"),
 ) -> None:
-    """Read every file of the artifacts anew and hold it against its manifest. Exit status 1 when anything is wrong."""
+    """Read every file of the artifacts again and compare it with its manifest. Exit status 1 if anything is wrong."""
     with clear_errors():
         here = existing(store)
         named = [find(store, name) for name in artifact or ()]
         checked = named or [Artifact(path.name, path) for path in here.directories()]
         faults = sum(_verify(here, each) for each in checked)
     console.print(
-        f"{len(checked)} artifacts, {faults} damaged" + ("; the next run that needs them builds them anew" if faults else "")
+        f"{len(checked)} artifacts, {faults} damaged" + ("; the next run that needs them builds them again" if faults else "")
     )
     if faults:
         raise typer.Exit(1)
 
 
 def _verify(store: Store, artifact: Artifact) -> bool:
-    """Print what is wrong with an artifact; returns whether anything is."""
+    """Print the faults of an artifact; returns whether it has any."""
     unreadable = store.unreadable(artifact)
     try:
         faults = [unreadable] if unreadable else store.rot(artifact)
@@ -147,6 +149,24 @@ def export_corpus(
     console.print(f"{documents:,} documents: {output}", soft_wrap=True)
 
 
+@app.command("export-curves")
+def export_curves(
+    artifact: Annotated[str, typer.Argument(help="a pretraining: its name, beginning or label", autocompletion=labels)],
+    output: Annotated[Path, typer.Argument(help="the directory that files are written to", file_okay=False)],
+    to: Annotated[
+        Literal["tensorboard", "wandb", "mlflow"],
+        typer.Option("--to", help="who shows them; wandb and mlflow as their own variables say"),
+    ] = "tensorboard",
+    store: StoreDir = Path("store"),
+) -> None:
+    """Give the curves of a finished training to TensorBoard, Weights & Biases or MLflow."""
+    from korealbert.pretrain.metrics import export_curves as give  # noqa: PLC0415 (loads torch)
+
+    with clear_errors():
+        lines = give(find(store, artifact), to, output)
+    console.print(f"{lines:,} lines of metrics: {output}", soft_wrap=True)
+
+
 def _all_of(store: Path, name: str) -> list[Artifact]:
     """The newest artifacts of all labels below a name (``clean``), by label, else the one that it means."""
     below = {one.manifest["label"]: one for one in Store(store).artifacts() if one.manifest["label"].startswith(f"{name}/")}
@@ -158,7 +178,7 @@ def push(
     what: Annotated[
         str,
         typer.Argument(
-            help="an export or a corpus: a name, its beginning or label, or a directory of `export-corpus`",
+            help="an export, a bi-encoder or a corpus: a name, its beginning or label, or a directory of `export-corpus`",
             autocompletion=labels,
         ),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
@@ -19,6 +21,8 @@ import korealbert
 from korealbert.artifact import Artifact, ArtifactError, Store
 from korealbert.artifact.store import STORE_VARIABLE, default_store
 from korealbert.formatting import nearest
+from korealbert.report.render import blocks
+from korealbert.report.render.blocks import Section
 
 _PIPED_WIDTH = 240
 """Columns of output that goes to a file or a program, so that no table cell is cut."""
@@ -31,7 +35,7 @@ _SHIPPED = Path(korealbert.__file__).parent / "data_specs" / "recipes"
 StoreDir = Annotated[
     Path, typer.Option("--store", envvar=STORE_VARIABLE, show_envvar=False, help="directory of the artifacts", file_okay=False)
 ]
-DataDir = Annotated[Path | None, typer.Option("--data", help="what ${data} in the recipe stands for")]
+DataDir = Annotated[Path | None, typer.Option("--data", help="directory that ${data} in the recipe stands for")]
 DataRoot = Annotated[
     Path | None, typer.Option("--data-root", help="refuse a recipe that names a file outside this directory", file_okay=False)
 ]
@@ -44,7 +48,7 @@ def shipped(recipe: Path) -> Path:
 
 
 class OneLine(TyperGroup):
-    """Commands whose wrong arguments are told in one line, as all other mistakes are."""
+    """Commands that report wrong arguments in one line, like all other mistakes."""
 
     def main(
         self,
@@ -63,7 +67,7 @@ class OneLine(TyperGroup):
                 raise
             if told := " ".join(error.format_message().split()).removesuffix("."):  # Nothing where help was printed.
                 command = getattr(getattr(error, "ctx", None), "command_path", "korealbert")
-                warn(f"{command}: {told}; `{command} --help` tells more", style="red")
+                warn(f"{command}: {told}; see `{command} --help`", style="red")
             sys.exit(error.exit_code)
         if standalone_mode:
             sys.exit(done if isinstance(done, int) else 0)
@@ -89,7 +93,7 @@ def clear_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes there
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # buffered output goes there
         raise typer.Exit(0) from None
     except (ValueError, OSError, RuntimeError, ArtifactError) as error:
         warn(_sentences(error), style="red")
@@ -104,6 +108,25 @@ def _sentences(error: Exception) -> str:
         return str(error)
     found = ((".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, ")) for each in error.errors())
     return "\n".join(f"{field}: {message}" if field else message for field, message in found)
+
+
+def print_sections(sections: Iterable[Section]) -> None:
+    """Sections of a page as text; drawings are left out, since tables have what they show."""
+    for section in sections:
+        console.print(f"\n{section.title}", style="bold")
+        for block in section.blocks:
+            if isinstance(block, blocks.Text):
+                console.print(block.text, style="dim" if block.quiet else "", soft_wrap=not console.is_terminal)
+            elif isinstance(block, blocks.Table):
+                columns = [
+                    Column(name, justify="right" if place in block.numeric else "left", overflow="fold")
+                    for place, name in enumerate(block.header)
+                ]
+                title = None if block.title == section.title else Text(block.title)
+                table = Table(*columns, title=title, title_justify="left", title_style="", box=None, pad_edge=False)
+                for row in block.rows:
+                    table.add_row(*row)
+                console.print(table)
 
 
 def warn(told: object, *, style: str = "yellow") -> None:

@@ -1,4 +1,4 @@
-"""A worker of one work pool, which also takes up the runs that another worker's death left behind.
+"""A worker of one work pool, which also reschedules the runs that died with another worker (``recovery.py``).
 
 Usage: python -m flows.worker POOL [--store DIR]
 """
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def look(store: Path, claimed: Claimed) -> None:
-    """Recover what is lost; a server that does not answer now is asked again next time."""
+    """Recover lost runs; a server that does not answer now is asked again next time."""
     try:
         with get_client(sync_client=True) as client:
             for name in [*recover(client, store), *claimed.recover(client, store)]:

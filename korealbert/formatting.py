@@ -50,6 +50,17 @@ def fixed(value: float | None, decimals: int = 2) -> str:
     return f"{value:,.{decimals}f}".replace("-", _MINUS)
 
 
+def duration(seconds: float) -> str:
+    """A time as people say it: 0.42 s, 47 s, 3 min 20 s, 2 h 05 min, 3 d 4 h."""
+    if seconds < 59.5:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
 def percent(share: float | None, decimals: int = 1) -> str:
     """A share between 0 and 1 as a percentage; a share that is not 0 is not written as 0."""
     if share is None or not math.isfinite(share):
@@ -63,6 +74,14 @@ def percent(share: float | None, decimals: int = 1) -> str:
 def signed(value: float, decimals: int = 2) -> str:
     """A difference with its sign."""
     return f"{value:+.{decimals}f}".replace("-", _MINUS)
+
+
+def size(number: float) -> str:
+    """Bytes as people read them: ``120 MB``, ``2.1 GB``."""
+    for limit, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
+        if number >= limit:
+            return f"{number / limit:.2g} {unit}" if number < 10 * limit else f"{number / limit:,.0f} {unit}"
+    return f"{number / 1e3:,.0f} kB"
 
 
 def mean_and_sd(values: Sequence[float]) -> tuple[float, float | None]:

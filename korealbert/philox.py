@@ -26,9 +26,14 @@ def hash64(text: str) -> int:
 
 def mix64(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """A bijection of 64-bit words in which every input bit reaches every output bit (the finaliser of splitmix64)."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = words >> np.uint64(shift)
+        mixed ^= words
+        mixed *= np.uint64(factor)
+        words = mixed
+    last = words >> np.uint64(31)
+    last ^= words
+    return last
 
 
 Words = npt.NDArray[np.uint64]

@@ -20,6 +20,10 @@ from websockets.sync.client import ClientConnection, connect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SECONDS_TO_START = 120
+_ALONE = (
+    *("--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic"),
+)
+"""It asks nothing of the network by itself."""
 
 
 class Browser:
@@ -69,7 +73,14 @@ def browser() -> Iterator[Browser]:
     if program is None:
         pytest.skip("no Chromium here (Debian: apt-get install chromium)")
     with tempfile.TemporaryDirectory(prefix="korealbert-browser-", ignore_cleanup_errors=True) as profile:
-        command = [program, "--headless=new", "--disable-gpu", "--remote-debugging-port=0", f"--user-data-dir={profile}"]
+        command = [
+            program,
+            "--headless=new",
+            "--disable-gpu",
+            "--remote-debugging-port=0",
+            f"--user-data-dir={profile}",
+            *_ALONE,
+        ]
         if os.geteuid() == 0:
             command.append("--no-sandbox")  # Chromium's sandbox refuses to hold root; the pages are the tests' own.
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

@@ -1,4 +1,4 @@
-"""What a Prefect server needs before it can run anything here: work pools, their queues with limits, and the deployments.
+"""Set-up of a Prefect server: work pools, their queues with limits, and the deployments.
 
 Usage: python -m flows.services.installation   (the server is the configured one)
 """

@@ -33,28 +33,30 @@ from korealbert.artifact.shards import die_with_parent
 FILE = Path(".env")
 """In the project's root, where every ``prefect`` command reads it."""
 
-CLIENT, SERVER = "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"
+HOW_TO_LOG_IN = f"the page asks for user and password as one text; this prints it: sed -n s/^PREFECT_API_AUTH_STRING=//p {FILE}"
+
+_CLIENT, _SERVER = "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING"
 
 
 def _new_credentials() -> dict[str, str]:
     """A user and a password that nobody can guess, for server and client."""
-    return dict.fromkeys((SERVER, CLIENT), f"korealbert:{secrets.token_urlsafe(24)}")
+    return dict.fromkeys((_SERVER, _CLIENT), f"korealbert:{secrets.token_urlsafe(24)}")
 
 
 def credentials(path: Path) -> dict[str, str]:
     """The server's user and password: of the environment, else of the file, else made now and written there for its owner."""
-    if SERVER in os.environ:
-        return {SERVER: os.environ[SERVER], CLIENT: os.environ.get(CLIENT, os.environ[SERVER])}
+    if _SERVER in os.environ:
+        return {_SERVER: os.environ[_SERVER], _CLIENT: os.environ.get(_CLIENT, os.environ[_SERVER])}
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     known = dict(line.split("=", 1) for line in lines if "=" in line and not line.lstrip().startswith("#"))
-    if SERVER not in known:
+    if _SERVER not in known:
         known |= _new_credentials()
         before = os.umask(0o077)  # From its first byte on it is its owner's alone.
         try:
-            atomic_write(path, "\n".join([*lines, *(f"{key}={known[key]}" for key in (SERVER, CLIENT)), ""]).encode())
+            atomic_write(path, "\n".join([*lines, *(f"{key}={known[key]}" for key in (_SERVER, _CLIENT)), ""]).encode())
         finally:
             os.umask(before)
-    return {SERVER: known[SERVER], CLIENT: known.get(CLIENT, known[SERVER])}
+    return {_SERVER: known[_SERVER], _CLIENT: known.get(_CLIENT, known[_SERVER])}
 
 
 _SECONDS_TO_START = 600
@@ -79,7 +81,8 @@ def main() -> None:
         if _python("-m", "flows.services.installation", cwd=root).wait():
             raise SystemExit("the deployments could not be registered: see the message above")
         running.append(_python("-m", "flows.worker", "data", cwd=root))
-        print(f"\nthe UI is at {url.removesuffix('/api')}, user and password are in {FILE}")
+        print(f"\nthe UI is at {url.removesuffix('/api')}")
+        print(HOW_TO_LOG_IN)
         print("in another terminal: prefect deployment run corpus-to-model\n")
         running[-1].wait()
     except KeyboardInterrupt:
@@ -185,7 +188,7 @@ def temporary_server(home: Path) -> Iterator[dict[Any, str]]:
         try:
             wait_until_healthy(f"{url}/health", server)
             fcntl.flock(lock, fcntl.LOCK_UN)
-            yield {PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: own[CLIENT]}
+            yield {PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: own[_CLIENT]}
         finally:
             stop(server)
 

@@ -2,7 +2,7 @@
 
 Usage: python -m flows.services.topology up | down | status [--home DIR] [--port N] [--store DIR]
 
-``up`` returns when everything answers; a supervisor stays behind that starts again whatever dies. Its home holds the database,
+``up`` returns when everything answers; a supervisor remains, which restarts processes that die. Its home holds the database,
 logs and process ids. Credentials are made once and written to ``.env`` in the working directory, which every ``prefect``
 command there reads.
 """
@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.services.local_server import FILE, credentials, free_port, stop, wait_until_healthy
+from flows.services.local_server import FILE, HOW_TO_LOG_IN, credentials, free_port, stop, wait_until_healthy
 from flows.services.postgres import Cluster
 from korealbert.artifact.files import write_json
 from korealbert.artifact.shards import die_with_parent
@@ -56,7 +56,7 @@ class Service:
         if self.process is not None:
             now = time.monotonic()
             self.deaths = [*(moment for moment in self.deaths if now - moment < 60), now]
-            say(f"{self.name} ended with {self.process.returncode}; starting it again")
+            _say(f"{self.name} ended with {self.process.returncode}; starting it again")
             time.sleep(min(2.0 ** len(self.deaths) / 4, 15))
         self._begun_beside = self.beside.process if self.beside is not None else None
         self.process = self.start()
@@ -86,7 +86,7 @@ class Topology:
     def serve(self) -> None:
         """Start everything in order, keep it running until SIGTERM, stop everything."""
         self.logs.mkdir(parents=True, exist_ok=True)
-        self.home.chmod(0o711)  # PostgreSQL may be another user's process; what is secret below has modes of its own.
+        self.home.chmod(0o711)  # PostgreSQL may be another user's process; secret files below have modes of their own.
         with (self.home / "supervisor.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
@@ -103,6 +103,7 @@ class Topology:
 
     def _services(self) -> list[Service]:
         cluster = Cluster(self.home / "database", free_port())
+        _say("making the database, where there is none")
         cluster.create()
         self.environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = cluster.url
         log = self.logs / "database.log"
@@ -118,23 +119,26 @@ class Topology:
 
     def _come_up(self, services: list[Service]) -> None:
         database, server, *workers = services
+        _say("starting the database and Prefect's server")
         database.tend()
         wait_until_healthy(f"{self.url}/health", server.tend())
+        _say("registering the deployments")
         installed = self._python("installation", "-m", "flows.services.installation").wait()
         if installed:
             raise SystemExit(f"the deployments could not be registered; see {self.logs / 'installation.log'}")
+        _say("starting the workers")
         for worker in workers:
             worker.tend()
         self._note(services)
 
     def tend(self, services: list[Service]) -> None:
-        """Start again what has died or must not outlive another; what cannot be started now is tried again the next time."""
+        """Restart processes that died or must not outlive another; one that cannot be started now is tried again next time."""
         try:
             for service in services:
                 service.tend()
             self._note(services)
         except OSError as error:  # A full disk, no process or memory left: what runs shall run on.
-            say(f"not everything could be started again: {error}")
+            _say(f"not everything could be started again: {error}")
 
     def _note(self, services: list[Service]) -> None:
         ids = {service.name: service.process.pid for service in services if service.process is not None}
@@ -183,13 +187,25 @@ def up(home: Path, port: int, store: Path) -> None:
     with log.open("wb") as stream:
         supervisor = subprocess.Popen(command, env=environment, stdout=stream, stderr=stream, start_new_session=True)
     deadline = time.monotonic() + _SECONDS_TO_COME_UP
+    told = 0
     while not (home / "processes.json").exists():
+        told = _pass_on(log, told)
         if supervisor.poll() is not None or time.monotonic() > deadline:
             stop(supervisor)
             raise SystemExit(f"it did not come up:\n{log.read_text('utf-8', 'replace')[-4000:]}\nmore in {home / 'logs'}")
         time.sleep(0.2)
-    print(f"up: http://127.0.0.1:{port} (user and password in {FILE}); logs in {home / 'logs'}")
+    _pass_on(log, told)
+    print(f"up: http://127.0.0.1:{port}; logs in {home / 'logs'}")
+    print(HOW_TO_LOG_IN)
     print("prefect deployment run corpus-to-model    # from this directory; make down ends it all")
+
+
+def _pass_on(log: Path, told: int) -> int:
+    """Print the whole lines that a log has beyond ``told`` bytes; how many bytes are told then."""
+    new, end, _ = log.read_bytes()[told:].rpartition(b"\n")
+    if end:
+        print(new.decode("utf-8", "replace"), flush=True)
+    return told + len(new + end)
 
 
 def down(home: Path) -> None:
@@ -219,7 +235,7 @@ def running(home: Path) -> int | None:
         return _supervisor(home)
 
 
-def say(what: str) -> None:
+def _say(what: str) -> None:
     """A line in the supervisor's log, if the disk has room for it."""
     with suppress(OSError):
         print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)

@@ -1,5 +1,5 @@
 """Files that are whole or absent, and known by their bytes: atomic writes, directory swaps, JSON with a digest of itself, and
-digests that are computed once per content; and what is said when the disk is full."""
+digests that are computed once per content; and the error for a full disk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _written: ContextVar[list[Path] | None] = ContextVar("_written", default=None)
 
 
 class FileChanged(ValueError):
-    """A file does not hold the bytes that its own digest tells of."""
+    """The bytes of a file differ from its own digest."""
 
 
 @contextlib.contextmanager
@@ -56,7 +56,7 @@ def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def noting_writes() -> Iterator[list[Path]]:
-    """Yield a list of all files that ``atomic_path`` puts into place within the block, or ``note_written`` is told of."""
+    """Yield a list of all files that ``atomic_path`` puts into place within the block, or are passed to ``note_written``."""
     written: list[Path] = []
     token = _written.set(written)
     try:
@@ -98,7 +98,7 @@ def write_json(path: Path, value: Any, *, indent: int = 1, sort_keys: bool = Fal
 
 
 def digested_json(value: Mapping[str, Any], *, sort_keys: bool = False) -> bytes:
-    """A JSON object (of one field at least) before whose fields stands ``digest``, the sha256 of all the bytes behind it."""
+    """A JSON object (with at least one field) that begins with ``digest``, the sha256 of all bytes after it."""
     rest = b'",' + json.dumps(value, ensure_ascii=False, indent=1, sort_keys=sort_keys).encode()[1:] + b"\n"
     return _DIGEST_HEAD + hashlib.sha256(rest).hexdigest().encode() + rest
 
@@ -112,7 +112,7 @@ def read_digested(content: bytes) -> tuple[Any, bool]:
         return json.loads(content), False
     rest = content[_DIGEST_END:]
     if hashlib.sha256(rest).hexdigest().encode() != content[len(_DIGEST_HEAD) : _DIGEST_END]:
-        raise FileChanged("its bytes are not those that its digest tells of")
+        raise FileChanged("its bytes differ from its digest")
     value = json.loads(content)
     del value["digest"]
     return value, True
@@ -133,7 +133,7 @@ def known_digested(path: Path) -> dict[str, Any] | None:
 
 
 def replace_directory(source: Path, target: Path) -> None:
-    """Rename ``source`` to ``target``; what was there is moved aside first and deleted last."""
+    """Rename ``source`` to ``target``; a directory that was there is renamed first and deleted last."""
     for directory, _, _ in os.walk(source):
         _sync_directory(Path(directory))
     aside = target.with_name(f"{target.name}.replaced")
@@ -197,14 +197,14 @@ class DigestMemory:
         return self.read_again(path)
 
     def read_again(self, path: Path) -> str:
-        """sha256 of a file, read whatever is remembered of it, and remembered anew. Raises FileChanged."""
+        """sha256 of a file, computed even if one is remembered, and remembered. Raises FileChanged."""
         path = Path(path).absolute()
         digest, seen = sha256_and_stamp(path)
         self.remember(path, digest, seen)
         return digest
 
     def forget_missing(self) -> None:
-        """Drop what is remembered of files that are gone."""
+        """Forget the digests of files that no longer exist."""
         for entry in self.directory.glob("*.json"):
             with contextlib.suppress(OSError, ValueError, KeyError):
                 if not Path(json.loads(entry.read_text("utf-8"))["path"]).exists():
@@ -238,14 +238,14 @@ _WORDS = ("no space left on device", "disk is full", "disk quota exceeded", "ios
 
 
 class DiskFull(OSError):
-    """A file system has no room left; what was finished is kept, and the next run goes on from it."""
+    """A file system has no room left; finished work is kept, and the next run continues from it."""
 
 
 @contextlib.contextmanager
 def telling_of_a_full_disk(what: str, kept: Path) -> Iterator[None]:
     """Raise DiskFull in place of any error that comes of a full disk.
 
-    ``what`` is being built or written; ``kept`` is the directory whose finished files the next try goes on from.
+    ``what`` is being built or written; ``kept`` is the directory whose finished files the next try uses.
     """
     try:
         yield
@@ -293,8 +293,8 @@ def _message(what: str, place: Path, kept: Path) -> str:
     usage = shutil.disk_usage(place)
     return (
         f"{what}: the file system {_mount_of(place)} is full ({usage.free / 1e6:,.1f} of {usage.total / 1e6:,.0f} MB free). "
-        f"Free some (`korealbert gc` lists what nothing refers to), or move the store and name it with --store; "
-        f"then run again: what is finished is kept in {kept}, and the run goes on from there"
+        f"Free some (`korealbert gc` lists unused artifacts), or move the store and name it with --store; "
+        f"then run again: finished work is kept in {kept}, and the run continues from there"
     )
 
 

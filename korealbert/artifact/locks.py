@@ -33,7 +33,7 @@ class ReadOnlyStore(OSError):
 
 @contextlib.contextmanager
 def exclusive(path: Path, *, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold the lock file's lock, waiting for it as long as another holds it; ``waiting`` is then told who does.
+    """Hold the lock file's lock, waiting for it as long as another holds it; ``waiting`` is then called with the holder.
 
     Raises ReadOnlyStore where the file cannot be written.
     """

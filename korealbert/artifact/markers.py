@@ -1,7 +1,7 @@
-"""What a finished job of a map leaves: its statistics, and the files that it wrote with their sha256, size and rows.
+"""Markers of finished jobs of a map: statistics, and the files that the job wrote, with their sha256, size and rows.
 
 A marker ``.done/<step>-<number>.json`` is believed only after the files that it vouches for were read: when a stage is resumed,
-and again when its output is sealed. It carries a digest of itself.
+and again when its output is sealed. It carries a digest of itself, and names its job, so that a copy vouches for no other one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,12 @@ def rows_of(path: Path) -> int:
 
 def leave(path: Path, stats: Mapping[str, Any], files: Mapping[str, Any]) -> None:
     """Write the marker of a finished job."""
-    write_digested(path, {"stats": stats, "files": files})
+    write_digested(path, {"job": _job(path), "stats": stats, "files": files})
+
+
+def _job(path: Path) -> str:
+    """The job that a marker in this place is of: artifact, step and number."""
+    return f"{path.parent.parent.name}/{path.stem}"
 
 
 def believed(out_dir: Path, step: str, threads: int) -> dict[int, dict[str, Any]]:
@@ -74,6 +79,8 @@ def fault(path: Path, partial: Path | None = None, digests: Mapping[str, str] | 
     told = known_digested(path)
     if told is None:
         return "its marker is not whole"
+    if told.get("job") != _job(path):
+        return "its marker is that of another job"
     for name, facts in told["files"].items():
         file = path.parent.parent / name
         try:

@@ -34,7 +34,7 @@ class ClusterMissing(RuntimeError):
 
 
 class NodesLost(ConnectionError):
-    """A job's nodes died one after the other; the next run goes on from the finished shards."""
+    """A job's nodes died one after the other; the next run continues from the finished shards."""
 
 
 def _map_on_ray(
@@ -50,7 +50,7 @@ def _map_on_ray(
     tells the two tries apart. Nodes trust each other: jobs travel as pickles, so a cluster (all of whose nodes see the store)
     belongs on a network of its own, with Ray's tokens.
 
-    Raises what a job raises, ClusterMissing, and NodesLost when a job outlived no node.
+    Raises the errors of jobs, ClusterMissing, and NodesLost when every node of a job died.
     """
     ray = _connected(address)
     remote = ray.remote(num_cpus=1, max_retries=_TRIES_AFTER_A_LOSS)(_job)
@@ -102,9 +102,9 @@ def _connected(address: str) -> Any:
     return ray
 
 
-J = TypeVar("J")
+_J = TypeVar("_J")
 _ShardStats = dict[str, Any]
-_ShardFunction = Callable[[J, int, Path], _ShardStats]
+_ShardFunction = Callable[[_J, int, Path], _ShardStats]
 """``function(job, index, out_dir) -> stats``: names its files by ``index``, and writes them by ``atomic_path`` or tells
 ``note_written`` of them; must be importable by name."""
 _Finished = tuple[_ShardStats, dict[str, dict[str, Any]]]
@@ -115,8 +115,8 @@ _JOBS_IN_FLIGHT_PER_WORKER = 2
 
 
 def map_shards(
-    function: _ShardFunction[J],
-    jobs: Iterable[J],
+    function: _ShardFunction[_J],
+    jobs: Iterable[_J],
     *,
     out_dir: Path,
     runtime: Runtime,
@@ -144,7 +144,7 @@ def map_shards(
         report()
     count = 0
 
-    def pending() -> Iterator[tuple[int, J]]:
+    def pending() -> Iterator[tuple[int, _J]]:
         nonlocal count
         for index, job in enumerate(jobs):
             count += 1
@@ -164,15 +164,15 @@ def map_shards(
     return [results[index] for index in range(count)]
 
 
-def _run(function: _ShardFunction[J], job: J, index: int, out_dir: Path) -> _Finished:
+def _run(function: _ShardFunction[_J], job: _J, index: int, out_dir: Path) -> _Finished:
     with noting_writes() as written:
         stats = function(job, index, out_dir)
     return stats, markers.facts_of(written, out_dir)
 
 
 def _map_in_processes(
-    function: Callable[[J, int, Path], _Finished],
-    pending: Iterator[tuple[int, J]],
+    function: Callable[[_J, int, Path], _Finished],
+    pending: Iterator[tuple[int, _J]],
     out_dir: Path,
     workers: int,
     record: Callable[[int, _Finished], None],

@@ -1,5 +1,5 @@
-"""What names an artifact before it is built: the spec of its stage in one canonical form, and the hash of it. The other typed
-part of a manifest are its statistics."""
+"""Specs and identities: an artifact is named before it is built, by the hash of its stage's spec in one canonical form and of
+its inputs' names. Also the base class of statistics, the other typed part of a manifest."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -21,10 +21,15 @@ from pydantic import (
     ConfigDict,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    Tag,
+    ValidationError,
     ValidationInfo,
     WithJsonSchema,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
+
+from korealbert.formatting import nearest
 
 ARTIFACT_NAME = re.compile(r"[a-z][a-z0-9_-]*-[0-9a-f]{16}")
 """What ``Identity.name`` looks like; no other directory of a store is an artifact."""
@@ -37,6 +42,9 @@ class Spec(BaseModel):
 
     later: ClassVar[frozenset[str]] = frozenset()
     """Fields that came when there were artifacts already: at their default they are left out of the identity, which stays."""
+
+    beside: ClassVar[frozenset[str]] = frozenset()
+    """Fields that change no byte of what is built, such as the origin of a file: never part of the identity."""
 
     def as_before(self) -> dict[str, Any]:
         """The fields as JSON without the ``later`` ones at their default: what earlier versions wrote for the same spec."""
@@ -77,7 +85,7 @@ Names = Annotated[
 
 
 def refuse_outside(path: Path, within: Path) -> None:
-    """Raise ValueError where a file, or anything in a directory, lies outside ``within`` once symbolic links are followed."""
+    """Raise ValueError if a file, or anything in a directory, is outside ``within`` after symbolic links are resolved."""
     within = within.resolve()
     waiting, seen = [path], set[Path]()
     while waiting:
@@ -165,7 +173,7 @@ class Identity:
 
 
 def canonical(value: Any, digest: Callable[[Path], str]) -> Any:
-    """A JSON value that stands for ``value`` in an identity; refuses what has no one canonical form."""
+    """The JSON value of ``value`` in an identity; values without a unique canonical form are refused."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -184,8 +192,9 @@ def canonical(value: Any, digest: Callable[[Path], str]) -> Any:
 
 def _identifying(value: BaseModel) -> list[str]:
     """The fields that are part of an identity."""
-    later = type(value).later if isinstance(value, Spec) else frozenset[str]()
-    fields = type(value).model_fields
+    kind = type(value)
+    later, beside = (kind.later, kind.beside) if issubclass(kind, Spec) else (frozenset[str](), frozenset[str]())
+    fields = {name: field for name, field in kind.model_fields.items() if name not in beside}
     return [name for name, field in fields.items() if name not in later or getattr(value, name) != field.default]
 
 
@@ -200,6 +209,59 @@ def input_paths(value: Any) -> list[InputPath]:
     if isinstance(value, tuple | list):
         return [path for item in value for path in input_paths(item)]
     return []
+
+
+def explained(where: str, kind: type[BaseModel], error: ValidationError, variants: Collection[str] = ()) -> str:
+    """All that pydantic found, a line each that names place, field and remedy; but not that a default could not be derived
+    from what is wrong already.
+
+    ``where`` names the file and, where it has several, the table; ``variants`` are names that tell the forms of a value apart.
+    """
+    problems = [problem for problem in error.errors() if problem["type"] != "default_factory_not_called"]
+    return "\n".join(_explain(where, kind, problem, variants) for problem in problems)
+
+
+def _explain(where: str, kind: type[BaseModel], problem: Any, variants: Collection[str]) -> str:
+    location = [str(part) for part in problem["loc"] if part not in variants]
+    if problem["type"] == "extra_forbidden":
+        name = location[-1]
+        valid = _fields_at(kind, list(map(str, problem["loc"][:-1])), variants)
+        return f"{where}: unknown field {'.'.join(location)!r}{nearest(name, valid)}; valid: {', '.join(valid)}"
+    message = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "missing":
+        return f"{where}: field {'.'.join(location)!r} is missing"
+    if not location:
+        return "\n".join(f"{where}: {line}" for line in message.splitlines())
+    got = "" if isinstance(problem["input"], dict) else f" (it is {problem['input']!r})"
+    if problem["type"] == "literal_error":
+        got += nearest(str(problem["input"]), re.findall(r"'([^']*)'", problem["ctx"]["expected"]))
+    elif problem["type"] in ("tuple_type", "list_type"):
+        got = f"; write {location[-1]} = [{json.dumps(problem['input'], ensure_ascii=False, default=str)}]"
+    return f"{where}, field {'.'.join(location)!r}: {message}{got}"
+
+
+def _fields_at(kind: Any, parents: list[str], variants: Collection[str]) -> list[str]:
+    """Field names of the model found by following ``parents`` from ``kind`` through nested annotations."""
+    for parent in parents:
+        if parent in variants:
+            tagged = (part for part in _inside(kind) if get_origin(part) is Annotated and Tag(parent) in get_args(part))
+            kind = next(tagged, kind)
+        elif parent in (fields := _fields_of(kind)):
+            kind = fields[parent].annotation
+    return list(_fields_of(kind))
+
+
+def _fields_of(kind: Any) -> dict[str, FieldInfo]:
+    """The fields of the first model within an annotation."""
+    models = (part for part in _inside(kind) if isinstance(part, type) and issubclass(part, BaseModel))
+    return next((model.model_fields for model in models), {})
+
+
+def _inside(kind: Any) -> Iterable[Any]:
+    """An annotation and all that it is made of."""
+    yield kind
+    for part in get_args(kind):
+        yield from _inside(part)
 
 
 Real = int | float

@@ -19,8 +19,10 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
@@ -28,7 +30,6 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from korealbert.artifact import markers
 from korealbert.artifact.files import (
     FileChanged,
-    digest_of_listing,
     files_of,
     known_digested,
     replace_directory,
@@ -49,6 +50,7 @@ from korealbert.artifact.store import (
     Store,
     check_conservation,
     default_store,
+    digest_of_output,
     faults_within,
     output_files,
 )
@@ -62,7 +64,7 @@ Inputs = Mapping[str, Artifact]
 S = TypeVar("S", bound=Spec)
 
 _TRIES = 3
-"""How often a stage is run when files of finished shards are not what they were, until the disk is to blame."""
+"""Attempts for a stage whose finished shards changed on disk, before an error blames the disk."""
 
 _BLAS_FILE = re.compile(r"lib(\w*openblas|mkl_rt|blis|blas)\w*[-.]")
 _CORE_NAMES = (
@@ -117,7 +119,7 @@ class Runtime(BaseModel):
         return runtime
 
     def report(self, progress: Progress) -> None:
-        """Pass a progress report on to whoever watches (a terminal bar, the Prefect UI, nobody)."""
+        """Pass a progress report to the listener, if there is one (a terminal bar, the Prefect UI)."""
         if self._report is not None:
             self._report(progress)
 
@@ -127,13 +129,15 @@ class Deployment:
     """A stage as a deployment of its own: what ``prefect.yaml`` says of it."""
 
     description: str
-    """In a few words: what goes in, what comes out."""
+    """In a few words: inputs and output."""
     queue: Literal["build", "crawl"] = "build"
-    """``crawl``: it waits for the network, and goes on where it was stopped instead of beginning anew."""
+    """``crawl``: it waits for the network, and continues where it was stopped instead of starting again."""
     nightly: str = ""
     """A schedule, as cron writes it, that is off until someone turns it on."""
     gpu: bool = False
     """Whether it is deployed to the GPU's worker as well, as ``NAME-gpu``."""
+    recipe: str = ""
+    """Name of a shipped recipe that has the stage, where the sample's has not."""
 
 
 @dataclass(frozen=True)
@@ -153,15 +157,18 @@ class Stage(Generic[S]):
     table: str = ""
     """Its table in a recipe: ``vocab``; ``extract.SOURCE`` or ``finetune.NAME`` where there is one for each; or none."""
     inputs: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What it reads in the recipe of a model: labels by role. A role that is a name in capitals stands for several."""
+    """Its inputs in the recipe of a model: labels by role. A role in capitals stands for several."""
     label: str = ""
-    """What its labels begin with, and reports list it under; its name by default."""
+    """Prefix of its labels, and its name in reports; the stage's name by default."""
     required: bool = False
     """Whether every run has it; reports name those that are missing."""
     shows: Literal["documents", "examples", "urls"] = "documents"
     """What ``inspect`` shows of it, where it wrote any."""
     deployment: Deployment | None = None
     """None: it is built within a whole run only."""
+    measured: tuple[str, ...] = ()
+    """Patterns of output files that tell of times and machines: they are checked as all others, but are no part of the output
+    digest, which is the same wherever and however often a recipe is built."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", self.label or self.name)
@@ -201,7 +208,7 @@ def build(
     """Build an artifact, or find it in the store.
 
     ``label`` is the stage's name within a recipe (``clean/news``); it is recorded for people and does not enter the identity.
-    ``rerun`` builds it although it is cached. Raises whatever the stage raises (the partial directory stays for the next try)
+    ``rerun`` builds it although it is cached. Raises the errors of the stage (the partial directory stays for the next try)
     and ``ArtifactError`` when the stage's stats lose documents, ``DiskFull``, and ``ReadOnlyStore`` when there is something to
     build in a store that may only be read. While another process builds the same artifact, this one waits for it and takes it.
     """
@@ -236,10 +243,11 @@ def _build(
     }
     sealed = _sealed(partial, identity.name, opening)
     if sealed is None:
-        _open(partial, opening, spec)
-        start = time.monotonic()
+        _open(partial, opening, spec, inputs)
+        start, used = time.monotonic(), _processor_seconds()
         stats, files = _run(store, stage, spec, identity, inputs, runtime, partial)
         check_conservation(identity.name, stats, partial)
+        entries = {name: _entry(stage, name, digest, seen[0]) for name, (digest, seen) in files.items()}
         sealed = {
             "name": identity.name,
             "label": label,
@@ -247,9 +255,10 @@ def _build(
             "spec": json.loads(spec.model_dump_json()),
             "inputs": dict(identity.inputs),
             "stats": stats,
-            "files": {name: {"sha256": digest, "size": seen[0]} for name, (digest, seen) in files.items()},
-            "output_digest": digest_of_listing({name: digest for name, (digest, _) in files.items()}),
+            "files": entries,
+            "output_digest": digest_of_output(entries),
             "wall_seconds": round(time.monotonic() - start, 3),
+            "processor_seconds": round(_processor_seconds() - used, 3),
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "host": host_facts(),
         }
@@ -266,6 +275,18 @@ def _build(
     for name, (digest, seen) in files.items():
         store.digests.remember(target / name, digest, seen)
     return Artifact(identity.name, target)
+
+
+def _entry(stage: Stage[Any], name: str, digest: str, size: int) -> dict[str, Any]:
+    """What the manifest says of a file."""
+    measured = any(fnmatch(name, pattern) for pattern in stage.measured)
+    return {"sha256": digest, "size": size, **({"measured": True} if measured else {})}
+
+
+def _processor_seconds() -> float:
+    """Processor time of this process and of those that it started and that have ended, on all cores together."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def _run(
@@ -289,7 +310,7 @@ def _run(
 
 
 def _sealed(partial: Path, name: str, opening: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The manifest of a try that was killed between it and the rename, if all files were read and are what it says."""
+    """The manifest of a try that was killed between manifest and rename, if all files were read and match it."""
     try:
         manifest = Artifact(name, partial).manifest
     except (FileNotFoundError, ArtifactError):
@@ -302,8 +323,8 @@ def _sealed(partial: Path, name: str, opening: Mapping[str, Any]) -> dict[str, A
     return None if faults else manifest
 
 
-def _open(partial: Path, opening: Mapping[str, Any], spec: Spec) -> None:
-    """Begin a partial directory, or go on with one that was begun from this recipe and these bytes."""
+def _open(partial: Path, opening: Mapping[str, Any], spec: Spec, inputs: Inputs) -> None:
+    """Begin a partial directory, or continue one that was begun from this recipe and these bytes."""
     try:
         found = json.loads((partial / OPENING).read_text("utf-8"))
         begun = {field: found.get(field) for field in opening} == opening
@@ -312,11 +333,12 @@ def _open(partial: Path, opening: Mapping[str, Any], spec: Spec) -> None:
     if not begun:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-    now = {**opening, "read": _stamps(spec)}
+    now = {**opening, "read": _stamps(spec), "artifacts": _stamps_of_artifacts(inputs)}
     if not begun or found != now:
-        if begun:  # They may have been changed and changed back, and shards read from them between.
-            log.warning("%s: input files have new times; its shards are built again", partial.name)
-        _forget_shards(partial)
+        if not begun or found.get("read") != now["read"] or _touched(found.get("artifacts", {}), now["artifacts"]):
+            if begun:  # They may have been changed and changed back, and shards read from them between.
+                log.warning("%s: input files have new times; its shards are built again", partial.name)
+            _forget_shards(partial)
         write_json(partial / OPENING, now, sort_keys=True)
     (partial / MANIFEST).unlink(missing_ok=True)
 
@@ -337,8 +359,38 @@ def _stamps(spec: Spec) -> dict[str, list[int]]:
     return stamps
 
 
+def _stamps_of_artifacts(inputs: Inputs) -> dict[str, dict[str, list[int]]]:
+    """Of each input, by role and name within it: size and mtime of a file, inode and times of a directory.
+
+    Files are without ctime, which changes where another artifact comes to share one by a hard link. A name that is given to
+    another file, or taken away, shows in the times of its directory.
+    """
+    stamps: dict[str, dict[str, list[int]]] = {}
+    for role, artifact in inputs.items():
+        entries = {each.relative_to(artifact.path): each.stat() for each in (artifact.path, *artifact.path.rglob("*"))}
+        stamps[role] = {
+            str(name): [found.st_ino, found.st_mtime_ns, found.st_ctime_ns]
+            if S_ISDIR(found.st_mode)
+            else [found.st_size, found.st_mtime_ns]
+            for name, found in entries.items()
+        }
+    return stamps
+
+
+def _touched(before: Mapping[str, Any], after: Mapping[str, Mapping[str, list[int]]]) -> dict[str, str]:
+    """By role, what of an input artifact was written since ``before``; one that was built anew is another directory."""
+    touched = {}
+    for role, now in after.items():
+        then = before.get(role, {})
+        if then.get(".", [None])[0] == now["."][0] and (
+            names := {name for name in then.keys() | now.keys() if then.get(name) != now.get(name)}
+        ):
+            touched[role] = min(names - {"."}, default="its directory")
+    return touched
+
+
 def _forget_shards(partial: Path) -> None:
-    """Remove all shards and their markers, and what a killed job left without one: from other input there may be fewer."""
+    """Remove all shards and their markers, and files that a killed job left without one: other input may give fewer shards."""
     for done in list(partial.rglob(markers.DONE)):
         named = {name for marker in done.glob("*.json") for name in (known_digested(marker) or {"files": ()})["files"]}
         unnamed = {str(file.relative_to(done.parent)) for file in done.parent.rglob("*.arrow")}
@@ -348,18 +400,22 @@ def _forget_shards(partial: Path) -> None:
 
 
 def _refuse_changed(store: Store, stage: Stage[S], spec: S, identity: Identity, inputs: Inputs, partial: Path) -> None:
-    """Raise InputChanged, and forget the shards, where a file or artifact is not what the identity was taken from."""
+    """Raise InputChanged, and forget the shards, if a file or artifact is not the one that the identity was computed from."""
     changed = []
     for role, artifact in inputs.items():
         now = Artifact(artifact.name, artifact.path)
         fault = store.unreadable(now)
         if fault is None and now.output_digest != artifact.output_digest:
             fault = "rebuilt with other bytes"
-        if fault := fault or store.damaged_file(now):
+        if fault := fault or store.damage(now):
             changed.append(f"{artifact.path} (input {role}: {fault})")
     try:
-        before, after = json.loads((partial / OPENING).read_text("utf-8"))["read"], _stamps(spec)
-        # Also where the bytes are again what they were: others may have been read meanwhile.
+        begun = json.loads((partial / OPENING).read_text("utf-8"))
+        if not changed:
+            touched_inputs = _touched(begun["artifacts"], _stamps_of_artifacts(inputs))
+            changed += [f"{inputs[role].path} (input {role}: {name} was written)" for role, name in touched_inputs.items()]
+        before, after = begun["read"], _stamps(spec)
+        # Also if the bytes are the earlier ones again: others may have been read meanwhile.
         touched = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
         if not touched and stage.identity(spec, identity.inputs, store).document != identity.document:
             touched = [str(path) for path in input_paths(spec)]
@@ -386,17 +442,27 @@ def host_facts() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "cpu": _cpu(),
         "blas": _blas(),
+        "gpus": _gpus(),
         "packages": versions,
     }
 
 
 def _cpu() -> str:
-    """The processor's name as its maker gives it, where the system tells."""
+    """The processor's name as its maker gives it, if the system reports it."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
             if line.lower().startswith(("model name", "cpu model")):
                 return line.partition(":")[2].strip()
     return platform.processor()
+
+
+def _gpus() -> list[str]:
+    """The names of NVIDIA's GPUs, as the driver tells them without CUDA."""
+    with contextlib.suppress(OSError):
+        told = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
+        lines = (line for path in told for line in path.read_text("utf-8", "replace").splitlines())
+        return [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
+    return []
 
 
 def _blas() -> list[str]:

@@ -1,4 +1,6 @@
-"""Artifacts and the directory that holds them: found by name, checked against their manifests, locked while they are built."""
+"""Artifacts and the store that holds them: found by name, checked against their manifests, locked while they are built.
+
+``Store.fault`` says why an artifact cannot be used; ``korealbert.recipe.planning`` turns that into cached, stale or new."""
 
 from __future__ import annotations
 
@@ -34,6 +36,7 @@ class _Fact(BaseModel):
 class _File(_Fact):
     sha256: str
     size: Annotated[int, Field(ge=0)]
+    measured: bool = False
 
 
 class _Recipe(_Fact):
@@ -43,7 +46,7 @@ class _Recipe(_Fact):
     inputs: dict[str, _ArtifactName]
 
 
-class Manifest(_Fact):
+class _Manifest(_Fact):
     """The fields of a manifest. Fields beyond them do no harm beside a digest."""
 
     name: str
@@ -63,14 +66,14 @@ class Manifest(_Fact):
 def _misfit(loaded: object, *, digested: bool) -> str | None:
     """What keeps a JSON value, with a digest or without, from being a manifest, or None."""
     try:
-        Manifest.model_validate(loaded)
+        _Manifest.model_validate(loaded)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
         lacking = sorted(".".join(map(str, each["loc"])) for each in found if each["type"] == "missing")
         if lacking:
             return f"it lacks {', '.join(lacking)}"
         return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'all of it'}: {each['msg']}" for each in found[:3])
-    if not digested and isinstance(loaded, dict) and (more := sorted(loaded.keys() - Manifest.model_fields.keys())):
+    if not digested and isinstance(loaded, dict) and (more := sorted(loaded.keys() - _Manifest.model_fields.keys())):
         return f"it has {', '.join(map(repr, more))} and no whole digest before it"
     return None
 
@@ -90,12 +93,12 @@ def default_store() -> Path:
 
 
 class ArtifactError(Exception):
-    """A stage's output breaks the contract: lost documents, a wrong digest, a directory that nobody finished."""
+    """An artifact breaks the contract: lost documents, a wrong digest, an unfinished directory."""
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A finished output directory; its manifest tells everything about how it came to be."""
+    """A finished output directory; its manifest records how it was built."""
 
     name: str
     path: Path
@@ -129,7 +132,7 @@ class Artifact:
 
     @property
     def output_digest(self) -> str:
-        """sha256 over the names and digests of all files: equal for equal bytes, whoever built them."""
+        """sha256 over the names and digests of all files but measured ones: equal for equal bytes, whoever built them."""
         return str(self.manifest["output_digest"])
 
     def files(self, pattern: str) -> list[Path]:
@@ -137,12 +140,12 @@ class Artifact:
         return sorted(self.path.glob(pattern))
 
     def inputs(self) -> dict[str, Artifact]:
-        """The artifacts that this one was built from, by role; they lie beside it in the store."""
+        """The artifacts that this one was built from, by role; they are in the same store."""
         return {role: Artifact(name, self.path.parent / name) for role, name in self.manifest["inputs"].items()}
 
 
 def ancestors(artifacts: Mapping[str, Artifact]) -> dict[str, Artifact]:
-    """All ancestors of the given artifacts and themselves, by name, inputs before what was built from them."""
+    """All ancestors of the given artifacts and themselves, by name, inputs before the artifacts built from them."""
     found: dict[str, Artifact] = {}
 
     def visit(artifact: Artifact) -> None:
@@ -242,7 +245,7 @@ class Store:
         return None
 
     def rot(self, artifact: Artifact) -> list[str]:
-        """Everything that is wrong with the bytes of an artifact, each file read anew whatever is remembered of it."""
+        """Everything that is wrong with the bytes of an artifact; each file is read again, without remembered digests."""
         return faults_within(artifact.path, artifact.name, artifact.manifest, self.digests.read_again, scratch=False)
 
     def lock_file(self, name: str) -> Path:
@@ -285,8 +288,7 @@ def faults_within(
 def _contradictions(name: str, manifest: Mapping[str, Any]) -> list[str]:
     """Where a manifest in the directory of this name contradicts itself."""
     faults = []
-    listing = digest_of_listing({relative: entry["sha256"] for relative, entry in manifest["files"].items()})
-    if listing != manifest["output_digest"]:
+    if digest_of_output(manifest["files"]) != manifest["output_digest"]:
         faults.append("manifest.json: its output_digest is not that of its files")
     if identity_of(manifest).name != name or manifest["name"] != name:
         faults.append("manifest.json: its recipe is that of another artifact")
@@ -295,6 +297,11 @@ def _contradictions(name: str, manifest: Mapping[str, Any]) -> list[str]:
     except ArtifactError as error:
         faults.append(str(error))
     return faults
+
+
+def digest_of_output(files: Mapping[str, Mapping[str, Any]]) -> str:
+    """The output digest that the files of a manifest have together; measured ones do not count."""
+    return digest_of_listing({name: entry["sha256"] for name, entry in files.items() if not entry.get("measured")})
 
 
 def output_files(directory: Path, *, scratch: bool = False) -> list[str]:

@@ -93,7 +93,7 @@ CATEGORIES = ("정치", "사회", "경제", "문화", "IT", "오피니언", "스
 """The categories of KoreALBERT's news corpus (Lee et al. 2021, section 3.1)."""
 
 _INTERVAL = 1 << 56
-"""Draws are looked at in intervals of this width first: what is sorted in memory is a 256th of the documents."""
+"""Draws are looked at in intervals of this width first: a 256th of the documents is sorted in memory."""
 
 _MEASURE_SCHEMA = pa.schema(
     [("stratum", pa.string()), ("category", pa.string()), ("draw", pa.uint64()), ("characters", pa.int64())]
@@ -140,7 +140,7 @@ def draw(seed: int, document_id: str) -> int:
 
 
 def _stratum(document: Document, spec: BalanceSpec) -> str:
-    """Within what a document competes: everything, or its outlet and year."""
+    """The group in which a document competes: all documents, or its outlet and year."""
     return f"{document.outlet}\0{document.published[:4]}" if spec.stratify else ""
 
 
@@ -165,7 +165,7 @@ def _measure_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     return {}
 
 
-def decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
+def _decide(spec: BalanceSpec, index: int, out_dir: Path) -> Stats:
     """Find, for each stratum and category that is cut, the last draw that stays."""
     tables = sorted((out_dir / ".work").glob("measure-*.arrow"))
     if not tables:
@@ -275,7 +275,7 @@ def run(spec: BalanceSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> B
     jobs = [_Job(shard, spec) for shard in inputs["documents"].files("documents-*.arrow")]
     if spec.mode != "none":
         map_shards(_measure_shard, jobs, out_dir=out_dir, runtime=runtime, step="measure", total=len(jobs))
-        map_shards(decide, [spec], out_dir=out_dir, runtime=runtime, step="decide", total=1)
+        map_shards(_decide, [spec], out_dir=out_dir, runtime=runtime, step="decide", total=1)
     parts = map_shards(_write_shard, jobs, out_dir=out_dir, runtime=runtime, step="write", total=len(jobs))
     return BalanceStats.of(sum_stats([NO_DOCUMENTS, _NONE, *parts]))
 

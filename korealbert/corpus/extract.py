@@ -76,7 +76,7 @@ class _ShardInput:
 
 
 class ExtractStats(DocumentStats):
-    """Contents of a source, and what is lost in extraction."""
+    """Contents of a source, and losses of extraction."""
 
     records_in: int = 0
     files: int | None = None
@@ -253,7 +253,7 @@ def _check_bad_share(spec: ExtractSpec, stats: Stats, out_dir: Path) -> None:
     first = _first_quarantined(out_dir, _SHOWN_BAD_RECORDS)
     alike = bad == total and len({(entry.reason, entry.remedy) for entry in first}) == 1
     examples = f" {first[0]}" if alike else "".join(f"\n  {entry}" for entry in first)
-    doubt = f"; or are these files no {spec.format}? [extract.{spec.source}] format names what they are" if bad == total else ""
+    doubt = f"; or are these files no {spec.format}? [extract.{spec.source}] format names their format" if bad == total else ""
     if spec.format == "text" and spec.document == "file" and "record_too_long" in {entry.reason for entry in first}:
         doubt = '; or set document = "record", which makes a document of each paragraph'
     raise ExtractionError(

@@ -87,9 +87,13 @@ def normalise(text: str, *, entities: bool = True) -> _Normalised:
     """
     counts: Counter[str] = Counter()
     text = _characters(text, counts, entities) if _SUSPICIOUS.search(text) else composed(text)
-    text = _SPACES.sub(" ", text)
-    text = _AROUND_BREAK.sub("\n", text)
-    text = _BLANK_LINES.sub("\n\n", text).strip(" \n")
+    if "  " in text:
+        text = _SPACES.sub(" ", text)
+    if " \n" in text or "\n " in text:
+        text = _AROUND_BREAK.sub("\n", text)
+    if "\n\n\n" in text:
+        text = _BLANK_LINES.sub("\n\n", text)
+    text = text.strip(" \n")
     return _Normalised(text, dict(sorted(counts.items())))
 
 

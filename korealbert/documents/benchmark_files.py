@@ -1,4 +1,4 @@
-"""Official benchmark files, to be read whole.
+"""Official benchmark files, read whole into memory.
 
 Evaluation reads its examples through this, decontamination the texts that the corpus must not hold. Anything odd is an error:
 a score on half a test set, or a corpus cleaned of half of it, is worth nothing.
@@ -54,7 +54,7 @@ class BenchmarkFile:
         return _error(str(self), line, field, problem, remedy)
 
     def lines(self, encoding: str = "utf-8") -> Iterator[Line]:
-        """The lines in order: what is between two line feeds, since quotation marks of official files are text.
+        """The lines in order, cut at line feeds only, because quotation marks of official files are text.
 
         A carriage return before the line feed is taken off. Raises ValueError as ``text`` does.
         """

@@ -1,6 +1,6 @@
 """Opens any local input as streams of bytes: files, tar and zip archives, compressed or not, and directories of these.
 
-Nothing is unpacked to disk, and sizes that archives announce are not trusted: ``ReadLimits`` bounds what they unfold to.
+Nothing is unpacked to disk, and sizes stated in archives are not trusted: ``ReadLimits`` bounds the decompressed size.
 """
 
 from __future__ import annotations

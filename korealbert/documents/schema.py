@@ -1,4 +1,4 @@
-"""Documents: what passes between the data stages, and what is recorded of those that do not pass."""
+"""The schema of documents that data stages pass on, and of the records of dropped and quarantined ones."""
 
 from __future__ import annotations
 

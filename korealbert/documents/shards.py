@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import ipc
 from pydantic import Field
@@ -124,9 +126,12 @@ document_row = attrgetter(*(f.name for f in fields(Document)))
 _quarantine_row = attrgetter(*(f.name for f in fields(Quarantined)))
 
 
-def read_documents(path: Path) -> Iterator[Document]:
-    """The documents of one ``documents-*.arrow`` shard, in order."""
-    for batch in read_batches(path, DOCUMENT_SCHEMA):
+def read_documents(path: Path, chosen: npt.NDArray[np.bool_] | None = None) -> Iterator[Document]:
+    """The documents of one ``documents-*.arrow`` shard, in order; of ``chosen``, bool [documents], those that it holds for."""
+    position = 0
+    for whole in read_batches(path, DOCUMENT_SCHEMA):
+        batch = whole if chosen is None else whole.filter(pa.array(chosen[position : position + len(whole)]))
+        position += len(whole)
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             yield Document(*row)
 

@@ -49,7 +49,7 @@ _BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")
 BYTES_PER_READ = 1 << 18
 """Decompressed bytes read at once."""
 _MAX_BLANK_BYTES = 4 << 20
-"""Blanks and line ends in a row beyond which a file counts as an attack or an accident: each line costs what a record costs."""
+"""Blanks and line ends in a row beyond which a file counts as an attack or an accident: each line costs as much as a record."""
 ANY_RATIO_BYTES = 16 << 20
 """Decompressed size up to which nothing is too strongly compressed."""
 _REPETITION_FACTOR = 8
@@ -306,7 +306,7 @@ class ZipLzma:
 class _Streams:
     """gzip, bz2 or xz streams in a row.
 
-    The standard library's readers take whatever is no stream after the first for the end.
+    The standard library's readers treat any bytes after the first stream that are no stream as the end.
     """
 
     def __init__(self, source: Callable[[int], bytes], decompressor: Callable[[], Any]) -> None:

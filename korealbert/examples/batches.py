@@ -77,7 +77,7 @@ class ExampleBatches:
     """Rows of one split under any of its views, which are stored or generated on the fly.
 
     ``wop_reach``: with w > 0 the labels of word order are offsets from where a token is to where it was, −w to w as classes 0
-    to 2w; what comes from farther away has no label. Opening checks every shard against its rows: raises ValueError naming both
+    to 2w; a token from farther away has no label. Opening checks every shard against its rows: raises ValueError naming both
     sides when views belong to other rows or another vocabulary, and ShardError naming the file when one is missing or damaged.
     """
 

@@ -1,8 +1,8 @@
-"""Several sequences in each row, without padding between them: which go together, and their batches.
+"""Packing of several sequences into each row, without padding between them: the layout, and batches of packed rows.
 
-Rows of the examples stay as they are stored. Sequences are laid into rows of L tokens by best fit, the longest first: each goes
-where it leaves the least room. That depends on their lengths alone, so every process lays them out alike, all views share one
-layout, and a place in the training order names a packed row as it would name a single one. Legend: B packed rows of L tokens,
+Stored rows do not change. Sequences are packed into rows of L tokens by best fit, the longest first: each goes into the row
+where it leaves the least room. The layout depends only on their lengths, so every process computes the same one, all views
+share it, and a position in the training order names a packed row instead of a single one. Legend: B packed rows of L tokens,
 n sequences in them, S slots for sequences in each, T tokens of all.
 """
 
@@ -25,8 +25,8 @@ _SLOTS_TOGETHER = 16
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Which sequences lie in which packed row."""
+class _Layout:
+    """The sequences of each packed row."""
 
     members: npt.NDArray[np.uint32]
     """[n]: numbers of the sequences, packed row after packed row, the longest of each first."""
@@ -37,7 +37,7 @@ class Layout:
         return len(self.offsets) - 1
 
 
-def best_fit(sizes: Array, capacity: int) -> Layout:
+def best_fit(sizes: Array, capacity: int) -> _Layout:
     """Lay sequences of ``sizes`` (tokens [n], 1 to ``capacity``) into rows of ``capacity``: best fit, in falling order.
 
     Equal sizes are laid together, so the work grows with the number of distinct sizes and not with that of sequences.
@@ -72,7 +72,7 @@ def best_fit(sizes: Array, capacity: int) -> Layout:
                     room_of[rest] = True
     by_row = np.argsort(row_of, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(row_of, minlength=rows))]).astype(np.int64)
-    return Layout(order[by_row], offsets)
+    return _Layout(order[by_row], offsets)
 
 
 class PackedBatches(ExampleBatches):
@@ -112,7 +112,7 @@ class PackedBatches(ExampleBatches):
         sizes = self._sizes[numbers].astype(np.int64)
         ends = np.cumsum(sizes)
         row_of = np.repeat(np.arange(len(rows)), counts)
-        # In front of each packed row's first sequence lie the tokens of all rows before; its own places begin at row · L.
+        # The tokens of all earlier rows precede a packed row's first sequence; its own places begin at row · L.
         in_front = (ends - sizes)[(np.cumsum(counts) - counts)] if len(rows) else ends[:0]
         starts = ends - sizes + (np.arange(len(rows)) * self.sequence_length - in_front)[row_of]
         moves = self._wop_count(numbers, noise, table.header)
@@ -150,7 +150,7 @@ class PackedBatches(ExampleBatches):
         source, target = np.arange(len(ids)) * ids.shape[1], starts + 1
         second = length - first
         turned = (noise.sop == 1) if swapped else np.zeros(len(ids), dtype=np.bool_)
-        # A swapped pair stands in the row the other way round: its first segment there is the second of the sequence.
+        # A swapped pair is in the row in reverse: its first segment there is the second of the sequence.
         pieces = ids.reshape(-1)
         for begins, count, place in (
             (source + np.where(turned, second, 0), first, target),
@@ -183,7 +183,7 @@ class _Slots:
 
 @dataclass(frozen=True)
 class _Targets:
-    """Finds targets: where sequences lie in the flat tokens, and in which of the packed rows."""
+    """Finds targets: the places of sequences in the flat tokens, and their packed rows."""
 
     starts: Ints
     sizes: Ints

@@ -142,7 +142,7 @@ class DocumentEncoder:
         return pieces
 
     def _learn(self, codes: npt.NDArray[Any]) -> None:
-        """Classify characters not seen before: does normalisation leave them as they are, whatever their neighbours?"""
+        """Classify characters not seen before: does normalisation leave them unchanged, independent of their neighbours?"""
         for code in codes.tolist():
             character = chr(code)
             # Controls: U+0000 is what keys of words are filled up with, and SentencePiece takes no surrogates.

@@ -168,7 +168,7 @@ def _choose(units: _Units, budget: Ints, spec: MaskingSpec, draws: RowDraws) -> 
     taken = np.zeros(len(units.begins), dtype=np.bool_)
     left = budget.copy()
     active = np.flatnonzero(units.count)
-    visited = [active[:0]], [active[:0]]  # First and last units of what was chosen, a visit each.
+    visited = [active[:0]], [active[:0]]  # First and last units of the chosen ones, a visit each.
     for visit in range(int(units.count.max(initial=0))):
         unit, room = deck.draw(active, visit), left[active]
         last = unit

@@ -1,7 +1,7 @@
-"""All noise of some rows in a view, by one function: the same in shards written beforehand and on the fly.
+"""All noise of some rows in a view, drawn by one function for shards and on the fly.
 
 The order is that of the paper: split, swap, mask, move. Every draw is keyed by (seed, view, example, stream), so the noise of a
-row does not depend on what else is in the batch, and rows without word order noise are those of a view without any.
+row does not depend on the rest of the batch, and rows without word order noise equal those of a view without any.
 
 Views may be stored, one file of noise per shard and view, or generated when they are read: then one file of settings
 (``noise.json``) replaces them.
@@ -212,7 +212,7 @@ _ROWS_AT_ONCE = 2_048
 """Rows whose noise is generated together: enough to hide numpy's overhead, few enough to stay in the processor's cache."""
 
 
-class DrawnNoise(NoiseSettings):
+class _DrawnNoise(NoiseSettings):
     """Content of ``noise.json``: everything that the noise of some rows follows from."""
 
     views: int
@@ -252,7 +252,7 @@ def write_noise(directory: Path, settings: NoiseSettings, views: int, table: Row
     packed = {f.name: np.packbits(getattr(words, f.name)).tobytes().hex() for f in fields(WordTable)}
     digests = {path.name: header.digest for path, header in zip(table.paths, table.headers, strict=True)}
     vocab_sha256 = table.headers[0].vocab_sha256
-    noise = DrawnNoise(**dict(settings), views=views, vocab_sha256=vocab_sha256, rows=digests, words=packed)
+    noise = _DrawnNoise(**dict(settings), views=views, vocab_sha256=vocab_sha256, rows=digests, words=packed)
     content = {"views": views, **noise.as_before()}
     atomic_write(directory / NOISE_FILE, (json.dumps(content, indent=1) + "\n").encode())
 
@@ -260,7 +260,7 @@ def write_noise(directory: Path, settings: NoiseSettings, views: int, table: Row
 class _DrawnView:
     """One view's noise, generated for the requested rows; the counterpart of ``table.ViewTable``."""
 
-    def __init__(self, noise: DrawnNoise, words: WordTable, view: int, rows: RowTable) -> None:
+    def __init__(self, noise: _DrawnNoise, words: WordTable, view: int, rows: RowTable) -> None:
         self._words, self._noise, self._view, self._rows = words, noise, view, rows
         self.header = view_header(noise, view=view, vocab_sha256=noise.vocab_sha256, rows_digest="")
 
@@ -276,7 +276,7 @@ def drawn_views(directory: Path, rows: RowTable) -> list[_DrawnView]:
     """The views that ``noise.json`` describes. Raises ShardError when it is damaged, ValueError when it is for other rows."""
     path = directory / NOISE_FILE
     try:
-        noise = DrawnNoise.model_validate_json(path.read_bytes())
+        noise = _DrawnNoise.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise ShardError(f"{path}: not a description of noise; rebuild its stage ({error})") from error
     check_complete(path, noise.rows, rows)

@@ -170,7 +170,7 @@ def run(spec: ExamplesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
         runtime.report(Progress(len(jobs), len(jobs), "shards", message=_rate(**morphemes)))
     stats = sum_stats([{"documents_in": 0, "documents_out": 0, "dropped": {}, "rows_train": 0, "rows_heldout": 0}, *parts])
     if not stats["rows_train"]:
-        raise ValueError(f"examples: no training row from {stats['documents_in']:,} documents; look at what was dropped")
+        raise ValueError(f"examples: no training row from {stats['documents_in']:,} documents; look at the dropped ones")
     if spec.heldout_share and not stats["rows_heldout"]:
         raise ValueError(
             f"examples: none of {stats['documents_in']:,} documents fell into the held-out share of {spec.heldout_share}; "

@@ -1,4 +1,4 @@
-"""A noised example as text: what was masked, replaced, kept, swapped and moved, and above it the text as it was written.
+"""A noised example as text: masked, replaced, kept, swapped and moved pieces are marked, below the original text.
 
 Styles are names (masked, random, kept, moved, quiet, heading, reason); the signs around each piece say the same without colour.
 """

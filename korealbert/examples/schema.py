@@ -135,7 +135,7 @@ class View:
     mlm_pos: Array
     """[R, P]: positions to predict, ascending; 0 in unused slots."""
     mlm_id: Array
-    """[R, P]: what the input holds there: ``[MASK]``, a random piece, or the piece itself."""
+    """[R, P]: the input there: ``[MASK]``, a random piece, or the piece itself."""
     mlm_count: Array
     """[R]: used slots."""
     wop_pos: Array

@@ -1,8 +1,8 @@
 """A document's sentences as chunks, two segments from each, and the final layout ``[CLS] first [SEP] second [SEP]``.
 
-Sentences are added to a chunk until the target is reached and there are two of them. The last one rarely ends where the
-chunk is full; the official ALBERT code throws the overhang away, about half a sentence per example. Here it is cut before a
-space and opens the next chunk ("carry"), or is dropped and counted ("truncate").
+Sentences are added to a chunk until the target length is reached and there are two of them. The last one is usually too long
+for the chunk. The official ALBERT code drops the rest of it, about half a sentence per example. Here it is cut before a space,
+and the rest begins the next chunk ("carry"), or is dropped and counted ("truncate").
 
 A chunk is split between two of its sentences. In the final order the second part may come first (swapped): that is a rotation
 of the chunk's pieces, so a whole batch is laid out by one gather. Legend: R rows, N pieces a row, L sequence length.
@@ -52,7 +52,7 @@ class Layout:
     length: Ints
     """[R]: pieces of both."""
     sentence_first: Bools
-    """[R, N]: the piece is the first of a sentence (or of what is left of one), or of a segment."""
+    """[R, N]: the piece is the first of a sentence (or of the rest of one), or of a segment."""
 
     @property
     def inside(self) -> Bools:
@@ -161,7 +161,7 @@ def with_specials(ids: Array, first: Ints, length: Ints, sequence_length: int) -
     [R] (specials included).
     """
     first_end, lengths = first + 1, length + 2 + (first < length)
-    # Pieces of the first segment stand one place further than in ``ids``, those of the second one two.
+    # Pieces of the first segment are one place further than in ``ids``, those of the second two.
     by_one, by_two = (np.zeros((len(ids), sequence_length), dtype=ids.dtype) for _ in range(2))
     by_one[:, 1:-2] = by_two[:, 2:-1] = ids
     input_ids = np.where(before(first_end, sequence_length), by_one, by_two)

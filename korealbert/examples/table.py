@@ -168,7 +168,7 @@ class ViewTable:
 
 
 def check_complete(views: Path, names: Iterable[str], rows: RowTable) -> None:
-    """Refuse rows of which shards are missing that there is noise for, by the names of the noise's shards."""
+    """Refuse rows if a shard of them is missing for which there is noise; the noise's shards are named."""
     if missing := sorted(set(names) - {path.name for path in rows.paths}):
         raise ShardError(
             f"{views}: holds noise for {missing[0]}, but {rows.directory} has no such shard of rows; rebuild the examples"
@@ -187,5 +187,5 @@ def check_belongs(view_path: Path, view: ViewHeader, rows_path: Path, rows: Rows
         if of_view != of_rows:
             raise ValueError(
                 f"{view_path}: its {what} is {of_view}, that of {rows_path} is {of_rows}; "
-                "build the views anew from these examples"
+                "build the views again from these examples"
             )

@@ -199,7 +199,7 @@ def draw_shard(job: ViewJob, out_dir: Path) -> dict[str, Any]:
     if vocabulary.sha256 != header.vocab_sha256:
         raise ValueError(
             f"{job.rows}: packed with the vocabulary {header.vocab_sha256}, but {vocabulary.path} is {vocabulary.sha256}; "
-            "pack the examples anew with this vocabulary"
+            "pack the examples again with this vocabulary"
         )
     settings = job.spec.noise(header.sequence_length, header.vocab_size)
     pool = _split(job.rows.parent, job.rows.name.split("-")[0]) if settings.sentence_task == "nsp" else None

@@ -71,7 +71,7 @@ class WordOrderSpec(Spec):
 
 @dataclass(frozen=True)
 class Moved:
-    """Moved tokens, flat and in order of row and place: what is at ``places`` was at ``origins``."""
+    """Moved tokens, flat and in order of row and place: the token at ``places`` was at ``origins``."""
 
     rows: Ints
     places: Ints
@@ -111,7 +111,7 @@ class Items:
 
 @dataclass(frozen=True)
 class _Permuted:
-    """Single pieces after a permutation, by group, then place: what is at ``places`` was at ``origins``."""
+    """Single pieces after a permutation, by group, then place: the piece at ``places`` was at ``origins``."""
 
     group: Ints
     rows: Ints
@@ -120,7 +120,7 @@ class _Permuted:
 
 
 def move(layout: Layout, masked: Masked, words: WordTable, spec: WordOrderSpec, draws: RowDraws) -> Moved:
-    """Draw the word order noise of R rows, given what is masked in them."""
+    """Draw the word order noise of R rows, given their masked pieces."""
     lot, rate, *_ = draws.block(Stream.MOVE_ROW)
     with_noise = happens(lot, 1.0 if spec.scope == "batch" and spec.portion else spec.portion_in(draws.view))
     most = spec.rate_in(draws.view)
@@ -287,7 +287,7 @@ def _permute_pieces(items: Items, order: Ints) -> _Permuted:
 
 
 def _canonical(ids: Array, permuted: _Permuted) -> _Permuted:
-    """Drop places whose piece is what it was; give equal pieces of a group the remaining origins in ascending order."""
+    """Drop places whose piece is unchanged; give equal pieces of a group the remaining origins in ascending order."""
     old, new = ids[permuted.rows, permuted.places], ids[permuted.rows, permuted.origins]
     # Where all pieces of a group differ, each comes from its only possible origin already.
     ambiguous = _of_groups_with_equal(permuted.group, old)

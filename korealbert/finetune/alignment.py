@@ -140,7 +140,7 @@ def _tiled(text: str, written: Sequence[str], offsets: Sequence[Span], normalise
 def _grown(text: str, reached: int, given: Span, following: int) -> Span:
     """Offsets without spaces at their ends, and with the visible characters around that no other piece is said to have.
 
-    Of a letter composed of several characters (Hangul as macOS writes file names) the last of a piece is told by its first one.
+    Of a letter composed of several characters (Hangul as macOS writes file names) the first of a piece decides on the last.
     """
     begin = max(given[0], reached)
     end = max(begin, given[1])

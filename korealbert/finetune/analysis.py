@@ -24,8 +24,8 @@ Distribution = dict[str, dict[str, int]]
 def dist(gold: Sequence[str], pred: Sequence[str], *, top: int | None = None) -> Distribution:
     """For each gold label the predicted ones with their counts, most frequent first; gold labels in order of their names.
 
-    Equal counts are in order of their names. With ``top`` only that many of each. The counts of a gold label add up to its own
-    unless ``top`` cuts them. Raises ValueError when the lists differ in length.
+    Equal counts are in order of their names. With ``top`` only that many of each. The counts of a gold label add up to its
+    total unless ``top`` cuts them. Raises ValueError when the lists differ in length.
     """
     if len(gold) != len(pred):
         raise ValueError(f"{len(gold):,} gold labels and {len(pred):,} predicted ones; give one prediction for each")
@@ -54,9 +54,9 @@ def f1_of(distribution: Distribution, label: str) -> float:
 
 
 def analysis(task: Task, examples: Sequence[Example], predicted: Sequence[Any], losses: Sequence[float]) -> Mapping[str, Any]:
-    """What ``analysis.json`` holds.
+    """The content of ``analysis.json``.
 
-    ``unit`` (what is counted), ``dist``, ``listed`` (how many predictions of a gold label a table shows; None: all),
+    ``unit`` (of the counts), ``dist``, ``listed`` (how many predictions of a gold label a table shows; None: all),
     ``confusion``, and ``hardest``: the examples with the largest loss, with ``id``, ``text``, ``pair``, ``gold``, ``pred`` and
     ``loss``.
     """

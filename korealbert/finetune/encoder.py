@@ -5,7 +5,7 @@ and values are still those of every piece, but query, output and feed-forward ar
 matrix products and changes no result.
 
 A model of ours whose layers share what no family of transformers can say is exported as equal copies. It is fine-tuned by our
-own encoder, so that what was one parameter in pretraining stays one; so are modern encoders.
+own encoder, so that a parameter shared in pretraining stays shared; so are modern encoders.
 
 Shapes: B inputs, L pieces, H hidden size, N heads.
 """
@@ -94,6 +94,13 @@ class Encoder(nn.Module):
         """Longest input in pieces that has trained or at least existing positions."""
         longest = longest_input(self.transformer.config.to_dict())
         return 1 << 30 if longest is None else longest
+
+    def check_length(self, max_length: int, directory: Path) -> None:
+        """Raise ValueError where inputs may be longer than the encoder of ``directory`` has positions."""
+        if max_length > self.max_length:
+            raise ValueError(
+                f"max_length is {max_length}, but {directory}/config.json has positions for {self.max_length} pieces; lower it"
+            )
 
     def forward(self, batch: _PaddedBatch) -> EncoderOutput:
         """Hidden vectors [B, L, H]; the pooled vector [B, H] is the family's own, or the first position's where it has none."""
@@ -194,13 +201,13 @@ def load_input(inputs: Inputs, *, init: Init, dropout: float | None = None) -> E
     directory = inputs["model"].path
     if "pretrain" not in inputs:
         return load_encoder(directory, init=init, dropout=dropout)
-    return load_as_trained(directory, read_config(inputs["pretrain"].path), init=init, dropout=dropout)
+    return _load_as_trained(directory, read_config(inputs["pretrain"].path), init=init, dropout=dropout)
 
 
-def load_as_trained(directory: Path, trained: AnyConfig, *, init: Init, dropout: float | None = None) -> OwnEncoder:
+def _load_as_trained(directory: Path, trained: AnyConfig, *, init: Init, dropout: float | None = None) -> OwnEncoder:
     """The encoder of an export as our own, its layers sharing as in the pretraining whose config is ``trained``.
 
-    It computes what the class of transformers computes: as there, a RoBERTa has a pooler, which is fresh, and ALBERT's
+    Its outputs are those of transformers' class: as there, a RoBERTa has a pooler, which is fresh, and ALBERT's
     feed-forward blocks have no dropout behind them, so that rows of a grid differ in their sharing alone. Raises ValueError as
     ``checkpoint.read_as_trained``.
     """

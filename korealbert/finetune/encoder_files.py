@@ -1,4 +1,4 @@
-"""Stage `encoder` (labels ``encoder/NAME``): any encoder → a baseline for every benchmark, beside the run's own model.
+"""Stage `encoder` (labels ``encoder/NAME``): any encoder → a baseline for every benchmark, next to the run's own model.
 
 The spec names a directory in Hugging Face format or an installed package that has one, or the input role ``model`` is an export
 artifact (and ``pretrain`` its training, where the export says less). It is loaded once with its tokenizer, so that what is
@@ -55,5 +55,5 @@ STAGE = Stage(
     spec=ModelPlace,
     run=run,
     table="encoder.NAME",
-    deployment=Deployment("Others' encoders to measure too"),
+    deployment=Deployment("Others' encoders to measure too", recipe="encoders"),
 )

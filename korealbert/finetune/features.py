@@ -8,7 +8,8 @@ written chunk by chunk; a row becomes a ``Feature`` when it is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import ipc
+from pydantic import Field
 
 from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime, Stage, Statistics
 from korealbert.artifact.files import atomic_path
@@ -24,7 +26,7 @@ from korealbert.documents.shards import ShardError
 from korealbert.finetune import tasks
 from korealbert.finetune.sequence import EntailmentTriples, SequenceClassification, Triple
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
-from korealbert.finetune.task import Example, Feature, Task
+from korealbert.finetune.task import Encoded, Example, Feature, Task
 
 SPLITS = ("train", "dev", "test")
 
@@ -85,6 +87,31 @@ def read_triples(spec: FinetuneSpec, barred: Set[str]) -> tuple[EntailmentTriple
         raise ValueError(f"{file}: {len(kept)} premises have hypotheses that they entail and contradict; give a training file")
     dev, train = _held_out(triples, _part(kept, spec.contrast.max_triples, spec.split_seed), _DEV_SHARE, spec.split_seed)
     return triples, {"train": train, "dev": dev}, len(found) - len(kept)
+
+
+@dataclass(frozen=True)
+class EncodedTriples:
+    """What ``spec.contrast`` trains on, as piece ids."""
+
+    task: EntailmentTriples
+    train: FeatureTable
+    dev: Encoded
+    described: Mapping[str, Any]
+    """Title of the benchmark, numbers of triples to train on, held out and left out; for ``metrics.json``."""
+
+
+def encode_triples(spec: FinetuneSpec, barred: Set[str], tokenizer: Any, out_dir: Path) -> EncodedTriples:
+    """The triples of ``read_triples`` as features, in a hidden directory that is removed after the build."""
+    triples, parts, left_out = read_triples(spec, barred)
+    directory = out_dir / ".triples"
+    directory.mkdir(exist_ok=True)
+    tables = {}
+    for split, part in parts.items():
+        write_features(directory / f"{split}.arrow", triples, part, tokenizer, max_length=spec.max_length)
+        tables[split] = FeatureTable(directory / f"{split}.arrow", triples)
+    sizes = {"triples": len(parts["train"]), "held_out": len(parts["dev"]), "left_out": left_out}
+    described = {"title": triples.entailment.title, **sizes}
+    return EncodedTriples(triples, tables["train"], Encoded(parts["dev"], tables["dev"]), described)
 
 
 def _benchmark_file(spec: FeaturesSpec, split: str, inputs: Inputs) -> BenchmarkFile:
@@ -275,6 +302,10 @@ class FeaturesStats(Statistics):
     features_test: int = 0
     mean_length_test: float = 0.0
     at_max_length_test: int = 0
+    tags: dict[str, int] = Field(default_factory=dict)
+    """By type of entity the units that are tagged with it, ``B`` and ``I`` together, in all splits; of other tasks none."""
+    entities: dict[str, int] = Field(default_factory=dict)
+    """By type the entities."""
 
 
 def run(spec: FeaturesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> FeaturesStats:
@@ -282,7 +313,8 @@ def run(spec: FeaturesSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     task = spec.benchmark
     tokenizer = task_tokenizer(task, inputs["model"].path)
     examples = read_examples(task, spec, inputs)
-    stats: dict[str, Any] = {"task": spec.task}
+    whole = [example for part in examples.values() for example in part]
+    stats: dict[str, Any] = {"task": spec.task_name, **task.census(whole)}
     for number, (split, part) in enumerate(examples.items(), start=1):
         path = out_dir / f"{split}.arrow"
         write_features(path, task, part, tokenizer, max_length=spec.max_length)

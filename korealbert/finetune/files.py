@@ -5,6 +5,8 @@ The TSV files carry literal quotation marks, so no CSV reader is used for them.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import re
@@ -28,7 +30,7 @@ class Identifiers:
             before = self._lines[written]
             where = f"line {before.number}" if before.file == line.file else f"{before.file}, line {before.number}"
             remedy = "keep one of the two, or fetch the official file again"
-            raise line.error(field, f"{written!r} stands in {where} too", remedy)
+            raise line.error(field, f"{written!r} is in {where} too", remedy)
         self._lines[written] = line
         return written
 
@@ -61,7 +63,7 @@ def tsv_rows(
 
     Quotes are ordinary characters and no field is ever read as missing: ``null`` and ``NA`` are words people write.
     ``leave_out(line, fields)`` picks rows that a benchmark is known to be broken at; they are skipped. ``forms``
-    tell what columns look like, ``unique`` names the column in which nothing stands twice.
+    describe columns, ``unique`` names the column without repeated values.
 
     Raises ValueError naming file, line, field and remedy.
     """
@@ -76,9 +78,7 @@ def tsv_rows(
         fields = line.text.split("\t")
         if leave_out is not None and leave_out(line, fields):
             continue
-        if len(fields) != len(header):
-            problem = f"{len(fields)} fields instead of {len(header)}"
-            raise line.error(header[min(len(fields), len(header)) - 1], problem, "restore the line from the official file")
+        check_width(line, fields, header)
         for name, value in zip(header, fields, strict=True):
             if forms and name in forms and not forms[name].pattern.fullmatch(value):
                 problem = f"found {value[:40]!r} where {forms[name].meaning} stands"
@@ -86,6 +86,28 @@ def tsv_rows(
             if name == unique:
                 seen.once(value, line=line, field=name)
         yield line, fields
+
+
+def check_width(line: Line, fields: Sequence[str], header: Sequence[str]) -> None:
+    """Raise ValueError naming file, line and field where a row has another number of fields than its header."""
+    if len(fields) != len(header):
+        problem = f"{len(fields)} fields instead of {len(header)}"
+        raise line.error(header[min(len(fields), len(header)) - 1], problem, "restore the line from the official file")
+
+
+def csv_rows(file: BenchmarkFile) -> Iterator[tuple[Line, list[str]]]:
+    """Rows of a CSV file (RFC 4180), each with the line on which it begins; empty lines are none.
+
+    Raises ValueError naming file and line where quotation marks do not close.
+    """
+    rows, number = csv.reader(io.StringIO(file.text(), newline=""), strict=True), 1
+    try:
+        for fields in rows:
+            if fields:
+                yield Line(str(file), number, ""), fields
+            number = rows.line_num + 1
+    except csv.Error as error:
+        raise file.error(number, "row", str(error), "correct its quotation marks") from error
 
 
 def tsv_header(file: BenchmarkFile, known: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
@@ -112,7 +134,7 @@ def parts(file: BenchmarkFile, pattern: str) -> list[BenchmarkFile]:
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
-KIND = {str: "a string", int: "an integer", float: "a number", list: "a list", dict: "an object"}
+_KIND = {str: "a string", int: "an integer", float: "a number", list: "a list", dict: "an object"}
 
 
 def _not_json(name: str) -> NoReturn:
@@ -186,14 +208,14 @@ class Record:
     def _typed(self, field: str, kind: type) -> Any:
         if field not in self.fields:
             found = ", ".join(sorted(self.fields)) or "no field"
-            raise self.error(field, f"missing; the record has {found}", f"add {field!r}: {KIND[kind]}")
+            raise self.error(field, f"missing; the record has {found}", f"add {field!r}: {_KIND[kind]}")
         self._check(field, self.fields[field], kind)
         return self.fields[field]
 
     def _check(self, field: str, value: Any, kind: type) -> None:
         accepted = (int, float) if kind is float else (kind,)
         if not isinstance(value, accepted) or isinstance(value, bool):
-            raise self.error(field, f"found {_short(value)}", f"give {KIND[kind]}")
+            raise self.error(field, f"found {_short(value)}", f"give {_KIND[kind]}")
 
 
 def json_lines(file: BenchmarkFile) -> Iterator[Record]:
@@ -212,7 +234,7 @@ def json_list(file: BenchmarkFile, *, key: str | None = None, unique: str = "") 
     """The objects of a file that is one list, or of the list under ``key`` of a file that is one object.
 
     A record's line is the one on which it begins; ``unique`` names the field whose strings differ. Raises ValueError naming
-    file and line of what is no such JSON.
+    file and line of what is not such JSON.
     """
     lines = list(file.lines())
     text = "\n".join(line.text for line in lines)

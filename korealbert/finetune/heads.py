@@ -18,18 +18,29 @@ _INITIAL_STD = 0.02
 
 
 class PooledHead(nn.Module):
-    """Dropout and one dense layer on the pooled vector: [B, H] -> [B, outputs]."""
+    """Dropout and one dense layer on the pooled vector: [B, H] -> [B, outputs].
 
-    def __init__(self, hidden_size: int, outputs: int, dropout: float, bias: float = 0.0) -> None:
+    ``hidden``: a dense layer with GELU, and dropout before it too, come between the two, as in transformers'
+    ElectraClassificationHead; ELECTRA's pooled vector is its first piece's.
+    """
+
+    def __init__(self, hidden_size: int, outputs: int, dropout: float, bias: float = 0.0, *, hidden: bool = False) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
         self.dense = nn.Linear(hidden_size, outputs)
         nn.init.normal_(self.dense.weight, std=_INITIAL_STD)
         nn.init.constant_(self.dense.bias, bias)
+        self.hidden = nn.Linear(hidden_size, hidden_size) if hidden else None
+        if self.hidden is not None:
+            nn.init.normal_(self.hidden.weight, std=_INITIAL_STD)
+            nn.init.zeros_(self.hidden.bias)
 
     def forward(self, encoded: EncoderOutput) -> torch.Tensor:
         """Logits [B, outputs]."""
-        logits: torch.Tensor = self.dense(self.dropout(encoded.pooled_BH))
+        vector_BH = encoded.pooled_BH
+        if self.hidden is not None:
+            vector_BH = nn.functional.gelu(self.hidden(self.dropout(vector_BH)))
+        logits: torch.Tensor = self.dense(self.dropout(vector_BH))
         return logits
 
 
@@ -183,7 +194,7 @@ class _SharedDropout(nn.Module):
 
 
 class Bilinear(nn.Bilinear):
-    """torch's, as one matrix product: its own way takes thirty times as long on a CPU."""
+    """torch's, as one matrix product: torch's code takes thirty times as long on a CPU."""
 
     def forward(self, left_BWX: torch.Tensor, right_BWY: torch.Tensor) -> torch.Tensor:
         """[B, W, R]."""

@@ -17,9 +17,8 @@ import torch
 from torch import nn
 
 from korealbert.finetune.encoder import Encoder, mean_vectors, pad
-from korealbert.finetune.features import lengths_of
+from korealbert.finetune.features import EncodedTriples, lengths_of
 from korealbert.finetune.heads import PooledHead
-from korealbert.finetune.sequence import EntailmentTriples
 from korealbert.finetune.spec import FinetuneSpec, Precision
 from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Scores, Task
 from korealbert.model.parameters import parameter_groups
@@ -29,7 +28,7 @@ _BATCHES_PER_BUCKET = 50
 
 _Indices = npt.NDArray[np.int64]
 
-_EVALUATION_BATCH_SIZE = 128
+EVALUATION_BATCH_SIZE = 128
 """Fixed, because the size of a batch can change the last bit of a score."""
 
 
@@ -91,7 +90,7 @@ class FinetunedModel:
         decoded: list[Any] = [None] * len(features)
         losses = np.zeros(len(features))
         with torch.inference_mode():
-            for rows in evaluation_batches(lengths_of(features), batch_size=_EVALUATION_BATCH_SIZE):
+            for rows in evaluation_batches(lengths_of(features), batch_size=EVALUATION_BATCH_SIZE):
                 batch = [features[row] for row in rows]
                 logits, targets = self.logits(batch)
                 for row, found in zip(rows, self.task.decode(logits, batch), strict=True):
@@ -102,13 +101,25 @@ class FinetunedModel:
         predicted = self.task.predictions(encoded, decoded)
         return Answers(predicted, _by_example(features, losses, len(encoded.examples)) if with_losses else [])
 
+    def evidence(self, encoded: Encoded) -> list[Any]:
+        """What the model's prediction for each example is weighed by, without dropout."""
+        self.modules.eval()
+        features = encoded.features
+        weighed: list[Any] = [None] * len(features)
+        with torch.inference_mode():
+            for rows in evaluation_batches(lengths_of(features), batch_size=EVALUATION_BATCH_SIZE):
+                batch = [features[row] for row in rows]
+                for row, found in zip(rows, self.task.weigh(self.logits(batch)[0], batch), strict=True):
+                    weighed[row] = found
+        return self.task.evidence(encoded, weighed)
+
     def evaluate(self, encoded: Encoded) -> Scores:
         """The task's scores, as its official script prints them."""
         return self.task.score(encoded.examples, self.answer(encoded).predicted, "official")
 
 
 def _row(logits: Any, row: int) -> Any:
-    """The logits of one input, as a batch of its own."""
+    """The logits of one input, as a batch of one."""
     if isinstance(logits, torch.Tensor):
         return logits[row : row + 1]
     return type(logits)(*(part[row : row + 1] for part in logits))
@@ -184,19 +195,17 @@ def train(
 
 def contrast(
     model: FinetunedModel,
-    triples: EntailmentTriples,
-    features: Sequence[Feature],
-    dev: Encoded,
+    triples: EncodedTriples,
     spec: FinetuneSpec,
     report: Callable[[int, int, dict[str, float]], None],
 ) -> _History:
     """Train the encoder of ``model`` in place on triples of entailment, as ``spec.contrast`` says."""
     assert spec.contrast is not None
     settings = {name: getattr(spec.contrast, name) for name in ("epochs", "batch_size", "learning_rate", "warmup_ratio")}
-    head = triples.head(hidden_size=model.encoder.hidden_size, dropout=0.0, train=features)
-    ranked = FinetunedModel(triples, model.encoder, head, model.pad_id, model.device, model.precision)
+    head = triples.task.head(hidden_size=model.encoder.hidden_size, dropout=0.0, train=triples.train)
+    ranked = FinetunedModel(triples.task, model.encoder, head, model.pad_id, model.device, model.precision)
     others = dict.fromkeys(("micro_batch_size", "patience", "steps", "warmup_steps"))
-    return train(ranked, features, dev, spec.with_settings({**settings, **others}), report)
+    return train(ranked, triples.train, triples.dev, spec.with_settings({**settings, **others}), report)
 
 
 def _train_step(

@@ -6,6 +6,7 @@ with the best logits in any of them.
 
 from __future__ import annotations
 
+import math
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +34,7 @@ STRIDE = 128
 """Pieces from the beginning of one window to that of the next, as in BERT and KLUE-baseline."""
 
 _ANSWERABILITY_WEIGHT = 0.5
-"""Of the classifier's loss beside that of the span, as in the official ALBERT's SQuAD 2.0."""
+"""Weight of the classifier's loss relative to that of the span, as in the official ALBERT's SQuAD 2.0."""
 
 _BEST = 20
 """Number of best starts and of best ends that are combined."""
@@ -91,10 +92,19 @@ def windows(
 
 def best_span(logits_L2: npt.NDArray[Any], window: Window, max_pieces: int) -> Found:
     """The span of at most ``max_pieces`` pieces with the largest sum of its start's and its end's logit."""
-    null = float(logits_L2[0].sum())
+    best = best_spans(logits_L2, window, max_pieces, number=1)
+    score, span = best[0] if best else (-np.inf, (0, 0))
+    return Found(score, span, float(logits_L2[0].sum()))
+
+
+def best_spans(logits_L2: npt.NDArray[Any], window: Window, max_pieces: int, *, number: int) -> list[tuple[float, Span]]:
+    """Up to so many spans of at most ``max_pieces`` pieces, with the sums of their start's and end's logit, the largest first.
+
+    None where the window shows nothing of the context.
+    """
     visible = [window.first + n for n, (begin, end) in enumerate(window.spans) if begin < end]
     if not visible:
-        return Found(-np.inf, (0, 0), null)
+        return []
     positions_C = np.array(visible)
     starts = positions_C[np.argsort(-logits_L2[positions_C, 0], kind="stable")[:_BEST]]
     ends = positions_C[np.argsort(-logits_L2[positions_C, 1], kind="stable")[:_BEST]]
@@ -102,8 +112,10 @@ def best_span(logits_L2: npt.NDArray[Any], window: Window, max_pieces: int) -> F
     if not allowed_SE.any():
         starts, ends, allowed_SE = starts[:1], starts[:1], np.ones((1, 1), dtype=bool)
     scores_SE = np.where(allowed_SE, logits_L2[starts, 0][:, None] + logits_L2[ends, 1][None, :], -np.inf)
-    start, end = np.unravel_index(int(scores_SE.argmax()), scores_SE.shape)
-    return Found(float(scores_SE[start, end]), window.characters(int(starts[start]), int(ends[end])), null)
+    flat = scores_SE.ravel()
+    order = [int(flat.argmax())] if number == 1 else np.argsort(-flat, kind="stable")[:number].tolist()
+    places = [divmod(place, scores_SE.shape[1]) for place in order if flat[place] > -np.inf]
+    return [(float(scores_SE[s, e]), window.characters(int(starts[s]), int(ends[e]))) for s, e in places]
 
 
 def near_spans(window: Window, answer: Span, max_pieces: int) -> list[Span]:
@@ -148,6 +160,9 @@ class Question(Example):
         return [answer.text for answer in self.target]
 
 
+_WEIGHED_SPAN = pa.struct([("begin", pa.int32()), ("end", pa.int32()), ("probability", pa.float64())])
+
+
 class QuestionAnswering(Task):
     """Spans of a context. A prediction is the answer's text; an empty one says that there is none.
 
@@ -159,6 +174,7 @@ class QuestionAnswering(Task):
     prediction_type = pa.string()
     target_type = pa.list_(pa.int32())
     layout_type = pa.struct([("first", pa.int32()), ("begins", pa.list_(pa.int32())), ("ends", pa.list_(pa.int32()))])
+    evidence_type = pa.struct([("spans", pa.list_(_WEIGHED_SPAN)), ("none", pa.float64())])
     max_answer_pieces: ClassVar[int] = 30
     """Longest predicted answer, as in the baselines of SQuAD and KLUE-MRC."""
     has_official_dev = False
@@ -208,7 +224,7 @@ class QuestionAnswering(Task):
         return Answer(record.text("text"), record.integer("answer_start") if "answer_start" in record else -1)
 
     def encode(self, examples: Sequence[Example], tokenizer: Any, *, max_length: int) -> list[Feature]:
-        """Every window of every context. Raises ValueError where the first answer does not stand where the file says."""
+        """Every window of every context. Raises ValueError where the first answer is not at the offset in the file."""
         special = frame(tokenizer, pair=True)
         contexts = sorted({example.pair or "" for example in examples})
         known = dict(zip(contexts, pieces(contexts, tokenizer), strict=True))
@@ -274,6 +290,50 @@ class QuestionAnswering(Task):
             none = not self.answerable and null[index] > least
             texts.append("" if none else (example.pair or "")[begin:end])
         return texts
+
+    def weigh(self, logits: torch.Tensor | Spans, features: Sequence[Feature]) -> list[Any]:
+        """The best spans of each window with their scores, and its score of no answer."""
+        positions_BL2, unanswerable_B = logits if isinstance(logits, Spans) else (logits, None)
+        arrays = positions_BL2.float().cpu().numpy()
+        nulls = [float(row[0].sum()) for row in arrays] if unanswerable_B is None else unanswerable_B.float().cpu().tolist()
+        pieces = self.max_answer_pieces
+        spans = [best_spans(row, f.layout, pieces, number=_BEST) for row, f in zip(arrays, features, strict=True)]
+        return list(zip(spans, nulls, strict=True))
+
+    def evidence(self, encoded: Encoded, weighed: Sequence[Any]) -> list[Any]:
+        """The 20 best spans over all windows with their probabilities among these, and a number above 0 for no answer."""
+        scores: list[dict[Span, float]] = [{} for _ in encoded.examples]
+        nulls = [math.inf for _ in encoded.examples]
+        for feature, (spans, null) in zip(encoded.features, weighed, strict=True):
+            own = scores[feature.example]
+            for score, span in spans:
+                own[span] = max(score, own.get(span, score))
+            nulls[feature.example] = min(null, nulls[feature.example])
+        found = []
+        for own, null in zip(scores, nulls, strict=True):
+            best = sorted(own.items(), key=lambda item: -item[1])[:_BEST]
+            top = best[0][1] if best else -math.inf
+            shares = [math.exp(score - top) for _, score in best]
+            spans = [
+                {"begin": begin, "end": end, "probability": share / sum(shares)}
+                for ((begin, end), _), share in zip(best, shares, strict=True)
+            ]
+            none = null if self.chosen == "answerability" else null - top if best else math.inf
+            found.append({"spans": spans, "none": none})
+        return found
+
+    def agreed(self, example: Example, evidence: Sequence[Any]) -> str:
+        """The span with the largest mean probability, 0 where a model has it not among its best; empty where the mean for no
+        answer is above 0 and the benchmark allows that."""
+        if not self.answerable and sum(one["none"] for one in evidence) > 0:
+            return ""
+        totals: dict[Span, float] = {}
+        for one in evidence:
+            for span in one["spans"]:
+                place = span["begin"], span["end"]
+                totals[place] = totals.get(place, 0.0) + span["probability"]
+        begin, end = max(totals, key=lambda place: totals[place], default=(0, 0))
+        return (example.pair or "")[begin:end]
 
     def oracle(self, encoded: Encoded) -> list[Any]:
         """The best answers that are spans of whole pieces: a particle in the answer's last piece cannot be cut off."""

@@ -132,7 +132,7 @@ _NO_SPREAD = 1e-30
 
 @dataclass(frozen=True)
 class Correlated:
-    """Scores that a system gives to examples, beside the gold ones."""
+    """Scores that a system gives to examples, with the gold ones."""
 
     gold_N: Values
     predicted_N: Values

@@ -17,15 +17,17 @@ from pyarrow import ipc
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
+from korealbert.finetune.definition import is_file
 from korealbert.finetune.files import Record, json_lines
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.resampling import Draws
 from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.statistics import answered, compare, mcnemar_of
+from korealbert.finetune.tagged import Tagging
 from korealbert.finetune.task import Example, Task
 from korealbert.formatting import part_of
 
-_MEMBER_MARK = "::"
+MEMBER_MARK = "::"
 """Between an archive and the name of a file in it."""
 
 
@@ -39,7 +41,7 @@ _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class _Scored:
+class Scored:
     """Scores of a prediction file."""
 
     values: Mapping[str, float | None]
@@ -65,7 +67,7 @@ class _Scored:
         return {**fields.pop("values"), **fields}
 
 
-def score_file(task: str, gold: str, predictions: str, mode: Mode) -> _Scored:
+def score_file(task: str, gold: str, predictions: str, mode: Mode) -> Scored:
     """Metrics of a prediction file.
 
     ``gold`` is the official file, or ``ARCHIVE::MEMBER``. Raises ValueError naming file, line, field and remedy, and
@@ -76,7 +78,7 @@ def score_file(task: str, gold: str, predictions: str, mode: Mode) -> _Scored:
     return _scored(benchmark, examples, predictions, mode)[0]
 
 
-def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> tuple[_Scored, dict[str, Any]]:
+def compare_files(task: str, gold: str, first: str, second: str, mode: Mode) -> tuple[Scored, dict[str, Any]]:
     """Metrics of a prediction file, and tests of its difference from another one on the same examples.
 
     The comparison has the other file's ``scores`` and ``matched_by``; of the task's own ``metric`` the ``difference`` (first
@@ -105,7 +107,7 @@ def _read_gold(benchmark: Task, gold: str) -> list[Example]:
     return examples
 
 
-def _scored(benchmark: Task, examples: Sequence[Example], predictions: str, mode: Mode) -> tuple[_Scored, list[Any]]:
+def _scored(benchmark: Task, examples: Sequence[Example], predictions: str, mode: Mode) -> tuple[Scored, list[Any]]:
     """Metrics of a prediction file, and its predictions."""
     file = _file(predictions)
     if not file.path.is_file():
@@ -133,10 +135,10 @@ def _facts(
     mode: Mode,
     matched_by: Literal["id", "position"],
     further: Sequence[str],
-) -> _Scored:
+) -> Scored:
     scores = benchmark.score(examples, predicted, mode)
     corrected = benchmark.score(examples, predicted, "corrected").values if scores.undefined else {}
-    return _Scored(
+    return Scored(
         {name: None if name in scores.undefined else value for name, value in scores.values.items()},
         (*scores.warnings, *_part(benchmark, examples), *further),
         len(examples),
@@ -167,13 +169,22 @@ def _matched_to_ours(file: BenchmarkFile, benchmark: Task, examples: Sequence[Ex
 
 
 def record_format(task: str) -> str:
-    """What the records of a prediction file of this benchmark hold, for people."""
+    """What the records of a prediction file of this benchmark hold, for people.
+
+    Of a benchmark that a TOML file defines also the table of ``[dedup]`` that keeps its test texts out of a corpus.
+    """
     benchmark = tasks.find(task)
-    told = " ".join((benchmark.prediction.__doc__ or "").replace("``", "`").split())
+    meaning = " ".join((benchmark.prediction.__doc__ or "").replace("``", "`").split())
     labels = f" Labels: {', '.join(benchmark.labels)}." if isinstance(benchmark, SequenceClassification) else ""
     needed = "needed" if benchmark.matches_by_id else "optional; without it records stand in the order of the official file"
-    count = f"{benchmark.official_test_examples:,} official test {benchmark.official_unit}"
-    return f"{benchmark.title}: JSON Lines, an object for each of the {count}.\n`id`: the example's ({needed}).\n{told}{labels}"
+    if isinstance(benchmark, Tagging):
+        labels = f" Tags: {', '.join(benchmark.tags)}."
+    count = f"{benchmark.official_test_examples:,} " if benchmark.official_test_examples else ""
+    text = f"{benchmark.title}: JSON Lines, an object for each of the {count}official test {benchmark.official_unit}."
+    text += f"\n`id`: the example's ({needed}).\n{meaning}{labels}"
+    if is_file(task):
+        text += f"\n\nKeeps its test texts out of a corpus:\n{tasks.table_of(Path(task)).decontamination}"
+    return text
 
 
 def _part(benchmark: Task, gold: Sequence[Example]) -> list[str]:
@@ -226,7 +237,7 @@ def _by_id(records: Sequence[Record]) -> dict[str, Record]:
     for record in records:
         name = _id(record)
         if name in by_id:
-            raise record.error("id", f"{name!r} stands in line {by_id[name].line.number} too", "keep one of the two")
+            raise record.error("id", f"{name!r} is in line {by_id[name].line.number} too", "keep one of the two")
         by_id[name] = record
     return by_id
 
@@ -245,5 +256,5 @@ def _id(record: Record) -> str:
 
 
 def _file(written: str) -> BenchmarkFile:
-    path, _, member = written.partition(_MEMBER_MARK)
+    path, _, member = written.partition(MEMBER_MARK)
     return BenchmarkFile(Path(path), member)

@@ -160,7 +160,7 @@ class SearchSpec(Spec):
                     raise ValueError(f"{name} = {value:g}: {error.errors()[0]['msg']}") from None
         for name, other in (("epochs", "steps"), ("warmup_ratio", "warmup_steps")):
             if name in self.axes and getattr(cell, other) is not None:
-                raise ValueError(f"{name} is searched, but {other} = {getattr(cell, other)} stands in its place; remove one")
+                raise ValueError(f"{name} is searched, but {other} = {getattr(cell, other)} replaces it; remove one")
 
 
 AXES = ("epochs", "batch_size", "learning_rate", "warmup_ratio", "weight_decay", "dropout")

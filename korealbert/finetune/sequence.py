@@ -90,6 +90,7 @@ class SequenceClassification(_SequenceTask):
     measures: ClassVar[_Measures] = {"accuracy": accuracy}
     prediction_type = pa.int64()
     target_type = pa.int64()
+    evidence_type = pa.list_(pa.float64())
 
     def label(self, spelling: str, *, line: Line, field: str = "label") -> int:
         """The position of a label as the official files write it. Raises ValueError naming the known ones."""
@@ -131,7 +132,7 @@ class SequenceClassification(_SequenceTask):
 
         if self.chosen == "bi-encoder":
             return PairHead(hidden_size, len(self.labels), dropout)
-        return PooledHead(hidden_size, len(self.labels), dropout)
+        return PooledHead(hidden_size, len(self.labels), dropout, hidden=self.chosen == "electra")
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
         """Cross-entropy over ``labels``."""
@@ -143,6 +144,14 @@ class SequenceClassification(_SequenceTask):
     def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
         """The most probable label's position; the first of equals."""
         return list(logits.argmax(dim=-1).tolist())
+
+    def weigh(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
+        """The probability of each label."""
+        return list(logits.double().softmax(dim=-1).tolist())
+
+    def agreed(self, example: Example, evidence: Sequence[Any]) -> Any:
+        """The label with the largest mean probability; the first of equals."""
+        return int(np.mean(evidence, axis=0).argmax())
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """``measures``, with a warning when only one label was ever predicted."""
@@ -182,7 +191,7 @@ class MultipleChoice(SequenceClassification):
         """One logit per input."""
         from korealbert.finetune.heads import ChoiceHead  # noqa: PLC0415 (planning does without)
 
-        return ChoiceHead(hidden_size, 1, dropout)
+        return ChoiceHead(hidden_size, 1, dropout, hidden=self.chosen == "electra")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +261,9 @@ class SequenceRegression(_SequenceTask):
     measures: ClassVar[_Measures] = {"spearman": spearman, "pearson": pearson}
     prediction_type = pa.float64()
     target_type = pa.float64()
+    evidence_type = pa.float64()
 
-    def gold_score(self, text: str, *, line: Line) -> float:
+    def gold_score(self, text: str, *, line: Line, field: str = "score") -> float:
         """The score that an official file writes. Raises ValueError where it is no number on the scale."""
         low, high = self.scale
         try:
@@ -261,7 +271,7 @@ class SequenceRegression(_SequenceTask):
         except ValueError:
             score = math.nan
         if not low <= score <= high:
-            raise line.error("score", f"found {text!r}", f"a score is a number from {low:g} to {high:g}")
+            raise line.error(field, f"found {text!r}", f"a score is a number from {low:g} to {high:g}")
         return score
 
     def prediction(self, record: Record, example: Example) -> float:
@@ -288,7 +298,8 @@ class SequenceRegression(_SequenceTask):
 
         if self.chosen == "bi-encoder":
             return CosineHead(*self.scale)
-        return PooledHead(hidden_size, 1, dropout, bias=sum(float(f.target) for f in train) / len(train))
+        mean = sum(float(f.target) for f in train) / len(train)
+        return PooledHead(hidden_size, 1, dropout, mean, hidden=self.chosen == "electra")
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
         """Mean squared error."""
@@ -300,6 +311,14 @@ class SequenceRegression(_SequenceTask):
     def decode(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
         """The raw output, not clipped to the scale: clipping would make ties."""
         return list(logits.float().squeeze(-1).tolist())
+
+    def weigh(self, logits: torch.Tensor, features: Sequence[Feature]) -> list[Any]:
+        """The predictions themselves."""
+        return self.decode(logits, features)
+
+    def agreed(self, example: Example, evidence: Sequence[Any]) -> Any:
+        """The mean of the predictions."""
+        return float(np.mean(evidence))
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """``measures``; correlations are 0 with a warning when the predictions (or the gold scores) are constant."""

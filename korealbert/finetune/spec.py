@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, get_args
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from korealbert.artifact import InputPath, Spec
 from korealbert.finetune import tasks
+from korealbert.finetune.definition import DataFile, Definition, is_file
 from korealbert.finetune.task import Head, Task
 
 Init = Literal["pretrained", "random"]
@@ -21,53 +25,23 @@ Precision = Literal["float32", "bfloat16"]
 """``bfloat16``: the encoder computes in bfloat16 under autocast; weights, heads, losses and the optimiser stay float32."""
 
 
-class RemoteFile(Spec):
-    """A benchmark file that is fetched once, under the checksum that it must have."""
-
-    url: str = Field(pattern=r"^https?://.+$")
-    """Where it is fetched from."""
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """The checksum of the file as it comes, in lower-case hex digits."""
-    name: str = Field(default="", pattern=r"^[^/\x00]*$")
-    """Name of the file; its ending says how it is read. By default the last part of the URL."""
-    private_hosts: tuple[str, ...] = ()
-    """Hosts that may lie at a private address; all others must lie at public ones."""
-
-    @field_validator("private_hosts", mode="before")
-    @classmethod
-    def _list_is_a_tuple(cls, value: Any) -> Any:
-        # FeaturesSpec has looked at the table before pydantic does, who then no longer takes a list of JSON for a tuple.
-        return tuple(value) if isinstance(value, list) else value
-
-
-LOCAL, REMOTE = "local file", "remote file"
-"""How pydantic tells the two kinds of ``_DataFile`` apart in the places that its errors name."""
-
-
-def _kind_of_file(value: Any) -> str:
-    return REMOTE if isinstance(value, Mapping | RemoteFile) else LOCAL
-
-
-_DataFile = Annotated[Annotated[InputPath, Tag(LOCAL)] | Annotated[RemoteFile, Tag(REMOTE)], Discriminator(_kind_of_file)]
-"""A path, or a table of URL and checksum."""
-
-
 class FeaturesSpec(Spec):
     """The examples of a benchmark as piece ids, shared by all its inits, seeds and settings."""
 
     later: ClassVar[frozenset[str]] = frozenset({"head"})
 
-    task: str
-    """Name of a benchmark: nsmc, klue_ner, glue_cola, …"""
-    train: _DataFile
+    task: str | Definition
+    """Name of a benchmark (nsmc, klue_ner, glue_cola, …), or the path of a TOML file that defines one; what that file says is
+    part of the identity, and where it is, is not."""
+    train: DataFile
     """Official training file, in any form that ``benchmark_files`` reads: compressed or not, in a tar archive or not."""
     train_member: str = ""
     """Name of the file within ``train``, when that is an archive."""
-    dev: _DataFile | None = None
+    dev: DataFile | None = None
     """Official dev file. Without one, 5 % of train are held out, where the benchmark has no dev set."""
     dev_member: str = ""
     """Name of the file within ``dev``, when that is an archive."""
-    test: _DataFile | None = None
+    test: DataFile | None = None
     """Official test file. None: only dev is scored, as in a search, so that nothing can be selected on test."""
     test_member: str = ""
     """Name of the file within ``test``, when that is an archive."""
@@ -85,17 +59,32 @@ class FeaturesSpec(Spec):
     max_length: int = Field(default=128, ge=8)
     """Longest input in pieces with special pieces; longer ones are cut."""
     head: Head = "own"
-    """``own``: the task's, a cross-encoder where it compares two sentences. ``mean``: the same on the mean vector of all
-    pieces. ``bi-encoder``: both sentences are encoded apart; its scores compare with those of bi-encoders alone.
-    ``answerability``: spans, and a classifier trained with them of whether there is an answer (squad2, klue_mrc)."""
+    """``own``: the task's, a cross-encoder where it compares two sentences; for an ELECTRA ``electra``, where the task has it.
+    ``electra``: a dense layer with GELU before the task's. ``mean``: the task's on the mean vector of all pieces.
+    ``bi-encoder``: both sentences are encoded apart; its scores compare with those of bi-encoders alone. ``answerability``:
+    spans, and a classifier trained with them of whether there is an answer (squad2, klue_mrc)."""
 
     @model_validator(mode="before")
     @classmethod
-    def _task_defaults(cls, values: Any) -> Any:
-        if isinstance(values, Mapping) and values.get("task") in tasks.names():
-            defaults = tasks.load(values["task"]).defaults
-            return {**{name: value for name, value in defaults.items() if name in cls.model_fields}, **values}
-        return values
+    def _task_defaults(cls, values: Any, info: ValidationInfo) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        task, files = values.get("task"), dict[str, Any]()
+        if isinstance(task, str) and is_file(task):
+            context = info.context or {}
+            path = Path(os.path.normpath(Path(context.get("root", ".")) / Path(task).expanduser()))
+            table = tasks.table_of(path, within=context.get("within"))
+            splits = {split: table.files.of(split) for split in ("train", "dev", "test")}
+            if values.get("test_share") is not None:
+                splits.pop("test")
+            files = {name: value for split, of in splits.items() if split not in values for name, value in of.items()}
+            task = table.definition
+        elif isinstance(task, Mapping):
+            task = Definition.model_validate_json(json.dumps(task), strict=True)
+        if not isinstance(task, Definition) and task not in tasks.names():
+            return values
+        defaults = {name: value for name, value in tasks.load(task).defaults.items() if name in cls.model_fields}
+        return {**defaults, **files, **values, "task": task}
 
     @model_validator(mode="after")
     def _one_test_set(self) -> Self:
@@ -106,13 +95,18 @@ class FeaturesSpec(Spec):
     @model_validator(mode="after")
     def _task_is_known_and_has_a_dev_set(self) -> Self:
         if tasks.load(self.task).has_official_dev and self.dev is None:
-            raise ValueError(f"{self.task} has an official dev set: name its file as dev")
+            raise ValueError(f"{self.task_name} has an official dev set: name its file as dev")
         return self
 
     @model_validator(mode="after")
     def _task_has_the_head(self) -> Self:
         tasks.load(self.task).headed(self.head)
         return self
+
+    @property
+    def task_name(self) -> str:
+        """Name of the benchmark in stores and tables."""
+        return self.task.name if isinstance(self.task, Definition) else self.task
 
     @property
     def benchmark(self) -> Task:
@@ -160,22 +154,30 @@ class ContrastSpec(Spec):
     @field_validator("task")
     @classmethod
     def _says_what_follows(cls, task: str) -> str:
-        labels = getattr(tasks.load(task), "labels", ())
+        labels = () if is_file(task) else getattr(tasks.load(task), "labels", ())
         if not {"entailment", "contradiction"} <= set(labels):
             raise ValueError(
                 f"{task} has no pairs that entail and contradict; take kornli, klue_nli, glue_mnli or glue_mnli_mm"
             )
         return task
 
+    def before(self, **settings: Any) -> FinetuneSpec:
+        """A bi-encoder's fine-tuning that has this training before it; ``settings`` are of its other fields."""
+        contrast = ContrastSpec(**{name: getattr(self, name) for name in ContrastSpec.model_fields})
+        return FinetuneSpec(task=self.task, train=self.train, dev=self.train, head="bi-encoder", contrast=contrast, **settings)
+
 
 class FinetuneSpec(FeaturesSpec):
     """One fine-tuning run: task, init, seed and settings, the same budget for every init.
+
+    ``task`` names the benchmark where the table has another name than it, or the TOML file that defines one; what that file
+    says of files and settings holds where the table says nothing.
 
     ``epochs``, ``batch_size``, ``learning_rate``, ``warmup_ratio``, ``weight_decay``, ``dropout`` and ``max_length`` default to
     the task's own values where it has some.
     """
 
-    later: ClassVar[frozenset[str]] = FeaturesSpec.later | {"contrast", "steps", "warmup_steps", "encoder_dropout"}
+    later: ClassVar[frozenset[str]] = FeaturesSpec.later | {"contrast", "steps", "warmup_steps", "encoder_dropout", "evidence"}
 
     init: Init = "pretrained"
     """The weights of the model, or ``random``: the same architecture with fresh ones, which shows what pretraining adds."""
@@ -205,9 +207,11 @@ class FinetuneSpec(FeaturesSpec):
     dropout: float = Field(default=0.1, ge=0, lt=1)
     """Dropout before the head."""
     encoder_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout within the encoder, of attention too. None: that of its own config.json."""
+    """Dropout within the encoder, of attention too. None: that of its config.json."""
     precision: Precision = "float32"
     """``bfloat16`` is for GPUs; a CPU without bfloat16 units emulates it slowly."""
+    evidence: bool = False
+    """Keep what each test prediction is weighed by (probabilities of classes or spans), which ensembles average."""
     contrast: ContrastSpec | None = None
     """Training on triples of entailment before the benchmark's own, for a bi-encoder."""
 
@@ -218,10 +222,21 @@ class FinetuneSpec(FeaturesSpec):
         return self
 
     @model_validator(mode="after")
+    def _evidence_is_known(self) -> Self:
+        if self.evidence and self.benchmark.evidence_type is None:
+            raise ValueError(f"{self.task}: there are no ensembles of this benchmark; leave evidence out")
+        return self
+
+    @model_validator(mode="after")
     def _contrast_is_of_vectors(self) -> Self:
         if self.contrast is not None and self.head != "bi-encoder":
             raise ValueError(f"contrast trains vectors of single sentences; set head = 'bi-encoder' (it is {self.head!r})")
         return self
+
+    def of_architecture(self, architecture: str) -> FinetuneSpec:
+        """The run with the head that this architecture (``model_type`` of transformers) has, unless another one is named."""
+        wanted = architecture == "electra" and self.head == "own" and "electra" in self.benchmark.heads
+        return self.model_copy(update={"head": "electra"}) if wanted else self
 
     def with_settings(self, settings: Mapping[str, Any]) -> FinetuneSpec:
         """The same run with other settings. Raises ValueError where one is out of its range."""

@@ -67,8 +67,8 @@ _HEADS = ("num_attention_heads", "n_heads")
 def config_of(name: str, *, shrink: int = 1) -> Any:
     """The config of a shape, every width and the vocabulary divided by ``shrink``, a power of two up to 32.
 
-    Layers and positions stay: what a step takes falls by about the same factor for every shape. Raises KeyError for others than
-    ``SHAPES``.
+    Layers and positions stay: the time of a step falls by about the same factor for every shape. Raises KeyError for
+    others than ``SHAPES``.
     """
     from transformers import AutoConfig  # noqa: PLC0415 (planning does without)
 
@@ -235,5 +235,5 @@ STAGE = Stage(
     run=run,
     check=check_device,
     table="speed",
-    deployment=Deployment("Training speed of architectures beside M-BERT's"),
+    deployment=Deployment("Training speed of architectures beside M-BERT's", recipe="encoders"),
 )

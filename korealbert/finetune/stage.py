@@ -8,10 +8,11 @@ where an export says less than that (layers share what the format cannot say); `
 Output: ``metrics.json`` (the whole result: settings, dev scores of every epoch, dev and test scores of the best, sizes and
 warnings; scores are official ones, for test also the corrected and the best reachable; ``undefined`` names those that the
 official script prints as ``nan``, and why: their ``test`` is our value, for means need a number), ``dev_predictions.arrow`` and
-``predictions.arrow`` (id, gold, pred and loss of every dev and test example), ``analysis.json`` (what is confused with what,
+``predictions.arrow`` (id, gold, pred and loss of every dev and test example), ``analysis.json`` (confusions of labels
 and the hardest test examples; see ``analysis``) and ``curve.jsonl`` (training loss). A spec without ``test`` gives dev alone.
+With ``evidence`` there is ``evidence.arrow`` (id and evidence of the prediction of every test example).
 A head that is not the task's own is named in ``metrics.json``, and in the metadata of both files of predictions; ``contrast``
-in ``metrics.json`` tells of a training on triples before.
+in ``metrics.json`` describes a preceding training on triples.
 The statistics are the headline of ``metrics.json``; whoever needs a score reads the file. Killed, it starts over: a cell
 takes minutes.
 """
@@ -33,19 +34,18 @@ from korealbert.finetune.analysis import analysis
 from korealbert.finetune.features import (
     SPLITS,
     FeatureTable,
+    encode_triples,
     lengths_of,
     read_examples,
-    read_triples,
     task_tokenizer,
     write_features,
 )
 from korealbert.finetune.search import AXES
-from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
+from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.task import Encoded, Example, Feature, Task
 from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_device
 
 if TYPE_CHECKING:
-    from korealbert.finetune.encoder import Encoder
     from korealbert.finetune.loop import Answers, FinetunedModel
 
 
@@ -68,6 +68,10 @@ class FinetuneStats(Statistics):
     def within(cls, result: Mapping[str, Any]) -> FinetuneStats:
         """Those of a whole result."""
         return cls.model_validate({name: result[name] for name in cls.model_fields if name in result})
+
+
+EVIDENCE = "evidence.arrow"
+"""What an ensemble averages: id and evidence of every test example."""
 
 
 def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> FinetuneStats:
@@ -101,7 +105,7 @@ def _memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:
     at_once = spec.micro_batch_size or _settled(spec, inputs).batch_size
     size = f"{spec.max_train_examples} {spec.max_dev_examples} {spec.max_test_examples if spec.tested else 0}"
     apart = f" {spec.head}" if spec.head == "bi-encoder" else ""
-    return f"{inputs['model'].name} {spec.task}{apart} {size} {spec.max_length} {at_once} {spec.precision}"
+    return f"{inputs['model'].name} {spec.task_name}{apart} {size} {spec.max_length} {at_once} {spec.precision}"
 
 
 def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRuntime) -> FinetuneStats:
@@ -110,7 +114,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
     from korealbert.model.parameters import count_parameters  # noqa: PLC0415 (planning does without)
 
     task = spec.benchmark
-    device = pick_device(runtime.device)
+    device = pick_device(runtime.device, local_rank=runtime.gpu)
     directory = inputs["model"].path
     tokenizer = task_tokenizer(task, directory)
     examples = read_examples(task, spec, inputs, splits=SPLITS if "features" not in inputs else SPLITS[1:])
@@ -120,7 +124,7 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
 
     with repeatable(seed=spec.seed, threads=runtime.threads, device=device):
         encoder = load_input(inputs, init=spec.init, dropout=spec.encoder_dropout)
-        _check_length(spec, encoder, directory)
+        encoder.check_length(spec.max_length, directory)
         if task.markers:
             encoder.make_room(len(tokenizer))
         features = _features(task, spec, inputs, out_dir, examples, tokenizer)
@@ -129,7 +133,14 @@ def _run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: TrainingRun
         history = train(model, features["train"], Encoded(examples["dev"], features["dev"]), spec, report)
         encoded = {split: Encoded(examples[split], features[split]) for split in SPLITS[1:] if split in examples}
         answers = {split: model.answer(part, with_losses=True) for split, part in encoded.items()}
+        evidence = model.evidence(encoded["test"]) if spec.evidence and "test" in encoded else None
 
+    if evidence is not None:
+        assert task.evidence_type is not None
+        schema = pa.schema([("id", pa.string()), ("evidence", task.evidence_type)])
+        with TableWriter(out_dir / EVIDENCE, schema) as table:
+            for example, weighed in zip(examples["test"], evidence, strict=True):
+                table.append((example.id, weighed))
     tested, warnings = _tested(task, encoded["test"], answers["test"].predicted) if "test" in encoded else ({}, [])
     warnings = [*(f"dev: {text}" for text in history.dev.warnings), *warnings]
     if spec.init == "pretrained" and spec.max_length > tokenizer.model_max_length:
@@ -163,30 +174,15 @@ def _contrasted(
     out_dir: Path,
     report: Callable[[int, int, Mapping[str, float]], None],
 ) -> dict[str, Any]:
-    """Train the model on triples of entailment; what ``metrics.json`` says of that."""
+    """Train the model on triples of entailment; returns the field ``contrast`` of ``metrics.json``."""
     from korealbert.finetune.loop import contrast  # noqa: PLC0415 (planning does without)
 
     scored = [example for split in SPLITS[1:] for example in examples.get(split, ())]
     barred = {text for example in scored for text in (example.text, example.pair) if text}
-    triples, parts, left_out = read_triples(spec, barred)
-    directory = out_dir / ".triples"
-    directory.mkdir(exist_ok=True)
-    tables = {}
-    for split, part in parts.items():
-        write_features(directory / f"{split}.arrow", triples, part, tokenizer, max_length=spec.max_length)
-        tables[split] = FeatureTable(directory / f"{split}.arrow", triples)
-    history = contrast(model, triples, tables["train"], Encoded(parts["dev"], tables["dev"]), spec, report)
-    sizes = {"triples": len(parts["train"]), "held_out": len(parts["dev"]), "left_out": left_out}
-    found = {"title": triples.entailment.title, **sizes, "epochs": history.epochs, "best_epoch": history.best_epoch}
+    triples = encode_triples(spec, barred, tokenizer, out_dir)
+    history = contrast(model, triples, spec, report)
+    found = {**triples.described, "epochs": history.epochs, "best_epoch": history.best_epoch}
     return {"contrast": found}
-
-
-def _check_length(spec: FeaturesSpec, encoder: Encoder, directory: Path) -> None:
-    """Raise ValueError where inputs may be longer than the encoder has positions."""
-    if spec.max_length > encoder.max_length:
-        raise ValueError(
-            f"max_length is {spec.max_length}, but {directory}/config.json has positions for {encoder.max_length} pieces"
-        )
 
 
 def _features(
@@ -207,7 +203,7 @@ def _described(task: Task, spec: FinetuneSpec) -> dict[str, Any]:
     settings = {name: getattr(spec, name) for name in AXES}
     others = {name: getattr(spec, name) for name in ("steps", "warmup_steps", "encoder_dropout")}
     settings |= {name: value for name, value in others.items() if value is not None}
-    known = {"task": spec.task, "title": task.title, "init": spec.init, "seed": spec.seed}
+    known = {"task": spec.task_name, "title": task.title, "init": spec.init, "seed": spec.seed}
     if spec.head != "own":
         known["head"] = spec.head
     return {**known, "settings": settings, "metric": task.metric, "selected_by": task.selects_by}

@@ -60,7 +60,7 @@ def spread(scores: Sequence[float]) -> _Spread:
     return _Spread(max(scores), mean(scores), stdev(scores) if len(scores) > 1 else 0.0, median(scores))
 
 
-def resampled(systems: Sequence[Sequence[Answered]], draws: Draws) -> list[Values]:
+def _resampled(systems: Sequence[Sequence[Answered]], draws: Draws) -> list[Values]:
     """For each system the scores of its seeds over each sample of the examples, [S, B] for all B draws."""
     parts = [[np.stack([seed.over(counts_NB) for seed in seeds]) for seeds in systems] for counts_NB in draws.counts()]
     return [np.concatenate(blocks, axis=1) for blocks in zip(*parts, strict=True)]
@@ -68,7 +68,7 @@ def resampled(systems: Sequence[Sequence[Answered]], draws: Draws) -> list[Value
 
 @dataclass(frozen=True)
 class _Mean:
-    """A mean over seeds: its own value, and the variances that it has."""
+    """A mean over seeds and its variances."""
 
     value: float
     of_seeds: float
@@ -85,8 +85,10 @@ class _Mean:
         if count == 1:
             return cls(float(scores_S[0]), 0.0, 0.0, 0)
         apart_SB = samples_SB - samples_SB.mean(axis=0)
-        joint = apart_SB.var(axis=1, ddof=1).sum() / (count - 1)
-        return cls(float(scores_S.mean()), float(scores_S.var(ddof=1) / count), float(joint / count), count - 1)
+        joint = float(apart_SB.var(axis=1, ddof=1).sum() / (count - 1)) / count
+        # Seeds that answer differently and happen to score alike vary at least as much as other examples would show.
+        of_seeds = float(scores_S.var(ddof=1)) / count or joint
+        return cls(float(scores_S.mean()), of_seeds, joint, count - 1)
 
 
 def _deviation(means: Sequence[_Mean], samples_B: Values) -> tuple[float, float]:
@@ -116,7 +118,7 @@ def intervals(systems: Sequence[Sequence[Answered]], draws: Draws, *, confidence
     """Of each system's mean over seeds, for other seeds and other examples; of a single seed, for other examples."""
     return [
         _interval([_Mean.of(scores_S, samples_SB)], samples_SB.mean(axis=0), confidence)
-        for scores_S, samples_SB in zip(_scores(systems, draws), resampled(systems, draws), strict=True)
+        for scores_S, samples_SB in zip(_scores(systems, draws), _resampled(systems, draws), strict=True)
     ]
 
 
@@ -141,7 +143,7 @@ def compare(systems: Sequence[Sequence[Answered]], draws: Draws, *, confidence: 
     Pairs are in the order of ``itertools.combinations``.
     """
     pairs = list(itertools.combinations(range(len(systems)), 2))
-    samples = resampled(systems, draws)
+    samples = _resampled(systems, draws)
     means = [_Mean.of(*each) for each in zip(_scores(systems, draws), samples, strict=True)]
     single = [pair for pair in pairs if not any(means[n].freedom for n in pair)]
     chance = dict(zip(single, _randomised(systems, single, draws), strict=True))
@@ -229,7 +231,7 @@ def _log_binomial(n: int, k: int) -> float:
 
 @dataclass(frozen=True)
 class Whole:
-    """Answers whose score has no cheaper form: it is computed anew for every draw."""
+    """Answers whose score has no cheaper form: it is computed again for every draw."""
 
     task: Task
     examples: Sequence[Example]

@@ -79,11 +79,11 @@ def run(spec: SummarySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> S
     """Score the runs together; see the module's docstring."""
     task = tasks.load(spec.task)
     examples = read_examples(task, spec, inputs, splits=("test",))["test"]
-    systems = {name: _cells(task, examples, cells) for name, cells in _by_system(inputs).items()}
+    systems = {name: list(answers_of(task, examples, cells).values()) for name, cells in _by_system(inputs).items()}
     answers = [[cell.answered for cell in cells] for cells in systems.values()]
     draws = Draws(len(examples), spec.resamples, spec.split_seed)
     drawn = {"resamples": spec.resamples, "confidence": spec.confidence, "seed": spec.split_seed}
-    result: dict[str, Any] = {"task": spec.task, "metric": task.metric, "examples": len(examples), **drawn}
+    result: dict[str, Any] = {"task": spec.task_name, "metric": task.metric, "examples": len(examples), **drawn}
     result["systems"] = {
         name: _together(cells, len(examples), ends)
         for (name, cells), ends in zip(systems.items(), intervals(answers, draws, confidence=spec.confidence), strict=True)
@@ -108,9 +108,9 @@ def _by_system(inputs: Inputs) -> dict[str, dict[int, Artifact]]:
     return {name: dict(sorted(cells.items())) for name, cells in found.items()}
 
 
-def _cells(task: Task, examples: Sequence[Example], artifacts: Mapping[int, Artifact]) -> list[Cell]:
-    """Raises ValueError naming an artifact whose predictions are not of these examples."""
-    cells = []
+def answers_of(task: Task, examples: Sequence[Example], artifacts: Mapping[int, Artifact]) -> dict[int, Cell]:
+    """Finished runs by seed. Raises ValueError naming an artifact whose predictions are not of these examples."""
+    cells = {}
     for seed, artifact in artifacts.items():
         metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
         with ipc.open_file(str(artifact.path / "predictions.arrow")) as reader:
@@ -119,7 +119,7 @@ def _cells(task: Task, examples: Sequence[Example], artifacts: Mapping[int, Arti
             raise ValueError(f"{artifact.name}/predictions.arrow: of other examples than the test file's; rebuild the cell")
         predicted = [task.restored(value) for value in table["pred"].to_pylist()]
         answers = answered(task, examples, predicted, "official")
-        cells.append(Cell(seed, metrics["dev"][metrics["selected_by"]], predicted, answers))
+        cells[seed] = Cell(seed, metrics["dev"][metrics["selected_by"]], predicted, answers)
     return cells
 
 
@@ -148,7 +148,7 @@ def _headline(found: Mapping[str, Any]) -> dict[str, Any]:
 
 STAGE = Stage(
     "summary",
-    version=3,
+    version=4,
     spec=SummarySpec,
     run=run,
     inputs={"CELL": "finetune/NAME/CELL"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,7 +12,7 @@ import pyarrow as pa
 from korealbert.documents.benchmark_files import Line
 from korealbert.finetune.alignment import Span, frame, owned_units, pieces, with_every_unit
 from korealbert.finetune.files import Record
-from korealbert.finetune.metrics.units import OUTSIDE
+from korealbert.finetune.metrics.units import OUTSIDE, lenient_entities
 from korealbert.finetune.task import Encoded, Example, Feature, Task
 
 if TYPE_CHECKING:
@@ -91,6 +92,13 @@ class Tagging(Task):
             labels = [self.tags.index(example.target[owns[0]]) if owns else nothing for owns in layout]
             features.append(Feature(input_ids, segments, labels, index, layout))
         return features
+
+    def census(self, examples: Sequence[Example]) -> dict[str, dict[str, int]]:
+        """By type of entity its ``tags``, ``B`` and ``I`` together, and its ``entities``: a ``B``, or an ``I`` that continues
+        none of its type, with all that continue it."""
+        tags = Counter(tag[2:] for example in examples for tag in example.target if tag != OUTSIDE)
+        entities = Counter(kind for example in examples for kind, *_ in lenient_entities(example.target))
+        return {"tags": dict(tags), "entities": dict(entities)}
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One logit per tag and piece."""

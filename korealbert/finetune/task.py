@@ -26,16 +26,18 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-Head = Literal["own", "mean", "bi-encoder", "answerability"]
+Head = Literal["own", "mean", "electra", "bi-encoder", "answerability"]
 """What turns vectors into a task's output.
 
 ``own``: what the task has by itself: a layer on the encoder's pooled vector (of a pair as one input: a cross-encoder) or on
-each piece, or KLUE's parser. ``mean``: that layer on the mean vector of all pieces. ``bi-encoder``: each sentence of a pair is
-encoded alone, mean vectors u and v; similarity is their cosine, classes are of [u, v, |u − v|]. ``answerability``: spans of a
+each piece, or KLUE's parser. ``mean``: that layer on the mean vector of all pieces. ``electra``: before that layer another one
+with GELU, and dropout before both, on the first piece's vector, as transformers' ElectraForSequenceClassification and
+ElectraForMultipleChoice have it; recipes choose it for every ELECTRA. ``bi-encoder``: each sentence of a pair is encoded
+alone, mean vectors u and v; similarity is their cosine, classes are of [u, v, |u − v|]. ``answerability``: spans of a
 context, and a classifier on the pooled vector, trained with them, of whether there is an answer.
 """
 
-POOLING_HEADS: tuple[Head, ...] = ("own", "mean")
+POOLING_HEADS: tuple[Head, ...] = ("own", "mean", "electra")
 """Of tasks that look at one vector of an input."""
 
 PAIR_HEADS: tuple[Head, ...] = (*POOLING_HEADS, "bi-encoder")
@@ -67,7 +69,7 @@ class Feature:
     layout: Any = None
     """Positions of the example's characters or words among the pieces, as the task's head and ``predictions`` use them."""
     choices: tuple[Feature, ...] = ()
-    """The inputs of a feature with several, one per choice; its own ids are then those of the longest."""
+    """The inputs of a feature with several, one per choice; ``input_ids`` are then those of the longest."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,8 @@ class Task(ABC):
     """Fields of the fine-tuning spec that the task sets unless a recipe does."""
     prediction_type: ClassVar[pa.DataType]
     """Arrow type of gold and predicted values."""
+    evidence_type: ClassVar[pa.DataType | None] = None
+    """Arrow type of the evidence for a prediction, which an ensemble averages; None: there are no ensembles of the task."""
     markers: ClassVar[tuple[str, ...]] = ()
     """Special pieces that the task puts into its texts; the tokenizer given to ``encode`` knows them."""
     target_type: ClassVar[pa.DataType | None] = None
@@ -220,6 +224,10 @@ class Task(ABC):
     def labelled(self, example: Example, predicted: Any) -> tuple[list[str], list[str]]:
         """Gold and predicted labels that error analysis counts, one of each for every counted unit of the example."""
 
+    def census(self, examples: Sequence[Example]) -> dict[str, dict[str, int]]:
+        """What the gold values of examples hold, as numbers by name; nothing but of entities."""
+        return {}
+
     @abstractmethod
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """All metrics of the benchmark; ``metric`` is among them."""
@@ -257,7 +265,7 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, logits: Any, targets: Sequence[Any]) -> torch.Tensor:
-        """Mean loss of a batch, a scalar. ``logits`` are what the head returns."""
+        """Mean loss of a batch, a scalar. ``logits`` are the output of the head."""
 
     @abstractmethod
     def decode(self, logits: Any, features: Sequence[Feature]) -> list[Any]:
@@ -266,6 +274,18 @@ class Task(ABC):
     def predictions(self, encoded: Encoded, decoded: Sequence[Any]) -> list[Any]:
         """One prediction per example from the outputs of ``decode`` for its features."""
         return list(decoded)
+
+    def weigh(self, logits: Any, features: Sequence[Feature]) -> list[Any]:
+        """What the outputs of a batch's features are weighed by, one for each."""
+        raise NotImplementedError(f"there are no ensembles of {self.title}")
+
+    def evidence(self, encoded: Encoded, weighed: Sequence[Any]) -> list[Any]:
+        """What each example's prediction is weighed by, of ``evidence_type``, from what ``weigh`` gives for its features."""
+        return list(weighed)
+
+    def agreed(self, example: Example, evidence: Sequence[Any]) -> Any:
+        """The prediction of several models together, whose evidence for an example this is."""
+        raise NotImplementedError(f"there are no ensembles of {self.title}")
 
     def oracle(self, encoded: Encoded) -> list[Any] | None:
         """The best predictions that the pieces' boundaries and the length limit allow; None where they limit nothing."""

@@ -1,4 +1,4 @@
-"""Tokenizers of encoders in Hugging Face format, checked against the encoder beside them.
+"""Tokenizers of encoders in Hugging Face format, checked against the encoder of the same directory.
 
 For BERTs whose vocabulary is a SentencePiece model, such as KoBERT, a fast tokenizer is built from it: their directories hold a
 ``.model`` file, a tokenizer class of their own in Python, and perhaps ``vocab.txt``, which numbers the pieces.
@@ -22,7 +22,7 @@ from korealbert.vocab.morphemes import for_directory
 
 
 def load_tokenizer(directory: Path) -> Any:
-    """The tokenizer of a directory, which knows offsets, pads, and belongs to the encoder beside it.
+    """The tokenizer of a directory, which knows offsets, pads, and belongs to the encoder of the directory.
 
     Raises ValueError naming the directory where there is none such.
     """
@@ -105,8 +105,8 @@ def _sentencepiece_of_wordpiece_family(directory: Path, model_type: str) -> Path
 def _tokenizer_from_sentencepiece(model: Path) -> Any:
     """``[CLS] a [SEP]`` and ``[CLS] a [SEP] b [SEP]`` around the pieces of a SentencePiece unigram model.
 
-    Numbers are those of ``vocab.txt`` beside it, where there is one. Raises ValueError naming the file where it is no such
-    model, lacks a special piece, or has other pieces than ``vocab.txt``.
+    Numbers are those of ``vocab.txt`` in the same directory, where there is one. Raises ValueError naming the file where
+    it is no such     model, lacks a special piece, or has other pieces than ``vocab.txt``.
     """
     proto = sentencepiece_model_pb2.ModelProto()
     try:

@@ -71,6 +71,14 @@ def family_of(config: AnyConfig) -> Family[Any]:
     raise ValueError(f"neither ALBERT, BERT, ELECTRA nor RoBERTa of transformers has this shape: {shape}")
 
 
+def architecture(config: AnyConfig) -> str:
+    """The ``model_type`` that a model is exported as; empty where no class of ``transformers`` computes what it does."""
+    try:
+        return family_of(config).model_type
+    except ValueError:
+        return ""
+
+
 def to_huggingface(config: AnyConfig, weights: Mapping[str, Array]) -> dict[str, Array]:
     """Tensors of the family's ``architecture`` from those of our pretraining model; word-order head and generator are left out.
 

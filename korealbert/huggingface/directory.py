@@ -14,6 +14,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from korealbert.artifact import InputPath, Spec
+from korealbert.artifact.files import write_json
 
 
 class ModelPlace(Spec):
@@ -132,3 +133,31 @@ def read_settings(directory: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path}: not a JSON object")
     return content
+
+
+def write_mean_pooling(out_dir: Path, *, hidden_size: int, longest: int) -> None:
+    """What makes ``SentenceTransformer(out_dir)`` of sentence-transformers, 2 and later, load a directory with mean pooling.
+
+    Not where text is cut into morphemes first: that library would not do it, and its vectors would be others.
+    """
+    if (out_dir / "morphemes.json").exists():
+        return
+    library = "sentence_transformers.models"
+    listed = [("", "Transformer"), (str(PurePosixPath(_POOLING).parent), "Pooling")]
+    modules = [{"idx": n, "name": str(n), "path": path, "type": f"{library}.{kind}"} for n, (path, kind) in enumerate(listed)]
+    contents: tuple[Any, ...] = (
+        modules,
+        {"word_embedding_dimension": hidden_size, "pooling_mode_mean_tokens": True},
+        {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+        # A [SEP] that a user typed is text, as it was in training.
+        {"max_seq_length": longest, "tokenizer_args": {"split_special_tokens": True}},
+    )
+    (out_dir / _POOLING).parent.mkdir(exist_ok=True)
+    for name, content in zip(POOLING_FILES, contents, strict=True):
+        write_json(out_dir / name, content, indent=2)
+
+
+_POOLING = "1_Pooling/config.json"
+
+POOLING_FILES = ("modules.json", _POOLING, "config_sentence_transformers.json", "sentence_bert_config.json")
+"""What sentence-transformers reads beside the model's own files."""

@@ -2,8 +2,8 @@
 
 Input: roles ``pretrain`` and ``vocab``. Output: ``config.json``, ``model.safetensors``, ``tokenizer.json``,
 ``tokenizer_config.json``, ``special_tokens_map.json``, ``spiece.model``, ``README.md``, and ``morphemes.json`` where text is
-cut into morphemes first. The heads for masked tokens and sentence order are included (``AlbertForPreTraining``), the word-order
-head is not. No custom code is needed to load it.
+cut into morphemes first; elsewhere what makes ``SentenceTransformer(directory)`` take mean vectors. The heads for masked tokens
+and sentence order are included (``AlbertForPreTraining``), the word-order head is not. No custom code is needed to load it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Sta
 from korealbert.artifact.files import atomic_write, write_json
 from korealbert.huggingface import checkpoint
 from korealbert.huggingface.card import ModelFacts, model_card
+from korealbert.huggingface.directory import write_mean_pooling
 from korealbert.huggingface.families import SpecialIds
 from korealbert.model.config import weights_file
 from korealbert.vocab.morphemes import MORPHEMES_FILE
@@ -57,7 +58,7 @@ class ExportSpec(Spec):
         return prompts
 
 
-class Filled(BaseModel):
+class _Filled(BaseModel):
     """What a model puts into a prompt: the most probable pieces for its mask, with their probabilities."""
 
     prompt: str
@@ -71,7 +72,7 @@ class ExportStats(Statistics):
     """Of the trained model without the heads that are left out: what layers share counts once."""
     model_type: str
     sequence_length: int
-    filled: list[Filled] = Field(default_factory=list)
+    filled: list[_Filled] = Field(default_factory=list)
 
 
 def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> ExportStats:
@@ -90,6 +91,7 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ex
     save_file(weights, out_dir / "model.safetensors", metadata={"format": "pt"})
     _write_settings(out_dir / "config.json", checkpoint.settings(config, SPECIAL_IDS))
     _write_tokenizer(vocab.path, out_dir, facts)
+    write_mean_pooling(out_dir, hidden_size=config.hidden_size, longest=facts.sequence_length)
     kept = "" if spec.snapshot is None else f"\nThese are the weights after step {spec.snapshot:,} of that training.\n"
     atomic_write(out_dir / "README.md", (model_card(facts, pretrain) + kept).encode())
     runtime.report(Progress(1, 1, "models"))
@@ -103,11 +105,11 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ex
     return ExportStats.of(told)
 
 
-def _filled(model: Path, prompts: Sequence[str]) -> list[Filled]:
+def _filled(model: Path, prompts: Sequence[str]) -> list[_Filled]:
     from korealbert.huggingface.fill import fill  # noqa: PLC0415 (loads torch)
 
     filled = fill(model, prompts, ANSWERS)
-    return [Filled(prompt=prompt, answers=answers) for prompt, [answers] in zip(prompts, filled, strict=True)]
+    return [_Filled(prompt=prompt, answers=answers) for prompt, [answers] in zip(prompts, filled, strict=True)]
 
 
 def _write_tokenizer(vocab: Path, out_dir: Path, facts: ModelFacts) -> None:
@@ -142,7 +144,7 @@ def _write_settings(path: Path, content: Mapping[str, Any]) -> None:
 
 STAGE = Stage(
     "export",
-    version=2,
+    version=3,
     spec=ExportSpec,
     run=run,
     table="export",

@@ -81,12 +81,12 @@ def cleaning(before: str, after: str, removals: Sequence[Removal], *, entities: 
         end = removal.start + len(removal.text)
         gone |= dict.fromkeys(alive[removal.start : end], f"{removal.rule}, {removal.zone}")
         del alive[removal.start : end]
-    for start, end, new_start, new_end in edits("".join(text[place] for place in alive), after):
+    for start, end, new_start, new_end in _edits("".join(text[place] for place in alive), after):
         gone |= dict.fromkeys(alive[start:end], "")
         anchor = alive[end - 1] + 1 if end else alive[0] if alive else len(text)
         come[anchor] = come.get(anchor, "") + after[new_start:new_end]
     raw, fresh = dict[int, str](), set[int]()
-    for start, end, new_start, new_end in edits(before, text):
+    for start, end, new_start, new_end in _edits(before, text):
         raw[new_start] = before[start:end]
         fresh |= set(range(new_start, new_end))
     parts: list[Part] = []
@@ -111,7 +111,7 @@ def applied(before: str, removals: Sequence[Removal], *, entities: bool = True) 
     return left
 
 
-def edits(before: str, after: str) -> Iterator[tuple[int, int, int, int]]:
+def _edits(before: str, after: str) -> Iterator[tuple[int, int, int, int]]:
     """Spans of words that differ, as start and end in each text; an empty span where words were only removed or added."""
     old, new = list(_WORD.finditer(before)), list(_WORD.finditer(after))
     old_words, new_words = [word.group() for word in old], [word.group() for word in new]
@@ -133,7 +133,7 @@ def words(before: str, after: str) -> list[Part]:
     """Two texts compared word by word; where only white space differs, the second text is shown."""
     parts: list[Part] = []
     place = 0
-    for start, end, new_start, new_end in edits(before, after):
+    for start, end, new_start, new_end in _edits(before, after):
         parts.append(Part("same", after[place:new_start]))
         parts += [Part("removed", before[start:end]), Part("added", after[new_start:new_end])]
         place = new_end

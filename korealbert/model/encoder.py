@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from korealbert.model.config import AnyConfig, ModelConfig
 
 
-class Embeddings(nn.Module):
+class _Embeddings(nn.Module):
     """Word + segment type + learned position, all of width E, then LayerNorm and dropout."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -59,7 +59,7 @@ def _by_products(query_BNLD: Tensor) -> bool:
     return query_BNLD.device.type == "cpu" and query_BNLD.dtype == torch.bfloat16 and query_BNLD.shape[2] <= 1024
 
 
-class SelfAttention(nn.Module):
+class _SelfAttention(nn.Module):
     """Multi-head self-attention with output projection, residual and LayerNorm.
 
     Query, key and value stay three parameters, because LAMB's trust ratio is per tensor; they are multiplied as one.
@@ -102,7 +102,7 @@ class SelfAttention(nn.Module):
         return normed_BLH
 
 
-class FeedForward(nn.Module):
+class _FeedForward(nn.Module):
     """Two linear maps with GELU between them, residual and LayerNorm."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -143,8 +143,8 @@ class Layers(nn.Module):
             if config.embedding_size == config.hidden_size
             else nn.Linear(config.embedding_size, config.hidden_size)
         )
-        self.attention = nn.ModuleList(SelfAttention(config) for _ in range(config.attention_blocks))
-        self.ffn = nn.ModuleList(FeedForward(config) for _ in range(config.ffn_blocks))
+        self.attention = nn.ModuleList(_SelfAttention(config) for _ in range(config.attention_blocks))
+        self.ffn = nn.ModuleList(_FeedForward(config) for _ in range(config.ffn_blocks))
 
     def layer(self, index: int) -> tuple[nn.Module, nn.Module]:
         """The attention and feed-forward blocks that layer ``index`` uses."""
@@ -158,7 +158,7 @@ class Layers(nn.Module):
             positions_L = torch.arange(embedded_BLE.shape[1], device=embedded_BLE.device)
             visible_B11L = (positions_L < lengths_B[:, None])[:, None, None, :]
         hidden_BLH: Tensor = self.projection(embedded_BLE)
-        joined = [cast(SelfAttention, attention).joined() for attention in self.attention]
+        joined = [cast(_SelfAttention, attention).joined() for attention in self.attention]
         for index in range(self.config.num_layers):
             attention, ffn = self.layer(index)
             hidden_BLH = ffn(attention(hidden_BLH, visible_B11L, joined[self.config.blocks_of(index)[0]]))
@@ -170,7 +170,7 @@ class TransformerEncoder(Layers):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.embeddings = Embeddings(config)
+        self.embeddings = _Embeddings(config)
         self.add_layers(config)
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if config.pooler else None
 

@@ -17,7 +17,7 @@ from korealbert.model.encoder import Layers, TransformerEncoder, gelu_approximat
 from korealbert.model.modern import ModernEncoder, ScaledLinear
 
 
-class Logits(NamedTuple):
+class _Logits(NamedTuple):
     """What the heads predict."""
 
     mlm_BPV: Tensor
@@ -28,7 +28,7 @@ class Logits(NamedTuple):
     """Original positions of the moved pieces; None without a word-order head."""
 
 
-class MaskedTokenHead(nn.Module):
+class _MaskedTokenHead(nn.Module):
     """H → E, GELU, LayerNorm, then the transposed word table plus a bias per piece.
 
     The word table is passed in on every call: it belongs to the embeddings, and a tied tensor is one parameter.
@@ -60,7 +60,7 @@ class PretrainingModel(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = TransformerEncoder(config) if isinstance(config, ModelConfig) else ModernEncoder(config)
-        self.mlm = MaskedTokenHead(config)
+        self.mlm = _MaskedTokenHead(config)
         self.sop = nn.Linear(config.hidden_size, 2) if config.orders_sentences else None
         self.wop = nn.Linear(config.hidden_size, config.word_order_classes) if config.word_order_classes else None
 
@@ -76,7 +76,7 @@ class PretrainingModel(nn.Module):
         lengths_B: Tensor | None,
         mlm_positions_BP: Tensor,
         wop_positions_BW: Tensor,
-    ) -> Logits:
+    ) -> _Logits:
         """All inputs int64. The token heads see the listed positions only; an unused slot may name any position.
 
         ``lengths_B`` as in ``TransformerEncoder.forward``; of packed rows [B, S], as in ``ModernEncoder.forward``.
@@ -85,7 +85,7 @@ class PretrainingModel(nn.Module):
         mlm_BPV = self.mlm(_gather_positions(hidden_BLH, mlm_positions_BP), self.encoder.embeddings.word.weight)
         wop_BWC = None if self.wop is None else self.wop(_gather_positions(hidden_BLH, wop_positions_BW))
         sop_B2 = None if self.sop is None else self.sop(pooled_BH)
-        return Logits(mlm_BPV, sop_B2, wop_BWC)
+        return _Logits(mlm_BPV, sop_B2, wop_BWC)
 
 
 def _gather_positions(hidden_BLH: Tensor, positions_BK: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ def initialise(model: nn.Module, initializer_range: float, seed: int) -> None:
             if isinstance(module, nn.Linear | nn.Embedding):
                 sigma = (initializer_range or module.weight.shape[1] ** -0.5) * getattr(module, "initial_scale", 1.0)
                 nn.init.trunc_normal_(module.weight, std=sigma, a=-2 * sigma, b=2 * sigma, generator=generator)
-            if isinstance(module, nn.Linear | nn.LayerNorm | MaskedTokenHead) and module.bias is not None:
+            if isinstance(module, nn.Linear | nn.LayerNorm | _MaskedTokenHead) and module.bias is not None:
                 nn.init.zeros_(module.bias)
             if isinstance(module, nn.LayerNorm):
                 nn.init.ones_(module.weight)
@@ -117,7 +117,7 @@ class Generator(Layers):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.add_layers(config)
-        self.mlm = MaskedTokenHead(config)
+        self.mlm = _MaskedTokenHead(config)
 
     def forward(self, embedded_BLE: Tensor, lengths_B: Tensor | None, positions_BP: Tensor, word_table_VE: Tensor) -> Tensor:
         """Logits [B, P, V] at the masked slots."""
@@ -127,7 +127,7 @@ class Generator(Layers):
         return logits_BPV
 
 
-class ReplacedTokenHead(nn.Module):
+class _ReplacedTokenHead(nn.Module):
     """H → H, GELU, then one logit per token: positive where it is not the original."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -149,7 +149,7 @@ class ReplacedTokenModel(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = TransformerEncoder(config)
-        self.rtd = ReplacedTokenHead(config)
+        self.rtd = _ReplacedTokenHead(config)
         self.generator = Generator(config.generator())
 
     def guess(self, ids_BL: Tensor, token_types_BL: Tensor, lengths_B: Tensor | None, positions_BP: Tensor) -> Tensor:

@@ -124,7 +124,7 @@ class ScaledLinear(nn.Linear):
         self.initial_scale = (2 * config.num_layers) ** -0.5
 
 
-class Attention(nn.Module):
+class _Attention(nn.Module):
     """Multi-head self-attention; query, key and value are one matrix, in this order."""
 
     def __init__(self, config: ModernConfig) -> None:
@@ -143,7 +143,7 @@ class Attention(nn.Module):
         return mixed_BLH
 
 
-class GatedFeedForward(nn.Module):
+class _GatedFeedForward(nn.Module):
     """``output(gelu(a) ∘ b)`` where the first half of ``inner`` gives a, the second b (GeGLU)."""
 
     def __init__(self, config: ModernConfig) -> None:
@@ -159,24 +159,24 @@ class GatedFeedForward(nn.Module):
         return transformed_BLH
 
 
-class Layer(nn.Module):
+class _Layer(nn.Module):
     """Attention and feed-forward, each added to what it read; the first layer reads embeddings that are normed already."""
 
     def __init__(self, config: ModernConfig, index: int) -> None:
         super().__init__()
         self.attention_norm = layer_norm(config) if index else nn.Identity()
-        self.attention = Attention(config)
+        self.attention = _Attention(config)
         self.ffn_norm = layer_norm(config)
-        self.ffn = GatedFeedForward(config)
+        self.ffn = _GatedFeedForward(config)
 
     def forward(self, hidden_BLH: Tensor, rotation: _Rotation, attending: _Attend) -> Tensor:
-        """[B, L, H] to [B, L, H]; ``attending`` as in ``Attention.forward``."""
+        """[B, L, H] to [B, L, H]; ``attending`` as in ``_Attention.forward``."""
         hidden_BLH = hidden_BLH + self.attention(self.attention_norm(hidden_BLH), rotation, attending)
         added_BLH: Tensor = hidden_BLH + self.ffn(self.ffn_norm(hidden_BLH))
         return added_BLH
 
 
-class ModernEmbeddings(nn.Module):
+class _ModernEmbeddings(nn.Module):
     """The word table, LayerNorm and dropout; positions come in by rotation."""
 
     def __init__(self, config: ModernConfig) -> None:
@@ -197,8 +197,8 @@ class ModernEncoder(nn.Module):
     def __init__(self, config: ModernConfig) -> None:
         super().__init__()
         self.config = config
-        self.embeddings = ModernEmbeddings(config)
-        self.layers = nn.ModuleList(Layer(config, index) for index in range(config.num_layers))
+        self.embeddings = _ModernEmbeddings(config)
+        self.layers = nn.ModuleList(_Layer(config, index) for index in range(config.num_layers))
         self.norm = layer_norm(config)
         self.global_theta = config.global_theta
         """Base of the rotary frequencies in global layers; training may raise it for longer sequences."""

@@ -79,3 +79,18 @@ def _layers(config: AnyConfig, length: int, seen: int | None = None) -> int:
 
 def _masked_token(config: AnyConfig) -> int:
     return config.hidden_size * config.embedding_size + config.embedding_size * config.vocab_size
+
+
+def expected_parameters(config: AnyConfig) -> int:
+    """Parameters of a model for pretraining, counted from its shape; biases and norms of the layers, below 1 %, left out."""
+    hidden, embedding = config.hidden_size, config.embedding_size
+    if isinstance(config, ModernConfig):
+        layers = config.num_layers * (4 * hidden**2 + 3 * hidden * config.intermediate_size)
+    else:
+        layers = config.attention_blocks * 4 * hidden**2 + config.ffn_blocks * 2 * hidden * config.intermediate_size
+        layers += config.max_positions * embedding + (embedding * hidden if embedding != hidden else 0)
+        layers += hidden**2 if config.pooler else 0
+        if config.generator_hidden_size:
+            layers += expected_parameters(config.generator()) - config.table_rows * embedding
+    words = config.table_rows * embedding + config.vocab_size
+    return layers + words + hidden * embedding + hidden * config.word_order_classes

@@ -1,9 +1,9 @@
 """The ranks of one machine, under torch's elastic agent: ``python -m korealbert.pretrain.agent … MODULE ARGUMENTS``.
 
 The launcher starts one on each machine of a run. The first machine's agent (node 0) holds torch's TCPStore, in which the agents
-find each other, show that they live, and leave what became of their ranks. When ranks fail or a machine is lost, all others end
-theirs, and node 0 writes to its standard output what has happened. A lone machine has no such store: its ranks find each other
-through a file.
+find each other, give signs of life, and write the outcome of their ranks. When ranks fail or a machine is lost, all other
+agents end their ranks, and node 0 reports the cause on its standard output. A run on one machine has no such store: its ranks
+find each other through a file.
 
 Ranks never restart within a run. The next run, on as many ranks as there are then, resumes from the last checkpoint.
 """
@@ -66,7 +66,7 @@ class _Failure:
     status: int
     """Exit status; negative: the signal that killed it."""
     at: float
-    """When it recorded its error or else last wrote anything, in seconds since 1970: before what it did to its peers."""
+    """Time of its error record, else of its last output, in seconds since 1970: earlier than the errors that it caused."""
     words: str
     """Its traceback, or else the last lines that it wrote."""
     machine: str
@@ -79,12 +79,12 @@ class _Failure:
 
 @dataclass
 class Outcome:
-    """What became of the ranks of one machine, or of all."""
+    """The outcome of the ranks of one machine, or of all."""
 
     failures: list[_Failure] = field(default_factory=list)
     """The cause first."""
     lost: list[str] = field(default_factory=list)
-    """Machines that gave no sign of life any more."""
+    """Machines that stopped giving signs of life."""
     problem: str = ""
     """A failure that no rank caused."""
 
@@ -108,7 +108,7 @@ class _Machines:
         self._place, self._count = place, 0
         self._beats: dict[int, tuple[bytes, float]] = {}
         self.ends: dict[int, Outcome] = {}
-        """What became of the others. Node 0 looks after all of them, they look after node 0."""
+        """The outcome of the other machines. Node 0 watches all of them; they watch node 0."""
 
     def look(self) -> None:
         """Show that this machine lives, and see who else does."""
@@ -301,7 +301,7 @@ def _run_agent(place: argparse.Namespace, rendezvous: _Rendezvous, directory: Pa
         max_restarts=0,
         monitor_interval=0.1,
     )
-    # What rank 0 writes to its standard output goes straight to the launcher; what others do is kept for an error.
+    # Standard output of rank 0 goes straight to the launcher; that of other ranks is kept for error messages.
     redirects = {local: Std.ERR if local + place.node == 0 else Std.ALL for local in range(place.processes)}
     logs = DefaultLogsSpecs(log_dir=str(directory / "logs"), redirects=redirects, tee=Std.ERR)
     prefix = f"{place.name}, rank ${{rank}}: "

@@ -97,7 +97,7 @@ def save(
 ) -> None:
     """Write the checkpoint of ``step``; of older ones stay that of step ``keep`` and the newest, ``_KEPT`` in all.
 
-    Those of later steps go first: a run that went back to ``step`` must not resume in what it left.
+    Later checkpoints are removed first: a run that rolled back to ``step`` must not resume from them.
     """
     root.mkdir(parents=True, exist_ok=True)
     for later in _newest_first(root):

@@ -1,9 +1,9 @@
-"""Stage `cooccurrence`: vectors of all pieces from what stands beside them, with which a model's word embeddings begin.
+"""Stage `cooccurrence`: vectors of all pieces from their co-occurrences, as initial values of a model's word embeddings.
 
-How often two pieces stand within a window becomes their positive pointwise mutual information, and its truncated singular value
-decomposition U S Vᵀ the vectors U S^½ (Levy, Goldberg and Dagan 2015, "Improving Distributional Similarity with Lessons Learned
-from Word Embeddings"). A masked language model that begins at random learns the like in its first millions of tokens; here it
-takes seconds.
+The counts of pieces within a window of each other give their positive pointwise mutual information, whose truncated singular
+value decomposition U S Vᵀ gives the vectors U S^½ (Levy, Goldberg and Dagan 2015, "Improving Distributional Similarity with
+Lessons Learned from Word Embeddings"). A masked language model with random embeddings learns similar
+vectors in its first millions of tokens; this stage takes seconds.
 
 Input: role ``examples``. Output: ``vectors.safetensors`` with ``vectors``, fp32 [V, E], of variance 1 over all pieces that
 occur; the rows of those that do not, and of special pieces, are 0.
@@ -48,7 +48,7 @@ class CooccurrenceSpec(Spec):
     contexts: int = Field(default=4096, ge=1)
     """C: neighbours that are told apart, the most frequent pieces. Counts take 4 · V · C bytes."""
     smoothing: float = Field(default=0.75, gt=0, le=1)
-    """Exponent of the contexts' frequencies, which keeps rare ones from being taken for telling."""
+    """Exponent of the contexts' frequencies; below 1 it lowers the weight of rare contexts."""
     max_tokens: int = Field(default=100_000_000, ge=1)
     """Read so many tokens at most, from rows evenly spread over all."""
     seed: int = Field(default=1, ge=0, lt=2**63)
@@ -67,7 +67,7 @@ class CooccurrenceStats(Statistics):
     pieces: int
     """Pieces that have a vector."""
     unseen_pieces: int
-    """Ordinary pieces without a neighbour in what was read: their embeddings begin at random."""
+    """Ordinary pieces without a neighbour in the rows read: their embeddings start with random values."""
     contexts: int
     width: int
     kept: Real
@@ -122,7 +122,7 @@ def _blocks(rows: RowTable, numbers: NDArray[np.int64]) -> Iterator[tuple[NDArra
 
 
 def _counter(tokens: int, window: int) -> type[np.uint32 | np.uint64]:
-    """The narrowest type that no count leaves: each token adds 2 · (1 + … + window) at most."""
+    """The narrowest type that no count overflows: each token adds 2 · (1 + … + window) at most."""
     return np.uint32 if tokens * window * (window + 1) < 1 << 32 else np.uint64
 
 
@@ -181,7 +181,7 @@ def _decompose(information_VC: NDArray[np.float32], spec: CooccurrenceSpec, thre
 
 
 def _standardised(vectors_VE: NDArray[np.float32], seen_V: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Of variance 1 over all that are seen, and 0 elsewhere."""
+    """Scaled to variance 1 over all pieces that occur; 0 elsewhere."""
     scaled: NDArray[np.float32] = vectors_VE / vectors_VE[seen_V].std(dtype=np.float64).astype(np.float32)
     scaled[~seen_V] = 0
     return scaled
@@ -194,5 +194,5 @@ STAGE = Stage(
     run=run,
     table="cooccurrence",
     inputs={"examples": "examples"},
-    deployment=Deployment("Vectors of pieces from what stands beside them"),
+    deployment=Deployment("Vectors of pieces from their co-occurrences"),
 )

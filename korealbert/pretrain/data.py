@@ -1,8 +1,8 @@
 """From row numbers to the micro-batches of one rank: training order, tensors, reading ahead.
 
 The training order (which row and view comes at which position) is a pure function of seed and position. Nothing is shuffled in
-memory and nothing but an offset needs to be stored: a Feistel network enciphers the position within the epoch, and walks on
-while the result lies beyond the last row. 66 million rows take no more memory than ten.
+memory, and only an offset needs to be stored: a Feistel network permutes the positions of an epoch, and is applied again
+while the result is beyond the last row. 66 million rows take no more memory than ten.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def on_host(batch: Batch, *, pinned: bool) -> TensorBatch:
 
 
 def to_device(batch: TensorBatch, device: torch.device) -> TensorBatch:
-    """The same batch on a device; from pinned memory the copy runs beside what the GPU is computing."""
+    """The same batch on a device; from pinned memory the copy overlaps with the GPU's computation."""
     return TensorBatch(*(tensor.to(device, non_blocking=tensor.is_pinned()) for tensor in batch))
 
 
@@ -155,7 +155,7 @@ class ReadAhead(Generic[T]):
         self._coming: Future[T] | None = None
 
     def take(self, start: int, count: int) -> T:
-        """What ``load`` gives for ``count`` sequences from position ``start``; raises what it raises."""
+        """The result of ``load`` for ``count`` sequences from position ``start``; raises its errors."""
         coming = self._coming if self._guess == (start, count) else None
         loaded = coming.result() if coming is not None else self._load(start, count)
         self._guess = (start + count, count)
@@ -176,7 +176,7 @@ class Loader:
         self._long = ReadAhead(partial(self._load, long, spec.micro_batch_at(spec.steps))) if long else None
 
     def take(self, step: int, start: int) -> Loaded:
-        """What this rank computes at a step (from 0), whose global batch begins at ``start`` of the order of its rows."""
+        """This rank's micro-batches of a step (from 0) whose global batch begins at position ``start`` of its order."""
         reader = self._long if self._long and self._spec.is_long(step) else self._short
         return reader.take(start, self._spec.batch_at(step))
 

@@ -93,7 +93,7 @@ def make_engine(objective: nn.Module, optimizer: Optimizer, spec: PretrainSpec, 
         objective.compile(mode=_COMPILED[spec.compile])
     engine, *_ = deepspeed.initialize(model=objective, optimizer=optimizer, config=_engine_settings(spec, ranks.world_size))
     if not spec.zero_stage:
-        # A lone rank has nobody to average with, but DeepSpeed would still flatten all gradients and copy them back.
+        # A single rank needs no average, but DeepSpeed would still flatten all gradients and copy them back.
         engine.enable_backward_allreduce = ranks.world_size > 1
     return engine
 

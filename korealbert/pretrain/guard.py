@@ -1,9 +1,9 @@
-"""The collapse guard: sees that training has gone wrong, so that the loop can return to where it had not.
+"""The collapse guard: detects that training has diverged, so that the loop can return to an earlier checkpoint.
 
-A step is bad when its masked-token loss or its gradient norm stands out from the recent ones by more than the spec allows.
-One bad step is a hard batch; several in a row are a collapse, and so is one value that is no number. A step that fp16 overflow
-skips is neither, until too many follow each other. All values are global, so every rank decides alike, and they travel with
-the checkpoint, so that a resumed run decides as the straight one.
+A step is bad when its masked-token loss or its gradient norm exceeds the recent ones by more than the spec allows. One bad
+step is a hard batch; several in a row are a collapse, and so is a single NaN or infinity. A step that fp16 overflow skips is
+neither, until too many follow each other. All values are global, so every rank decides in the same way. They are stored in
+the checkpoint, so that a resumed run decides like an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CHANCE = 0.02
 
 
 class GuardSpec(Spec):
-    """When training counts as collapsed: it returns to its last checkpoint, leaves out the data since, and goes on slower."""
+    """When training counts as collapsed: it returns to its last checkpoint, skips the data since, and continues more slowly."""
 
     max_rollbacks: int = Field(default=3, ge=0)
     """Returns in one run, after which a collapse is an error; 0 makes the first one an error."""
@@ -69,7 +69,7 @@ class Recent:
 
 @dataclass
 class GuardState:
-    """What a checkpoint keeps of the guard."""
+    """The guard's part of a checkpoint."""
 
     loss: Recent = field(default_factory=Recent)
     gradient: Recent = field(default_factory=Recent)
@@ -90,7 +90,7 @@ class Guard:
         self.spec, self.state = spec, state
 
     def after_step(self, loss: float | None, gradient_norm: float) -> str | None:
-        """What is wrong with training after this step, or None. ``loss`` is None where the step had no masked tokens."""
+        """The fault of training after this step, or None. ``loss`` is None where the step had no masked tokens."""
         if not (math.isfinite(gradient_norm) and (loss is None or math.isfinite(loss))):
             return f"loss {loss}, gradient norm {gradient_norm}: not finite"
         spec, state = self.spec, self.state
@@ -113,7 +113,7 @@ class Guard:
 
     @property
     def doubts(self) -> bool:
-        """Whether the latest step was bad: a collapse may have begun, and what it left is nothing to return to."""
+        """Whether the latest step was bad: a collapse may have begun, so its state must not become a checkpoint."""
         return self.state.bad_steps > 0
 
     def after_overflow(self, loss: float | None) -> str | None:
@@ -125,7 +125,7 @@ class Guard:
         return f"fp16 overflow skipped {self.state.overflows} steps in a row, the last with loss {loss}"
 
     def forget(self) -> None:
-        """Begin anew: other tasks or another batch size from here on give another loss and another norm."""
+        """Start again: from here on, other tasks or another batch size change loss and norm."""
         self.state.loss, self.state.gradient, self.state.bad_steps = Recent(), Recent(), 0
 
     def after_scoring(self, order_accuracy: float | None) -> str | None:

@@ -1,13 +1,17 @@
 """Stage ``intrinsic``: a pretrained model → its held-out scores under another noise than that of its own views.
 
 Input roles ``pretrain``, ``examples`` and ``views``. So models that were trained on different noise, or for different tasks,
-are scored on the same targets (ALBERT, table 5). An untrained head scores as guessing does.
+are scored on the same targets (ALBERT, table 5). An untrained head scores as guessing does. Output: ``metrics.json``, and with
+``layers`` also ``layers.json``: by layer the mean distance ``l2`` between a token's vectors before and behind it, and the mean
+angle between the two in ``degrees`` (ALBERT, figure 1).
+
+Shapes: B rows, L pieces, H hidden size.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import Field
 
@@ -18,16 +22,24 @@ from korealbert.model.config import read_config, weights_file
 from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_device
 from korealbert.pretrain.spec import TASKS
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from korealbert.model.encoder import TransformerEncoder
+    from korealbert.model.modern import ModernEncoder
+
 
 class IntrinsicSpec(Spec):
     """How held-out rows are scored."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"snapshot"})
+    later: ClassVar[frozenset[str]] = frozenset({"snapshot", "layers"})
 
     batch_size: int = Field(default=32, ge=1)
     """Rows of one forward pass."""
     snapshot: int | None = Field(default=None, ge=1)
     """Step of the training whose weights are scored. None: those at the end."""
+    layers: bool = False
+    """Measure too how far each layer moves the vectors of its tokens."""
 
 
 class IntrinsicStats(Statistics):
@@ -66,12 +78,61 @@ def run(spec: IntrinsicSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     ranks = Ranks(0, 1, device)
     threads = torch.get_num_threads()
     torch.set_num_threads(training.threads)
+    moved = LayerMoves(objective.model.encoder) if spec.layers else None
     try:
         scores = evaluate(objective.to(device), heldout, ranks, tasks=tasks, batch_size=spec.batch_size, autocast=None)
     finally:
         torch.set_num_threads(threads)
+    if moved is not None:
+        write_json(out_dir / "layers.json", moved.means())
     write_json(out_dir / "metrics.json", scores, sort_keys=True)
     return IntrinsicStats.of({"rows": heldout.num_rows, "heldout": scores})
+
+
+class LayerMoves:
+    """How far the layers of an encoder move the vectors of real tokens, summed up over all inputs that it is given from now on.
+
+    A layer's input and output are those of the whole layer: what its first block is given, and what its last one returns, as a
+    block that layers share is called once by each.
+    """
+
+    def __init__(self, encoder: TransformerEncoder | ModernEncoder) -> None:
+        layers = encoder.config.num_layers
+        self.l2, self.degrees, self.tokens = [0.0] * layers, [0.0] * layers, 0
+        self._layer = 0
+        self._real_BL: Tensor | None = None
+        self._before_BLH: Tensor | None = None
+        encoder.register_forward_pre_hook(self._begin)
+        whole = hasattr(encoder, "layers")
+        first, last = (cast("nn.ModuleList", getattr(encoder, "layers" if whole else name)) for name in ("attention", "ffn"))
+        for block in first:
+            block.register_forward_pre_hook(self._enter)
+        for block in last:
+            block.register_forward_hook(self._leave)
+
+    def means(self) -> dict[str, list[float]]:
+        """``l2`` and ``degrees`` by layer."""
+        tokens = max(1, self.tokens)
+        return {"l2": [total / tokens for total in self.l2], "degrees": [total / tokens for total in self.degrees]}
+
+    def _begin(self, _: nn.Module, given: tuple[Any, ...]) -> None:
+        ids_BL, _types, lengths_B = given
+        self._layer = 0
+        self._real_BL = None if lengths_B is None else (lengths_B.new_ones(ids_BL.shape).cumsum(1) <= lengths_B[:, None])
+        self.tokens += ids_BL.numel() if self._real_BL is None else int(self._real_BL.sum())
+
+    def _enter(self, _: nn.Module, given: tuple[Any, ...]) -> None:
+        self._before_BLH = given[0]
+
+    def _leave(self, _: nn.Module, given: tuple[Any, ...], after_BLH: Tensor) -> None:
+        assert self._before_BLH is not None
+        before_BLH, after_BLH = self._before_BLH.double(), after_BLH.double()
+        dot_BL = (before_BLH * after_BLH).sum(-1)
+        cosine_BL = dot_BL / (before_BLH.norm(dim=-1) * after_BLH.norm(dim=-1)).clamp_min(1e-12)
+        angle_BL = cosine_BL.clamp(-1, 1).arccos().rad2deg()
+        for sums, values_BL in ((self.l2, (after_BLH - before_BLH).norm(dim=-1)), (self.degrees, angle_BL)):
+            sums[self._layer] += float((values_BL if self._real_BL is None else values_BL[self._real_BL]).sum())
+        self._layer += 1
 
 
 STAGE = Stage("intrinsic", version=1, spec=IntrinsicSpec, run=run, check=check_device)

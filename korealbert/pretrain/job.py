@@ -1,5 +1,5 @@
-"""What the stage and its training processes send each other: one JSON file in, JSON lines out; and the rows that it trains
-on, which are checked against spec and model before launch, without torch."""
+"""Messages between the stage and its training processes: one JSON file in (``Job``), JSON lines out. Also the check of the
+example rows against spec and model before launch, without torch."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def parse_event(line: str) -> dict[str, Any] | None:
 
 
 class BatchSource(Protocol):
-    """What pretraining needs of the example rows; ``korealbert.examples.batches.ExampleBatches`` has it."""
+    """The interface of example rows that pretraining uses; ``korealbert.examples.batches.ExampleBatches`` has it."""
 
     num_rows: int
     num_views: int

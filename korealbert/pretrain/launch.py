@@ -1,4 +1,4 @@
-"""Start the ranks of a run on this machine and others, follow their output, and leave none behind.
+"""Start the ranks of a run on this machine and others, follow their output, and end all of them when the run ends.
 
 Ranks run under torch's elastic agents (``korealbert.pretrain.agent``), one on each machine. This module starts the agent of
 this machine, which reports how the ranks of all machines have ended. It imports no torch.
@@ -82,7 +82,7 @@ _followed: list[_Run] = []
 
 
 class _Run:
-    """The agent of this machine, which speaks for all ranks of a run."""
+    """The agent of this machine, which reports for all ranks of a run."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class _Run:
             module, arguments, environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, listener=rendezvous.listener
         )
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        """What the agent and rank 0 write to standard output, and None when the agent has ended."""
+        """Standard output of the agent and rank 0 as lines, and None when the agent has ended."""
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._joined = False
         self._outcome: dict[str, Any] | None = None
@@ -126,7 +126,7 @@ class _Run:
         self._agent.terminate()
 
     def end(self) -> None:
-        """Ask what still runs to save and stop, then kill it."""
+        """Ask the remaining ranks to save and stop, then kill them."""
         if self._agent.poll() is None:
             self.ask_to_stop()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -167,7 +167,7 @@ class _Run:
 
 
 def _fault(outcome: Mapping[str, Any], world_size: int, *, alone: bool) -> Exception | None:
-    """What the outcome of a run says of a failure: the machine that was lost, else the rank that failed first."""
+    """The failure in the outcome of a run: the lost machine, else the rank that failed first."""
     if outcome["lost"]:
         names = " and ".join(outcome["lost"])
         return RankKilled(f"{names} gave no sign of life any more: the machine was lost, or its network; the next run resumes")

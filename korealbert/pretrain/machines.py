@@ -41,11 +41,11 @@ LATE_SECONDS = 30.0
 """How long a run that is over waits for machines that have not come yet, or have not heard of its end."""
 
 _LOOK_SECONDS = 0.2
-"""Pause between two looks at what the leader has written."""
+"""Pause between two reads of the leader's file."""
 
 
 class LeaderGone(ConnectionError):
-    """The machine that leads the run does not come, has ended without a word, or with an error of its own."""
+    """The leader of the run did not arrive, or ended without a message, or with an error of its own."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Place:
     """ADDRESS:PORT where the machines meet; none on a lone machine."""
 
     def command(self, module: str, arguments: Sequence[str], *options: str) -> list[str]:
-        """What starts its agent."""
+        """The command that starts its agent."""
         where = ["--node", str(self.node), "--nodes", str(self.nodes), "--name", self.name]
         where += ["--processes", str(self.processes), "--threads", str(self.threads), "--join-seconds", str(JOIN_SECONDS)]
         where += ["--endpoint", self.endpoint] if self.endpoint else []
@@ -174,9 +174,9 @@ class Rendezvous:
     """Where the agents of a run meet, as the leader holds it."""
 
     listener: socket.socket | None = None
-    """What the store of node 0 is to listen at; None on a lone machine."""
+    """The socket that the store of node 0 listens at; None on a single machine."""
     shells: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    """What has started the agents of other machines, by their names."""
+    """The remote shells that started the agents of other machines, by machine."""
 
     def check(self) -> None:
         """Raise ConnectionError where a machine cannot come any more."""
@@ -282,7 +282,7 @@ class _Leader:
         self._write()
 
     def end(self, *, well: bool) -> None:
-        """Let the other machines go; those that come late hear of it too."""
+        """Release the other machines, late ones too."""
         self._state["end"] = "well" if well else "failed"
         self._write()
         deadline = time.monotonic() + LATE_SECONDS
@@ -333,7 +333,7 @@ def leading(runtime: TrainingRuntime) -> Iterator[_Leader | None]:
 
 @dataclass(frozen=True)
 class _Files:
-    """What the machines of a meeting share in the store."""
+    """The files that the machines of a meeting share in the store."""
 
     store: Path
     meeting: str
@@ -348,7 +348,7 @@ class _Files:
         return self.state.with_name(f"{self.meeting}{f'.{node}' if node else ''}.lock")
 
     def read(self) -> dict[str, Any]:
-        """What the leader wants; {} where there is none."""
+        """The leader's message; {} if there is none."""
         try:
             found: dict[str, Any] = json.loads(self.state.read_text("utf-8"))
             return found

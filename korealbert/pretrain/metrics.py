@@ -8,13 +8,17 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
+
+from korealbert.artifact import Artifact
+from korealbert.formatting import flat
 
 Metrics = dict[str, float | None]
 
@@ -86,7 +90,7 @@ class MetricsFile:
 
 
 EVENT_FILE = "events.out.tfevents.0.pretrain"
-"""TensorBoard looks for files named so; a fixed name has a resumed run go on in the same one."""
+"""TensorBoard looks for files named so; with a fixed name a resumed run continues the same file."""
 
 _NOT_SCALARS = {"split", "step"}
 
@@ -106,11 +110,7 @@ class _EventFile:
 
     def append(self, line: Mapping[str, Any]) -> None:
         """The numbers of one line of ``metrics.jsonl``, as ``<split>/<name>`` at its step."""
-        values = [
-            self._summary.Value(tag=f"{line['split']}/{name}", simple_value=value)
-            for name, value in line.items()
-            if name not in _NOT_SCALARS and isinstance(value, int | float)
-        ]
+        values = [self._summary.Value(tag=f"{line['split']}/{name}", simple_value=value) for name, value in _scalars(line)]
         self._write(self._event(wall_time=float(line["step"]), step=line["step"], summary=self._summary(value=values)))
 
     def _write(self, event: Any) -> None:
@@ -118,15 +118,73 @@ class _EventFile:
             self._writer(handle).write(event.SerializeToString())
 
 
+Tracker = Literal["tensorboard", "wandb", "mlflow"]
+"""Who shows curves: by files in a directory, or by its own configuration (``WANDB_MODE``, ``MLFLOW_TRACKING_URI``, …)."""
+
+
+def export_curves(artifact: Artifact, tracker: Tracker, directory: Path) -> int:
+    """Give the curves of a finished training to a tracker; the number of lines of ``metrics.jsonl``.
+
+    Names are ``<split>/<metric>``, as in the event files that a training writes itself. Raises ValueError where the artifact
+    has no curves, or the tracker is not installed.
+    """
+    source = artifact.path / "metrics.jsonl"
+    if not source.is_file():
+        raise ValueError(f"{artifact.name}: it has no metrics.jsonl; name the artifact of a pretraining")
+    if find_spec(tracker) is None:
+        raise ValueError(f"{tracker} is not installed; run `pip install {tracker}`")
+    lines = [json.loads(line) for line in source.read_bytes().splitlines()]
+    directory.mkdir(parents=True, exist_ok=True)
+    if tracker == "tensorboard":
+        events = _EventFile(directory)
+        for line in lines:
+            events.append(line)
+        return len(lines)
+    settings = {name: str(value) for name, value in flat(artifact.manifest["spec"]).items()}
+    log = (
+        _to_wandb(artifact.name, settings, directory) if tracker == "wandb" else _to_mlflow(artifact.name, settings, directory)
+    )
+    with log as append:
+        for line in lines:
+            append({f"{line['split']}/{name}": value for name, value in _scalars(line)}, line["step"])
+    return len(lines)
+
+
+@contextmanager
+def _to_wandb(name: str, settings: Mapping[str, str], directory: Path) -> Iterator[Callable[[dict[str, float], int], None]]:
+    import wandb  # noqa: PLC0415 - optional
+
+    with wandb.init(project=os.environ.get("WANDB_PROJECT", "korealbert"), name=name, config=settings, dir=directory) as run:
+        run.define_metric("*", step_metric="step")  # A training that went back to a checkpoint repeats steps.
+        yield lambda values, step: run.log({**values, "step": step})
+
+
+@contextmanager
+def _to_mlflow(name: str, settings: Mapping[str, str], directory: Path) -> Iterator[Callable[[dict[str, float], int], None]]:
+    import mlflow  # noqa: PLC0415 - optional
+
+    if "MLFLOW_TRACKING_URI" not in os.environ:
+        mlflow.set_tracking_uri(f"sqlite:///{directory.resolve() / 'mlflow.db'}")
+    mlflow.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", "korealbert"))
+    with mlflow.start_run(run_name=name):
+        mlflow.log_params(settings)
+        yield lambda values, step: mlflow.log_metrics(values, step=step)
+
+
+def _scalars(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The numbers of one line of ``metrics.jsonl`` by name."""
+    return ((name, value) for name, value in line.items() if name not in _NOT_SCALARS and isinstance(value, int | float))
+
+
 _MATRIX_SIZE = {"cpu": 512, "cuda": 8192}
-"""Rows and columns of the matrix product that stands for a device's peak."""
+"""Rows and columns of the matrix product by which a device's peak is measured."""
 
 _MATRIX_PRODUCTS = 3
 """Products timed after the first; the fastest counts."""
 
 
 def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """Operations per second of a large matrix product on this device: what a model that is nothing else would reach."""
+    """Operations per second of a large matrix product on this device, an upper bound for a model."""
     size = _MATRIX_SIZE[device.type]
     a, b = (torch.ones(size, size, dtype=dtype, device=device) for _ in range(2))
     fastest = float("inf")
@@ -146,7 +204,7 @@ def _finish(device: torch.device) -> None:
 
 @dataclass
 class Speed:
-    """One rank's clock over the steps that it made since it started; scoring and checkpoints stand outside."""
+    """One rank's clock over the steps since its start, without scoring and checkpoints."""
 
     peak: float
     """Operations per second that all ranks together could reach."""

@@ -1,7 +1,7 @@
-"""What a batch costs: the losses and hits of every task as sums over targets, so that they can be added up before division.
+"""Objectives: the losses and hits of every task on a batch, as sums over targets that are added up before the division.
 
-An objective is the module that DeepSpeed wraps and torch compiles: tensors of a micro-batch in, sums out. Its model is drawn
-anew or takes initial weights, and some of its tensors may be frozen.
+An objective is the module that DeepSpeed wraps and torch compiles: tensors of a micro-batch in, sums out. Its model has
+random or given initial weights, and some of its tensors may be frozen.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Objective(Protocol):
         ...
 
 
-class OrderObjective(nn.Module):
+class _OrderObjective(nn.Module):
     """Masked tokens, sentence order and word order."""
 
     def __init__(self, model: PretrainingModel) -> None:
@@ -87,7 +87,7 @@ class OrderObjective(nn.Module):
         return np.array(counts, dtype=np.int64)
 
 
-class ReplacedTokenObjective(nn.Module):
+class _ReplacedTokenObjective(nn.Module):
     """A generator's masked tokens; then, for every real token of the text with its guesses in it, whether it was replaced.
 
     A guess that hits the original is no replacement. The third task is a part of the second, reported for its hits alone: the
@@ -119,7 +119,7 @@ class ReplacedTokenObjective(nn.Module):
         return np.array([np.count_nonzero(batch.mlm_labels != IGNORED), batch.lengths.sum(), 0], dtype=np.int64)
 
 
-def make_objective(config: AnyConfig, *, seed: int) -> OrderObjective | ReplacedTokenObjective:
+def make_objective(config: AnyConfig, *, seed: int) -> _OrderObjective | _ReplacedTokenObjective:
     """A fresh model, initialised as ``seed`` decides, with the losses that belong to it."""
     objective = _objective(config)
     initialise(objective.model, config.initializer_range, seed)
@@ -132,10 +132,10 @@ def parameter_names(config: AnyConfig) -> list[str]:
         return [name for name, _ in _objective(config).model.named_parameters()]
 
 
-def _objective(config: AnyConfig) -> OrderObjective | ReplacedTokenObjective:
+def _objective(config: AnyConfig) -> _OrderObjective | _ReplacedTokenObjective:
     if isinstance(config, ModelConfig) and config.generator_hidden_size:
-        return ReplacedTokenObjective(ReplacedTokenModel(config))
-    return OrderObjective(PretrainingModel(config))
+        return _ReplacedTokenObjective(ReplacedTokenModel(config))
+    return _OrderObjective(PretrainingModel(config))
 
 
 def _cross_entropy(logits: Tensor | None, labels: Tensor) -> _TaskSums:
@@ -163,7 +163,7 @@ def evaluate(
 ) -> Metrics:
     """Loss, accuracy and (MLM) perplexity per task, each a mean over its targets of all held-out rows.
 
-    What an objective samples is sampled alike in every scoring: each batch has a seed of its own.
+    Every scoring draws the same samples, because each batch has a seed of its own.
     """
     was_training = objective.model.training
     objective.model.eval()

@@ -125,7 +125,7 @@ def _trust_ratios(tensors: list[Tensor], updates: tuple[Tensor, ...], bound: flo
     return ratios.clamp(max=bound) if bound else ratios
 
 
-class MuonWithAdamW(Optimizer):
+class _MuonWithAdamW(Optimizer):
     """Muon for some parameters and AdamW for the others, as one optimiser: their groups and their state are its own."""
 
     def __init__(self, muon: torch.optim.Muon, adamw: torch.optim.AdamW) -> None:
@@ -156,7 +156,7 @@ def make_optimizer(model: nn.Module, spec: OptimizerSpec | MuonSpec, *, scaled: 
             matrices, lr=spec.lr, weight_decay=spec.weight_decay, momentum=spec.momentum, adjust_lr_fn="match_rms_adamw"
         )
         adamw = torch.optim.AdamW(groups, lr=spec.lr * spec.adamw_lr_factor, betas=spec.betas, eps=spec.eps, foreach=True)
-        return MuonWithAdamW(muon, adamw)
+        return _MuonWithAdamW(muon, adamw)
     if spec.name == "adamw":
         # One pass over memory instead of ten. Not under fp16, whose scale the fused kernel undoes after the clipping.
         fused = not scaled and next(model.parameters()).device.type == "cpu"

@@ -31,6 +31,15 @@ def pick_device(wanted: Device, *, local_rank: int = 0) -> torch.device:
     return torch.device("cuda", local_rank % torch.cuda.device_count())
 
 
+def gpus(wanted: Device) -> int:
+    """GPUs of this machine that training may take; 0 where it is to run on the processor."""
+    if wanted == "cpu" or not any(Path("/dev").glob("nvidia[0-9]*")):
+        return 0
+    import torch  # noqa: PLC0415 (only where there is a GPU to count)
+
+    return torch.cuda.device_count()
+
+
 class TrainingRuntime(Runtime):
     """A runtime that says besides how models are trained; threads, processes and device may move the last bits of training."""
 
@@ -42,9 +51,12 @@ class TrainingRuntime(Runtime):
     """The device of all training processes."""
     cells: int | None = Field(default=None, ge=1)
     """Fine-tuning cells (one task, model and seed) that run at once, each in a process of its own; they share ``threads``.
-    None: one, or with ``memory_gib`` as many as fit, at most one for each thread."""
+    None: one for each GPU that they may take, one without; or with ``memory_gib`` as many as fit, at most one for each
+    thread. Cells that run at once share the GPUs of the machine out."""
     memory_gib: float | None = Field(default=None, gt=0)
     """Main memory, in GiB, that cells may take together. What one needs is measured when the first of its kind runs, alone."""
+    gpu: int = Field(default=0, ge=0)
+    """Which GPU of the machine a cell takes, modulo their number; set for each cell that runs beside others."""
     hostfile: Path | None = None
     """Train on several machines, started from this one over ssh: DeepSpeed's hostfile, a line ``NAME slots=N`` for each, this
     machine first. Its slots take the place of ``processes``. All machines see the store under the same path."""
@@ -81,16 +93,16 @@ class TrainingRuntime(Runtime):
     @property
     def cells_at_once(self) -> int:
         """Cells that run at once, memory permitting."""
-        return self.cells or (self.threads if self.memory_gib is not None else 1)
+        return self.cells or (self.threads if self.memory_gib is not None else max(1, gpus(self.device)))
 
     @property
     def memory_bytes(self) -> int | None:
         """``memory_gib`` in bytes."""
         return None if self.memory_gib is None else int(self.memory_gib * (1 << 30))
 
-    def of_a_cell(self) -> Self:
-        """The runtime of one of the cells that run at once: its share of the threads."""
-        return self.model_copy(update={"threads": max(1, self.threads // self.cells_at_once)})
+    def of_a_cell(self, seat: int = 0) -> Self:
+        """The runtime of one of the cells that run at once, by its number: its share of the threads, and its GPU."""
+        return self.model_copy(update={"threads": max(1, self.threads // self.cells_at_once), "gpu": seat})
 
 
 def check_device(_: Spec, runtime: Runtime) -> None:

@@ -217,10 +217,10 @@ class ReplacedTokensSpec(Spec):
         return self.generator_hidden_size or max(1, model.hidden_size // 3 // model.head_width) * model.head_width
 
 
-Task = Literal["mlm", "sop", "wop", "rtd", "replaced"]
+_Task = Literal["mlm", "sop", "wop", "rtd", "replaced"]
 """What is predicted: masked pieces, sentence order, word order, which tokens are replaced, and of the last those that are."""
 
-TASKS: dict[str, tuple[Task, ...]] = {"mlm": ("mlm", "sop", "wop"), "rtd": ("mlm", "rtd", "replaced")}
+TASKS: dict[str, tuple[_Task, ...]] = {"mlm": ("mlm", "sop", "wop"), "rtd": ("mlm", "rtd", "replaced")}
 """The tasks of an objective: the order of every vector of counts, losses and weights."""
 
 
@@ -243,11 +243,10 @@ class PretrainSpec(Spec):
     """The generator and its weight, under ``objective = "rtd"``."""
     model: AnySpec = ModelSpec()
     """The architecture; ``architecture = "modern"`` takes the second set of fields below. Left out where the run starts from
-    weights of another stage, which bring their own."""
+    weights of another stage, which bring their own; of one whose layers share everything their number may differ."""
     embeddings: Literal["random", "cooccurrence"] = "random"
-    """What the word embeddings begin with: random numbers, or vectors of what stands beside each piece, counted and decomposed
-    as `[cooccurrence]` says and scaled to the size of the random ones. A small model then learns in a third of the steps what
-    pieces mean (docs/results.md)."""
+    """Initial word embeddings: random numbers, or vectors from the co-occurrences of pieces, counted and decomposed
+    as `[cooccurrence]` says and scaled to the size of the random ones."""
     frozen: tuple[str, ...] = ()
     """Tensors that stay as they are: patterns (``encoder.ffn.0.*``) of their names in ``model.safetensors``. They get no
     gradient, no decay and no moments."""
@@ -292,7 +291,7 @@ class PretrainSpec(Spec):
     """Step from which on the sentence-order and word-order losses count. From 0 they come in at once (KoreALBERT); in a narrow
     model their gradients then crowd out those of the masked words before these are learnt (docs/results.md)."""
     guard: GuardSpec = GuardSpec()
-    """What counts as a collapse, and what is done about it."""
+    """Detection of a collapse, and the reaction to it."""
     seed: int = Field(default=1, ge=0, lt=2**32)
     """Seed of initialisation, order of rows and dropout."""
     log_every: int = Field(default=50, ge=1)
@@ -300,9 +299,9 @@ class PretrainSpec(Spec):
     heldout_every: int = Field(default=1000, ge=1)
     """Steps between two scorings of the held-out rows; they are also scored before the first and after the last step."""
     checkpoint_every: int = Field(default=1000, ge=1)
-    """Steps between two checkpoints, which are what a killed run loses at most."""
+    """Steps between two checkpoints; a killed run loses at most so many."""
     snapshots: tuple[int, ...] = ()
-    """Steps after which the weights are kept as ``snapshots/step-….safetensors``, to see later what a model knew when."""
+    """Steps after which the weights are kept as ``snapshots/step-….safetensors``, for analysis of the training."""
     tensorboard: bool = False
     """Write the metrics as TensorBoard's event files too; needs the extra ``tensorboard``."""
 
@@ -389,7 +388,7 @@ class PretrainSpec(Spec):
             )
 
     @property
-    def tasks(self) -> tuple[Task, ...]:
+    def tasks(self) -> tuple[_Task, ...]:
         """What the objective predicts."""
         return TASKS[self.objective]
 
@@ -455,7 +454,7 @@ class PretrainSpec(Spec):
         """
         if initial is not None:
             self._check_initial(initial, vocab_size)
-        model = self.model if initial is None else initial.shape()
+        model = self.model if initial is None or self._grows(initial) else initial.shape()
         if sequence_length > model.longest_sequence:
             longer = "" if initial is not None else "raise max_positions in [pretrain.model] or "
             raise ValueError(
@@ -486,9 +485,26 @@ class PretrainSpec(Spec):
         """The model that is trained from scratch, but for the sizes that the data decide."""
         return self.config_for(vocab_size=ANY_VOCABULARY, sequence_length=1)
 
+    def _grows(self, initial: AnyConfig) -> bool:
+        """Whether ``model`` is that of initial weights with another number of layers, which all have the same parameters."""
+        own, other = self.model, initial.shape()
+        if (
+            not isinstance(own, ModelSpec)
+            or not isinstance(other, ModelSpec)
+            or own.share != "all"
+            or own.num_groups > 1
+            or own.edge_layers
+        ):
+            return False
+        free = {name: getattr(own, name) for name in ("num_layers", "hidden_dropout", "attention_dropout")}
+        return own == other.model_copy(update=free)
+
     def _check_initial(self, initial: AnyConfig, vocab_size: int) -> None:
-        if self.model != ModelSpec():
-            raise ValueError("the initial weights bring their own architecture; remove [model]")
+        if self.model != ModelSpec() and not self._grows(initial):
+            raise ValueError(
+                "the initial weights bring their own architecture; remove [model], or let it differ in num_layers and dropout "
+                "alone, with share = 'all'"
+            )
         if initial.vocab_size != vocab_size:
             raise ValueError(
                 f"the initial weights have {initial.vocab_size:,} word embeddings, but the examples were packed with "

@@ -110,7 +110,7 @@ class Trainer:
         self.clipping: Clipping | ZeroClipping = clipping
         saved = self.checkpoints.latest()
         if saved is not None and (lost := self._lost_snapshot(saved.state["training"]["step"])):
-            log.warning("%s; no checkpoint that is kept lies before it, so training begins anew", lost)
+            log.warning("%s; there is no earlier checkpoint, so training starts again", lost)
             saved = None
         self.state = TrainingState() if saved is None else self.checkpoints.restore(saved)
         self.resumed_from = self.state.step
@@ -122,7 +122,7 @@ class Trainer:
 
     @property
     def guard(self) -> Guard:
-        """The judge of this run's steps; what it remembers belongs to the state."""
+        """The guard of this run's steps; its memory is part of the state."""
         return Guard(self.spec.guard, self.state.guard)
 
     def _metrics_file(self, content: bytes) -> MetricsFile:
@@ -171,12 +171,12 @@ class Trainer:
         return self._stats()
 
     def _out_of_time(self) -> bool:
-        """Whether the budget of time is spent, which all ranks know alike."""
+        """Whether the time budget is spent; the same on all ranks."""
         budget = self.spec.stop_after_seconds
         return budget is not None and self.state.seconds >= budget
 
     def _tell_the_rest(self) -> None:
-        """Log and score what the last step would have, where time ended before it."""
+        """Log and score as after the last step, if the time budget ended before it."""
         if self.state.window.targets:
             self._log()
         if not self._is_scored(self.state.step):
@@ -190,7 +190,7 @@ class Trainer:
         return self.spec.long is not None and step == self.spec.long.from_step
 
     def _train_step(self) -> str | None:
-        """One update; returns what the guard has against it."""
+        """One update; returns the guard's fault, or None."""
         spec, ranks, state = self.spec, self.ranks, self.state
         long, size = spec.is_long(state.step), spec.batch_at(state.step)
         if state.step and self._changes_at(state.step):
@@ -266,7 +266,7 @@ class Trainer:
         return 1 if self.ranks.world_size == 1 else 8
 
     def _stop(self) -> NoReturn:
-        """Save what the last whole step left, and leave."""
+        """Save the state after the last whole step, and exit."""
         self._save()
         raise Stopped(self.state.step)
 
@@ -300,7 +300,7 @@ class Trainer:
         if self.metrics_file:
             self.metrics_file = self._metrics_file(saved.metrics)
             self.metrics_file.append("guard", state.step, {**event, "rate_factor": state.rate_factor})
-        self.ranks.sum([0.0])  # Nobody writes what others still read.
+        self.ranks.sum([0.0])  # No rank writes files that others still read.
         log.warning("collapse at step %d: %s; back to step %d, rate × %g", step, fault, state.step, state.rate_factor)
         self._save()
 
@@ -317,7 +317,7 @@ class Trainer:
         self.report(state.step, {**metrics, **self.speed.metrics(self.spec.steps - state.step)})
 
     def _score_heldout(self) -> str | None:
-        """Score the held-out rows, from where they are trained on the long ones too; returns what the guard has against it."""
+        """Score the held-out rows, the long ones too once they are trained on; returns the guard's fault, or None."""
         self._set_theta()
         self.state.heldout = self._scores("heldout", self.short, self.spec.micro_batch_at(0))
         if self.long is not None and (self._turns_long(self.state.step) or self.spec.is_long(self.state.step)):

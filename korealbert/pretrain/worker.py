@@ -28,7 +28,7 @@ from korealbert.pretrain.trainer import Stopped, Trainer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one rank; the environment variables RANK, WORLD_SIZE and LOCAL_RANK come from whatever launched it."""
+    """Run one rank; the environment variables RANK, WORLD_SIZE and LOCAL_RANK come from its launcher."""
     parser = argparse.ArgumentParser(description="One pretraining process.")
     parser.add_argument("job", type=Path, help="JSON file written by the pretrain stage")
     parser.add_argument("--parent", type=int, help="process id that this one must not outlive")

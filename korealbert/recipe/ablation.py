@@ -25,7 +25,7 @@ from korealbert.huggingface import export
 from korealbert.pretrain import intrinsic
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import dag, registry
-from korealbert.recipe.benchmarks import Measured, add_benchmark
+from korealbert.recipe.benchmarks import Measured, add_benchmark, add_ensemble
 from korealbert.recipe.dag import Node
 from korealbert.recipe.reading import Recipe, load
 from korealbert.recipe.tables import KINDS, RecipeError, explained, flattened, kind_of, named_recipe, read_toml
@@ -62,6 +62,13 @@ class Cell(Spec):
     """Fields or tables of the recipe that it takes out: ``["extract.news", "clean.news"]``."""
     printed: str | None = None
     """Its name in the published table, where the template of [printed] does not give it; empty: not in the paper."""
+    starts_from: str = ""
+    """Label of the cell before it that its training starts from, seed by seed, where their weights fit: the same model with
+    other numbers of layers that share all (ALBERT, appendix A.1)."""
+    ensemble: tuple[str, ...] = ()
+    """Labels of cells whose fine-tuning runs answer together, the mean of their probabilities; such a row trains nothing."""
+    members: int | None = Field(default=None, ge=2)
+    """How many of those runs answer: the best on dev of each benchmark. None: all."""
 
 
 class AblationSpec(Spec):
@@ -80,7 +87,7 @@ class AblationSpec(Spec):
     set: _Overrides = Field(default_factory=dict)
     """Fields that all cells set otherwise than the recipe."""
     shared: tuple[Literal["dedup", "balance", "vocab", "examples", "views"], ...] = ()
-    """Stages that all cells take from the first one although what they read may differ: ``["vocab"]``."""
+    """Stages that all cells take from the first one although their inputs may differ: ``["vocab"]``."""
     cells: tuple[Cell, ...] = ()
     """Rows one by one, in the order of the paper."""
     axes: tuple[Axis, ...] = ()
@@ -93,6 +100,10 @@ class AblationSpec(Spec):
     """Label of the cell that differences are from; the first by default."""
     printed: Printed | None = None
     """Where the paper's numbers are."""
+    curves: bool = False
+    """Draw held-out accuracies along the steps, a line for each row."""
+    layers: bool = False
+    """Measure how far each layer moves the vectors of held-out tokens, under the first of ``noise``."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     """Of the intervals."""
     notes: tuple[str, ...] = ()
@@ -107,6 +118,24 @@ class AblationSpec(Spec):
         refuse_repeats("names of cells", [_key_of(label) for label in labels])
         if self.baseline and self.baseline not in labels:
             raise ValueError(f"baseline = {self.baseline!r} is no cell{nearest(self.baseline, labels)}")
+        if self.layers and not self.noise:
+            raise ValueError("layers = true measures under the first of [noise.NAME], and there is none; add one")
+        return self
+
+    @model_validator(mode="after")
+    def _cells_know_each_other(self) -> Self:
+        trained: list[str] = []
+        for cell in self.grid:
+            wanted = [cell.starts_from] if cell.starts_from else list(cell.ensemble)
+            for label in wanted:
+                if label not in trained:
+                    raise ValueError(f"cell {cell.label!r}: no cell {label!r} is trained before it{nearest(label, trained)}")
+            if cell.ensemble and (cell.set or cell.without or cell.starts_from):
+                raise ValueError(f"cell {cell.label!r}: an ensemble trains nothing; remove set, without and starts_from")
+            if cell.members is not None and not cell.ensemble:
+                raise ValueError(f"cell {cell.label!r}: members belongs to an ensemble")
+            if not cell.ensemble:
+                trained.append(cell.label)
         return self
 
     @property
@@ -166,7 +195,9 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
     if base.is_file() and (kind := kind_of(base)) != "model":
         raise RecipeError(f"{path}, field 'recipe': {base} is itself a recipe of {KINDS[kind]}; name one of a model")
 
-    def recipe_of(where: str, cell: Cell, *more: _Overrides) -> Recipe:
+    wrong: dict[str, str] = {}
+
+    def recipe_of(where: str, cell: Cell, *more: _Overrides) -> Recipe | None:
         try:
             fields = {
                 name: value for part in (spec.set, cell.set, *more, overrides or {}) for name, value in flattened(part).items()
@@ -174,16 +205,27 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
             _refuse_reserved(fields)
             return load(base, data=data, overrides=fields, without=cell.without)
         except ValueError as error:
-            raise RecipeError(f"{path}, {where}: {error}") from None
+            for line in str(error).splitlines():
+                wrong.setdefault(line, f"{path}, {where}: ")
+            return None
 
-    recipes: dict[str, Recipe] = {}
+    trained = [cell for cell in spec.grid if not cell.ensemble]
+    recipes = {_key_of(cell.label): found for cell in trained if (found := recipe_of(f"cell {cell.label!r}", cell))}
+    noise = {}
+    for name, fields_of in spec.noise.items():
+        if len(recipes) == len(trained) and (found := recipe_of(f"[noise.{name}]", trained[0], {"views": fields_of})):
+            noise[name] = found
+    if wrong:
+        last = [line for line in wrong if line.startswith("${data}")]
+        raise RecipeError("\n".join([*(where + line for line, where in wrong.items() if line not in last), *last]))
     rows = []
     for cell in spec.grid:
-        recipes[_key_of(cell.label)] = recipe_of(f"cell {cell.label!r}", cell)
         own = tuple(f"without {name}" for name in cell.without)
         own += tuple(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in flattened(cell.set).items())
-        rows.append(Row(key=_key_of(cell.label), label=cell.label, model=_printed_name(path, spec, cell), settings=own))
-    noise = {name: recipe_of(f"[noise.{name}]", spec.grid[0], {"views": fields}) for name, fields in spec.noise.items()}
+        own += (f"starts from {cell.starts_from}",) if cell.starts_from else ()
+        named = {"key": _key_of(cell.label), "label": cell.label, "model": _printed_name(path, spec, cell)}
+        snapshot = None if cell.ensemble else recipes[named["key"]].export.snapshot
+        rows.append(Row(**named, settings=own, ensemble=cell.ensemble, snapshot=snapshot))
     name = spec.name or path.stem
     layout = {
         "title": spec.title or name,
@@ -194,6 +236,7 @@ def load_ablation(path: Path, *, data: Path | None = None, overrides: Mapping[st
         "printed": spec.printed and spec.printed.model_dump(),
         "confidence": spec.confidence,
         "notes": (*spec.notes, *_heads(path, spec, recipes)),
+        "curves": spec.curves,
     }
     return Ablation(spec, name, spec.description, recipes, noise, _validated(path, AblationReportSpec, layout))
 
@@ -221,7 +264,7 @@ def _printed_name(path: Path, spec: AblationSpec, cell: Cell) -> str:
 
 
 def _heads(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> Iterator[str]:
-    """A note on each column whose head is not the task's own. Raises RecipeError where a bi-encoder stands beside a paper's."""
+    """A note on each column whose head is not the task's own. Raises RecipeError for a bi-encoder next to a paper's scores."""
     for column in _columns(path, spec, recipes):
         heads = {recipe.finetune[column.benchmark].first.head for recipe in recipes.values()} if column.benchmark else {"own"}
         if len(heads) > 1:
@@ -246,10 +289,14 @@ def _columns(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> t
                 f"{path}: [finetune.{name}] of the recipe has no init 'pretrained', which is what an ablation compares"
             )
     if not spec.columns:
+        if any(recipe.export.snapshot for recipe in recipes.values()):
+            raise RecipeError(
+                f"{path}: a cell has export.snapshot, of which no held-out accuracies are known; name [[columns]]"
+            )
         heldout = [Column(title=f"{task.upper()} held out", heldout=task) for task in ("mlm", "sop", "wop")]
         return (*heldout, *(Column(title=name, benchmark=name) for name in common))
-    table = spec.printed.pairs() if spec.printed is not None else set()
     for column in spec.columns:
+        table = spec.printed.elsewhere(column.source).pairs() if spec.printed is not None else set()
         where = f"{path}, column {column.title!r}"
         if column.benchmark and column.benchmark not in common:
             known = ", ".join(common) or "none"
@@ -261,6 +308,9 @@ def _columns(path: Path, spec: AblationSpec, recipes: Mapping[str, Recipe]) -> t
         if column.printed is not None and column.printed not in table:
             known = ", ".join(f"{task} {metric}" for task, metric in sorted(table)) or "nothing: there is no [printed]"
             raise RecipeError(f"{where}: printed = {list(column.printed)} is not in the published table; it has {known}")
+        if column.heldout and not column.noise and any(recipe.export.snapshot for recipe in recipes.values()):
+            remedy = "score it under a [noise.NAME], which takes the weights of that step"
+            raise RecipeError(f"{where}: it is of the end of a training, and a cell has export.snapshot; {remedy}")
     for name in spec.noise:
         if not any(column.noise == name for column in spec.columns):
             raise RecipeError(f"{path}, [noise.{name}]: no column is scored under it; name it in one, or remove it")
@@ -284,7 +334,7 @@ def grid(ablation: Ablation) -> dict[str, Node]:
     Stages before pretraining keep their labels where all cells agree on them (``vocab``); else they get the name of the first
     cell that needs them (``views/wop30``). What each cell adds is named by it and by the seed: ``pretrain/CELL/SEED``,
     ``intrinsic/CELL/SEED/NOISE``, ``export/CELL/SEED``, ``features/CELL/SEED/BENCHMARK`` and
-    ``finetune/CELL/SEED/BENCHMARK/pretrained/SEED``. The last stage is ``ablation``.
+    ``finetune/CELL/SEED/BENCHMARK/pretrained/SEED``; ensembles are ``ensemble/CELL/BENCHMARK``. The last stage is ``ablation``.
     """
     nodes = _Nodes()
     data = _data_stages(ablation, nodes)
@@ -298,16 +348,25 @@ def grid(ablation: Ablation) -> dict[str, Node]:
     corpus = {label: label for label in nodes.by_label}
     benchmarks = {column.benchmark for column in ablation.report.columns}
     runs: dict[str, str] = {}
+    of_key = {_key_of(cell.label): cell for cell in ablation.spec.grid}
+    asked = {_key_of(label) for cell in ablation.spec.grid for label in cell.ensemble}
+    answers: dict[tuple[str, str], dict[str, str]] = {}
     for cell, recipe in ablation.cells.items():
         for seed in ablation.spec.seeds:
             own = f"{cell}/{seed}"
             spec = recipe.pretrain.model_copy(update={"seed": seed})
-            weights = nodes.add(f"pretrain/{own}", Node("", pretrain.STAGE, spec, data[cell]))
+            inputs = dict(data[cell])
+            if of_key[cell].starts_from:
+                inputs["initial"] = runs[f"pretrain/{_key_of(of_key[cell].starts_from)}/{seed}"]
+            weights = nodes.add(f"pretrain/{own}", Node("", pretrain.STAGE, spec, inputs))
             runs[f"pretrain/{own}"] = weights
             for name, noised in noise.items():
                 inputs = {"pretrain": weights, "examples": first["examples"], "views": noised}
                 label = f"intrinsic/{own}/{name}"
-                runs[label] = nodes.add(label, Node("", intrinsic.STAGE, intrinsic.IntrinsicSpec(), inputs))
+                scored = intrinsic.IntrinsicSpec(
+                    snapshot=recipe.export.snapshot, layers=ablation.spec.layers and name == next(iter(noise))
+                )
+                runs[label] = nodes.add(label, Node("", intrinsic.STAGE, scored, inputs))
             chosen = {name: benchmark for name, benchmark in recipe.finetune.items() if name in benchmarks}
             # Pretrained weights are what an ablation compares.
             tuned = {name: some for name, benchmark in chosen.items() if (some := benchmark.only(init="pretrained"))}
@@ -316,8 +375,16 @@ def grid(ablation: Ablation) -> dict[str, Node]:
                 written = nodes.add(f"export/{own}", Node("", export.STAGE, recipe.export, inputs))
                 model = Measured.of(written, weights, spec.shape)
                 for name, benchmark in tuned.items():
-                    made = add_benchmark(nodes.add_stage, name, benchmark, model, root=f"{own}/")
+                    kept = benchmark.with_evidence() if cell in asked else benchmark
+                    made = add_benchmark(nodes.add_stage, name, kept, model, root=f"{own}/")
                     runs |= {f"finetune/{own}/{name}/{each}": label for each, label in made.items()}
+                    answers.setdefault((cell, name), {}).update({f"{own}/{each}": label for each, label in made.items()})
+    for key, row in of_key.items():
+        parts = [_key_of(label) for label in row.ensemble]
+        for name in sorted(benchmarks - {""}) if parts else ():
+            benchmark, label = ablation.cells[parts[0]].finetune[name], f"ensemble/{key}/{name}"
+            members = {role: made for part in parts for role, made in answers[part, name].items()}
+            runs[label] = add_ensemble(nodes.add_stage, label, name, benchmark, members, row.members)
     nodes.add("ablation", Node("", registry.ABLATION, ablation.report, {**corpus, **runs}))
     return nodes.by_label
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
@@ -11,12 +12,15 @@ from pydantic import Field
 
 from korealbert.artifact import EACH_ONCE, Spec, Stage
 from korealbert.corpus.crawl import fetch
-from korealbert.finetune import features, stage, summary
+from korealbert.finetune import ensemble, features, stage, summary
+from korealbert.finetune.definition import Definition, RemoteFile
 from korealbert.finetune.search import PROPOSAL, SELECTION, ProposalSpec, SearchSpec, SelectionSpec, trial_cell
-from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init, RemoteFile
+from korealbert.finetune.spec import INITS, FeaturesSpec, FinetuneSpec, Init
 from korealbert.huggingface import checkpoint
+from korealbert.huggingface.directory import ModelPlace, read_settings
 from korealbert.model.config import AnyConfig
 from korealbert.recipe.tables import Problems, RecipeError, Tables
+from korealbert.report.published import OwnScore
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -38,26 +42,30 @@ class PretrainedGrid(FinetuneGrid):
     """The cells of one benchmark for models that are measured as they are."""
 
     inits: Annotated[tuple[Literal["pretrained"], ...], EACH_ONCE] = Field(default=("pretrained",), min_length=1)
-    """From their weights alone: what a shape learns from random ones is a question about a recipe's own model."""
+    """Only from their weights: random ones of the same shape are a baseline for a recipe's own model."""
 
 
-GridT_co = TypeVar("GridT_co", bound=FinetuneGrid, covariant=True)
+_GridT_co = TypeVar("_GridT_co", bound=FinetuneGrid, covariant=True)
 
 
 @dataclass(frozen=True)
-class Benchmark(Generic[GridT_co]):
+class Benchmark(Generic[_GridT_co]):
     """The validated cells of one benchmark, and what makes cells of its table."""
 
     cells: Mapping[str, FinetuneSpec]
     """By ``INIT/SEED``; at least one."""
-    grid: GridT_co
+    grid: _GridT_co
+
+    def of_architecture(self, architecture: str) -> Benchmark[_GridT_co]:
+        """With the heads that encoders of this architecture have."""
+        return Benchmark({label: spec.of_architecture(architecture) for label, spec in self.cells.items()}, self.grid)
 
     @property
     def first(self) -> FinetuneSpec:
         """Any one of the cells: they read the same examples."""
         return next(iter(self.cells.values()))
 
-    def only(self, *, init: Init | None = None, seeds: Collection[int] | None = None) -> Benchmark[GridT_co] | None:
+    def only(self, *, init: Init | None = None, seeds: Collection[int] | None = None) -> Benchmark[_GridT_co] | None:
         """The cells of this init and these seeds; None where there is none."""
         cells = {
             label: spec
@@ -66,11 +74,35 @@ class Benchmark(Generic[GridT_co]):
         }
         return Benchmark(cells, self.grid) if cells else None
 
+    def with_evidence(self) -> Benchmark[_GridT_co]:
+        """The same cells, each keeping what an ensemble averages."""
+        return Benchmark({label: spec.model_copy(update={"evidence": True}) for label, spec in self.cells.items()}, self.grid)
 
-def read_benchmarks(tables: Tables, table: str, kind: type[GridT_co]) -> dict[str, Benchmark[GridT_co]]:
+
+def read_benchmarks(tables: Tables, table: str, kind: type[_GridT_co]) -> dict[str, Benchmark[_GridT_co]]:
     """All ``[TABLE.NAME]`` of a file by name. Raises RecipeError for one that could not run."""
     with Problems() as problems:
-        return {name: problems.of(partial(_read, tables, table, name, kind)) for name in tables.names(table)}
+        found = {name: problems.of(partial(_read, tables, table, name, kind)) for name in tables.names(table)}
+    first: dict[str, tuple[str, Definition]] = {}
+    for name, benchmark in found.items():
+        task = benchmark.first.task
+        if isinstance(task, Definition) and first.setdefault(task.name, (name, task))[1] != task:
+            raise RecipeError(
+                f"{tables.path}, [{table}.{name}], field 'task': [{table}.{first[task.name][0]}] has another benchmark of the "
+                f"name {task.name!r}; give one of them another name in its file"
+            )
+    return found
+
+
+def published_scores(benchmarks: Mapping[str, Benchmark[Any]]) -> tuple[OwnScore, ...]:
+    """What the TOML files of benchmarks say that others have printed; what two tables name in common, once."""
+    defined = [benchmark.first.task for benchmark in benchmarks.values() if isinstance(benchmark.first.task, Definition)]
+    rows = [
+        OwnScore(**dict(score) | {"task": task.name, "metric": score.metric or task.metrics[0]})
+        for task in defined
+        for score in task.published
+    ]
+    return tuple(row for number, row in enumerate(rows) if row not in rows[:number])
 
 
 def too_long(cell: FinetuneSpec, positions: Mapping[str, int | None]) -> Iterator[str]:
@@ -80,7 +112,7 @@ def too_long(cell: FinetuneSpec, positions: Mapping[str, int | None]) -> Iterato
             yield f"{cell.max_length} exceeds the {longest} positions of {model}; lower it"
 
 
-def _read(tables: Tables, table: str, name: str, kind: type[GridT_co]) -> Benchmark[GridT_co]:
+def _read(tables: Tables, table: str, name: str, kind: type[_GridT_co]) -> Benchmark[_GridT_co]:
     where = f"{table}.{name}"
     given = tables.table(where)
     tables.refuse_reserved(where, given, ("seed", "init"))
@@ -90,14 +122,14 @@ def _read(tables: Tables, table: str, name: str, kind: type[GridT_co]) -> Benchm
     for steps, other in (("steps", "epochs"), ("warmup_steps", "warmup_ratio")):
         if {steps, other} <= settings.keys():
             raise RecipeError(f"{tables.path}, [{where}]: {steps!r} and {other!r} say the same; remove one of the two")
-    if settings.get("test") is None and settings.get("test_share") is None:
-        raise RecipeError(f"{tables.path}, [{where}]: field 'test' is missing, and test_share; one says what is tested on")
     cells = {
         f"{init}/{seed}": tables.validate(FinetuneSpec, where, {**settings, "init": init, "seed": seed})
         for init in grid.inits
         for seed in grid.seeds
     }
     found = Benchmark(cells, grid)
+    if not found.first.tested:
+        raise RecipeError(f"{tables.path}, [{where}]: field 'test' is missing, and test_share; one says what is tested on")
     if grid.search is not None:
         if found.first.test is None:
             raise RecipeError(
@@ -125,17 +157,24 @@ class _Add(Protocol):
 
 
 class Measured(NamedTuple):
-    """Labels of what a cell reads of an encoder."""
+    """Labels of a cell's inputs from an encoder."""
 
     model: str
     """Its directory in Hugging Face format."""
     pretrain: str | None = None
     """Its training, where the directory says less than fine-tuning needs."""
+    architecture: str = ""
+    """``model_type`` of transformers, where it is known here: some have a head of their own."""
 
     @classmethod
-    def of(cls, model: str, pretrain: str, config: AnyConfig | None) -> Self:
-        """A model of ours of this shape; None: a shape that is not known here, or another's."""
-        return cls(model, pretrain if config is not None and checkpoint.says_less(config) else None)
+    def of(cls, model: str, pretrain: str, config: AnyConfig | None, place: ModelPlace | None = None) -> Self:
+        """A model of ours of this shape; None: a shape that is not known here, or another's at this place."""
+        if config is not None:
+            return cls(model, pretrain if checkpoint.says_less(config) else None, checkpoint.architecture(config))
+        with suppress(ValueError):  # The stage that reads it from there reports the fault.
+            if place is not None and (directory := place.directory()) is not None:
+                return cls(model, None, str(read_settings(directory).get("model_type", "")))
+        return cls(model)
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -150,6 +189,7 @@ def add_benchmark(
 
     ``root`` begins the names of all stages after their kind, where there are several encoders.
     """
+    benchmark = benchmark.of_architecture(encoder.architecture)
     files = _files(add, name, benchmark.first)
     read = add(f"features/{root}{name}", features.STAGE, benchmark.first.features(), model=encoder.model, **files)
     inputs = {**encoder.inputs, **files, "features": read}
@@ -185,17 +225,25 @@ def add_summary(add: _Add, name: str, benchmark: Benchmark[FinetuneGrid], finish
         add(f"summary/{name}", summary.STAGE, spec, **_files(add, name, benchmark.first), **finished)
 
 
+def add_ensemble(
+    add: _Add, label: str, name: str, benchmark: Benchmark[FinetuneGrid], cells: Mapping[str, str], members: int | None
+) -> str:
+    """Add what finished cells of a benchmark, by any name, answer together: the best on dev of them, or all."""
+    cell = benchmark.first
+    spec = ensemble.EnsembleSpec(**dict(cell.features()) | {"head": cell.head}, members=members)
+    return add(label, ensemble.STAGE, spec, **_files(add, name, cell), **cells)
+
+
+def fetch_spec(file: RemoteFile) -> fetch.FetchSpec:
+    """What fetches a file of a benchmark."""
+    return fetch.FetchSpec(url=file.url, name=file.name, checksum=f"sha256:{file.sha256}", private_hosts=file.private_hosts)
+
+
 def _files(add: _Add, name: str, spec: FeaturesSpec) -> dict[str, str]:
     """The stages that fetch files named by URL, by split."""
     places = {split: getattr(spec, split) for split in features.SPLITS}
     return {
-        split: add(
-            f"benchmark/{name}/{split}",
-            fetch.BENCHMARK,
-            fetch.FetchSpec(
-                url=place.url, name=place.name, checksum=f"sha256:{place.sha256}", private_hosts=place.private_hosts
-            ),
-        )
+        split: add(f"benchmark/{name}/{split}", fetch.BENCHMARK, fetch_spec(place))
         for split, place in places.items()
         if isinstance(place, RemoteFile)
     }

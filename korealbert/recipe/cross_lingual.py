@@ -53,7 +53,7 @@ Vocabulary = Literal["ko", "en"]
 
 
 class SplitTable(Spec):
-    """``[split]``: the three parts of the corpus, and what the vocabulary is learnt from."""
+    """``[split]``: the three parts of the corpus, and the text of the vocabulary."""
 
     level: Literal["document", "sentence"] = "document"
     """See ``SplitSpec``, like all fields but one."""
@@ -108,7 +108,7 @@ class KoreanGrid(PretrainedGrid):
 
 
 @dataclass(frozen=True)
-class CrossLingualRecipe(CorpusRecipe):
+class _CrossLingualRecipe(CorpusRecipe):
     """The validated specs of every stage of a post-training."""
 
     split: SplitTable
@@ -165,7 +165,7 @@ _RESERVED = ("source", "control", "language_loss")
 
 def load_cross_lingual(
     path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None
-) -> CrossLingualRecipe:
+) -> _CrossLingualRecipe:
     """Read and validate a cross-lingual recipe; see ``reading.load``. Raises RecipeError for anything that could not run."""
     reader = Reader(path, data, overrides)
     with Problems() as problems:
@@ -182,7 +182,7 @@ def load_cross_lingual(
         single["finetune"] = problems.of(partial(read_benchmarks, reader, "finetune", KoreanGrid))
         single["english"] = problems.of(partial(read_benchmarks, reader, "english", PretrainedGrid))
     reader.check_sources(sources, **single)
-    recipe = CrossLingualRecipe(**reader.brought(sources), **single)
+    recipe = _CrossLingualRecipe(**reader.brought(sources), **single)
     wrong = [f"{path}, {where}: {problem}" for where, problem in _problems(recipe)]
     if wrong:
         raise RecipeError("\n".join(wrong))
@@ -205,8 +205,8 @@ def _variants(reader: Reader) -> dict[str, TransferSpec]:
     }
 
 
-def _problems(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
-    """Where in the file, and what is wrong there."""
+def _problems(recipe: _CrossLingualRecipe) -> Iterator[tuple[str, str]]:
+    """Position in the file and the mistake there."""
     yield from _names(recipe)
     if recipe.phase2.freeze != "none":
         yield "[phase2], field 'freeze'", f"phase 2 trains everything (it is {recipe.phase2.freeze!r}); remove it"
@@ -222,7 +222,7 @@ def _problems(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
             )
 
 
-def _names(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
+def _names(recipe: _CrossLingualRecipe) -> Iterator[tuple[str, str]]:
     """Models and variants that tables speak of."""
     known = [*recipe.models, "source"]
     for name, benchmark in recipe.finetune.items():
@@ -253,7 +253,7 @@ def _control(control: PretrainSpec, views: views.ViewsSpec) -> Iterator[str]:
         yield f"field 'model': it could not be exported: {error}"
 
 
-def _english(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
+def _english(recipe: _CrossLingualRecipe) -> Iterator[tuple[str, str]]:
     """What the curve over snapshots and the English benchmarks ask of each other and of the rest."""
     table = recipe.language_loss
     if table != type(table)() and not recipe.english:
@@ -269,8 +269,8 @@ def _english(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
         yield "[language_loss]", "curve_seeds want snapshots; name steps in snapshots of [phase1] or [phase2]"
 
 
-def _lengths(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
-    """Whether every model has positions for what it is to read."""
+def _lengths(recipe: _CrossLingualRecipe) -> Iterator[tuple[str, str]]:
+    """Check that every model has positions for its inputs."""
     controls = {f"control/{name}": control.model.longest_sequence for name, control in recipe.control.items()}
     try:
         source = _positions_of_source(recipe)
@@ -290,7 +290,7 @@ def _lengths(recipe: CrossLingualRecipe) -> Iterator[tuple[str, str]]:
             yield f"{where}, field 'max_length'", problem
 
 
-def _positions_of_source(recipe: CrossLingualRecipe) -> int | None:
+def _positions_of_source(recipe: _CrossLingualRecipe) -> int | None:
     """Positions that tokens of the source can take; None where it is in a package, which may be installed elsewhere only."""
     if recipe.source.recipe is not None:
         return recipe.source.recipe.pretrain.model.longest_sequence
@@ -298,29 +298,29 @@ def _positions_of_source(recipe: CrossLingualRecipe) -> int | None:
     return None if path is None else checkpoint.read_config(path.path).longest_sequence
 
 
-def _shape(recipe: CrossLingualRecipe, model: str) -> AnyConfig | None:
+def _shape(recipe: _CrossLingualRecipe, model: str) -> AnyConfig | None:
     """The shape of a variant after a phase, or of a control; None where its source's is not known here."""
     name, _, rest = model.partition("/")
     if name == "control":
         return recipe.control[rest].shape
     source = _shape_of_source(recipe)
-    # Of an export that says less than the training, a transfer takes each layer as one of its own.
+    # From an export that does not say which layers share weights, a transfer takes each layer separately.
     if source is None or checkpoint.repeats_blocks(source):
         return None
     return target_config(source, recipe.variants[name], vocab_size=ANY_VOCABULARY)
 
 
-def _shape_of_source(recipe: CrossLingualRecipe) -> AnyConfig | None:
+def _shape_of_source(recipe: _CrossLingualRecipe) -> AnyConfig | None:
     """None where it is not known here."""
     if recipe.source.recipe is not None:
         return recipe.source.recipe.pretrain.shape
-    with suppress(ValueError):  # The stage that takes it from its package tells what is wrong with that.
+    with suppress(ValueError):  # The stage that reads it from its package reports the fault.
         directory = recipe.source.place.directory()
         return None if directory is None else checkpoint.read_config(directory)
     return None
 
 
-def transfer_graph(recipe: CrossLingualRecipe) -> dict[str, Node]:
+def transfer_graph(recipe: _CrossLingualRecipe) -> dict[str, Node]:
     """The DAG of a post-training by label, every stage after those it reads.
 
     ``source`` (below it ``source/…``, where it is another recipe's model), ``split/PART``, ``transfer/VARIANT``,
@@ -334,13 +334,15 @@ def transfer_graph(recipe: CrossLingualRecipe) -> dict[str, Node]:
 
 
 class _Graph:
-    def __init__(self, recipe: CrossLingualRecipe) -> None:
+    def __init__(self, recipe: _CrossLingualRecipe) -> None:
         self.recipe, self.nodes = recipe, Nodes()
         self.source = add_model(self.nodes, "source", source.STAGE, recipe.source)
         self.data, self.test = self._data(add_corpus(self.nodes, recipe))
         self.weights: dict[str, str] = {}
         made = recipe.source.recipe
-        self.models = {"source": Measured.of(self.source, "source/pretrain", made.pretrain.shape if made else None)}
+        self.models = {
+            "source": Measured.of(self.source, "source/pretrain", made.pretrain.shape if made else None, recipe.source.place)
+        }
         """What cells read, by model."""
         self._train()
         for model, weights in self.weights.items():

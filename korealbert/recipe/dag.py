@@ -23,8 +23,16 @@ from korealbert.huggingface.directory import ModelPlace
 from korealbert.pretrain import cooccurrence
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import registry
-from korealbert.recipe.benchmarks import Measured, add_benchmark, add_benchmark_of_encoders, add_summary
+from korealbert.recipe.benchmarks import (
+    Benchmark,
+    Measured,
+    add_benchmark,
+    add_benchmark_of_encoders,
+    add_summary,
+    published_scores,
+)
 from korealbert.recipe.reading import Corpus, CorpusRecipe, Evaluation, Model, Recipe
+from korealbert.recipe.retrieval import add_retrieval
 from korealbert.recipe.tables import RecipeError
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
@@ -66,9 +74,10 @@ def graph(recipe: Recipe) -> dict[str, Node]:
         finished = add_benchmark(add, name, benchmark, model)
         finished |= add_benchmark_of_encoders(add, name, benchmark, others)
         add_summary(add, name, benchmark, finished)
+    add_retrieval(add, recipe.retrieval, model.model, others)
     for table, spec in recipe.further.items():
         add_further(nodes, registry.tables()[table], spec)
-    _add_report(nodes, recipe.speed, recipe.report)
+    _add_report(nodes, recipe.speed, recipe.report, recipe.finetune)
     return nodes.by_label
 
 
@@ -95,7 +104,8 @@ def evaluation_graph(recipe: Evaluation) -> dict[str, Node]:
     encoders = _add_encoders(nodes, recipe.encoder)
     for name, benchmark in recipe.finetune.items():
         add_summary(nodes.add, name, benchmark, add_benchmark_of_encoders(nodes.add, name, benchmark, encoders))
-    _add_report(nodes, recipe.speed, recipe.report)
+    add_retrieval(nodes.add, recipe.retrieval, None, encoders)
+    _add_report(nodes, recipe.speed, recipe.report, recipe.finetune)
     return nodes.by_label
 
 
@@ -106,7 +116,7 @@ class Nodes:
         self.by_label: dict[str, Node] = {}
 
     def add(self, label: str, stage: Stage[Any], spec: Spec, **inputs: str) -> str:
-        """Add one stage with the labels of what it reads, by role; returns its label."""
+        """Add one stage with the labels of its inputs by role; returns its label."""
         self.by_label[label] = Node(label, stage, spec, inputs)
         return label
 
@@ -133,7 +143,7 @@ def _add_encoders(nodes: Nodes, encoders: Mapping[str, Model]) -> dict[str, Meas
     found = {}
     for name, model in encoders.items():
         label = f"encoder/{name}"
-        measured = Measured.of(label, f"{label}/pretrain", model.recipe.pretrain.shape if model.recipe else None)
+        measured = Measured.of(label, f"{label}/pretrain", model.recipe.pretrain.shape if model.recipe else None, model.place)
         found[name] = measured
         add_model(nodes, label, encoder_files.STAGE, model, pretrain=measured.pretrain)
     return found
@@ -163,8 +173,9 @@ def add_further(nodes: Nodes, stage: Stage[Any], spec: Spec) -> None:
     nodes.add(stage.label, stage, spec, **stage.inputs)
 
 
-def _add_report(nodes: Nodes, speed: SpeedSpec, spec: report.ReportSpec) -> None:
+def _add_report(nodes: Nodes, speed: SpeedSpec, spec: report.ReportSpec, benchmarks: Mapping[str, Benchmark[Any]]) -> None:
     """Add the speed of architectures, where any are named, and the report of all that there is."""
+    spec = spec.model_copy(update={"published_scores": (*spec.published_scores, *published_scores(benchmarks))})
     if speed.architectures:
         nodes.add("speed", speed_stage.STAGE, speed)
     nodes.add("report", registry.REPORT, spec, **{label: label for label in nodes.by_label})
@@ -183,7 +194,7 @@ def select(nodes: Mapping[str, Node], name: str, *, option: str) -> list[str]:
 
 
 def onward(nodes: Mapping[str, Node], name: str) -> set[str]:
-    """The labels that a name means, and those of all stages that stand on them. Raises RecipeError where it means nothing."""
+    """The labels that a name means, and those of all downstream stages. Raises RecipeError for an unknown name."""
     found = set(select(nodes, name, option="from"))
     for label, node in nodes.items():  # Inputs come before what reads them.
         if found & set(node.inputs.values()):

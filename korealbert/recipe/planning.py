@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from korealbert.artifact import Artifact, Identity, Runtime, Spec, Store
-from korealbert.formatting import flat
-from korealbert.model.parameters import training_flops
+from korealbert.artifact import Artifact, Runtime, Spec, Store
+from korealbert.formatting import duration, flat, size
 from korealbert.pretrain.spec import PretrainSpec
-from korealbert.recipe import dag
+from korealbert.recipe import dag, registry
 from korealbert.recipe.ablation import grid, load_ablation
 from korealbert.recipe.cross_lingual import load_cross_lingual, transfer_graph
 from korealbert.recipe.dag import Node
+from korealbert.recipe.machines import figures, machine_named, this_machine
+from korealbert.recipe.pricing import Cost, Prices, Volume
 from korealbert.recipe.reading import load, load_corpus, load_evaluation
 from korealbert.recipe.tables import Kind, RecipeError, confined, kind_of
 
@@ -39,29 +39,46 @@ class Planned:
     status: Literal["cached", "stale", "new"]
     reasons: tuple[str, ...]
     """Why it is stale: ``max_chars: 100 → 200``, ``input documents: clean-1… → clean-2…``, damage."""
-    estimate_seconds: float | None
-    """Wall time of the newest build of the same stage, None if it was never built or is not to run."""
-    operations: int | None = None
-    """Floating-point operations of a pretraining that is to run, from its spec alone; None of other stages."""
+    cost: Cost | None = None
+    """What it takes to build it, about; None where it is not to run."""
+    width: int = 0
+    """Of the model that it trains."""
 
     @property
-    def took(self) -> str:
-        """The estimate as people read it, or nothing."""
-        return f"{self.estimate_seconds:,.0f} s" if self.estimate_seconds is not None else ""
+    def takes(self) -> str:
+        """The expected time as people read it, or nothing; marked where no stage of its kind was built here."""
+        if self.cost is None:
+            return ""
+        shown = "network" if self.cost.seconds is None else duration(self.cost.seconds)
+        return shown if self.cost.basis == "measured" else f"~ {shown}"
 
     @property
     def price(self) -> str:
-        """The operations, and what they are in hours of a GPU, as people read it; nothing below some minutes."""
-        hours = (self.operations or 0) / (_H100 * _UTILISED) / 3600
+        """Operations of a pretraining, and the hours of a GPU for them, formatted; empty below some minutes."""
+        operations = self.cost.operations if self.cost is not None else 0
+        if not operations:
+            return ""
+        hours = machine_named(_GPU).training_seconds(operations, 0, width=self.width, precision="bf16") / 3600
         if hours < _LEAST_HOURS:
             return ""
         shown = f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
-        return f"{self.operations:.2g} operations, about {shown} hours of an H100 that is utilised at {_UTILISED:.0%}"
+        utilised = min(1.0, self.width / figures().utilised_from_width) * figures().utilisation
+        return f"{operations:.2g} operations, about {shown} hours of an H100 that is utilised at {utilised:.0%}"
 
 
 _LEAST_HOURS = 0.1
-_H100, _UTILISED = 989e12, 0.4
-"""Nominal operations per second of an H100 (SXM) in bf16, without sparsity, and the share of them that a training reaches."""
+_GPU = "h100"
+
+
+def total(planned: Iterable[Planned]) -> str:
+    """Time, disk and memory that the stages which are to run take together, as people read it; nothing where none is."""
+    costs = [stage.cost for stage in planned if stage.cost is not None]
+    if not costs:
+        return ""
+    seconds = duration(sum(cost.seconds or 0.0 for cost in costs))
+    network = "" if all(cost.seconds is not None for cost in costs) else ", and what the network takes"
+    disk, memory = sum(cost.disk_bytes for cost in costs), max(cost.memory_bytes for cost in costs)
+    return f"about {seconds}{network}, {size(disk)} on disk, {size(memory)} of memory"
 
 
 @dataclass(frozen=True)
@@ -103,12 +120,14 @@ def prepare(
     data: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
     data_root: Path | None = None,
+    machine: str | None = None,
 ) -> _Prepared:
     """Read a recipe of any kind, take the part that ``until`` needs, and plan it.
 
     ``rerun`` names stages to build although they are cached, ``from_stage`` one that is so built with all downstream stages;
-    ``overrides`` are fields by dotted name. All files that the recipe names must lie in ``data_root``, if it is given. Raises
-    RecipeError for a recipe that could not run and for names that mean nothing in it.
+    ``overrides`` are fields by dotted name. All files that the recipe names must lie in ``data_root``, if it is given.
+    ``machine`` names the profile that costs are estimated for; by default this machine. Raises RecipeError for a recipe that
+    could not run and for names that mean nothing in it.
     """
     read, graph = _READERS[kind_of(path)]
     with confined(data_root):
@@ -124,11 +143,15 @@ def prepare(
                 f"drop until, or let it name {name!r} or a stage after it"
             )
         labels |= inside
-    return _Prepared(source.name, source.description, nodes, frozenset(labels), plan(nodes, store, rerun=labels))
+    planned = plan(nodes, store, rerun=labels, machine=machine)
+    return _Prepared(source.name, source.description, nodes, frozenset(labels), planned)
 
 
-def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = ()) -> list[Planned]:
-    """What would run, and why, without running anything. ``rerun`` holds labels to build although they are cached."""
+def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = (), machine: str | None = None) -> list[Planned]:
+    """The stages that would run, with reasons and costs, without running anything.
+
+    ``rerun`` holds labels to build although they are cached, ``machine`` names another one that it would run on.
+    """
     history = store.artifacts()
     names: dict[str, str] = {}
     artifacts: dict[str, Artifact | None] = {}
@@ -139,36 +162,31 @@ def plan(nodes: Mapping[str, Node], store: Store, *, rerun: Collection[str] = ()
         fault = store.fault(identity.name, {role: artifacts[other] for role, other in node.inputs.items()})
         names[label], artifacts[label] = identity.name, artifact
         earlier = artifact or _newest(history, label, node.stage.name)
-        seconds = earlier.manifest["wall_seconds"] if earlier else None
         reasons = tuple(filter(None, (fault, "named by rerun" if artifact and label in rerun else None)))
         if artifact is None and fault is None and earlier is not None:
-            reasons = difference(earlier, identity, node.spec)
+            reasons = difference(earlier.manifest, identity.document, node.spec)
         status: Literal["cached", "stale", "new"] = "stale" if reasons else "cached" if artifact else "new"
-        waiting = status != "cached"
-        operations = _operations(node, nodes) if waiting else None
-        planned.append(Planned(label, identity.name, status, reasons, seconds if waiting else None, operations))
-    return planned
+        planned.append(Planned(label, identity.name, status, reasons))
+    if all(stage.status == "cached" for stage in planned):
+        return planned
+    prices = Prices(history, registry.by_name(), machine_named(machine) if machine else this_machine())
+    return list(_priced(planned, nodes, artifacts, prices))
 
 
-def _operations(node: Node, nodes: Mapping[str, Node]) -> int | None:
-    """Operations of a pretraining from fresh weights. Of packed rows at most: the sequences in one see less than all of it."""
-    spec = node.spec
-    if not isinstance(spec, PretrainSpec) or "initial" in node.inputs:
-        return None
-
-    def inputs(role: str) -> Any:
-        return nodes[node.inputs[role]].spec
-
-    vocab_size, total = inputs("vocab").size, 0
-    suffixes = ("", "_long") if spec.long else ("",)
-    config = spec.config_for(vocab_size=vocab_size, sequence_length=inputs("examples" + suffixes[-1]).sequence_length)
-    starts = sorted({0, *(phase.until_step for phase in spec.batch_warmup), *([spec.long.from_step] if spec.long else [])})
-    for start, end in pairwise([*starts, spec.steps]):
-        suffix = suffixes[spec.is_long(start)]
-        length, noise = inputs("examples" + suffix).sequence_length, inputs("views" + suffix)
-        slots = {"mlm_slots": noise.masking.slots(length), "wop_slots": noise.word_order.slots(length)}
-        total += (end - start) * spec.batch_at(start) * training_flops(config, length=length, **slots)
-    return total
+def _priced(
+    planned: Iterable[Planned], nodes: Mapping[str, Node], artifacts: Mapping[str, Artifact | None], prices: Prices
+) -> Iterator[Planned]:
+    """The stages, those that are to run with their costs."""
+    volumes: dict[str, Volume] = {}
+    for stage in planned:
+        node = nodes[stage.label]
+        given = {role: volumes[other] for role, other in node.inputs.items()}
+        volumes[stage.label], work = prices.volume(node.stage, node.spec, given, artifacts[stage.label])
+        if stage.status == "cached":
+            yield stage
+        else:
+            training = isinstance(node.spec, PretrainSpec)
+            yield replace(stage, cost=prices.cost(stage.label, node.stage.name, work, training=training), width=work.width)
 
 
 def _newest(history: list[Artifact], label: str, stage: str) -> Artifact | None:
@@ -178,9 +196,9 @@ def _newest(history: list[Artifact], label: str, stage: str) -> Artifact | None:
     return same[-1] if same else None
 
 
-def difference(earlier: Artifact, identity: Identity, spec: Spec) -> tuple[str, ...]:
-    """Which fields and inputs differ between the newest artifact of a stage and the wanted one, old → new."""
-    old, new = earlier.manifest["recipe"], identity.document
+def difference(earlier: Mapping[str, Any], recipe: Mapping[str, Any], spec: Spec | Mapping[str, Any]) -> tuple[str, ...]:
+    """Which fields and inputs differ between an artifact, by its manifest, and another's recipe and spec, old → new."""
+    old, new = earlier["recipe"], recipe
     reasons = []
     if old["version"] != new["version"]:
         reasons.append(f"stage version: {old['version']} → {new['version']}")
@@ -188,11 +206,29 @@ def difference(earlier: Artifact, identity: Identity, spec: Spec) -> tuple[str, 
         before, after = old["inputs"].get(role, "none"), new["inputs"].get(role, "none")
         if before != after:
             reasons.append(f"input {role}: {before} → {after}")
-    old_shown, new_shown = flat(earlier.manifest["spec"], exact=True), flat(spec.model_dump(mode="json"), exact=True)
-    old_flat, new_flat = flat(old["spec"], exact=True), flat(new["spec"], exact=True)
+    fields = changed_fields(
+        earlier["spec"], old["spec"], spec.model_dump(mode="json") if isinstance(spec, Spec) else spec, new["spec"]
+    )
+    reasons += [
+        f"{name}: {before} → {after}" if before != after else f"{name}: content of {after} changed"
+        for name, before, after in fields
+    ]
+    return tuple(dict.fromkeys(reasons)) or ("its artifact is gone from the store",)
+
+
+def changed_fields(
+    shown: Mapping[str, Any], identified: Any, other_shown: Mapping[str, Any], other_identified: Any
+) -> list[tuple[str, Any, Any]]:
+    """Fields of two specs that differ, by dotted name, each as it is written in the one and in the other.
+
+    Each spec is given as people read it and as it enters the identity, which has the content of files. Equal values: a file's
+    content differs.
+    """
+    old_shown, new_shown = flat(shown, exact=True), flat(other_shown, exact=True)
+    old_flat, new_flat = flat(identified, exact=True), flat(other_identified, exact=True)
+    found = {}
     for name in sorted({*old_flat, *new_flat}):
         if old_flat.get(name) != new_flat.get(name):
-            shown = name.removesuffix(".float").removesuffix(".sha256").removesuffix(".name")
-            before, after = old_shown.get(shown, "unset"), new_shown.get(shown, "unset")
-            reasons.append(f"{shown}: {before} → {after}" if before != after else f"{shown}: content of {after} changed")
-    return tuple(dict.fromkeys(reasons)) or ("its artifact is gone from the store",)
+            field = name.removesuffix(".float").removesuffix(".sha256").removesuffix(".name")
+            found[field] = field, old_shown.get(field, "unset"), new_shown.get(field, "unset")
+    return list(found.values())

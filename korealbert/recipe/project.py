@@ -1,7 +1,7 @@
-"""A new project: a recipe for the user's own files, after a look at what they are.
+"""A new project: a recipe for the user's own files, after a look at them.
 
 Nothing is asked. Formats follow from names and first bytes, columns from the first records; vocabulary, steps and batches from
-the size of the text and the number of cores. What is written can be run at once, and says of each choice why.
+the size of the text and the number of cores. The recipe can be run at once, and its comments give the reason of each choice.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from korealbert.documents.containers import is_archive, open_files
 from korealbert.documents.schema import Quarantined
 from korealbert.documents.streams import ReadLimits
 from korealbert.recipe.planning import prepare
+from korealbert.recipe.pricing import PACKED
 from korealbert.recipe.reference import json_schema
 from korealbert.recipe.tables import RecipeError
 
 RECIPE = "recipe.toml"
-SCHEMA = "recipe.schema.json"
+_SCHEMA = "recipe.schema.json"
 """The file that ``korealbert run`` takes where none is named, and the one that its first line names for editors."""
 
 _EXTRACTED = "wiki_"
@@ -55,13 +56,11 @@ _FORMATS = {
     ".wet": "wet",
     _EXTRACTED: "wikiextractor",
 }
-_PACKED = {".gz": 3, ".zst": 4, ".bz2": 4, ".xz": 4, ".zip": 3, ".tgz": 3}
-"""Endings of packed files, and how many times as long their text is, about."""
 _FILES_LOOKED_AT, _BYTES_LOOKED_AT, _RECORDS_LOOKED_AT = 200, 1 << 18, 100
 _NAMUWIKI = {"namespace", "title", "text"}
 """Fields of the records of NamuWiki's dumps."""
 _PARQUET_LOOKED_AT = 1 << 28
-"""Bytes: the schema of such a file stands at its end."""
+"""Bytes: the schema of such a file is at its end."""
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     "title": ("title", "headline", "subject", "제목", "기사제목"),
     "outlet": ("outlet", "publisher", "source", "언론사"),
@@ -105,7 +104,7 @@ class Source:
 
 
 def told(source: Source) -> str:
-    """A source as people read it: its name, format and place, how many files, and what is a document."""
+    """A source as people read it: its name, format and place, how many files, and the unit of a document."""
     files = [_size(path) for path in _files(source)]
     count = f"{len(files):,} file{'s' * (len(files) != 1)}, {sum(files) / 1e6:,.1f} MB"
     each = f", a document is a {'paragraph' if source.paragraphs else 'file'}" if source.format == "text" else ""
@@ -134,7 +133,7 @@ def _sources(path: Path, taken: set[str]) -> Iterator[Source]:
         seen[tail] += 1
         if not first.get(tail):
             first[tail] = b""
-            with suppress(Exception):  # What cannot be read now is told of by the extract stage, with its position.
+            with suppress(Exception):  # The extract stage reports unreadable records with their position.
                 first[tail] = raw.read(_PARQUET_LOOKED_AT if tail.startswith(".parquet") else _BYTES_LOOKED_AT)
     several = path.is_dir() or is_archive(path.name)
     for tail in sorted(seen):
@@ -150,18 +149,18 @@ def _sources(path: Path, taken: set[str]) -> Iterator[Source]:
 
 
 def _tail(name: str) -> str:
-    """The part of a file's name that tells its format and packing, ``.jsonl.zst``; empty where neither is known."""
+    """The part of a file's name that gives its format and packing, ``.jsonl.zst``; empty where neither is known."""
     last = PurePosixPath(name).name.lower()
     if last.startswith((".", "readme", "license")):
         return ""
     if re.fullmatch(r"wiki_\d+(\.\w+)?", last):
         return _EXTRACTED
-    found = re.search(rf"({'|'.join(map(re.escape, _FORMATS))})({'|'.join(map(re.escape, _PACKED))})?$", last)
+    found = re.search(rf"({'|'.join(map(re.escape, _FORMATS))})({'|'.join(map(re.escape, PACKED))})?$", last)
     return found[0] if found else ""
 
 
 def _ending(tail: str) -> str:
-    """The part that tells the format."""
+    """The part that gives the format."""
     return next(ending for ending in sorted(_FORMATS, key=len, reverse=True) if tail.startswith(ending))
 
 
@@ -231,8 +230,8 @@ def _files(source: Source) -> Iterator[Path]:
 
 
 def _size(path: Path) -> int:
-    """Bytes of text in a file, about; what is packed counts several times."""
-    return path.stat().st_size * _PACKED.get(path.suffix.lower(), 1)
+    """Approximate bytes of text in a file; compressed bytes count several times."""
+    return path.stat().st_size * PACKED.get(path.suffix.lower(), 1)
 
 
 def _settings(sources: Sequence[Source], cores: int) -> dict[str, Any]:
@@ -274,7 +273,7 @@ def write(directory: Path, paths: Sequence[Path]) -> list[Source]:
     text = templates.get_template(RECIPE).render(name=directory.resolve().name, sources=sources, **settings)
     directory.mkdir(parents=True, exist_ok=True)
     atomic_write(directory / RECIPE, text.encode())
-    atomic_write(directory / SCHEMA, json.dumps(json_schema(), ensure_ascii=False).encode())
+    atomic_write(directory / _SCHEMA, json.dumps(json_schema(), ensure_ascii=False).encode())
     if not (directory / ".gitignore").exists():
         atomic_write(directory / ".gitignore", b"store/\n")
     prepare(directory / RECIPE, Store(directory / "store"))  # It can be read, and planned.

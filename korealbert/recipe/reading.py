@@ -31,6 +31,7 @@ from korealbert.pretrain.cooccurrence import CooccurrenceSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import Benchmark, FinetuneGrid, PretrainedGrid, read_benchmarks, too_long
+from korealbert.recipe.retrieval import Retrieval, read_retrieval
 from korealbert.recipe.tables import (
     KINDS,
     TOP,
@@ -44,6 +45,7 @@ from korealbert.recipe.tables import (
     read_toml,
 )
 from korealbert.report import stage as report
+from korealbert.report.sections.printed_table import OWN
 from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
 
@@ -51,6 +53,8 @@ from korealbert.vocab import stage as vocab
 class ModelTable(ModelPlace):
     """Where a model is: ALBERT, BERT, RoBERTa, ELECTRA; to be measured, also XLM-R, DistilBERT, BigBird, …"""
 
+    hub: str = Field(default="", pattern=r"^([\w.-]+/[\w.-]+)?$")
+    """The repository of the Hugging Face hub that the directory is a copy of: named where the directory is missing."""
     recipe: str | None = None
     """Or another recipe, seen from this one: its exported model, built as part of this graph."""
     set: dict[str, Any] = Field(default_factory=dict)
@@ -86,7 +90,7 @@ class Model:
             return self.recipe.pretrain.model.longest_sequence
         if self.place.path is not None:
             return longest_input_of(self.place.path.path)
-        with suppress(ValueError):  # The stage that takes it from its package tells what is wrong with that.
+        with suppress(ValueError):  # The stage that reads it from its package reports the fault.
             if (directory := self.place.directory()) is not None:
                 return longest_input_of(directory)
         return None
@@ -137,6 +141,7 @@ class Recipe(CorpusRecipe):
     export: export.ExportSpec
     finetune: Mapping[str, Benchmark[FinetuneGrid]]
     """Benchmarks by name."""
+    retrieval: Retrieval
     encoder: Mapping[str, Model]
     """By name: others' encoders that every benchmark measures too."""
     speed: SpeedSpec
@@ -155,9 +160,12 @@ class Evaluation:
     """What is measured, by name."""
     finetune: Mapping[str, Benchmark[PretrainedGrid]]
     """Benchmarks by name."""
+    retrieval: Retrieval
     speed: SpeedSpec
     report: report.ReportSpec
 
+
+_OF_RETRIEVAL = ("retrieval", "bi_encoder")
 
 _LONG: dict[str, type[Spec]] = {"examples_long": packing.ExamplesSpec, "views_long": ViewsSpec}
 
@@ -167,7 +175,7 @@ def load(
 ) -> Recipe:
     """Read and validate a recipe.
 
-    Relative paths in it start at the recipe's own directory; ``${data}`` in a path stands for the directory that the
+    Relative paths in it start at the recipe's directory; ``${data}`` in a path stands for the directory that the
     recipe's top-level ``data`` names, or for the argument ``data``. ``overrides`` holds fields or whole tables by dotted name
     (``pretrain.model.share``) that take the place of the recipe's, ``without`` names some that are taken out before. Raises
     RecipeError for anything that could not run.
@@ -178,19 +186,20 @@ def load(
 def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Evaluation:
     """Read and validate an evaluation; see ``reading.load``. Raises RecipeError for anything that could not run."""
     reader = Reader(path, data, overrides)
-    reader.refuse_unknown(["encoder", "finetune", "speed", "report"])
+    reader.refuse_unknown(["encoder", "finetune", *_OF_RETRIEVAL, "speed", "report"])
     with Problems() as problems:
         encoders = problems.of(reader.encoders)
         benchmarks = problems.of(partial(read_benchmarks, reader, "finetune", PretrainedGrid))
-    if not benchmarks:
-        raise RecipeError(f"{path}: no [finetune.NAME] table; name the benchmarks to measure [encoder.NAME] on")
+        retrieval = problems.of(partial(read_retrieval, reader, reader.tables.get("encoder", ()), own=False))
+    if not benchmarks and not retrieval.collections:
+        raise RecipeError(
+            f"{path}: no [finetune.NAME] table, nor [retrieval.NAME]; name the benchmarks to measure [encoder.NAME] on"
+        )
     reader.check_lengths(benchmarks, encoders, {})
+    speed, layout = reader.spec(SpeedSpec, "speed"), reader.spec(report.ReportSpec, "report")
+    reader.check_table(layout, benchmarks, list(encoders), speed)
     return Evaluation(
-        **reader.heading(),
-        encoder=encoders,
-        finetune=benchmarks,
-        speed=reader.spec(SpeedSpec, "speed"),
-        report=reader.spec(report.ReportSpec, "report"),
+        **reader.heading(), encoder=encoders, finetune=benchmarks, retrieval=retrieval, speed=speed, report=layout
     )
 
 
@@ -217,7 +226,7 @@ class Reader(Tables):
         once = {name: stage for name, stage in registry.tables().items() if name != "quality"}
         own = {field.name for field in fields(Recipe)}
         with Problems() as problems:
-            sources = problems.of(partial(self.sources, [*once, *_LONG, "encoder", "finetune"]))
+            sources = problems.of(partial(self.sources, [*once, *_LONG, "encoder", "finetune", *_OF_RETRIEVAL]))
             found = {
                 name: problems.of(partial(self.spec, stage.spec, name))
                 for name, stage in once.items()
@@ -225,6 +234,7 @@ class Reader(Tables):
             }
             benchmarks = problems.of(partial(read_benchmarks, self, "finetune", FinetuneGrid))
             encoders = problems.of(self.encoders)
+            retrieval = problems.of(partial(read_retrieval, self, self.tables.get("encoder", ())))
         single: dict[str, Any] = {name: spec for name, spec in found.items() if name in own}
         further = {name: spec for name, spec in found.items() if name not in own}
         self.check_sources(sources, **single)
@@ -237,9 +247,11 @@ class Reader(Tables):
                 f"{model.max_positions}{offset}; shorten the examples or raise max_positions"
             )
         self.check_lengths(benchmarks, encoders, {"[pretrain.model]": model.longest_sequence})
+        self.check_table(single["report"], benchmarks, [OWN, *encoders], single["speed"])
         return Recipe(
             **self.brought(sources),
             finetune=benchmarks,
+            retrieval=retrieval,
             encoder=encoders,
             further=further,
             **single,
@@ -270,8 +282,8 @@ class Reader(Tables):
         """Raise RecipeError where a table of this kind names no source."""
         strays = [name for name in self.names(table) if name not in sources]
         if strays:
-            told = f"{self.path}, [{table}.{{}}]: no source of this name{{}}; a source begins with [extract.{{}}]"
-            raise RecipeError("\n".join(told.format(name, nearest(name, sources), name) for name in strays))
+            message = f"{self.path}, [{table}.{{}}]: no source of this name{{}}; a source begins with [extract.{{}}]"
+            raise RecipeError("\n".join(message.format(name, nearest(name, sources), name) for name in strays))
 
     def refuse_unknown(self, tables: Iterable[str]) -> None:
         """Raise RecipeError where the file has a table or field that is none of these, nor one of every recipe."""
@@ -383,6 +395,22 @@ class Reader(Tables):
             for problem in too_long(benchmark.first, positions):
                 raise RecipeError(f"{self.path}, [finetune.{name}], field 'max_length': {problem}")
 
+    def check_table(
+        self, layout: report.ReportSpec, benchmarks: Collection[str], encoders: Collection[str], speed: SpeedSpec
+    ) -> None:
+        """Raise RecipeError where the table of a report names something that the recipe does not measure."""
+        if layout.table is None:
+            return
+        wanted = [("benchmark", column.benchmark, benchmarks) for column in layout.table.columns]
+        wanted += [("encoder", row.encoder, encoders) for row in layout.table.rows]
+        wanted += [("shape", row.shape, speed.architectures) for row in layout.table.rows]
+        for kind, name, known in wanted:
+            if name and name not in known:
+                there = ", ".join(known) or "none"
+                raise RecipeError(
+                    f"{self.path}, [report.table]: no {kind} {name!r}{nearest(name, known)}; the recipe has {there}"
+                )
+
     def model(self, name: str) -> Model:
         """The model of the table of this dotted name. Raises RecipeError where neither it nor what makes it could be had."""
         table = self.spec(ModelTable, name)
@@ -393,7 +421,7 @@ class Reader(Tables):
             kind = kind_of(other)
             if kind != "model":
                 raise RecipeError(f"{other} is itself a recipe of {KINDS[kind]}; name one of a model")
-            # What it measures beside its model is not wanted here, and could be the model of this very recipe.
+            # Its other encoders are not needed here, and one of them could be the model of this very recipe.
             without = ["encoder"] if "encoder" in read_toml(other) else []
             recipe = load(other, data=self.data_given, overrides=flattened(table.set), without=without)
         except ValueError as error:

@@ -1,6 +1,6 @@
 """Every table and field of a recipe as a Markdown page, from the specs themselves: ``python -m korealbert.recipe.reference``.
 
-A field's meaning is the docstring beneath it, its limits are the specification's own. ``docs/recipes.md`` is what it prints.
+A field's meaning is the docstring beneath it, its limits are those of the specification. The output is ``docs/recipes.md``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from korealbert.corpus.crawl.fetch import FetchSpec
 from korealbert.corpus.crawl.stage import CrawlSpec
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.finetune import tasks
+from korealbert.finetune.definition import BenchmarkTable
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
@@ -32,6 +33,7 @@ from korealbert.recipe.ablation import AblationSpec, Cell, Level
 from korealbert.recipe.benchmarks import FinetuneGrid
 from korealbert.recipe.cross_lingual import KoreanGrid, LanguageLossTable, SplitTable
 from korealbert.recipe.reading import ModelTable
+from korealbert.recipe.retrieval import BiEncoderTable, RetrievalTable
 from korealbert.recipe.tables import TOP
 from korealbert.report.ablation.spec import Column
 from korealbert.report.cross_lingual.stage import CrossLingualReportSpec
@@ -45,13 +47,15 @@ _PER_NAME: dict[str, tuple[type[BaseModel], ...]] = {
     "clean": (CleanSpec,),
     "encoder": (ModelTable,),
     "finetune": (FinetuneGrid, FinetuneSpec),
+    "retrieval": (RetrievalTable,),
+    "bi_encoder": (BiEncoderTable,),
 }
 _OTHER_KINDS: dict[str, tuple[str, dict[str, type[BaseModel]]]] = {
     "Cross-lingual recipes": (
-        "A recipe with a `[transfer]` table turns an encoder of one language into one of another. Of the tables above it has "
-        "those of sources, `[dedup]`, `[balance]`, `[vocab]`, `[examples]`, `[views]` (masked words alone unless it says "
-        "more), `[export]` and `[report]` (in a layout of its own), and those below. `[english.NAME]` are benchmarks of the "
-        "source's language, `[control.NAME]` models from scratch, each as `[pretrain]`.",
+        "A recipe with a `[transfer]` table turns an encoder of one language into one of another. It has the tables of "
+        "sources, `[dedup]`, `[balance]`, `[vocab]`, `[examples]`, `[views]` (by default only masked words), `[export]` and "
+        "`[report]` (with a layout of its own) as above, and the tables below. `[english.NAME]` is a benchmark of the source's "
+        "language, `[control.NAME]` a model from scratch with the fields of `[pretrain]`.",
         {
             "source": ModelTable,
             "split": SplitTable,
@@ -62,32 +66,39 @@ _OTHER_KINDS: dict[str, tuple[str, dict[str, type[BaseModel]]]] = {
         },
     ),
     "A corpus alone": (
-        "A recipe that has tables of sources, `[dedup]`, `[balance]`, `[vocab]`, `[vocab_sizes]` and `[report]` alone, each as "
-        "above, ends with the corpus and a report of it, and with a vocabulary where it has `[vocab]`.",
+        "A recipe that has only tables of sources, `[dedup]`, `[balance]`, `[vocab]`, `[vocab_sizes]` and `[report]`, each as "
+        "above, ends with the corpus and a report on it, and with a vocabulary if it has `[vocab]`.",
         {},
     ),
     "Evaluations": (
-        "A recipe with `[encoder.NAME]` and no source measures these encoders on `[finetune.NAME]`, side by side. `[speed]` "
-        "and `[report]` are as above. Cells start from the encoders' weights alone.",
+        "A recipe with `[encoder.NAME]` and no source compares these encoders on `[finetune.NAME]` and `[retrieval.NAME]`. "
+        "`[speed]` and `[report]` are as above. All runs start from the weights of the encoders, none from random weights.",
         {},
     ),
     "Ablations": (
-        "A file that names a `recipe` at its top is a grid over it: cells that set some of its fields otherwise, a pretraining "
-        "for each cell and seed, and the table of a paper that they refill.",
+        "A file with a top-level field `recipe` is a grid over that recipe. Each cell overrides some of its fields, each cell "
+        "and seed is pretrained, and the results are shown in the layout of a paper's table.",
         {"": AblationSpec, "[cells]": Cell, "[axes.levels]": Level, "[columns]": Column},
     ),
+    "Benchmarks": (
+        "A file that defines a benchmark outside the package; `[finetune.NAME]` names it as `task`. [How to write "
+        "one](adding-a-benchmark.md). `korealbert schema benchmark` prints its JSON Schema.",
+        {"": BenchmarkTable},
+    ),
 }
-"""What is said of each further kind of recipe, and its own tables."""
+"""Introduction and tables of each further kind of recipe."""
 _LIKE: dict[type[BaseModel], tuple[type[BaseModel], str]] = {
     PhaseSpec: (PretrainSpec, "pretrain"),
     KoreanGrid: (FinetuneGrid, "finetune.NAME"),
 }
-"""Tables that say in what they differ from another one."""
+"""Tables that list only their differences from another one."""
 
 _SET_BY_THE_RECIPE: dict[type[BaseModel], frozenset[str]] = {
     ExtractSpec: frozenset({"source"}),
     CleanSpec: frozenset({"source"}),
     FinetuneSpec: frozenset({"task", "init", "seed"}),
+    RetrievalTable: frozenset({"system", "init", "seed"}),
+    BiEncoderTable: frozenset({"init", "seed", "apart_from"}),
 }
 """Fields whose value is the table's name or a cell's place in its grid."""
 
@@ -95,14 +106,14 @@ _PLAIN: dict[Any, str] = {str: "text", int: "integer", float: "number", bool: "t
 
 HEAD = """# Recipes
 
-A recipe is one TOML file. Tables of one stage (`[vocab]`) stand once, those of a source or benchmark (`[extract.NAME]`) once a
-name. Every table may be left out or empty unless a field has no default. Unknown fields, and values of another type, are errors
-that name the nearest valid one. Paths start at the recipe's directory; `${data}` in a path stands for the directory that the
-top-level `data`, or `--data`, names. Top-level fields: `name`, `description`, `data`.
+A recipe is one TOML file. It has one table for each stage (`[vocab]`), and one for each source or benchmark (`[extract.NAME]`).
+A table may be empty or missing unless one of its fields has no default. Unknown fields and values of a wrong type are errors
+that name the nearest valid one. Paths are relative to the recipe's directory; `${data}` in a path is the directory that the
+top-level field `data`, or `--data`, names. Top-level fields: `name`, `description`, `data`.
 
 `korealbert plan RECIPE` says what a run would build and why; `--set pretrain.steps=200` changes a field for one run.
-`korealbert schema > recipe.schema.json`, and `#:schema ./recipe.schema.json` as a recipe's first line, make VS Code (Even
-Better TOML) and all editors with taplo complete and check it.
+For completion and checks in VS Code (Even Better TOML) and in editors with taplo, run `korealbert schema >
+recipe.schema.json` and begin the recipe with the line `#:schema ./recipe.schema.json`.
 
 This page is generated: `python -m korealbert.recipe.reference > docs/recipes.md`.
 """
@@ -124,7 +135,7 @@ def _section(table: str, kinds: tuple[type[BaseModel], ...]) -> str:
     for kind in kinds:
         lines += [_paragraph(inspect.cleandoc(kind.__doc__ or "")), ""]
         if kind in _LIKE:
-            lines += [f"Fields are those of `[{_LIKE[kind][1]}]`, but for:", ""]
+            lines += [f"Fields are those of `[{_LIKE[kind][1]}]`, except:", ""]
     lines += ["| field | type | default | meaning |", "|---|---|---|---|"]
     for kind in kinds:
         lines += [f"| {' | '.join(row)} |" for row in _rows(kind, "")]
@@ -152,9 +163,9 @@ def _field_meanings(kind: type[BaseModel]) -> dict[str, str]:
         body = ast.parse(textwrap.dedent(inspect.getsource(parent))).body[0]
         assert isinstance(body, ast.ClassDef)
         for field, beneath in zip(body.body, body.body[1:]):
-            told = beneath.value if isinstance(beneath, ast.Expr) else None
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(told, ast.Constant):
-                found[field.target.id] = inspect.cleandoc(str(told.value))
+            meaning = beneath.value if isinstance(beneath, ast.Expr) else None
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(meaning, ast.Constant):
+                found[field.target.id] = inspect.cleandoc(str(meaning.value))
     return found
 
 
@@ -271,7 +282,11 @@ def json_schema() -> dict[str, Any]:
         parts = [defined[refs[kind, "validation"]["$ref"].rpartition("/")[2]] for kind in kinds]
         required = sorted({name for part in parts for name in part.get("required", ())})
         fields = {name: field for part in reversed(parts) for name, field in part["properties"].items()}
-        fields["task"] = {"enum": list(tasks.names()), "description": "The benchmark, where the table has another name."}
+        named = {"enum": list(tasks.names())}, {"type": "string", "pattern": r"\.toml$"}
+        meaning = "The benchmark, where the table has another name; or the TOML file that defines it."
+        fields["task"] = {"anyOf": list(named), "description": meaning}
+        if fields.get("train"):
+            required = [name for name in required if name != "train"]  # The benchmark's file may name it.
         return {"type": "object", "additionalProperties": False, "properties": fields, "required": required}
 
     tables = {name: {"type": "object", "additionalProperties": form(kinds)} for name, kinds in many.items()}
@@ -286,6 +301,11 @@ def json_schema() -> dict[str, Any]:
         "properties": {**top, **ablation, **tables},
         "$defs": defined,
     }
+
+
+def benchmark_schema() -> dict[str, Any]:
+    """A JSON Schema (draft 2020-12) of the TOML file of a benchmark, for editors."""
+    return {"$schema": _DRAFT, **BenchmarkTable.model_json_schema(schema_generator=_JsonSchema)}
 
 
 if __name__ == "__main__":

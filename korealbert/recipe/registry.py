@@ -1,7 +1,7 @@
 """All stages, one line each. Adding a stage is writing it in its room, and adding its line here.
 
-What a stage is called, its table, inputs, place in reports and deployment stand in its own module (``Stage``). From here they
-are taken by recipes, the graph, reports, ``inspect``, docs/recipes.md and prefect.yaml.
+A stage's name, table, inputs, place in reports and deployment are declared in its module (``Stage``). Recipes, the graph,
+reports, ``inspect``, docs/recipes.md and prefect.yaml take them from here.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from korealbert.corpus.quality import stage as quality
 from korealbert.examples import packing, views
 from korealbert.finetune import encoder_files, features, search, speed, summary
 from korealbert.finetune import stage as finetune
+from korealbert.finetune.retrieval import bi_encoder
+from korealbert.finetune.retrieval import stage as retrieval
 from korealbert.huggingface import export
-from korealbert.pretrain import cooccurrence
+from korealbert.pretrain import cooccurrence, intrinsic
 from korealbert.pretrain import stage as pretrain
 from korealbert.report import stage as report
 from korealbert.report.ablation import stage as ablation
 from korealbert.report.cross_lingual import stage as cross_lingual
 from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
+from korealbert.xpt import phases, source, split, transfer, vocabulary_swap
 
 STAGES: tuple[Stage[Any], ...] = (
     crawl.STAGE,
@@ -51,9 +54,11 @@ STAGES: tuple[Stage[Any], ...] = (
     encoder_files.STAGE,
     finetune.STAGE,
     summary.STAGE,
+    bi_encoder.STAGE,
+    retrieval.STAGE,
     speed.STAGE,
 )
-"""In the order in which reports tell of them. A stage with a table that ``dag.graph`` does not name is built where a recipe has
+"""In the order of reports. A stage with a table that ``dag.graph`` does not name is built where a recipe has
 its table, from the inputs that it declares."""
 
 REPORT = replace(report.STAGE, run=partial(report.run, stages=STAGES))
@@ -77,3 +82,9 @@ def per_source() -> list[str]:
 def shows(name: str) -> Literal["documents", "examples", "urls"]:
     """What ``inspect`` shows of the artifacts of a stage."""
     return next((stage.shows for stage in STAGES if stage.name == name), "documents")
+
+
+def by_name() -> Mapping[str, Stage[Any]]:
+    """All stages by their own name, those of reports and of a post-training too."""
+    further = (split.STAGE, source.STAGE, transfer.STAGE, phases.STAGE, vocabulary_swap.STAGE, intrinsic.STAGE, search.PROPOSAL)
+    return {stage.name: stage for stage in (*STAGES, *further, REPORT, ABLATION, CROSS_LINGUAL)}

@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar, cast, get_args, get_origin
+from typing import Any, Literal, Self, TypeVar, cast
 
-from pydantic import BaseModel, Tag, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel, ValidationError
 
 from korealbert.artifact import InputPath, Spec
+from korealbert.artifact.spec import explained as explained_at
 from korealbert.artifact.spec import refuse_outside
 from korealbert.corpus.readers.spec import ORIGINS, ExtractSpec
 from korealbert.finetune import tasks
+from korealbert.finetune.definition import LOCAL, REMOTE
 from korealbert.finetune.search import LIST, RANGE
-from korealbert.finetune.spec import LOCAL, REMOTE, FinetuneSpec
+from korealbert.finetune.spec import FinetuneSpec
 from korealbert.formatting import nearest
 from korealbert.model.config import MODERN, POST_NORM
 from korealbert.pretrain.spec import FALLING, MOMENTS, MUON, STABLE
@@ -35,8 +36,7 @@ _SHIPPED = Path(__file__).parents[1] / "data_specs" / "recipes"
 TOP = ("name", "description", "data")
 """Fields of no table."""
 
-_TAGS = (POST_NORM, MODERN, MOMENTS, MUON, FALLING, STABLE)
-_VARIANTS = (LOCAL, REMOTE, LIST, RANGE, *_TAGS)
+_VARIANTS = (LOCAL, REMOTE, LIST, RANGE, POST_NORM, MODERN, MOMENTS, MUON, FALLING, STABLE)
 """What pydantic names in a place besides fields: which of several forms a value has."""
 
 B = TypeVar("B", bound=Spec)
@@ -231,18 +231,18 @@ class Tables:
         return [self._with_data(item) for item in value] if isinstance(value, list) else value
 
     def _check_files(self, spec: Spec, table: str, *, in_data: bool) -> None:
-        """Raise RecipeError naming every file of a table that is not there, and where it is to be had."""
+        """Raise RecipeError naming every missing file of a table, and where it can be obtained."""
         origin = ""
         if isinstance(spec, FinetuneSpec):
             task = tasks.load(spec.task)
             origin = f"; {task.title} comes from {task.origin}; name a URL with its sha256 to have it fetched"
         elif isinstance(spec, ExtractSpec) and spec.format in ORIGINS:
             origin = f"; {ORIGINS[spec.format]}"
+        elif hub := getattr(spec, "hub", ""):
+            origin = f"; it is at https://huggingface.co/{hub}"
         where = f"{self.path}, [{table}], field"
         missing = [(name, path) for name, path in _paths_of(spec) if not path.exists()]
-        lines = [f"{where} {name!r}: no such file or directory: {path}" for name, path in missing]
-        if lines:
-            lines[-1] += origin
+        lines = [f"{where} {name!r}: no such file or directory: {path}{origin}" for name, path in missing]
         if in_data and any(path.is_relative_to(self.data) for _, path in missing):
             lines.append(f"{_DATA} stands for {self.data}; name the directory of your data with --data")
         if lines:
@@ -250,30 +250,8 @@ class Tables:
 
 
 def explained(path: Path, kind: type[BaseModel], table: str, error: ValidationError) -> str:
-    """All that pydantic found, a line each; but not that a default could not be derived from what is wrong already."""
-    problems = [problem for problem in error.errors() if problem["type"] != "default_factory_not_called"]
-    return "\n".join(_explain(path, kind, table, problem) for problem in problems)
-
-
-def _explain(path: Path, kind: type[BaseModel], table: str, problem: Any) -> str:
-    """One validation error of pydantic as file, table, field and remedy."""
-    location = [str(part) for part in problem["loc"] if part not in _VARIANTS]
-    where = f"{path}, [{table}]" if table else str(path)
-    if problem["type"] == "extra_forbidden":
-        name = location[-1]
-        valid = _fields_at(kind, list(map(str, problem["loc"][:-1])))
-        return f"{where}: unknown field {'.'.join(location)!r}{nearest(name, valid)}; valid: {', '.join(valid)}"
-    message = problem["msg"].removeprefix("Value error, ")
-    if problem["type"] == "missing":
-        return f"{where}: field {'.'.join(location)!r} is missing"
-    if not location:
-        return f"{where}: {message}"
-    got = "" if isinstance(problem["input"], dict) else f" (it is {problem['input']!r})"
-    if problem["type"] == "literal_error":
-        got += nearest(str(problem["input"]), re.findall(r"'([^']*)'", problem["ctx"]["expected"]))
-    elif problem["type"] in ("tuple_type", "list_type"):
-        got = f"; write {location[-1]} = [{json.dumps(problem['input'], ensure_ascii=False, default=str)}]"
-    return f"{where}, field {'.'.join(location)!r}: {message}{got}"
+    """All that pydantic found, a line each."""
+    return explained_at(f"{path}, [{table}]" if table else str(path), kind, error, _VARIANTS)
 
 
 def _paths_of(value: Any, name: str = "") -> Iterable[tuple[str, Path]]:
@@ -290,22 +268,6 @@ def _paths_of(value: Any, name: str = "") -> Iterable[tuple[str, Path]]:
             yield from _paths_of(item, f"{name}.{index}")
 
 
-def _fields_at(kind: Any, parents: list[str]) -> list[str]:
-    """Field names of the model found by following ``parents`` from ``kind`` through nested annotations."""
-    for parent in parents:
-        if parent in _TAGS:
-            kind = next(part for part in _inside(kind) if get_origin(part) is Annotated and Tag(parent) in get_args(part))
-        elif parent in (fields := _fields_of(kind)):
-            kind = fields[parent].annotation
-    return list(_fields_of(kind))
-
-
-def _fields_of(kind: Any) -> dict[str, FieldInfo]:
-    """The fields of the first model within an annotation."""
-    models = (part for part in _inside(kind) if isinstance(part, type) and issubclass(part, BaseModel))
-    return next((model.model_fields for model in models), {})
-
-
 def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A table with some fields changed, those of tables within it one by one."""
     both = {
@@ -315,22 +277,15 @@ def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     return {**table, **both}
 
 
-def _inside(kind: Any) -> Iterable[Any]:
-    """An annotation and all that it is made of."""
-    yield kind
-    for part in get_args(kind):
-        yield from _inside(part)
-
-
 def _neighbours(path: Path) -> list[str]:
-    """Recipes that a name may mean: those beside it, and of a bare name those that the package ships."""
+    """Recipes that a name may mean: those in its directory, and for a bare name those that the package ships."""
     here = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
     return here if len(path.parts) > 1 else [*here, *(p.stem for p in _SHIPPED.glob("*.toml"))]
 
 
 Kind = Literal["model", "corpus", "cross-lingual", "evaluation", "ablation"]
 
-OF_CORPUS = ("crawl", "fetch", "extract", "clean", "dedup", "quality", "balance", "vocab", "vocab_sizes", "report")
+_OF_CORPUS = ("crawl", "fetch", "extract", "clean", "dedup", "quality", "balance", "vocab", "vocab_sizes", "report")
 """The tables of a corpus."""
 
 KINDS: dict[Kind, str] = {
@@ -354,6 +309,6 @@ def kind_of(path: Path) -> Kind:
         return "ablation"
     if {"transfer", "phase1", "phase2"} & tables.keys():
         return "cross-lingual"
-    if "extract" in tables and tables.keys() <= {*TOP, *OF_CORPUS}:
+    if "extract" in tables and tables.keys() <= {*TOP, *_OF_CORPUS}:
         return "corpus"
     return "evaluation" if "encoder" in tables and "extract" not in tables else "model"

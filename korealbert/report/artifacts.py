@@ -1,14 +1,12 @@
-"""The artifacts of one run by their labels, and the section that lists them."""
+"""The artifacts of one run by their labels."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from korealbert.artifact import Artifact, Stage, Statistics, ancestors
-from korealbert.formatting import MISSING, flat
-from korealbert.report.render.blocks import Fold, Section, Table, Text
 
 T = TypeVar("T", bound=Statistics)
 
@@ -67,62 +65,30 @@ class Artifacts:
         return f"Read from {', '.join(parts)}; see Lineage." if parts else ""
 
 
+def refuse_swapped(artifacts: Mapping[str, Artifact], model_of: Callable[[str], str]) -> None:
+    """Raise ValueError where a cell was built from another model than the one that its label names.
+
+    ``model_of`` gives the label of a cell's model, or None where the artifact is not a cell. A cell without any of these models
+    among its ancestors proves nothing and passes.
+    """
+    above: dict[str, set[str]] = {}
+    for name, artifact in ancestors(artifacts).items():  # Inputs come before downstream artifacts.
+        above[name] = {name}.union(*(above[parent] for parent in artifact.manifest["inputs"].values()))
+    own = {label: model for label in artifacts if (model := model_of(label)) in artifacts}
+    models = {artifacts[model].name: model for model in own.values()}
+    for label, model in own.items():
+        found, expected = (above[artifacts[each].name] & models.keys() for each in (label, model))
+        if found and found != expected:
+            others = ", ".join(sorted(models[name] for name in found - expected)) or "an earlier model"
+            raise ValueError(
+                f"{label} ({artifacts[label].name}): built from {others}, not from {model}; its score belongs to another row. "
+                "Give each label the artifact of its own model"
+            )
+
+
 def _label_order(label: str, stages: Sequence[str]) -> tuple[Any, ...]:
     """Stage by stage, those that are not among ``stages`` last; within a stage by name, numbers by their value."""
     stage, *rest = label.split("/")
     position = stages.index(stage) if stage in stages else len(stages)
     words = [re.split(r"(\d+)", part) for part in rest]
     return position, stage, [[(int(w), "") if w.isdigit() else (-1, w) for w in part] for part in words]
-
-
-_SHORT_DIGEST = 12
-
-_MAX_FILES = 12
-"""Most files listed per artifact; large corpora have thousands of shards."""
-
-
-def lineage(artifacts: Artifacts) -> Section:
-    """Every input of the report and all its ancestors; then each file with its digest.
-
-    Time and machine are in the manifests only, so that reports of equal artifacts have equal bytes.
-    """
-    labels = {artifact.name: label for label, artifact in artifacts.by_label.items()}
-    found = ancestors(artifacts.by_label)
-    ordered = list(artifacts.by_label.values())
-    ordered += [artifact for name, artifact in found.items() if name not in labels]
-    header = ["Label", "Artifact", "Built from", "Seeds", "Code", "sha256 of its bytes"]
-    rows = [_row(artifact, labels) for artifact in ordered]
-    files = [row for artifact in ordered for row in _files(artifact, labels.get(artifact.name, artifact.name))]
-    text = (
-        "An artifact's name is the hash of its recipe: stage, version, every setting, every input. Equal names mean equal "
-        "recipes, equal digests mean equal bytes. The manifest in each artifact's directory holds the whole recipe."
-    )
-    file_table = Table("Files", ["Artifact", "File", "sha256", "Bytes"], files, frozenset({3}))
-    return Section(
-        "lineage", "Lineage", [Text(text), Table("Artifacts", header, rows), Fold("Files and their digests", [file_table])]
-    )
-
-
-def _files(artifact: Artifact, label: str) -> list[list[str]]:
-    entries = sorted(artifact.manifest["files"].items())
-    rows = [[label, name, entry["sha256"][:_SHORT_DIGEST], f"{entry['size']:,}"] for name, entry in entries[:_MAX_FILES]]
-    if len(entries) > _MAX_FILES:
-        size = sum(entry["size"] for _, entry in entries[_MAX_FILES:])
-        rows.append([label, f"{len(entries) - _MAX_FILES:,} more, see its manifest", MISSING, f"{size:,}"])
-    return rows
-
-
-def _row(artifact: Artifact, labels: Mapping[str, str]) -> list[str]:
-    manifest = artifact.manifest
-    recipe = manifest["recipe"]
-    parents = [labels.get(name, name) for name in manifest["inputs"].values()]
-    seeds = ", ".join(f"{name}\N{NO-BREAK SPACE}{value}" for name, value in _seeds(manifest["spec"])) or MISSING
-    code = f"{manifest['host'].get('korealbert', MISSING)}, {recipe['stage']} v{recipe['version']}"
-    digest = artifact.output_digest[:_SHORT_DIGEST]
-    label = labels.get(artifact.name, manifest.get("label", MISSING))
-    return [label, artifact.name, ", ".join(parents) or "raw input", seeds, code, digest]
-
-
-def _seeds(spec: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Fields of a recipe that seed randomness, by dotted name."""
-    return [(name, value) for name, value in flat(spec).items() if f".{name}".endswith((".seed", "_seed"))]

@@ -1,6 +1,7 @@
-"""Published scores, as printed, each row with its source; and what is known to be wrong with them.
+"""Published scores, as printed, each row with its source and known misprints.
 
-They ship with the package. A change of a number needs a new version of the report stage.
+They ship with the package, but for those that benchmarks outside it bring. A change of a shipped number needs a new version of
+the report stage.
 """
 
 from __future__ import annotations
@@ -14,8 +15,24 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 import polars as pl
+from pydantic import Field
+
+from korealbert.finetune.definition import PublishedScore
 
 COLUMNS = ("model", "task", "metric", "value", "source")
+
+
+class OwnScore(PublishedScore):
+    """A printed score of a benchmark outside the package."""
+
+    task: str = Field(min_length=1)
+    """Name of the benchmark."""
+    metric: str = Field(min_length=1)
+    """Which metric it is."""
+
+
+TableOrScore = str | OwnScore
+"""Published scores next to a run's: a table of the package by name, or one further score."""
 
 
 def tables() -> list[str]:
@@ -25,7 +42,7 @@ def tables() -> list[str]:
 
 def load(name: str) -> pl.DataFrame:
     """One table: ``COLUMNS`` as text, in the order of its source, ``number`` (null where a value is no number: 108M), and
-    ``note``: known problems of the row, or what a reader must know; empty without any.
+    ``note``: known problems of the row or other remarks; may be empty.
 
     Raises ValueError naming the known tables, or file and row of a row without model, value or source.
     """
@@ -56,10 +73,11 @@ def notes(name: str) -> list[str]:
     return [line.removeprefix("- ") for line in lines if re.match(rf"- {re.escape(name)}\.csv\b", line)]
 
 
-def comparable(task: str, metric: str, names: Sequence[str]) -> pl.DataFrame:
+def comparable(task: str, metric: str, names: Sequence[TableOrScore]) -> pl.DataFrame:
     """The printed numbers of these tables that measure the same as this task's metric, best first.
 
-    ``matches.toml`` lists such columns; metrics are never matched by name.
+    ``matches.toml`` lists such columns of the package's tables; metrics are never matched by name. Further scores say of which
+    task and metric they are.
     """
     columns = [column for column in _toml("matches").get(task, {}).get(metric, []) if column[0] in names]
     frames = [
@@ -67,11 +85,13 @@ def comparable(task: str, metric: str, names: Sequence[str]) -> pl.DataFrame:
         for name, printed_task, printed_metric in columns
     ]
     schema = {**dict.fromkeys(COLUMNS, pl.String()), "number": pl.Float64(), "note": pl.String()}
-    found = pl.concat(frames) if frames else pl.DataFrame(schema=schema)
+    further = [score for score in names if isinstance(score, OwnScore) and (score.task, score.metric) == (task, metric)]
+    rows = [(s.model, s.task, s.metric, s.value, s.source, float(s.value), s.note) for s in further]
+    found = pl.concat([frame.select(*schema) for frame in (*frames, pl.DataFrame(rows, schema=schema, orient="row"))])
     return found.filter(pl.col("number").is_not_null()).sort("number", descending=True, maintain_order=True)
 
 
-def apart(task: str, names: Sequence[str]) -> list[str]:
+def apart(task: str, names: Sequence[TableOrScore]) -> list[str]:
     """Why columns of these tables that look like a task's are not comparable with it, in full sentences."""
     return [column["why"] for column in _toml("apart")["column"] if column["task"] == task and column["table"] in names]
 

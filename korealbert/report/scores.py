@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,15 +78,20 @@ class Benchmark:
 
     @property
     def head(self) -> str:
-        """The head, where it is not the task's own: ``mean``, ``bi-encoder``."""
-        return str(self.cells[0].metrics.get("head", ""))
+        """The head, where it is not the task's own: ``mean``, ``bi-encoder``. That of ELECTRA follows from the encoder."""
+        return str(self.cells[0].metrics.get("head", "")).replace(_OF_ARCHITECTURE, "")
 
     @property
     def head_title(self) -> str:
         """The head for people, and on what its vectors were trained before; empty for the task's own."""
-        title = HEAD_TITLES.get(self.head, self.head)
+        title = _HEAD_TITLES.get(self.head, self.head)
         before = self.cells[0].metrics.get("contrast")
         return f"{title} after {before['title']} triples" if before else title
+
+    def head_of(self, system: str) -> str:
+        """The head of a system for people, empty for the task's own."""
+        found = str(self.of(system)[0].metrics.get("head", ""))
+        return _HEAD_TITLES[found] if found == _OF_ARCHITECTURE else self.head_title
 
     @property
     def name_with_head(self) -> str:
@@ -95,13 +100,13 @@ class Benchmark:
 
     @property
     def task(self) -> str:
-        """The task's name, and a head that is not its own: no table takes one for the other."""
+        """The task's name, with a head other than its own, so that no table confuses the two."""
         task = str(self.cells[0].metrics["task"])
         return f"{task}/{self.head}" if self.head else task
 
     @property
     def compared_with(self) -> str:
-        """The task whose published scores may stand beside these; none for a bi-encoder, as those are of cross-encoders."""
+        """The task whose published scores are comparable with these; none for a bi-encoder, as those are of cross-encoders."""
         return "" if self.head == "bi-encoder" else str(self.cells[0].metrics["task"])
 
     @property
@@ -111,7 +116,7 @@ class Benchmark:
 
     @property
     def title(self) -> str:
-        """The task's title, with the benchmark's name in the recipe where the two differ, and a head that is not its own."""
+        """The task's title, with the benchmark's name in the recipe where they differ, and a head other than the task's own."""
         title = str(self.cells[0].metrics["title"])
         named = title if self.name == self.cells[0].metrics["task"] else f"{title} ({self.name})"
         return f"{named}, {self.head_title}" if self.head else named
@@ -208,17 +213,26 @@ def metric_title(name: str) -> str:
     return name.title() if name in ("spearman", "pearson") else name
 
 
-HEAD_TITLES = {"mean": "mean pooling", "answerability": "classifier of answerability"}
+_OF_ARCHITECTURE = "electra"
+
+_HEAD_TITLES = {
+    "mean": "mean pooling",
+    "answerability": "classifier of answerability",
+    "electra": "ELECTRA's head (dense layer, GELU)",
+}
 """Heads whose names are not plain enough."""
 
 CSV_COLUMNS = ("model", "benchmark", "task", "init", "seed", "split", "metric", "value", "source", "note")
 
 
-def table(benchmarks: Sequence[Benchmark], model: str, tables: Sequence[str]) -> pl.DataFrame:
-    """All scores, one a row: ours by cell, split and metric, then the published ones of the same task and metric.
+def table(
+    benchmarks: Sequence[Benchmark], model: str, tables: Sequence[published.TableOrScore], more: Iterable[tuple[Any, ...]] = ()
+) -> pl.DataFrame:
+    """All scores, one a row: ours by cell, split and metric, then the published ones of the same task and metric; then ``more``
+    rows, which are no benchmark's.
 
     ``value`` is times 100 and as exact as ``metrics.json``, null where the official script prints ``nan``; ``source`` is our
-    artifact's name or a publication's table; ``note`` says what is known to be wrong with a printed value, and of ours the
+    artifact's name or a publication's table; ``note`` has the known misprint of a printed value, and of ours the
     head, where it is not the task's own, how many of the official examples were tested, and why there is no value. The splits
     ``test_corrected`` and ``test_oracle`` are the same test examples, scored as the text defines, and with the best reachable
     predictions.
@@ -233,12 +247,17 @@ def table(benchmarks: Sequence[Benchmark], model: str, tables: Sequence[str]) ->
                     scores = cell.metrics.get(split) or {}
                     for metric, value in scores.items():
                         why = f"undefined: {cell.undefined(metric)}" if split == "test" and cell.undefined(metric) else ""
-                        told = "; ".join(filter(None, (benchmark.head_title, "" if split == "dev" else benchmark.part, why)))
-                        rows.append((*own, metric, None if why else value, cell.artifact.name, told))
+                        note = "; ".join(
+                            filter(None, (benchmark.head_of(system), "" if split == "dev" else benchmark.part, why))
+                        )
+                        rows.append((*own, metric, None if why else value, cell.artifact.name, note))
         for metric in benchmark.metrics:
-            beside = published.comparable(benchmark.compared_with, metric, tables).select("model", "number", "source", "note")
-            for printed, value, source, note in beside.iter_rows():
+            comparable = published.comparable(benchmark.compared_with, metric, tables).select(
+                "model", "number", "source", "note"
+            )
+            for printed, value, source, note in comparable.iter_rows():
                 rows.append((printed, benchmark.name, benchmark.compared_with, "", None, "", metric, value, source, note))
+    rows += more
     text, whole, real = pl.String(), pl.Int64(), pl.Float64()
     kinds = [text, text, text, text, whole, text, text, real, text, text]
     return pl.DataFrame(rows, schema=dict(zip(CSV_COLUMNS, kinds, strict=True)), orient="row")

@@ -1,7 +1,7 @@
 """What of an artifact or a directory goes to the Hugging Face hub, and its upload.
 
 A model is the output of ``export`` with the card that knows its fine-tuning scores; a corpus the documents of ``clean``,
-``dedup`` or ``balance`` as Parquet. Licenses follow from the sources, scores stand in ``model-index`` too, where the hub's
+``dedup`` or ``balance`` as Parquet. Licenses follow from the sources, scores are in ``model-index`` too, where the hub's
 pages read them. A directory that ``export-corpus`` wrote, or a copy of an export, goes as it is.
 """
 
@@ -26,6 +26,7 @@ from korealbert.finetune.tagged import Tagging
 from korealbert.formatting import mean_and_sd, spread
 from korealbert.huggingface.card import license_of
 from korealbert.huggingface.dataset import write_dataset
+from korealbert.huggingface.directory import POOLING_FILES
 from korealbert.huggingface.licenses import OTHER
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.report import scores
@@ -34,7 +35,7 @@ from korealbert.report.stage import card_with_scores
 _CARD = "README.md"
 _MODEL = ("config.json", "model.safetensors", "tokenizer.json", _CARD)
 """What every exported model has."""
-_MORE = ("tokenizer_config.json", "special_tokens_map.json", "spiece.model", "morphemes.json")
+_MORE = ("tokenizer_config.json", "special_tokens_map.json", "spiece.model", "morphemes.json", *POOLING_FILES)
 _CORPORA = ("clean", "dedup", "balance")
 _HUB_TASKS = (
     (QuestionAnswering, "question-answering"),
@@ -42,7 +43,7 @@ _HUB_TASKS = (
     (SequenceRegression, "sentence-similarity"),
     (MultipleChoice, "multiple-choice"),
 )
-"""Kinds of benchmarks and what the hub calls them; all others classify texts."""
+"""The hub's names of kinds of benchmarks; all others classify texts."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +67,17 @@ class Parcel:
 
 @contextmanager
 def parcel(artifacts: Sequence[Artifact], title: str) -> Iterator[Parcel]:
-    """What of an export, or of the documents of some artifacts, would go. Raises ValueError for any other stage."""
+    """What of an export, a bi-encoder, or the documents of some artifacts, would go. Raises ValueError for any other stage."""
     stages = {artifact.manifest["recipe"]["stage"] for artifact in artifacts}
     if stages == {"export"}:
         yield _model(artifacts[-1])
         return
+    if stages == {"bi_encoder"}:
+        yield parcel_of_directory(artifacts[-1].path)
+        return
     if not stages <= set(_CORPORA):
         name = f"{artifacts[-1].name} ({artifacts[-1].manifest['label']})"
-        raise ValueError(f"{name}: neither a model nor a cleaned corpus; name export, clean, dedup or balance")
+        raise ValueError(f"{name}: neither a model nor a cleaned corpus; name export, bi_encoder, clean, dedup or balance")
     license, why = license_of(artifacts)
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch) / title
@@ -86,7 +90,7 @@ def parcel_of_directory(directory: Path) -> Parcel:
     names = {path.name for path in directory.iterdir()}
     card = (directory / _CARD).read_text("utf-8") if _CARD in names else ""
     if card and set(_MODEL) <= names:
-        files = {name: directory / name for name in (*_MODEL, *_MORE) if name in names}
+        files = {name: directory / name for name in (*_MODEL, *_MORE) if (directory / name).is_file()}
         return Parcel("model", files, card, str(_data(card).get("license")), "")
     data = list((directory / "data").iterdir()) if (directory / "data").is_dir() else []
     if card and data and {path.suffix for path in data} <= {".parquet", ".jsonl"}:
@@ -151,7 +155,7 @@ def _finetuned(benchmarks: Sequence[scores.Benchmark]) -> Iterator[EvalResult]:
         if not values or benchmark.undefined("pretrained"):
             continue
         name = str(benchmark.cells[0].metrics["task"])
-        task = tasks.load(name)
+        task = tasks.load(benchmark.cells[0].spec["task"])
         kind = next((hub for of, hub in _HUB_TASKS if isinstance(task, of)), "text-classification")
         seeds = f"mean of {len(values)} seeds: {spread(values)}" if len(values) > 1 else "one seed"
         yield EvalResult(
@@ -169,7 +173,7 @@ def upload(what: Parcel, repo: str, *, public: bool) -> str:
     """Upload to a repository, which is made where there is none; the address of the commit.
 
     What the hub has already is not sent again, so that an upload that broke off is simply repeated. Raises ValueError without a
-    token, for a name that the hub does not take, for a public repository unless ``public``, and with what the hub answers.
+    token, for a name that the hub does not take, for a public repository unless ``public``, and with the hub's answer.
     """
     validate_repo_id(repo)
     if get_token() is None:
@@ -191,9 +195,9 @@ def upload(what: Parcel, repo: str, *, public: bool) -> str:
             message = "Upload with korealbert"
             done = api.upload_folder(repo_id=made, folder_path=scratch, repo_type=what.kind, commit_message=message)
     except (HfHubHTTPError, OSError) as error:
-        told = " ".join(str(error).split())
+        answer = " ".join(str(error).split())
         raise ValueError(
-            f"{repo}: the hub at {api.endpoint} did not take it ({told}); mend that and repeat the command"
+            f"{repo}: the hub at {api.endpoint} did not take it ({answer}); mend that and repeat the command"
         ) from None
     return str(done.commit_url)
 

@@ -1,13 +1,14 @@
-"""Stage `report`: every artifact of a run → its scores beside published ones, and where they come from.
+"""Stage `report`: every artifact of a run → its scores, published ones, and the lineage of both.
 
 Inputs: every artifact of a run by its label; none is required. Output: ``report.html`` (self-contained), ``report.md``,
 ``scores.csv``, ``tables/*`` (every table as CSV, Markdown and LaTeX), ``figures/*.svg`` and, where a model was exported,
-``model-card.md``. Holds no time, date or host: equal inputs give equal bytes.
+``model-card.md``. Only times and costs depend on when and where the inputs were built: equal inputs give equal
+bytes of all else, and equal manifests of all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,27 +19,34 @@ from korealbert.artifact.files import atomic_write
 from korealbert.finetune.spec import INITS
 from korealbert.huggingface.card import FinetunedScores, ModelFacts, model_card
 from korealbert.report import published, scores
-from korealbert.report.artifacts import Artifacts, lineage
+from korealbert.report.artifacts import Artifacts, refuse_swapped
+from korealbert.report.published import OwnScore, TableOrScore
 from korealbert.report.render.blocks import Section, Text
 from korealbert.report.render.writer import write_report
 from korealbert.report.scores import Benchmark
-from korealbert.report.sections import corpus, learning, outcome, texts, training_data
+from korealbert.report.sections import corpus, learning, outcome, printed_table, retrieval, texts, training_data
 from korealbert.report.sections.benchmarks import comparison, errors
+from korealbert.report.sections.lineage import MEASURED, closing
+from korealbert.report.sections.printed_table import PrintedTable
 
 
 class ReportSpec(Spec):
     """Contents of a report; all numbers come from its inputs."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"note"})
+    later: ClassVar[frozenset[str]] = frozenset({"note", "table", "published_scores"})
 
     title: str = Field(default="", max_length=200)
-    """Title of the report; empty: what the run makes."""
+    """Title of the report; empty: named after the result of the run."""
     note: str = Field(default="", max_length=1000)
-    """What a reader must know before the first number; it stands above all of them."""
+    """A note above all numbers."""
     model_name: str = Field(default="korealbert", min_length=1, max_length=100)
     """Name of this run's model in ``scores.csv``."""
     published: tuple[str, ...] = ("korealbert", "koelectra_readme", "klue_readme", "xpt")
-    """Tables of published scores to show beside ours: albert, klue_readme, koelectra_readme, korealbert, xpt."""
+    """Tables of published scores to show next to ours: albert, klue_readme, koelectra_readme, korealbert, xpt."""
+    table: PrintedTable | None = None
+    """A table of a paper to fill: models are its rows, benchmarks its columns."""
+    published_scores: tuple[OwnScore, ...] = ()
+    """Further published scores; the recipe takes those that the TOML files of its benchmarks name."""
     examples_per_reason: int = Field(default=2, ge=0, le=20)
     """Titles of dropped documents quoted per reason; 0 quotes none, where the corpus may not be shown."""
 
@@ -71,10 +79,15 @@ class ReportStats(Statistics):
 def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stages: Sequence[Stage[Any]] = ()) -> ReportStats:
     """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
+    refuse_swapped(artifacts.by_label, _model_of(artifacts))
+    compared: list[TableOrScore] = [*spec.published, *spec.published_scores]
     benchmarks = scores.read(artifacts.of("finetune"), artifacts.of("summary"))
+    searched = retrieval.read(artifacts)
     chapters = [
-        outcome.section(artifacts, benchmarks, spec.published),
-        comparison(benchmarks, spec.published) if benchmarks else None,
+        printed_table.section(spec.table, artifacts, benchmarks) if spec.table is not None else None,
+        outcome.section(artifacts, benchmarks, compared),
+        comparison(benchmarks, compared) if benchmarks else None,
+        retrieval.section(searched),
         errors(benchmarks, spec.hardest_examples),
         learning.speed(artifacts),
         learning.section(artifacts, benchmarks),
@@ -85,16 +98,17 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
         corpus.removed(artifacts),
         training_data.vocabulary(artifacts),
         training_data.section(artifacts),
-        lineage(artifacts),
     ]
-    sections = [section for section in chapters if section is not None]
+    sections = closing(artifacts, chapters)
     if absent := artifacts.missing:
         note = Text(f"Not part of this run: {', '.join(absent)}.", quiet=True)
         sections[-1] = Section(sections[-1].anchor, sections[-1].title, [*sections[-1].blocks, note])
-    lede = " ".join(filter(None, [spec.note, outcome.lede(artifacts, benchmarks)]))
-    table = scores.table(benchmarks, spec.model_name, spec.published)
-    title = spec.title or f"korealbert: {'from raw text to scores' if artifacts.one('pretrain') or benchmarks else 'a corpus'}"
-    figures = write_report(out_dir, title, lede, sections, {"scores.csv": table}, runtime, tables=True)
+    results = outcome.lede(artifacts, benchmarks) if benchmarks or not searched else retrieval.lede(searched)
+    lede = " ".join(filter(None, [spec.note, results]))
+    table = scores.table(benchmarks, spec.model_name, compared, retrieval.csv_rows(searched, spec.model_name))
+    scored = artifacts.one("pretrain") or benchmarks or searched
+    title = spec.title or f"korealbert: {'from raw text to scores' if scored else 'a corpus'}"
+    figures = write_report(out_dir, title, lede, sections, {"scores.csv": table}, runtime)
     if (card := _card_with_scores(artifacts, benchmarks)) is not None:
         atomic_write(out_dir / "model-card.md", card.encode())
     return ReportStats(
@@ -104,6 +118,17 @@ def run(spec: ReportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime, stage
         means={b.name: {init: sum(v) / len(v) for init in INITS if (v := b.values(init))} for b in benchmarks},
         missing=absent,
     )
+
+
+def _model_of(artifacts: Artifacts) -> Callable[[str], str]:
+    """The label of the model of ``finetune/BENCHMARK/INIT/SEED`` or ``finetune/ENCODER/BENCHMARK/INIT/SEED``."""
+
+    def model_of(label: str) -> str:
+        stage, *rest = label.split("/")
+        encoder = f"encoder/{rest[0]}" if rest else ""
+        return "" if stage != "finetune" else encoder if encoder in artifacts.by_label else "export"
+
+    return model_of
 
 
 def _card_with_scores(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str | None:
@@ -118,18 +143,20 @@ def card_with_scores(export: Artifact, pretrain: Artifact, benchmarks: Sequence[
     cells = [
         FinetunedScores(name, cell.init, benchmark.metric, cell.dev, None if cell.undefined(benchmark.metric) else cell.test)
         for benchmark in benchmarks
-        for name in [f"{benchmark.name_with_head} ({benchmark.part})" if benchmark.part else benchmark.name_with_head]
         for cell in benchmark.cells
+        for name in [", ".join(filter(None, (benchmark.name, benchmark.head_of(cell.system))))]
+        for name in [f"{name} ({benchmark.part})" if benchmark.part else name]
     ]
     return model_card(ModelFacts.of(pretrain, title=spec["title"], license=spec["license"]), pretrain, finetuned=cells)
 
 
 STAGE = Stage(
     "report",
-    version=10,
+    version=11,
     spec=ReportSpec,
     run=run,
     table="report",
     inputs={"LABEL": "LABEL"},
     deployment=Deployment("Draw up the report"),
+    measured=MEASURED,
 )

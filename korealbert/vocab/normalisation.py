@@ -1,4 +1,4 @@
-"""How text is normalised before it is cut into pieces: one table, followed to the letter by two libraries.
+"""Normalisation of text before it is cut into pieces: one table, which two libraries follow exactly.
 
 Unicode's NFKC reorders and recomposes over any distance, which SentencePiece's table of short sequences cannot. So the table
 here holds what such a table can say, and the ``tokenizers`` library, whose NFKC is the whole one, is held to it by a barrier
@@ -53,7 +53,7 @@ class _Compositions(NamedTuple):
 
 @cache
 def rules() -> dict[str, str]:
-    """The table: what each sequence becomes. From left to right the longest sequence goes first; what it gives is final."""
+    """The table: what each sequence becomes. From left to right the longest sequence is replaced first; the result is final."""
     characters = _characters()
     nfkc = dict(zip(characters, _each(normalizers.NFKC(), characters), strict=True))
     table = {character: form for character, form in nfkc.items() if form != character}
@@ -117,7 +117,7 @@ def _barred() -> str:
         f"(?={trailing})(?<!{syllables})(?<!{leading}{vowels})",
         *(f"(?={_class(mark)})(?<!{_class(letters)})" for mark, letters in sorted(seconds.items())),
     ]
-    # Not at the very beginning, where the library miscounts what is put in (index out of bounds in its next normaliser).
+    # Not at the very beginning, where the library miscounts insertions (index out of bounds in its next normaliser).
     return rf"(?!\A)(?={_class(joining)})(?:{'|'.join(places)})"
 
 
@@ -173,7 +173,7 @@ _CONTINUING = np.arange(0x80, 0xC0)
 
 
 def joining_characters(charsmap: bytes) -> set[str]:
-    """The characters that some sequence of the table holds after another one: whatever else is read as it is alone."""
+    """The characters that some sequence of the table holds after another one: all others are read alone."""
     if not charsmap:
         return set()
     units = np.frombuffer(charsmap, "<u4", int.from_bytes(charsmap[:4], "little") // 4, offset=4).astype(np.int64)
@@ -207,6 +207,6 @@ def _children(units: _Ints, nodes: _Ints, labels: _Ints) -> tuple[_Ints, _Ints, 
     unit = units[nodes]
     offsets = (unit >> 10) << ((unit & 0x200) >> 6)
     children = (nodes ^ offsets)[:, None] ^ labels
-    # A unit with the highest bit set is no node but what a sequence becomes.
+    # A unit with the highest bit set is no node but the replacement of a sequence.
     parents, chosen = np.nonzero((units[children] & 0x800000FF) == labels)
     return parents, labels[chosen], children[parents, chosen]

@@ -1,7 +1,8 @@
-"""Stage `vocab_sizes`: vocabularies of other sizes and kinds, trained on one sample, to choose the size of the real one by.
+"""Stage `vocab_sizes`: vocabularies of other sizes and kinds, trained on one sample, for the choice of the vocabulary's size.
 
-Inputs: roles ``documents`` and ``vocab``, whose spec says all but size and kind. Output: ``<kind>-<size>/spiece.model``; what
-they do to text is in the statistics. Nothing else of a run depends on it, so that adding a size trains no model anew.
+Inputs: roles ``documents`` and ``vocab``, whose spec gives everything except size and kind. Output:
+``<kind>-<size>/spiece.model``; the statistics say how they encode text. No other stage depends on this one, so adding a size
+retrains no model.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class TrialFacts(VocabularyFacts):
     model_type: Literal["unigram", "bpe"]
 
 
-class Chosen(Statistics):
+class _Chosen(Statistics):
     """Kind and size of the run's vocabulary."""
 
     model_type: Literal["unigram", "bpe"]
@@ -77,7 +78,7 @@ class VocabSizesStats(Statistics):
     """All vocabularies, measured on one sample."""
 
     vocabularies: list[TrialFacts]
-    chosen: Chosen
+    chosen: _Chosen
     sampled_sentences: int
     sampled_characters: int
     sampled_by_source: dict[str, int] = Field(default_factory=dict)
@@ -122,5 +123,5 @@ STAGE = Stage(
     run=run,
     table="vocab_sizes",
     inputs={"documents": "balance", "vocab": "vocab"},
-    deployment=Deployment("Compare vocabularies of other sizes"),
+    deployment=Deployment("Compare vocabularies of other sizes", recipe="korealbert-web"),
 )

@@ -74,7 +74,7 @@ class VocabSpec(Spec):
     source_weights: dict[str, float] = Field(default_factory=dict)
     """Relative probability of a sentence by source, 10⁻⁶ to 10⁶; 1 for sources not named, 0 leaves a source out."""
     training_threads: int = Field(default=16, ge=1, le=1024)
-    """Part of the recipe, because it decides the order of float sums: each number gives other scores, whatever the machine."""
+    """Part of the recipe, because it decides the order of float sums: each number gives other scores, on every machine."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     """Of the sample of sentences."""
 
@@ -103,7 +103,7 @@ class VocabularyFacts(Statistics):
     characters_per_piece: Real | None = None
     """Spaces count."""
     pieces_per_word: Real | None = None
-    """Words are what stands between spaces."""
+    """Words are separated by spaces."""
     words_by_pieces: dict[str, int] = Field(default_factory=dict)
     """How many words have 1, 2, … pieces."""
     unknown_share: Real | None = None
@@ -125,7 +125,7 @@ class VocabularyFacts(Statistics):
 
 
 class VocabStats(VocabularyFacts):
-    """The vocabulary, and what it was trained on."""
+    """Statistics of the vocabulary and of its training text."""
 
     sampled_sentences: int | None = None
     sampled_characters: int | None = None
@@ -137,7 +137,7 @@ class VocabStats(VocabularyFacts):
 
 
 def run(spec: VocabSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> VocabStats:
-    """Train the vocabulary. Raises ValueError naming the field when the corpus cannot give what the spec demands."""
+    """Train the vocabulary. Raises ValueError naming the field if the corpus is too small for the spec."""
     sample = training_sample(spec, inputs["documents"], out_dir, runtime)
     runtime.report(Progress(0, None, "sentences", message=f"training on {len(sample.sentences):,} sentences"))
     model = train_model(spec, training_text(spec, sample.sentences, out_dir, runtime))
@@ -163,7 +163,7 @@ def training_sample(spec: VocabSpec, documents: Artifact, out_dir: Path, runtime
     if not sample.sentences:
         raise ValueError(
             f"vocab: no sentence to train on in {len(shards)} shards of {documents.name}; "
-            "look at source_weights and at what the corpus stages dropped"
+            "look at source_weights and at the documents that the corpus stages dropped"
         )
     return sample
 
@@ -268,7 +268,7 @@ def _explained(error: Exception, spec: VocabSpec, sentences: int) -> ValueError:
     if "all_chars_count" in text:
         return ValueError(
             f"vocab: the {sentences:,} sentences to train on hold spaces and control characters only; "
-            "look at what the clean stage leaves of the sources"
+            "look at the output of the clean stage for the sources"
         )
     return ValueError(f"vocab: SentencePiece refused to train on {sentences:,} sentences: {text}")
 

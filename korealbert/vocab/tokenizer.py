@@ -49,7 +49,7 @@ class _SpecialIds(NamedTuple):
 SPECIAL = _SpecialIds()
 SPECIAL_PIECES = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
 FIRST_ORDINARY_ID = len(SPECIAL_PIECES)
-"""Every id from here on stands for text."""
+"""Ids from here on are ordinary pieces of text."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Vocabulary:
         return [self.processor.IdToPiece(int(i)) for i in np.asarray(ids)]
 
     def proper(self) -> npt.NDArray[np.bool_]:
-        """Which pieces stand for text of their own, as a bool [V] lookup table: neither special nor a single byte."""
+        """Ordinary pieces, as a bool [V] lookup table: neither special nor a single byte."""
         ordinary = [i >= FIRST_ORDINARY_ID and not self.processor.IsByte(i) for i in range(self.size)]
         return np.array(ordinary, dtype=np.bool_)
 

@@ -80,8 +80,8 @@ class TransferSpec(Spec):
     """How a source encoder becomes one of another language."""
 
     itl: bool = True
-    """Whether one translation layer goes before the source's first layer and one behind its last. A modern encoder takes none:
-    its layers are global or local by their number."""
+    """Whether one translation layer is added before the source's first layer and one after its last. A modern encoder takes
+    none: its layers are global or local by their number."""
     itl_init: Literal["random", "identity"] = "random"
     """``identity`` zeroes the output matrices of both blocks, so that a translation layer begins as its residual path (up to
     its LayerNorms). The papers draw them like all other matrices."""

@@ -159,6 +159,23 @@ def test_an_input_rebuilt_with_other_bytes_outdates_what_was_built_from_it(text:
     assert list(ancestors({"j": rebuilt.artifact})) == [other.name, rebuilt.artifact.name]
 
 
+def test_measured_files_are_checked_but_are_no_part_of_the_output_digest(tmp_path: Path) -> None:
+    def timed(spec: JoinSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> dict[str, Any]:
+        (out_dir / "result.txt").write_text("42")
+        (out_dir / "times.txt").write_text(runtime.store.name)
+        return {}
+
+    stage = Stage("timed", 1, JoinSpec, timed, measured=("times.*",))
+    one, other = (build(stage, JoinSpec(), {}, Runtime(store=tmp_path / name)).artifact for name in ("a", "b"))
+    assert one.output_digest == other.output_digest
+    assert one.manifest["files"]["times.txt"] != other.manifest["files"]["times.txt"]
+    assert one.manifest["processor_seconds"] >= 0
+    store = Store(tmp_path / "a")
+    assert store.damage(one) is None and store.rot(one) == []
+    (one.path / "times.txt").write_text("b")
+    assert "times.txt" in (store.damage(one) or "")
+
+
 def test_a_partial_begun_on_other_bytes_is_not_resumed(text: Path, runtime: Runtime) -> None:
     seen: list[bool] = []
 

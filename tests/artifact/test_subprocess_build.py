@@ -121,6 +121,6 @@ def test_a_process_beyond_the_limit_is_ended(tmp_path: Path) -> None:
 def test_cells_share_the_threads() -> None:
     assert TrainingRuntime(threads=8, cells=3).of_a_cell().threads == 2
     assert TrainingRuntime(threads=2, cells=4).of_a_cell().threads == 1
-    assert TrainingRuntime(threads=8).cells_at_once == 1
+    assert TrainingRuntime(threads=8, device="cpu").cells_at_once == 1
     assert TrainingRuntime(threads=8, memory_gib=4).cells_at_once == 8
     assert TrainingRuntime(threads=8, memory_gib=4, cells=3).cells_at_once == 3

@@ -253,7 +253,8 @@ def test_every_flip_in_a_manifest_is_found(tmp_path: Path) -> None:
 
 
 def undigested(artifact: Artifact, **changed: Any) -> Artifact:
-    write_json(artifact.path / "manifest.json", {**artifact.manifest, **changed}, sort_keys=True)
+    earlier = {name: value for name, value in artifact.manifest.items() if name != "processor_seconds"}
+    write_json(artifact.path / "manifest.json", earlier | changed, sort_keys=True)
     return Artifact(artifact.name, artifact.path)
 
 

@@ -119,7 +119,7 @@ def test_views_of_another_vocabulary_are_refused(tmp_path: Path, texts: Artifact
     spec = packing.ExamplesSpec(sequence_length=SEQUENCE_LENGTH, heldout_share=0.1)
     rows = build(packing.STAGE, spec, {"documents": texts, "vocab": other}, runtime).artifact
     mine, theirs = Vocabulary.load(vocab.path).sha256, Vocabulary.load(other.path).sha256
-    with pytest.raises(ValueError, match=f"its vocabulary is {mine}, that of .* is {theirs}; build the views anew"):
+    with pytest.raises(ValueError, match=f"its vocabulary is {mine}, that of .* is {theirs}; build the views again"):
         ExampleBatches(rows.path, viewed.path, "train")
     with pytest.raises(ValueError, match=f"packed with the vocabulary {theirs}, but .* is {mine}"):
         build(STAGE, ViewsSpec(views=1), {"examples": rows, "vocab": vocab}, runtime)

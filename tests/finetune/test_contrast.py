@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from transformers import AutoModel, AutoTokenizer
 
 from korealbert.artifact import Artifact, Store
 from korealbert.documents.benchmark_files import BenchmarkFile
@@ -18,6 +19,9 @@ from korealbert.finetune import stage, tasks
 from korealbert.finetune.encoder import load_encoder
 from korealbert.finetune.features import read_triples
 from korealbert.finetune.loop import FinetunedModel
+from korealbert.finetune.retrieval import bi_encoder
+from korealbert.finetune.retrieval.bi_encoder import BiEncoderSpec
+from korealbert.finetune.retrieval.stage import CollectionSpec, unit_vectors
 from korealbert.finetune.sequence import EntailmentTriples, SequenceClassification, Triple
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.tokenizer import load_tokenizer
@@ -136,3 +140,46 @@ def test_contradictions_are_refused(korsts: dict[str, Any], nli: Path) -> None:
         FinetuneSpec(**korsts, contrast={"train": nli})
     with pytest.raises(ValidationError, match="nsmc has no pairs that entail and contradict; take kornli, klue_nli"):
         FinetuneSpec(**{**korsts, "head": "bi-encoder", "contrast": {"train": nli, "task": "nsmc"}})
+
+
+def test_a_bi_encoder_is_a_directory_that_sentence_transformers_pools(
+    model: Artifact, runtime: TrainingRuntime, nli: Path, fresh: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """With the files that SentenceTransformer reads (6.2.0 was seen to give these vectors); trained apart from a collection."""
+    collection = tmp_path / "toy"
+    (collection / "qrels").mkdir(parents=True)
+    whole = EntailmentTriples(entailment()).read(BenchmarkFile(nli))
+    (collection / "corpus.jsonl").write_text(json.dumps({"_id": "d", "text": whole[3].text}), "utf-8")
+    (collection / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": whole[5].pair}), "utf-8")
+    (collection / "qrels" / "test.tsv").write_text("q\td\t1\n", "utf-8")
+    trained = {"train": nli, "epochs": 2, "batch_size": 16, "learning_rate": 5e-3, "max_length": 16}
+    spec = BiEncoderSpec(**trained, apart_from=(CollectionSpec(path=collection),))
+    first, second, random = fresh("first"), fresh("second"), fresh("random")
+    stats = bi_encoder.run(spec, {"model": model}, first, runtime)
+    bi_encoder.run(spec, {"model": model}, second, runtime)
+    bi_encoder.run(spec.model_copy(update={"init": "random"}), {"model": model}, random, runtime)
+    weights = [(out / "model.safetensors").read_bytes() for out in (model.path, first, second, random)]
+    assert weights[1] == weights[2]
+    assert len({*weights}) == 3
+    assert (stats.title, stats.triples + stats.held_out + stats.left_out) == ("KorNLI", 160)
+    assert stats.left_out >= 2, "a text may stand in several triples"
+
+    modules = json.loads((first / "modules.json").read_text())
+    assert [(module["path"], module["type"].rpartition(".")[2]) for module in modules] == [
+        ("", "Transformer"),
+        ("1_Pooling", "Pooling"),
+    ]
+    pooling = json.loads((first / "1_Pooling" / "config.json").read_text())
+    assert pooling == {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
+    told = json.loads((first / "sentence_bert_config.json").read_text())
+    assert json.loads((first / "config_sentence_transformers.json").read_text())["similarity_fn_name"] == "cosine"
+
+    tokenizer = AutoTokenizer.from_pretrained(first, **told["tokenizer_args"])
+    encoder = AutoModel.from_pretrained(first).eval()
+    texts = ["영화 배우", "어제 [SEP] 음악", "", "친구와 봤는데 " * 60]
+    found = unit_vectors(load_encoder(first, init="pretrained").eval(), texts, load_tokenizer(first), max_length=64)
+    for text, vector in zip(texts, found, strict=True):
+        inputs = tokenizer(text, truncation=True, max_length=told["max_seq_length"], return_tensors="pt")
+        with torch.no_grad():
+            mean = encoder(**inputs).last_hidden_state[0].mean(0)
+        np.testing.assert_allclose(vector, (mean / mean.norm()).numpy(), atol=1e-5)

@@ -62,14 +62,14 @@ def read(task: str, path: Path, content: str) -> list[Example]:
 
 @pytest.mark.parametrize("task", TWICE)
 def test_no_id_stands_twice(tmp_path: Path, task: str) -> None:
-    with pytest.raises(ValueError, match=r"gold, line \d+, field '.*(id|index|ID)': '.*' stands in line \d+ too; keep one of"):
+    with pytest.raises(ValueError, match=r"gold, line \d+, field '.*(id|index|ID)': '.*' is in line \d+ too; keep one of"):
         read(task, tmp_path / "gold", TWICE[task])
 
 
 def test_a_text_in_two_files_of_a_directory_is_refused_by_both(tmp_path: Path) -> None:
     for name in ("1.txt", "2.txt"):
         (tmp_path / name).write_text(json.dumps(RACE))
-    with pytest.raises(ValueError, match=r"2.txt, line 1, field 'id': 'high1.txt' stands in .*1.txt, line 1 too"):
+    with pytest.raises(ValueError, match=r"2.txt, line 1, field 'id': 'high1.txt' is in .*1.txt, line 1 too"):
         tasks.load("race").read(BenchmarkFile(tmp_path))
 
 

@@ -11,15 +11,23 @@ import pyarrow as pa
 import pytest
 import torch
 from pydantic import ValidationError
+from transformers import ElectraForMultipleChoice, ElectraForSequenceClassification
 
 from korealbert.artifact import Artifact, Store
 from korealbert.finetune import features, stage, tasks
 from korealbert.finetune.encoder import load_encoder, pad
+from korealbert.finetune.heads import PooledHead
 from korealbert.finetune.loop import FinetunedModel
+from korealbert.finetune.sequence import Choice
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
-from korealbert.finetune.task import Example, Feature, Head
+from korealbert.finetune.task import EncoderOutput, Example, Feature, Head
 from korealbert.finetune.tokenizer import load_tokenizer
 from korealbert.pretrain.runtime import TrainingRuntime
+from korealbert.recipe.dag import evaluation_graph
+from korealbert.recipe.reading import load_evaluation
+from korealbert.report.render.text import markdown
+from korealbert.report.scores import Benchmark, Cell
+from korealbert.report.sections.benchmarks import comparison
 from tests.finetune.families import FAMILIES, write_family
 
 CPU = torch.device("cpu")
@@ -181,3 +189,90 @@ def test_a_head_that_a_task_has_not_is_refused_with_those_that_it_has(nsmc: dict
     paired = {name for name in tasks.names() if "bi-encoder" in tasks.load(name).heads}
     assert {"kornli", "korsts", "pd", "klue_nli", "klue_sts", "glue_rte", "glue_mnli_mm"} <= paired
     assert not paired & {"nsmc", "ynat", "glue_cola", "glue_sst2", "race", "klue_re", "klue_ner"}
+
+
+CLASSIFIED = {"electra.": "", "classifier.dense": "hidden", "classifier.out_proj": "dense"}
+CHOSEN = {"electra.": "", "sequence_summary.summary": "hidden", "classifier": "dense"}
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "names"), [("kornli", 3, CLASSIFIED), ("korsts", 1, CLASSIFIED), ("kobest_copa", 0, CHOSEN)]
+)
+def test_electras_head_computes_what_transformers_does_with_its_weights(
+    tmp_path: Path, task: str, kind: int, names: dict[str, str]
+) -> None:
+    directory = write_family("electra", tmp_path)
+    examples: list[Example] = [Example("1", "사과를 먹는다", 0, "비가 온다"), Example("2", "비", 0, "학생이 책을 오래 읽었다")]
+    if task == "kobest_copa":
+        examples = [Choice(e.id, e.text, 0, "원인", options=(e.text, e.pair or "")) for e in examples]
+    model, encoded = model_of(directory, task, "electra", examples)
+    model_class = ElectraForSequenceClassification if kind else ElectraForMultipleChoice
+    theirs = model_class.from_pretrained(directory, **({"num_labels": kind} if kind else {})).eval()
+    with torch.no_grad():  # Large weights, so that the GELU and its layer count.
+        for parameter in theirs.parameters():
+            parameter.normal_(std=0.5)
+    loaded = {"encoder": model.encoder.transformer.state_dict(), "head": model.head.state_dict()}
+    for name, tensor in theirs.state_dict().items():
+        prefix = next(each for each in names if name.startswith(each))
+        part = "head" if names[prefix] else "encoder"
+        loaded[part][names[prefix] + name.removeprefix(prefix)].copy_(tensor)
+    batch = pad(encoded, pad_id=model.pad_id, device=CPU)
+    inputs = {
+        "input_ids": batch.input_ids_BL,
+        "attention_mask": batch.attention_mask_BL,
+        "token_type_ids": batch.token_type_ids_BL,
+    }
+    if not kind:
+        inputs = {name: value.view(len(examples), -1, value.shape[-1]) for name, value in inputs.items()}
+    with torch.no_grad():
+        wanted, (found, _) = theirs(**inputs).logits, model.logits(encoded)
+    assert wanted.std() > 0.1
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_dropout_stands_before_both_layers_of_electras_head() -> None:
+    head = PooledHead(4, 2, 0.5, hidden=True)
+    seen: list[torch.Size] = []
+    head.dropout.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
+    assert head(EncoderOutput(torch.zeros(3, 1, 4), torch.ones(3, 4), [])).shape == (3, 2)
+    assert seen == [(3, 4), (3, 4)] and head.hidden is not None
+
+
+def test_a_recipe_gives_an_electra_its_head_and_leaves_all_others_as_they_were(tmp_path: Path, nsmc: dict[str, Any]) -> None:
+    for name, kind in (("koelectra", "electra"), ("klue-bert", "bert")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps({"model_type": kind}))
+    tables = "".join(f'[encoder.{name}]\npath = "{name}"\n' for name in ("koelectra", "klue-bert"))
+    files = "".join(f'{split} = "{nsmc[split]}"\n' for split in ("train", "test"))
+    more = f'[finetune.nsmc]\n{files}seeds = [1]\n[finetune.mean]\ntask = "nsmc"\nhead = "mean"\n{files}seeds = [1]\n'
+    (tmp_path / "recipe.toml").write_text(tables + more)
+    nodes = evaluation_graph(load_evaluation(tmp_path / "recipe.toml"))
+    heads = {label: node.spec.head for label, node in nodes.items() if isinstance(node.spec, FinetuneSpec)}
+    assert heads == {
+        "finetune/koelectra/nsmc/pretrained/1": "electra",
+        "finetune/klue-bert/nsmc/pretrained/1": "own",
+        "finetune/koelectra/mean/pretrained/1": "mean",
+        "finetune/klue-bert/mean/pretrained/1": "mean",
+    }
+    features_of = [nodes[f"features/{name}/nsmc"].spec for name in ("koelectra", "klue-bert")]
+    assert features_of[0] == features_of[1]
+
+
+def test_electras_head_is_named_in_its_row(report_of_heads: str) -> None:
+    rows = [line for line in report_of_heads.splitlines() if line.startswith("| ")]
+    assert "ELECTRA's head" in next(row for row in rows if "koelectra/pretrained" in row)
+    assert "ELECTRA's head" not in next(row for row in rows if "klue-bert/pretrained" in row)
+
+
+@pytest.fixture
+def report_of_heads() -> str:
+    """The leaderboard of a benchmark whose systems have heads of their own."""
+    shared = {"task": "nsmc", "title": "NSMC", "init": "pretrained", "seed": 1, "metric": "accuracy"}
+    scores = {"dev": {"accuracy": 90.0}, "test": {"accuracy": 90.0}, "examples_test": 9, "examples_test_official": 9}
+    cells = [
+        Cell(Artifact("finetune-0", Path()), {**shared, **scores, **more}, f"{name}/pretrained")
+        for name, more in (("koelectra", {"head": "electra"}), ("klue-bert", {}))
+    ]
+    section = comparison([Benchmark("nsmc", cells, {})], ["korealbert"])
+    assert section is not None and section.blocks
+    return markdown("", "", [section])

@@ -214,7 +214,7 @@ def test_predictions_without_ids_are_matched_by_position_which_is_said(files: Fi
             lambda records: [*records[:2], {**records[2], "id": "no such"}, records[3]],
             "line 3, field 'id': no example has the id",
         ),
-        (lambda records: [*records[:3], records[1]], "line 4, field 'id': .* stands in line 2 too"),
+        (lambda records: [*records[:3], records[1]], "line 4, field 'id': .* is in line 2 too"),
         (lambda records: records[:3], "line 3, field 'id': the file ends after 3 predictions for 4 .*, without"),
         (lambda records: [*records, {**records[0], "id": "more"}], "line 5, field 'id': no example has the id 'more'"),
         (lambda records: [*records[:3], {**records[3], "id": None}], "line 4, field 'id': found null"),

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from korealbert.finetune import tasks
-from korealbert.finetune.questions import Answer, Question, mean_in_groups
-from korealbert.finetune.tasks.question_answering import (
+from korealbert.finetune.metrics.answers import (
     korquad_f1,
     normalise_klue,
     normalise_korquad,
@@ -21,6 +20,7 @@ from korealbert.finetune.tasks.question_answering import (
     rouge_w,
     squad_f1,
 )
+from korealbert.finetune.questions import Answer, Question, mean_in_groups
 
 answers = st.text(alphabet="대한민국 A(b)'《문》‘’.,", max_size=20)
 english = st.lists(st.sampled_from(["the", "a", "The", "an", "cat", "dog's", "runs.", "-", "x"]), max_size=6).map(" ".join)

@@ -98,7 +98,7 @@ def test_korquad2_is_a_directory_of_pages(tmp_path: Path) -> None:
     assert first == Question("a", "?", (Answer("<b>나</b>", 2),), pair="가 <b>나</b>", article="korquad2.1_dev_9.json/0")
     assert second.id == "b"
     write("korquad2.1_dev_11.json", "a")
-    with pytest.raises(ValueError, match=r"dev_11.json, line 1, field 'qas.0..id': 'a' stands in .*dev_9.json, line 1 too"):
+    with pytest.raises(ValueError, match=r"dev_11.json, line 1, field 'qas.0..id': 'a' is in .*dev_9.json, line 1 too"):
         tasks.load("korquad2").read(BenchmarkFile(tmp_path))
     write("korquad2.1_dev_11.json", "c", version="KorQuAD_v1.0_dev")
     with pytest.raises(

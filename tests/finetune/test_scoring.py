@@ -158,7 +158,7 @@ def test_relations_without_probabilities_have_no_area_and_a_warning(files: Calla
             "korquad",
             squad(question(1, "한강", 0), question(2, "서울", 4)),
             [{"id": "q1", "answer": ""}] * 2,
-            "stands in line 1 too",
+            "is in line 1 too",
         ),
         ("klue_re", RE, [{"label": "per:x"}] * 3, "line 1, field 'label': found 'per:x'"),
         ("klue_re", RE, [{"label": "per:origin", "probs": [0.5, 0.5]}] * 3, "field 'probs': 2 numbers; give 30"),
@@ -203,7 +203,7 @@ def test_wrong_predictions_are_errors_that_name_file_line_field_and_remedy(
         (
             "korquad",
             squad(question(1, "한강", 0), question(1, "서울", 4)),
-            r"qas\[1\].id': 'q1' stands in line 1 too; keep one",
+            r"qas\[1\].id': 'q1' is in line 1 too; keep one",
         ),
         ("korquad", squad({"id": "q", "question": "?", "answers": []}), "answers': there is none; every question"),
         (

@@ -15,7 +15,7 @@ import torch
 from pydantic import ValidationError
 from transformers import AutoTokenizer
 
-from korealbert.artifact import Artifact, Progress, Store, build
+from korealbert.artifact import Artifact, Inputs, Progress, Runtime, Spec, Stage, Statistics, Store, build
 from korealbert.finetune import tasks
 from korealbert.finetune.features import random_part, read_examples
 from korealbert.finetune.loop import linear_schedule
@@ -95,13 +95,12 @@ def test_cells_are_artifacts_of_their_own_and_other_seeds_see_the_same_examples(
     model_dir: Path, tmp_path: Path, nsmc: dict[str, Any]
 ) -> None:
     runtime = TrainingRuntime(store=tmp_path, threads=1, device="cpu")
-    shutil.copytree(model_dir, tmp_path / "export-0000000000000000")
-    recipe = {"stage": "export", "version": 1, "spec": {}, "inputs": {}}
-    empty: dict[str, Any] = {"spec": {}, "inputs": {}, "built_from": {}, "stats": {}, "files": {}, "host": {}}
-    manifest = {**empty, "name": "export-0000000000000000", "label": "export", "recipe": recipe, "output_digest": "0"}
-    manifest |= {"wall_seconds": 0.0, "created": ""}
-    (tmp_path / "export-0000000000000000" / "manifest.json").write_text(json.dumps(manifest))
-    model = Artifact("export-0000000000000000", tmp_path / "export-0000000000000000")
+
+    def copy(_: Spec, __: Inputs, out_dir: Path, ___: Runtime) -> Statistics:
+        shutil.copytree(model_dir, out_dir, dirs_exist_ok=True)
+        return Statistics()
+
+    model = build(Stage("export", version=1, spec=Spec, run=copy), Spec(), {}, runtime).artifact
     spec = FinetuneSpec(**{**nsmc, **QUICK, "epochs": 1}, max_train_examples=64, max_dev_examples=20, max_test_examples=30)
     first = build(STAGE, spec, {"model": model}, runtime, label="finetune/nsmc/pretrained/1")
     second = build(STAGE, spec.model_copy(update={"seed": 2}), {"model": model}, runtime)
@@ -160,7 +159,7 @@ def test_contradictions_are_found_before_anything_runs(nsmc: dict[str, Any], kor
 def test_inputs_longer_than_the_position_table_are_refused(
     model: Artifact, runtime: TrainingRuntime, nsmc: dict[str, Any], fresh: Callable[[str], Path]
 ) -> None:
-    with pytest.raises(ValueError, match=r"max_length is 65, but .*config.json has positions for 64 pieces"):
+    with pytest.raises(ValueError, match=r"max_length is 65, but .*config.json has positions for 64 pieces; lower it"):
         run(FinetuneSpec(**{**nsmc, "max_length": 65}), {"model": model}, fresh("out"), runtime)
 
 

@@ -156,6 +156,15 @@ def test_an_interval_of_several_seeds_is_wider_than_that_of_examples_alone() -> 
     assert together.high - together.low > 1.5 * max(one.high - one.low for one in each)
 
 
+def test_seeds_that_score_alike_by_different_answers_have_an_interval() -> None:
+    draws = Draws(8, 300, seed=0)
+    one, other = accuracy([True] * 4 + [False] * 4), accuracy([False] * 4 + [True] * 4)
+    (ends,) = intervals([[one, other]], draws, confidence=0.95)
+    assert ends.low < 50 < ends.high
+    (ends,) = intervals([[one, one]], draws, confidence=0.95)
+    assert ends.low < 50 < ends.high, "other examples count even where seeds agree"
+
+
 def test_a_single_seed_beside_several_is_taken_to_vary_as_they_do() -> None:
     random = np.random.default_rng(4)
     runs = seeds(random, examples=2_000, count=4, sd=2.0, difficulty=np.full(2_000, 0.8))

@@ -13,6 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
+from flows.step import scored
+from flows.terminal import console
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, build
 
@@ -42,6 +44,23 @@ def test_plan_says_what_is_cached_and_what_would_run(store: Path) -> None:
     status = {line.split()[0]: line.split()[1] for line in lines if re.match(r"\S+ +(cached|new|stale)", line)}
     assert status["clean/news"] == "cached" and status["vocab"] == "new"
     assert "would run" in lines[-1]
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_a_plan_fits_the_terminal_and_ends_with_what_it_costs(width: int, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "width", width)
+    *lines, last = call("plan", TINY, "--store", store, "--as", "h100x8").splitlines()
+    assert max(len(line.rstrip()) for line in lines if not line.startswith("tiny")) <= width
+    assert re.fullmatch(r"\d+ of \d+ stages would run: about .*, .* on disk, .* of memory", last)
+    assert "no machine 'h101'" in call("plan", TINY, "--store", store, "--as", "h101", code=2)
+
+
+def test_an_ended_stage_tells_its_newest_metrics() -> None:
+    tuned = {"metric": "accuracy", "dev": {"accuracy": 81.5}, "test": {"accuracy": 80.25}}
+    assert scored(tuned) == ", accuracy 81.50 on dev, accuracy 80.25 on test"
+    trained = {"heldout": {"mlm_loss": 2.0514, "mlm_accuracy": 0.698, "mlm_perplexity": 7.8}, "tokens_per_second": 1234.4}
+    assert scored(trained) == ", mlm_loss 2.051, mlm_accuracy 69.8%, 1,234 tokens a second"
+    assert scored({"documents_out": 3}) == scored({"heldout": None}) == ""
 
 
 def test_the_version_is_that_of_the_package() -> None:

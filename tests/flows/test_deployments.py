@@ -12,6 +12,7 @@ import yaml
 from flows import one_stage
 from flows.services.installation import POOLS
 from korealbert import recipe as recipes
+from korealbert.artifact import Store
 from tests.flows.conftest import TINY
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +46,22 @@ def test_every_stage_has_a_deployment_of_its_own() -> None:
     names = {each["name"] for each in DEPLOYMENTS if each["entrypoint"].endswith(":one_stage")}
     assert {*stages, "crawl", "fetch", "vocab_sizes"} <= names
     assert len({each["name"] for each in DEPLOYMENTS}) == len(DEPLOYMENTS), "bare names must be clear"
+
+
+_BY_TABLE = {"quality", "cooccurrence", "bi_encoder", "retrieval"}
+"""Stages that no shipped recipe has; a recipe has them once it has their table."""
+
+
+def test_the_recipe_of_a_stages_deployment_has_the_stage(tmp_path: Path) -> None:
+    of_recipe: dict[str, set[str]] = {}
+    for deployment in DEPLOYMENTS:
+        if not deployment["entrypoint"].endswith(":one_stage"):
+            continue
+        given = {"recipe": str(one_stage.SAMPLE), **deployment["parameters"]}
+        if given["recipe"] not in of_recipe:
+            prepared = recipes.prepare(ROOT / given["recipe"], Store(tmp_path))
+            of_recipe[given["recipe"]] = {label.split("/")[0] for label in prepared.nodes}
+        assert given["stage"] in of_recipe[given["recipe"]] | _BY_TABLE, deployment["name"]
 
 
 def test_the_deployments_of_stages_are_those_that_stages_declare() -> None:

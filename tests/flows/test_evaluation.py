@@ -64,7 +64,8 @@ def test_it_comes_to_a_report_that_names_the_best(tmp_path: Path, straight: dict
         built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
     assert built["encoder/one/pretrain"].name == straight["pretrain"].name
     text = (built["report"].path / "report.md").read_text("utf-8")
-    assert re.search(r"^NSMC: [\d.]+ accuracy on 8 of 50,000 examples of the test set by one/pretrained\.$", text, re.MULTILINE)
+    headline = r"^NSMC: [\d.]+ accuracy on 8 of 50,000 examples of the test set by one/pretrained \(.+\)\.$"
+    assert re.search(headline, text, re.MULTILINE)
     assert "| other/pretrained |" in text and "Random means" not in text
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowRunFilterName
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Pending, Running
 from prefect.testing.utilities import prefect_test_harness
@@ -21,6 +21,7 @@ from flows.publish import key
 from flows.recovery import Claimed
 from korealbert.artifact import Artifact, ancestors
 from korealbert.pretrain.runtime import TrainingRuntime
+from korealbert.recipe import graph, load, until
 from tests.flows import killed_grid
 from tests.flows.conftest import TINY
 from tests.flows.six_tasks import write_recipe
@@ -73,8 +74,10 @@ def test_the_flow_shows_what_is_built_as_cached_and_builds_the_rest(
         of_second = FlowRunFilter(name=FlowRunFilterName(any_=["second"]))
         published = client.read_artifacts(flow_run_filter=of_second)
     assert [artifact.key for artifact in published] == ["plan"], "what is cached costs no request of its own"
+    told = str(published[0].data)
+    assert told.startswith(f"0 of {len(straight)} stages") and "file:" not in told
     for artifact in straight.values():
-        assert (runtime.store / artifact.name).as_uri() in str(published[0].data)
+        assert f"`{runtime.store.resolve() / artifact.name}`" in told
 
 
 def test_one_stage_is_rebuilt_on_cached_inputs(straight: dict[str, Artifact], runtime: TrainingRuntime) -> None:
@@ -82,6 +85,21 @@ def test_one_stage_is_rebuilt_on_cached_inputs(straight: dict[str, Artifact], ru
     assert path.name == straight["balance"].name
     assert Artifact(path.name, path).output_digest == straight["balance"].output_digest
     assert Artifact(path.name, path).manifest["created"] >= straight["balance"].manifest["created"]
+    stages = until(graph(load(TINY)), "balance")
+    with get_client(sync_client=True) as client:
+        runs = {run.name: run.id for run in client.read_flow_runs(limit=200)}
+        assert f"balance of {TINY.stem}" in runs
+        own = runs[f"{load(TINY).name} · {len(stages)} stages · 1 to build"]
+        published = {a.key: a for a in client.read_artifacts(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[own])))}
+        arrows = [
+            (task.name, len({each.id for inputs in task.task_inputs.values() for each in inputs}))
+            for task in client.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[own])))
+        ]
+    assert {"plan", "outcome", "balance-output", "balance-stats"} <= published.keys()
+    outcome = str(published["outcome"].data)
+    assert f"The last artifact: `{path}`" in outcome and "| balance | Completed | balance built in" in outcome
+    assert not any("file:" in str(artifact.data) for artifact in published.values())
+    assert dict(arrows)["balance"] == 1
 
 
 def test_a_grid_of_six_tasks_killed_halfway_repeats_no_finished_cell(straight: dict[str, Artifact], tmp_path: Path) -> None:

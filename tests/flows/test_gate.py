@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from flows.step import Gate
-from korealbert.pretrain.runtime import TrainingRuntime
+from korealbert.pretrain.runtime import TrainingRuntime, pick_device
 
 GIB = 1 << 30
 SECONDS_TO_WAIT = 60
@@ -55,7 +55,7 @@ class Watch:
 @pytest.mark.parametrize(
     ("runtime", "needs", "most"),
     [
-        (TrainingRuntime(threads=4), [None] * 4, 1),
+        (TrainingRuntime(threads=4, device="cpu"), [None] * 4, 1),
         (TrainingRuntime(threads=4, cells=2), [None] * 6, 2),
         (TrainingRuntime(threads=9, cells=3, memory_gib=10), [GIB] * 9, 3),
         (TrainingRuntime(threads=8, memory_gib=5), [2 * GIB] * 6, 2),
@@ -89,3 +89,28 @@ def test_an_error_inside_frees_the_place() -> None:
             raise ValueError("no")
     with gate.alone():
         pass
+
+
+def test_cells_take_the_lowest_free_number_and_with_it_a_gpu() -> None:
+    runtime = TrainingRuntime(threads=4, cells=3)
+    gate = Gate(runtime)
+    with gate.cell(None) as first:
+        with gate.cell(None) as second, gate.cell(None) as third:
+            assert (first, second, third) == (0, 1, 2)
+        with gate.cell(None) as again:
+            assert again == 1
+    with gate.alone():
+        pass
+    with Gate(TrainingRuntime(threads=4, memory_gib=1)).cell(None) as alone:
+        assert alone == 0
+    assert [runtime.of_a_cell(seat).gpu for seat in (0, 1, 2)] == [0, 1, 2]
+
+
+def test_a_machine_runs_a_cell_on_each_of_its_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("korealbert.pretrain.runtime.gpus", lambda device: 0 if device == "cpu" else 8)
+    assert TrainingRuntime(threads=16).cells_at_once == 8
+    assert TrainingRuntime(threads=16, device="cpu").cells_at_once == 1
+    assert TrainingRuntime(threads=16, cells=3).cells_at_once == 3
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
+    assert [pick_device("auto", local_rank=gpu).index for gpu in (0, 7, 9)] == [0, 7, 1]

@@ -61,7 +61,7 @@ def of_recipe(format_: str, path: str, more: str = "") -> Callable[[Path], list[
 MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
     "a command": ("rnu", r"No such command 'rnu'. Did you mean 'run'"),
     "an option": ("run --stor x", r"No such option: --stor \(Possible options: .*--store\)"),
-    "no sources": ("new mine", r"Missing option '--from'; `.*new --help` tells more"),
+    "no sources": ("new mine", r"Missing option '--from'; see `.*new --help`"),
     "a folder that is not there": ("new mine --from textz", r"textz: no such file or directory"),
     "nothing to read": ("new mine --from plain", r"plain: holds no file of a known format; known are \.csv"),
     "a project twice": ("new . --from texts", r"recipe\.toml exists; name another directory"),
@@ -86,7 +86,7 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
         r"--data nowhere: no such directory; name the one that holds the recipe's data",
     ),
     "parquet as jsonl": (of_recipe("jsonl", "a.parquet"), r'these bytes are Parquet: set format = "parquet"'),
-    "csv as jsonl": (of_recipe("jsonl", "a.csv"), r"or are these files no jsonl\? \[extract.x\] format names what they are"),
+    "csv as jsonl": (of_recipe("jsonl", "a.csv"), r"or are these files no jsonl\? \[extract.x\] format names their format"),
     "jsonl as parquet": (of_recipe("parquet", "a.jsonl"), r"set the format that it has"),
     "csv as a dump": (of_recipe("mediawiki", "a.csv"), r"the file holds no <page>: give it another format"),
     "a column": (of_recipe("csv", "a.csv", 'fields.text = "bdy"'), r"the record has the fields title, body: set fields.text"),

@@ -59,7 +59,9 @@ def test_a_model_goes_with_its_card_license_and_scores(straight: dict[str, Artif
     repo = server.repos["model", "me/mine"]
     assert address == f"{server.url}/me/mine/commit/{1:040x}"
     assert repo.private and repo.commits == 1
-    here = {path.name: path.read_bytes() for path in export.path.iterdir() if path.name not in ("manifest.json", "README.md")}
+    files = {path.relative_to(export.path).as_posix(): path for path in export.path.rglob("*") if path.is_file()}
+    here = {name: path.read_bytes() for name, path in files.items() if name not in ("manifest.json", "README.md")}
+    assert "1_Pooling/config.json" in here
     assert {name: content for name, content in repo.files.items() if name != "README.md"} == here
     card = ModelCard(repo.files["README.md"].decode())
     assert card.data.license == "apache-2.0" and card.data.get("license_name") is None
@@ -116,7 +118,12 @@ def test_what_cannot_go_is_told_in_one_line(straight: dict[str, Artifact], serve
     server.repos["model", "me/open"] = Repo(private=False)
     (tmp_path / "texts").mkdir()
     refused = {
-        ("vocab", "me/x", "--store", str(store)): "neither a model nor a cleaned corpus; name export, clean, dedup or balance",
+        (
+            "vocab",
+            "me/x",
+            "--store",
+            str(store),
+        ): "neither a model nor a cleaned corpus; name export, bi_encoder, clean, dedup or balance",
         ("extract", "me/x", "--store", str(store)): "neither a model nor a cleaned corpus",
         ("texts", "me/x"): "neither an exported model (config.json, ",
         ("none", "me/x", "--store", str(store)): "no artifact 'none'",

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from korealbert.artifact import Artifact, Runtime
+from korealbert.artifact.files import write_digested
 from korealbert.artifact.stage import build
 from korealbert.corpus import extract
 from korealbert.corpus.clean import stage as clean
@@ -82,7 +83,7 @@ def test_what_cannot_be_written_is_told(corpus: list[Artifact], tmp_path: Path) 
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
     empty = Artifact(corpus[0].name, tmp_path / "empty")
     (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "manifest.json").write_text(json.dumps(corpus[0].manifest | {"files": {}, "label": "report"}))
+    write_digested(tmp_path / "empty" / "manifest.json", corpus[0].manifest | {"files": {}, "label": "report"})
     with pytest.raises(ValueError, match=r"\(report\): it holds no documents; name clean, dedup or balance"):
         write_dataset([empty], tmp_path / "out", "jsonl")
     assert not (tmp_path / "out").exists()

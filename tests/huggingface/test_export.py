@@ -12,10 +12,12 @@ from tokenizers import Tokenizer
 from transformers import AlbertForPreTraining, AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from korealbert.artifact import Runtime, build
+from korealbert.huggingface.directory import write_mean_pooling
 from korealbert.huggingface.export import ANSWERS, STAGE, ExportSpec, ExportStats
 from korealbert.huggingface.fill import fill
 from korealbert.recipe.registry import REPORT
 from korealbert.report.stage import ReportSpec
+from korealbert.vocab.morphemes import write_analyser
 from korealbert.vocab.tokenizer import Vocabulary
 from tests.huggingface.conftest import SENTENCES, MakeModel
 
@@ -75,6 +77,18 @@ def test_tokenizer_is_the_vocabulary(make_model: MakeModel, tmp_path: Path) -> N
     assert {tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id} == {0, 1, 3, 4}
     assert tokenizer.model_max_length == 16
     assert tokenizer.decode(tokenizer(SENTENCES[0])["input_ids"], skip_special_tokens=True) == SENTENCES[0]
+
+
+def test_sentence_transformers_finds_mean_pooling_unless_text_is_cut_first(make_model: MakeModel, tmp_path: Path) -> None:
+    path, _ = export(make_model, tmp_path)
+    assert [module["path"] for module in json.loads((path / "modules.json").read_text())] == ["", "1_Pooling"]
+    assert json.loads((path / "1_Pooling" / "config.json").read_text())["word_embedding_dimension"] == 32
+    assert json.loads((path / "sentence_bert_config.json").read_text())["max_seq_length"] == 16
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    write_analyser(cut)
+    write_mean_pooling(cut, hidden_size=32, longest=16)
+    assert [each.name for each in cut.iterdir()] == ["morphemes.json"]
 
 
 def test_a_vocabulary_of_another_size_is_refused(make_model: MakeModel, tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from korealbert.artifact import Artifact
 from korealbert.pretrain.engine import Ranks
-from korealbert.pretrain.metrics import EVENT_FILE
+from korealbert.pretrain.metrics import EVENT_FILE, export_curves
 from korealbert.pretrain.trainer import Stopped
 from tests.pretrain.runs import lines, spec, trainer
 
@@ -35,6 +37,23 @@ def test_events_say_what_the_lines_say_after_a_resumption_too(alone: Ranks, tmp_
     assert [step for step, _ in seen["train/loss"]] == [1, 2, 3, 4, 5, 6]
     assert [value for _, value in seen["train/loss"]] == pytest.approx([line["loss"] for line in lines(tmp_path / "straight")])
     assert [step for step, _ in seen["heldout/mlm_perplexity"]] == [0, 3, 6]
+
+
+def test_a_finished_training_can_still_write_them(alone: Ranks, tmp_path: Path) -> None:
+    trainer(spec(tensorboard=True), tmp_path / "with", alone).run()
+    trainer(spec(), tmp_path / "without", alone).run()
+    written = export_curves(Artifact("without", tmp_path / "without"), "tensorboard", tmp_path / "out")
+    assert written == len((tmp_path / "without" / "metrics.jsonl").read_text().splitlines())
+    assert (tmp_path / "out" / EVENT_FILE).read_bytes() == (tmp_path / "with" / EVENT_FILE).read_bytes()
+    with pytest.raises(ValueError, match="it has no metrics"):
+        export_curves(Artifact("none", tmp_path), "tensorboard", tmp_path / "out")
+
+
+@pytest.mark.skipif(find_spec("wandb") is not None, reason="it is installed here")
+def test_a_tracker_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").touch()
+    with pytest.raises(ValueError, match="pip install wandb"):
+        export_curves(Artifact("any", tmp_path), "wandb", tmp_path / "out")
 
 
 def test_without_the_wish_there_is_no_event_file(alone: Ranks, tmp_path: Path) -> None:

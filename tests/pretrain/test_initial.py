@@ -9,9 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from korealbert.model.config import ModelConfig
+from korealbert.model.config import ModelConfig, ModernConfig, read_config
 from korealbert.model.heads import PretrainingModel
 from korealbert.pretrain.engine import Ranks
+from korealbert.pretrain.intrinsic import LayerMoves
 from korealbert.pretrain.objective import digest_of, freeze, load_initial
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.trainer import Stopped
@@ -144,3 +145,51 @@ def test_spec_data_and_weights_must_fit() -> None:
         PretrainSpec(steps=2, wop_weight=0).config_for(vocab_size=40, sequence_length=16, initial=given)
     with pytest.raises(ValueError, match="17 tokens long, but the initial weights have max_positions = 16"):
         plain.config_for(vocab_size=40, sequence_length=17, initial=given)
+
+
+def test_a_deeper_model_starts_from_one_whose_layers_share_everything(alone: Ranks, first: Path, tmp_path: Path) -> None:
+    deeper = spec(model={**TINY_MODEL, "num_layers": 5})
+    shallow = read_config(first)
+    config = deeper.config_for(vocab_size=shallow.vocab_size, sequence_length=16, initial=shallow)
+    assert config.num_layers == 5
+    begun = PretrainingModel(config)
+    load_initial(begun, first)
+    assert all(torch.equal(begun.state_dict()[name], tensor) for name, tensor in weights(first).items())
+    for wrong in ({"num_layers": 5, "share": "none"}, {"num_layers": 5, "hidden_size": 32}):
+        with pytest.raises(ValueError, match=r"let it differ in num_layers and dropout alone, with share = 'all'"):
+            spec(model={**TINY_MODEL, **wrong}).config_for(vocab_size=shallow.vocab_size, sequence_length=16, initial=shallow)
+
+
+@pytest.mark.parametrize("share", ["all", "none", "attention"])
+def test_moves_of_layers_are_those_between_hidden_states(share: str) -> None:
+    config = ModelConfig(**TINY_MODEL, vocab_size=30, word_order_classes=0, share=share)  # type: ignore[arg-type]
+    model = PretrainingModel(config).eval()
+    encoder = model.encoder
+    ids_BL, lengths_B = torch.randint(5, 30, (3, 9)), torch.tensor([9, 4, 6])
+    real_BL = torch.arange(9) < lengths_B[:, None]
+    wanted: dict[str, list[float]] = {"l2": [], "degrees": []}
+    with torch.no_grad():
+        hidden_BLH = encoder.projection(encoder.embeddings(ids_BL, torch.zeros_like(ids_BL)))
+        for layer in range(config.num_layers):
+            attention, ffn = encoder.layer(layer)
+            after_BLH = ffn(attention(hidden_BLH, real_BL[:, None, None, :], attention.joined()))
+            before_TH, after_TH = hidden_BLH[real_BL].double(), after_BLH[real_BL].double()
+            cosine_T = torch.nn.functional.cosine_similarity(before_TH, after_TH, dim=-1)
+            wanted["l2"].append(float((after_TH - before_TH).norm(dim=-1).mean()))
+            wanted["degrees"].append(float(cosine_T.arccos().rad2deg().mean()))
+            hidden_BLH = after_BLH
+        moves = LayerMoves(encoder)
+        encoder(ids_BL, torch.zeros_like(ids_BL), lengths_B)
+    assert moves.tokens == 19
+    for kind, values in moves.means().items():
+        assert values == pytest.approx(wanted[kind], rel=1e-5)
+
+
+def test_layers_of_modern_encoders_are_measured_too() -> None:
+    config = ModernConfig(architecture="modern", hidden_size=32, num_layers=3, num_heads=2, local_attention=8, vocab_size=60)
+    encoder = PretrainingModel(config).encoder.eval()
+    moves = LayerMoves(encoder)
+    ids_BL = torch.randint(5, 60, (2, 7))
+    with torch.no_grad():
+        encoder(ids_BL, torch.zeros_like(ids_BL), torch.tensor([7, 3]))
+    assert moves.tokens == 10 and all(value > 0 for values in moves.means().values() for value in values)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,42 @@ def test_cells_read_the_training_where_the_export_cannot_say_what_layers_share()
         # Wide embeddings have no projection, and ALBERT's format has no model without one.
         less = "shared-attention" in row or "shared-ffn" in row or "e-768" in row
         assert inputs.get("pretrain") == (f"pretrain/{row}" if less else None), label
+
+
+def model_of(nodes: Mapping[str, recipes.Node], label: str) -> str:
+    """The training that a cell comes from."""
+    while not label.startswith("pretrain/"):
+        inputs = nodes[label].inputs
+        label = inputs.get("pretrain") or inputs["model"]
+    return label
+
+
+@pytest.mark.parametrize("file", sorted(SAMPLE.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_cell_is_wired_to_the_model_of_its_own_row_and_seed(file: Path, tmp_path: Path) -> None:
+    nodes = graph_of(file)
+    cells = [label for label in nodes if label.startswith(("finetune/", "intrinsic/"))]
+    wired = {label: "/".join(["pretrain", *label.split("/")[1:3]]) for label in cells}
+    # Rows that are snapshots of one training share it; each has an export of its own.
+    exported = {
+        label: nodes[label].inputs["model"] for label in cells if wired[label] not in nodes and "model" in nodes[label].inputs
+    }
+    assert exported == {label: "/".join(["export", *label.split("/")[1:3]]) for label in exported}
+    wired = {label: training if training in nodes else model_of(nodes, label) for label, training in wired.items()}
+    assert cells and {label: model_of(nodes, label) for label in cells} == wired
+    one, other = list({_row(label): label for label in reversed(cells) if label.split("/")[2] == "1"}.values())[:2]
+    exchanged = {one: other, other: one}
+    rest = {
+        label: node for label, node in nodes.items() if label not in (*cells, "ablation") and not label.startswith("ensemble/")
+    }
+    swapped = rest | {label: replace(nodes[label], inputs=nodes[exchanged.get(label, label)].inputs) for label in cells}
+    assert {label: model_of(swapped, label) for label in cells} != wired
+    store = Store(tmp_path)
+    right, wrong = ({stage.label: stage.name for stage in recipes.plan(each, store)} for each in (nodes, swapped))
+    assert {label for label in cells if right[label] != wrong[label]} == {one, other}, "and each would be another artifact"
+
+
+def _row(label: str) -> str:
+    return label.split("/")[1]
 
 
 def test_a_bi_encoder_stands_beside_no_printed_score_and_is_named(editable: Path) -> None:
@@ -154,3 +192,76 @@ def test_without_columns_there_are_those_of_the_recipe(editable: Path) -> None:
     editable.write_text(text[: text.index("[noise.order]")], "utf-8")
     columns = recipes.load_ablation(editable).report.columns
     assert [column.title for column in columns] == ["MLM held out", "SOP held out", "WOP held out", "nsmc", "korsts"]
+
+
+def test_rows_of_one_training_are_its_snapshots_and_members_keep_their_evidence() -> None:
+    nodes = graph_of(SAMPLE / "albert-table-9.toml")
+    assert [label for label in nodes if label.startswith("pretrain/")] == [
+        *(f"pretrain/albert-1m/{seed}" for seed in (1, 2)),
+        *(f"pretrain/24-layers/{seed}" for seed in (1, 2)),
+    ]
+    report = nodes["ablation"].inputs
+    assert report["pretrain/albert-1-5m/2"] == "pretrain/albert-1m/2"
+    snapshots = {
+        label: node.spec.snapshot for label, node in nodes.items() if label.endswith("/order") and "intrinsic" in label
+    }  # type: ignore[attr-defined]
+    assert set(snapshots.items()) == {
+        *((f"intrinsic/albert-1m/{s}/order", 20) for s in (1, 2)),
+        *((f"intrinsic/{row}/{s}/order", None) for row in ("albert-1-5m", "24-layers") for s in (1, 2)),
+    }
+    ensemble = nodes["ensemble/ensemble/nsmc"]
+    assert len(ensemble.inputs) == 3 * 2 * 2 and ensemble.spec.members == 4  # type: ignore[attr-defined]
+    assert all(nodes[label].spec.evidence for label in ensemble.inputs.values())  # type: ignore[attr-defined]
+    assert report["ensemble/ensemble/nsmc"] == "ensemble/ensemble/nsmc"
+    others = graph_of(SAMPLE / "albert-table-8.toml").values()
+    assert not any(getattr(node.spec, "evidence", False) for node in others)
+
+
+def test_tables_9_and_10_of_albert_are_over_the_same_trainings(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    ninth, tenth = (
+        {p.name for p in recipes.prepare(SAMPLE / f"albert-table-{n}.toml", store).planned if p.label.startswith("pretrain/")}
+        for n in (9, 10)
+    )
+    assert ninth == tenth
+
+
+def test_each_depth_starts_from_the_one_before_it_seed_by_seed() -> None:
+    nodes = graph_of(SAMPLE / "albert-table-11.toml")
+    assert "initial" not in nodes["pretrain/layers-1/2"].inputs
+    assert nodes["pretrain/layers-48/2"].inputs["initial"] == "pretrain/layers-24/2"
+    assert nodes["pretrain/layers-48/2"].spec.model.num_layers == 48  # type: ignore[attr-defined]
+
+
+def test_layers_are_measured_under_the_first_noise() -> None:
+    nodes = graph_of(SAMPLE / "albert-table-2.toml")
+    measured = [label for label, node in nodes.items() if getattr(node.spec, "layers", False) is True]
+    assert measured == [
+        f"intrinsic/{row}/{seed}/order"
+        for row in recipes.load_ablation(SAMPLE / "albert-table-2.toml").cells
+        for seed in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            'ensemble = ["ALBERT-1M", ',
+            'ensemble = ["ALBERT-2M", ',
+            r"cell 'Ensemble': no cell 'ALBERT-2M' is trained before it \(did",
+        ),
+        ("members = 4", "members = 4\nset.pretrain.steps = 3", r"an ensemble trains nothing; remove set"),
+        ('label = "ALBERT-1.5M"', 'label = "ALBERT-1.5M"\nmembers = 3', r"members belongs to an ensemble"),
+        ('label = "ALBERT-1M"', 'label = "ALBERT-1M"\nstarts_from = "24 layers"', r"no cell '24 layers' is trained before it"),
+        ('heldout = "sop"\nnoise = "order"', 'heldout = "sop"', r"column 'SOP acc': it is of the end of a training"),
+        ("set.pretrain.steps = 30", "set.pretrain.steps = 30\nlayers = true", None),
+    ],
+)
+def test_rows_that_read_other_rows_are_checked(specs: Path, old: str, new: str, told: str | None) -> None:
+    path = edit(specs / "ablations" / "sample" / "albert-table-9.toml", old, new)
+    if told is None:
+        assert recipes.load_ablation(path).spec.layers
+        return
+    with pytest.raises(RecipeError, match=told):
+        recipes.load_ablation(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -118,7 +119,109 @@ def test_a_single_pretraining_run_has_intervals_over_fine_tuning_alone_and_says_
     assert "it says nothing about other ones" in text
 
 
+def test_median_and_best_are_over_all_fine_tuning_runs(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+    run(SPEC, artifacts, tmp_path, Runtime())
+    with (tmp_path / "tables" / "table-median-and-best-of-ours-100.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    scores = [score for each in SCORES["b"] for score in each]
+    assert [row["F1"] for row in rows][2:] == [f"{np.median(scores):.2f}", f"{max(scores):.2f}"]
+    assert {path.suffix for path in (tmp_path / "tables").iterdir()} == {".csv", ".md", ".tex"}
+
+
+@pytest.mark.parametrize("swapped", [(), ("finetune/a/1/f/pretrained/1", "finetune/b/1/f/pretrained/1")])
+def test_a_cell_in_the_place_of_another_models_is_refused(swapped: tuple[str, ...], tmp_path: Path) -> None:
+    facts = {"parameters": 12, "steps": 60, "tokens": 100, "epochs": 2.5, "sequence_length": 128}
+    found = {}
+    for row, score in (("a", 80.0), ("b", 83.0)):
+        model = found[f"pretrain/{row}/1"] = made(tmp_path, f"pretrain/{row}/1", facts)
+        metrics = json.dumps({"metric": "f1", "test": {"f1": score}})
+        label = f"finetune/{row}/1/f/pretrained/1"
+        found[label] = made(
+            tmp_path, label, {}, {"model": model}, write=lambda out, m=metrics: (out / "metrics.json").write_text(m) and None
+        )
+    spec = SPEC.model_copy(update={"columns": (Column(title="F1", benchmark="f"),), "printed": None})
+    if not swapped:
+        run(spec, found, tmp_path, Runtime())
+        assert pl.read_csv(tmp_path / "table.csv")["mean"].to_list() == [80.0, 83.0]
+        return
+    one, other = swapped
+    found[one], found[other] = found[other], found[one]
+    with pytest.raises(ValueError, match=r"finetune/a/1/f/pretrained/1 .*: built from pretrain/b/1, not from pretrain/a/1"):
+        run(spec, found, tmp_path, Runtime())
+
+
 def test_a_metric_that_a_benchmark_does_not_have_is_named(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
     spec = SPEC.model_copy(update={"columns": (Column(title="F1", benchmark="squad1", metric="f2"),)})
     with pytest.raises(ValueError, match="column 'F1': squad1 has no metric 'f2'; it has f1, em"):
         run(spec, artifacts, tmp_path, Runtime())
+
+
+def test_what_training_took_stands_beside_the_printed_and_an_ensemble_has_no_training(
+    artifacts: dict[str, Artifact], tmp_path: Path
+) -> None:
+    for label, artifact in list(artifacts.items()):
+        if label.startswith("pretrain/"):
+            row, seed = label.split("/")[1:]
+            speed = {"tokens_per_second": (300.0 if row == "a" else 100.0) + int(seed), "seconds": 7200.0}
+            heldout = "".join(
+                json.dumps({"split": "heldout", "step": step, "mlm_accuracy": (step + int(seed)) / 100}) + "\n"
+                for step in (0, 30, 60)
+            )
+            artifacts[label] = made(
+                tmp_path,
+                label,
+                {**artifact.stats, **speed},
+                write=lambda out, h=heldout: (out / "metrics.jsonl").write_text(h) and None,
+                source=label + "x",
+            )
+        if label.startswith("intrinsic/"):
+            moved = json.dumps({"l2": [1.0, 2.0], "degrees": [10.0, 20.0]})
+            artifacts[label] = made(
+                tmp_path,
+                label,
+                artifact.stats,
+                write=lambda out, m=moved: (out / "layers.json").write_text(m) and None,
+                source=label + "x",
+            )
+    together = json.dumps({"metric": "f1", "test": {"f1": 91.0, "em": 84.0}})
+    artifacts["ensemble/ab/squad1"] = made(
+        tmp_path, "ensemble/ab/squad1", {}, write=lambda out: (out / "metrics.json").write_text(together) and None
+    )
+    rows = (
+        Row(key="a", label="A", model="BERT-base"),
+        Row(key="b", label="B", model="BERT-large"),
+        Row(key="ab", label="Both", ensemble=("A", "B")),
+    )
+    spec = AblationReportSpec(
+        title="Sizes",
+        rows=rows,
+        columns=(
+            Column(title="Parameters", training="parameters", printed=("config", "params"), source="ALBERT Table 1"),
+            Column(title="Hours", training="hours"),
+            Column(title="Speed", training="speedup", printed=("speed", "speedup")),
+            *SPEC.columns[2:],
+        ),
+        baseline="B",
+        printed=Printed(table="albert", source="ALBERT Table 2"),
+        curves=True,
+    )
+    out = tmp_path / "out"
+    out.mkdir()
+    run(spec, artifacts, out, Runtime())
+    assert next(line for line in cells(out / "report.md", "") if line[:2] == ["A", "ours"])[:6] == [
+        "A",
+        "ours",
+        "3 × 2",
+        "12M",
+        "2.00 ± 0.00",
+        "2.96 ± 0.02",
+    ]
+    table = pl.read_csv(out / "table.csv", infer_schema=False)
+    found = {
+        (row, column): (mean, text) for row, column, mean, text in table.select("row", "column", "mean", "printed").iter_rows()
+    }
+    assert found["A", "Parameters"] == ("12000000.0", "108M") and found["A", "Speed"][1] == "4.7x"
+    assert float(found["B", "Speed"][0]) == pytest.approx(1.0)
+    assert float(found["Both", "Both"][0]) == pytest.approx((91 + 84) / 2) and found["Both", "Parameters"][0] is None
+    names = {path.stem for path in (out / "figures").iterdir()}
+    assert {"curve-mlm", "layers-l2", "layers-degrees"} <= names and "column-1" not in names

@@ -39,6 +39,9 @@ SPILT = """[...document.querySelectorAll('svg.chart text')].filter(each => {
   return inner.width && (inner.right > outer.right + 2 || inner.left < outer.left - 2);
 }).map(each => each.textContent)"""
 
+SCROLLING = """[...document.querySelectorAll('.scroll, figure.wide')].filter(each => each.scrollWidth > each.clientWidth + 1)
+  .map(each => each.innerText.slice(0, 60))"""
+
 LINES_OF_FIRST_CELLS = """Math.max(0, ...[...document.querySelectorAll('tbody td:first-child')].map(each => {
   const words = document.createRange();
   words.selectNodeContents(each);
@@ -88,6 +91,13 @@ def test_a_report_is_read_on_any_screen(
     )
     assert charts >= {"run": 10, "ablation": 3, "cross-lingual": 0}[kind]
     assert tab.ask("[...document.images].length + document.scripts.length") == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_and_the_graph_keep_their_layout_without_scrolling(kind: str, reports: dict[str, Path], tab: Browser) -> None:
+    tab.show(reports[kind].as_uri(), width=1300, scheme="light")
+    tab.ask("document.querySelectorAll('details').forEach(each => each.open = true)")
+    assert tab.ask(SCROLLING) == []
 
 
 def test_hangul_is_drawn_and_not_boxed(reports: dict[str, Path], tab: Browser) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from korealbert.report.render import charts
+from korealbert.report.render import charts, graph
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6), st.integers(2, 6))
@@ -29,6 +30,34 @@ def test_a_constant_series_still_has_an_axis() -> None:
     charts.lines([charts.Line("a", []), charts.Line("b", [(0.0, 0.0)])], label="a", x_unit="steps")
     charts.bars([], label="nothing")
     charts.histogram([], label="nothing", unit="")
+
+
+@given(st.lists(st.sets(st.integers(0, 11), max_size=5), min_size=1, max_size=12))
+def test_a_graph_keeps_its_order_and_loses_only_arrows_that_a_longer_way_implies(found: list[set[int]]) -> None:
+    above = {str(node): {str(each) for each in parents if each < node} for node, parents in enumerate(found)}
+
+    def before(arrows: dict[str, set[str]], node: str) -> set[str]:
+        return set().union(*({parent} | before(arrows, parent) for parent in arrows[node]))
+
+    fewest = graph.reduced(above)
+    for node, parents in fewest.items():
+        assert before(fewest, node) == before(above, node)
+        for parent in parents:
+            assert not any(parent in before(above, other) for other in parents - {parent})
+    drawn = graph.layered([graph.Box(node, ["name"], link="#a") for node in above], above, label="a graph").standalone("Title")
+    assert drawn.count('class="edge"') == sum(map(len, fewest.values()))
+    assert max(float(x) for x in re.findall(r'class="box" x="([\d.]+)"', drawn)) < 1_000
+    heights = {name: float(y) for y, name in re.findall(r'y="([\d.]+)" class="value">(\d+)<', drawn)}
+    assert all(heights[parent] < heights[node] for node, parents in above.items() for parent in parents)
+
+
+def test_coinciding_curves_have_dashes_and_points_of_their_own_and_no_half_epochs() -> None:
+    same = [(1.0, 50.0), (2.0, 50.0)]
+    drawn = charts.lines([charts.Line("a", same, 1), charts.Line("b", same, 2)], label="two", x_unit="epochs").body
+    assert drawn.index('class="line-1" d=') < drawn.index('class="line-2" d='), "the dashed one is drawn on top"
+    assert len(set(re.findall(r' r="([\d.]+)"', drawn))) == 2
+    ticks = re.findall(r'class="tick" text-anchor="(?:middle|end)">([\d.]+)<', drawn)
+    assert {"0", "1", "2"} <= {*ticks} and not {"0.5", "1.5"} & {*ticks}
 
 
 def test_long_curves_are_thinned_to_means_and_keep_their_end() -> None:

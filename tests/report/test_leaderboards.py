@@ -11,15 +11,20 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from korealbert.artifact import Artifact, Runtime
 from korealbert.documents.shards import TableWriter
 from korealbert.finetune import tasks
+from korealbert.finetune.task import Example
 from korealbert.recipe.registry import REPORT
+from korealbert.report import scores
+from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import text as markdown
 from korealbert.report.render.blocks import Fold, Section, Table
 from korealbert.report.render.text import table_files
 from korealbert.report.sections import benchmarks
+from korealbert.report.sections.printed_table import PrintedTable, section
 from korealbert.report.stage import ReportSpec
 from tests.report.conftest import cell, made
 
@@ -70,8 +75,9 @@ def schema_of(kind: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    store, out = tmp_path_factory.mktemp("store"), tmp_path_factory.mktemp("report")
+def run_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
+    """Three systems with some seeds each, their summary and the features."""
+    store = tmp_path_factory.mktemp("store")
     model = made(store, "export", {})
     run_of = dict(
         ner_cell(store, model, system, seed)
@@ -91,6 +97,15 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (path / "summary.json").write_text(json.dumps(summary))
 
     run_of["summary/naver_ner"] = made(store, "summary/naver_ner", {}, {}, write)
+    counted = tasks.load("naver_ner").census([Example(str(n), "", tags) for n, tags in enumerate(GOLD)])
+    sizes = {"task": "naver_ner", "examples_train": 5, "examples_dev": 1, "examples_test": 3}
+    run_of["features/naver_ner"] = made(store, "features/naver_ner", {**sizes, **counted})
+    return run_of
+
+
+@pytest.fixture(scope="module")
+def report(run_of: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report")
     REPORT.run(ReportSpec(), run_of, out, Runtime())
     return out
 
@@ -100,19 +115,23 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_a_leaderboard_has_ours_among_the_published_with_interval_corrected_and_oracle(report: Path) -> None:
+def test_a_leaderboard_has_ours_first_and_the_published_folded_below(report: Path) -> None:
     board = rows(report / "tables" / "published-naverner-entity-micro-f1.csv")
-    ours = [row for row in board if row["Source"] == "this run"]
+    ours = board
     assert [row["Model"] for row in ours] == ["pretrained", "klue-bert/pretrained", "random"]
     assert ours[0] == {
         **{"Model": "pretrained", "Score": "82.00 ± 1.00", "90 % interval": "80.50 to 83.25", "Median": "82.00"},
         **{"Best": "83.00", "Seeds": "3", "Corrected": "83.00", "Oracle": "99.50", "Source": "this run"},
     }
     assert ours[2]["90 % interval"] == ""
-    theirs = [row for row in board if row["Source"] != "this run"]
+    theirs = rows(report / "tables" / "published-naverner-entity-micro-f1-published.csv")
     assert {row["Source"] for row in theirs} == {"monologg/KoELECTRA README"}
-    scores = [float(row["Score"].split(" ")[0]) for row in board]
-    assert scores == sorted(scores, reverse=True)
+    for part in (ours, theirs):
+        scores = [float(row["Score"].split(" ")[0]) for row in part]
+        assert scores == sorted(scores, reverse=True)
+    html = (report / "report.html").read_text("utf-8")
+    board_html, published_html = (html.index(f'aria-label="NaverNER, entity_micro_f1{end}"') for end in ("", ", published"))
+    assert board_html < html.index("<details>", board_html) < published_html < html.index("</details>", board_html)
     text = (report / "report.md").read_text("utf-8")
     assert "Not comparable with ours: The paper prints “acc”" in text
 
@@ -122,7 +141,7 @@ def test_differences_between_systems_are_told_with_interval_and_p(report: Path) 
     assert "Two seeds are too few" in (report / "report.md").read_text("utf-8")
     assert row == {
         **{"Benchmark": "NaverNER, entity_micro_f1", "Systems": "pretrained less random", "Difference": "+9.00"},
-        **{"Interval": "+7.50 to +10.25", "p": "<0.001", "p, McNemar": "–"},
+        **{"Interval": "+7.50 to +10.25", "p": "<0.001"},
     }
 
 
@@ -147,16 +166,80 @@ def test_errors_are_those_of_the_cell_that_was_best_on_dev(report: Path) -> None
     assert "NUM → DAT: 9 (9.0 %)" in drawn
 
 
-def test_entity_types_are_counted_from_the_data_beside_table_iv(report: Path) -> None:
-    assert benchmarks.tag_counts(GOLD) == {"NUM": 3, "ORG": 2, "PER": 1}
+def test_entity_types_are_counted_over_all_splits_beside_table_iv(report: Path) -> None:
     (path,) = (report / "tables").glob("*entity-types-in-the-data*.csv")
     table = {row["Type"]: row for row in rows(path)}
     assert len(table) == 14
     assert table["NUM"] == {
-        **{"Type": "NUM", "Tags here": "3", "Share": "50.0 %"},
-        **{"Tags printed": "64,876", "Share printed": "19.4 %"},
+        **{"Type": "NUM", "Entities": "2", "Tags": "3", "Share of tags": "50.0 %"},
+        **{"Printed": "64,876", "Share printed": "19.4 %"},
     }
-    assert table["MAT"]["Tags here"] == "0"
+    assert table["MAT"]["Tags"] == "0"
+    assert "Counted over all 9 sentences: 5 train, 1 dev, 3 test." in (report / "report.md").read_text("utf-8")
+
+
+def test_an_entity_begins_with_b_or_with_an_i_that_continues_none_of_its_type() -> None:
+    sentences = [["I-PER", "I-PER", "B-PER", "I-ORG"], ["O", "B-NUM", "O", "I-NUM"]]
+    examples = [Example(str(n), "", tags) for n, tags in enumerate(sentences)]
+    assert tasks.load("naver_ner").census(examples) == {
+        "tags": {"PER": 3, "ORG": 1, "NUM": 2},
+        "entities": {"PER": 2, "ORG": 1, "NUM": 2},
+    }
+    assert tasks.load("nsmc").census([Example("1", "", 0)]) == {}
+
+
+TABLE_3 = {
+    "printed": {"table": "korealbert", "source": "KoreALBERT Table III"},
+    "rows": [
+        {"model": "KoBERT", "encoder": "klue-bert", "shape": "KoBERT"},
+        {"model": "ETRI-BERT"},
+        {"model": "KoreALBERT-Base", "encoder": "pretrained"},
+    ],
+    "columns": [
+        {"title": "Parameters", "training": "parameters", "printed": ["params", "count"]},
+        {"title": "Speed", "training": "speedup", "printed": ["speed", "speedup"]},
+        {"title": "NER", "benchmark": "naver_ner", "metric": "accuracy_entities", "printed": ["NER", "acc"]},
+        {"title": "F1", "benchmark": "naver_ner"},
+        {"title": "Avg", "average": [["NER"], ["F1"]], "printed": ["avg6", "avg"]},
+    ],
+}
+
+
+def test_a_printed_table_has_ours_above_the_printed_and_the_printed_alone(run_of: dict[str, Artifact], tmp_path: Path) -> None:
+    shapes = json.dumps({"rows": {"KoBERT": {"speedup": 1.234}}})
+    more = {
+        "speed": made(tmp_path, "speed", {}, write=lambda out: (out / "speed.json").write_text(shapes) and None),
+        "encoder/klue-bert": made(
+            tmp_path, "encoder/klue-bert", {"model_type": "bert", "parameters": 110_617_344, "pieces": 9, "longest_input": 9}
+        ),
+    }
+    artifacts = Artifacts({**run_of, **more}, ())
+    found = section(PrintedTable.model_validate(TABLE_3), artifacts, scores.read(artifacts.of("finetune"), {}))
+    table = found.blocks[0]
+    assert isinstance(table, Table)
+    assert [row[:2] for row in table.rows] == [
+        *(["KoBERT", "klue-bert"], ["", "printed"], ["ETRI-BERT", "printed"], ["KoreALBERT-Base", "ours"], ["", "printed"]),
+    ]
+    ours, printed, alone, own, _ = (row[2:] for row in table.rows)
+    assert ours[:2] == ["111M", "1.23×"] and printed == ["92M", "1.2x", "82.1", "–", "85.2"]
+    assert alone == ["110M", "–", "82.5", "–", "86.6"]
+    assert own[0] == "–" and all(text != "–" for text in (ours[2], own[2], own[4]))
+    means = [float(text.split(" ")[0]) for text in own[2:]]
+    assert means[2] == pytest.approx((means[0] + means[1]) / 2, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"rows": [{"model": "GPT"}]}, "'GPT' names 0 models of KoreALBERT Table III"),
+        ({"columns": [{"title": "a", "heldout": "mlm"}]}, "a report of encoders has no such numbers"),
+        ({"columns": [{"title": "a", "benchmark": "nsmc", "printed": ["NSMC", "f1"]}]}, "is not in the published table"),
+        ({"columns": [{"title": "a", "average": [["b"]]}]}, "averages 'b'"),
+    ],
+)
+def test_a_printed_table_that_cannot_be_is_refused(change: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        PrintedTable.model_validate({**TABLE_3, **change})
 
 
 def test_every_table_has_its_three_files(report: Path) -> None:
@@ -205,7 +288,7 @@ def test_table_iv_is_ten_times_the_test_part(real_data: Path) -> None:
     from korealbert.documents.benchmark_files import BenchmarkFile
 
     examples = tasks.load("naver_ner").read(BenchmarkFile(real_data / "benchmarks/naver_ner.tar.zst", "naver_ner/test.tsv"))
-    counts = benchmarks.tag_counts(example.target for example in examples)
+    counts = tasks.load("naver_ner").census(examples)["tags"]
     total = sum(counts.values())
     printed = benchmarks.printed_counts()
     assert set(counts) == set(printed)
@@ -230,10 +313,12 @@ def test_a_bi_encoder_never_stands_beside_cross_encoders_and_every_table_names_t
     REPORT.run(ReportSpec(), run_of, out, Runtime())
     board = rows(out / "tables" / "published-korsts-bi-encoder-spearman.csv")
     assert {row["Source"] for row in board} == {"this run"}
-    assert {row["Source"] for row in rows(out / "tables" / "published-korsts-korsts-cross-spearman.csv")} > {"this run"}
+    assert rows(out / "tables" / "published-korsts-korsts-cross-spearman-published.csv")
+    assert not list((out / "tables").glob("published-korsts-bi-encoder-*-published.csv"))
     mixed = rows(out / "tables" / "published-nsmc-mean-pooling-accuracy.csv")
     assert {row["Note"] for row in mixed if row["Source"] == "this run"} == {"mean pooling"}
-    assert {row["Source"] for row in mixed} > {"this run"}, "one input and one vector, as the published models"
+    beside = rows(out / "tables" / "published-nsmc-mean-pooling-accuracy-published.csv")
+    assert beside, "one input and one vector, as the published models"
     scores = rows(out / "scores.csv")
     published = {row["task"] for row in scores if row["init"] == ""}
     assert published == {"nsmc", "korsts"}

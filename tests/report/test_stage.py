@@ -6,16 +6,23 @@ import csv
 import json
 import re
 import statistics
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from xml.etree import ElementTree
 
 import polars as pl
+import pyarrow as pa
 import pytest
+from pyarrow import ipc
 from pydantic import ValidationError
 
-from korealbert.artifact import Artifact, Runtime, Store, build
+from korealbert.artifact import Artifact, Runtime, Store, ancestors, build
+from korealbert.finetune.metrics.rankings import METRICS
 from korealbert.recipe.registry import REPORT
 from korealbert.report.scores import CSV_COLUMNS
+from korealbert.report.sections.lineage import MEASURED, core_hours
 from korealbert.report.stage import ReportSpec
 from tests.report.conftest import SCRIPT, cell, made, whole_run
 
@@ -35,9 +42,13 @@ def write(artifacts: Artifacts, out: Path, **spec: object) -> tuple[dict[str, ob
     return stats, (out / "report.html").read_text("utf-8"), (out / "report.md").read_text("utf-8")
 
 
-def rows_of(out: Path) -> list[dict[str, str]]:
-    with (out / "scores.csv").open(encoding="utf-8", newline="") as file:
+def csv_rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def rows_of(out: Path) -> list[dict[str, str]]:
+    return csv_rows(out / "scores.csv")
 
 
 def test_the_csv_holds_every_score_as_exactly_as_metrics_json(artifacts: Artifacts, report: Path) -> None:
@@ -84,9 +95,11 @@ def test_every_section_stands_there_and_names_what_it_was_read_from(artifacts: A
         "removed",
         "vocabulary",
         "training-data",
+        "costs",
         "lineage",
     ]
-    assert re.findall(r'href="#([^"]+)"', html) == anchors
+    assert re.findall(r'<a href="#([^"]+)"', html) == anchors
+    assert {*re.findall(r'href="#([^"]+)"', html)} == {*anchors}, "the picture's boxes lead to sections that are there"
     for label, artifact in artifacts.items():
         assert artifact.name in html, label
         assert artifact.output_digest[:12] in html
@@ -169,21 +182,56 @@ def test_the_model_card_gets_the_scores(report: Path) -> None:
     assert "layer" in card
 
 
-def test_equal_inputs_give_equal_bytes_and_no_time_or_machine(artifacts: Artifacts, report: Path, tmp_path: Path) -> None:
+def test_equal_inputs_give_equal_bytes_but_for_what_tells_of_time_and_machine(
+    artifacts: Artifacts, report: Path, tmp_path: Path
+) -> None:
     (tmp_path / "again").mkdir()
     rebuilt = whole_run(tmp_path / "store")
     REPORT.run(ReportSpec(), dict(reversed(rebuilt.items())), tmp_path / "again", Runtime())
     files = sorted(path.relative_to(report) for path in report.rglob("*") if path.is_file())
     assert sum(len(name.parts) == 1 for name in files) == 4
-    assert sum(name.parts[0] == "figures" for name in files) == 17
-    for name in files:
-        assert (report / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
-    text = (report / "report.html").read_text("utf-8") + (report / "report.md").read_text("utf-8")
+    assert sum(name.parts[0] == "figures" for name in files) == 19
     manifest = artifacts["pretrain"].manifest
-    assert manifest["created"][:10] not in text
-    assert manifest["host"]["machine"] not in text
-    assert "987.6" not in text
-    assert str(artifacts["pretrain"].path.parent) not in text
+    for name in files:
+        if not any(name.match(pattern) for pattern in MEASURED):
+            assert (report / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+            text = (report / name).read_text("utf-8")
+            assert manifest["host"]["cpu"] not in text
+            assert "987.6" not in text
+        assert manifest["created"][:10] not in (report / name).read_text("utf-8")
+        assert str(artifacts["pretrain"].path.parent) not in (report / name).read_text("utf-8")
+
+
+def test_time_machines_throughput_and_cost_are_the_manifests(artifacts: Artifacts, report: Path) -> None:
+    rows = {row["Stage"]: row for row in csv_rows(report / "tables" / "costs-time-and-cost-by-stage.csv")}
+    built = ancestors(artifacts).values()
+    labels = [str(artifact.manifest["label"]).split("/")[0] for artifact in built]
+    assert {stage: int(row["Artifacts"]) for stage, row in rows.items()} == {**Counter(labels), "all": len(labels)}
+    assert rows["all"]["Core-hours"] == core_hours([*built])
+    noted: list[Any] = [SimpleNamespace(manifest=manifest) for manifest in ({"processor_seconds": 5400.0}, {})]
+    assert [core_hours(noted[:1]), core_hours(noted), core_hours(noted[1:])] == ["1.5", "≥ 1.5", "–"]
+    (training,) = csv_rows(report / "tables" / "costs-throughput-of-pretraining.csv")
+    assert (training["Steps"], training["Tokens"], training["Tokens/s"]) == ("2,000", "16,000,000", "988")
+    (machine,) = csv_rows(report / "tables" / "costs-machines.csv")
+    host = artifacts["pretrain"].manifest["host"]
+    assert machine["Cores"] == f"{host['cores']} × {host['cpu']}"
+    assert "Core-hours" in (report / "report.html").read_text("utf-8")
+
+
+def test_the_picture_of_the_graph_has_every_artifact_in_a_box_below_what_it_was_made_from(
+    artifacts: Artifacts, report: Path
+) -> None:
+    picture = (report / "figures" / "lineage.svg").read_text("utf-8")
+    heights = {
+        label: float(y) for y, label in re.findall(r'y="([\d.]+)" class="value">(?:<title>[^<]+</title>)?([^<]+)<', picture)
+    }
+    order = ("extract/news", "clean/news", "dedup", "balance", "vocab", "examples", "views", "pretrain", "export")
+    assert [heights[label] for label in order] == sorted(heights[label] for label in order)
+    assert heights["finetune/nsmc/random"] > heights["export"], "three seeds are one stack"
+    for label in order:
+        assert artifacts[label].name in picture
+    assert picture.count(">3 artifacts<") == 4
+    assert 'href="../report.html#corpus"' in picture
 
 
 def test_it_builds_as_a_stage_with_slashes_in_its_roles(tmp_path: Path) -> None:
@@ -205,9 +253,9 @@ def test_scores_on_a_part_of_the_test_set_and_warnings_are_pointed_out(tmp_path:
     assert "NSMC: tested on 2,000 of 50,000 examples of the official test set" in text
     assert f"| NSMC | {warning} | 1 |" in text
     assert "1 warning of fine-tuning" in text
-    assert "this run** | **2,000 of 50,000 examples** |" in text
+    assert "**this run** | **2,000 of 50,000 examples** |" in text
     assert "NSMC: 77.80 accuracy" not in text
-    assert "random, 1 seed, best 77.80; 2,000 of 50,000 examples" in text
+    assert "random, 1 seed; 2,000 of 50,000 examples" in text
     notes = [row["note"] for row in rows_of(tmp_path / "out") if row["init"]]
     assert notes == ["", "2,000 of 50,000 examples"]
 
@@ -223,7 +271,7 @@ def test_a_score_that_the_official_script_leaves_undefined_is_told_so_beside_the
     _, _, text = write(cells, tmp_path / "out")
     assert "KorSTS: Spearman undefined for 1 of 2 seeds on test." in text
     assert f"KorSTS, Spearman: undefined by the official script, pretrained, seed 1: {why}; the corrected value stands" in text
-    assert "| random | undefined | – | – | 1 | 0.00 |" in text
+    assert "| KorSTS, Spearman | random | undefined | 1 | 0.00 |" in text
     official = [row for row in rows_of(tmp_path / "out") if row["split"] == "test" and row["seed"] == "1"]
     assert {(row["value"], row["note"]) for row in official} == {("", f"undefined: {why}")}
 
@@ -249,3 +297,49 @@ def test_the_sizes_of_ngrams_are_drawn_where_there_are_any(tmp_path: Path) -> No
 def test_an_unknown_published_table_is_refused_by_the_spec() -> None:
     with pytest.raises(ValidationError, match="no published table 'bert'"):
         ReportSpec(published=("bert",))
+
+
+def test_retrieval_stands_in_one_table_with_bm25_and_in_the_csv(tmp_path: Path) -> None:
+    def searched(label: str, per_query: list[float], relevant: int = 4, **facts: object) -> Artifact:
+        def put(out: Path) -> None:
+            columns = dict.fromkeys(METRICS, per_query)
+            with ipc.new_file(str(out / "queries.arrow"), (found := pa.table(columns)).schema) as writer:
+                writer.write(found)
+            means = {name: sum(per_query) / 4 for name in METRICS}
+            told = {"system": "vectors", "init": "pretrained", "split": "dev", "official": means, "corrected": means}
+            sizes = {"documents": 1000, "queries": 4, "judgements": 9, "without_relevant": 4 - relevant}
+            warnings = [] if relevant == 4 else ["1 queries have no relevant document"]
+            (out / "metrics.json").write_text(json.dumps({**told, **sizes, "warnings": warnings, **facts}))
+
+        return made(tmp_path / "store", label, {}, write=put)
+
+    trained = {"title": "KLUE-NLI", "triples": 950, "held_out": 50, "left_out": 0, "accuracy": 90.0, "best_epoch": 1}
+    artifacts = {
+        "retrieval/toy/bm25-morphemes": searched("retrieval/toy/bm25-morphemes", [50, 60, 70, 40], 3),
+        "retrieval/toy/klue/bm25-pieces": searched("retrieval/toy/klue/bm25-pieces", [40, 50, 60, 30], 3),
+        "retrieval/toy/pretrained": searched("retrieval/toy/pretrained", [10, 20, 0, 0], 3),
+        **{f"retrieval/toy/random/{n}": searched(f"retrieval/toy/random/{n}", [0, n, 0, 0], 3, init="random") for n in (4, 8)},
+        "retrieval/toy/nli/pretrained/1": searched("retrieval/toy/nli/pretrained/1", [70, 80, 90, 60], 3),
+        "bi_encoder/nli/pretrained/1": made(tmp_path / "store", "bi_encoder/nli/pretrained/1", trained),
+    }
+    _, page, text = write(artifacts, tmp_path / "out")
+    assert "toy (dev): 1,000 documents, 4 queries, 9 judgements" in text
+    assert "toy: 75.00 nDCG@10 by nli/pretrained; BM25, morphemes 55.00." in text
+    rows = [re.split(r"\s*\|\s*", line.replace("*", ""))[1:-1] for line in text.splitlines() if "| " in line]
+    header = next(row for row in rows if row[0] == "System")
+    table = {row[0]: dict(zip(header, row, strict=True)) for row in rows if len(row) == len(header)}
+    assert list(table)[2:] == ["nli/pretrained", "BM25, morphemes", "BM25, pieces of klue", "pretrained", "random"]
+    assert table["nli/pretrained"]["Less the better BM25"] == "+20.00 (+20.00 to +20.00)"
+    assert table["nli/pretrained"]["Trained on"] == "950 triples of KLUE-NLI"
+    assert (table["random"]["nDCG@10"], table["random"]["Runs"]) == ("1.50 ± 0.71", "2")
+    assert table["pretrained"]["Corrected"] == "7.50"
+    assert "toy: 1 queries have no relevant document." in page
+    found = [row for row in rows_of(tmp_path / "out") if row["split"] == "dev" and row["metric"] == "ndcg@10"]
+    assert {(row["model"], row["init"], row["seed"], row["value"], row["note"]) for row in found} == {
+        ("bm25-morphemes", "", "", "55.0", ""),
+        ("klue/bm25-pieces", "", "", "45.0", ""),
+        ("korealbert", "pretrained", "", "7.5", ""),
+        ("korealbert", "random", "4", "1.0", ""),
+        ("korealbert", "random", "8", "2.0", ""),
+        ("nli/pretrained", "", "1", "75.0", "950 triples of KLUE-NLI"),
+    }

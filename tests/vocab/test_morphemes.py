@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import unicodedata
 from itertools import accumulate
 from pathlib import Path
@@ -83,14 +84,15 @@ def morphemic(request: pytest.FixtureRequest, texts: Artifact, tmp_path_factory:
 
 
 @pytest.fixture(scope="module")
-def exported(morphemic: Artifact) -> Path:
-    """The directory with what the export stage adds, but for the weights."""
+def exported(morphemic: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the directory with what the export stage adds, but for the weights."""
+    directory = Path(shutil.copytree(morphemic.path, tmp_path_factory.mktemp("exported") / morphemic.name))
     special = {f"{role}_token": SPECIAL_PIECES[index] for role, index in SPECIAL._asdict().items()}
     described = {"tokenizer_class": "PreTrainedTokenizerFast", **special}
-    (morphemic.path / "tokenizer_config.json").write_text(json.dumps(described), "utf-8")
+    (directory / "tokenizer_config.json").write_text(json.dumps(described), "utf-8")
     config = {"model_type": "albert", "vocab_size": Vocabulary.load(morphemic.path).size, "pad_token_id": SPECIAL.pad}
-    (morphemic.path / "config.json").write_text(json.dumps(config), "utf-8")
-    return morphemic.path
+    (directory / "config.json").write_text(json.dumps(config), "utf-8")
+    return directory
 
 
 def test_pretraining_fine_tuning_and_prompts_give_the_same_ids(exported: Path) -> None:

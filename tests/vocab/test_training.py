@@ -108,7 +108,7 @@ def test_no_sentences_is_an_error_that_names_the_remedy(tmp_path: Path, texts: A
 
 
 def test_a_corpus_without_a_visible_character_is_refused() -> None:
-    with pytest.raises(ValueError, match="spaces and control characters only; look at what the clean stage leaves"):
+    with pytest.raises(ValueError, match="spaces and control characters only; look at the output of the clean stage"):
         train_model(VocabSpec(), ["\u200b\u200b", "\x01 \ufeff"])
 
 

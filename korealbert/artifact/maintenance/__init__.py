@@ -1,1 +1,1 @@
-"""Keeping a store in order: archives of artifacts, and the removal of what nothing refers to."""
+"""Maintenance of a store: archives of artifacts, and garbage collection."""

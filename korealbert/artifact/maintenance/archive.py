@@ -22,7 +22,6 @@ from typing import IO, Any
 from korealbert.artifact import locks
 from korealbert.artifact.files import (
     atomic_write,
-    digest_of_listing,
     replace_directory,
     room,
     sha256_and_stamp,
@@ -30,14 +29,23 @@ from korealbert.artifact.files import (
     unambiguous,
 )
 from korealbert.artifact.spec import ARTIFACT_NAME
-from korealbert.artifact.store import MANIFEST, Artifact, ArtifactError, Store, ancestors, faults_within, identity_of
+from korealbert.artifact.store import (
+    MANIFEST,
+    Artifact,
+    ArtifactError,
+    Store,
+    ancestors,
+    digest_of_output,
+    faults_within,
+    identity_of,
+)
 from korealbert.artifact.tar import TarFault, TarMember, TarReader
 
 INDEX = "korealbert.json"
 _FORMAT = 1
 _MANIFEST_BYTES = 256 << 20
 """The largest manifest or index that is read whole into memory."""
-NAME_BYTES, PATH_BYTES = 255, 1024
+_NAME_BYTES, _PATH_BYTES = 255, 1024
 """The longest name that file systems take, and the longest path within an artifact that leaves room for the store's."""
 _BLOCK = 1 << 20
 
@@ -70,9 +78,7 @@ def export(artifact: Artifact, stream: IO[bytes], told: _Told = lambda name, siz
                         if "end of data" not in str(error):
                             raise
                     if reader.digest != entry["sha256"] or source.read(1):
-                        raise ArtifactError(
-                            f"{each.path / name} is not the file that its manifest tells of; rebuild {each.name}"
-                        )
+                        raise ArtifactError(f"{each.path / name} is not the file that its manifest lists; rebuild {each.name}")
                 told(each.name, entry["size"])
     return [each.name for each in lineage]
 
@@ -90,7 +96,7 @@ def bring(store: Store, stream: IO[bytes], told: _Told = lambda name, size: None
                 names = _Reader(tar, store, staging, told).read()
             brought = [Artifact(name, staging / name) for name in names]
             for each in brought:
-                _is_there(store, each)  # All or nothing: whatever would be refused is, before the first is moved.
+                _is_there(store, each)  # All or nothing: all are checked before the first is moved.
             return {each.name: _settle(store, each) for each in brought}
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -131,7 +137,7 @@ def _readable(stream: IO[bytes]) -> Iterator[TarReader]:
 
 
 class _Reader:
-    """Reads an archive member by member into a staging directory, each checked against what was announced."""
+    """Reads an archive member by member into a staging directory, each checked against the manifests."""
 
     def __init__(self, tar: TarReader, store: Store, staging: Path, told: _Told) -> None:
         self._tar, self._store, self._staging, self._told = tar, store, staging, told
@@ -160,13 +166,11 @@ class _Reader:
         if absent := {str(each) for each in artifact.manifest["inputs"].values()} - announced:
             raise ArtifactError(f"{name}: built from {', '.join(sorted(absent))}, which the archive does not hold")
         room(self._store.root, sum(entry["size"] for entry in files.values()), f"import of {name}")
-        digests = {}
         for relative, entry in files.items():
-            digests[relative] = self._copy(f"{name}/{relative}", entry["size"], out / relative)
-            if digests[relative] != entry["sha256"]:
+            if self._copy(f"{name}/{relative}", entry["size"], out / relative) != entry["sha256"]:
                 raise ArtifactError(f"{name}/{relative}: another sha256 than its manifest says")
             self._told(name, entry["size"])
-        if not digest_of_listing(digests) == artifact.output_digest == output_digest:
+        if not digest_of_output(files) == artifact.output_digest == output_digest:
             raise ArtifactError(f"{name}: its files, manifest and {INDEX} tell of three different outputs")
 
     def _next(self, wanted: str) -> TarMember:
@@ -174,7 +178,7 @@ class _Reader:
         if member is None:
             raise ArtifactError(f"the archive ends before {wanted!r}")
         if member.name != wanted:
-            raise ArtifactError(f"{member.name!r} lies in the archive where {wanted!r} should")
+            raise ArtifactError(f"{member.name!r} is in the archive at the place of {wanted!r}")
         if not member.is_file or member.is_sparse:
             raise ArtifactError(f"{member.name!r} is no regular file; links, devices and sparse files are not imported")
         return member
@@ -205,7 +209,7 @@ class _Reader:
 
 
 def _checked_files(artifact: Artifact) -> Mapping[str, Mapping[str, Any]]:
-    """The files that a stranger's manifest lists. Raises ArtifactError where it is not one, or a file would lie elsewhere."""
+    """The files that an untrusted manifest lists. Raises ArtifactError if it is none, or if a file would be outside."""
     try:
         named = identity_of(artifact.manifest).name
     except (TypeError, RecursionError) as error:
@@ -219,7 +223,7 @@ def _checked_files(artifact: Artifact) -> Mapping[str, Mapping[str, Any]]:
     for name, entry in files.items() if isinstance(files, dict) else [("files", None)]:
         path = PurePosixPath(name)
         odd = path.is_absolute() or str(path) != name or any(part.startswith(".") for part in path.parts) or not path.parts
-        long = any(len(part.encode()) > NAME_BYTES for part in path.parts) or len(name.encode()) > PATH_BYTES
+        long = any(len(part.encode()) > _NAME_BYTES for part in path.parts) or len(name.encode()) > _PATH_BYTES
         clashing = any(str(parent) in taken for parent in path.parents)
         if odd or name == "manifest.json" or not name.isprintable() or "\\" in name or long or clashing:
             raise ArtifactError(f"{artifact.name}/manifest.json: {name!r} is no name of a file within the artifact")

@@ -1,4 +1,4 @@
-"""What of a store nothing refers to any more: found with its size and the reason, removed only where no builder holds it."""
+"""Garbage collection: artifacts that nothing refers to, with size and reason; removed only if no builder holds them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from korealbert.artifact.spec import ARTIFACT_NAME
 from korealbert.artifact.store import OPENING, Artifact, Store
 
 _REMOVED = ".removed"
-"""Where what is being removed is moved first: a removal that is killed leaves no half artifact under its name."""
+"""Directories are moved here before they are deleted, so that a killed removal leaves no half artifact under its name."""
 
 
 _ENDINGS = {"": "no recipe or run refers to it", "partial": "unfinished, and no recipe or run refers to it", "replaced": ""}
@@ -77,7 +77,7 @@ def survey(store: Store, wanted: Mapping[str, str]) -> _Survey:
 def remove(store: Store, wanted: Mapping[str, str]) -> Iterator[tuple[Garbage, str | None]]:
     """Remove what ``survey`` finds; yields each with None, or why it was left after all.
 
-    No run begins meanwhile, and what a builder holds at that moment stays. Raises ReadOnlyStore.
+    No run begins meanwhile, and artifacts that a builder holds at that moment stay. Raises ReadOnlyStore.
     """
     with locks.exclusively(store.root):
         for each in survey(store, wanted).garbage:

@@ -1,4 +1,4 @@
-"""Quality filters: each is ``text -> None | Drop``, and the drop names its metric, the value and the limit.
+"""Quality filters: each is ``Parts -> None | Drop``, and the drop names its metric, the value and the limit.
 
 They run on normalised text before sentence splitting. Short colloquial texts (reviews) need wider limits than newspapers.
 Sources of the defaults; a limit whose source is not named is this project's own choice:
@@ -17,7 +17,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 class Limits(Spec):
     """Limits of the filters. Shares are of the whole text, from 0 to 1: a least share of 0 or a greatest of 1 lets all pass.
 
-    The name of a genre in the place of the table, or as its ``preset``, stands for that genre's limits: ``limits = "law"``,
+    The name of a genre in the place of the table, or as its ``preset``, means that genre's limits: ``limits = "law"``,
     ``limits = { preset = "law", min_characters = 500 }``. There are news, novels, encyclopedia, books, petitions, law, leads,
     reviews and english.
     """
@@ -175,111 +176,158 @@ class Limits(Spec):
     """Share of characters in 5- to 10-grams of words that occur before; more is ``duplicate_ngrams`` (Gopher)."""
 
 
-def too_short(text: str, limits: Limits) -> Drop | None:
+class Parts:
+    """A text with its lines and words, which are found once for all filters."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines that are not empty."""
+        return [line for line in self.text.split("\n") if line]
+
+    @cached_property
+    def words(self) -> list[str]:
+        """The parts between white space."""
+        return self.text.split()
+
+    @cached_property
+    def lines_differ(self) -> bool:
+        """Whether no line is repeated, and therefore no paragraph."""
+        return len(set(self.lines)) == len(self.lines)
+
+    def share_of_lines(self, holds: Callable[[str], bool]) -> float | None:
+        """Share of the lines for which something holds; None for fewer lines than mean anything."""
+        lines = self.lines
+        return sum(map(holds, lines)) / len(lines) if len(lines) >= _LINES_FOR_SHARES else None
+
+
+def too_short(parts: Parts, limits: Limits) -> Drop | None:
     """Fewer characters than the limit."""
-    if len(text) < limits.min_characters:
-        return Drop("too_short", f"{len(text)} characters < {limits.min_characters}")
+    if len(parts.text) < limits.min_characters:
+        return Drop("too_short", f"{len(parts.text)} characters < {limits.min_characters}")
     return None
 
 
-def too_long(text: str, limits: Limits) -> Drop | None:
+def too_long(parts: Parts, limits: Limits) -> Drop | None:
     """More characters than the limit."""
-    if limits.max_characters is not None and len(text) > limits.max_characters:
-        return Drop("too_long", f"{len(text)} characters > {limits.max_characters}")
+    if limits.max_characters is not None and len(parts.text) > limits.max_characters:
+        return Drop("too_long", f"{len(parts.text)} characters > {limits.max_characters}")
     return None
 
 
-def not_korean(text: str, limits: Limits) -> Drop | None:
+def not_korean(parts: Parts, limits: Limits) -> Drop | None:
     """Too little Hangul among the letters; a text without letters is not Korean either."""
-    share = hangul_share(text)
+    codes = _utf16(parts.text)
+    # As uint16 all syllables are below that number, and all else is above. There are no more letters than characters.
+    syllables = int(np.count_nonzero(codes - np.uint16(0xAC00) < np.uint16(0xD7A4 - 0xAC00)))
+    if syllables and syllables / len(codes) >= limits.min_hangul_share:
+        return None
+    share = hangul_share(parts.text)
     if share < limits.min_hangul_share:
         return Drop("not_korean", f"Hangul {share:.3f} of letters < {limits.min_hangul_share}")
     return None
 
 
 def hangul_share(text: str) -> float:
-    """Hangul syllables and letters among all letters of a text; 0 without letters."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    letters = int(_letters()[np.minimum(codes, 0xFFFF)].sum())
-    hangul = int(((codes >= 0xAC00) & (codes <= 0xD7A3)).sum() + ((codes >= 0x3131) & (codes <= 0x318E)).sum())
+    """Hangul syllables and letters among all letters of a text; 0 without letters. Letters beyond the basic plane are none."""
+    codes = _utf16(text)
+    letters, hangul = (int(np.count_nonzero(table[codes])) for table in _letters())
     return hangul / letters if letters else 0.0
 
 
+def _utf16(text: str) -> npt.NDArray[np.uint16]:
+    return np.frombuffer(text.encode("utf-16-le", "surrogatepass"), dtype=np.uint16)
+
+
 @lru_cache(maxsize=1)
-def _letters() -> npt.NDArray[np.bool_]:
-    """bool [65536]: which characters of the basic plane are letters; the last one represents all beyond it and is none."""
-    return np.array([chr(code).isalpha() for code in range(0x10000)])
+def _letters() -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """bool [65536] twice: which characters of the basic plane are letters, and which are Hangul. Surrogates are neither."""
+    codes = np.arange(0x10000)
+    hangul = ((codes >= 0xAC00) & (codes <= 0xD7A4)) | ((codes >= 0x3131) & (codes <= 0x318E))
+    return np.array([chr(code).isalpha() for code in range(0x10000)]), hangul
 
 
-def curly_brackets(text: str, limits: Limits) -> Drop | None:
+def curly_brackets(parts: Parts, limits: Limits) -> Drop | None:
     """Code and templates, where a spec excludes them."""
-    if not limits.curly_brackets and ("{" in text or "}" in text):
-        return Drop("curly_brackets", f"{text.count('{') + text.count('}')} curly brackets > 0")
+    if not limits.curly_brackets and (found := parts.text.count("{") + parts.text.count("}")):
+        return Drop("curly_brackets", f"{found} curly brackets > 0")
     return None
 
 
-def no_sentences(text: str, limits: Limits) -> Drop | None:
+def no_sentences(parts: Parts, limits: Limits) -> Drop | None:
     """Lists of names and keywords: Hangul, but few particles and verbs."""
-    words = len(text.split())
+    words, least = len(parts.words), limits.min_function_word_share
     if words < _WORDS_FOR_SHARES:
         return None
-    share, least = len(_FUNCTION_WORD.findall(text)) / words, limits.min_function_word_share
-    return Drop("no_sentences", f"{share:.3f} of words < {least}") if share < least else None
+    enough = int(least * words) + 2
+    found = sum(1 for _ in islice(_FUNCTION_WORD.finditer(parts.text), enough))
+    return Drop("no_sentences", f"{found / words:.3f} of words < {least}") if found / words < least else None
 
 
-def number_words(text: str, limits: Limits) -> Drop | None:
+def number_words(parts: Parts, limits: Limits) -> Drop | None:
     """Tables of numbers: too few words have a letter."""
-    words = text.split()
+    words, least = parts.words, limits.min_letter_words
     if len(words) < _WORDS_FOR_SHARES:
         return None
-    share = sum(map(_has_letter, words)) / len(words)
-    return (
-        Drop("number_words", f"{share:.3f} of words < {limits.min_letter_words}") if share < limits.min_letter_words else None
-    )
+    without = [word for word in words if not (word.isalpha() or word[0].isalpha())]
+    if (len(words) - len(without)) / len(words) >= least:
+        return None
+    share = (len(words) - sum(not any(map(str.isalpha, word)) for word in without)) / len(words)
+    return Drop("number_words", f"{share:.3f} of words < {least}") if share < least else None
 
 
-def _has_letter(word: str) -> bool:
-    return word.isalpha() or any(map(str.isalpha, word))
-
-
-def symbols(text: str, limits: Limits) -> Drop | None:
+def symbols(parts: Parts, limits: Limits) -> Drop | None:
     """Too many hashtags or ellipses; headings of Markdown and numbers (#1) are no tags."""
-    most = max(len(HASHTAG.findall(text)), len(ELLIPSIS.findall(text)))
-    return _above("symbols", most / max(1, len(text.split())), limits.max_symbols_per_word)
+    text = parts.text
+    hashtags = len(HASHTAG.findall(text)) if "#" in text else 0
+    most = max(hashtags, text.count("…") + text.count("..."))
+    return _above("symbols", most / max(1, len(parts.words)), limits.max_symbols_per_word)
 
 
-def bullet_lines(text: str, limits: Limits) -> Drop | None:
+def bullet_lines(parts: Parts, limits: Limits) -> Drop | None:
     """Nothing but a list."""
-    return _above("bullet_lines", _share_of_lines(text, lambda line: line.startswith(BULLETS)), limits.max_bullet_lines)
+    return _above("bullet_lines", parts.share_of_lines(lambda line: line.startswith(BULLETS)), limits.max_bullet_lines)
 
 
-def ellipsis_lines(text: str, limits: Limits) -> Drop | None:
+def ellipsis_lines(parts: Parts, limits: Limits) -> Drop | None:
     """Teasers that break off."""
-    share = _share_of_lines(text, lambda line: ENDS_IN_ELLIPSIS.search(line) is not None)
+    if "…" not in parts.text and "..." not in parts.text:
+        return None
+    share = parts.share_of_lines(lambda line: ENDS_IN_ELLIPSIS.search(line) is not None)
     return _above("ellipsis_lines", share, limits.max_ellipsis_lines)
 
 
-def short_lines(text: str, limits: Limits) -> Drop | None:
+def short_lines(parts: Parts, limits: Limits) -> Drop | None:
     """Menus and tables that lost their cells."""
-    share = _share_of_lines(text, lambda line: len(line) < limits.short_line_characters)
+    if limits.max_short_lines >= 1:
+        return None
+    share = parts.share_of_lines(lambda line: len(line) < limits.short_line_characters)
     return _above("short_lines", share, limits.max_short_lines)
 
 
-def unpunctuated_lines(text: str, limits: Limits) -> Drop | None:
+def unpunctuated_lines(parts: Parts, limits: Limits) -> Drop | None:
     """Lines that are no sentences."""
-    share = _share_of_lines(text, lambda line: TERMINAL.search(line) is not None)
+    if limits.min_punctuated_lines <= 0:
+        return None
+    share = parts.share_of_lines(lambda line: TERMINAL.search(line) is not None)
     below = share is not None and share < limits.min_punctuated_lines
     return Drop("unpunctuated_lines", f"{share:.3f} < {limits.min_punctuated_lines}") if below else None
 
 
-def duplicate_lines(text: str, limits: Limits) -> Drop | None:
+def duplicate_lines(parts: Parts, limits: Limits) -> Drop | None:
     """Lines that repeat earlier ones, by number and by characters."""
-    return _repeated("duplicate_lines", _lines(text), limits.max_duplicate_lines, limits.max_duplicate_line_characters)
+    if parts.lines_differ:
+        return None
+    return _repeated("duplicate_lines", parts.lines, limits.max_duplicate_lines, limits.max_duplicate_line_characters)
 
 
-def duplicate_paragraphs(text: str, limits: Limits) -> Drop | None:
+def duplicate_paragraphs(parts: Parts, limits: Limits) -> Drop | None:
     """Paragraphs, between blank lines, that repeat earlier ones, by number and by characters."""
-    paragraphs = PARAGRAPH_BREAK.split(text.strip("\n"))
+    if parts.lines_differ:
+        return None
+    paragraphs = PARAGRAPH_BREAK.split(parts.text.strip("\n"))
     most, most_characters = limits.max_duplicate_paragraphs, limits.max_duplicate_paragraph_characters
     return _repeated("duplicate_paragraphs", paragraphs, most, most_characters)
 
@@ -291,29 +339,53 @@ def _repeated(reason: str, parts: list[str], limit: float, limit_characters: flo
     return by_number or _above(reason, share, limit_characters, "characters ")
 
 
-def _repeated_ngrams(text: str, limits: Limits) -> Drop | None:
-    """Runs of words that come again and again: the most frequent 2- to 4-grams, and all repeated 5- to 10-grams."""
-    words = text.split()
+def _repeated_ngrams(parts: Parts, limits: Limits) -> Drop | None:
+    """Runs of words that come again and again: the most frequent 2- to 4-grams, and all repeated 5- to 10-grams.
+
+    Most texts need no n-grams. All occurrences of one n-gram have at most n times the characters that all occurrences of one
+    word have; and each word of a repeated n-gram has occurred before.
+    """
+    words = parts.words
     if len(words) < _WORDS_FOR_SHARES or min(*limits.max_top_ngrams, *limits.max_duplicate_ngrams) >= 1:
+        return None
+    lengths = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
+    total = int(lengths.sum())
+    most, seen_before = _word_bounds(words, lengths)
+    tops = [(n, limit) for n, limit in zip(range(2, 5), limits.max_top_ngrams) if n * most / total > limit]
+    least = min(limits.max_duplicate_ngrams)
+    duplicates = least < 0 or seen_before / total > least
+    if not tops and not duplicates:
         return None
     numbers: dict[str, int] = {}
     word_ids = np.array([numbers.setdefault(word, len(numbers)) for word in words], dtype=np.uint64)
-    lengths = np.array([len(word) for word in words], dtype=np.int64)
-    total = int(lengths.sum())
-    for n, limit in zip(range(2, 5), limits.max_top_ngrams):
+    for n, limit in tops:
         if found := _above("top_ngram", _top_ngram_characters(word_ids, lengths, n) / total, limit, f"{n}-gram "):
             return found
-    for n, limit in zip(range(5, 11), limits.max_duplicate_ngrams):
+    for n, limit in zip(range(5, 11), limits.max_duplicate_ngrams if duplicates else ()):
         # The words that repeated n-grams cover shrink as n grows: most texts are done after one look.
         share = _duplicate_characters(word_ids, lengths, n) / total
         if found := _above("duplicate_ngrams", share, limit, f"{n}-grams "):
             return found
-        if share <= min(limits.max_duplicate_ngrams):
+        if share <= least:
             break
     return None
 
 
-FILTERS: tuple[Callable[[str, Limits], Drop | None], ...] = (
+def _word_bounds(words: list[str], lengths: npt.NDArray[np.int64]) -> tuple[int, int]:
+    """Bounds for what n-grams can cover: the characters of all occurrences of one word, of the word that has most; those of
+    words in runs of five and more that have all occurred before. Words whose hashes collide only make them greater."""
+    hashes = np.fromiter(map(hash, words), dtype=np.int64, count=len(words))
+    order = np.argsort(hashes)
+    ordered = hashes[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    most = int(np.add.reduceat(lengths[order], starts).max())
+    new = np.append(np.sort(np.minimum.reduceat(order, starts)), len(words))  # first occurrences, and the end
+    runs = np.flatnonzero(np.diff(new) > 5)
+    ends = np.cumsum(lengths)
+    return most, int((ends[new[runs + 1] - 1] - ends[new[runs]]).sum())
+
+
+FILTERS: tuple[Callable[[Parts, Limits], Drop | None], ...] = (
     too_short,
     too_long,
     not_korean,
@@ -334,21 +406,12 @@ FILTERS: tuple[Callable[[str, Limits], Drop | None], ...] = (
 
 def judge(text: str, limits: Limits) -> Drop | None:
     """The first filter's reason to drop a text, or None."""
+    parts = Parts(text)
     for one in FILTERS:
-        if drop := one(text, limits):
+        if drop := one(parts, limits):
             return drop
     return None
 
 
 def _above(reason: str, value: float | None, limit: float, what: str = "") -> Drop | None:
     return Drop(reason, f"{what}{value:.3f} > {limit}") if value is not None and value > limit else None
-
-
-def _lines(text: str) -> list[str]:
-    return [line for line in text.split("\n") if line]
-
-
-def _share_of_lines(text: str, holds: Callable[[str], bool]) -> float | None:
-    """None for fewer lines than mean anything."""
-    lines = _lines(text)
-    return sum(map(holds, lines)) / len(lines) if len(lines) >= _LINES_FOR_SHARES else None

@@ -1,8 +1,8 @@
 """The languages of a text, by shares of its letters.
 
-Korean, Japanese and Chinese are told by their script, line by line: nothing else has Hangul or kana, and Hanja among Hangul are
-Korean. Lines in other scripts are ``other``, or told apart by py3langid (BSD licence; 97 languages) where a recipe names one of
-them. Measured by ``bench/language.py``; the table is in docs/results.md.
+Korean, Japanese and Chinese are recognised by their script, line by line: nothing else has Hangul or kana, and Hanja among
+Hangul are Korean. Lines in other scripts are ``other``, or distinguished by py3langid (BSD licence; 97 languages) where a
+recipe names one of them. Measured by ``bench/language.py``; the table is in docs/results.md.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class Language(Spec):
             if code not in _SCRIPTS and not re.fullmatch("[a-z]{2}", code):
                 raise ValueError(f"{code!r} is no ISO 639-1 code in lower case (ko, en, …), nor 'other'")
         if "other" in codes and not set(codes) <= set(_SCRIPTS):
-            raise ValueError("'other' stands for all languages but ko, ja and zh; name it, or single ones of them")
+            raise ValueError("'other' means all languages but ko, ja and zh; name it, or single ones of them")
         return codes
 
     @property
     def by_script(self) -> bool:
-        """Whether scripts alone tell these languages from others."""
+        """Whether scripts alone distinguish these languages from others."""
         return set(self.keep) <= set(_SCRIPTS)
 
 
 class LanguageMissing(ValueError):
-    """The package that tells languages of one script apart is not installed, or does not know one."""
+    """The package that distinguishes languages of one script is not installed, or does not know one."""
 
 
 def check_languages(spec: Language | None) -> None:
@@ -63,7 +63,7 @@ def check_languages(spec: Language | None) -> None:
         return
     if importlib.util.find_spec("py3langid") is None:
         raise LanguageMissing(
-            f"language.keep = {list(spec.keep)}: py3langid tells languages of one script apart, and is not installed; install"
+            f"language.keep = {list(spec.keep)}: py3langid distinguishes languages of one script, and is not installed; install"
             " the extra with `pip install 'korealbert[language]'`, or keep only ko, ja, zh and other"
         )
     if unknown := sorted(set(spec.keep) - {*_SCRIPTS, *_identifier().nb_classes}):
@@ -73,7 +73,7 @@ def check_languages(spec: Language | None) -> None:
 def language_shares(text: str, *, by_script: bool = True) -> dict[str, float]:
     """Language → share of the text's letters that are in lines of it; empty for a text without letters.
 
-    Hangul and Han count by the letter like all others. Without ``by_script``, py3langid tells what ``other`` is.
+    Hangul and Han count by the letter like all others. Without ``by_script``, py3langid identifies ``other``.
     """
     letters: Counter[str] = Counter()
     for line in text.split("\n"):

@@ -42,7 +42,7 @@ _COPULA = re.compile("이(?:었|라|지만|기|며|면|므로|자|던|니|고|�
 
 
 def _has_final(letter: str) -> bool | None:
-    """Whether a word that ends in this letter ends in a consonant; None where the letter does not tell (Latin, digits)."""
+    """Whether a word that ends in this letter ends in a consonant; None where it is unknown (Latin, digits)."""
     code = ord(letter) - 0xAC00
     return code % 28 > 0 if 0 <= code < 11172 else None
 
@@ -72,7 +72,7 @@ def _folded(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
 
 
-def read_entries(path: Path) -> Iterator[tuple[int, str]]:
+def _read_entries(path: Path) -> Iterator[tuple[int, str]]:
     """Number of the line and entry, for every entry of a list. Raises ValueError naming the file where it is no UTF-8."""
     try:
         lines = path.read_text("utf-8-sig").splitlines()
@@ -99,7 +99,7 @@ class UrlList:
         """The lists of some files. Raises ValueError naming file and line of an entry that is none."""
         found = cls()
         for path in files:
-            for number, entry in read_entries(path):
+            for number, entry in _read_entries(path):
                 bare = re.sub(r"^[a-z][a-z0-9+.-]*://", "", _folded(entry))
                 host, slash, rest = bare.partition("/")
                 if "." not in host and not slash and _URL_WORD.fullmatch(host):
@@ -160,14 +160,14 @@ class WordList:
         """The lists of some files. Raises ValueError naming file and line of an entry that is none."""
         found = cls()
         for path in files:
-            for number, entry in read_entries(path):
+            for number, entry in _read_entries(path):
                 found._add(_folded(entry), path, number)
         return found
 
     def _add(self, entry: str, path: Path, number: int) -> None:
         words = tuple(_WORD.findall(entry))
         if not words or "*" in entry.strip("*"):
-            raise ValueError(f"{path}, line {number}: {entry!r} is no word; * may stand only at its ends")
+            raise ValueError(f"{path}, line {number}: {entry!r} is no word; * may be only at its ends")
         if "*" in entry:
             before = "" if entry.startswith("*") else r"(?<![^\W_])"
             after = "" if entry.endswith("*") else r"(?![^\W_])"

@@ -53,7 +53,7 @@ _Zone = Literal["head", "tail", "any"]
 
 
 class Rule(Spec):
-    """One pattern: it must match the whole of what it takes, in ``matching_view`` text; ``{MACRO}`` names are filled in."""
+    """One pattern: it must match all of the text that it removes, in ``matching_view``; ``{MACRO}`` names are filled in."""
 
     id: str
     """Name that removals and statistics carry: family and variant (``T1-email``)."""
@@ -111,12 +111,12 @@ class Removal:
     start: int
     """Offset in the text as it was when the span was deleted, after the removals logged before."""
     text: str
-    """What was deleted, with the whitespace that went with it."""
+    """The deleted text, including white space around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """A text without its meta tags, and the log of what they were."""
+    """A text without its meta tags, and the log of the removed ones."""
 
     text: str
     removals: tuple[Removal, ...] = ()
@@ -259,7 +259,7 @@ def _ends_sentence(view: str, line: _Line) -> bool:
 
 
 def _headlines_end(view: str, lines: list[_Line]) -> int:
-    """The end of the first line or of the headlines that stand directly below it."""
+    """The end of the first line or of the headlines directly below it."""
     end = lines[0].end
     for line in lines[1:]:
         if line.end - line.start > _HEADLINE_CHARACTERS or _ends_sentence(view, line):
@@ -269,7 +269,7 @@ def _headlines_end(view: str, lines: list[_Line]) -> int:
 
 
 def _sentence_ends(view: str, line: _Line, reach: int) -> list[int]:
-    """Where something may stand after a sentence of the line, within ``reach`` characters of its end."""
+    """Positions after a sentence of the line, within ``reach`` characters of its end."""
     return [_skip_spaces(view, m.end()) for m in _BOUNDARY.finditer(view, max(line.start, line.end - reach), line.end)]
 
 

@@ -32,7 +32,7 @@ Kind = Literal[
     "driving_license",
     "ip_address",
 ]
-"""In the order of masking: what has a check digit comes before what only looks like a number of its kind, and an
+"""In the order of masking: numbers with a check digit come before numbers that are recognised by form alone, and an
 address before the number in it."""
 
 PLACEHOLDERS: dict[Kind, str] = {
@@ -263,4 +263,4 @@ _REPLACEMENTS: dict[Kind, tuple[re.Pattern[str], re.Pattern[str], _Replace]] = {
     "driving_license": (re.compile("[0-9]{2}-[0-9]{6}-[0-9]{2}"), _LICENSE, _license),
     "ip_address": (re.compile(r"[0-9A-Fa-f](?:\.[0-9.]{5}|:[0-9A-Fa-f:]{3})"), _IP, _ip_address),
 }
-"""Kind → what all of its numbers look like, found quickly; the pattern; and what stands in the place of a match."""
+"""Kind → a fast pattern that all of its numbers match; the exact pattern; and the replacement of a match."""

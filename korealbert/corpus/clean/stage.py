@@ -61,8 +61,8 @@ class CleanSpec(Spec):
     limits: Limits = Limits()
     """Limits of the quality filters: a genre's name (``"law"``), or a table, with or without its ``preset``."""
     language: Language | None = None
-    """Languages that documents must be in: ``{ keep = ["ko"], min_share = 0.5 }``; None: not looked at. The language of each
-    document, with its share, is kept beside the output."""
+    """Languages that documents must be in: ``{ keep = ["ko"], min_share = 0.5 }``; None: any.
+    The language of each document, with its share, is kept with the output."""
     url_lists: tuple[InputPath, ...] = ()
     """Lists of hosts, sites and words of addresses; a document from one of them is ``listed_url``."""
     word_lists: tuple[InputPath, ...] = ()
@@ -199,7 +199,7 @@ def _clean_shard(job: _Job, index: int, out_dir: Path) -> Stats:
 
 
 def read_removals(path: Path) -> dict[str, list[Removal]]:
-    """Document id → what was deleted, in the order of deletion; empty where no file was written."""
+    """Document id → deleted passages, in the order of deletion; empty where no file was written."""
     found: dict[str, list[Removal]] = {}
     if path.exists():
         for batch in read_batches(path, _REMOVALS_SCHEMA):
@@ -208,7 +208,7 @@ def read_removals(path: Path) -> dict[str, list[Removal]]:
     return found
 
 
-class SentenceAgreement(Statistics):
+class _SentenceAgreement(Statistics):
     """How far the sentence rules and Kiwi agree on a sample; see ``sentences.agreement``."""
 
     documents: int
@@ -232,7 +232,7 @@ class CleanStats(DocumentStats):
     sentences_out: int = 0
     languages: dict[str, int] = Field(default_factory=dict)
     """Documents by their first language, where languages are looked at; dropped for it or not."""
-    sentence_agreement: SentenceAgreement | None = None
+    sentence_agreement: _SentenceAgreement | None = None
     """None where no sentences are split, or no sample is requested."""
     sections: dict[str, int] = Field(default_factory=dict)
     """Documents whose section is mapped, unmapped, missing, or taken as it is."""
@@ -258,7 +258,7 @@ def run(spec: CleanSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Cle
 
 
 def _check(spec: CleanSpec, runtime: Runtime) -> None:
-    """Raises ValueError where a language cannot be told, or a file of rules or a list cannot be read."""
+    """Raises ValueError where a language cannot be recognised, or a file of rules or a list cannot be read."""
     check_languages(spec.language)
     Rules.of(spec)
 

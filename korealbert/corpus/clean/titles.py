@@ -1,8 +1,8 @@
 """What a newspaper's title and section say of an article, by rules that are data (``data_specs/rules``).
 
-``titles.toml``: articles that are dropped whole for what they are (notices, obituaries, picture pages, lottery numbers),
+``titles.toml``: articles that are dropped whole for their kind (notices, obituaries, picture pages, lottery numbers),
 with examples that the tests run. ``categories.toml``: section names mapped to the few categories that the corpus is balanced
-by. A section that the map does not know keeps its own name and with it a bucket of its own; nothing is dropped for its section.
+by. A section that the map does not know keeps its name and is a bucket by itself; nothing is dropped for its section.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TitleRule(Spec):
     negative: tuple[str, ...] = ()
 
 
-class TitleFile(Spec):
+class _TitleFile(Spec):
     """The content of a titles file."""
 
     rule: tuple[TitleRule, ...]
@@ -64,7 +64,7 @@ class TitleFile(Spec):
 class TitleRules:
     """A compiled titles file."""
 
-    def __init__(self, file: TitleFile, origin: str = "title rules") -> None:
+    def __init__(self, file: _TitleFile, origin: str = "title rules") -> None:
         self.rules = file.rule
         self._compiled: list[tuple[TitleRule, re.Pattern[str]]] = []
         for rule in file.rule:
@@ -88,7 +88,7 @@ def _is_prose(text: str, rule: TitleRule) -> bool:
 
 def load_title_rules(path: Path) -> TitleRules:
     """Read and compile a titles file. Raises ValueError naming file, rule and field."""
-    return TitleRules(read_rules(path, TitleFile), str(path))
+    return TitleRules(read_rules(path, _TitleFile), str(path))
 
 
 _NOISE = re.compile(r"[\s·ㆍ・/&,._-]+")

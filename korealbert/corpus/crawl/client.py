@@ -139,7 +139,7 @@ class Client:
 def ascii_url(url: str) -> str:
     """A URL in the form of a request: host in IDNA, everything beyond ASCII percent-encoded. Raises ValueError."""
     parts = urlsplit(url)
-    if not parts.hostname or parts.port == 0:  # asking for the port raises ValueError for what is none
+    if not parts.hostname or parts.port == 0:  # reading the port raises ValueError where it is invalid
         raise ValueError(f"{url} names no host and port")
     netloc = parts.netloc if parts.netloc.isascii() else parts.netloc.encode("idna").decode("ascii")
     return urlunsplit((parts.scheme, netloc, *(quote(part, safe=string.punctuation) for part in (parts.path, parts.query)), ""))
@@ -260,7 +260,9 @@ def is_public(address: str) -> bool:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    return all(inner.is_global and not inner.is_multicast and not inner.is_reserved for inner in _unwrapped(parsed))
+    return all(inner.is_global and not inner.is_multicast and not inner.is_reserved for inner in _unwrapped(parsed)) and not (
+        isinstance(parsed, ipaddress.IPv6Address) and parsed.is_site_local
+    )
 
 
 def _unwrapped(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:

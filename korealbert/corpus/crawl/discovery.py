@@ -28,7 +28,7 @@ _BARE_AMPERSAND = re.compile(
 
 
 class UnreadableListing(ValueError):
-    """A listing that is not what its source says; the message says what it is instead."""
+    """A listing that is not as its source says; the message says how it differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class Discovery:
         return self._unusable(entry.url, "article", known) if page is None else self._article(page, entry, known) is not None
 
     def _unusable(self, reference: str, kind: Kind, parent: Known) -> bool:
-        """Record what is not a web address (``mailto:``, a broken host, thousands of characters)."""
+        """Record something that is not a web address (``mailto:``, a broken host, thousands of characters)."""
         shown = reference[:MAX_URL_CHARS]
         return (
             self._frontier.add(f"no address {shown}", shown, kind, parent=parent.id, state="refused", reason="no_address")

@@ -3,7 +3,7 @@
 Files of object stores and of the Hugging Face hub (``s3://…``, ``hf://datasets/…``) come through fsspec, see ``remote``.
 
 Out: ``files/NAME``. A killed or cut-off download continues with a Range request, as long as the server says by ETag or date
-(``If-Range``) that the file is still the same; else it begins anew.
+(``If-Range``) that the file is still the same; else it starts again.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class FetchSpec(Spec):
     """One file of raw data, or the files of a directory of an object store."""
 
     url: str = Field(default="", pattern=rf"^((https?|{'|'.join(SCHEMES)})://.+)?$")
-    """Where it is fetched from. By ``hf://datasets/OWNER/NAME``, ``s3://``, ``gs://``, ``az://`` it may be a directory, or a
-    pattern of several files (``s3://bucket/web/*.parquet``); their packages (huggingface_hub, s3fs, gcsfs, adlfs) are asked for
-    where they are missing, and find the credentials in the environment."""
+    """Where it is fetched from. By ``hf://datasets/OWNER/NAME``, ``s3://``, ``gs://``, ``az://`` it may be a directory (all
+    files below it but hidden ones), or a pattern of several files (``s3://bucket/web/*.parquet``); their packages
+    (huggingface_hub, s3fs, gcsfs, adlfs) are asked for where they are missing, and find the credentials in the environment."""
     path: InputPath | None = None
     """A local file instead of the URL; it is copied and verified like a download."""
     name: str = Field(default="", pattern=r"^[^/\x00]*$")
@@ -63,7 +63,7 @@ class FetchSpec(Spec):
     checksum: str = ""
     """``sha256:…``, ``sha512:…``, ``sha1:…`` or ``md5:…`` of the publisher. Without one, what came is pinned."""
     snapshot: str = "1"
-    """Name of the snapshot. The file at a URL changes and a recipe does not: another name fetches anew."""
+    """Name of the snapshot. Another name fetches again, because the file at a URL changes while a recipe does not."""
     max_bytes: int = Field(default=1 << 40, ge=1)
     """Larger files are refused."""
     retries: int = Field(default=8, ge=0)
@@ -115,7 +115,7 @@ class FetchSpec(Spec):
 
 
 class FetchStats(Statistics):
-    """Size of what was fetched."""
+    """Size of the fetched files."""
 
     bytes: int
     files: int
@@ -234,7 +234,7 @@ def _answer(spec: FetchSpec, client: Client, headers: list[tuple[str, str]]) -> 
 
 
 def _transfer(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> bool:
-    """Fetch what is missing; whether the file is complete now."""
+    """Fetch the missing part; returns whether the file is complete now."""
     edition, digest = _read_note(part)
     have = edition["size"] if edition else 0
     headers = [("Accept-Encoding", "identity")]
@@ -290,7 +290,7 @@ def _extent(answer: Answer, have: int) -> tuple[int | None, int | None]:
 
 
 class _Part:
-    """The received part of a file, and a note of its edition, size and sha256: the next run continues after what was noted."""
+    """The received part of a file, and a note of its edition, size and sha256: the next run continues after the noted part."""
 
     def __init__(self, path: Path, handle: IO[bytes], edition: Mapping[str, Any], digest: hashlib._Hash, size: int) -> None:
         self._path, self._handle, self._edition, self._digest, self.size = path, handle, edition, digest, size
@@ -302,7 +302,7 @@ class _Part:
         self.size += len(block)
 
     def note(self) -> None:
-        """Note what was received so far; not without a validator, since nothing would then reveal parts of another edition."""
+        """Note the part received so far; not without a validator, since nothing would then reveal parts of another edition."""
         self._handle.flush()
         os.fsync(self._handle.fileno())
         if self._edition["validator"]:
@@ -352,7 +352,7 @@ STAGE = Stage(
     spec=FetchSpec,
     run=run,
     table="fetch.SOURCE",
-    deployment=Deployment("Dumps by URL", queue="crawl"),
+    deployment=Deployment("Dumps by URL", queue="crawl", recipe="korealbert-web"),
 )
 """Dumps of sources."""
 BENCHMARK = replace(STAGE, label="benchmark", table="", deployment=None)

@@ -270,7 +270,7 @@ class Frontier:
         self.in_flight -= 1
 
     def leads_to(self, start: str, goal: int) -> bool:
-        """Whether the redirects that begin at the page with key ``start`` come to the page ``goal``."""
+        """Whether the redirects from the page with key ``start`` lead to the page ``goal``."""
         row = self._db.execute("SELECT id, other FROM urls WHERE key = ?", (start,)).fetchone()
         seen: set[int] = set()
         while row is not None and row[0] not in seen:
@@ -286,7 +286,7 @@ class Frontier:
         return int(row[0]) if row else None
 
     def note_robots(self, key: str, url: str, state: State, reason: str, status: int | None) -> None:
-        """Record how a robots.txt answered; the latest answer stands."""
+        """Record how a robots.txt answered; the latest answer counts."""
         with self.transaction():
             if self.add(key, url, "robots", state=state, reason=reason, status=status, fetched=_now()) is None:
                 old = self._db.execute("SELECT id, state FROM urls WHERE key = ?", (key,)).fetchone()
@@ -369,7 +369,7 @@ class Frontier:
 
 
 def checked(directory: Path) -> Frontier:
-    """The frontier of a directory, all of it read. Raises FrontierDamaged, and sqlite3.Error for what is no damage."""
+    """The frontier of a directory, all of it read. Raises FrontierDamaged, and sqlite3.Error for errors other than damage."""
     path = directory / _FILE
     if path.exists():
         with path.open("rb") as file:
@@ -380,7 +380,7 @@ def checked(directory: Path) -> Frontier:
     try:
         frontier = Frontier(directory)
         fault = frontier.fault()
-    except (sqlite3.Error, UnicodeError) as error:  # Damaged text may stand in SQLite's own message.
+    except (sqlite3.Error, UnicodeError) as error:  # SQLite's message may contain damaged text.
         fault = str(error)
         if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _NOT_THE_FILES_FAULT:
             raise

@@ -24,7 +24,7 @@ SCHEMES = ("hf", "s3", "gs", "gcs", "az", "abfs", "memory")
 """Protocols of fsspec that may be named; those that reach into this machine or wrap others may not."""
 _PACKAGES = {"hf": "huggingface_hub", "s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
 _EDITION = ("ETag", "etag", "md5Hash", "blob_id", "sha256", "LastModified", "mtime", "last_commit", "created")
-"""What listings of the protocols say of a file that changes with its content, beside its size."""
+"""Fields of the protocols' listings that change with a file's content, in addition to its size."""
 _NO_CREDENTIALS = re.compile("Credential|Unauthorized|Authentication|Profile|Gated")
 """In the names of packages' own errors that no retry mends (botocore's NoCredentialsError, google-auth's, azure's)."""
 _ABSENT = re.compile("NotFound|NoSuch")
@@ -99,7 +99,13 @@ def _listed(system: Any, url: str) -> dict[str, dict[str, Any]]:
     """Path → size and edition of every file, by path."""
     system.invalidate_cache()
     path = system._strip_protocol(url)
-    found = system.glob(path, detail=True) if "*" in path else system.find(path, detail=True) or {path: system.info(path)}
+    if "*" in path:
+        found = system.glob(path, detail=True)
+    else:  # All below a directory but hidden files, as a repository of the hub has: .gitattributes.
+        everything = system.find(path, detail=True) or {path: system.info(path)}
+        below = path.strip("/")
+        hidden = {one for one in everything if "/." in one.strip("/").removeprefix(below)}
+        found = {one: facts for one, facts in everything.items() if one not in hidden}
     files = {one: facts for one, facts in sorted(found.items()) if facts["type"] == "file"}
     if not files:
         raise FileNotFoundError
@@ -114,14 +120,21 @@ def _names(url: str, paths: list[str], name: str) -> dict[str, str]:
     if name and len(paths) > 1:
         raise RemoteError(f"{url}: name is for one file, and there are {len(paths)}; remove it")
     if len(paths) == 1:
-        return {paths[0]: name or paths[0].rpartition("/")[2]}
+        only = name or paths[0].rpartition("/")[2]
+        if not _usable(only):
+            raise RemoteError(f"{url}: the file's name is hidden or no text, and would be lost here; set name")
+        return {paths[0]: only}
     fixed = url.partition("://")[2].partition("*")[0]
     above = fixed.rpartition("/")[0] if "*" in url else fixed.rstrip("/")
     names = {path: path.strip("/").removeprefix(above.strip("/")).strip("/").replace("/", "_") for path in paths}
-    usable = all(one.isprintable() and one[:1] not in ("", ".") for one in names.values())
-    if len(set(names.values())) < len(names) or not usable:
+    if len(set(names.values())) < len(names) or not all(map(_usable, names.values())):
         raise RemoteError(f"{url}: two files have one name when '/' is '_', or one is hidden; fetch fewer of them by a pattern")
     return names
+
+
+def _usable(name: str) -> bool:
+    """Whether a file of this name stays in an artifact, whose hidden files are scratch."""
+    return name.isprintable() and name[:1] not in ("", ".")
 
 
 def _copy(system: Any, path: str, target: Path, most: int) -> None:

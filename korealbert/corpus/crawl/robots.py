@@ -79,7 +79,7 @@ class _Robots:
         self._rules: dict[str, Future[Rules]] = {}
 
     def check(self, url: str) -> None:
-        """Raises Refused for what the rules forbid, RobotsUnreachable or PrivateAddress when they cannot be read."""
+        """Raises Refused for addresses that the rules forbid, RobotsUnreachable or PrivateAddress when they cannot be read."""
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         with self._lock:

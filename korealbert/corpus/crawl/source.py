@@ -54,14 +54,14 @@ _Host = Annotated[str, AfterValidator(_is_host)]
 _Category = Literal["정치", "사회", "경제", "문화", "IT", "오피니언", "스포츠"]
 
 
-class Listing(Spec):
+class _Listing(Spec):
     """One place where a site names its articles."""
 
     kind: Literal["sitemap", "rss", "archive"]
     """sitemap: XML, plain text or an index of further sitemaps, gzipped or not. rss: RSS or Atom. archive: HTML pages."""
     url: str = Field(pattern=r"^https?://")
     """
-    An address. In an archive, ``{day:%Y%m%d}`` stands for each day (or month) of the window, ``{section}`` for each key of
+    An address. In an archive, ``{day:%Y%m%d}`` is replaced by each day (or month) of the window, ``{section}`` for each key of
     ``sections`` and ``{page}`` for 1, 2, 3 … until a page names no new article.
     """
     step: Literal["day", "month"] = "day"
@@ -76,7 +76,7 @@ class Listing(Spec):
     """sitemap: which addresses of an index are followed, searched for anywhere in them; all by default."""
 
     @model_validator(mode="after")
-    def _fields_of_address(self) -> Listing:
+    def _fields_of_address(self) -> _Listing:
         named = {name for _, name, _, _ in Formatter().parse(self.url) if name is not None}
         if named and self.kind != "archive":
             raise ValueError(f"url: {self.kind} listings have no {{{sorted(named)[0]}}}")
@@ -108,7 +108,7 @@ class Listing(Spec):
 
 
 class Example(Spec):
-    """An address of an article, and what the source must make of it."""
+    """An address of an article, with the date and section that the source must read from it."""
 
     url: str
     published: str = ""
@@ -136,11 +136,11 @@ class Source(Spec):
     sections: dict[str, str] = Field(default_factory=dict)
     """What the article pattern captures as ``section`` → the name of the section."""
     categories: dict[_Category, tuple[str, ...]] = Field(default_factory=dict)
-    """Category → names of sections; a section that stands nowhere keeps its own name."""
-    listing: tuple[Listing, ...] = Field(min_length=1)
+    """Category → names of sections; a section not listed here keeps its name."""
+    listing: tuple[_Listing, ...] = Field(min_length=1)
     """Where the articles are listed."""
     drop_parameters: tuple[str, ...] = _DROPPED_PARAMETERS
-    """Query parameters that do not distinguish pages; a trailing ``*`` stands for any ending."""
+    """Query parameters that do not distinguish pages; a trailing ``*`` matches any ending."""
     trust_canonical: bool = True
     """Take pages that declare the same ``rel=canonical`` address for one page."""
     examples: tuple[Example, ...] = ()
@@ -214,7 +214,7 @@ class PageUrl:
 
 
 def page_url(reference: str, source: Source, base: str = "") -> PageUrl | None:
-    """The page that a link means, or None for what is no web address (``javascript:``, ``mailto:``, a broken host)."""
+    """The page that a link means, or None where it is not a web address (``javascript:``, ``mailto:``, a broken host)."""
     try:
         parts = urlsplit(_CONTROLS.sub("", urljoin(base, reference.strip())))
         scheme, host, port = parts.scheme.lower(), (parts.hostname or "").rstrip("."), parts.port

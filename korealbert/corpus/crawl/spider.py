@@ -70,7 +70,7 @@ class _Spider:
         self._most_in_flight = source.concurrency * min(len(source.hosts), 16)
 
     def run(self) -> None:
-        """Raises OSError or sqlite3.Error where nothing more can be written; the next run cuts off what was half written."""
+        """Raises OSError or sqlite3.Error where nothing more can be written; the next run cuts off partial records."""
         self._discovery.seed()
         threads = ThreadPoolExecutor(self._most_in_flight)
         try:
@@ -87,7 +87,7 @@ class _Spider:
         self._downloads.close()
 
     def _download(self, known: Known) -> None:
-        """In a thread of its own: the frontier belongs to the other one."""
+        """Runs in a separate thread: the frontier belongs to the other one."""
         try:
             answer = self._downloads.get(known.url, self._limit(known))
         except Exception as error:

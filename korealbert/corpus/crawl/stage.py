@@ -1,7 +1,7 @@
 """The crawl stage: one site → a pinned snapshot of its articles.
 
 Out: ``pages-*.warc.gz`` (the articles' responses as they came off the wire), ``log.jsonl.gz`` (every URL that the crawl
-found and its outcome, with the place of what was stored), ``snapshot.json`` (what extraction needs to know about the source).
+found and its outcome, with the place of its record), ``snapshot.json`` (facts about the source for extraction).
 A killed crawl continues where it was: nothing stored is fetched again.
 """
 
@@ -47,7 +47,7 @@ class CrawlSpec(Spec):
     source: InputPath
     """The source file (``data_specs/sources/*.toml``)."""
     snapshot: str = "1"
-    """Name of the snapshot. The web changes and a recipe does not: another name crawls anew."""
+    """Name of the snapshot. Another name starts a new crawl, because the web changes while a recipe does not."""
     first_day: str = "2007-01-01"
     """Start of the date window, inclusive. KoreALBERT's news are of 2007–2019."""
     last_day: str = "2019-12-31"
@@ -93,7 +93,7 @@ class CrawlSpec(Spec):
         return f"korealbert/0.1 ({self.contact or 'text corpus crawler'})"
 
     def outside_window(self, published: str = "", modified: str = "") -> bool:
-        """Whether dates (ISO, as precise as known) place a page outside; what was last changed before the window is older."""
+        """Whether dates (ISO, as precise as known) place a page outside; a page last changed before the window is older."""
         if published:
             length = len(published[:10])
             return not self.first_day[:length] <= published[:10] <= self.last_day[:length]
@@ -119,7 +119,7 @@ def run(spec: CrawlSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Cra
     """Crawl one site.
 
     Raises CrawlError for a source that does not fit the site, and CrawlInterrupted when too much could not be fetched for now
-    or the crawling process died; what was stored stays for the next run.
+    or the crawling process died; stored pages stay for the next run.
     """
     source = load_source(spec.source.path)
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
@@ -271,6 +271,9 @@ STAGE = Stage(
     table="crawl.SOURCE",
     shows="urls",
     deployment=Deployment(
-        "Newspapers to pinned WARC snapshots; goes on where it was stopped", queue="crawl", nightly="0 1 * * *"
+        "Newspapers to pinned WARC snapshots; goes on where it was stopped",
+        queue="crawl",
+        nightly="0 1 * * *",
+        recipe="korealbert-web",
     ),
 )

@@ -1,1 +1,1 @@
-"""Deduplication and decontamination."""
+"""Deduplication (``candidates.py`` decides which copy stays), repeated passages, and decontamination."""

@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -21,6 +21,8 @@ _Column = str | int
 class EvaluationFile(Spec):
     """One file of an evaluation set whose texts the corpus must not hold."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"key"})
+
     name: str = Field(min_length=1)
     """Its name in statistics and drop reasons."""
     path: InputPath
@@ -32,7 +34,10 @@ class EvaluationFile(Spec):
     line. korquad: SQuAD's shape. conll: a token a line, blank lines between sentences, ``##`` comments. lines: a text a
     line."""
     columns: tuple[_Column, ...] = ()
-    """Which fields hold text: names (keys, header names) or positions from 0. korquad: of context, question (default both)."""
+    """Which fields hold text: names (keys, header names) or positions from 0. korquad: of context, question (default both).
+    json, jsonl: a name with dots leads through objects; of a list the strings are one text."""
+    key: str = ""
+    """json: the field of the outermost object that holds the list."""
     header: bool = True
     """tsv, csv: whether the first row names the columns."""
     encoding: str = "utf-8"
@@ -70,7 +75,7 @@ class EvaluationFile(Spec):
 def read_texts(evaluation: EvaluationFile) -> Iterator[str]:
     """All texts of a benchmark file, as they are in it.
 
-    Raises ValueError naming file, place and remedy where it is not what the table says, or holds no text at all.
+    Raises ValueError naming file, place and remedy where it is not as the table says, or holds no text at all.
     """
     reader = {"tsv": _tsv, "csv": _csv, "conll": _conll, "lines": _lines, "korquad": _korquad}.get(evaluation.format, _json)
     blank = True
@@ -135,13 +140,22 @@ def _json(evaluation: EvaluationFile) -> Iterator[str]:
         records = ((f"line {line.number}", _parsed(evaluation, line.text, line.number)) for line in lines)
     else:
         whole = _parsed(evaluation, evaluation.file.text(evaluation.encoding))
+        if evaluation.key:
+            whole = whole.get(evaluation.key) if isinstance(whole, dict) else None
+        if not isinstance(whole, list):
+            raise ValueError(f"{evaluation.file}: no list of objects; name the field that holds it as key, or correct format")
         records = ((f"record {number}", record) for number, record in enumerate(whole, 1))
     for place, record in records:
         for column in evaluation.columns:
-            if not isinstance(record, dict) or column not in record:
+            inner, name = record, str(column)
+            while isinstance(inner, dict) and name not in inner and "." in name:
+                outer, _, name = name.partition(".")
+                inner = inner.get(outer)
+            if not isinstance(inner, dict) or name not in inner:
                 keys = sorted(record) if isinstance(record, dict) else type(record).__name__
                 raise ValueError(f"{evaluation.file}, {place}: no field {column!r} in {keys}; correct columns")
-            yield str(record[column])
+            value = inner[name]
+            yield " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _parsed(evaluation: EvaluationFile, text: str, line: int = 1) -> Any:

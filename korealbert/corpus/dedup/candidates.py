@@ -26,6 +26,9 @@ from korealbert.corpus.dedup.subjects import different_subjects
 
 ROWS_PER_PARTITION = 1 << 19
 """Rows that are sorted at once; a few tens of MB with the copies that sorting takes."""
+_BUCKET_PARTITIONS_AT_MOST = 1 << 10
+"""Partitions of rows by bucket, each of which nearly every flush opens: above 500 million rows they become longer instead of
+more, or opening them would take the square of the rows."""
 
 Rows = npt.NDArray[Any]
 
@@ -314,7 +317,7 @@ def _anchored(signatures: Signatures, ranking: Ranking, gone: _Gone) -> Iterator
 
 def _buckets(shards: Iterable[npt.NDArray[Any]], total: int, out: Path) -> Iterator[npt.NDArray[Any]]:
     """Of at most ``total`` rows those that share a bucket with another, by bucket and rank; no bucket is cut in two."""
-    count = _partitions_for(total, ROWS_PER_PARTITION)
+    count = min(_partitions_for(total, ROWS_PER_PARTITION), _BUCKET_PARTITIONS_AT_MOST)
     partitions = Partitions(out / "buckets", _BUCKETED)
     partitions.clear()
     waiting: list[npt.NDArray[Any]] = []
@@ -331,10 +334,12 @@ def _buckets(shards: Iterable[npt.NDArray[Any]], total: int, out: Path) -> Itera
     flush()
     for partition in range(count):
         rows = partitions.read(partition)
-        rows = rows[np.lexsort((rows["rank"], rows["bucket"]))]
-        first = begins_run(rows["bucket"])
+        bucket = np.ascontiguousarray(rows["bucket"])
+        order = np.argsort(bucket)
+        first = begins_run(bucket[order])
         alone = first & np.append(first[1:], True)[: len(rows)]
-        yield rows[~alone]
+        shared = rows[order[~alone]]  # few, so that only they are sorted by both
+        yield shared[np.lexsort((shared["rank"], shared["bucket"]))]
 
 
 def _starts(rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

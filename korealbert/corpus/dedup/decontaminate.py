@@ -1,4 +1,4 @@
-"""Removing evaluation texts from the corpus: whole ones, wherever they stand, and what holds a long stretch of one.
+"""Removing evaluation texts from the corpus: whole ones at any place, and documents that contain a long part of one.
 
 Texts are compared as letters and digits only, after NFKC and in lower case. Guarantee: no paragraph of the corpus equals an
 evaluation text; no line or run of lines, also over paragraphs, equals one of ``min_letters`` or more; no line holds a whole one
@@ -90,7 +90,7 @@ class _Table:
         self._leading[hashes >> np.uint64(64 - _TABLE_BITS)] = True
 
     def hits(self, hashes: Hashes) -> tuple[Positions, Positions, Positions]:
-        """Positions of those ``hashes`` that are in the table, and from and up to which row each stands there."""
+        """Positions of those ``hashes`` that are in the table, and the first and last row of each."""
         where = np.flatnonzero(self._leading[hashes >> np.uint64(64 - _TABLE_BITS)])
         first, end = (np.searchsorted(self._hashes, hashes[where], side) for side in ("left", "right"))
         found = first < end
@@ -117,7 +117,7 @@ class EvaluationTexts:
         counts = Counter[str](), Counter[str]()
         before: list[_Paragraph] = []
         paragraphs = [[(line, letters_of(line)) for line in paragraph.split("\n")] for paragraph in text.split("\n\n")]
-        while paragraphs != before:  # what is left may itself be an evaluation text
+        while paragraphs != before:  # the rest may itself be an evaluation text
             before, paragraphs = paragraphs, self._without_copies(paragraphs, *counts)
         drop = None
         condemning = self._owner_of_stretch("".join(letters for lines in paragraphs for _, letters in lines), "document")
@@ -149,7 +149,7 @@ class EvaluationTexts:
         return owner if owner is not None else self._owner_of_stretch(squeezed, "paragraph")
 
     def _owners_of_lines(self, lines: Sequence[str]) -> list[int | None]:
-        """For the letters of each line: the benchmark of which it holds a text, or is one together with lines beside it."""
+        """For the letters of each line: the benchmark of which it holds a text, or is one together with neighbouring lines."""
         owners: list[int | None] = [None] * len(lines)
         hashes = PrefixHashes("".join(lines))
         ends = np.cumsum([len(letters) for letters in lines])

@@ -1,4 +1,4 @@
-"""Passages that stand in the corpus again and again: lines, paragraphs and runs of words, of which only the best copies stay.
+"""Repeated passages of the corpus: lines, paragraphs and runs of words, of which only the best copies stay.
 
 Copies are ranked as documents are (``candidates``), then by their place in the document. Two steps: every shard writes a sorted
 row for each passage, without those that better ones of the same shard make superfluous (map); the rows of a range of hashes are
@@ -29,20 +29,20 @@ from korealbert.philox import hash64
 ROWS_PER_RANGE = 1 << 22
 """Rows of a range of hashes: 64 MB, three times that while they are sorted."""
 
-SENTENCES, PARAGRAPHS, WORDS = range(3)
-KINDS = ("sentences", "paragraphs", "words")
+_SENTENCES, _PARAGRAPHS, _WORDS = range(3)
+_KINDS = ("sentences", "paragraphs", "words")
 """Names of the kinds by their numbers, which are the last two bits of a row's hash."""
 
 _Units = npt.NDArray[np.uint64]
 """uint64 [2, passages]: hashes; rank of the document (32 bits) and place there (line, paragraph or first word)."""
-Marks = npt.NDArray[np.uint64]
+_Marks = npt.NDArray[np.uint64]
 """uint64 [passages that go], sorted: number of the document (32 bits), kind (2), place there (30)."""
 _RANK_BITS, _KIND_BITS = np.uint64(32), np.uint64(30)
 _PLACE, _KIND = np.uint64((1 << 30) - 1), np.uint64(3)
 
 
 class Repeats(Spec):
-    """How often a passage may stand in the corpus."""
+    """How often a passage may occur in the corpus."""
 
     sentences: int = Field(default=0, ge=0)
     """So many lines of the same letters and digits stay, each in the best document that has it; 0: lines are not looked at. The
@@ -53,7 +53,7 @@ class Repeats(Spec):
     """Runs of so many words that stood in a better document, or before in the same one, go (30 words are about 50 pieces of a
     vocabulary, the length of Lee et al. 2022); 0: not looked at."""
     min_letters: int = Field(default=20, ge=1)
-    """Lines and paragraphs of fewer letters and digits stay, however often; what is left of a line from which words went goes
+    """Lines and paragraphs of fewer letters and digits always stay; the rest of a line from which words were removed goes
     too if it has fewer."""
 
     @model_validator(mode="after")
@@ -71,16 +71,16 @@ _FEWEST_WORDS = 8
 def _units(text: str, spec: Repeats) -> Iterator[_Units]:
     """Hashes and places of a text's passages, kind by kind."""
     if spec.sentences:
-        yield _hashed(((number, squeeze(line)) for number, line in enumerate(text.split("\n"))), SENTENCES, spec)
+        yield _hashed(((number, squeeze(line)) for number, line in enumerate(text.split("\n"))), _SENTENCES, spec)
     if spec.paragraphs:
         lines = text.split("\n")
         whole = ("".join(squeeze(lines[number]) for number in numbers) for numbers in _paragraphs(lines))
-        yield _hashed(enumerate(whole), PARAGRAPHS, spec)
+        yield _hashed(enumerate(whole), _PARAGRAPHS, spec)
     if spec.words and len(words := text.split()) >= spec.words:
         ends = np.cumsum([len(word) + 1 for word in words], dtype=np.int64)
         starts = np.concatenate(([0], ends[: -spec.words]))
         hashes = PrefixHashes(" ".join(words)).runs(starts, ends[spec.words - 1 :] - 1 - starts)
-        yield np.stack([hashes & ~_KIND | np.uint64(WORDS), np.arange(len(starts), dtype=np.uint64)])
+        yield np.stack([hashes & ~_KIND | np.uint64(_WORDS), np.arange(len(starts), dtype=np.uint64)])
 
 
 def _paragraphs(lines: Sequence[str]) -> Iterator[list[int]]:
@@ -110,7 +110,7 @@ def _superfluous(units: _Units, spec: Repeats) -> npt.NDArray[np.bool_]:
     best = np.repeat(begins, np.diff(begins, append=len(hashes)))
     kinds = (hashes & _KIND).astype(np.intp)
     allowed = np.array([spec.sentences, spec.paragraphs, 1])[kinds]
-    overlaps = (kinds == WORDS) & (places - places[best] < np.uint64(spec.words))  # of another document 2^32 and more
+    overlaps = (kinds == _WORDS) & (places - places[best] < np.uint64(spec.words))  # of another document 2^32 and more
     superfluous: npt.NDArray[np.bool_] = (np.arange(len(hashes)) - best >= allowed) & ~overlaps
     return superfluous
 
@@ -148,13 +148,13 @@ def merge_range(directory: Path, index: int, bounds: tuple[int, int], shards: in
     _write(_merged_path(directory, index), _marks(units[:, _superfluous(units, spec)], ranking))
 
 
-def _marks(units: _Units, ranking: Ranking) -> Marks:
+def _marks(units: _Units, ranking: Ranking) -> _Marks:
     hashes, places = units
     numbers = ranking.numbers((places >> _RANK_BITS).astype(np.uint32)).astype(np.uint64)
     return np.sort(numbers << _RANK_BITS | (hashes & _KIND) << _KIND_BITS | places & _PLACE)
 
 
-def read_marks(directory: Path, index: int, numbers: tuple[int, int], merged: int) -> dict[int, Marks]:
+def read_marks(directory: Path, index: int, numbers: tuple[int, int], merged: int) -> dict[int, _Marks]:
     """Ordinal in the shard → the document's passages that go."""
     parts = [np.load(_local_path(directory, index))]
     for part in range(merged):
@@ -184,25 +184,25 @@ def _merged_path(directory: Path, index: int) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class _Removal:
     """One deleted passage."""
 
     kind: str
     start: int
-    """Where it stood in the text before anything was deleted."""
+    """Offset in the text before anything was deleted."""
     text: str
-    """What was deleted, with the white space that went with it."""
+    """The deleted text, including white space around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A text without repeated passages, and what they were, in order."""
+    """A text without repeated passages, and the removed ones in order."""
 
     text: str
-    removals: tuple[Removal, ...] = ()
+    removals: tuple[_Removal, ...] = ()
 
     def restored(self) -> str:
-        """The text as it was."""
+        """The original text."""
         text = self.text
         for one in self.removals:
             text = text[: one.start] + one.text + text[one.start :]
@@ -221,26 +221,26 @@ class _Line:
     """Why the whole line goes; -1: it does not."""
 
 
-def shorten(text: str, marks: Marks, spec: Repeats) -> Shortened:
+def shorten(text: str, marks: _Marks, spec: Repeats) -> Shortened:
     """Delete the passages that ``marks`` name. A line or paragraph of which nothing is left leaves no blank one."""
     lines = _lines(text)
     kinds, places = marks >> _KIND_BITS & _KIND, (marks & _PLACE).astype(np.int64)
-    _mark_words(lines, places[kinds == WORDS], spec)
+    _mark_words(lines, places[kinds == _WORDS], spec)
     paragraphs = list(_paragraphs(text.split("\n")))
-    for place in places[kinds == PARAGRAPHS].tolist():
+    for place in places[kinds == _PARAGRAPHS].tolist():
         for number in paragraphs[place]:
-            lines[number].kind = PARAGRAPHS
-    for number in places[kinds == SENTENCES].tolist():
-        lines[number].kind = SENTENCES
+            lines[number].kind = _PARAGRAPHS
+    for number in places[kinds == _SENTENCES].tolist():
+        lines[number].kind = _SENTENCES
     for line in lines:
         if line.kind < 0 and any(line.gone):
             rest = "".join(text[start:end] for (start, end), gone in zip(line.words, line.gone) if not gone)
             if len(squeeze(rest)) < spec.min_letters:
-                line.kind = WORDS
+                line.kind = _WORDS
     spans = sorted([*_whole_lines(text, lines), *(span for line in lines if line.kind < 0 for span in _parts(line))])
     left, removals, position = [], [], 0
     for start, end, kind in spans:
-        removals.append(Removal(KINDS[kind], start, text[start:end]))
+        removals.append(_Removal(_KINDS[kind], start, text[start:end]))
         left.append(text[position:start])
         position = end
     return Shortened("".join([*left, text[position:]]), tuple(removals))
@@ -299,6 +299,6 @@ def _parts(line: _Line) -> Iterator[tuple[int, int, int]]:
         if goes:
             run = list(group)
             if run[-1] + 1 < len(line.words):
-                yield line.words[run[0]][0], line.words[run[-1] + 1][0], WORDS
+                yield line.words[run[0]][0], line.words[run[-1] + 1][0], _WORDS
             else:
-                yield line.words[run[0] - 1][1], line.words[run[-1]][1], WORDS
+                yield line.words[run[0] - 1][1], line.words[run[-1]][1], _WORDS

@@ -43,8 +43,20 @@ _BASE = np.uint64(0x5851F42D4C957F2D)
 
 def squeeze(text: str) -> str:
     """Only the letters and digits of a text, in lower case."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    return codes[_letters_and_digits()[codes]].tobytes().decode("utf-32-le", "surrogatepass").lower()
+    codes = _codes(text)
+    if codes.dtype == np.uint32:
+        return codes[_letters_and_digits()[codes]].tobytes().decode("utf-32-le", "surrogatepass").lower()
+    squeezed = _squeezed()[codes]
+    letters = squeezed[squeezed > 0].tobytes().decode("utf-16-le")
+    return letters.lower() if "Σ" in letters or "İ" in letters else letters
+
+
+def _codes(text: str) -> npt.NDArray[np.uint16] | npt.NDArray[np.uint32]:
+    """The code points: uint16, in which they are found twice as fast, where all are in the basic plane, else uint32."""
+    codes = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), dtype=np.uint16)
+    if len(codes) == len(text):
+        return codes
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
 
 
 def fingerprint(squeezed: str, text: str) -> int:
@@ -63,17 +75,21 @@ class PrefixHashes:
 
     def __init__(self, squeezed: str) -> None:
         self._length = len(squeezed)
-        codes = np.frombuffer(squeezed.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        codes = _codes(squeezed)
         powers, self._inverses = _powers(1 << max(len(squeezed) - 1, 0).bit_length())
         self._sums = np.zeros(len(codes) + 1, dtype=np.uint64)
-        np.cumsum(_mix(codes.astype(np.uint64)) * powers[: len(codes)], out=self._sums[1:])
+        terms = _mixed_codes()[codes] if codes.dtype == np.uint16 else _mix(codes.astype(np.uint64))
+        terms *= powers[: len(codes)]
+        np.cumsum(terms, out=self._sums[1:])
 
     def windows(self, width: int) -> Hashes:
         """uint64 [length - width + 1]: the hash of each run of ``width`` characters; empty for shorter texts."""
         count = self._length - width + 1
         if count <= 0:
             return np.empty(0, dtype=np.uint64)
-        return _mix((self._sums[width:] - self._sums[:-width]) * self._inverses[:count])
+        sums: Hashes = self._sums[width:] - self._sums[:-width]
+        sums *= self._inverses[:count]
+        return _mix(sums)
 
     def runs(self, starts: Positions, widths: Positions) -> Hashes:
         """uint64 [runs]: the hash of each run of ``widths`` characters from ``starts`` on; 0 for one that ends beyond it."""
@@ -107,6 +123,20 @@ def jaccard(left: Hashes, right: Hashes) -> float:
 def _mix(values: Hashes) -> Hashes:
     """One output of splitmix64 for each state."""
     return mix64(values + np.uint64(0x9E3779B97F4A7C15))
+
+
+@lru_cache(maxsize=1)
+def _squeezed() -> npt.NDArray[np.uint16]:
+    """uint16 [65536]: letters and digits in lower case, 0 for all others; Σ and İ as they are: one depends on what comes before
+    it, the other becomes two."""
+    characters = map(chr, range(0x10000))
+    return np.array([ord(one if one in "Σİ" else one.lower()) if one.isalnum() else 0 for one in characters], dtype=np.uint16)
+
+
+@lru_cache(maxsize=1)
+def _mixed_codes() -> Hashes:
+    """uint64 [65536]: ``_mix`` of each code point."""
+    return _mix(np.arange(0x10000, dtype=np.uint64))
 
 
 @lru_cache(maxsize=1)
@@ -144,7 +174,7 @@ class Compared(NamedTuple):
 
 
 def write_candidates(directory: Path, index: int, items: Iterable[tuple[int, Compared]]) -> None:
-    """Write what the candidates of a shard are compared by, given by ordinal in order."""
+    """Write the hashes by which the candidates of a shard are compared, given by ordinal in order."""
     spans, end = [], 0
     data, table = _candidate_paths(directory, index)
     with atomic_path(data) as temporary, temporary.open("wb") as sink:
@@ -211,7 +241,8 @@ def band_hashes(shingle_sets: Sequence[Hashes], seed: int) -> npt.NDArray[np.uin
 
 
 _ANCHOR_LETTERS, _ANCHOR_EVERY = 24, 8
-"""Every so-manieth run of so many letters is an anchor: two texts of which one holds the other share those of the shorter."""
+"""Every so-manieth run (a power of two) of so many letters is an anchor: two texts of which one holds the other share those
+of the shorter."""
 _ANCHOR = np.dtype([("hash", "<u8"), ("ordinal", "<u4")])
 
 _SHINGLES_IN_MEMORY = 1 << 20
@@ -288,7 +319,8 @@ def _number(document_id: str) -> int:
 
 def _anchors(prefixes: PrefixHashes, ordinal: int) -> npt.NDArray[Any]:
     hashes = prefixes.windows(_ANCHOR_LETTERS)
-    chosen = np.unique(hashes[hashes % np.uint64(_ANCHOR_EVERY) == 0])
+    chosen = np.sort(hashes[hashes & np.uint64(_ANCHOR_EVERY - 1) == 0])
+    chosen = chosen[begins_run(chosen)]
     rows = np.empty(len(chosen), _ANCHOR)
     rows["hash"], rows["ordinal"] = chosen, ordinal
     return rows

@@ -1,12 +1,13 @@
 """Stage ``dedup``: all sources → one set of documents without copies, near-copies and evaluation texts.
 
-Five steps: sign every shard (map), find exact copies and candidates (one reduce over signatures), write the shingles and words
-of candidates (map), compare them (one reduce), write every shard (map). Work files are in ``.work`` within the output and are
+Five steps: sign every shard (map, ``signatures.py``), find exact copies and candidates (one reduce over signatures,
+``candidates.py``), write the shingles and words of candidates (map), compare them (one reduce, ``candidates.near_duplicates``
+decides which copy stays), write every shard (map). Work files are in ``.work`` within the output and are
 deleted at its completion: about 200 bytes a document, 1.5 a letter, and 11 a letter of candidates. Memory holds one partition
 of rows (at most some 300 MB), 4 bytes a document and 40 a candidate, whatever the size of the corpus.
 
-With ``[dedup.repeats]`` two more before the last: write the passages of documents that stay (map), find repeated ones (map over
-ranges of hashes). Then ``repeats-*.arrow`` holds what was deleted.
+With ``[dedup.repeats]`` (``repeats.py``) there are two more before the last: write the passages of documents that stay (map),
+find repeated ones (map over ranges of hashes). Then ``repeats-*.arrow`` holds the deleted passages.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import count, pairwise
 from math import isnan
 from pathlib import Path
 from typing import Any, ClassVar
@@ -74,7 +75,7 @@ class DedupSpec(Spec):
     later: ClassVar[frozenset[str]] = frozenset({"repeats"})
 
     priority: tuple[str, ...] = ()
-    """Sources from the one whose documents stay to the one whose go; those not named come last, by name."""
+    """Sources in falling priority: of two copies that of the earlier source stays. Sources not named come last, by name."""
     near: bool = True
     """Whether to look for near-duplicates, or for exact ones only."""
     threshold: float = Field(default=0.8, gt=0, le=1)
@@ -138,10 +139,13 @@ def _decontaminated(text: str, spec: DedupSpec, out_dir: Path) -> Decontaminated
     return load_evaluation_texts(_work(out_dir) / "evaluation").decontaminate(text)
 
 
-def _second_look(job: _Job, index: int, out_dir: Path) -> Iterator[tuple[int, Document, Decontaminated]]:
-    """Ordinals and documents of a shard that is signed, decontaminated again where that changes them."""
+def _second_look(
+    job: _Job, index: int, out_dir: Path, chosen: npt.NDArray[np.bool_] | None = None
+) -> Iterator[tuple[int, Document, Decontaminated]]:
+    """Ordinals and documents of a shard that is signed, or of some of them, decontaminated again where that changes them."""
     touched = set(json.loads(_touched(out_dir, index).read_bytes()))
-    for ordinal, document in enumerate(read_documents(job.shard)):
+    ordinals = count() if chosen is None else np.flatnonzero(chosen).tolist()
+    for ordinal, document in zip(ordinals, read_documents(job.shard, chosen)):
         touches = ordinal in touched
         yield ordinal, document, _decontaminated(document.text, job.spec, out_dir) if touches else Decontaminated(document.text)
 
@@ -200,11 +204,11 @@ def find(job: _Decision, index: int, out_dir: Path) -> Stats:
 
 
 def _prepare_shard(job: _Job, index: int, out_dir: Path) -> Stats:
-    """Write what the candidates of one shard are compared by."""
+    """Write the hashes by which the candidates of one shard are compared."""
     start, end = job.numbers
     wanted = np.fromfile(_work(out_dir) / "wanted.bin", dtype=bool, count=end - start, offset=start)
-    looked_at = _second_look(job, index, out_dir) if wanted.any() else ()
-    candidates = ((ordinal, _compared(document, clean.text)) for ordinal, document, clean in looked_at if wanted[ordinal])
+    looked_at = _second_look(job, index, out_dir, wanted) if wanted.any() else ()
+    candidates = ((ordinal, _compared(document, clean.text)) for ordinal, document, clean in looked_at)
     write_candidates(_work(out_dir), index, candidates)
     return {}
 
@@ -214,8 +218,8 @@ def _compared(document: Document, text: str) -> Compared:
     return Compared(shingles(squeeze(text)), words(text), title[begins_run(title)])
 
 
-def compare(job: _Decision, index: int, out_dir: Path) -> Stats:
-    """Decide on near-duplicates, best documents first; then on what is part of another text."""
+def _compare(job: _Decision, index: int, out_dir: Path) -> Stats:
+    """Decide on near-duplicates, best documents first; then on texts contained in others."""
     work, signatures, ranking = _work(out_dir), job.signatures, Ranking(_work(out_dir))
     decisions = _decisions(out_dir, "near_duplicate")
     decisions.clear()
@@ -326,7 +330,7 @@ def _write_shard(job: _Job, index: int, out_dir: Path) -> Stats:
 def _without_repeats(
     clean: Decontaminated, shortened: Shortened, spec: DedupSpec, out_dir: Path
 ) -> tuple[Decontaminated, Drop | None]:
-    """A document without its repeated passages; what is left may itself be an evaluation text."""
+    """A document without its repeated passages; the rest may itself be an evaluation text."""
     if not shortened.text:
         kinds = sorted({one.kind for one in shortened.removals})
         return clean, Drop("repeated", f"{', '.join(kinds)}: nothing else in it")
@@ -376,7 +380,7 @@ def run(spec: DedupSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ded
     found = map_shards(find, decision, out_dir=out_dir, runtime=runtime, step="find", total=1)
     if spec.near:
         map_shards(_prepare_shard, jobs, out_dir=out_dir, runtime=runtime, step="prepare", total=len(jobs))
-        map_shards(compare, decision, out_dir=out_dir, runtime=runtime, step="compare", total=1)
+        map_shards(_compare, decision, out_dir=out_dir, runtime=runtime, step="compare", total=1)
     if spec.repeats:
         written = map_shards(_write_units, jobs, out_dir=out_dir, runtime=runtime, step="units", total=len(jobs))
         merging = [_Range(spec, bounds, len(jobs)) for bounds in ranges(sum(one["units"] for one in written))]

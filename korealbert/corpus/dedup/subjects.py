@@ -15,7 +15,7 @@ from korealbert.corpus.dedup.signatures import Compared, Hashes, PrefixHashes, b
 
 _STEM_SYLLABLES = 2
 _OTHER_NUMBERS, _COMMON_NUMBERS = 3, 0.5
-"""With so many numbers of its own on either side, and fewer in common than this share of all, texts have different subjects."""
+"""With so many different numbers on either side, and fewer in common than this share of all, texts have different subjects."""
 _OFTENER = 2
 """A word of a title is of that subject alone if its text has it so many times as often as the other text."""
 

@@ -148,7 +148,7 @@ def _fuller(shown: str, declared: str) -> str:
 
 
 def _text_of(body: str) -> str:
-    """The main text of a body in HTML, as of a page of its own."""
+    """The main text of a body in HTML, as of a whole page."""
     if not body:
         return ""
     page = f"<html><body><article>{_MARKER.sub('', body)}</article></body></html>"

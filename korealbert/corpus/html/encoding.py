@@ -1,4 +1,4 @@
-"""Which charset a page is in: what the header and the page declare, against what its bytes are.
+"""The charset of a page: the declarations of header and page, checked against its bytes.
 
 A wrong declaration is common in Korean pages of the 2000s (a server's default header over an EUC-KR page, or a page in UTF-8
 that still declares EUC-KR), so the bytes decide where they can. UTF-8 recognises itself: Korean text in EUC-KR is almost never
@@ -25,7 +25,7 @@ _HEADER = re.compile(r"""charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]+)""", re.IGNOREC
 _HANGUL = re.compile("[가-힣]")
 _HTML = ("text/html", "application/xhtml+xml")
 _GENERAL = ("", "text/plain", "application/octet-stream")
-"""Content types of servers that do not say what a file is."""
+"""Content types of servers that do not know the type of a file."""
 _TAG = re.compile(rb"<(?:!doctype\s+html|/?[a-z])", re.IGNORECASE)
 _OTHER_XML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?<(?:mediawiki|rss|feed|urlset|sitemapindex)[\s>]")
 _NOT_OF_PAGES = ("utf-16", "utf-32", "utf-7", "idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape")
@@ -59,7 +59,7 @@ class _Decoded:
     charset: str
     """The codec that was used."""
     broken: int = 0
-    """Characters that could not be decoded and stand as U+FFFD."""
+    """Characters that could not be decoded and became U+FFFD."""
 
     @property
     def readable(self) -> bool:
@@ -130,7 +130,7 @@ def _decoded(data: bytes, name: str) -> _Decoded:
 _MAX_ENCODINGS = 3
 """Compressions of one body in a row; more are an attack, because each may unpack to the limit."""
 _BLOCK_BYTES = 16 << 10
-"""Compressed bytes handed to zlib at once: what a gzip member leaves over is copied for each of them."""
+"""Compressed bytes handed to zlib at once: the rest after a gzip member is copied for each of them."""
 
 _GZIP, _ZLIB, _RAW = 31, 15, -15
 

@@ -54,7 +54,7 @@ class _Facts:
     """ISO 8601, as precise as the page is."""
     authors: tuple[str, ...] = ()
     url: str = ""
-    """The address that it calls its own."""
+    """The address that the page declares as its own."""
     body: str = ""
     """The text that its JSON-LD holds."""
     article: bool = False
@@ -289,7 +289,7 @@ _OF_BYLINES = "|".join(
 
 
 def clean_author(name: str) -> str:
-    """A person's name without title, address and count of colleagues; empty for what is no name."""
+    """A person's name without title, address and count of colleagues; empty where it is not a name."""
     name = one_line(_BEFORE.sub(" ", _ADDRESS.sub("", name)))
     while (shorter := _ROLE.sub("", name)) != name:
         name = shorter.strip()

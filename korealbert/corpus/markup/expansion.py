@@ -25,18 +25,24 @@ _MAX_CALLS = 2_000
 """Calls that are expanded in one page."""
 _MAX_DEPTH, _MAX_STEPS, _MAX_CHARACTERS = 24, 2_000, 50_000
 """Of one call: templates within templates, nodes evaluated, characters made."""
+_MAX_PAGE_STEPS, _MAX_PAGE_CHARACTERS = 50 * _MAX_STEPS, 50 * _MAX_CHARACTERS
+"""Of all calls of one page: beyond, its other calls stay as they are."""
 _MAX_SHOWN = 300
 """Characters of an expansion; a longer one is no part of a line."""
 
 _ELEMENTS = ("nowiki", "math", "pre", "ref", "source", "syntaxhighlight", "gallery", "timeline")
+_INCLUSION = ("noinclude", "onlyinclude")
 _OUTER = re.compile(
     rf"<!--|<({'|'.join(_ELEMENTS)})\b[^<>]*(?<!/)>|\{{\{{|\}}\}}|^[ \t:*#;]*\{{\||^[ \t]*\|\}}(?!\}})",
     re.MULTILINE | re.IGNORECASE,
 )
-_CLOSERS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in _ELEMENTS} | {"!--": re.compile("-->")}
+_CLOSERS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in (*_ELEMENTS, *_INCLUSION)} | {
+    "!--": re.compile("-->")
+}
 _TOKEN = re.compile(r"\{\{+|\}\}+|\[\[|\]\]|\|")
-_HIDDEN = re.compile(r"<!--.*?-->|<noinclude\b[^<>]*>.*?</noinclude\s*>|<noinclude\s*/>", re.DOTALL | re.IGNORECASE)
-_ONLY = re.compile(r"<onlyinclude\b[^<>]*>(.*?)</onlyinclude\s*>", re.DOTALL | re.IGNORECASE)
+_HIDDEN = re.compile(r"<!--|<(noinclude)\b[^<>]*>", re.IGNORECASE)
+_ONLY = re.compile(r"<(onlyinclude)\b[^<>]*>", re.IGNORECASE)
+_EMPTY = re.compile(r"<noinclude\s*/>", re.IGNORECASE)
 _INCLUDED = re.compile(r"</?includeonly\b[^<>]*>", re.IGNORECASE)
 _REDIRECT = re.compile(r"\s*#(?:redirect|넘겨주기)\s*:?\s*\[\[([^\[\]|]+)", re.IGNORECASE)
 _LAYOUT = re.compile(
@@ -76,11 +82,35 @@ def template_body(source: str) -> str | None:
     """What a template's page puts in the place of a call, or ``#redirect [[name]]``; None for a layout."""
     if redirect := _REDIRECT.match(source):
         return f"#redirect [[{redirect[1].strip()}]]"
-    text = _HIDDEN.sub("", source)
-    if only := _ONLY.findall(text):
+    text = "".join(_outside_and_inside(_HIDDEN, source)[0])
+    if only := _outside_and_inside(_ONLY, text)[1]:
         text = "".join(only)
     text = _INCLUDED.sub("", text)
     return None if len(text) > _MAX_BODY or _LAYOUT.search(text) else text
+
+
+def _outside_and_inside(opener: re.Pattern[str], text: str) -> tuple[list[str], list[str]]:
+    """What is outside and what inside of elements, which end at the next closer; one without a closer is text.
+
+    A pattern of opener, anything and closer would look for a missing closer once for each opener.
+    """
+    outside, inside = list[str](), list[str]()
+    position = kept = 0
+    never_closed: set[str] = set()
+    while found := opener.search(text, position):
+        position = found.end()
+        name = (found[1] or "!--").lower()
+        closer = None if name in never_closed else _CLOSERS[name].search(text, position)
+        if closer is None:
+            never_closed.add(name)
+            if not _EMPTY.fullmatch(found[0]):
+                continue
+        else:
+            inside.append(text[position : closer.start()])
+            position = closer.end()
+        outside.append(text[kept : found.start()])
+        kept = position
+    return [*outside, text[kept:]], inside
 
 
 @lru_cache(maxsize=4096)
@@ -149,26 +179,28 @@ class TemplatePages:
         return None
 
     def expand(self, source: str, title: str, options: WikiOptions) -> str:
-        """An article's source with its inline calls replaced by what they show, as wikitext."""
+        """An article's source with its inline calls replaced by their output, as wikitext."""
         parts: list[str] = []
-        position = calls = 0
+        position = calls = steps = characters = 0
         for start, end in _calls(source, tables=options.keep_tables):
-            if calls >= _MAX_CALLS:
+            if calls >= _MAX_CALLS or steps > _MAX_PAGE_STEPS or characters > _MAX_PAGE_CHARACTERS:
                 break
             key = template_key(source[start + 2 : min(end - 2, start + 256)].partition("|")[0])
             if end - start > _MAX_BODY or is_inline(key, options.inline_templates) or not _within_line(source, start, end):
                 continue
             calls += 1
-            shown = self._shown(source[start:end], title, options)
+            call = _Call(self, title, options)
+            shown = self._shown(source[start:end], call)
+            steps, characters = steps + call.steps, characters + call.characters
             if shown is not None:
                 parts += [source[position:start], shown]
                 position = end
         return "".join([*parts, source[position:]])
 
-    def _shown(self, call: str, title: str, options: WikiOptions) -> str | None:
-        country = COUNTRIES.get(call[2:-2].partition("|")[0].strip())
+    def _shown(self, source: str, call: _Call) -> str | None:
+        country = COUNTRIES.get(source[2:-2].partition("|")[0].strip())
         try:
-            text = _Call(self, title, options).text(_parsed(call), {}, ())
+            text = call.text(_parsed(source), {}, ())
         except (_Refused, RecursionError):
             return country
         text = _CATEGORY.sub("", text).strip()
@@ -210,7 +242,7 @@ def _within_line(source: str, start: int, end: int) -> bool:
 
 @dataclass(slots=True)
 class _Call:
-    """One call in an article, with what it may still use."""
+    """One call in an article, with its remaining budget."""
 
     pages: TemplatePages
     title: str

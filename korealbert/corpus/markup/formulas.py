@@ -19,7 +19,7 @@ _CONVERTER = LatexNodes2Text(math_mode="text", keep_comments=True, strict_latex_
 
 
 def formula(source: str, options: WikiOptions) -> str:
-    """What stands for a formula, as literal text on one line; may be empty."""
+    """The replacement of a formula, as literal text on one line; may be empty."""
     placeholder = options.math_placeholder
     return literal(placeholder.replace("{formula}", _text(source)) if "{formula}" in placeholder else placeholder)
 

@@ -108,7 +108,7 @@ class NestedMarkup(ABC):
         return end
 
     def replace(self, frame: Frame, end: int, construct: str, instead: str = GONE, *, kept: int = 0) -> None:
-        """Put ``instead`` in the place of a frame that ends at ``end`` of the source; what it held is counted already."""
+        """Put ``instead`` in the place of a frame that ends at ``end`` of the source; its content is counted already."""
         width = end - frame.source - self.source.count(GONE, frame.source, end)
         characters = max(0, width - kept - (self._lost_total - frame.lost_before))
         self.lost[construct] += characters

@@ -102,7 +102,7 @@ _FOOTNOTE = re.compile(f"{FOOTNOTE_START}([^{FOOTNOTE_START}{FOOTNOTE_END}]*){FO
 
 @dataclass(frozen=True, slots=True)
 class WikiText:
-    """The text of a wiki page and what is to be known about it."""
+    """The text of a wiki page and facts about it."""
 
     text: str
     lost: Counter[str]
@@ -198,7 +198,7 @@ def _begins_in_ascii(source: str) -> bool:
 
 
 def _prepare_latin(source: str) -> str:
-    """Decide by what is not plain ASCII whether there is anything to do, and then line by line: a third of the time."""
+    """Decide by the characters outside ASCII whether there is anything to do, and then line by line: a third of the time."""
     rest = source.encode("utf-8", "surrogatepass").translate(None, _PLAIN_ASCII).decode("utf-8", "surrogatepass")
     if _UNWANTED_OR_BLANK.search(rest):
         source, rest = (_UNWANTED_OR_BLANK.sub(_blank_or_nothing, text) for text in (source, rest))

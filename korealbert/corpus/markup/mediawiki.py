@@ -138,7 +138,7 @@ def _read_page(records: RawRecords, start: int, end: int) -> Page | Quarantined:
 
 
 def read_templates(records: RawRecords) -> Iterator[tuple[str, str]]:
-    """Key and body of each template among the pages; those that cannot be read are told when they are parsed as pages."""
+    """Key and body of each template among the pages; unreadable ones are reported when they are parsed as pages."""
     position = 0
     while (start := _PAGE_START.search(records.data, position)) and (end := records.data.find(PAGE_END, start.end())) >= 0:
         position = end + len(PAGE_END)
@@ -223,7 +223,8 @@ def parse_docs(spec: ExtractSpec, records: RawRecords, tally: Tally) -> Iterator
             yield bad_record(records, position, start.start(), "text_outside_doc", remedy)
         end = data.find(DOC_END, start.end())
         tally.records += 1
-        if following := _DOC_START.search(data, start.end(), end if end >= 0 else len(data)):
+        stop = end if end >= 0 else len(data)
+        if data.find(b"<doc", start.end(), stop) >= 0 and (following := _DOC_START.search(data, start.end(), stop)):
             position = following.start()
             remedy = "another <doc …> begins before </doc>: run WikiExtractor again"
             yield bad_record(records, start.start(), position, "unclosed_doc", remedy)
@@ -285,12 +286,19 @@ def _repaired(body: str, spec: ExtractSpec, title: str, lost: Counter[str]) -> s
         text = rest.lstrip("\n")
     if any(mark in text for mark in ("[[", "{{", "{|", "<", "://", "''", "__")):
         text = read_leftover_marks(text, spec.wiki, lost)
-    lost["math"] += len(text)
-    unknown = spec.wiki.math_placeholder.replace("{formula}", "")
-    text = _PLACEHOLDER.sub(lambda found: unknown if found[0][0] == "f" else "", text)
-    lost["math"] -= len(text)
+    if "_" in text:
+        lost["math"] += len(text)
+        unknown = spec.wiki.math_placeholder.replace("{formula}", "")
+        text = _PLACEHOLDER.sub(lambda found: unknown if found[0][0] == "f" else "", text)
+        lost["math"] -= len(text)
     before = len(text)
-    text = without_stray_particles(finish(_DOUBLE_STOP.sub("", _LIST_MARK.sub("", _RESIDUE.sub("", text)))))
+    if "|" in text or "<" in text or "!" in text:
+        text = _RESIDUE.sub("", text)
+    if "*" in text:
+        text = _LIST_MARK.sub("", text)
+    if ".." in text or ",." in text:
+        text = _DOUBLE_STOP.sub("", text)
+    text = without_stray_particles(finish(text))
     lost["repair"] += before - len(text)
     lines = [line for line in text.split("\n") if not line or LETTER.search(line)]
     headings = {f"{name}." for name in spec.wiki.dropped_sections}

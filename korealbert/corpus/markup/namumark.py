@@ -77,7 +77,7 @@ def _without(pattern: re.Pattern[str], text: str, construct: str, instead: str, 
 
 
 def _strike(text: str, mark: str, options: WikiOptions, lost: Counter[str]) -> str:
-    """Delete what is struck out, or its marks alone if it is to be kept."""
+    """Delete struck-out text, or only its marks if it is kept."""
     if options.keep_strikethrough:
         return _unmark(text, mark)
     parts = text.split(mark)
@@ -94,7 +94,7 @@ def _unmark(text: str, mark: str) -> str:
 
 
 def _paired(parts: list[str], mark: str) -> list[int]:
-    """Which of the parts between marks stand within a pair on one line; marks without a partner go back into the parts."""
+    """Which of the parts between marks are within a pair on one line; marks without a partner go back into the parts."""
     inside: list[int] = []
     index, last = 1, len(parts) - 1
     while index < last:

@@ -1,6 +1,6 @@
 """The blocks of a NamuWiki document: formulas, comments, tables, ``{{{`` groups; and escapes, which must be seen with them.
 
-Groups nest, and a group that is closed is known by its end before anything is read: what is removed whole (tables, code) is
+Groups nest, and a group that is closed is known by its end before anything is read: content removed whole (tables, code) is
 jumped over. Of groups that only style their content the marks go and the content stays where it is.
 """
 

@@ -1,7 +1,7 @@
 """The brackets of a NamuWiki document: ``[[links]]``, ``[* footnotes]``, ``[macros]``, and those that are only brackets.
 
 What holds no other bracket is resolved at once, innermost first, a whole document at a time; that is nearly everything. What
-then still stands (brackets that never close, or nested deeper) is read token by token with a stack.
+remains (brackets that never close, or nested deeper) is read token by token with a stack.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TOKEN = re.compile(
 
 
 def resolve_brackets(text: str, options: WikiOptions, lost: Counter[str]) -> str:
-    """Text without links, footnotes and macros; the words of links stand between ``LINK_START`` and ``LINK_END``."""
+    """Text without links, footnotes and macros; the words of links are between ``LINK_START`` and ``LINK_END``."""
     if "[" not in text and "]]" not in text:
         return text
     for _ in range(_ROUNDS):

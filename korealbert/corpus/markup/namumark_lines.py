@@ -133,7 +133,7 @@ class _Page:
 
 
 def _worth_keeping(lines: list[str], lost: Counter[str]) -> list[str]:
-    """The items of a list, or one line of a paragraph, without what is no prose."""
+    """The items of a list, or one line of a paragraph, without anything but prose."""
     together = "\n".join(lines)
     if LINK_START in together and _is_navigation(together):
         lost["link_list"] += own_length(together)

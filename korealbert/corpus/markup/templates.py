@@ -13,7 +13,7 @@ from korealbert.corpus.markup.layout import literal
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _RANGES = {"to": "–", "-": "–", "–": "–", "and": ", ", "by": " × ", "x": " × ", "×": " × ", "~": "~", "에서": "~"}
 _INLINE_PREFIXES = ("formatnum:", "lc:", "uc:", "lang-", "언어-", "link-")
-"""Templates with such names stand for their first argument, or for what follows the colon."""
+"""Templates with such names are replaced by their first argument, or by the text after the colon."""
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 _ARGUMENT = re.compile(r"\{(\w+)(:\^)?\}")
 
@@ -110,7 +110,7 @@ COUNTRIES: Mapping[str, str] = dict(pair.split(" ", 1) for pair in _TABLES["coun
 
 
 def _patterns() -> dict[str, tuple[str, ...]]:
-    """Name → the patterns of what it shows, the first that has its arguments counts."""
+    """Name → patterns of the output; the first whose arguments are there counts."""
     return {
         name: tuple(one if "{" in one else literal(one) for one in ([given] if isinstance(given, str) else given))
         for table in _TABLES["shown"]

@@ -39,7 +39,7 @@ _NESTED = re.compile(
 )
 _HEADING = re.compile(r"\n=++[^\n]*=[ \t\0]*$", re.MULTILINE)
 _PLAIN_LINK = re.compile(r"\[\[(?:[^\[\]{}|\n:]*+\||(?![:#])(?=[^\[\]{}|\n:]++\]\]))(?![ \t\0]*+\])([^\[\]{}|\n]++)\]\]")
-"""A link with nothing nested in it and no prefix; captures what it shows."""
+"""A link with nothing nested in it and no prefix; captures its shown text."""
 _WHOLE_LINK = re.compile(r"\[\[([^\[\]{}|\n]*+)((?>(?:\|[^\[\]{}|\n]*+)*))\]\]")
 _PLAIN_TEMPLATE = re.compile(r"\{\{(?<!\{\{\{)([^{}\[\]|\n]*+\n?+)((?>(?:\|(?>(?:[^{}\[\]\n]++|\n(?!=))*))?))\}\}(?!\})")
 """A template with nothing nested in it, nor a heading: between braces with that, they are no pair."""
@@ -84,7 +84,7 @@ class Brackets(NestedMarkup):
         return found.end()
 
     def run(self) -> str:
-        """Read at once what holds nothing nested, by kind; the tokens take what is left, which is nothing in most pages."""
+        """Read constructs without nested ones at once, by kind; tokens take the rest, which is empty in most pages."""
         text = self.source
         if "[[" in text:
             shown = "".join(_PLAIN_LINK.split(text))
@@ -273,7 +273,7 @@ class Brackets(NestedMarkup):
 
 
 def _width(found: re.Match[str]) -> int:
-    """Characters of the source; what was removed before is counted before."""
+    """Characters of the source; earlier removals are already counted."""
     return found.end() - found.start() - found[0].count(GONE)
 
 

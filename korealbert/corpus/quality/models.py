@@ -20,7 +20,7 @@ import numpy.typing as npt
 from korealbert.artifact.files import note_written
 from korealbert.philox import hash64, mix64
 
-Codes = npt.NDArray[np.uint64]
+_Codes = npt.NDArray[np.uint64]
 
 _FEATURES = 1 << 18
 _ORDERS = (2, 3, 4)
@@ -38,7 +38,7 @@ _ALPHABET = 1 << 14
 """Characters between which the model of order 0 does not distinguish."""
 
 
-def codes(text: str, max_characters: int) -> Codes:
+def codes(text: str, max_characters: int) -> _Codes:
     """uint64 [characters]: the beginning of a text in lower case, each run of white space one blank, each digit a zero."""
     text = " ".join(text[: 2 * max_characters].lower().split())[:max_characters]
     found = np.frombuffer(f" {text} ".encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
@@ -46,7 +46,7 @@ def codes(text: str, max_characters: int) -> Codes:
     return found
 
 
-def _hashes(letters: Codes, order: int, size: int) -> npt.NDArray[np.int64]:
+def _hashes(letters: _Codes, order: int, size: int) -> npt.NDArray[np.int64]:
     """int64 [characters - order + 1], below ``size``, a power of two: one number for each n-gram."""
     count = len(letters) - order + 1
     if count <= 0:
@@ -66,7 +66,7 @@ class Classifier:
     """[features], multiples of ``_WEIGHT_STEP``."""
     bias: float
 
-    def score(self, letters: Codes) -> float:
+    def score(self, letters: _Codes) -> float:
         """How likely the text is one of the good ones, from 0 to 1."""
         features = _features(letters)
         total = float(self.weights[features].sum(dtype=np.float64))  # exact: multiples of one step
@@ -84,11 +84,11 @@ class Classifier:
         return cls(values[:-1], float(values[-1]))
 
 
-def _features(letters: Codes) -> npt.NDArray[np.int64]:
+def _features(letters: _Codes) -> npt.NDArray[np.int64]:
     return np.concatenate([_hashes(letters, order, _FEATURES) for order in _ORDERS])
 
 
-def train_classifier(good: Sequence[Codes], bad: Sequence[Codes], seed: int) -> Classifier:
+def train_classifier(good: Sequence[_Codes], bad: Sequence[_Codes], seed: int) -> Classifier:
     """Fit good against bad texts by AdaGrad; both classes weigh the same. Equal texts and seed give equal weights.
 
     Memory: 8 bytes for every different n-gram of a text.
@@ -129,7 +129,7 @@ class LanguageModel:
         """Characters counted in all."""
         return float(self.tables[0].sum(dtype=np.int64))
 
-    def perplexity(self, letters: Codes) -> float:
+    def perplexity(self, letters: _Codes) -> float:
         """Mean number of characters between which the model hesitates; about 20 to 60 for prose like its reference."""
         likely = np.full(len(letters) - 1, 1 / _ALPHABET)
         before = np.full(len(letters) - 1, self._characters)
@@ -153,7 +153,7 @@ class LanguageModel:
         return cls(np.load(path, mmap_mode="r"))
 
 
-def train_language_model(texts: Iterable[Codes]) -> LanguageModel:
+def train_language_model(texts: Iterable[_Codes]) -> LanguageModel:
     """Count the n-grams of reference texts."""
     tables = np.zeros((_ORDER, _COUNTS), dtype=np.uint32)
     for letters in texts:

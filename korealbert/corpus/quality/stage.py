@@ -1,6 +1,6 @@
-"""Stage ``quality``: scores of every document by a classifier and a language model, and what is left out or repeated for them.
+"""Stage ``quality``: scores of every document by a classifier and a language model, which leave out or repeat documents.
 
-It stands between ``dedup`` and ``balance`` where a recipe has ``[quality]``. Three steps: draw the texts that models are
+It comes between ``dedup`` and ``balance`` where a recipe has ``[quality]``. Three steps: draw the texts that models are
 trained on (map), train (one reduce), score and write (map). In addition to the usual shards it writes ``scores-*.arrow``.
 """
 
@@ -33,7 +33,7 @@ from korealbert.documents.shards import (
 )
 from korealbert.philox import hash64
 
-SCORES_SCHEMA = pa.schema(
+_SCORES_SCHEMA = pa.schema(
     [("id", pa.string()), ("source", pa.string()), ("quality", pa.float64()), ("perplexity", pa.float64())]
 )
 """Rows of ``scores-*.arrow``, a document each, dropped ones too; a score that the recipe does not ask for is null."""
@@ -84,7 +84,7 @@ class QualitySpec(Spec):
     max_perplexity: float | None = Field(default=None, gt=1)
     """A document of higher perplexity is ``high_perplexity``."""
     copies: dict[str, int] = Field(default_factory=dict)
-    """Least number of copies that deduplication found of a document (with itself) → how often it stands in the corpus:
+    """Least number of copies that deduplication found of a document (with itself) → how often it is in the corpus:
     ``{ 3 = 2, 10 = 3 }``. What many sites printed is often good (FineWeb2: Penedo et al. 2025, arXiv 2506.20920)."""
     max_characters: int = Field(default=3_000, ge=100)
     """Beginning of a text that models see."""
@@ -104,7 +104,7 @@ class QualitySpec(Spec):
             raise ValueError("max_perplexity needs a reference; add [quality.perplexity]")
         if bad := [size for size, times in self.copies.items() if not (size.isdecimal() and int(size) > 1 and times >= 1)]:
             raise ValueError(
-                f"copies: {', '.join(bad)}: a number of copies above 1, and how often the document stands, 1 or more"
+                f"copies: {', '.join(bad)}: a number of copies above 1, and how often the document is in the corpus, 1 or more"
             )
         return self
 
@@ -163,8 +163,8 @@ def _sample_shard(job: _Job, index: int, out_dir: Path) -> Stats:
     return {}
 
 
-def read_labelled(path: Path) -> Iterator[tuple[Literal["good", "bad"], str]]:
-    """Label and text of each line of a file. Raises ValueError naming file and line of what is neither."""
+def _read_labelled(path: Path) -> Iterator[tuple[Literal["good", "bad"], str]]:
+    """Label and text of each line of a file. Raises ValueError naming file and line of anything else."""
     with path.open("rb") as handle:
         for number, line in enumerate(handle, 1):
             if not line.strip():
@@ -183,14 +183,14 @@ def _check(spec: QualitySpec, runtime: Runtime) -> None:
     """Raises ValueError where a labelled file cannot be read, or there is no text of one of the two labels."""
     if spec.classifier is None:
         return
-    labels = {label for file in spec.classifier.labelled for label, _ in read_labelled(file.path)}
+    labels = {label for file in spec.classifier.labelled for label, _ in _read_labelled(file.path)}
     if missing := [label for label in ("good", "bad") if label not in labels and not getattr(spec.classifier, label)]:
         named = ", ".join(str(file) for file in spec.classifier.labelled)
         raise QualityError(f"there is no {missing[0]} text in {named}, and no source of such; add lines, or name a source")
 
 
 def train(spec: QualitySpec, index: int, out_dir: Path) -> Stats:
-    """Train the models on what was drawn; returns how many texts each role has."""
+    """Train the models on the drawn texts; returns the number of texts of each role."""
     work = _work(out_dir)
     texts: dict[str, list[str]] = {}
     tables = sorted(work.glob("sample-*.arrow"))
@@ -204,7 +204,7 @@ def train(spec: QualitySpec, index: int, out_dir: Path) -> Stats:
         texts[role] = [text for _, text in drawn]
     if spec.classifier is not None:
         for file in spec.classifier.labelled:
-            for label, text in read_labelled(file.path):
+            for label, text in _read_labelled(file.path):
                 texts[label].append(text)
     for role, found in texts.items():
         if not found:
@@ -239,7 +239,7 @@ class _Scoring:
     shard: Path
     spec: QualitySpec
     times: dict[str, int]
-    """Document → how often it stands in the corpus, for those of the shard that are repeated."""
+    """Document → number of copies in the corpus, for the repeated ones of the shard."""
 
 
 def _pareto_drops(spec: QualitySpec, document: Document, quality: float) -> bool:
@@ -270,7 +270,7 @@ def _score_shard(job: _Scoring, index: int, out_dir: Path) -> Stats:
     model = LanguageModel.load(work / "language-model.npy") if spec.perplexity is not None else None
     sources: dict[str, dict[str, dict[str, int]]] = {}
     repeated = 0
-    with DocumentShard(out_dir, index) as shard, TableWriter(out_dir / f"scores-{index:05d}.arrow", SCORES_SCHEMA) as table:
+    with DocumentShard(out_dir, index) as shard, TableWriter(out_dir / f"scores-{index:05d}.arrow", _SCORES_SCHEMA) as table:
         for document in read_documents(job.shard):
             letters = codes(document.text, spec.max_characters)
             quality = round(classifier.score(letters), 4) if classifier is not None else None
@@ -327,7 +327,7 @@ def run(spec: QualitySpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Q
 
 
 def _times(spec: QualitySpec, dedup: Artifact, shards: list[Path]) -> list[dict[str, int]]:
-    """For each shard: document → how often it stands in the corpus, for those that are repeated."""
+    """For each shard: document → number of copies in the corpus, for the repeated ones."""
     if not spec.copies:
         return [{} for _ in shards]
     steps = sorted((int(size), times) for size, times in spec.copies.items())

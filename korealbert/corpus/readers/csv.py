@@ -16,16 +16,25 @@ from korealbert.documents.streams import RawFile, ReadFault
 _BLANK_LINES = re.compile(rb"(?>(?:\r?\n)+)")
 
 
+_MAX_FIELDS = 1 << 20
+"""Delimiters from which on a row counts as an attack or an accident: each field costs memory, however short."""
+
+
 class _RowTooLong(Exception):
     """A physical line, or the lines of one row, exceed the limit."""
+
+
+class _TooManyFields(Exception):
+    """A row has more than ``_MAX_FIELDS`` delimiters."""
 
 
 class _RowLines:
     """Feeds csv.reader physical lines and remembers the bytes of the row that it is at."""
 
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: Cursor, delimiter: str) -> None:
         self.row = bytearray()
         self.lines_forgotten = self.bytes_forgotten = 0
+        self._delimiter, self._delimiters = delimiter.encode(), 0
         self._cursor, self._buffer, self._position = cursor, b"", 0
 
     def __iter__(self) -> _RowLines:
@@ -56,6 +65,9 @@ class _RowLines:
             raise _RowTooLong
         if len(self.row) == begun:
             raise StopIteration
+        self._delimiters = self.row.count(self._delimiter, begun) + (self._delimiters if begun else 0)
+        if self._delimiters > _MAX_FIELDS:
+            raise _TooManyFields(f"more than {_MAX_FIELDS:,} fields")
         return self.row[begun:].decode("latin-1")  # only finds where rows end, so bytes and characters stay one to one
 
     def give_back(self, start: int) -> None:
@@ -84,7 +96,7 @@ def frame_csv(raw: RawFile, *, delimiter: str, encoding: str, max_record_bytes: 
 
 def _rows(cursor: Cursor, delimiter: str) -> Iterator[RawRecords | Quarantined]:
     csv.field_size_limit(2 * cursor.limit)  # process-wide in Python; _RowLines is what keeps rows in bounds
-    lines = _RowLines(cursor)
+    lines = _RowLines(cursor, delimiter)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     data, cuts = bytearray(), list[tuple[int, int]]()
 
@@ -100,7 +112,7 @@ def _rows(cursor: Cursor, delimiter: str) -> Iterator[RawRecords | Quarantined]:
         except ReadFault:
             yield from flush()
             raise
-        except (_RowTooLong, csv.Error) as error:
+        except (_RowTooLong, _TooManyFields, csv.Error) as error:
             yield from flush()
             if isinstance(error, _RowTooLong):
                 yield cursor.too_long(cursor.line, cursor.byte)
@@ -134,7 +146,11 @@ def _next_row(row: bytes, header: str, delimiter: str) -> int:
     while 0 < start < len(row) and columns > 1:
         end = row.find(b"\n", start) + 1 or len(row)
         try:
-            if len(next(csv.reader([row[start:end].decode("latin-1")], delimiter=delimiter, strict=True), [])) == columns:
+            few = row.count(delimiter.encode(), start, end) <= _MAX_FIELDS
+            if (
+                few
+                and len(next(csv.reader([row[start:end].decode("latin-1")], delimiter=delimiter, strict=True), [])) == columns
+            ):
                 return start
         except csv.Error:
             pass

@@ -44,7 +44,7 @@ class RawRecords:
     last: bool = False
     """Nothing of the file follows."""
     _counted: list[int] = field(default_factory=lambda: [0, 0], init=False, repr=False, compare=False)
-    """The byte offset last asked for, and the lines before it: a million bad records must not count them all anew."""
+    """The byte offset last asked for, and the lines before it: a million bad records must not count them all again."""
 
     def line_at(self, offset: int) -> int:
         """Line number of a byte offset within these records."""

@@ -87,12 +87,29 @@ def json_records(
             yield *part, _json_object(records, *part)
 
 
+_MAX_VALUES = 1 << 20
+"""Values of one record from which on it counts as an attack or an accident: an empty list of two bytes takes 56 of memory."""
+_STRING = re.compile(r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"', re.DOTALL)
+
 # Not strict: raw tabs and line feeds in strings are common and harmless.
 _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=unambiguous)
 
 
-def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | Quarantined:
+def _text_of_few_values(records: RawRecords, start: int, end: int) -> str | Quarantined:
     text = decode_record(records, start, end)
+    if isinstance(text, str) and _values(text) > _MAX_VALUES and _values(_STRING.sub("", text)) > _MAX_VALUES:
+        remedy = f"it holds more than {_MAX_VALUES:,} values: leave it out, or the lists in it"
+        return bad_record(records, start, end, "too_many_values", remedy)
+    return text
+
+
+def _values(text: str) -> int:
+    """How many values JSON holds, if no text holds their marks."""
+    return sum(map(text.count, ",[{"))
+
+
+def _json_object(records: RawRecords, start: int, end: int) -> dict[str, Any] | Quarantined:
+    text = _text_of_few_values(records, start, end)
     if isinstance(text, Quarantined):
         return text
     marks = len(text) - len(text.lstrip("\ufeff"))  # joined files have byte order marks between their lines

@@ -173,7 +173,7 @@ class ValueScanner:
 
     def _open(self, at: int, mark: bytes) -> None:
         if self._depth == 0:
-            self._end_record(at, at)  # whatever comes before is a record of its own, and not a good one
+            self._end_record(at, at)  # anything before is a separate record, and a bad one
             if mark == b"[":
                 self._in_array = True
                 self._start = at + 1

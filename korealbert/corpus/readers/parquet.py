@@ -1,16 +1,21 @@
 """Parquet files as records: each row becomes a JSON object of the columns that the spec names.
 
 The footer of a Parquet file is at its end, so a file is copied to disk before it is read, and of a truncated one nothing can be
-read. Rows are taken out one at a time: what a dictionary holds once may stand in every row. Columns that are neither text nor
-numbers or times (lists, structures) count as missing.
+read. Rows are taken out one at a time: a value that a dictionary holds once may be in every row. Columns that are neither text
+nor numbers or times (lists, structures) count as missing.
+
+Arrow unfolds whole pages into memory and holds all those of a batch of rows, so what they unfold to is added up from their own
+headers before a row group is read; the footer could say anything.
 """
 
 from __future__ import annotations
 
 import json
+import mmap
 from collections.abc import Iterator
 from dataclasses import replace
 from tempfile import TemporaryFile
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,22 +25,26 @@ from korealbert.corpus.readers.json import parse_json
 from korealbert.corpus.readers.records import Outcome, Tally
 from korealbert.corpus.readers.spec import ExtractSpec, FieldMap
 from korealbert.documents.schema import Quarantined
-from korealbert.documents.streams import RawFile, ReadFault, Unfolding
+from korealbert.documents.streams import ANY_RATIO_BYTES, RawFile, ReadFault, Unfolding
 
 _ROWS_AT_ONCE = 1 << 10
+_BYTES_AT_ONCE = 64 << 20
+"""Unfolded size of a batch of rows, if the rows of its group are of one size."""
+_MAX_DEPTH = 8
+"""Structures within the header of a page; the format has three."""
 
 
 def frame_parquet(raw: RawFile, *, fields: FieldMap, max_record_bytes: int) -> Iterator[RawRecords | Quarantined]:
     """Batches of rows; a row whose JSON is longer than ``max_record_bytes`` goes to quarantine."""
     batch, row, byte = bytearray(), 1, 0
     try:
-        for number, line in enumerate(_rows(raw, fields), start=1):
-            too_long = len(line) > max_record_bytes
+        for number, line in enumerate(_rows(raw, fields, max_record_bytes), start=1):
+            too_long = line is None or len(line) > max_record_bytes
             if batch and (too_long or len(batch) >= RAW_RECORDS_BYTES):
                 yield RawRecords(raw.name, "utf-8", row, byte, bytes(batch))
                 byte += len(batch)
                 batch.clear()
-            if too_long:
+            if line is None or too_long:
                 remedy = f"it is longer than limits.max_record_bytes ({max_record_bytes:,}); raise that, or leave it out"
                 yield Quarantined(raw.name, f"row {number}", "", "record_too_long", remedy)
                 continue
@@ -50,19 +59,20 @@ def frame_parquet(raw: RawFile, *, fields: FieldMap, max_record_bytes: int) -> I
         yield RawRecords(raw.name, "utf-8", row, byte, bytes(batch))
 
 
-def _rows(raw: RawFile, fields: FieldMap) -> Iterator[bytes]:
-    """The rows as lines of JSON. Raises ReadFault where the file cannot be read, or read on."""
+def _rows(raw: RawFile, fields: FieldMap, max_record_bytes: int) -> Iterator[bytes | None]:
+    """The rows as lines of JSON; None for one whose texts are too long. Raises ReadFault where the file cannot be read on."""
     with TemporaryFile() as copy:
         while block := raw.read():
             copy.write(block)
+        copy.flush()
         size, number = copy.tell(), 0
         unfolding = Unfolding(raw.limits, lambda: size)
         try:
             schema = pq.read_schema(copy)
         except (pa.ArrowException, OSError) as error:
             copy.seek(0)
-            told = f"{error} (the file begins with {copy.read(8)!r}); set the format that it has, or fetch it again"
-            raise ReadFault("corrupt_file", "byte 0", told) from None
+            message = f"{error} (the file begins with {copy.read(8)!r}); set the format that it has, or fetch it again"
+            raise ReadFault("corrupt_file", "byte 0", message) from None
         wanted = [name for name in schema.names if name in fields.names]
         if fields.text[0] not in wanted:
             remedy = f"no column {fields.text[0]!r} among {', '.join(schema.names)[:300]}: set fields.text of the spec"
@@ -73,17 +83,121 @@ def _rows(raw: RawFile, fields: FieldMap) -> Iterator[bytes]:
             raise ReadFault("wrong_type", "byte 0", remedy)
         wanted = [name for name in wanted if name in texts or pa.types.is_primitive(schema.field(name).type)]
         try:
-            for batch in pq.ParquetFile(copy, read_dictionary=texts).iter_batches(_ROWS_AT_ONCE, columns=wanted):
+            for batch in _batches(pq.ParquetFile(copy, read_dictionary=texts), copy, wanted, raw):
                 columns = dict(zip(batch.schema.names, batch.columns, strict=True))
                 for index in range(batch.num_rows):
                     number += 1
-                    record = {name: column[index].as_py() for name, column in columns.items()}
-                    line = json.dumps(record, ensure_ascii=False, default=_written).encode("utf-8", "surrogateescape") + b"\n"
-                    unfolding.add(len(line), f"row {number}")
+                    cells = {name: column[index] for name, column in columns.items()}
+                    size = sum(_text_bytes(cells[name]) for name in texts)
+                    line = None
+                    if size <= max_record_bytes:
+                        record = {name: cell.as_py() for name, cell in cells.items()}
+                        line = (
+                            json.dumps(record, ensure_ascii=False, default=_written).encode("utf-8", "surrogateescape") + b"\n"
+                        )
+                        size = len(line)
+                    unfolding.add(size, f"row {number}")
                     yield line
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             remedy = f"{error}; rows before are kept, fetch the file again"
             raise ReadFault("corrupt_file", f"row {number + 1}", remedy) from None
+
+
+def _batches(file: pq.ParquetFile, copy: Any, wanted: list[str], raw: RawFile) -> Iterator[pa.RecordBatch]:
+    """The wanted columns in batches of rows. Raises ReadFault at a row group whose pages unfold to too much for their size."""
+    with mmap.mmap(copy.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            chunks = (group.column(index) for index in range(group.num_columns))
+            unfolded = folded = 0
+            for chunk in (each for each in chunks if each.path_in_schema in wanted):
+                begin = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)), default=0)
+                for size, packed in _pages(data, begin, begin + chunk.total_compressed_size):
+                    unfolded, folded = unfolded + size, folded + packed
+            limit = raw.limits.max_decompression_ratio
+            if unfolded > max(ANY_RATIO_BYTES, limit * folded):
+                remedy = (
+                    f"{folded:,} bytes of its pages unfold to {unfolded:,}, and the limit is {limit:,}-fold; rows before are"
+                    " kept; if that is right, raise limits.max_decompression_ratio"
+                )
+                raise ReadFault("decompression_bomb", f"row group {number + 1}", remedy)
+            rows = _BYTES_AT_ONCE * group.num_rows // max(1, unfolded)
+            yield from file.iter_batches(min(max(1, rows), _ROWS_AT_ONCE), row_groups=[number], columns=wanted)
+
+
+def _pages(data: mmap.mmap, position: int, end: int) -> Iterator[tuple[int, int]]:
+    """Unfolded size and size in the file of the pages of a column chunk, by the header (Thrift's compact protocol) of each.
+
+    Raises OSError where they are not as the format says.
+    """
+    try:
+        while position < end:
+            begin = position
+            sizes, position = _structure(data, position)
+            unfolded, folded = sizes[2], sizes[3]
+            if unfolded < 0 or folded < 0:
+                raise OSError("a page of less than no bytes")
+            position += folded
+            yield unfolded, position - begin
+    except (IndexError, KeyError):
+        raise OSError("a column's pages do not end where the file says") from None
+
+
+def _structure(data: mmap.mmap, position: int, depth: int = 0) -> tuple[dict[int, int], int]:
+    """The integers of a structure by field, and where it ends."""
+    found: dict[int, int] = {}
+    field = 0
+    while kind := data[position]:
+        position += 1
+        if kind >> 4:
+            field += kind >> 4
+        else:
+            field, position = _integer(data, position)
+        value, position = _value(data, position, kind & 15, depth)
+        if value is not None:
+            found[field] = value
+    return found, position + 1
+
+
+def _value(data: mmap.mmap, position: int, kind: int, depth: int) -> tuple[int | None, int]:
+    """The value of an integer, and where a value of any kind that headers of pages have ends."""
+    if kind in (1, 2):  # true, false
+        return None, position
+    if kind == 3:
+        return None, position + 1
+    if kind in (4, 5, 6):
+        return _integer(data, position)
+    if kind == 7:
+        return None, position + 8
+    if kind == 8:
+        length, position = _varint(data, position)
+        return None, position + length
+    if kind == 12 and depth < _MAX_DEPTH:
+        return None, _structure(data, position, depth + 1)[1]
+    raise OSError(f"the header of a page has a field of kind {kind}")
+
+
+def _varint(data: mmap.mmap, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 70:
+        byte = data[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, position
+        shift += 7
+    raise OSError("an endless number in the header of a page")
+
+
+def _integer(data: mmap.mmap, position: int) -> tuple[int, int]:
+    value, position = _varint(data, position)
+    return (value >> 1) ^ -(value & 1), position
+
+
+def _text_bytes(cell: Any) -> int:
+    """Size of the text that a cell of a dictionary column shows."""
+    found = cell.value if isinstance(cell, pa.DictionaryScalar) else cell
+    return found.as_buffer().size if found is not None and found.is_valid else 0
 
 
 def _written(value: object) -> str:
@@ -92,7 +206,7 @@ def _written(value: object) -> str:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Whether a column can be read as a dictionary, in which a value stands once; in lists each row would have its own."""
+    """Whether a column can be read as a dictionary, which holds a value once; in lists each row would have a copy."""
     types = pa.types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     return any(each(kind) for each in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))

@@ -30,6 +30,8 @@ _DATE = re.compile(
     r"(?:[T ] ?(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)? ?(Z|[+-]\d{2}:?\d{2})?)?"
 )
 _YEAR_OR_MONTH = re.compile(r"\d{4}(?:-(?:0[1-9]|1[0-2]))?")
+_UNTIDY = re.compile(f"[\t\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000{UNWANTED.pattern[1:-1]}]")
+"""Any character that ``tidy`` removes or replaces; most texts have none."""
 _BLANKS = re.compile(r"[^\S\n]+")
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 
@@ -96,8 +98,13 @@ def tidy(text: str) -> str:
 
     Makes source text fit for shards and nothing more; ``normalise`` goes further (entities, fillers, joiners) and counts it.
     """
-    text = UNWANTED.sub("", composed(text).replace("\r\n", "\n").replace("\r", "\n"))
-    text = _BLANK_LINES.sub("\n\n", _BLANKS.sub(" ", text))
+    text = composed(text)
+    if _UNTIDY.search(text):
+        text = UNWANTED.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+        text = _BLANKS.sub(" ", text)
+    elif "  " in text:
+        text = _BLANKS.sub(" ", text)
+    text = _BLANK_LINES.sub("\n\n", text)
     return text.replace(" \n", "\n").replace("\n ", "\n").strip()
 
 
@@ -165,7 +172,7 @@ def _encoding_remedy(data: bytes, encoding: str, error: UnicodeDecodeError) -> s
 
 
 def native_id(records: RawRecords, start: int) -> str:
-    """The identifier of a record that has none of its own: file and byte position."""
+    """The identifier of a record without one: file and byte position."""
     return f"{records.file}@{records.byte + start}"
 
 

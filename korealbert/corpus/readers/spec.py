@@ -31,10 +31,12 @@ ORIGINS: Mapping[str, str] = {
     "mediawiki": "dumps are at https://dumps.wikimedia.org (kowiki, …-pages-articles.xml.bz2)",
     "wikiextractor": "WikiExtractor makes such files of a dump from https://dumps.wikimedia.org",
     "namuwiki": "dumps are at https://archive.org/search?query=namuwiki",
+    "news": "articles are the newspapers' own; [crawl.SOURCE] takes them from the web (korealbert-web.toml)",
+    "books": "introductions are the publishers' own; [crawl.SOURCE] takes them from the web (korealbert-web.toml)",
     "warc": "[crawl.SOURCE] makes such files",
     "wet": "Common Crawl has them (https://commoncrawl.org/get-started, wet.paths.gz)",
 }
-"""Where the files of a format are to be had, for those who miss them."""
+"""Where the files of a format can be obtained, for messages about missing ones."""
 
 _DROPPED_SECTIONS = (
     *("같이 보기", "함께 보기", "각주", "주석", "내용주"),
@@ -88,16 +90,16 @@ class WikiOptions(Spec):
     keep_tables: bool = False
     """Cells joined by a space, one row a line."""
     keep_strikethrough: bool = False
-    """Struck text is deleted text or a joke (NamuWiki); by default it goes."""
+    """Struck text is deleted text or a joke (NamuWiki); by default it is removed."""
     keep_footnotes: bool = False
     """Footnotes as lines at the end of the paragraph that cites them."""
     math_placeholder: str = "{formula}"
-    """What stands for a formula; ``{formula}`` in it is its text (a/b for ``\\frac{a}{b}``). Empty: nothing."""
+    """Replacement of a formula; ``{formula}`` in it is its text (a/b for ``\\frac{a}{b}``). Empty: nothing."""
     inline_templates: dict[str, Annotated[int, Field(ge=1)] | str] = Field(default_factory=dict)
     """MediaWiki: further templates that show text, name → number of the argument that they show (from 1), or a pattern:
     ``{1}[ ({name})]``, in brackets what is shown only if the template has that argument."""
     expand_templates: bool = False
-    """MediaWiki: expand templates that stand within a line by the dump's own pages, which must be in it (``pages-articles``);
+    """MediaWiki: expand templates within a line by the dump's own pages, which must be in it (``pages-articles``);
     the dump is read twice. Templates that need Lua, or show more than a line, stay out. ``{{KOR}}`` shows its country where the
     dump has no page for it, too."""
 
@@ -126,8 +128,8 @@ class ExtractSpec(Spec):
     """
     document: Literal["record", "file"] = Field(default_factory=lambda data: _document_of(data["format"]))
     """
-    file: a file is one document; of json, jsonl and news its records are a paragraph each (film reviews). record: a record is
-    one; in text, a paragraph. Files of text are documents unless told otherwise, all others hold them.
+    file: each file is one document; in json, jsonl and news each record is then a paragraph of it (film reviews). record: each
+    record is one document; in text, each paragraph. The default is file for text, and record for all other formats.
     """
     license: str = ""
     """Terms under which the text may be used; recorded in the manifest."""

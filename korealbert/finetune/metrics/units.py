@@ -227,7 +227,7 @@ def joint_goal_accuracy(gold: Sequence[State], predicted: Sequence[State]) -> fl
 def slot_micro_f1(gold: Sequence[State], predicted: Sequence[State], mode: Mode) -> float:
     """F1 of the entries of states. Raises ValueError when the two differ in length or are empty.
 
-    Official: the mean of the turns' F1, whatever the name says, in which entries that stand twice count twice, and two empty
+    Official: the mean of the turns' F1, whatever the name says, in which repeated entries count twice, and two empty
     states are 1. Corrected: over the pooled entries of all turns, each once; 0 where there are none at all.
     """
     check_lengths(gold, predicted, "slot F1")

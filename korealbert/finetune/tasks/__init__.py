@@ -1,4 +1,4 @@
-"""The benchmarks by name. Each module names its own in ``TASKS``."""
+"""The benchmarks by name: those of the package, which each module names in ``TASKS``, and those that TOML files define."""
 
 from __future__ import annotations
 
@@ -7,28 +7,43 @@ import pkgutil
 import re
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
+from typing import Any
 
+from korealbert.finetune import defined
+from korealbert.finetune.definition import BenchmarkTable, Definition, is_file, read_table
 from korealbert.finetune.task import Task
 from korealbert.formatting import nearest
 
 
 def names() -> list[str]:
-    """All benchmarks, sorted."""
+    """All benchmarks of the package, sorted."""
     return sorted(_tasks())
 
 
-def load(name: str) -> Task:
-    """The benchmark of this name. Raises ValueError naming the known ones."""
-    if name not in _tasks():
-        raise ValueError(f"there is no task {name!r}{nearest(name, names())}; known are {', '.join(names())}")
-    return _tasks()[name]
+def load(task: str | Definition | Mapping[str, Any]) -> Task:
+    """The benchmark of a name, or of a definition, also as a manifest holds it. Raises ValueError naming the known ones."""
+    if isinstance(task, str):
+        if task not in _tasks():
+            remedy = f"known are {', '.join(names())}, and any TOML file that defines one"
+            raise ValueError(f"there is no task {task!r}{nearest(task, names())}; {remedy}")
+        return _tasks()[task]
+    return defined.task_of(task if isinstance(task, Definition) else Definition.model_validate(task))
+
+
+def table_of(path: Path, *, within: Path | None = None) -> BenchmarkTable:
+    """The TOML file of a benchmark outside the package; see ``read_table``. Its name is no shipped one's."""
+    return read_table(path, within=within, taken=names)
 
 
 def find(written: str) -> Task:
-    """The benchmark that a person means: its name or its title, in any case, with or without hyphens, ``glue_`` and ``klue_``.
+    """The benchmark that a person means: its name or its title, in any case, with or without hyphens, ``glue_`` and ``klue_``;
+    or its TOML file.
 
-    Raises ValueError naming the known ones when there is none, or several.
+    Raises ValueError naming the known ones when there is none, or several, and all that is wrong with a file.
     """
+    if is_file(written):
+        return load(table_of(Path(written)).definition)
     wanted = _core(written)
     matches = [name for name in names() if wanted in (_core(name), _core(load(name).title))]
     found = [written] if written in names() else matches

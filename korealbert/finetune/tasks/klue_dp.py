@@ -1,7 +1,7 @@
 """KLUE-DP: on which word of its sentence does each word depend, and how? UAS and LAS on 2,000 dev sentences.
 
 Official files ``klue-dp-v1.1_{train,dev}.tsv`` (10,000 / 2,000): per sentence a line ``## guid<TAB>text``, then a line ``INDEX
-WORD_FORM LEMMA POS HEAD DEPREL`` for each eojeol, then an empty line. Head 0 is the root. Heads stand right of their words. The
+WORD_FORM LEMMA POS HEAD DEPREL`` for each eojeol, then an empty line. Head 0 is the root. Heads are right of their words. The
 test set is not public.
 """
 

@@ -3,7 +3,7 @@
 Official files ``wos-v1.1_{train,dev}.json`` (8,000 / 1,000 dialogues; the test set is not public): a list of objects with
 ``guid``, ``domains`` and ``dialogue``, in which turns of ``user`` and ``sys`` follow each other. A user's turn has ``state``:
 all that was asked for up to it, as ``domain-slot-value``. An example is a user's turn; KLUE-baseline names it ``GUID-N``.
-States of dev and train have gaps and values that no turn tells (KLUE issues 7 and 16): kept.
+States of dev and train have gaps and values that no turn mentions (KLUE issues 7 and 16): kept.
 
 KLUE-baseline generates values piece by piece (TRADE), with the encoder's embeddings. Here each slot chooses among the values
 that it has in training, from its own mean of the input's vectors; a value that training lacks is never predicted. Published
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-NONE = "none"
+_NONE = "none"
 """What a slot has that nobody spoke of; a state does not list it."""
 
 _DIALOGUES = 1_000
@@ -40,7 +40,7 @@ _DIALOGUES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Turn(Example):
-    """``text`` is what the user says, ``pair`` what the system said before; ``target`` is the state, a tuple."""
+    """``text`` is the user's turn, ``pair`` the system's turn before it; ``target`` is the state, a tuple."""
 
     dialogue: str = ""
     """Its ``guid``."""
@@ -109,7 +109,7 @@ class KlueDst(Task):
                 values.setdefault(slot, set()).add(value)
         if not values:
             raise ValueError("no turn of the training file has a state; give the official file")
-        return SlotHead(hidden_size, {slot: (NONE, *sorted(values[slot] - {NONE})) for slot in sorted(values)}, dropout)
+        return SlotHead(hidden_size, {slot: (_NONE, *sorted(values[slot] - {_NONE})) for slot in sorted(values)}, dropout)
 
     def loss(self, logits: SlotScores, targets: Sequence[Any]) -> torch.Tensor:
         """Mean over turns of the sum over slots of the cross-entropy of values, but for those that training lacks."""
@@ -119,7 +119,7 @@ class KlueDst(Task):
         total = logits.scores_BV.new_zeros((), dtype=torch.float32)
         for (slot, values), scores_BC in zip(slots.items(), logits.by_slot(), strict=True):
             number = {value: index for index, value in enumerate(values)}
-            wanted = [number.get(state.get(slot, NONE), -1) for state in states]
+            wanted = [number.get(state.get(slot, _NONE), -1) for state in states]
             wanted_B = torch.tensor(wanted, device=scores_BC.device)
             total = total + torch.nn.functional.cross_entropy(scores_BC.float(), wanted_B, ignore_index=-1, reduction="sum")
         return total / len(states)
@@ -129,7 +129,7 @@ class KlueDst(Task):
         best = [scores_BC.argmax(dim=-1).tolist() for scores_BC in logits.by_slot()]
         slots = list(logits.slots[0].items())
         return [
-            [f"{slot}-{values[row[n]]}" for (slot, values), row in zip(slots, best, strict=True) if values[row[n]] != NONE]
+            [f"{slot}-{values[row[n]]}" for (slot, values), row in zip(slots, best, strict=True) if values[row[n]] != _NONE]
             for n in range(len(features))
         ]
 
@@ -145,10 +145,10 @@ class KlueDst(Task):
         """Of every slot that is gold or predicted its name, ``none`` where it lacks; predicted also ``another value``."""
         gold, given = (dict(map(slot_and_value, state)) for state in (example.target, predicted))
         slots = sorted({*gold, *given})
-        names = {True: "another value", False: NONE}
+        names = {True: "another value", False: _NONE}
         found = [slot if given.get(slot) == gold.get(slot, given.get(slot)) and slot in given else "" for slot in slots]
         return (
-            [slot if slot in gold else NONE for slot in slots],
+            [slot if slot in gold else _NONE for slot in slots],
             [name or names[slot in given] for slot, name in zip(slots, found, strict=True)],
         )
 

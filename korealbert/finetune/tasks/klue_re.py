@@ -124,7 +124,7 @@ class KlueRe(Task):
         """One logit per relation, on the pooled vector."""
         from korealbert.finetune.heads import PooledHead  # noqa: PLC0415 (planning does without)
 
-        return PooledHead(hidden_size, len(RELATIONS), dropout)
+        return PooledHead(hidden_size, len(RELATIONS), dropout, hidden=self.chosen == "electra")
 
     def loss(self, logits: torch.Tensor, targets: Sequence[Any]) -> torch.Tensor:
         """Cross-entropy over the relations."""

@@ -64,7 +64,7 @@ class Copa(_Kobest, MultipleChoice):
     """What is asked for → the word that joins both sentences."""
 
     def read(self, file: BenchmarkFile) -> list[Example]:
-        """All pairs of alternatives; ``pair`` is what is asked for."""
+        """All pairs of alternatives; ``pair`` is the question."""
         return [
             Choice(
                 number,
@@ -87,7 +87,7 @@ class Copa(_Kobest, MultipleChoice):
 
 
 class WiC(_Kobest):
-    """Has a word the same meaning in two sentences? 3,318 / 610 / 1,260 pairs; the word stands in brackets in both."""
+    """Has a word the same meaning in two sentences? 3,318 / 610 / 1,260 pairs; the word is in brackets in both."""
 
     title = "KoBEST WiC"
     official_test_examples = 1_260
@@ -103,7 +103,7 @@ class WiC(_Kobest):
 
 
 class HellaSwag(_Kobest, MultipleChoice):
-    """How does a text go on? 2,029 / 500 / 500 texts with four endings; 137 of those for training stand there twice."""
+    """How does a text go on? 2,029 / 500 / 500 texts with four endings; 137 of those for training occur twice."""
 
     title = "KoBEST HellaSwag"
     official_test_examples = 500
@@ -120,7 +120,7 @@ class HellaSwag(_Kobest, MultipleChoice):
 
 
 class SentiNeg(_Kobest):
-    """Is a review positive? 3,649 / 400 / 397; those of the test set are negations of others, which stand beside them."""
+    """Is a review positive? 3,649 / 400 / 397; those of the test set are negations of others, which come next to them."""
 
     title = "KoBEST SentiNeg"
     official_test_examples = 397

@@ -1,4 +1,4 @@
-"""Korean tasks with one label for a sentence or a pair, beside KLUE's and KoBEST's.
+"""Korean tasks with one label for a sentence or a pair, other than KLUE's and KoBEST's.
 
 NSMC, paraphrase detection, Kakao Brain's KorNLU, PAWS-X, hate speech and bias of news comments, and intents of utterances.
 """
@@ -255,7 +255,7 @@ class Intents(SequenceClassification):
     """3i4K: what does an utterance intend? Seven classes; accuracy on 6,121 test utterances.
 
     Official files ``data/train_val_test/fci_{train_val,test}.txt`` (55,134 / 6,121), without a header: ``label<TAB>text``, the
-    last line without an end. 612 test utterances stand in train too, and 214 texts have several labels: kept.
+    last line without an end. 612 test utterances are in train too, and 214 texts have several labels: kept.
     """
 
     title = "3i4K"

@@ -1,116 +1,27 @@
-"""Extractive question answering: KorQuAD, KLUE-MRC and SQuAD, in SQuAD's JSON or nearly so; answers compared."""
+"""Extractive question answering: KorQuAD, KLUE-MRC and SQuAD, in SQuAD's JSON or nearly so."""
 
 from __future__ import annotations
 
-import html
-import re
-import string
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.files import Identifiers, json_list, parts
 from korealbert.finetune.metrics import Mode
+from korealbert.finetune.metrics.answers import (
+    em_and_f1,
+    korquad2_f1,
+    korquad_f1,
+    normalise_klue,
+    normalise_korquad,
+    normalise_korquad2,
+    normalise_squad,
+    rouge_w,
+    squad_f1,
+)
 from korealbert.finetune.questions import Answer, Question, QuestionAnswering, mean_in_groups
 from korealbert.finetune.task import Example, Scores, Task
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults
-
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-
-_KORQUAD_MARKS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
-
-_KLUE_NEVER = re.compile(r"['\"《》<>〈〉]\(\)‘’")
-"""KLUE's pattern of marks to blank. Its bracket closes too early, so that it matches a mark followed by ``()‘’`` only."""
-
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-
-_Overlap = Callable[[str, str, Mode], float]
-
-
-def normalise_korquad(text: str) -> str:
-    """Quotes and brackets as spaces, lower case, no ASCII punctuation, single spaces."""
-    return " ".join(text.translate(_KORQUAD_MARKS).lower().translate(_PUNCTUATION).split())
-
-
-_TAG = re.compile(r"<!--.*?(?:-->|\Z)|<[a-zA-Z/!?][^>]*(?:>|\Z)", re.DOTALL)
-"""A comment or a tag, also one that the text ends in."""
-
-
-def normalise_korquad2(text: str) -> str:
-    """What a browser shows of HTML, as in KorQuAD 1 and without any space."""
-    return "".join(normalise_korquad(html.unescape(_TAG.sub("", text))).split())
-
-
-def normalise_squad(text: str) -> str:
-    """Lower case, no ASCII punctuation, no English articles, single spaces."""
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
-
-
-def normalise_klue(text: str, mode: Mode) -> str:
-    """Lower case, no ASCII punctuation, single spaces; corrected: also no quotes and brackets, as KLUE intends."""
-    lowered = text.lower()
-    blanked = _KLUE_NEVER.sub(" ", lowered) if mode == "official" else lowered.translate(_KORQUAD_MARKS)
-    return " ".join(blanked.translate(_PUNCTUATION).split())
-
-
-def _overlap_f1(predicted: Sequence[str], gold: Sequence[str], mode: Mode) -> float:
-    """F1 of two bags of characters or words. Two empty bags: 0 in the official scripts of 1.x, corrected 1."""
-    if not predicted and not gold:
-        return 0.0 if mode == "official" else 1.0
-    same = sum((Counter(predicted) & Counter(gold)).values())
-    if not same:
-        return 0.0
-    precision, recall = same / len(predicted), same / len(gold)
-    return 2 * precision * recall / (precision + recall)
-
-
-def korquad_f1(predicted: str, gold: str, mode: Mode) -> float:
-    """F1 of characters without spaces."""
-    return _overlap_f1(_characters(predicted), _characters(gold), mode)
-
-
-def korquad2_f1(predicted: str, gold: str, mode: Mode) -> float:
-    """F1 of characters without tags and spaces."""
-    return _overlap_f1(normalise_korquad2(predicted), normalise_korquad2(gold), mode)
-
-
-def _characters(text: str) -> list[str]:
-    return list(normalise_korquad(text).replace(" ", ""))
-
-
-def squad_f1(predicted: str, gold: str, mode: Mode) -> float:
-    """F1 of words."""
-    return _overlap_f1(normalise_squad(predicted).split(), normalise_squad(gold).split(), mode)
-
-
-def rouge_w(predicted: str, gold: str, mode: Mode) -> float:
-    """F1 of the longest common run of characters of two normalised answers, spaces included; two empty answers: 1.
-
-    Official: in gold answers from 200 characters on, difflib ignores characters that make up over 1 % of them.
-    """
-    if not gold:
-        return float(predicted == gold)
-    if not predicted:
-        return 0.0
-    matcher = SequenceMatcher(None, predicted, gold, autojunk=mode == "official")
-    longest = matcher.find_longest_match(0, len(predicted), 0, len(gold)).size
-    if not longest:
-        return 0.0
-    precision, recall = longest / len(predicted), longest / len(gold)
-    return 2 * (precision * recall) / (precision + recall)
-
-
-def _em_and_f1(
-    predicted: str, accepted: Sequence[str], *, normalise: Callable[[str], str], f1: _Overlap, mode: Mode
-) -> dict[str, float]:
-    """``em`` of the normalised answers, and the best ``f1`` over the accepted answers."""
-    wanted = normalise(predicted)
-    return {
-        "em": float(any(wanted == normalise(gold) for gold in accepted)),
-        "f1": max(f1(predicted, gold, mode) for gold in accepted),
-    }
 
 
 class KorQuad(QuestionAnswering):
@@ -131,7 +42,7 @@ class KorQuad(QuestionAnswering):
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
         """Exact match of normalised answers, and F1 of their characters."""
-        return _em_and_f1(predicted, question.accepted, normalise=normalise_korquad, f1=korquad_f1, mode=mode)
+        return em_and_f1(predicted, question.accepted, normalise=normalise_korquad, f1=korquad_f1, mode=mode)
 
 
 class KorQuad2(QuestionAnswering):
@@ -171,7 +82,7 @@ class KorQuad2(QuestionAnswering):
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
         """Exact match of normalised answers, and F1 of their characters, both without tags."""
-        return _em_and_f1(predicted, question.accepted, normalise=normalise_korquad2, f1=korquad2_f1, mode=mode)
+        return em_and_f1(predicted, question.accepted, normalise=normalise_korquad2, f1=korquad2_f1, mode=mode)
 
 
 class KlueMrc(QuestionAnswering):
@@ -227,7 +138,7 @@ class Squad1(QuestionAnswering):
 
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
         """Exact match of normalised answers, and F1 of their words."""
-        return _em_and_f1(predicted, question.accepted, normalise=normalise_squad, f1=squad_f1, mode=mode)
+        return em_and_f1(predicted, question.accepted, normalise=normalise_squad, f1=squad_f1, mode=mode)
 
 
 class Squad2(QuestionAnswering):
@@ -249,7 +160,7 @@ class Squad2(QuestionAnswering):
     def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
         """Exact match of normalised answers, and F1 of their words; without an accepted answer only an empty one is right."""
         accepted = [text for text in question.accepted if normalise_squad(text)] or [""]
-        return _em_and_f1(predicted, accepted, normalise=normalise_squad, f1=squad_f1, mode="corrected")
+        return em_and_f1(predicted, accepted, normalise=normalise_squad, f1=squad_f1, mode="corrected")
 
     def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
         """``em`` and ``f1`` over all questions, and over those with and without an answer."""

@@ -2,8 +2,8 @@
 
 Official directory ``RACE`` with ``{train,dev,test}/{middle,high}/N.txt``, 87,866 / 4,887 / 4,934 questions; each file is a JSON
 object with ``article``, ``questions``, ``options``, ``answers`` (A to D) and ``id``. Give a directory, whose files are read in
-the order of their paths, or one file with an object per line. ALBERT's tables 2 to 8 are of dev: scores over dev stand beside
-them, those over test stand alone.
+the order of their paths, or one file with an object per line. ALBERT's tables 2 to 8 are of dev: scores over dev are shown next
+to them, those over test alone.
 """
 
 from __future__ import annotations

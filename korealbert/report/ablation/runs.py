@@ -13,10 +13,10 @@ from korealbert.finetune.statistics import t_quantile
 from korealbert.formatting import fixed, mean_and_sd, signed
 from korealbert.pretrain.intrinsic import IntrinsicStats
 from korealbert.pretrain.stage import PretrainStats
-from korealbert.report.ablation.spec import Column, Row
+from korealbert.report.ablation.spec import Column, Row, Training
 
 Runs = Mapping[int, Mapping[int, float]]
-"""Values × 100 by pretraining seed and, below that, fine-tuning seed (0 for what is not fine-tuned)."""
+"""Values × 100 by pretraining seed and, below that, fine-tuning seed (0 without fine-tuning)."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,24 @@ class Values:
     """By key of the row and title of the column."""
 
     @classmethod
-    def read(cls, rows: tuple[Row, ...], columns: tuple[Column, ...], artifacts: Mapping[str, Artifact]) -> Values:
-        """Read ``pretrain/ROW/SEED``, ``intrinsic/ROW/SEED/NOISE`` and ``finetune/ROW/SEED/BENCHMARK/INIT/SEED``."""
+    def read(
+        cls, rows: tuple[Row, ...], columns: tuple[Column, ...], artifacts: Mapping[str, Artifact], *, baseline: str
+    ) -> Values:
+        """Read ``pretrain/ROW/SEED``, ``intrinsic/ROW/SEED/NOISE``, ``finetune/ROW/SEED/BENCHMARK/INIT/SEED`` and
+        ``ensemble/ROW/BENCHMARK``. ``baseline``: label of the row that speeds are relative to."""
         runs: dict[tuple[str, str], dict[int, dict[int, float]]] = {(r.key, c.title): {} for r in rows for c in columns}
         for label, artifact in artifacts.items():
             stage, *rest = label.split("/")
-            if stage not in ("pretrain", "intrinsic", "finetune"):
+            if stage not in ("pretrain", "intrinsic", "finetune", "ensemble"):
                 continue
-            row, seed, *what = rest
+            row, seed, *what = [rest[0], "0", *rest[1:], "", "0"] if stage == "ensemble" else rest
             for column in columns:
                 value = _value(column, stage, what, artifact)
                 if value is not None:
-                    runs[row, column.title].setdefault(int(seed), {})[int(what[-1]) if stage == "finetune" else 0] = value
+                    runs[row, column.title].setdefault(int(seed), {})[int(what[-1]) if stage in _TUNED else 0] = value
+        for column in columns:
+            if column.training == "speedup":
+                _relate(runs, column.title, rows, baseline)
         found = cls({column.title: column for column in columns}, runs)
         for row_ in rows:
             for column in columns:
@@ -76,9 +82,21 @@ class Values:
         return len(runs), max((len(values) for values in runs.values()), default=0)
 
 
+def _relate(runs: dict[tuple[str, str], dict[int, dict[int, float]]], title: str, rows: Sequence[Row], baseline: str) -> None:
+    """Divide the values of a column by the mean of the row whose label is ``baseline``; without one there are none."""
+    unit = [value[0] for row in rows if row.label == baseline for value in runs[row.key, title].values()]
+    for row in rows:
+        own = runs[row.key, title]
+        runs[row.key, title] = {seed: {0: value[0] / statistics.fmean(unit)} for seed, value in own.items()} if unit else {}
+
+
+_TUNED = ("finetune", "ensemble")
+"""Stages whose artifacts are scores of a benchmark."""
+
+
 def _value(column: Column, stage: str, what: list[str], artifact: Artifact) -> float | None:
     """An artifact's value for a column, or None: the score on test, or on dev where the recipe names no test file."""
-    if stage == "finetune":
+    if stage in _TUNED:
         if column.benchmark != "/".join(what[:-2]):
             return None
         metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
@@ -89,6 +107,8 @@ def _value(column: Column, stage: str, what: list[str], artifact: Artifact) -> f
                 f"column {column.title!r}: {column.benchmark} has no metric {metric!r}; it has {', '.join(scores)}"
             )
         return float(scores[metric])
+    if column.training is not None:
+        return _of_training(column.training, artifact.stats_as(PretrainStats)) if stage == "pretrain" else None
     if column.heldout is None or (column.noise != what[0] if what else column.noise):
         return None
     if stage == "intrinsic":
@@ -97,6 +117,14 @@ def _value(column: Column, stage: str, what: list[str], artifact: Artifact) -> f
         heldout = artifact.stats_as(PretrainStats).heldout or {}
     accuracy = heldout.get(f"{column.heldout}_accuracy")
     return None if accuracy is None else 100 * float(accuracy)
+
+
+def _of_training(what: Training, stats: PretrainStats) -> float | None:
+    if what == "parameters":
+        return float(stats.parameters)
+    if what == "hours":
+        return None if stats.seconds is None else stats.seconds / 3600
+    return stats.tokens_per_second
 
 
 @dataclass(frozen=True)

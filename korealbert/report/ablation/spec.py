@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -11,6 +11,8 @@ from korealbert.artifact import Spec, refuse_repeats
 from korealbert.report import published
 
 Task = Literal["mlm", "sop", "wop"]
+
+Training = Literal["parameters", "speedup", "hours"]
 
 
 class Printed(Spec):
@@ -21,7 +23,7 @@ class Printed(Spec):
     source: str
     """The table's own name there: ``ALBERT Table 4``."""
     model: str = "{label}"
-    """The table's name for the model of a row: ``{label}`` stands for the row's label, ``*`` for anything."""
+    """The table's name for the model of a row: ``{label}`` is replaced by the row's label, ``*`` matches anything."""
 
     @field_validator("table")
     @classmethod
@@ -50,6 +52,14 @@ class Printed(Spec):
             )
         return found[0]
 
+    def model_of_name(self, name: str) -> str:
+        """A published name, if it is one of the table. Raises ValueError where it is not."""
+        return self.model_copy(update={"model": name}).model_of(name)
+
+    def elsewhere(self, source: str) -> Self:
+        """The same models in another table of the paper; this one for an empty name."""
+        return self.model_copy(update={"source": source}) if source else self
+
     def pairs(self) -> set[tuple[str, str]]:
         """Every task and metric that the table prints."""
         rows = published.load(self.table).select("task", "metric", "source").iter_rows()
@@ -65,7 +75,10 @@ class Printed(Spec):
 
 
 class Column(Spec):
-    """One column: a benchmark's metric, a held-out accuracy, a mean of other columns, or only the printed numbers."""
+    """One column: a benchmark's metric, a held-out accuracy, a mean of other columns, what training took, or only the printed
+    numbers."""
+
+    later: ClassVar[frozenset[str]] = frozenset({"training", "source"})
 
     title: str = Field(min_length=1)
     """As printed."""
@@ -79,15 +92,26 @@ class Column(Spec):
     """Noise of the held-out rows; by default that of the row's own views."""
     average: tuple[tuple[str, ...], ...] = ()
     """Titles of the columns that it is the mean of; those of one inner list are averaged first (F1 and EM of one benchmark)."""
+    training: Training | None = None
+    """Of pretraining: the model's parameters; the tokens per second as a multiple of the baseline's, on the machines that the
+    two ran on; or the hours of its steps, where it has a budget of time."""
     printed: tuple[str, str] | None = None
     """Task and metric of the printed number."""
+    source: str = ""
+    """Another table of the paper that the printed number is in: ``ALBERT Table 1``."""
+
+    @property
+    def is_score(self) -> bool:
+        """Whether its values are scores times 100."""
+        return self.training is None
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        kinds = [name for name in ("benchmark", "heldout", "average") if getattr(self, name)]
+        kinds = [name for name in ("benchmark", "heldout", "average", "training") if getattr(self, name)]
         if len(kinds) > 1 or not (kinds or self.printed):
             raise ValueError(
-                f"column {self.title!r} has {' and '.join(kinds) or 'no content'}; give one of benchmark, heldout and average"
+                f"column {self.title!r} has {' and '.join(kinds) or 'no content'}; give one of benchmark, heldout, average, "
+                "training"
             )
         if self.metric and not self.benchmark:
             raise ValueError(f"column {self.title!r}: metric = {self.metric!r} belongs to a benchmark")
@@ -99,6 +123,8 @@ class Column(Spec):
 class Row(Spec):
     """One model of the ablation."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"ensemble", "snapshot"})
+
     key: str
     """Its part of the labels of its artifacts: ``pretrain/KEY/SEED``."""
     label: str
@@ -107,10 +133,16 @@ class Row(Spec):
     """Its name in the published table; empty where the paper has no such row."""
     settings: tuple[str, ...] = ()
     """Its settings that differ from the recipe: ``views.word_order.portion = 1.0``."""
+    snapshot: int | None = None
+    """Step of its training whose weights it is. None: the last."""
+    ensemble: tuple[str, ...] = ()
+    """Labels of the rows whose fine-tuning runs form an ensemble; such a row has no training."""
 
 
 class AblationReportSpec(Spec):
     """Layout of an ablation's report; all our numbers come from its inputs."""
+
+    later: ClassVar[frozenset[str]] = frozenset({"curves"})
 
     title: str = Field(min_length=1, max_length=200)
     """Title of the report."""
@@ -128,6 +160,8 @@ class AblationReportSpec(Spec):
     """Confidence level of the intervals."""
     notes: tuple[str, ...] = ()
     """Sentences for the reader."""
+    curves: bool = False
+    """Whether held-out accuracies along the steps are drawn, a line for each row."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -1,8 +1,9 @@
 """Stage `ablation`: all artifacts of a grid → the table of its paper, as HTML, Markdown, CSV and SVG.
 
 Input roles are labels of the grid: ``pretrain/ROW/SEED``, ``intrinsic/ROW/SEED/NOISE``,
-``finetune/ROW/SEED/BENCHMARK/INIT/SEED`` and those of what they were built from. Output: ``report.html``, ``report.md``,
-``table.csv`` (means and intervals beside the printed numbers), ``runs.csv`` (every value) and ``figures/*.svg``.
+``finetune/ROW/SEED/BENCHMARK/INIT/SEED`` and those of their ancestors. Output: ``report.html``, ``report.md``,
+``table.csv`` (means, intervals and the printed numbers), ``runs.csv`` (every value), ``tables/*`` (every table as CSV,
+Markdown and LaTeX) and ``figures/*.svg``.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from korealbert.examples.packing import ExamplesStats
 from korealbert.formatting import MISSING, compact, count, percent
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.report import published
-from korealbert.report.ablation import table
+from korealbert.report.ablation import curves, table
 from korealbert.report.ablation.runs import Values
 from korealbert.report.ablation.spec import AblationReportSpec
-from korealbert.report.artifacts import Artifacts, lineage
+from korealbert.report.artifacts import Artifacts, refuse_swapped
 from korealbert.report.render.blocks import Block, Section, Table, Text
 from korealbert.report.render.writer import write_report
+from korealbert.report.sections.lineage import MEASURED, closing
 
 
 class AblationStats(Statistics):
@@ -39,21 +41,29 @@ def run(
 ) -> AblationStats:
     """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
-    values = Values.read(spec.rows, spec.columns, artifacts.by_label)
+    refuse_swapped(artifacts.by_label, _model_of)
+    values = Values.read(spec.rows, spec.columns, artifacts.by_label, baseline=spec.baseline)
     chapters = [
         table.section(spec, values),
         table.differences_section(spec, values),
         table.figures(spec, values),
+        curves.section(spec, artifacts) if spec.curves else None,
+        curves.layers(spec, artifacts),
         _models(spec, artifacts),
         _known_problems(spec),
-        lineage(artifacts),
     ]
-    sections = [chapter for chapter in chapters if chapter is not None]
+    sections = closing(artifacts, chapters)
     summary = pl.DataFrame(table.summary(spec, values), infer_schema_length=None)
     numbers = {"table.csv": summary, "runs.csv": _runs(spec, values)}
     write_report(out_dir, spec.title, _lede(spec, artifacts), sections, numbers, runtime)
     means = {row.label: {title: found.text for title, found in table.estimates(spec, values, row).items()} for row in spec.rows}
     return AblationStats(rows=len(spec.rows), columns=len(spec.columns), means=means)
+
+
+def _model_of(label: str) -> str:
+    """``pretrain/ROW/SEED`` of ``finetune/ROW/SEED/…`` and ``intrinsic/ROW/SEED/…``."""
+    stage, *rest = label.split("/")
+    return "/".join(["pretrain", *rest[:2]]) if stage in ("finetune", "intrinsic") else ""
 
 
 def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
@@ -74,13 +84,12 @@ def _models(spec: AblationReportSpec, artifacts: Artifacts) -> Section:
     for label, artifact in artifacts.of("pretrain").items():
         by_row.setdefault(label.split("/")[1], []).append(artifact.stats_as(PretrainStats))
     body = []
-    for row in spec.rows:
+    for row in (row for row in spec.rows if row.key in by_row):
         stats = by_row[row.key][0]
         rollbacks = sum(training.rollbacks for training in by_row[row.key])
-        figures = (stats.parameters, stats.steps, stats.tokens)
-        body.append(
-            [row.label, "; ".join(row.settings) or MISSING, *map(count, figures), f"{stats.epochs:g}", count(rollbacks)]
-        )
+        steps = count(stats.steps) if row.snapshot is None else f"{count(row.snapshot)} of {count(stats.steps)}"
+        figures = (count(stats.parameters), steps, count(stats.tokens), f"{stats.epochs:g}", count(rollbacks))
+        body.append([row.label, "; ".join(row.settings) or MISSING, *figures])
     header = ["", "Settings other than the recipe's", "Parameters", "Steps", "Tokens", "Epochs", "Returns after a collapse"]
     blocks: list[Block] = [Table("Models", header, body, frozenset(range(2, 7)), prose=frozenset({1}))]
     examples = artifacts.stats("examples", ExamplesStats)
@@ -110,4 +119,4 @@ def _runs(spec: AblationReportSpec, values: Values) -> pl.DataFrame:
     return pl.DataFrame(records, schema=dict(zip(names, kinds, strict=True)), orient="row")
 
 
-STAGE = Stage("ablation", version=2, spec=AblationReportSpec, run=run)
+STAGE = Stage("ablation", version=3, spec=AblationReportSpec, run=run, measured=MEASURED)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 
-from korealbert.formatting import MISSING, fixed, percent, signed
+from korealbert.formatting import MISSING, compact, fixed, percent, signed
 from korealbert.report.ablation.runs import Estimate, Values, estimate
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Row
 from korealbert.report.render import charts
-from korealbert.report.render.blocks import Block, Figure, Figures, Section, Table, Text
+from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
 
 OURS, PRINTED = "ours", "printed"
 
@@ -27,7 +28,7 @@ def differences(spec: AblationReportSpec, values: Values, row: Row) -> dict[str,
     """Mean of the differences from the baseline, paired by seed, by column title; nothing without common seeds."""
     baseline = next(each for each in spec.rows if each.label == spec.baseline)
     found = {}
-    for column in spec.columns:
+    for column in (column for column in spec.columns if column.is_score):
         own, other = (values.independent(each.key, column.title) for each in (row, baseline))
         pairs = [own[seed] - other[seed] for seed in sorted(own.keys() & other.keys())]
         if pairs:
@@ -39,8 +40,12 @@ def printed(spec: AblationReportSpec, row: Row) -> dict[str, tuple[str, float | 
     """The published values of a row by column title."""
     if spec.printed is None or not row.model:
         return {}
-    values = spec.printed.values(row.model)
-    return {c.title: values[c.printed] for c in spec.columns if c.printed in values}
+    found = {}
+    for column in spec.columns:
+        values = spec.printed.elsewhere(column.source).values(row.model)
+        if column.printed in values:
+            found[column.title] = values[column.printed]
+    return found
 
 
 def section(spec: AblationReportSpec, values: Values) -> Section:
@@ -51,7 +56,7 @@ def section(spec: AblationReportSpec, values: Values) -> Section:
     marked = set()
     for row in spec.rows:
         marked.add(len(body))
-        cells = (_with_mark(ours[row.key].get(c.title), len(values.runs[row.key, c.title]) == 1) for c in spec.columns)
+        cells = (_cell(c, ours[row.key].get(c.title), len(values.runs[row.key, c.title]) == 1) for c in spec.columns)
         body.append([row.label, OURS, _runs(spec, values, row), *cells])
         if theirs := printed(spec, row):
             body.append(["", PRINTED, "", *(theirs.get(c.title, (MISSING, None))[0] for c in spec.columns)])
@@ -62,7 +67,20 @@ def section(spec: AblationReportSpec, values: Values) -> Section:
         Text(_how_to_read(spec, single=single), quiet=True),
         *(Text(note, quiet=True) for note in spec.notes),
     ]
-    return Section("table", "The table", blocks)
+    return Section("table", "The table", [*blocks, *_medians(spec, values)])
+
+
+def _medians(spec: AblationReportSpec, values: Values) -> list[Block]:
+    """Median and best over all runs of each row, as papers print them; nothing where no row has two runs."""
+    body: list[list[str]] = []
+    for row in spec.rows:
+        own = [[v for runs in values.runs[row.key, c.title].values() for v in runs.values()] for c in spec.columns]
+        if max(map(len, own)) > 1:
+            body.append([row.label, "median", *(fixed(statistics.median(each)) if each else MISSING for each in own)])
+            body.append(["", "best", *(fixed(max(each)) if each else MISSING for each in own)])
+    header = ["", "Of all runs", *(column.title for column in spec.columns)]
+    table = Table("Median and best of ours, × 100", header, body, frozenset(range(2, len(header))))
+    return [Fold("Median and best over all runs", [table])] if body else []
 
 
 def _runs(spec: AblationReportSpec, values: Values, row: Row) -> str:
@@ -72,9 +90,12 @@ def _runs(spec: AblationReportSpec, values: Values, row: Row) -> str:
     return f"{pretrained} × {finetuned}"
 
 
-def _with_mark(found: Estimate | None, single: bool) -> str:
+def _cell(column: Column, found: Estimate | None, single: bool) -> str:
+    """The text of a mean; of parameters without an interval, as all runs of a row have the same number."""
     if found is None:
         return MISSING
+    if column.training == "parameters":
+        return compact(found.mean)
     return f"{found.text}{_ONE_PRETRAINING}" if single and found.half_width is not None else found.text
 
 
@@ -145,6 +166,8 @@ def _printed_differences(spec: AblationReportSpec, row: Row, baseline: Row) -> l
     own, other = (printed(spec, each) for each in (row, baseline))
 
     def shown(column: Column) -> str:
+        if not column.is_score:
+            return MISSING
         a, b = (side.get(column.title, ("", None))[1] for side in (own, other))
         return MISSING if a is None or b is None else signed(a - b, 1)
 
@@ -155,11 +178,19 @@ def figures(spec: AblationReportSpec, values: Values) -> Section | None:
     """Every value as a dot, one drawing per column."""
     drawn = []
     for number, column in enumerate(spec.columns):
+        if column.training == "parameters":
+            continue
         strips = [_strip(spec, values, row, column) for row in spec.rows if values.independent(row.key, column.title)]
         if not strips:
             continue
         label = f"{column.title}: " + "; ".join(f"{strip.label} {strip.text}" for strip in strips)
-        drawn.append(Figure(f"column-{number + 1}", column.title, charts.strips(strips, label=label, x_unit="× 100")))
+        drawn.append(
+            Figure(
+                f"column-{number + 1}",
+                column.title,
+                charts.strips(strips, label=label, x_unit="× 100" if column.is_score else column.training or ""),
+            )
+        )
     text = Text(
         "A dot is one value of a mean: a pretraining run, or a fine-tuning run where there is a single pretraining run.",
         quiet=True,

@@ -1,1 +1,1 @@
-"""The report of a cross-lingual post-training: the tables and the figure of Chameleon in their layout, ours beside them."""
+"""The report of a cross-lingual post-training: the tables and the figure of Chameleon in their layout, with ours."""

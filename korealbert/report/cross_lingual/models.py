@@ -229,11 +229,11 @@ def language_loss(results: Results) -> Section | None:
             curves.append(charts.Line(variant, [(at, sum(v) / len(v)) for at, v in sorted(points.items())], style))
         level = mean(results.values("source", task, metric, english=True))
         ends = "; ".join(f"{curve.name} {fixed(curve.points[-1][1])} at the end" for curve in curves if curve.points)
-        beside = "" if level is None else f"; the source {fixed(level)}"
+        source = "" if level is None else f"; the source {fixed(level)}"
         what = f"{task} {metric}"
-        svg = charts.lines(curves, label=f"{what} over the steps of both phases: {ends}{beside}", x_unit="steps", level=level)
+        svg = charts.lines(curves, label=f"{what} over the steps of both phases: {ends}{source}", x_unit="steps", level=level)
         key = f"language-loss-{task}" + (f"-{number // _MOST_LINES + 1}" if number else "")
-        figures.append(Figure(key, f"{what}: {ends}{beside}", svg))
+        figures.append(Figure(key, f"{what}: {ends}{source}", svg))
     text = (
         "Each snapshot, and the end of each phase where it was tested, with the source's vocabulary restored, fine-tuned "
         "with the same seeds; the dashed line is the source itself."

@@ -1,7 +1,7 @@
-"""Stage ``xpt_report`` (label ``report``): all artifacts of a post-training → Chameleon's tables and figure, ours beside them.
+"""Stage ``xpt_report`` (label ``report``): all artifacts of a post-training → Chameleon's tables and figure, with ours.
 
-Input roles are the labels of the graph; none is required. Output: ``report.html``, ``report.md``, ``scores.csv`` (every value)
-and ``figures/*.svg``. Equal inputs give equal bytes.
+Input roles are the labels of the graph; none is required. Output: ``report.html``, ``report.md``, ``scores.csv`` (every value),
+``tables/*`` (every table as CSV, Markdown and LaTeX) and ``figures/*.svg``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from pydantic import Field
 from korealbert.artifact import Inputs, Runtime, Spec, Stage, Statistics
 from korealbert.formatting import compact, count
 from korealbert.huggingface.checkpoint import SourceStats
-from korealbert.report.artifacts import Artifacts, lineage
+from korealbert.report.artifacts import Artifacts, refuse_swapped
 from korealbert.report.cross_lingual import models, printed, tables
 from korealbert.report.cross_lingual.models import Results
 from korealbert.report.render.blocks import Section, Table, Text
 from korealbert.report.render.writer import write_report
 from korealbert.report.sections import corpus, training_data
+from korealbert.report.sections.lineage import MEASURED, closing
 from korealbert.xpt.split import SplitStats
 from korealbert.xpt.transfer import TransferStats
 
@@ -52,6 +53,7 @@ def run(
 ) -> CrossLingualReportStats:
     """Write the report; see the module's docstring. ``stages``: all stages in the order of the report."""
     artifacts = Artifacts(inputs, stages)
+    refuse_swapped(artifacts.by_label, _model_of)
     results = Results(inputs)
     chapters = [
         tables.korean(results),
@@ -67,13 +69,21 @@ def run(
         corpus.dropped(artifacts, _EXAMPLES_PER_REASON),
         corpus.removed(artifacts),
         training_data.vocabulary(artifacts),
-        lineage(artifacts),
     ]
-    sections = [chapter for chapter in chapters if chapter is not None]
+    sections = closing(artifacts, chapters)
     numbers = {"scores.csv": _scores(results, spec.model_name)}
     figures = write_report(out_dir, spec.title, _lede(results), sections, numbers, runtime)
     anchors = [section.anchor for section in sections]
     return CrossLingualReportStats(sections=anchors, figures=figures, scores=len(results.scores))
+
+
+def _model_of(label: str) -> str:
+    """``PHASE/VARIANT`` or ``control/NAME`` of models that were fine-tuned, or tested on masked words; see ``Results``."""
+    stage, *rest = label.split("/")
+    if stage not in ("finetune", "intrinsic"):
+        return ""
+    name, kind, *_ = [*(rest[2:] if rest[0] == "language_loss" else rest), "", ""]
+    return f"control/{kind}" if name == "control" else f"{kind}/{name}"
 
 
 def _lede(results: Results) -> str:
@@ -136,4 +146,4 @@ def _scores(results: Results, model: str) -> pl.DataFrame:
     return pl.DataFrame(records, schema=dict(zip(columns, kinds, strict=True)), orient="row")
 
 
-STAGE = Stage("xpt_report", version=4, spec=CrossLingualReportSpec, run=run)
+STAGE = Stage("xpt_report", version=5, spec=CrossLingualReportSpec, run=run, measured=MEASURED)

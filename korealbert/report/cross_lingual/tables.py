@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
 from itertools import product
 
@@ -129,15 +130,17 @@ def _compared(results: Results, *, english: bool) -> list[Block]:
             f"{benchmark.title}, {benchmark.metric_title}",
             results.system_title(system),
             benchmark.shown(system),
+            *(fixed(of(values)) if len(values) > 1 else "" for of in (statistics.median, max)),
             f"{fixed(low)} to {fixed(high)}",
         ]
         for benchmark in benchmarks
         for system, (low, high) in benchmark.intervals.items()
+        for values in [benchmark.values(system)]
     ]
     if not rows:
         return []
-    header = ["Benchmark", "Model", "Mean ± sd", next(b.interval_title for b in benchmarks if b.intervals)]
-    table = Table("Means over seeds, and their intervals over test examples", header, rows, frozenset({2, 3}))
+    header = ["Benchmark", "Model", "Mean ± sd", "Median", "Best", next(b.interval_title for b in benchmarks if b.intervals)]
+    table = Table("Means over seeds, and their intervals over test examples", header, rows, frozenset({2, 3, 4, 5}))
     return [table, *paired_differences(benchmarks, results.system_title)]
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from korealbert.formatting import MISSING
 from korealbert.report.render.markup import Svg
 
 
@@ -36,7 +37,7 @@ class Cards:
 @dataclass(frozen=True)
 class Table:
     """Rows of text; ``numeric`` columns are aligned right, ``prose`` columns hold text of any length and language,
-    ``marked`` rows stand out."""
+    ``marked`` rows are highlighted."""
 
     title: str
     header: Sequence[str]
@@ -48,11 +49,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing with its file name; ``caption`` says what it shows. Numbers in the drawing are text."""
+    """A drawing with its file name; ``caption`` describes it. Numbers in the drawing are text. A wide one has a whole
+    row and keeps its size."""
 
     name: str
     caption: str
     svg: Svg
+    wide: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,3 +94,30 @@ def figures_of(blocks: Sequence[Block]) -> list[Figure]:
         elif isinstance(block, Fold):
             found += figures_of(block.blocks)
     return found
+
+
+def without_empty_columns(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks with tables that have something in every column but the first, which names the rows."""
+    return [
+        _narrowed(block)
+        if isinstance(block, Table)
+        else Fold(block.summary, without_empty_columns(block.blocks))
+        if isinstance(block, Fold)
+        else block
+        for block in blocks
+    ]
+
+
+def _narrowed(table: Table) -> Table:
+    filled = [
+        number
+        for number in range(len(table.header))
+        if number == 0 or not table.rows or any(row[number] not in ("", MISSING) for row in table.rows)
+    ]
+    if len(filled) == len(table.header):
+        return table
+    numeric, prose = (
+        frozenset(place for place, number in enumerate(filled) if number in kind) for kind in (table.numeric, table.prose)
+    )
+    rows = [[row[number] for number in filled] for row in table.rows]
+    return replace(table, header=[table.header[number] for number in filled], rows=rows, numeric=numeric, prose=prose)

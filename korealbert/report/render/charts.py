@@ -1,4 +1,4 @@
-"""Bars, histograms, lines and strips of dots, each small enough to fit beside its neighbours."""
+"""Bars, histograms, lines and strips of dots, each small enough to fit next to its neighbours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEFT, RIGHT, TOP, BOTTOM = 42.0, 6.0, 26.0, 34.0
 """Margins of charts with axes, in units."""
 
 MAX_BARS = 12
-"""Most bars of one drawing; the table beside it has all."""
+"""Most bars of one drawing; the table next to it has all."""
 
 MAX_POINTS = 240
 """Most points of a line; more are averaged, since a chart has fewer pixels."""
@@ -32,7 +32,7 @@ class Bar:
 
 
 def bars(rows: Sequence[Bar], *, label: str) -> Svg:
-    """Horizontal bars from 0, each under its own label and number."""
+    """Horizontal bars from 0, each under its label and number."""
     largest = max((max(row.value, row.before or 0.0) for row in rows), default=0.0) or 1.0
     paired = any(row.before is not None for row in rows)
     pitch = 40 if paired else 34
@@ -74,6 +74,10 @@ def histogram(bins: Sequence[tuple[str, float]], *, label: str, unit: str) -> Sv
     return Svg(height, label, join(*body))
 
 
+STYLES = 6
+"""Kinds of lines that can be distinguished."""
+
+
 @dataclass(frozen=True)
 class Line:
     """A named series of (x, y)."""
@@ -81,7 +85,11 @@ class Line:
     name: str
     points: Sequence[tuple[float, float]]
     style: int = 1
-    """Which of the palette's colours: 1, 2 or 3."""
+    """Which of the palette's colours, and how it is dashed: 1 to 6; from 4 on the colours come again."""
+
+
+_DOTS = {1: 4.0, 2: 2.8, 3: 1.6, 4: 4.0, 5: 2.8, 6: 1.6}
+"""Radius of the points by style: where curves coincide, every one of them stays visible."""
 
 
 def lines(series: Sequence[Line], *, label: str, x_unit: str, level: float | None = None, share: bool = False) -> Svg:
@@ -89,33 +97,45 @@ def lines(series: Sequence[Line], *, label: str, x_unit: str, level: float | Non
     drawn = [Line(line.name, thinned(line.points), line.style) for line in series if line.points]
     values = [y for line in drawn for _, y in line.points] + ([level] if level is not None else [])
     x_end = max((x for line in drawn for x, _ in line.points), default=1.0) or 1.0
-    y_ticks = ticks(min(values, default=0.0), max(values, default=1.0), 5)
-    height = 220.0
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    apart = abs(high) / 50 if low == high else 0.0  # A level curve runs through the middle.
+    y_ticks = ticks(low - apart, high + apart, 5)
+    legend, above = _legend(drawn)
+    height = 220.0 + above
     x_scale = _Scale(0.0, x_end, LEFT, WIDTH - RIGHT)
-    y_scale = _Scale(y_ticks[0], y_ticks[-1], height - BOTTOM, TOP)
+    y_scale = _Scale(y_ticks[0], y_ticks[-1], height - BOTTOM, TOP + above)
     body = [_y_axis(y_scale, y_ticks, share=share)]
+    # Half an epoch, or half a step, was never measured.
+    whole = all(float(x).is_integer() for line in drawn for x, _ in line.points)
     for tick in ticks(0.0, x_end, 4):
-        if tick <= x_end:
+        if tick <= x_end and not (whole and tick % 1):
             anchor = "end" if tick > 0.95 * x_end else "middle"
             body.append(text(x_scale(tick), height - BOTTOM + 15, formatting.compact(tick), kind="tick", anchor=anchor))
     body.append(text(WIDTH - RIGHT, height - 3, x_unit, kind="axis", anchor="end"))
     if level is not None:
         body.append(tag("line", class_="level", x1=LEFT, x2=WIDTH - RIGHT, y1=y_scale(level), y2=y_scale(level)))
-    for line in drawn:
+    for line in sorted(drawn, key=lambda line: line.style):
         path = "M" + "L".join(f"{x_scale(x):.1f} {y_scale(y):.1f}" for x, y in line.points)
         body.append(tag("path", class_=f"line-{line.style}", d=path))
         if len(line.points) <= 12:
-            body += [tag("circle", class_=f"mark-{line.style}", cx=x_scale(x), cy=y_scale(y), r=2.5) for x, y in line.points]
-    return Svg(height, label, join(_legend(drawn), *body))
+            body += [
+                tag("circle", class_=f"mark-{(line.style - 1) % 3 + 1}", cx=x_scale(x), cy=y_scale(y), r=_DOTS[line.style])
+                for x, y in line.points
+            ]
+    return Svg(height, label, join(legend, *body))
 
 
-def _legend(series: Sequence[Line]) -> Markup:
-    body, x = [], LEFT
+def _legend(series: Sequence[Line]) -> tuple[Markup, float]:
+    """Legend with line samples, and the height of the rows below the first."""
+    body, x, y = [], LEFT, 0.0
     for line in series:
-        body.append(tag("line", class_=f"line-{line.style}", x1=x, x2=x + 14, y1=9, y2=9))
-        body.append(text(x + 19, 13, line.name))
-        x += 19 + text_width(line.name) + 18
-    return join(*body)
+        width = 19 + text_width(line.name)
+        if x > LEFT and x + width > WIDTH:
+            x, y = LEFT, y + 17
+        body.append(tag("line", class_=f"line-{line.style}", x1=x, x2=x + 14, y1=y + 9, y2=y + 9))
+        body.append(text(x + 19, y + 13, line.name, width=WIDTH - x - 19))
+        x += width + 18
+    return join(*body), y
 
 
 @dataclass(frozen=True)

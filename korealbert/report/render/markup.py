@@ -67,25 +67,35 @@ _FONT_SIZE = 12
 
 @dataclass(frozen=True)
 class Svg:
-    """Elements on a canvas ``WIDTH`` wide; ``label`` describes it for screen readers."""
+    """Elements on a canvas, by default ``WIDTH`` wide; ``label`` describes it for screen readers."""
 
     height: float
     label: str
     body: Markup
+    width: float = WIDTH
 
     def inline(self) -> Markup:
         """For a page that carries the style sheet."""
         return self._element(self.body)
 
-    def standalone(self) -> Markup:
-        """A complete file, in light or dark colours as the reader prefers."""
-        style = tag("style", style_sheet("palette", "chart"))
-        ground = tag("rect", class_="ground", width=WIDTH + 24, height=self.height + 24, x=-12, y=-12)
-        return self._element(join(style, ground, self.body), xmlns="http://www.w3.org/2000/svg", margin=12)
+    def standalone(self, title: str = "") -> Markup:
+        """A complete file, in light or dark colours as the reader prefers; links lead to the report above it.
 
-    def _element(self, body: Markup, *, xmlns: str | None = None, margin: int = 0) -> Markup:
-        view = f"{-margin} {-margin} {WIDTH + 2 * margin} {self.height + 2 * margin:g}"
-        return tag("svg", body, xmlns=xmlns, viewBox=view, class_="chart", role="img", aria_label=self.label)
+        The title is above the drawing.
+        """
+        style = tag("style", style_sheet("palette", "chart"))
+        lines = _wrapped(title, self.width * 0.9)
+        above = len(lines) * 17 + 9 if lines else 0
+        heading = [text(0, 17 * number - above + 6, line, kind="title") for number, line in enumerate(lines)]
+        ground = tag("rect", class_="ground", width=self.width + 24, height=self.height + 24 + above, x=-12, y=-12 - above)
+        body = Markup(str(self.body).replace(' href="#', ' href="../report.html#'))  # noqa: S704 - escaped already
+        return self._element(join(style, ground, *heading, body), xmlns="http://www.w3.org/2000/svg", margin=12, above=above)
+
+    def _element(self, body: Markup, *, xmlns: str | None = None, margin: int = 0, above: int = 0) -> Markup:
+        view = f"{-margin} {-margin - above} {self.width + 2 * margin:g} {self.height + 2 * margin + above:g}"
+        # A drawing with links is no single image to a screen reader.
+        role = "group" if "<a " in body else "img"
+        return tag("svg", body, xmlns=xmlns, viewBox=view, class_="chart", role=role, aria_label=self.label)
 
 
 def text(x: float, y: float, content: str, *, kind: str = "", anchor: str | None = None, width: float = WIDTH) -> Markup:
@@ -93,6 +103,18 @@ def text(x: float, y: float, content: str, *, kind: str = "", anchor: str | None
     shown = fitted(content, width)
     tooltip = () if shown == content else (tag("title", content),)
     return tag("text", *tooltip, shown, x=x, y=y, class_=kind or None, text_anchor=anchor)
+
+
+def _wrapped(content: str, width: float) -> list[str]:
+    """The words on as many lines as they need."""
+    lines: list[str] = []
+    for word in content.split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and text_width(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
 
 
 def fitted(content: str, width: float) -> str:

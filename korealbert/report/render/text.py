@@ -69,6 +69,7 @@ LATEX_SPECIAL = {
     "\N{MINUS SIGN}": "$-$",
     "±": r"$\pm$",
     "×": r"$\times$",
+    "≥": r"$\geq$",
     "→": r"$\rightarrow$",
     "–": "--",
     "…": r"\ldots{}",

@@ -18,7 +18,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from korealbert.artifact import Progress, Runtime
 from korealbert.artifact.files import atomic_write
-from korealbert.report.render.blocks import Block, Section, figures_of
+from korealbert.report.render.blocks import Block, Section, figures_of, without_empty_columns
 from korealbert.report.render.markup import escape, style_sheet
 from korealbert.report.render.text import markdown, table_files
 
@@ -30,23 +30,22 @@ def write_report(
     sections: Sequence[Section],
     numbers: Mapping[str, pl.DataFrame],
     runtime: Runtime,
-    *,
-    tables: bool = False,
 ) -> int:
     """Write ``report.html``, ``report.md``, ``figures/*.svg`` and ``numbers`` by file name; returns the number of figures.
 
-    With ``tables`` every table of the report becomes a file under ``tables/`` as CSV, Markdown and LaTeX, too.
+    Every table of the report becomes a file under ``tables/`` as CSV, Markdown and LaTeX, too. Columns in which no row has
+    anything are left out everywhere.
     """
+    sections = [Section(each.anchor, each.title, without_empty_columns(each.blocks)) for each in sections]
     contents = {"report.html": page(title, lede, sections).encode(), "report.md": markdown(title, lede, sections).encode()}
     figures = [figure for section in sections for figure in figures_of(section.blocks)]
-    contents |= {f"figures/{figure.name}.svg": figure.svg.standalone().encode() for figure in figures}
-    if tables:
-        contents |= {f"tables/{name}": content for name, content in table_files(sections)}
+    contents |= {f"figures/{figure.name}.svg": figure.svg.standalone(figure.caption).encode() for figure in figures}
+    contents |= {f"tables/{name}": content for name, content in table_files(sections)}
     for name, frame in numbers.items():
         csv = io.BytesIO()
         frame.write_csv(csv)
         contents[name] = csv.getvalue()
-    for directory in ("figures", "tables")[: 1 + tables]:
+    for directory in ("figures", "tables"):
         (out_dir / directory).mkdir(exist_ok=True)
     for name, content in contents.items():
         atomic_write(out_dir / name, content)

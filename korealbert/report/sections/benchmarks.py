@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
-from pyarrow import ipc
 
+from korealbert.finetune import tasks
+from korealbert.finetune.features import FeaturesStats
 from korealbert.formatting import MISSING, by_number, count, fixed, percent, signed
 from korealbert.report import published
+from korealbert.report.artifacts import Artifacts
 from korealbert.report.render import charts
 from korealbert.report.render.blocks import Block, Figure, Figures, Fold, Section, Table, Text
 from korealbert.report.scores import Benchmark, Cell, metric_title
@@ -21,7 +22,7 @@ _MAX_DRAWN = 16
 """Most labels of a drawn confusion matrix; with more there is only the table."""
 
 _SHOWN = 6
-"""Predictions listed for a gold label, unless the task sets its own number."""
+"""Predictions listed for a gold label, unless the task sets another number."""
 
 _MAX_TEXT = 160
 """Characters of a hard example that are quoted."""
@@ -104,41 +105,37 @@ _PRINTED_IN = "KoreALBERT Table IV"
 _PREFIX = "count_"
 
 
-def tag_counts(sentences: Iterable[Sequence[str]]) -> Counter[str]:
-    """Tags by entity type, ``B`` and ``I`` together, as the paper counts them."""
-    return Counter(tag[2:] for tags in sentences for tag in tags if tag != "O")
-
-
 def printed_counts() -> dict[str, int]:
     """The paper's counts by type."""
     frame = published.load("korealbert").filter((pl.col("source") == _PRINTED_IN) & pl.col("metric").str.starts_with(_PREFIX))
     return {metric.removeprefix(_PREFIX): int(n) for metric, n in frame.select("metric", "number").iter_rows()}
 
 
-def entity_types(benchmarks: Sequence[Benchmark]) -> list[Block]:
-    """Counts and shares of each type over the test sentences of the first Naver NER benchmark, or nothing without one."""
-    found = next((b for b in benchmarks if b.task == _TASK and (b.cells[0].artifact.path / "predictions.arrow").exists()), None)
-    if found is None:
+def entity_types(artifacts: Artifacts) -> list[Block]:
+    """Tags and entities of each type in all splits of Naver NER, with the printed counts; empty where there are none."""
+    found = (artifact.stats_as(FeaturesStats) for artifact in artifacts.of("features").values())
+    stats = next((each for each in found if each.task == _TASK and each.tags), None)
+    if stats is None:
         return []
-    with ipc.open_file(str(found.cells[0].artifact.path / "predictions.arrow")) as reader:
-        gold = reader.read_all()["gold"].to_pylist()
-    here = tag_counts(gold)
     printed = printed_counts()
-    totals = sum(here.values()) or 1, sum(printed.values())
-    order = [kind for kind, _ in by_number({kind: printed.get(kind, 0) for kind in (*printed, *here)})]
-    rows = [
-        [
-            kind,
-            count(here[kind]),
-            percent(here[kind] / totals[0]),
-            count(printed.get(kind)),
-            percent(printed[kind] / totals[1]) if kind in printed else "",
-        ]
-        for kind in order
-    ]
-    header = ["Type", "Tags here", "Share", "Tags printed", "Share printed"]
-    table = Table(f"{found.title}: entity types in the data, beside {_PRINTED_IN}", header, rows, frozenset({1, 2, 3, 4}))
-    text = f"Counted over the gold tags of {count(len(gold))} test sentences; the paper counts all 90,000, B and I together."
+    totals = sum(stats.tags.values()) or 1, sum(printed.values())
+    order = [kind for kind, _ in by_number({kind: printed.get(kind, 0) for kind in (*printed, *stats.tags)})]
+    rows = []
+    for kind in order:
+        tags = stats.tags.get(kind, 0)
+        share = percent(printed[kind] / totals[1]) if kind in printed else ""
+        numbers = [count(stats.entities.get(kind, 0)), count(tags), percent(tags / totals[0]), count(printed.get(kind)), share]
+        rows.append([kind, *numbers])
+    header = ["Type", "Entities", "Tags", "Share of tags", "Printed", "Share printed"]
+    title = tasks.load(_TASK).title
+    table = Table(f"{title}: entity types in the data, beside {_PRINTED_IN}", header, rows, frozenset({1, 2, 3, 4, 5}))
+    parts = {split: getattr(stats, f"examples_{split}") for split in ("train", "dev", "test")}
+    text = (
+        f"Counted over all {count(sum(parts.values()))} sentences: "
+        + ", ".join(f"{count(number)} {split}" for split, number in parts.items() if number)
+        + ". Tags are eojeols with B or I, which is what the paper counts over 90,000 sentences; an entity is a B, or an I "
+        "that continues none of its type, with what continues it."
+    )
     return [table, Text(text, quiet=True)]
 
 
@@ -194,22 +191,31 @@ def _p_value(value: float | None) -> str:
     return "<0.001" if value < _SMALLEST_P else fixed(value, 3)
 
 
-def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section | None:
-    """A leaderboard per task and metric, ours among published scores, then the tables as printed, with their misprints."""
+def comparison(benchmarks: Sequence[Benchmark], tables: Sequence[published.TableOrScore]) -> Section | None:
+    """Ours by task and metric with the published scores folded below each, then the tables as printed, with their misprints."""
     if not tables:
         return None
     blocks: list[Block] = [Text(_EXPLANATION)] if benchmarks else []
-    blocks += [table for benchmark in benchmarks for table in _leaderboards(benchmark, tables)]
+    blocks += [block for benchmark in benchmarks for block in _leaderboards(benchmark, tables)]
     reasons = dict.fromkeys(why for benchmark in benchmarks for why in published.apart(benchmark.compared_with, tables))
     if apart := [benchmark.title for benchmark in benchmarks if benchmark.head == "bi-encoder"]:
         reasons[f"published scores of {_BI_ENCODERS} {'; '.join(apart)}."] = None
     blocks += [Text(f"Not comparable with ours: {why}", quiet=True) for why in reasons]
-    for name in tables:
+    for name in (table for table in tables if isinstance(table, str)):
         printed = [_as_printed(source, rows) for source, rows in _by_source(name).items()]
         known = [Text(f"Known problems: {note}", quiet=True) for note in published.notes(name)]
-        blocks.append(Fold(f"As printed: {name.replace('_', ' ')}", [*known, *printed]))
+        blocks.append(Fold(f"As printed: {_PUBLICATIONS.get(name, name)}", [*known, *printed]))
     return Section("published", "Beside published scores", blocks)
 
+
+_PUBLICATIONS = {
+    "albert": "ALBERT",
+    "klue_readme": "README of KLUE's baselines",
+    "koelectra_readme": "README of KoELECTRA",
+    "korealbert": "KoreALBERT",
+    "xpt": "cross-lingual post-training (LanguageChameleon, XPT)",
+}
+"""What the published tables are called."""
 
 _BI_ENCODERS = (
     "pairs are of cross-encoders, which read both sentences at once. A bi-encoder encodes each alone; its scores stand by "
@@ -223,36 +229,36 @@ _EXPLANATION = (
     "budget; each source is named, and known problems are noted in the row."
 )
 
-_HEADER = ("Model", "Score", "Interval", "Median", "Best", "Seeds", "Corrected", "Oracle", "Source", "Note")
 
-_ALWAYS = 2
-"""Columns that are shown even when empty."""
-
-
-def _leaderboards(benchmark: Benchmark, tables: Sequence[str]) -> list[Table]:
-    """The table of the main metric, and of every other metric that somebody published."""
+def _leaderboards(benchmark: Benchmark, tables: Sequence[published.TableOrScore]) -> list[Block]:
+    """The tables of the main metric, and of every other metric that somebody published."""
     found = {metric: published.comparable(benchmark.compared_with, metric, tables) for metric in benchmark.metrics}
-    return [_leaderboard(benchmark, m, beside) for m, beside in found.items() if m == benchmark.metric or beside.height]
+    shown = [(metric, printed) for metric, printed in found.items() if metric == benchmark.metric or printed.height]
+    return [block for metric, printed in shown for block in _leaderboard(benchmark, metric, printed)]
 
 
-def _leaderboard(benchmark: Benchmark, metric: str, beside: pl.DataFrame) -> Table:
-    entries = [
-        (number, [model, value, "", "", "", "", "", "", source, note], False)
-        for number, model, value, source, note in beside.select("number", "model", "value", "source", "note").iter_rows()
-    ]
+def _leaderboard(benchmark: Benchmark, metric: str, published_scores: pl.DataFrame) -> list[Block]:
+    """Ours, the best first, and below them, folded, what others published."""
+    title = f"{benchmark.title}, {metric_title(metric)}"
+    entries = []
     for system in benchmark.systems:
         if values := benchmark.values(system, metric):
             reasons = dict.fromkeys(benchmark.undefined(system, metric).values())
-            note = "; ".join(filter(None, (benchmark.head_title, benchmark.part, *reasons)))
-            entries.append((statistics.fmean(values), [*_own(benchmark, system, metric), "this run", note], True))
+            note = "; ".join(filter(None, (benchmark.head_of(system), benchmark.part, *reasons)))
+            entries.append((statistics.fmean(values), [*_own(benchmark, system, metric), "this run", note]))
     entries.sort(key=lambda entry: -entry[0])
-    kept = [n for n in range(len(_HEADER)) if n < _ALWAYS or any(row[n] for _, row, _ in entries)]
-    rows = [[row[n] for n in kept] for _, row, _ in entries]
-    header = [benchmark.interval_title if _HEADER[n] == "Interval" else _HEADER[n] for n in kept]
-    numeric = frozenset(n for n, name in enumerate(header) if name not in ("Model", "Source", "Note"))
-    marked = frozenset(n for n, (_, _, ours) in enumerate(entries) if ours)
-    prose = frozenset(n for n, name in enumerate(header) if name in ("Source", "Note"))
-    return Table(f"{benchmark.title}, {metric_title(metric)}", header, rows, numeric, marked, prose)
+    rows = [row for _, row in entries]
+    header = ["Model", "Score", benchmark.interval_title, "Median", "Best", "Seeds", "Corrected", "Oracle", "Source", "Note"]
+    ours = Table(title, header, rows, frozenset(range(1, 8)), frozenset(range(len(rows))), frozenset({9}))
+    if not published_scores.height:
+        return [ours]
+    printed = [list(row) for row in published_scores.select("model", "value", "source", "note").iter_rows()]
+    summary = f"{len(printed)} published, {printed[-1][1]} to {printed[0][1]}" if len(printed) > 1 else "1 published score"
+    header = ["Model", "Score", "Source", "Note"]
+    return [
+        ours,
+        Fold(f"{title}: {summary}", [Table(f"{title}, published", header, printed, frozenset({1}), prose=frozenset({3}))]),
+    ]
 
 
 def _own(benchmark: Benchmark, system: str, metric: str) -> list[str]:
@@ -285,9 +291,15 @@ def _by_source(name: str) -> dict[str, list[_Printed]]:
 
 _PRINTED = ("model", "task", "metric", "value", "note")
 
+_MOST_CHARACTERS = 160
+"""Sum of the longest words of the columns of a table as printed: so many fit into 1,300 pixels."""
+
 
 def _as_printed(source: str, rows: Sequence[_Printed]) -> Table:
-    """Models by columns of task and metric, with the notes on each; where a source prints two values, both are shown."""
+    """Models by columns of task and metric, with the notes on each; where a source prints two values, both are shown.
+
+    Counts by gold and predicted label do not fit next to each other: they are rows, with models as columns.
+    """
     columns = list(dict.fromkeys((task, metric) for _, task, metric, *_ in rows))
     cells: dict[tuple[str, str, str], list[str]] = {}
     notes: dict[str, dict[str, None]] = {}
@@ -297,12 +309,18 @@ def _as_printed(source: str, rows: Sequence[_Printed]) -> Table:
         if note and note not in everywhere:
             notes.setdefault(model, {})[note] = None
     models = list(dict.fromkeys(model for model, *_ in rows))
+    title = " ".join([source, *(f"({note.rstrip('.')})" for note in everywhere if note)])
+    if sum(max(map(len, f"{task} {metric}".split())) for task, metric in columns) > _MOST_CHARACTERS:
+        body = [
+            [f"{task} {metric}", *(" / ".join(cells.get((model, task, metric), [""])) for model in models)]
+            for task, metric in columns
+        ]
+        return Table(title, ["Metric", *models], body, frozenset(range(1, len(models) + 1)))
     header = ["Model", *(f"{task} {metric}" for task, metric in columns), *(["Note"] if notes else [])]
     body = [
         [model, *(" / ".join(cells.get((model, *column), [""])) for column in columns)]
         + ([" ".join(notes.get(model, {}))] if notes else [])
         for model in models
     ]
-    title = " ".join([source, *(f"({note.rstrip('.')})" for note in everywhere if note)])
     prose = frozenset({len(header) - 1}) if notes else frozenset()
     return Table(title, header, body, frozenset(range(1, len(columns) + 1)), prose=prose)

@@ -1,4 +1,4 @@
-"""Learning curves of pretraining and fine-tuning, and the measured speed of each shape beside the printed one."""
+"""Learning curves of pretraining and fine-tuning, and measured and printed speeds of each shape."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OBJECTIVES = {
 _CHANCE = {"sop": 0.5}
 """Accuracy of guessing, where it is not close to 0."""
 
-Point = tuple[float, float]
+_Point = tuple[float, float]
 
 
 def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> Section | None:
@@ -57,7 +57,7 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
     figures = []
     for key, name in OBJECTIVES.items():
         for kind in ("loss", "accuracy"):
-            seen, heldout = (_points(records, split, f"{key}_{kind}") for split in ("train", "heldout"))
+            seen, heldout = (points(records, split, f"{key}_{kind}") for split in ("train", "heldout"))
             if not heldout and not seen:
                 continue
             end = (heldout or seen)[-1][1]
@@ -72,6 +72,13 @@ def _pretraining(artifacts: Artifacts) -> list[Figure]:
                 share=kind == "accuracy",
             )
             figures.append(Figure(f"pretrain-{key}-{kind}", f"{name}: {kind}, {shown} at the end", svg))
+    rates = points(records, "train", "learning_rate")
+    if rates:
+        most = max(rate for _, rate in rates)
+        svg = charts.lines(
+            [charts.Line("learning rate", rates)], label=f"Learning rate over steps, {most:g} at most", x_unit="steps"
+        )
+        figures.append(Figure("pretrain-learning-rate", f"Learning rate, {most:g} at most", svg))
     return figures
 
 
@@ -109,7 +116,8 @@ def _rollbacks(artifacts: Artifacts) -> list[Block]:
     return [Table("Training returned to a checkpoint", header, rows, frozenset({0, 1, 3, 4}), prose=frozenset({2}))]
 
 
-def _points(records: Sequence[dict[str, Any]], split: str, key: str) -> list[Point]:
+def points(records: Sequence[dict[str, Any]], split: str, key: str) -> list[_Point]:
+    """A metric of a training along its steps, where it has values."""
     chosen = [record for record in records if record.get("split") == split]
     return [(record["step"], record[key]) for record in chosen if record.get(key) is not None]
 

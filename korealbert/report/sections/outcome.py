@@ -1,4 +1,4 @@
-"""The first section: what the model scores, and what pretraining adds."""
+"""The first section: the model's scores and the effect of pretraining."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RANDOM = (
 
 
 def lede(artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> str:
-    """The results in at most two sentences."""
+    """The results in at most two sentences, each with the number of seeds and examples and the interval that it has."""
     sentences = [sentence for benchmark in benchmarks if (sentence := _result(benchmark))]
     if not sentences and (accuracy := _heldout_scores(artifacts).get("mlm_accuracy")) is not None:
         sentences.append(f"The pretrained model fills {percent(accuracy)} of the masked pieces of held-out text correctly.")
@@ -49,18 +49,60 @@ def _result(benchmark: Benchmark) -> str | None:
     lead = benchmark.lead
     if lead == "random":
         return None
-    gain = benchmark.gain
-    against = ""
-    if gain is not None:
-        against = f", {fixed(abs(gain))} points {'above' if gain >= 0 else 'below'} random weights fine-tuned the same way"
     of = "" if lead in INITS else f" by {lead}"
     on = f"{benchmark.part} of the test set" if benchmark.part else "test"
     if benchmark.undefined(lead):
         return f"{benchmark.title}: {benchmark.metric_title} {benchmark.shown(lead)} on {on}{of}."
-    return f"{benchmark.title}: {fixed(mean_and_sd(benchmark.values(lead))[0])} {benchmark.metric_title} on {on}{of}{against}."
+    values = benchmark.values(lead)
+    facts = "; ".join(filter(None, (seeds(len(values)), _interval_of(benchmark, lead), _one_answer(benchmark, lead))))
+    score = f"{fixed(mean_and_sd(values)[0])} {benchmark.metric_title} on {on}{of} ({facts})"
+    return f"{benchmark.title}: {score}{_against_random(benchmark)}."
 
 
-def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> Section | None:
+def _interval_of(benchmark: Benchmark, system: str) -> str:
+    """``95 % interval 83.10 to 87.50``; nothing where there is none, or seeds that do not differ leave it no width."""
+    low, high = benchmark.intervals.get(system, (0.0, 0.0))
+    return f"{benchmark.interval_title} {fixed(low)} to {fixed(high)}" if low < high else ""
+
+
+def _one_answer(benchmark: Benchmark, system: str) -> str:
+    warned = [cell.metrics.get("warnings", []) for cell in benchmark.of(system)]
+    constant = all(any(warning.startswith(_CONSTANT) for warning in warnings) for warnings in warned)
+    return "every example gets the same answer" if constant else ""
+
+
+_CONSTANT = "test: every prediction is "
+"""How the warning begins that a model answers all test examples alike."""
+
+_RANDOM_WEIGHTS = "random weights fine-tuned the same way"
+
+
+def _against_random(benchmark: Benchmark) -> str:
+    """The difference from random weights with its interval, and whether the difference is significant."""
+    gain = benchmark.gain
+    if gain is None:
+        return ""
+    compared = _compared_with_random(benchmark)
+    if compared is None:
+        side = "above" if gain >= 0 else "below"
+        return f", {fixed(abs(gain))} points {side} {_RANDOM_WEIGHTS}, a difference without an interval"
+    low, high = compared
+    measured = f"{signed(gain)}, {benchmark.interval_title} {signed(low)} to {signed(high)}" if low < high else signed(gain)
+    if low <= 0 <= high:
+        return f", no clear difference from {_RANDOM_WEIGHTS} ({measured})"
+    return f", {'better' if gain > 0 else 'worse'} than {_RANDOM_WEIGHTS} ({measured})"
+
+
+def _compared_with_random(benchmark: Benchmark) -> tuple[float, float] | None:
+    """The interval of pretrained less random, where the summary has one."""
+    for pair in benchmark.summary.get("comparisons", []):
+        if {pair["first"], pair["second"]} == set(INITS):
+            low, high = sorted(float(end) if pair["first"] == INITS[0] else -float(end) for end in pair["interval"])
+            return low, high
+    return None
+
+
+def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Sequence[published.TableOrScore]) -> Section | None:
     """Scores over seeds, from pretrained and from random weights, and the held-out scores of pretraining."""
     cards = [_card(benchmark) for benchmark in benchmarks]
     heldout = _heldout_scores(artifacts)
@@ -79,7 +121,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
             _scores_table(benchmarks),
             *paired_differences(benchmarks),
             *_caveats(benchmarks, tables),
-            *entity_types(benchmarks),
+            *entity_types(artifacts),
             Fold("Fine-tuning settings", [_settings_table(benchmarks)]),
         ]
     if heldout:
@@ -107,31 +149,34 @@ def _card(benchmark: Benchmark) -> Card:
     values = benchmark.values(benchmark.lead)
     detail = f"{benchmark.lead}, {seeds(len(values))}"
     if not benchmark.undefined(benchmark.lead):
-        detail += f", best {fixed(max(values))}"
+        detail += f", best {fixed(max(values))}" if len(values) > 1 else ""
+        detail += f"; {interval}" if (interval := _interval_of(benchmark, benchmark.lead)) else ""
         if benchmark.gain is not None:
             detail += f"; random {benchmark.shown('random')}"
-            detail += "" if benchmark.undefined("random") else f", gain {signed(benchmark.gain)}"
+            compared = _compared_with_random(benchmark)
+            unclear = ", which may be chance" if compared is not None and compared[0] <= 0 <= compared[1] else ""
+            detail += "" if benchmark.undefined("random") else f", gain {signed(benchmark.gain)}{unclear}"
     detail += f"; {benchmark.part}" if benchmark.part else ""
     return Card(f"{benchmark.title}, {benchmark.metric_title}", benchmark.shown(benchmark.lead), detail)
 
 
-def _strip(benchmark: Benchmark, tables: Sequence[str]) -> Figure:
+def _strip(benchmark: Benchmark, tables: Sequence[published.TableOrScore]) -> Figure:
     rows = []
     for system in benchmark.systems:
         cells = benchmark.of(system)
-        told = {cell.seed: "undefined, corrected " if cell.undefined(benchmark.metric) else "" for cell in cells}
-        values = [(cell.test, f"seed {cell.seed}: {told[cell.seed]}{fixed(cell.test)}") for cell in cells]
+        undefined = {cell.seed: "undefined, corrected " if cell.undefined(benchmark.metric) else "" for cell in cells}
+        values = [(cell.test, f"seed {cell.seed}: {undefined[cell.seed]}{fixed(cell.test)}") for cell in cells]
         style = COLOUR_OF_INIT[cells[0].init]
-        named = f"{system}, {benchmark.head_title}" if benchmark.head else system
+        named = ", ".join(filter(None, (system, benchmark.head_of(system))))
         rows.append(charts.Strip(f"{named}, {seeds(len(values))}", values, benchmark.shown(system), style))
-    beside = published.comparable(benchmark.compared_with, benchmark.metric, tables)
-    entries = list(beside.select("model", "number", "value", "source").iter_rows())
+    printed = published.comparable(benchmark.compared_with, benchmark.metric, tables)
+    entries = list(printed.select("model", "number", "value", "source").iter_rows())
     for model, number, value, source in entries:
         if model == _REFERENCE:
             rows.append(charts.Strip(f"{model}, published", [(number, f"{value}, {source}")], value, 3))
     if entries:
         models = [(number, f"{model}: {value}, {source}") for model, number, value, source in entries]
-        low, high = beside["value"][-1], beside["value"][0]
+        low, high = printed["value"][-1], printed["value"][0]
         rows.append(charts.Strip(f"all published, {len(models)} scores", models, f"{low} to {high}", 3, mean_mark=False))
     levels = [(number, f"{model}: {value}, {source}") for model, number, value, source in entries]
     label = f"{benchmark.title}: {'; '.join(f'{row.label} {row.text}' for row in rows)}"
@@ -165,12 +210,12 @@ def _scores_table(benchmarks: Sequence[Benchmark]) -> Table:
     return Table(title, header, rows, frozenset(range(2, 8)), frozenset(marked))
 
 
-def _caveats(benchmarks: Sequence[Benchmark], tables: Sequence[str]) -> list[Block]:
-    beside = "; published scores are shown for orientation only" if tables else ""
+def _caveats(benchmarks: Sequence[Benchmark], tables: Sequence[published.TableOrScore]) -> list[Block]:
+    caveat = "; published scores are shown for orientation only" if tables else ""
     partly: list[Block] = []
     for benchmark in benchmarks:
         if benchmark.part:
-            partly.append(Text(f"{benchmark.title}: tested on {benchmark.part} of the official test set{beside}.", quiet=True))
+            partly.append(Text(f"{benchmark.title}: tested on {benchmark.part} of the official test set{caveat}.", quiet=True))
         for metric in benchmark.metrics:
             partly += [
                 Text(
@@ -236,7 +281,7 @@ def _heldout_table(heldout: Mapping[str, float | None], targets: Mapping[str, in
         for key, name in OBJECTIVES.items()
         if heldout.get(f"{key}_accuracy") is not None
     ]
-    header = ["Objective", "Accuracy", "of targets", "Loss", "Perplexity"]
+    header = ["Objective", "Accuracy", "Targets", "Loss", "Perplexity"]
     return Table("Held-out scores at the end of pretraining", header, rows, frozenset({1, 2, 3, 4}))
 
 
@@ -248,9 +293,12 @@ def _settings_table(benchmarks: Sequence[Benchmark]) -> Table:
         cell = benchmark.cells[0]
         sizes = [count(cell.metrics.get(f"examples_{part}")) for part in ("train", "dev", "test")]
         settings = [f"{cell.spec[name]:g}" if name in cell.spec else MISSING for name in _SETTINGS]
-        return [benchmark.title, *sizes, *settings, *([benchmark.head_title or "own"] if heads else [])]
+        return [benchmark.title, *sizes, *settings, *([head(benchmark)] if heads else [])]
 
-    heads = any(benchmark.head for benchmark in benchmarks)
+    def head(benchmark: Benchmark) -> str:
+        return ", ".join(dict.fromkeys(benchmark.head_of(system) or "own" for system in benchmark.systems))
+
+    heads = any(benchmark.head_of(system) for benchmark in benchmarks for system in benchmark.systems)
     header = ["Benchmark", "Train", "Dev", "Test", *(name.replace("_", " ").capitalize() for name in _SETTINGS)]
     numeric = frozenset(range(1, len(header)))
     header += ["Head"] if heads else []

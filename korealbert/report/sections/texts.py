@@ -21,7 +21,7 @@ _SHORTEST_BIN, _BINS = 100, 11
 """Characters of the first bin of lengths, each other one being twice as wide; and how many there are."""
 _PHRASE_WORDS, _PHRASES, _LEAST_DOCUMENTS = 5, 12, 3
 _WORDS_LOOKED_AT = 400
-"""Of each document: phrases that come again stand at its beginning or end."""
+"""Of each document: repeated phrases are at its beginning or end."""
 _CHARACTERS_SHOWN = 160
 
 
@@ -111,9 +111,9 @@ def quality(artifacts: Artifacts) -> Section | None:
         ]
         tables.append(Table(f"Documents by {score} and source", ["Source", *names], rows, frozenset(range(1, len(names) + 1))))
     trained = ", ".join(f"{count(number)} {role}" for role, number in stats.trained_on.items())
-    told = [f"Models were trained on {trained} texts."] if trained else []
+    sentences = [f"Models were trained on {trained} texts."] if trained else []
     if stats.repeated:
-        told.append(f"{count(stats.repeated)} further copies were made of documents that occurred often.")
-    blocks: list[Block] = [Text(" ".join(told))] if told else []
+        sentences.append(f"{count(stats.repeated)} further copies were made of documents that occurred often.")
+    blocks: list[Block] = [Text(" ".join(sentences))] if sentences else []
     blocks += [Figures(figures)] if figures else []
     return Section("quality", "Quality of the documents", [*blocks, *tables, Text(artifacts.origin("quality"), quiet=True)])

@@ -40,14 +40,14 @@ def _lengths(artifacts: Artifacts) -> Figure | None:
 
 
 def _amounts(artifacts: Artifacts) -> Figure | None:
-    """Amounts of masking, moving and swapping, beside the recipe's."""
+    """Amounts of masking, moving and swapping, compared with the recipe's."""
     spec = _views_spec(artifacts)
     word_order = spec.get("word_order", {})
     stats = artifacts.stats("views", ViewsStats)
     if stats is None:
         return None
     dynamic = word_order.get("amount") == "dynamic"
-    return _beside_recipe(
+    return _compared_with_recipe(
         "noise-amounts",
         "How much noise",
         [
@@ -70,13 +70,13 @@ def _mean_rate(spec: dict[str, Any]) -> float | None:
 
 
 def _replacements(artifacts: Artifacts) -> Figure | None:
-    """What replaces the pieces to predict, beside the recipe's shares."""
+    """Replacements of the pieces to predict, compared with the recipe's shares."""
     masking = _views_spec(artifacts).get("masking", {})
     masked, random = masking.get("mask_portion"), masking.get("random_portion")
     stats = artifacts.stats("views", ViewsStats)
     if stats is None:
         return None
-    return _beside_recipe(
+    return _compared_with_recipe(
         "noise-replacements",
         "What replaces a piece to predict",
         [
@@ -88,7 +88,7 @@ def _replacements(artifacts: Artifacts) -> Figure | None:
 
 
 def _ngrams(artifacts: Artifacts) -> Figure | None:
-    """How many words are predicted together, beside p(n) ∝ 1/n; nothing where n-grams are off."""
+    """Numbers of words predicted together, compared with p(n) ∝ 1/n; None where n-grams are off."""
     stats, masking = artifacts.stats("views", ViewsStats), _views_spec(artifacts).get("masking", {})
     if stats is None:
         return None
@@ -112,7 +112,7 @@ def _views_spec(artifacts: Artifacts) -> dict[str, Any]:
     return spec
 
 
-def _beside_recipe(name: str, what: str, shares: list[tuple[str, float | None, float | None]]) -> Figure | None:
+def _compared_with_recipe(name: str, what: str, shares: list[tuple[str, float | None, float | None]]) -> Figure | None:
     """Bars of measured shares; those of the recipe are drawn in grey below."""
     rows = [
         charts.Bar(label, share, percent(share, 2) + (f", recipe {percent(asked)}" if asked is not None else ""), asked)
@@ -175,7 +175,7 @@ def _percent(share: float | None, decimals: int = 1) -> str | None:
 
 
 def _percent_of(share: float | None, total: int | None, what: str, decimals: int = 1) -> str | None:
-    """A share with what it is a share of."""
+    """A share with its denominator."""
     shown = _percent(share, decimals)
     return f"{shown} of {count(total)} {what}" if shown and total is not None else shown
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from korealbert.corpus.clean.filters import FILTERS, PRESETS, Limits, hangul_share, judge
+from korealbert.corpus.clean import filters
+from korealbert.corpus.clean.filters import FILTERS, PRESETS, Limits, Parts, hangul_share, judge
 from korealbert.corpus.clean.stage import CleanSpec
 from tests.corpus.documents_made import prose
 
@@ -160,9 +162,21 @@ def test_hangul_share_counts_letters_only() -> None:
 def test_extreme_limits_let_everything_pass_and_no_filter_fails(text: str) -> None:
     assert judge(text, PASS_ALL) is None
     for one in FILTERS:
-        one(text, Limits())
+        one(Parts(text), Limits())
 
 
 def test_a_share_above_one_is_refused() -> None:
     with pytest.raises(ValidationError, match="max_bullet_lines"):
         Limits(max_bullet_lines=1.5)
+
+
+@settings(max_examples=80)
+@given(st.lists(st.sampled_from(["가", "나다", "라마바", "사", "아자"]), min_size=10, max_size=80))
+def test_bounds_of_ngrams_are_never_below_what_they_cover(words: list[str]) -> None:
+    numbers = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    ids = np.array([numbers[word] for word in words], dtype=np.uint64)
+    lengths = np.array([len(word) for word in words], dtype=np.int64)
+    most, seen_before = filters._word_bounds(words, lengths)
+    assert all(filters._top_ngram_characters(ids, lengths, n) <= n * most for n in range(2, 5))
+    assert all(filters._duplicate_characters(ids, lengths, n) <= seen_before for n in range(5, 11))
+    assert most == max(words.count(word) * len(word) for word in words)

@@ -128,7 +128,7 @@ def test_the_stage_counts_both(tmp_path: Path) -> None:
 def test_a_list_that_cannot_be_read_is_told_before_anything_runs(tmp_path: Path) -> None:
     assert STAGE.check is not None
     path = listed(tmp_path / "words.txt", "카지노", "카*지노")
-    with pytest.raises(ValueError, match=r"words\.txt, line 2: '카\*지노' is no word; \* may stand only at its ends"):
+    with pytest.raises(ValueError, match=r"words\.txt, line 2: '카\*지노' is no word; \* may be only at its ends"):
         STAGE.check(CleanSpec(word_lists=(InputPath(path),)), Runtime(store=tmp_path))
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"words\.txt: not a list, it is not UTF-8"):

@@ -55,6 +55,23 @@ def test_a_directory_a_pattern_and_a_file(tmp_path: Path, bucket: str) -> None:
     assert sorted(one.text for one in documents) == ["둘", "하나"]
 
 
+def test_a_hidden_file_is_not_lost(tmp_path: Path, bucket: str) -> None:
+    """Hidden files of a stage are its scratch, which goes when it is sealed."""
+    put(f"{bucket}/.a.jsonl", record("하나"))
+    with pytest.raises(FetchError, match="set name"):
+        fetch(tmp_path, f"{bucket}/.a.jsonl")
+    assert [file.name for file in fetch(tmp_path, f"{bucket}/.a.jsonl", name="a.jsonl").files("files/*")] == ["a.jsonl"]
+
+
+def test_hidden_files_below_a_directory_are_left_out_and_named_ones_are_not(tmp_path: Path, bucket: str) -> None:
+    for name in (".gitattributes", "a.jsonl", "data/.hidden.jsonl", ".cache/b.jsonl"):
+        put(f"{bucket}/{name}", record(name))
+    assert [file.name for file in fetch(tmp_path, bucket).files("files/*")] == ["a.jsonl"]
+    with pytest.raises(FetchError, match="hidden"):
+        fetch(tmp_path, f"{bucket}/data/.*.jsonl")
+    assert [file.name for file in fetch(tmp_path, f"{bucket}/.cache").files("files/*")] == ["b.jsonl"]
+
+
 def test_what_changes_meanwhile_is_refused(tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     put(f"{bucket}/a.jsonl", record("하나"))
     put(f"{bucket}/b.jsonl", record("둘"))

@@ -119,7 +119,7 @@ def test_an_address_is_in_its_one_form_already(tail: str) -> None:
 
 
 PRIVATE = """127.0.0.1 10.1.2.3 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 0.0.0.0 224.0.0.1 255.255.255.255 nonsense
-    ::1 :: fe80::1 fe80::1%eth0 fc00::1 ::ffff:127.0.0.1 2002:7f00:1:: 64:ff9b::a00:1 ff02::1"""
+    ::1 :: fe80::1 fe80::1%eth0 fc00::1 ::ffff:127.0.0.1 2002:7f00:1:: 64:ff9b::a00:1 ff02::1 fec0::1 64:ff9b:1::7f00:1"""
 
 
 @pytest.mark.parametrize("address", PRIVATE.split())

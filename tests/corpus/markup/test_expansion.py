@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -135,3 +136,30 @@ def test_work_is_linear_in_a_page() -> None:
     with linear_work():
         pages.expand("말 " + "{{가|" * 50_000 + "강" + "}}" * 50_000, "문서", WikiOptions())
         pages.expand("말 " + ("{{가|" * 900 + "강" + "}}" * 900 + "\n말 ") * 100, "문서", WikiOptions())
+
+
+@pytest.mark.parametrize("unit", ["<!-- ", "<noinclude>", "<noinclude/>", "<onlyinclude>", "<noinclude> <!-- <onlyinclude>"])
+def test_work_is_linear_in_a_template(unit: str) -> None:
+    with linear_work():
+        template_body(unit * 100_000)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["<!--", "-->", "<noinclude>", "</NOINCLUDE >", "<noinclude/>", "<onlyinclude>", "</onlyinclude>", "가"]
+        )
+    )
+)
+def test_what_is_hidden_is_what_a_pattern_says(marks: list[str]) -> None:
+    source = "".join(marks)
+    shown = re.sub(r"(?is)<!--.*?-->|<noinclude\b[^<>]*>.*?</noinclude\s*>|<noinclude\s*/>", "", source)
+    only = re.findall(r"(?is)<onlyinclude\b[^<>]*>(.*?)</onlyinclude\s*>", shown)
+    assert template_body(source) == ("".join(only) if only else shown)
+
+
+def test_the_calls_of_a_page_are_bounded_together() -> None:
+    """Two thousand calls of two thousand steps each took six seconds a page."""
+    pages = TemplatePages({"가": "{{#if:1|{{{1|}}}|b}}" * 900 + "흐른다", "나": "강"})
+    expanded = pages.expand("말 {{나}}\n" + "말 {{가|}}\n" * 500 + "말 {{나}}", "문서", WikiOptions())
+    assert expanded.startswith("말 강\n말 흐른다\n") and expanded.endswith("말 {{가|}}\n말 {{나}}")

@@ -353,6 +353,34 @@ def test_a_record_nested_100_000_deep_costs_itself(tmp_path: Path, kind: str) ->
     assert (found.texts, found.reasons) == ([SENTENCE], ["malformed_json"])
 
 
+@pytest.mark.parametrize(
+    ("kind", "content", "reason"),
+    [
+        (
+            "jsonl",
+            '{"text":"a","x":[' + "[]," * 1_100_000 + "[]]}\n" + json.dumps({"text": SENTENCE}) + "\n",
+            "too_many_values",
+        ),
+        ("csv", "title,text\n" + "," * 3_000_000 + f"\na,{SENTENCE}\n", "malformed_csv"),
+    ],
+)
+def test_a_record_of_millions_of_values_costs_little_memory(tmp_path: Path, kind: str, content: str, reason: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text(content, "utf-8")
+    tracemalloc.start()
+    found = extract(tmp_path / "store", path, format=kind)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (found.texts, found.reasons) == ([SENTENCE], [reason])
+    assert peak < 40_000_000
+
+
+def test_a_text_of_millions_of_commas_is_one_value(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"text": 'a,"[' * 600_000}) + "\n", "utf-8")
+    assert [len(text) for text in extract(tmp_path / "store", path, format="jsonl").texts] == [2_400_000]
+
+
 def test_lone_surrogates_in_names_can_be_told(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(r'{"\ud800":"a","titel":"x"}' + "\n", "utf-8")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import itertools
+import mmap
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from korealbert.artifact import Artifact, Runtime, build
 from korealbert.corpus.extract import STAGE, ExtractionError
+from korealbert.corpus.readers.parquet import _pages
 from korealbert.corpus.readers.spec import ExtractSpec
 from korealbert.documents.schema import Document
 from korealbert.documents.shards import QUARANTINE_SCHEMA, read_batches, read_documents
@@ -108,6 +111,34 @@ def test_bytes_that_are_no_utf8_go_to_quarantine_by_their_row(tmp_path: Path) ->
     pq.write_table(pa.table({"글": pa.array(texts, pa.binary())}), tmp_path / "a.parquet")
     _, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", fields={**FIELDS, "title": "", "id": ""})
     assert len(documents) == 39 and [(entry["position"], entry["reason"]) for entry in bad] == [("row 8", "invalid_utf8")]
+
+
+def test_pages_are_not_unfolded_before_they_are_counted(tmp_path: Path) -> None:
+    """Arrow holds all pages of a batch in memory: 16 KB of constant texts took 3 GB."""
+    schema = pa.schema([("글", pa.string())])
+    with pq.ParquetWriter(tmp_path / "a.parquet", schema, compression="zstd", use_dictionary=False) as writer:
+        writer.write_table(pa.table({"글": [row["글"] for row in ROWS[:3]]}, schema))
+        writer.write_table(pa.table({"글": ["a" * (1 << 20)] * 24}, schema))
+    _, documents, bad = extracted(tmp_path, tmp_path / "a.parquet", max_bad_share=0.5, fields={**FIELDS, "title": "", "id": ""})
+    assert len(documents) == 3
+    assert [(entry["position"], entry["reason"]) for entry in bad] == [("row group 2", "decompression_bomb")]
+
+
+@pytest.mark.parametrize("options", [{}, {"data_page_version": "2.0"}, {"use_dictionary": False, "compression": "zstd"}])
+def test_the_sizes_of_pages_are_those_of_the_footer(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Which an honest writer adds up, headers included."""
+    table = pa.table({"글": [row["글"] for row in ROWS], "no": [float(row["no"]) for row in ROWS], "b": [True, None] * 1_500})
+    pq.write_table(
+        table, tmp_path / "a.parquet", data_page_size=10_000, row_group_size=2_000, write_statistics=False, **options
+    )
+    metadata = pq.read_metadata(tmp_path / "a.parquet")
+    with (tmp_path / "a.parquet").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        for group, column in itertools.product(range(2), range(3)):
+            chunk = metadata.row_group(group).column(column)
+            begin = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)))
+            pages = list(_pages(data, begin, begin + chunk.total_compressed_size))
+            assert sum(packed for _, packed in pages) == chunk.total_compressed_size
+            assert 0 < chunk.total_uncompressed_size - sum(size for size, _ in pages) < 200 * len(pages)
 
 
 def test_lists_are_not_unfolded(tmp_path: Path) -> None:

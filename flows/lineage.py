@@ -1,0 +1,228 @@
+"""Events of OpenLineage: of a run and of each of its stages, when they start and how they end, with what they read and wrote.
+
+To a file they are appended as JSON lines, to an address they are posted, one by one; ``OPENLINEAGE_API_KEY`` and
+``OPENLINEAGE_NAMESPACE`` are those of OpenLineage's own clients. A catalogue that does not answer fails no run; that is told
+once. Datasets are the artifacts' directories and the files that specs name, with versions (digests of their bytes), sizes and,
+where an artifact holds Arrow tables, their schema. Events follow version 2-0-2 of the specification.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.client import HTTPException
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+from urllib.request import Request, urlopen
+from uuid import uuid4
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from korealbert.artifact import Artifact, Built, Store
+from korealbert.artifact.spec import input_paths
+from korealbert.artifact.subprocess_build import Job
+
+_SCHEMAS = "https://openlineage.io/spec"
+_EVENT = f"{_SCHEMAS}/2-0-2/OpenLineage.json#/$defs/RunEvent"
+_FACETS = {
+    "schema": ("1-2-0", "SchemaDatasetFacet"),
+    "version": ("1-0-1", "DatasetVersionDatasetFacet"),
+    "outputStatistics": ("1-0-2", "OutputStatisticsOutputDatasetFacet"),
+    "parent": ("1-2-0", "ParentRunFacet"),
+    "errorMessage": ("1-0-1", "ErrorMessageRunFacet"),
+    "tags": ("1-0-0", "TagsRunFacet"),
+    "jobType": ("2-0-4", "JobTypeJobFacet"),
+}
+"""Version and name of the schema of each facet."""
+_SECONDS_TO_ANSWER = 10.0
+_MOST_CHARACTERS = 2_000
+"""Of an error message."""
+
+_EventType = Literal["START", "COMPLETE", "FAIL", "ABORT"]
+
+log = logging.getLogger(__name__)
+
+
+def _producer() -> str:
+    return f"https://pypi.org/project/korealbert/{version('korealbert')}"
+
+
+def _facets(**facets: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Facets by name with what each must say of itself; those that are None are left out."""
+    found = {}
+    for name, content in facets.items():
+        if content is not None:
+            number, kind = _FACETS[name]
+            schema = f"{_SCHEMAS}/facets/{number}/{kind}.json#/$defs/{kind}"
+            found[name] = {"_producer": _producer(), "_schemaURL": schema, **content}
+    return found
+
+
+class Lineage:
+    """Where the events of one run go: a file, an address, or nowhere (None).
+
+    Raises ValueError for an address that is none, and OSError for a file that cannot be written.
+    """
+
+    def __init__(self, target: str | None, recipe: str = "") -> None:
+        self.target, self.recipe, self.run_id = target, recipe, str(uuid4())
+        self._writing, self._silent = threading.Lock(), False
+        if target is None or target.startswith(("http://", "https://")):
+            return
+        if "://" in target:
+            raise ValueError(f"lineage: {target} is no file, and no address that begins with http:// or https://")
+        with Path(target).open("a", encoding="utf-8"):
+            pass
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Tell of the whole run, of which the stages are parts."""
+        self.send("START", self.run_id, self.recipe, "RUN")
+        try:
+            yield
+        except BaseException as error:
+            self.send(_ending(error), self.run_id, self.recipe, "RUN", errorMessage=_told(error))
+            raise
+        self.send("COMPLETE", self.run_id, self.recipe, "RUN")
+
+    def of(self, job: Job, store: Path) -> StageEvents:
+        """The events of one try at a stage of the run."""
+        return StageEvents(self, job, Store(store))
+
+    def send(
+        self,
+        kind: _EventType,
+        run_id: str,
+        job: str,
+        job_type: str,
+        datasets: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], []),
+        **facets: Mapping[str, Any] | None,
+    ) -> None:
+        """Send one event."""
+        if self.target is None:
+            return
+        inputs, outputs = datasets
+        event = {
+            "eventType": kind,
+            "eventTime": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "run": {"runId": run_id, "facets": _facets(**facets)},
+            "job": {
+                "namespace": self.namespace,
+                "name": job,
+                "facets": _facets(jobType={"processingType": "BATCH", "integration": "KOREALBERT", "jobType": job_type}),
+            },
+            "inputs": inputs,
+            "outputs": outputs,
+            "producer": _producer(),
+            "schemaURL": _EVENT,
+        }
+        with self._writing:
+            self._deliver(self.target, event)
+
+    @property
+    def namespace(self) -> str:
+        """Of all jobs."""
+        return os.environ.get("OPENLINEAGE_NAMESPACE") or "korealbert"
+
+    def _deliver(self, target: str, event: Mapping[str, Any]) -> None:
+        try:
+            if "://" not in target:
+                with Path(target).open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(event, ensure_ascii=False) + "\n")
+                return
+            key = os.environ.get("OPENLINEAGE_API_KEY")
+            headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+            request = Request(target, json.dumps(event).encode(), headers)  # noqa: S310 (http alone)
+            urlopen(request, timeout=_SECONDS_TO_ANSWER).close()  # noqa: S310
+        except (OSError, HTTPException) as error:
+            if not self._silent:
+                log.warning("lineage: %s takes no events (%s); the run goes on", target, error)
+            self._silent = True
+
+
+@dataclass
+class StageEvents:
+    """The events of one try at a stage: ``start``, then ``complete`` or ``fail``."""
+
+    lineage: Lineage
+    job: Job
+    store: Store
+    run_id: str = field(default_factory=lambda: str(uuid4()))
+    _started: bool = False
+
+    def start(self) -> None:
+        """It begins."""
+        if not self._started:
+            self._started = True
+            self._send("START")
+
+    def complete(self, built: Built) -> None:
+        """It is built, or was found in the store."""
+        self.start()
+        tags = {"tags": [{"key": "cached", "value": str(built.cached).lower(), "source": "KOREALBERT"}]}
+        self._send("COMPLETE", built.artifact, tags=tags)
+
+    def fail(self, error: BaseException) -> None:
+        """It ends without an artifact."""
+        self.start()
+        self._send(_ending(error), errorMessage=_told(error))
+
+    def _send(self, kind: _EventType, built: Artifact | None = None, **facets: Mapping[str, Any] | None) -> None:
+        if self.lineage.target is None:
+            return
+        job, above = self.job, self.lineage
+        inputs = [_of_artifact(artifact) for artifact in job.inputs.values()]
+        inputs += [_of_file(path.path, self.store) for path in input_paths(job.spec) if path.path.exists()]
+        names = {role: artifact.name for role, artifact in job.inputs.items()}
+        place = self.store.root / job.stage.identity(job.spec, names, self.store).name
+        output = _of_artifact(built) if built is not None else _dataset(place)
+        if built is not None:
+            files = built.manifest["files"]
+            sizes = {"size": sum(file["size"] for file in files.values()), "fileCount": len(files)}
+            rows = built.stats.get("documents_out", built.stats.get("rows_train"))
+            told = {**sizes, **({"rowCount": rows} if rows is not None else {})}
+            output["outputFacets"] = _facets(outputStatistics=told)
+        parent = {"run": {"runId": above.run_id}, "job": {"namespace": above.namespace, "name": above.recipe}}
+        label = f"{above.recipe}.{job.label}"
+        above.send(kind, self.run_id, label, "STAGE", (inputs, [output]), parent=parent, **facets)
+
+
+def _ending(error: BaseException) -> _EventType:
+    """FAIL for an error, ABORT where someone stopped it."""
+    return "FAIL" if isinstance(error, Exception) else "ABORT"
+
+
+def _told(error: BaseException) -> dict[str, str]:
+    message = str(error)[:_MOST_CHARACTERS] or type(error).__name__
+    return {"message": message, "programmingLanguage": "PYTHON"}
+
+
+def _dataset(path: Path, **facets: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {"namespace": "file", "name": str(path.resolve()), "facets": _facets(**facets)}
+
+
+def _of_file(path: Path, store: Store) -> dict[str, Any]:
+    return _dataset(path, version={"datasetVersion": store.digests.of(path)})
+
+
+def _of_artifact(artifact: Artifact) -> dict[str, Any]:
+    fields = [{"name": column.name, "type": str(column.type)} for column in _schema(artifact)]
+    schema = {"fields": fields} if fields else None
+    return _dataset(artifact.path, version={"datasetVersion": artifact.output_digest}, schema=schema)
+
+
+def _schema(artifact: Artifact) -> Iterable[pa.Field]:
+    """The columns of what the artifact holds as Arrow tables: its documents, else those of the first; none of other files."""
+    tables = artifact.files("documents-*.arrow") or sorted(artifact.path.rglob("*.arrow"))
+    for path in tables[:1]:
+        with pa.memory_map(str(path)) as source:
+            return list(ipc.open_file(source).schema)
+    return ()

@@ -1,0 +1,389 @@
+"""Certificates of scores: the origin of a score as canonical JSON that may be signed, and its verification by scoring again.
+
+A certificate holds digests of the gold file, the predictions and, where they are a cell's of a store, of its recipe and model;
+versions of code, packages, processor and BLAS; and the metrics. It has no time and no absolute path: paths are relative to its
+directory. A signature is a file next to it, made by ``ssh-keygen -Y sign`` (``FILE.sig``) or ``minisign`` (``FILE.minisig``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field, ValidationError
+
+import korealbert
+from korealbert.artifact import Artifact, ArtifactError, Identity, Spec
+from korealbert.artifact.files import atomic_write, digest_of_listing, files_of, sha256_of_file, unambiguous
+from korealbert.artifact.spec import explained
+from korealbert.artifact.stage import host_facts
+from korealbert.artifact.store import MANIFEST
+from korealbert.finetune import tasks
+from korealbert.finetune.definition import is_file
+from korealbert.finetune.metrics import Mode
+from korealbert.finetune.scoring import MEMBER_MARK, Scored, score_file
+
+_NAMESPACE = "korealbert-score"
+"""What a signature is for: one made for another purpose is none of a certificate."""
+
+_SSH, _MINISIGN = ".sig", ".minisig"
+
+_MAX_BYTES = 16 << 20
+"""Of a certificate that is read."""
+
+_Digest = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class _Data(Spec):
+    """A file, or a directory whose files are listed by name."""
+
+    path: str = Field(pattern=r"^[^/]")
+    """From the certificate's directory, with forward slashes."""
+    member: str = ""
+    """Name of the file within an archive."""
+    bytes: int = Field(ge=0)
+    """Of all files together."""
+    sha256: str = _Digest
+    """Of the file as it lies there, or of the listing of a directory."""
+
+
+class _Model(Spec):
+    """The model that gave the predictions, as a store holds it."""
+
+    name: str
+    output_digest: str = _Digest
+    files: dict[str, str]
+    """sha256 by name, of the files of the artifact; empty where the store no longer had it."""
+
+
+class _Cell(Spec):
+    """The artifact whose predictions were scored."""
+
+    name: str
+    label: str
+    recipe: dict[str, Any]
+    """Its identity: stage, version, settings with the digests of its files, and the names of its inputs."""
+    manifest_sha256: str = _Digest
+    model: _Model | None
+
+
+class _Code(Spec):
+    """The package that scored."""
+
+    version: str
+    sha256: str = _Digest
+    """Of the listing of its Python files."""
+
+
+class Certificate(Spec):
+    """The origin of a score."""
+
+    korealbert_certificate: Literal[1]
+    task: str
+    """Name of the benchmark."""
+    benchmark: _Data | None
+    """Its TOML file, where it has one."""
+    mode: Mode
+    gold: _Data
+    predictions: _Data
+    metrics: dict[str, Any]
+    """As ``korealbert score`` prints them."""
+    cell: _Cell | None
+    """None of predictions that are no cell's of a store."""
+    code: _Code
+    host: dict[str, Any]
+    """Interpreter, packages, processor and BLAS."""
+
+    def written(self) -> bytes:
+        """Canonical JSON: sorted names, no blanks, UTF-8, a line feed at the end."""
+        value = self.model_dump(mode="json")
+        text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return f"{text}\n".encode()
+
+
+class Finding(NamedTuple):
+    """One line of a check."""
+
+    verdict: Literal["agrees", "differs", "note"]
+    """``note``: what decides nothing, as another version of a package."""
+    text: str
+
+
+def certify(task: str, gold: str, predictions: str, mode: Mode, out: Path, *, key: Path | None = None) -> Scored:
+    """Score a prediction file, and write the certificate of that, signed where a key is given. Returns the scores.
+
+    ``key``: a private key of ssh (or a public one whose private part an agent has), or a secret key of minisign. Raises as
+    ``score_file`` does, and ValueError where it cannot be signed or a file changes meanwhile; a signature of an earlier
+    certificate is removed.
+    """
+    program = None if key is None else _program(key)
+    (gold_path, _, member), (path, _, inner) = gold.partition(MEMBER_MARK), predictions.partition(MEMBER_MARK)
+    places = [Path(each) for each in (gold_path, path, *([task] if is_file(task) else ()))]
+    before = [_measured(place) if place.exists() else None for place in places]
+    scored = score_file(task, gold, predictions, mode)
+    data = [_data(place, of, out) for place, of in zip(places, (member, inner, ""), strict=False)]
+    for place, seen, now in zip(places, before, data, strict=True):
+        if seen != (now.bytes, now.sha256):
+            raise ValueError(f"{place}: changed while it was scored; run again when nothing writes it")
+    certificate = Certificate(
+        korealbert_certificate=1,
+        task=tasks.table_of(Path(task)).name if is_file(task) else task,
+        benchmark=data[2] if is_file(task) else None,
+        mode=mode,
+        gold=data[0],
+        predictions=data[1],
+        metrics=scored.facts(),
+        cell=_cell(Path(path)),
+        code=_code(),
+        host=host_facts(),
+    )
+    for suffix in (_SSH, _MINISIGN):
+        Path(f"{out}{suffix}").unlink(missing_ok=True)
+    atomic_write(out, certificate.written())
+    if key is not None and program is not None:
+        _sign(out, key, program)
+    return scored
+
+
+def _data(path: Path, member: str, out: Path) -> _Data:
+    relative = os.path.relpath(path.absolute(), out.absolute().parent)
+    size, digest = _measured(path)
+    return _Data(path=Path(relative).as_posix(), member=member, bytes=size, sha256=digest)
+
+
+def _measured(path: Path) -> tuple[int, str]:
+    """Bytes and sha256 of a file, or of the files of a directory."""
+    size = sum(each.stat().st_size for each in files_of(path))
+    if path.is_dir():
+        return size, digest_of_listing({str(each.relative_to(path)): sha256_of_file(each) for each in files_of(path)})
+    return size, sha256_of_file(path)
+
+
+def _cell(predictions: Path) -> _Cell | None:
+    """The artifact that a file of predictions belongs to. Raises ArtifactError where it is not as its manifest says."""
+    directory = predictions.absolute().parent
+    if not (directory / MANIFEST).is_file():
+        return None
+    found = Artifact(directory.name, directory)
+    if found.manifest["files"].get(predictions.name, {}).get("sha256") != sha256_of_file(predictions):
+        raise ArtifactError(f"{predictions}: not the predictions in its manifest; run its stage again")
+    model = None
+    if name := found.manifest["inputs"].get("model"):
+        made = Artifact(name, directory.parent / name)
+        there = (made.path / MANIFEST).is_file() and made.output_digest == found.manifest["built_from"]["model"]
+        files = {each: entry["sha256"] for each, entry in made.manifest["files"].items()} if there else {}
+        model = _Model(name=name, output_digest=found.manifest["built_from"]["model"], files=files)
+    return _Cell(
+        name=found.manifest["name"],
+        label=found.manifest["label"],
+        recipe=found.manifest["recipe"],
+        manifest_sha256=sha256_of_file(directory / MANIFEST),
+        model=model,
+    )
+
+
+def _code() -> _Code:
+    root = Path(korealbert.__file__).parent
+    files = {path.relative_to(root).as_posix(): sha256_of_file(path) for path in root.rglob("*.py")}
+    return _Code(version=host_facts()["korealbert"], sha256=digest_of_listing(files))
+
+
+def read_certificate(path: Path) -> Certificate:
+    """A certificate. Raises ValueError naming file, field and remedy for what is none, or not in canonical form."""
+    if path.stat().st_size > _MAX_BYTES:
+        raise ValueError(f"{path}: larger than any certificate; name the file that --certificate wrote")
+    content = path.read_bytes()
+    try:
+        value = json.loads(content, object_pairs_hook=unambiguous)
+        certificate = Certificate.model_validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        raise ValueError(f"{explained(str(path), Certificate, error)}; it is no certificate of this version") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: no certificate ({error}); name the file that --certificate wrote") from None
+    if certificate.written() != content:
+        raise ValueError(f"{path}: not the canonical JSON that --certificate writes; it was changed since")
+    return certificate
+
+
+def verify(
+    path: Path,
+    *,
+    gold: Path | None = None,
+    predictions: Path | None = None,
+    benchmark: Path | None = None,
+    key: Path | None = None,
+) -> Iterator[Finding]:
+    """Check a certificate: its signature, the digests of the files that it names, and its metrics by scoring again.
+
+    ``gold``, ``predictions`` and ``benchmark`` are where these lie, if not where the certificate says; ``key`` is the public
+    key that must have signed it. Raises ValueError for what is no certificate.
+    """
+    certificate = read_certificate(path)
+    yield _signature(path, key)
+    named = {"benchmark": certificate.benchmark, "gold": certificate.gold, "predictions": certificate.predictions}
+    given, places = {"benchmark": benchmark, "gold": gold, "predictions": predictions}, dict[str, Path]()
+    whole = True
+    for name, data in named.items():
+        if data is not None:
+            places[name] = given[name] or path.parent / data.path
+            finding = _same_data(name, data, places[name])
+            whole = whole and finding.verdict == "agrees"
+            yield finding
+    if certificate.cell is not None:
+        yield from _same_cell(certificate.cell, places["predictions"])
+    yield from _same_software(certificate)
+    if whole:
+        yield from _same_metrics(certificate, places)
+    else:
+        yield Finding("differs", "metrics: not computed, since what they are of is not what was scored")
+
+
+def _same_data(name: str, data: _Data, path: Path) -> Finding:
+    if not (path.is_file() or path.is_dir()):
+        return Finding("differs", f"{name}: no file at {path}; name it with --{name}")
+    size = 0
+    for each in path.rglob("*") if path.is_dir() else [path]:  # A strange directory may have no end.
+        size += each.stat().st_size if each.is_file() else 0
+        if size > data.bytes:
+            return Finding("differs", f"{name}: {path} has more than the {data.bytes:,} bytes of the certificate's")
+    if size != data.bytes:
+        return Finding("differs", f"{name}: {path} has {size:,} bytes, the certificate's had {data.bytes:,}")
+    if (digest := _measured(path)[1]) != data.sha256:
+        return Finding("differs", f"{name}: sha256 of {path} is {digest}, the certificate has {data.sha256}")
+    return Finding("agrees", f"{name}: {path}, sha256 {digest}")
+
+
+def _same_cell(cell: _Cell, predictions: Path) -> Iterator[Finding]:
+    try:
+        named = Identity(**cell.recipe).name
+    except (TypeError, ValueError) as error:
+        named = str(error)
+    if named != cell.name:
+        yield Finding("differs", f"recipe: it is that of {named}, not of {cell.name}")
+    else:
+        yield Finding("agrees", f"recipe: it is that of {cell.name} ({cell.label})")
+    manifest = predictions.parent / MANIFEST
+    if not manifest.is_file():
+        yield Finding("note", f"cell: no manifest beside {predictions}, so that its lineage is not checked")
+        return
+    same = sha256_of_file(manifest) == cell.manifest_sha256
+    yield Finding("agrees" if same else "differs", f"cell: {manifest} is{'' if same else ' not'} that of the certificate")
+    if cell.model is not None:
+        yield _same_model(cell.model, manifest.parent.parent / cell.model.name)
+
+
+def _same_model(model: _Model, directory: Path) -> Finding:
+    if not (directory / MANIFEST).is_file():
+        return Finding("note", f"model: {model.name} is not here, so that its files are not checked")
+    for name, digest in model.files.items():
+        if not (directory / name).is_file() or sha256_of_file(directory / name) != digest:
+            return Finding("differs", f"model: {directory / name} is not the file of the certificate")
+    if model.files and digest_of_listing(model.files) != model.output_digest:
+        return Finding("differs", f"model: the files of {model.name} are not those that its digest is of")
+    return Finding("agrees", f"model: {model.name}, {len(model.files)} files")
+
+
+def _same_software(certificate: Certificate) -> Iterator[Finding]:
+    code, here = certificate.code, _code()
+    if code == here:
+        yield Finding("agrees", f"code: korealbert {code.version}, sha256 {code.sha256}")
+    else:
+        yield Finding("note", f"code: scored with korealbert {code.version} ({code.sha256[:12]}), here {here.version}"
+                      f" ({here.sha256[:12]})")  # fmt: skip
+    now, then = host_facts(), certificate.host
+    other = [f"{name} {then[name]!r}, here {now.get(name)!r}" for name in sorted(then) if then[name] != now.get(name)]
+    yield Finding("note", f"machine: {'; '.join(other)}") if other else Finding("agrees", "machine: the same kind and packages")
+
+
+def _same_metrics(certificate: Certificate, places: Mapping[str, Path]) -> Iterator[Finding]:
+    task = str(places["benchmark"]) if "benchmark" in places else certificate.task
+    files = {
+        name: MEMBER_MARK.join(filter(None, (str(places[name]), data.member)))
+        for name, data in (("gold", certificate.gold), ("predictions", certificate.predictions))
+    }
+    try:
+        scored = score_file(task, files["gold"], files["predictions"], certificate.mode)
+    except (ValueError, OSError) as error:
+        yield Finding("differs", f"metrics: they cannot be computed: {error}")
+        return
+    now = json.loads(json.dumps(scored.facts()))
+    for name in (*certificate.metrics, *(name for name in now if name not in certificate.metrics)):
+        then, found = certificate.metrics.get(name), now.get(name)
+        if name in certificate.metrics and name in now and then == found and type(then) is type(found):
+            yield Finding("agrees", f"{name}: {then}")
+        else:
+            yield Finding("differs", f"{name}: the certificate has {then}, scored again {found}")
+
+
+def _program(key: Path) -> str:
+    """The program that signs with a key. Raises ValueError where the key or the program is not there."""
+    if not key.is_file():
+        raise ValueError(f"{key}: no such key; make one with `ssh-keygen -t ed25519 -f {key}`")
+    with key.open("rb") as handle:
+        wanted = "minisign" if handle.read(32).startswith(b"untrusted comment:") else "ssh-keygen"
+    return _found(wanted)
+
+
+def _found(program: str) -> str:
+    found = shutil.which(program)
+    if found is None:
+        raise ValueError(f"{program}: not on this machine; install it, or leave the signature out")
+    return found
+
+
+def _sign(path: Path, key: Path, program: str) -> None:
+    """Sign a certificate. A program that wants a passphrase asks for it at the terminal."""
+    if Path(program).name == "minisign":
+        arguments, content = [program, "-S", "-s", str(key), "-m", str(path), "-x", f"{path}{_MINISIGN}"], None
+    else:
+        arguments, content = [program, "-Y", "sign", "-q", "-f", str(key), "-n", _NAMESPACE], path.read_bytes()
+    done = subprocess.run(arguments, input=content, capture_output=True, check=False)
+    if done.returncode:
+        told = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+        raise ValueError(f"{key}: {path} is not signed ({told[-1] if told else f'exit status {done.returncode}'})")
+    if content is not None:
+        atomic_write(Path(f"{path}{_SSH}"), done.stdout)
+
+
+def _signature(path: Path, key: Path | None) -> Finding:
+    """Whether a certificate is signed, and by whom."""
+    ssh, minisign = Path(f"{path}{_SSH}"), Path(f"{path}{_MINISIGN}")
+    if key is not None and not key.is_file():
+        raise ValueError(f"{key}: no such public key; name the file that ends in .pub")
+    if not ssh.is_file() and not minisign.is_file():
+        if key is not None:
+            return Finding("differs", f"signature: there is none; {ssh} or {minisign} belongs to it")
+        return Finding("note", "signature: there is none, so that anybody may have written it")
+    if not ssh.is_file():
+        if key is None:
+            return Finding("note", f"signature: {minisign} is not checked; name the public key with --key")
+        done = _run([_found("minisign"), "-V", "-q", "-p", str(key), "-m", str(path), "-x", str(minisign)], path)
+        return _verdict(done, f"by the key in {key}")
+    program = _found("ssh-keygen")
+    if key is None:
+        done = _run([program, "-Y", "check-novalidate", "-n", _NAMESPACE, "-s", str(ssh)], path)
+        by = done.stdout.decode(errors="replace").strip().partition(" with ")[2]
+        return _verdict(done, f"by {by}; whose key that is, --key says")
+    with tempfile.TemporaryDirectory() as scratch:
+        allowed = Path(scratch) / "allowed_signers"
+        lines = [line for line in key.read_text("utf-8", "replace").splitlines() if line.strip()]
+        allowed.write_text("".join(f'signer namespaces="{_NAMESPACE}" {line}\n' for line in lines), "utf-8")
+        done = _run([program, "-Y", "verify", "-f", str(allowed), "-I", "signer", "-n", _NAMESPACE, "-s", str(ssh)], path)
+    return _verdict(done, f"by the key in {key}")
+
+
+def _run(arguments: list[str], path: Path) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(arguments, input=path.read_bytes(), capture_output=True, check=False)
+
+
+def _verdict(done: subprocess.CompletedProcess[bytes], good: str) -> Finding:
+    if done.returncode == 0:
+        return Finding("agrees", f"signature: good, {good}")
+    told = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+    return Finding("differs", f"signature: not good, or {good.replace('by', 'not by', 1)} ({told[-1] if told else 'no word'})")

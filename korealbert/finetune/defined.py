@@ -1,0 +1,369 @@
+"""Tasks of benchmarks that a TOML file defines: readers and metrics."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from korealbert.documents.benchmark_files import BenchmarkFile, Line
+from korealbert.finetune.definition import Column, Definition, Kind
+from korealbert.finetune.files import Identifiers, Record, check_width, csv_rows, json_lines, json_list
+from korealbert.finetune.metrics import Mode
+from korealbert.finetune.metrics.answers import em_and_f1, korquad_f1, normalise_korquad, normalise_squad, squad_f1
+from korealbert.finetune.metrics.labels import ClassCounts, accuracy, binary_f1, macro_f1, mcc, pearson, spearman
+from korealbert.finetune.metrics.units import (
+    OUTSIDE,
+    entity_macro_f1,
+    entity_micro_f1,
+    lenient_counts,
+    strict_counts,
+)
+from korealbert.finetune.questions import Answer, Question, QuestionAnswering
+from korealbert.finetune.resampling import Additive
+from korealbert.finetune.sequence import Choice, MultipleChoice, SequenceClassification, SequenceRegression
+from korealbert.finetune.tagged import Tagged, Tagging, entity_tags
+from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Scores, Task
+from korealbert.formatting import nearest
+
+_MEASURES: dict[str, Callable[[Sequence[Any], Sequence[Any]], float]] = {
+    "accuracy": accuracy,
+    "macro_f1": macro_f1,
+    "mcc": mcc,
+    "f1": binary_f1,
+    "spearman": spearman,
+    "pearson": pearson,
+}
+
+
+def task_of(definition: Definition) -> Task:
+    """The task of a definition."""
+    base = _KINDS[definition.kind]
+    attributes: dict[str, Any] = {
+        "definition": definition,
+        "title": definition.title,
+        "origin": definition.origin,
+        "official_test_examples": definition.test_examples,
+        "has_official_dev": definition.official_dev,
+        "metric": definition.metrics[0],
+        "defaults": definition.settings,
+        **base.attributes(definition),
+    }
+    return cast(Task, type(definition.name, (base,), attributes)())
+
+
+def _field(record: Record, column: Column) -> tuple[Record, str]:
+    """The object that contains a column, and its key there."""
+    name = str(column)
+    if name in record.fields or not isinstance(column, str):
+        return record, name
+    *parents, last = name.split(".")
+    for parent in parents:
+        record = record.record(parent)
+    return record, last
+
+
+def _text(record: Record, column: Column) -> str:
+    inner, name = _field(record, column)
+    return inner.text(name)
+
+
+def _written(record: Record, column: Column) -> str:
+    """A label or an id, which JSON may write as a string, a number or a truth value."""
+    inner, name = _field(record, column)
+    value = inner.fields.get(name)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else inner.text(name)
+
+
+def _parts(record: Record, column: Column, separator: str | None) -> list[str]:
+    """A list of strings, or the parts of one."""
+    inner, name = _field(record, column)
+    if isinstance(inner.fields.get(name), str):
+        return inner.text(name).split(separator)
+    return inner.texts(name)
+
+
+def _rows(definition: Definition, file: BenchmarkFile) -> Iterator[Record]:
+    """The rows of a table by the names of its columns, or by their positions where it has no header line."""
+    wanted = [column for columns in definition.columns.given.values() for column in columns]
+    named = any(isinstance(column, str) for column in wanted)
+    rows = csv_rows(file) if definition.format == "csv" else ((line, line.text.split("\t")) for line in file.lines())
+    header: list[str] = []
+    for line, fields in rows:
+        if not header:
+            header = fields if named else [str(position) for position in range(len(fields))]
+            _check_header(line, header, [str(column) for column in wanted], named=named)
+            if named:
+                continue
+        check_width(line, fields, header)
+        yield Record(line, dict(zip(header, fields, strict=True)))
+
+
+def _check_header(line: Line, header: Sequence[str], wanted: Sequence[str], *, named: bool) -> None:
+    if twice := next((name for name in wanted if header.count(name) > 1), None):
+        raise line.error(twice, "two columns have this name", "give each its own, in the header line and in [columns]")
+    for name in wanted:
+        if name not in header:
+            has = f"the header line has {', '.join(header)[:200]!r}" if named else f"the first row has {len(header)} columns"
+            remedy = f"correct [columns] of the benchmark{nearest(name, header)}, or format"
+            raise line.error(name, f"there is no such column; {has}", remedy)
+
+
+class _Defined(Task):
+    """What all kinds have in common."""
+
+    definition: ClassVar[Definition]
+
+    @classmethod
+    @abstractmethod
+    def attributes(cls, definition: Definition) -> dict[str, Any]:
+        """The class's further attributes."""
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All examples, in order."""
+        seen = Identifiers()
+        column, found = self.definition.columns.id, list[Example]()
+        for count, record in enumerate(self.records(file), start=1):
+            # Records of one JSON list may be on one line.
+            number = count if self.definition.format == "json" else record.line.number
+            name = str(number) if column is None else _written(record, column)
+            if column is not None:
+                seen.once(name, line=record.line, field=str(column))
+            found.append(self.example(record, name))
+        return found
+
+    def records(self, file: BenchmarkFile) -> Iterator[Record]:
+        """One for each example."""
+        if self.definition.format == "jsonl":
+            return json_lines(file)
+        if self.definition.format == "json":
+            return json_list(file, key=self.definition.key or None)
+        return _rows(self.definition, file)
+
+    @abstractmethod
+    def example(self, record: Record, name: str) -> Example:
+        """The example of a record. Raises ValueError naming file, line, field and remedy."""
+
+    def column(self, name: str) -> Column:
+        """A column that this kind needs."""
+        column: Column = getattr(self.definition.columns, name)
+        return column
+
+
+class _Classification(_Defined, SequenceClassification):
+    """A label for a text or a pair."""
+
+    @classmethod
+    def attributes(cls, definition: Definition) -> dict[str, Any]:
+        """Labels and metrics."""
+        heads = PAIR_HEADS if definition.kind == "pairs" else POOLING_HEADS
+        measures = {name: _MEASURES[name] for name in definition.metrics}
+        own = {"labels": definition.labels, "spellings": definition.spellings, "measures": measures}
+        return own if definition.kind == "choice" else {**own, "heads": heads}
+
+    def example(self, record: Record, name: str) -> Example:
+        """A text, or two."""
+        pair = _text(record, self.column("pair")) if self.definition.kind == "pairs" else None
+        return Example(name, _text(record, self.column("text")), self.gold(record), pair=pair)
+
+    def gold(self, record: Record) -> int:
+        """The position of the label."""
+        column = self.column("label")
+        return self.label(_written(record, column), line=record.line, field=f"{record.path}{column}")
+
+
+class _Choice(_Classification, MultipleChoice):
+    """One of several options."""
+
+    def example(self, record: Record, name: str) -> Example:
+        """A text, perhaps a question, and the options."""
+        options, columns = list[str](), self.definition.columns
+        for column in columns.options:
+            options += [_text(record, column)] if len(columns.options) > 1 else _parts(record, column, "\t")
+        if len(options) != len(self.labels):
+            problem = f"{len(options)} options for the {len(self.labels)} labels of {self.title}"
+            raise record.error(str(columns.options[0]), problem, "give one option for each label")
+        pair = None if columns.pair is None else _text(record, columns.pair)
+        return Choice(name, _text(record, self.column("text")), self.gold(record), pair=pair, options=tuple(options))
+
+    def posed(self, example: Choice, option: str) -> tuple[str, str]:
+        """``[CLS] text [SEP] question option [SEP]``."""
+        return example.text, f"{example.pair} {option}" if example.pair else option
+
+
+class _Regression(_Defined, SequenceRegression):
+    """A number for a text or a pair."""
+
+    @classmethod
+    def attributes(cls, definition: Definition) -> dict[str, Any]:
+        """Scale and metrics. Error analysis asks whether scores reach the middle of the scale."""
+        low, high = definition.scale
+        heads = POOLING_HEADS if definition.columns.pair is None else PAIR_HEADS
+        measures = {name: _MEASURES[name] for name in definition.metrics}
+        return {"scale": (low, high), "threshold": (low + high) / 2, "measures": measures, "heads": heads}
+
+    def example(self, record: Record, name: str) -> Example:
+        """A text or two, and the number."""
+        column, second = self.column("label"), self.definition.columns.pair
+        score = self.gold_score(_written(record, column), line=record.line, field=f"{record.path}{column}")
+        return Example(name, _text(record, self.column("text")), score, pair=None if second is None else _text(record, second))
+
+
+_PREFIXED, _SUFFIXED = re.compile(r"([BI])[-_](.+)"), re.compile(r"(.+)[-_]([BI])")
+
+
+class _Tagging(_Defined, Tagging):
+    """Named entities among words or characters. Tags may be written ``B-PER``, ``PER-B`` or ``PER_B``, and ``O`` or ``-``."""
+
+    labels_every_piece = False
+
+    @classmethod
+    def attributes(cls, definition: Definition) -> dict[str, Any]:
+        """Tags and units."""
+        tags, unit = entity_tags(definition.labels), definition.unit
+        return {"tags": tags, "unit": unit, "counted": unit, "needs_every_unit": unit == "words"}
+
+    def records(self, file: BenchmarkFile) -> Iterator[Record]:
+        """One for each sentence."""
+        return self._sentences(file) if self.definition.format == "conll" else super().records(file)
+
+    def _sentences(self, file: BenchmarkFile) -> Iterator[Record]:
+        """Blank lines between sentences; lines that begin with ``##`` are left out."""
+        columns = self.definition.columns
+        first, last = (0 if columns.text is None else columns.text), (-1 if columns.tags is None else columns.tags)
+        lines = (line for line in file.lines() if not line.text.startswith("##"))
+        for filled, group in groupby(lines, key=lambda line: bool(line.text.strip())):
+            units, tags, start = list[str](), list[str](), None
+            for line in group if filled else ():
+                start = start or line
+                fields = line.text.split("\t") if "\t" in line.text else line.text.split()
+                if len(fields) < 2 or max(int(first), int(last)) >= len(fields):
+                    problem = f"found {line.text[:40]!r}"
+                    raise line.error("tag", problem, "a line is a unit and its tag, with a tab or blanks between columns")
+                units.append(fields[int(first)])
+                tags.append(fields[int(last)])
+            if start is not None:
+                yield Record(start, {"units": units, "tags": tags})
+
+    def example(self, record: Record, name: str) -> Tagged:
+        """A sentence with the tag of each unit."""
+        conll = self.definition.format == "conll"
+        separator = " " if self.unit == "words" else ""
+        column = "units" if conll else self.column("text")
+        inner, field = _field(record, column)
+        if isinstance(inner.fields.get(field), str):
+            text = inner.text(field)
+            units = text.split(" ") if separator else list(text)
+        else:
+            units = inner.texts(field)
+        written = _parts(record, "tags" if conll else self.column("tags"), None)
+        if len(written) != len(units):
+            problem = f"{len(written)} tags for {len(units)} {self.unit}"
+            raise record.error(
+                "tags" if conll else str(self.column("tags")), problem, f"give one tag for each of the {self.unit}"
+            )
+        spans, begin = [], 0
+        for unit in units:
+            spans.append((begin, begin + len(unit)))
+            begin += len(unit) + len(separator)
+        tags = tuple(self.tag(tag, line=record.line, field=f"tags[{number}]") for number, tag in enumerate(written))
+        return Tagged(name, separator.join(units), tags, spans=tuple(spans))
+
+    def tag(self, written: str, *, line: Line, field: str) -> str:
+        """A tag of any form as ``B-PER``. Raises ValueError naming the known ones when it is none."""
+        found = OUTSIDE if written == "-" else written
+        if found not in self.tags and (suffixed := _SUFFIXED.fullmatch(written)):
+            found = f"{suffixed[2]}-{suffixed[1]}"
+        elif found not in self.tags and (prefixed := _PREFIXED.fullmatch(written)):
+            found = f"{prefixed[1]}-{prefixed[2]}"
+        return self.check_tag(found, line=line, field=field)
+
+    def prediction(self, record: Record, example: Example) -> list[str]:
+        """The tags in ``tags``, one per unit, as ``B-PER``, ``PER-B`` or ``PER_B``, and ``O`` or ``-``."""
+        plain = [self.tag(tag, line=record.line, field=f"tags[{n}]") for n, tag in enumerate(record.texts("tags"))]
+        return super().prediction(Record(record.line, {"tags": plain}), example)
+
+    def score(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Scores:
+        """``entity_micro_f1`` as seqeval, ``entity_macro_f1`` over types as its strict IOB2, ``accuracy`` of all units."""
+        gold = [example.target for example in examples]
+        pairs = [pair for g, p in zip(gold, predicted, strict=True) for pair in zip(g, p, strict=True)]
+        values = {
+            "entity_micro_f1": entity_micro_f1(gold, predicted),
+            "entity_macro_f1": entity_macro_f1(gold, predicted),
+            "accuracy": accuracy(*zip(*pairs, strict=True)),
+        }
+        found = any(tag != OUTSIDE for tags in predicted for tag in tags)
+        ordered = {name: values[name] for name in self.definition.metrics}
+        return Scores(ordered, () if found else ("no entity is predicted",))
+
+    def answered(self, examples: Sequence[Example], predicted: Sequence[Any], mode: Mode) -> Additive:
+        """Each metric from counts."""
+        rows = list(zip((example.target for example in examples), predicted, strict=True))
+        if self.metric == "accuracy":
+            right_N2 = np.array([[sum(a == b for a, b in zip(g, p, strict=True)), len(g)] for g, p in rows], dtype=np.float64)
+            return Additive(right_N2, lambda sums_BK: 100 * sums_BK[:, 0] / np.maximum(sums_BK[:, 1], 1))
+        if self.metric == "entity_macro_f1":
+            kinds = self.definition.labels
+            counts = np.array([strict_counts(g, p, kinds) for g, p in rows])
+            return Additive(counts, lambda sums_BK: 100 * ClassCounts.joined(sums_BK).macro_f1())
+        counts = np.array([lenient_counts(g, p) for g, p in rows])
+        return Additive(counts, lambda sums_BK: 100 * ClassCounts.joined(sums_BK).micro_f1())
+
+
+class _Spans(_Defined, QuestionAnswering):
+    """Answers within a context."""
+
+    @classmethod
+    def attributes(cls, definition: Definition) -> dict[str, Any]:
+        """How questions are distinguished and answers compared."""
+        heads = ("own",) if definition.answerable else ("own", "answerability")
+        return {"id_field": str(definition.columns.id or "id"), "answerable": definition.answerable, "heads": heads}
+
+    def read(self, file: BenchmarkFile) -> list[Example]:
+        """All questions."""
+        return QuestionAnswering.read(self, file) if self.definition.format == "squad" else _Defined.read(self, file)
+
+    def example(self, record: Record, name: str) -> Question:
+        """A question with the one answer that it has, or none."""
+        columns = self.definition.columns
+        context, answer = _text(record, self.column("text")), _text(record, self.column("answer"))
+        field = f"{record.path}{columns.answer}"
+        if not answer:
+            if self.answerable:
+                remedy = "give the answer, or say answerable = false in the benchmark's file"
+                raise record.line.error(field, "there is none", remedy)
+            return Question(name, _text(record, self.column("pair")), (), pair=context, article=context)
+        if columns.answer_start is not None and (written := _written(record, columns.answer_start)):
+            if not re.fullmatch(r"[0-9]+", written):
+                raise record.error(str(columns.answer_start), f"found {written!r}", "give a number of characters from 0")
+            begin = int(written)
+        else:
+            times, begin = context.count(answer), context.find(answer)
+            if times != 1:
+                remedy = "say where it begins in a column answer_start" if times else "an answer is a part of the context"
+                raise record.line.error(field, f"{answer[:40]!r} is in the context {times} times", remedy)
+        return Question(name, _text(record, self.column("pair")), (Answer(answer, begin),), pair=context, article=context)
+
+    def measures(self, question: Question, predicted: str, mode: Mode) -> Mapping[str, float]:
+        """Exact match of normalised answers, and F1 of their characters or words; without an answer an empty one is right."""
+        words = self.definition.compared == "words"
+        normalise, f1 = (normalise_squad, squad_f1) if words else (normalise_korquad, korquad_f1)
+        accepted = question.accepted if self.answerable else [text for text in question.accepted if normalise(text)] or [""]
+        values = em_and_f1(predicted, accepted, normalise=normalise, f1=f1, mode=mode if self.answerable else "corrected")
+        return {name: values[name] for name in self.definition.metrics}
+
+
+_KINDS: dict[Kind, type[_Defined]] = {
+    "classification": _Classification,
+    "pairs": _Classification,
+    "regression": _Regression,
+    "tagging": _Tagging,
+    "spans": _Spans,
+    "choice": _Choice,
+}

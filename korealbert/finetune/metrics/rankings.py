@@ -1,0 +1,48 @@
+"""Scores of ranked documents as ``trec_eval`` and ``pytrec_eval`` compute them, times 100.
+
+A judgement above 0 makes a document relevant; nDCG's gain is the judgement itself, and 0 where it is negative or missing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+_CUT = 10
+"""Of nDCG, as BEIR and MTEB rank systems by it."""
+_RECALLS = (1, 10, 100)
+
+METRIC = "ndcg@10"
+"""The score that systems are compared by."""
+METRICS = (METRIC, "map", "mrr", *(f"recall@{cut}" for cut in _RECALLS))
+
+
+def trec_order(scores: Mapping[str, float]) -> list[str]:
+    """Documents by score, highest first; of equal ones the id that sorts last comes first.
+
+    Scores are compared in single precision, as ``trec_eval`` keeps them.
+    """
+    return sorted(scores, key=lambda document: (np.float32(scores[document]), document), reverse=True)
+
+
+def ranking_scores(ranked: Sequence[str], judged: Mapping[str, int]) -> dict[str, float]:
+    """``METRICS`` of the documents found for one query, in their order; ``judged`` are its judgements by document.
+
+    All of a query without a relevant document are 0, as ``trec_eval`` prints them.
+    """
+    ideal = sorted((gain for gain in judged.values() if gain > 0), reverse=True)
+    if not ideal:
+        return dict.fromkeys(METRICS, 0.0)
+    gains = [max(0, judged.get(document, 0)) for document in ranked]
+    found_at = [rank for rank, gain in enumerate(gains, start=1) if gain]
+    precisions = [found / rank for found, rank in enumerate(found_at, start=1)]
+    recalls = [sum(1 for rank in found_at if rank <= cut) / len(ideal) for cut in _RECALLS]
+    scores = (_gain(gains) / _gain(ideal), sum(precisions) / len(ideal), 1 / found_at[0] if found_at else 0.0, *recalls)
+    return {name: 100 * score for name, score in zip(METRICS, scores, strict=True)}
+
+
+def _gain(gains: Sequence[int]) -> float:
+    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(itertools.islice(gains, _CUT), start=1))

@@ -1,0 +1,130 @@
+"""Stage `bi_encoder` (labels ``bi_encoder/NAME/INIT/SEED``): an encoder → one whose vectors say which sentence follows.
+
+Trained on triples of entailment as ``ContrastSpec`` says. Input role ``model``: a directory in Hugging Face format. Roles
+``apart/NUMBER``: fetched collections, for those of ``apart_from`` that are named by URL. Output: ``metrics.json``, and a
+directory in the same format, which ``transformers`` loads, and ``SentenceTransformer(directory)`` with its pooling. Layers that
+shared their weights in pretraining, where the format cannot say so, are trained each by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Stage, Statistics
+from korealbert.artifact.files import atomic_write, write_json
+from korealbert.finetune.features import encode_triples
+from korealbert.finetune.retrieval.stage import CollectionSpec
+from korealbert.finetune.spec import ContrastSpec, Init
+from korealbert.huggingface.directory import TOKENIZER_FILES, copy_files, write_mean_pooling
+from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_device
+from korealbert.vocab.morphemes import MORPHEMES_FILE, needs_morphemes
+
+if TYPE_CHECKING:
+    from korealbert.finetune.encoder import Encoder
+
+
+class BiEncoderSpec(ContrastSpec):
+    """A bi-encoder trained on triples of entailment, with mean pooling and cosine."""
+
+    init: Init = "pretrained"
+    """The weights of the model, or ``random``: the same architecture with fresh ones."""
+    seed: int = Field(default=1, ge=0, lt=2**63)
+    """Seeds fresh weights, dropout and the order of the triples."""
+    max_length: int = Field(default=64, ge=8)
+    """Longest sentence of a triple in pieces with special pieces; later inputs may be longer."""
+    apart_from: tuple[CollectionSpec, ...] = ()
+    """Triples with a query or document of these collections are left out."""
+
+
+class BiEncoderStats(Statistics):
+    """The training, and how often it found the hypothesis of a held-out premise, times 100, in the best epoch."""
+
+    title: str
+    """The benchmark of the triples."""
+    triples: int
+    held_out: int
+    left_out: int
+    """Triples with a text of a collection."""
+    accuracy: float
+    best_epoch: int
+
+
+def run(spec: BiEncoderSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> BiEncoderStats:
+    """Train and write the directory. Raises ``Diverged`` where the loss is not finite any more."""
+    from korealbert.finetune.encoder import load_encoder  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.loop import FinetunedModel, contrast, repeatable  # noqa: PLC0415 (planning does without)
+    from korealbert.finetune.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)
+
+    training, directory = TrainingRuntime.of(runtime), inputs["model"].path
+    device = pick_device(training.device)
+    settings = spec.before(init=spec.init, seed=spec.seed, max_length=spec.max_length)
+    collections = [each.read(inputs, f"apart/{number}") for number, each in enumerate(spec.apart_from)]
+    barred = {text for each in collections for text in (*each.documents.values(), *each.queries.values())}
+    tokenizer = load_tokenizer(directory)
+    triples = encode_triples(settings, barred, tokenizer, out_dir)
+
+    def report(step: int, total: int, metrics: Mapping[str, float]) -> None:
+        training.report(Progress(step, total, "steps", metrics))
+
+    with repeatable(seed=spec.seed, threads=training.threads, device=device):
+        encoder = load_encoder(directory, init=spec.init)
+        encoder.check_length(spec.max_length, directory)
+        model = FinetunedModel.of(settings, encoder, triples.train, pad_id=tokenizer.pad_token_id, device=device)
+        history = contrast(model, triples, settings, report)
+    _write_weights(encoder, out_dir)
+    copy_files(directory, out_dir, (*TOKENIZER_FILES, "*.model"))
+    longest = min(tokenizer.model_max_length, encoder.max_length)
+    write_mean_pooling(out_dir, hidden_size=encoder.hidden_size, longest=longest)
+    card = _card(spec, triples.described["title"], morphemes=needs_morphemes(out_dir))
+    atomic_write(out_dir / "README.md", card.encode())
+    described = {**triples.described, "best_epoch": history.best_epoch}
+    write_json(out_dir / "metrics.json", {**described, "init": spec.init, "seed": spec.seed, "epochs": history.epochs})
+    return BiEncoderStats.of({**described, "accuracy": history.dev.values["accuracy"]})
+
+
+def _write_weights(encoder: Encoder, out_dir: Path) -> None:
+    """As ``save_pretrained`` does, without its progress bar."""
+    from safetensors.torch import save_file  # noqa: PLC0415 (planning does without)
+
+    transformer = encoder.transformer
+    weights = {name: tensor.cpu().contiguous() for name, tensor in transformer.state_dict().items()}
+    save_file(weights, out_dir / "model.safetensors", metadata={"format": "pt"})
+    transformer.config.architectures = [type(transformer).__name__]
+    transformer.config.save_pretrained(out_dir)
+
+
+def _card(spec: BiEncoderSpec, title: str, *, morphemes: bool) -> str:
+    """Front matter by which the hub knows the library, and how the model was trained."""
+    library = "transformers" if morphemes else "sentence-transformers"
+    cut = (
+        f"\nText is cut into morphemes first ({MORPHEMES_FILE}), which sentence-transformers does not do.\n"
+        if morphemes
+        else ""
+    )
+    return (
+        f"---\nlibrary_name: {library}\npipeline_tag: sentence-similarity\nlanguage: ko\nlicense: other\n---\n\n"
+        "# Bi-encoder\n\n"
+        f"Mean vectors of all pieces, compared by cosine; trained on triples of {title}, {spec.epochs} epochs in batches of "
+        f"{spec.batch_size}, with the hypotheses of the batch as negatives (MultipleNegativesRanking).\n{cut}"
+    )
+
+
+def _memory_class(spec: BiEncoderSpec, inputs: Inputs) -> str:
+    return f"{inputs['model'].name} {spec.task} {spec.max_triples} {spec.max_length} {spec.batch_size}"
+
+
+STAGE = Stage(
+    "bi_encoder",
+    version=1,
+    spec=BiEncoderSpec,
+    run=run,
+    memory_class=_memory_class,
+    check=check_device,
+    table="bi_encoder.NAME",
+    inputs={"model": "export"},
+    deployment=Deployment("Bi-encoders trained on triples of entailment", gpu=True),
+)

@@ -1,0 +1,175 @@
+"""Collections for retrieval in the format of BEIR and MTEB: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/SPLIT.tsv``.
+
+They lie in a directory or an archive, each compressed or not. An id is a string or a whole number; a document is its title and
+text with a space between, as BEIR encodes them; judgements have a header or none, and three columns or TREC's four.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from korealbert.artifact.files import files_of
+from korealbert.documents.benchmark_files import BenchmarkFile, Line
+from korealbert.documents.containers import is_archive, open_files
+from korealbert.documents.schema import Quarantined
+from korealbert.documents.streams import ReadLimits
+from korealbert.finetune.files import Record, json_lines
+
+_COMPRESSED = re.compile(r"\.(gz|bz2|xz|zst)$", re.IGNORECASE)
+_COLUMNS = ("query-id", "corpus-id", "score")
+_SCORE = re.compile(r"([+-]?[0-9]+)(\.0*)?")
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Documents, queries and relevance judgements."""
+
+    documents: Mapping[str, str]
+    """Title and text by id."""
+    queries: Mapping[str, str]
+    """Text by id of those that the split judges a document for."""
+    judged: Mapping[str, Mapping[str, int]]
+    """Judgements by query and document."""
+    warnings: tuple[str, ...] = ()
+    """What is odd about the files and was seen through."""
+
+    @property
+    def judgements(self) -> int:
+        """How many there are."""
+        return sum(map(len, self.judged.values()))
+
+    @property
+    def without_relevant(self) -> set[str]:
+        """Queries for which no document is relevant: nothing can be found for them."""
+        return {query for query, judged in self.judged.items() if max(judged.values()) <= 0}
+
+
+def read_collection(path: Path, split: str) -> Collection:
+    """Read a collection and the judgements of one split.
+
+    Raises ValueError naming file, line, field and remedy, and FileNotFoundError.
+    """
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file or directory; give a directory or archive in BEIR's format")
+    files = _Files(path)
+    documents, again = _texts(files.named("corpus.jsonl"), titled=True)
+    asked, repeated = _texts(files.named("queries.jsonl"), titled=False)
+    found = files.named(f"qrels/{split}.tsv")
+    judged, same = _judgements(found, asked)
+    if not judged:
+        raise ValueError(f"{found}: holds no judgement; is the download complete?")
+    queries = {query: asked[query] for query in judged}
+    collection = Collection(documents, queries, judged)
+    unknown = {document for each in judged.values() for document in each if document not in documents}
+    counted = {
+        "{} documents stand in the corpus twice with the same text; each counts once": again,
+        "{} queries stand in their file twice with the same text; each counts once": repeated,
+        "{} judgements stand in their file twice; each counts once": same,
+        "{} documents are empty": sum(1 for text in documents.values() if not text),
+        "{} judged documents are not in the corpus; those that are relevant count as not found": len(unknown),
+        "{} queries have no relevant document; official means count them as 0, corrected ones leave them out": len(
+            collection.without_relevant
+        ),
+    }
+    warnings = tuple(text.format(f"{number:,}") for text, number in counted.items() if number)
+    return replace(collection, warnings=warnings)
+
+
+class _Files:
+    """The files of a directory or archive by name."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.packed = path, path.is_file()
+        if self.packed and not is_archive(path.name):
+            remedy = "give the directory that holds corpus.jsonl, or an archive of it"
+            raise ValueError(f"{path}: neither a directory nor an archive; {remedy}")
+        self.names = [name for name in self._listed() if not re.search(r"(^|/)(\.|__MACOSX/)", name)]
+
+    def _listed(self) -> Iterator[str]:
+        if not self.packed:
+            yield from (inner.relative_to(self.path).as_posix() for inner in files_of(self.path))
+            return
+        for raw in open_files([self.path], "*", ReadLimits()):
+            if isinstance(raw, Quarantined):
+                raise ValueError(f"{raw.file}: {raw.position}: {raw.reason}; {raw.remedy}")
+            yield raw.name.partition("::")[2].removeprefix("./")
+
+    def named(self, wanted: str) -> BenchmarkFile:
+        """The one file of this name, at any depth and under any compression. Raises ValueError where there is not one."""
+        parts = PurePosixPath(wanted).parts
+        found = [name for name in self.names if PurePosixPath(_COMPRESSED.sub("", name)).parts[-len(parts) :] == parts]
+        if len(found) == 1:
+            return BenchmarkFile(self.path, found[0]) if self.packed else BenchmarkFile(self.path / found[0])
+        if found:
+            raise ValueError(f"{self.path}: holds {wanted} {len(found)} times ({', '.join(found[:_SHOWN])}); keep one")
+        splits = [PurePosixPath(_COMPRESSED.sub("", name)).stem for name in self.names if "qrels" in PurePosixPath(name).parts]
+        if parts[0] == "qrels" and splits:
+            raise ValueError(f"{self.path}: has no {wanted}; set split to one of {', '.join(sorted(splits))}")
+        raise ValueError(f"{self.path}: has no {wanted}; it holds {', '.join(sorted(self.names)[:_SHOWN]) or 'nothing'}")
+
+
+def _texts(file: BenchmarkFile, *, titled: bool) -> tuple[dict[str, str], int]:
+    """Texts by id, and how many lines say again what one before them says."""
+    texts: dict[str, str] = {}
+    lines: dict[str, Line] = {}
+    again = 0
+    for record in json_lines(file):
+        number = _id(record)
+        text = record.text("text") if "text" in record or "text" not in record.fields else ""
+        title = record.text("title") if titled and "title" in record else ""
+        whole = f"{title} {text}".strip()
+        if number in texts:
+            again += 1
+            if texts[number] != whole:
+                problem = f"{number!r} is in line {lines[number].number} too, with another text"
+                raise record.error("_id", problem, "keep one of the two, or fetch the official file again")
+        texts[number], lines[number] = whole, lines.get(number, record.line)
+    if not texts:
+        raise ValueError(f"{file}: holds no record; is the download complete?")
+    return texts, again
+
+
+def _id(record: Record) -> str:
+    name = "id" if "_id" not in record.fields and "id" in record.fields else "_id"
+    value = record.fields.get(name)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not (text := record.text(name)):
+        raise record.error(name, "is empty", "give each record an id")
+    return text
+
+
+def _judgements(file: BenchmarkFile, queries: Mapping[str, str]) -> tuple[dict[str, dict[str, int]], int]:
+    """Judgements by query and document, and how many lines say again what one before them says."""
+    judged: dict[str, dict[str, int]] = {}
+    again, order = 0, (0, 1, 2)
+    for line in file.lines():
+        fields = [field.strip() for field in (line.text.split("\t") if "\t" in line.text else line.text.split())]
+        if line.number == 1 and fields and not _SCORE.fullmatch(fields[-1]):
+            if set(_COLUMNS) <= set(fields):
+                order = (fields.index(_COLUMNS[0]), fields.index(_COLUMNS[1]), fields.index(_COLUMNS[2]))
+                continue
+            if len(fields) == len(_COLUMNS) and fields[0] not in queries:
+                continue
+        if len(fields) == len(_COLUMNS) + 1 and order == (0, 1, 2):
+            fields.pop(1)  # TREC's column of iterations, which nothing reads.
+        if len(fields) <= max(order):
+            raise line.error("score", f"{len(fields)} columns", f"a line holds {'<TAB>'.join(_COLUMNS)}")
+        query, document, written = (fields[place] for place in order)
+        score = _SCORE.fullmatch(written)
+        if score is None:
+            raise line.error("score", f"found {written!r}", "a judgement is a whole number")
+        if query not in queries:
+            raise line.error("query-id", f"no query {query!r} in queries.jsonl", "the two files do not belong together")
+        before = judged.setdefault(query, {}).get(document)
+        if before is not None:
+            again += 1
+            if before != int(score[1]):
+                problem = f"{document!r} was judged {before} for {query!r} above, here {score[1]}"
+                raise line.error("score", problem, "keep one of the two lines")
+        judged[query][document] = int(score[1])
+    return judged, again

@@ -1,0 +1,360 @@
+"""Differences between two runs, artifacts or recipes: settings, corpora, scores, curves.
+
+A side is a recipe (with its artifacts in the store), the report of a run, or any artifact with its ancestors.
+Stages are compared by label. Scores on the same test examples are compared in pairs, as a run's own summary does; where the
+examples are not at hand, by their intervals.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from korealbert.artifact import Artifact, Store, ancestors
+from korealbert.finetune import tasks
+from korealbert.finetune.features import read_examples
+from korealbert.finetune.resampling import Draws
+from korealbert.finetune.spec import FinetuneSpec
+from korealbert.finetune.statistics import compare as compare_answers
+from korealbert.finetune.summary import answers_of
+from korealbert.formatting import MISSING, compact, count, duration, fixed, mean_and_sd, percent, signed
+from korealbert.inspection.differences import words
+from korealbert.recipe.planning import changed_fields, prepare
+from korealbert.recipe.registry import ABLATION, CROSS_LINGUAL, REPORT
+from korealbert.report import scores
+from korealbert.report.render import charts
+from korealbert.report.render.blocks import Block, Figure, Figures, Section, Table, Text
+from korealbert.report.sections.learning import OBJECTIVES, points, training_lines
+
+_REPORTS = {REPORT.name, ABLATION.name, CROSS_LINGUAL.name}
+_DRAWS, _CONFIDENCE = 1000, 0.95
+_NAME = 14
+"""Characters of a name above a column."""
+_LONG_TEXT = 40
+"""Characters from which on a changed value is shown as its changed words."""
+_ALONG = 8
+"""Steps of a curve that a table shows."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of a side."""
+
+    recipe: Mapping[str, Any]
+    """What its identity is the hash of: stage, version, spec, inputs."""
+    spec: Mapping[str, Any]
+    """Its settings as people read them."""
+    artifact: Artifact | None
+    """None: it is not built."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two that are compared."""
+
+    name: str
+    stages: Mapping[str, Stage]
+    """By label."""
+    root: str = ""
+    """The label of the artifact that was named; nothing of a recipe."""
+
+    def artifacts(self) -> dict[str, Artifact]:
+        """Those that are built, by label."""
+        return {label: stage.artifact for label, stage in self.stages.items() if stage.artifact is not None}
+
+
+def of_recipe(path: Path, store: Store, **asked: Any) -> Side:
+    """A recipe and its artifacts in the store; ``asked`` as of ``prepare``. Raises RecipeError."""
+    prepared = prepare(path, store, **asked)
+    stages, names = {}, {stage.label: stage.name for stage in prepared.planned}
+    for label, node in prepared.nodes.items():
+        inputs = {role: names[other] for role, other in node.inputs.items()}
+        identity = node.stage.identity(node.spec, inputs, store)
+        stages[label] = Stage(identity.document, node.spec.model_dump(mode="json"), store.find(names[label]))
+    return Side(path.stem, stages)
+
+
+def of_artifact(artifact: Artifact, name: str = "") -> Side:
+    """A run by its report, or an artifact with its ancestors. Raises ArtifactError where a manifest cannot be read."""
+    root = str(artifact.manifest["label"])
+    if artifact.manifest["recipe"]["stage"] in _REPORTS:
+        found = {**artifact.inputs(), root: artifact}
+    else:
+        found = {str(one.manifest["label"]): one for one in ancestors({root: artifact}).values()}
+    stages = {
+        label: Stage(one.manifest["recipe"], one.manifest["spec"], one)
+        for label, one in found.items()
+        if (one.path / "manifest.json").is_file()
+    }
+    return Side(name or artifact.name, stages, root)
+
+
+def compare(first: Side, second: Side) -> list[Section]:
+    """What differs, as sections of a page; none where the two are one."""
+    if first.root != second.root and first.root and second.root:
+        kinds = {side.stages[side.root].recipe["stage"] for side in (first, second)}
+        if len(kinds) == 1:  # Two of a kind under two labels.
+            renamed = {first.root if label == second.root else label: stage for label, stage in second.stages.items()}
+            second = replace(second, stages=renamed)
+    first, second = _in_short(first, second)
+    found = (
+        ("settings", "Settings", _settings(first, second)),
+        ("corpora", "Corpora", _corpora(first, second)),
+        ("scores", "Scores", _scores(first, second)),
+        ("curves", "Pretraining", _curves(first, second)),
+    )
+    return [Section(anchor, title, blocks) for anchor, title, blocks in found if blocks]
+
+
+def _in_short(first: Side, second: Side) -> tuple[Side, Side]:
+    """The two under names that fit a column: their own, or A and B."""
+    if first.name == second.name or max(len(first.name), len(second.name)) > _NAME:
+        return replace(first, name="A"), replace(second, name="B")
+    return first, second
+
+
+def lede(first: Side, second: Side) -> str:
+    """How much of the two is one and the same, and which is called A and which B."""
+    names = [side.name for side in _in_short(first, second)]
+    called = "".join(
+        f"{short} is {side.name}. " for short, side in zip(names, (first, second), strict=True) if short != side.name
+    )
+    both = [label for label in first.stages if label in second.stages]
+    same = [label for label in both if first.stages[label].recipe == second.stages[label].recipe]
+    built = [first.artifacts(), second.artifacts()]
+    other = [
+        label for label in both if all(label in side for side in built) and len({s[label].output_digest for s in built}) > 1
+    ]
+    text = f"{called}{count(len(same))} of {count(len(both))} common stages have one recipe"
+    return f"{text}; of {count(len(other))} the bytes differ." if other else f"{text}."
+
+
+def _settings(first: Side, second: Side) -> list[Block]:
+    blocks: list[Block] = []
+    rows: dict[tuple[str, str, str, str], list[str]] = {}
+    follows = []
+    for label in [label for label in first.stages if label in second.stages]:
+        one, other = first.stages[label], second.stages[label]
+        fields = changed_fields(one.spec, one.recipe["spec"], other.spec, other.recipe["spec"])
+        if one.recipe["version"] != other.recipe["version"]:
+            fields = [("stage version", one.recipe["version"], other.recipe["version"]), *fields]
+        for field, before, after in fields:
+            shown = ("content 1", "content 2") if before == after else _shown(before, after)
+            rows.setdefault((label.split("/")[0], field, *shown), []).append(label)
+        if not fields and one.recipe != other.recipe:
+            follows.append(label)
+    if rows:
+        table = [[_labels(labels), *key[1:]] for key, labels in rows.items()]
+        blocks.append(Table("Fields that differ", ["Stage", "Field", first.name, second.name], table, prose=frozenset({2, 3})))
+    if follows:
+        blocks.append(Text(f"By their inputs alone differ: {_counted(follows)}.", quiet=True))
+    for side, opposite in ((first, second), (second, first)):
+        if alone := [label for label in side.stages if label not in opposite.stages]:
+            blocks.append(Text(f"Only {side.name} has {_counted(alone)}."))
+    return blocks
+
+
+def _shown(before: Any, after: Any) -> tuple[str, str]:
+    """Two values; long texts with the words alone that differ."""
+    if isinstance(before, str) and isinstance(after, str) and max(len(before), len(after)) > _LONG_TEXT:
+        parts = words(before, after)
+        old = " … ".join(part.text.strip() for part in parts if part.kind == "removed")
+        new = " … ".join(part.text.strip() for part in parts if part.kind == "added")
+        return old or MISSING, new or MISSING
+    return str(before), str(after)
+
+
+def _labels(labels: Sequence[str]) -> str:
+    """One label, or what several begin with: ``finetune/nsmc (6 stages)``."""
+    if len(labels) == 1:
+        return labels[0]
+    parts = takewhile(lambda words: len(set(words)) == 1, zip(*(label.split("/") for label in labels), strict=False))
+    return f"{'/'.join(words[0] for words in parts)} ({len(labels)} stages)"
+
+
+def _counted(labels: Iterable[str]) -> str:
+    """``vocab, examples, finetune (6 stages)``."""
+    by_kind: dict[str, list[str]] = {}
+    for label in labels:
+        by_kind.setdefault(label.split("/")[0], []).append(label)
+    return ", ".join(_labels(found) for found in by_kind.values())
+
+
+def _corpora(first: Side, second: Side) -> list[Block]:
+    rows, reasons = [], []
+    one, other = first.artifacts(), second.artifacts()
+    for label in [label for label in one if label in other]:
+        before, after = one[label].stats, other[label].stats
+        if "documents_out" not in before or "documents_out" not in after:
+            continue
+        if before["documents_out"] != after["documents_out"] or before.get("characters_out") != after.get("characters_out"):
+            numbers = [stats.get(name) for name in ("documents_out", "characters_out") for stats in (before, after)]
+            change = after["documents_out"] - before["documents_out"]
+            rows.append([label, *map(count, numbers[:2]), signed(change, 0), *map(count, numbers[2:])])
+        for kind in ("dropped", "quarantine_reasons"):
+            was, now = before.get(kind, {}), after.get(kind, {})
+            reasons += [
+                [label, reason, count(was.get(reason, 0)), count(now.get(reason, 0))]
+                for reason in sorted(was.keys() | now.keys())
+                if was.get(reason, 0) != now.get(reason, 0)
+            ]
+    blocks: list[Block] = []
+    if rows:
+        names = [f"{what}, {side.name}" for what in ("Documents", "Characters") for side in (first, second)]
+        header = ["Stage", *names[:2], "Change", *names[2:]]
+        blocks.append(Table("Documents that come out", header, rows, frozenset({1, 2, 3, 4, 5})))
+    if reasons:
+        header = ["Stage", "Reason", first.name, second.name]
+        blocks.append(Table("Documents left out", header, reasons, frozenset({2, 3})))
+    return blocks
+
+
+def _scores(first: Side, second: Side) -> list[Block]:
+    sides = [{benchmark.name: benchmark for benchmark in _benchmarks(side)} for side in (first, second)]
+    rows, notes = [], []
+    for name in sorted(sides[0].keys() & sides[1].keys()):
+        one, other = sides[0][name], sides[1][name]
+        if (one.task, one.metric) != (other.task, other.metric):
+            notes.append(f"{name}: {one.task} and {other.task} do not compare.")
+            continue
+        for system in one.systems:
+            if system in other.systems:
+                rows.append(_row(one, other, system))
+    if not rows and not notes:
+        return []
+    header = [
+        "Benchmark",
+        "System",
+        "Metric",
+        first.name,
+        second.name,
+        "Change",
+        f"{percent(_CONFIDENCE, 0)} interval",
+        "p",
+        "",
+    ]
+    table = Table("Test scores", header, rows, frozenset({3, 4, 5, 6, 7}))
+    note = "Change is that of the mean over seeds. Its interval and p are over other seeds and other test examples."
+    blocks: list[Block] = [table, Text(note, quiet=True)] if rows else []
+    return [*blocks, *(Text(note) for note in notes)]
+
+
+def _benchmarks(side: Side) -> list[scores.Benchmark]:
+    found = side.artifacts()
+    cells = {
+        label: one for label, one in found.items() if label.startswith("finetune/") and (one.path / "metrics.json").is_file()
+    }
+    tested = {label: one for label, one in cells.items() if one.stats.get("test")}
+    return scores.read(tested, {label: one for label, one in found.items() if label.startswith("summary/")})
+
+
+def _row(one: scores.Benchmark, other: scores.Benchmark, system: str) -> list[str]:
+    means = [mean_and_sd(benchmark.values(system))[0] for benchmark in (one, other)]
+    change, known = means[1] - means[0], _paired(one, other, system)
+    if known is not None:
+        beyond = not known[0] <= 0 <= known[1]
+        tested = [f"{fixed(known[0])} to {fixed(known[1])}", f"{known[2]:.3f}"]
+    else:
+        ends = [benchmark.intervals.get(system) for benchmark in (one, other)]
+        if ends[0] is None or ends[1] is None:
+            return [
+                one.name,
+                system,
+                one.metric_title,
+                *_means(one, other, system),
+                signed(change),
+                MISSING,
+                MISSING,
+                "no interval",
+            ]
+        beyond = ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0]
+        tested = ["unpaired", MISSING]
+    verdict = "beyond chance" if beyond else "within chance"
+    return [one.name, system, one.metric_title, *_means(one, other, system), signed(change), *tested, verdict]
+
+
+def _means(one: scores.Benchmark, other: scores.Benchmark, system: str) -> list[str]:
+    shown = []
+    for benchmark in (one, other):
+        ends = benchmark.intervals.get(system)
+        shown.append(benchmark.shown(system) + (f" ({fixed(ends[0])} to {fixed(ends[1])})" if ends else ""))
+    return shown
+
+
+def _paired(one: scores.Benchmark, other: scores.Benchmark, system: str) -> tuple[float, float, float] | None:
+    """Interval and p-value of the second mean less the first, on the same test examples; None where these are not at hand."""
+    with suppress(ValueError, OSError, KeyError):
+        cells = [benchmark.of(system) for benchmark in (one, other)]
+        spec = FinetuneSpec.model_validate_json(json.dumps(cells[0][0].spec))
+        task = tasks.load(spec.task)
+        examples = read_examples(task, spec, {}, splits=("test",))["test"]
+        answers = [
+            [cell.answered for cell in answers_of(task, examples, {cell.seed: cell.artifact for cell in own}).values()]
+            for own in reversed(cells)
+        ]
+        (found,) = compare_answers(answers, Draws(len(examples), _DRAWS, spec.split_seed), confidence=_CONFIDENCE)
+        return found.interval[0], found.interval[1], found.p_value
+    return None
+
+
+_FACTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("Parameters", "parameters", compact),
+    ("Steps", "steps", count),
+    ("Tokens", "tokens", compact),
+    ("Tokens a second", "tokens_per_second", compact),
+)
+
+
+def _curves(first: Side, second: Side) -> list[Block]:
+    blocks: list[Block] = []
+    one, other = first.artifacts(), second.artifacts()
+    for label in [label for label in one if label in other]:
+        sides = [(first.name, one[label]), (second.name, other[label])]
+        records = [training_lines(artifact) for _, artifact in sides]
+        if not all(records) or one[label].output_digest == other[label].output_digest:
+            continue
+        rows = [[name, *(shown(a.stats.get(key) or 0) for _, a in sides)] for name, key, shown in _FACTS]
+        rows.append(["Time", *(duration(artifact.manifest["wall_seconds"]) for _, artifact in sides)])
+        figures, along = _drawn(label, sides, records)
+        blocks.append(Table(label, ["", first.name, second.name], rows, frozenset({1, 2})))
+        blocks += [Figures(figures)] if figures else []
+        blocks += along
+    return blocks
+
+
+def _drawn(
+    label: str, sides: Sequence[tuple[str, Artifact]], records: Sequence[Sequence[dict[str, Any]]]
+) -> tuple[list[Figure], list[Table]]:
+    """Each objective's curves of both sides on one plot, and their values at some steps."""
+    figures, tables = [], []
+    for key, title in OBJECTIVES.items():
+        for kind in ("loss", "accuracy"):
+            by_split = {split: [points(lines, split, f"{key}_{kind}") for lines in records] for split in ("heldout", "train")}
+            split = next((split for split, curves in by_split.items() if all(curves)), None)
+            if split is None:
+                continue
+            curves = by_split[split]
+            name = f"{title}: {kind}, {'held out' if split == 'heldout' else 'training'}"
+            drawn = [
+                charts.Line(side, curve, style) for style, ((side, _), curve) in enumerate(zip(sides, curves, strict=True), 1)
+            ]
+            svg = charts.lines(drawn, label=f"{label}, {name}", x_unit="steps", share=kind == "accuracy")
+            figures.append(Figure(f"{label.replace('/', '-')}-{key}-{kind}", name, svg))
+            if key == "mlm":
+                tables.append(_along(name, [side for side, _ in sides], curves, percent if kind == "accuracy" else fixed))
+    return figures, tables
+
+
+def _along(
+    name: str, sides: Sequence[str], curves: Sequence[Sequence[tuple[float, float]]], shown: Callable[[float | None], str]
+) -> Table:
+    values = [dict(curve) for curve in curves]
+    steps = sorted({step for curve in values for step in curve})
+    chosen = sorted({steps[round(place * (len(steps) - 1) / (_ALONG - 1))] for place in range(_ALONG)})
+    rows = [[count(step), *(shown(curve.get(step)) for curve in values)] for step in chosen]
+    return Table(name, ["Step", *sides], rows, frozenset({1, 2}))

@@ -1,0 +1,139 @@
+"""Machines that stages run on, as far as their price depends on it: this one, and those of ``data_specs/machines.toml``."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import tomllib
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+import korealbert
+from korealbert.formatting import nearest
+from korealbert.recipe.tables import RecipeError
+
+
+class _Figures(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Rate(_Figures):
+    """What stages of one kind cost on the reference machine; ``korealbert.recipe.pricing`` says what their units are."""
+
+    fixed_seconds: float = 2.0
+    core_seconds: float = 0.0
+    """Of one core, for each unit of work."""
+    core_seconds_by_format: dict[str, float] = {}
+    """The same of single formats."""
+    units_per_job: float = 8.0
+    """More cores than jobs have nothing to do."""
+    cores_used: int | None = None
+    """At most; None: all that there are."""
+    kept: float = 1.0
+    """Bytes of text that come out for one that goes in."""
+    kept_by_format: dict[str, float] = {}
+    disk_bytes: float = 0.0
+    """On disk, for each unit of what comes out (a byte of text, a token, a parameter)."""
+    memory_bytes: float = 3e8
+    memory_bytes_per_core: float = 0.0
+    memory_bytes_per_unit: float = 0.0
+
+
+class _Chip(_Figures):
+    """What computes: a core of a processor, or a GPU with its share of the machine around it."""
+
+    title: str
+    operations: float
+    """A second: the nominal peak of a GPU in bf16 without sparsity; what training reaches on a core."""
+    operations_fp32: float
+    """The same in fp32."""
+    memory_gb: float = 0.0
+    """Of the GPU itself; 0: it is none."""
+    cores: int
+    """Of the processor, for each."""
+    host_memory_gb: float
+    """For each."""
+    source: str
+
+
+class _File(_Figures):
+    probe_seconds: float
+    """What ``slowness`` measures on the reference machine."""
+    step_seconds: float
+    """Of a training step, in addition to its operations."""
+    utilisation: float
+    """Share of its peak that training reaches on a GPU."""
+    utilised_from_width: int
+    """Narrower models reach less, in proportion to their width."""
+    chips: dict[str, _Chip]
+    rates: dict[str, Rate]
+
+
+@cache
+def figures() -> _File:
+    """All that the file says."""
+    path = Path(korealbert.__file__).parent / "data_specs" / "machines.toml"
+    return _File.model_validate(tomllib.loads(path.read_text("utf-8")))
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the stages run on."""
+
+    title: str
+    chip: _Chip
+    chips: int = 1
+    cores: int = 1
+    """Of the processor."""
+    profile: bool = False
+    """Whether it is a profile of the file, to which builds on this machine do not apply."""
+
+    def training_seconds(self, operations: float, steps: float, *, width: int, precision: str) -> float:
+        """Time of so many operations in so many steps, by a model of this width."""
+        known = figures()
+        half = precision in ("bf16", "fp16", "bfloat16", "float16")
+        rate = (self.chip.operations if half else self.chip.operations_fp32) * self.chips
+        if self.chip.memory_gb:
+            rate *= known.utilisation * min(1.0, max(1, width) / known.utilised_from_width)
+        return operations / rate + steps * known.step_seconds
+
+
+def machine_named(name: str) -> Machine:
+    """A machine of the profiles: ``h100``, or ``h100x8`` for eight of them. Raises RecipeError naming those that there are."""
+    chips = figures().chips
+    found = re.fullmatch(r"(.+?)(?:x([1-9]\d{0,4}))?", name)
+    if found is None or found[1] not in chips:
+        known = f"known are {', '.join(chips)}, and several as in h100x8"
+        raise RecipeError(f"as: no machine {name!r}{nearest(name.partition('x')[0], chips)}; {known}")
+    chip, number = chips[found[1]], int(found[2] or 1)
+    return Machine(name, chip, number, chip.cores * number, profile=True)
+
+
+def this_machine() -> Machine:
+    """The machine of this process; its first GPU trains where it has one that the file knows."""
+    cores = len(os.sched_getaffinity(0))
+    for file in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        content = file.read_text("utf-8", "replace")
+        for name, chip in figures().chips.items():
+            if chip.memory_gb and re.search(rf"\b{name}\b", content, re.IGNORECASE):
+                return Machine("this machine", chip, 1, cores)
+    return Machine("this machine", figures().chips["core"], cores, cores)
+
+
+@cache
+def slowness() -> float:
+    """Time of a small calculation on a core of this machine, relative to a core of the reference machine."""
+    text = " ".join(map(str, range(1_000)))
+    fastest = float("inf")
+    for _ in range(200):
+        start = time.perf_counter()
+        sha256(json.dumps(Counter(text.split())).encode() * 4)
+        fastest = min(fastest, time.perf_counter() - start)
+    return fastest / figures().probe_seconds

@@ -1,0 +1,138 @@
+"""Retrieval in a recipe: its tables `[retrieval.NAME]` and `[bi_encoder.NAME]`, and the stages that they form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Annotated, Any, NamedTuple, Protocol
+
+from pydantic import Field
+
+from korealbert.artifact import EACH_ONCE, Spec, Stage
+from korealbert.corpus.crawl import fetch
+from korealbert.finetune.retrieval import bi_encoder
+from korealbert.finetune.retrieval import stage as retrieval_stage
+from korealbert.finetune.retrieval.bi_encoder import BiEncoderSpec
+from korealbert.finetune.retrieval.stage import BASELINES, CollectionSpec, RetrievalSpec
+from korealbert.finetune.spec import INITS, Init
+from korealbert.recipe.benchmarks import Measured, Seed, fetch_spec
+from korealbert.recipe.tables import Problems, Tables
+
+
+class BiEncoderTable(BiEncoderSpec):
+    """A bi-encoder trained on triples of entailment; every `[retrieval.NAME]` measures it."""
+
+    seeds: Annotated[tuple[Seed, ...], EACH_ONCE] = Field(default=(1, 2, 3), min_length=1)
+    """One training per seed."""
+    inits: Annotated[tuple[Init, ...], EACH_ONCE] = Field(default=INITS, min_length=1)
+    """Start from the pretrained weights, and from random ones; encoders of others from theirs alone."""
+
+    def cell(self, init: Init, seed: int, apart_from: tuple[CollectionSpec, ...]) -> BiEncoderSpec:
+        """One training."""
+        return BiEncoderSpec(**_fields(self, BiEncoderSpec) | {"init": init, "seed": seed, "apart_from": apart_from})
+
+
+class RetrievalTable(RetrievalSpec):
+    """A collection in BEIR's format, searched by BM25, by the encoder's mean vectors, and by every `[bi_encoder.NAME]`."""
+
+    seeds: Annotated[tuple[Seed, ...], EACH_ONCE] = Field(default=(1, 2, 3), min_length=1)
+    """Of random weights, one run each."""
+    inits: Annotated[tuple[Init, ...], EACH_ONCE] = Field(default=INITS, min_length=1)
+    """The pretrained weights as they are, and random ones; of encoders of others theirs alone."""
+
+    def cell(self, **fields: Any) -> RetrievalSpec:
+        """One system. What makes no difference to it is at its default, so that equal runs are one artifact."""
+        given = _fields(self, RetrievalSpec) | fields
+        of_others = ("init", "seed", "max_length", "query_prefix", "document_prefix", "precision")
+        dropped = ("k1", "b") if given["system"] == "vectors" else of_others
+        return RetrievalSpec(**{name: value for name, value in given.items() if name not in dropped})
+
+    @property
+    def collection(self) -> CollectionSpec:
+        """What is searched."""
+        return CollectionSpec(**_fields(self, CollectionSpec))
+
+
+def _fields(table: Spec, kind: type[Spec]) -> dict[str, Any]:
+    return {name: getattr(table, name) for name in kind.model_fields}
+
+
+class Retrieval(NamedTuple):
+    """The tables of a recipe by name."""
+
+    collections: Mapping[str, RetrievalTable]
+    bi_encoders: Mapping[str, BiEncoderTable]
+
+
+def read_retrieval(tables: Tables, encoders: Iterable[str], *, own: bool = True) -> Retrieval:
+    """Both kinds of tables of a file; ``own``: it makes a model itself. Raises RecipeError for one that could not run."""
+    reserved = ("system", "init", "seed", "apart_from", *(() if own else ("inits",)))
+    with Problems() as problems:
+        found = Retrieval(
+            *(
+                {name: problems.of(partial(_read, tables, f"{table}.{name}", kind, reserved)) for name in tables.names(table)}
+                for table, kind in (("retrieval", RetrievalTable), ("bi_encoder", BiEncoderTable))
+            )
+        )
+        for name in found.bi_encoders:
+            if name in (*INITS, *BASELINES, *encoders):
+                problems.add(f"{tables.path}, [bi_encoder.{name}]: another system has this name; choose another")
+    return found
+
+
+def _read(tables: Tables, where: str, kind: type[Any], reserved: Iterable[str]) -> Any:
+    tables.refuse_reserved(where, tables.table(where), reserved)
+    return tables.spec(kind, where)
+
+
+class _Add(Protocol):
+    """As of ``benchmarks``."""
+
+    def __call__(self, label: str, stage: Stage[Any], spec: Spec, **inputs: str) -> str: ...
+
+
+def add_retrieval(add: _Add, retrieval: Retrieval, own: str | None, others: Mapping[str, Measured]) -> None:
+    """Add all bi-encoders, and all systems on all collections.
+
+    ``own``: the label of the recipe's own model, ``others`` those of encoders by name. Labels are
+    ``bi_encoder/NAME/[ENCODER/]INIT/SEED`` and ``retrieval/COLLECTION/SYSTEM``; a SYSTEM is ``bm25-morphemes``, and of each
+    model ``[ENCODER/]bm25-pieces``, ``[ENCODER/]pretrained``, ``random/SEED`` and ``BI_ENCODER/[ENCODER/]INIT/SEED``.
+    """
+    files = {}
+    for name, table in retrieval.collections.items():
+        if table.remote is not None:
+            files[name] = add(f"benchmark/{name}/data", fetch.BENCHMARK, fetch_spec(table.remote))
+    models = {"": own} if own is not None else {}
+    models |= {f"{name}/": measured.model for name, measured in others.items()}
+    trained = dict(_add_bi_encoders(add, retrieval, models, files))
+    for name, table in retrieval.collections.items():
+        given = {"data": files[name]} if name in files else {}
+
+        def run(where: str, name: str = name, table: RetrievalTable = table, given: Any = given, **fields: Any) -> None:
+            inputs = {"model": model} if (model := fields.pop("model", None)) else {}
+            add(f"retrieval/{name}/{where}", retrieval_stage.STAGE, table.cell(**fields), **given, **inputs)
+
+        run("bm25-morphemes", system="bm25-morphemes")
+        for root, model in models.items():
+            run(f"{root}bm25-pieces", system="bm25-pieces", model=model)
+            if root or "pretrained" in table.inits:
+                run(f"{root}pretrained", system="vectors", model=model)
+            for seed in table.seeds if not root and "random" in table.inits else ():
+                run(f"random/{seed}", system="vectors", model=model, init="random", seed=seed)
+        for where, label in trained.items():
+            run(where, system="vectors", model=label)
+
+
+def _add_bi_encoders(
+    add: _Add, retrieval: Retrieval, models: Mapping[str, str], files: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Their systems and seeds, and their labels."""
+    apart = tuple(table.collection for table in retrieval.collections.values())
+    fetched = {f"apart/{n}": files[name] for n, name in enumerate(retrieval.collections) if name in files}
+    for name, table in retrieval.bi_encoders.items():
+        for root, model in models.items():
+            for init in ("pretrained",) if root else table.inits:
+                for seed in table.seeds:
+                    where = f"{name}/{root}{init}/{seed}"
+                    spec = table.cell(init, seed, apart)
+                    yield where, add(f"bi_encoder/{where}", bi_encoder.STAGE, spec, model=model, **fetched)

@@ -1,0 +1,145 @@
+"""A table as its paper prints it: models by benchmarks, our scores above the printed ones (KoreALBERT, table III).
+
+Rows of models that were not measured hold the printed numbers alone; parameters are those of the encoders that were loaded, the
+speed is that of the shapes that stage `speed` measured.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from korealbert.artifact import Spec, refuse_repeats
+from korealbert.finetune.encoder_files import EncoderStats
+from korealbert.formatting import MISSING, compact, fixed
+from korealbert.huggingface.export import ExportStats
+from korealbert.report.ablation.spec import Column, Printed
+from korealbert.report.artifacts import Artifacts
+from korealbert.report.render.blocks import Section, Table, Text
+from korealbert.report.scores import Benchmark
+
+OWN = "pretrained"
+"""Stands in the place of an encoder's name for the recipe's own model."""
+
+
+class TableRow(Spec):
+    """One model of the table."""
+
+    model: str = Field(min_length=1)
+    """As printed."""
+    encoder: str = ""
+    """The name of the encoder that is measured in its place, ``[encoder.NAME]``, or ``pretrained`` for the recipe's own model.
+    Empty: only the printed numbers."""
+    shape: str = ""
+    """The shape of stage `speed` whose speed is shown."""
+
+
+class PrintedTable(Spec):
+    """Rows and columns, in the order of the paper."""
+
+    printed: Printed
+    """Where the printed numbers are."""
+    rows: tuple[TableRow, ...] = Field(min_length=1)
+    """Models."""
+    columns: tuple[Column, ...] = Field(min_length=1)
+    """Benchmarks, averages of them, parameters and speed."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        refuse_repeats("columns", [column.title for column in self.columns])
+        benchmarks = {column.title for column in self.columns if column.benchmark}
+        for row in self.rows:
+            self.printed.model_of_name(row.model)
+        for column in self.columns:
+            if column.heldout or column.training == "hours":
+                raise ValueError(f"column {column.title!r}: a report of encoders has no such numbers; remove it")
+            if column.printed is not None and column.printed not in self.printed.elsewhere(column.source).pairs():
+                raise ValueError(f"column {column.title!r}: printed = {list(column.printed)} is not in the published table")
+            for title in (title for group in column.average for title in group):
+                if title not in benchmarks:
+                    raise ValueError(f"column {column.title!r} averages {title!r}; benchmarks are {', '.join(benchmarks)}")
+        return self
+
+
+def section(spec: PrintedTable, artifacts: Artifacts, benchmarks: Sequence[Benchmark]) -> Section:
+    """The table, and how to read it."""
+    by_name = {benchmark.name: benchmark for benchmark in benchmarks}
+    speeds = _speeds(artifacts)
+    body: list[list[str]] = []
+    marked = set()
+    for row in spec.rows:
+        printed = spec.printed.values(row.model)
+        if row.encoder or row.shape:
+            marked.add(len(body))
+            ours = [_ours(spec, column, row, artifacts, by_name, speeds) for column in spec.columns]
+            body.append([row.model, row.encoder if row.encoder not in ("", OWN) else "ours", *ours])
+        cells = [printed[column.printed][0] if column.printed in printed else MISSING for column in spec.columns]
+        body.append(["" if row.encoder or row.shape else row.model, "printed", *cells])
+    header = ["", "From", *(column.title for column in spec.columns)]
+    partly = "; ".join(f"{b.title}: {b.part}" for b in benchmarks if b.part)
+    text = (
+        "Ours are mean ± sd over seeds, times 100; a row with printed numbers alone was not measured. Parameters are those of "
+        "the encoders that were loaded. Speed is that of training steps of the shapes alone, on the machine of this run."
+    )
+    return Section(
+        "table",
+        spec.printed.source,
+        [
+            Table(
+                f"{spec.printed.source}, ours above the printed",
+                header,
+                body,
+                frozenset(range(2, len(header))),
+                frozenset(marked),
+            ),
+            Text(text + (f" Tested on a part: {partly}." if partly else ""), quiet=True),
+        ],
+    )
+
+
+def _ours(
+    spec: PrintedTable,
+    column: Column,
+    row: TableRow,
+    artifacts: Artifacts,
+    benchmarks: Mapping[str, Benchmark],
+    speeds: Mapping[str, float],
+) -> str:
+    if column.training == "speedup":
+        return f"{speeds[row.shape]:.2f}×" if row.shape in speeds else MISSING
+    if column.training == "parameters":
+        return _parameters(row.encoder, artifacts)
+    system = row.encoder if row.encoder == OWN else f"{row.encoder}/{OWN}"
+    titles = {each.title: each for each in spec.columns}
+
+    def values(of: Column) -> list[float]:
+        benchmark = benchmarks.get(of.benchmark)
+        return [] if benchmark is None else benchmark.values(system, of.metric or None)
+
+    if column.average:
+        groups = [[values(titles[title]) for title in group] for group in column.average]
+        if not all(found for group in groups for found in group):
+            return MISSING
+        return fixed(statistics.fmean(statistics.fmean(map(statistics.fmean, group)) for group in groups))
+    found = benchmarks.get(column.benchmark)
+    return found.shown(system, column.metric or None) if found is not None and values(column) else MISSING
+
+
+def _parameters(encoder: str, artifacts: Artifacts) -> str:
+    if encoder == OWN:
+        exported = artifacts.stats("export", ExportStats)
+        return MISSING if exported is None else compact(exported.parameters)
+    loaded = artifacts.by_label.get(f"encoder/{encoder}")
+    return MISSING if loaded is None else compact(loaded.stats_as(EncoderStats).parameters)
+
+
+def _speeds(artifacts: Artifacts) -> dict[str, float]:
+    artifact = artifacts.one("speed")
+    if artifact is None:
+        return {}
+    rows = json.loads((artifact.path / "speed.json").read_text("utf-8"))["rows"]
+    return {name: float(row["speedup"]) for name, row in rows.items()}

@@ -1,0 +1,182 @@
+"""Retrieval: every system on a collection in one table, BM25 among them, and its rows of ``scores.csv``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyarrow import ipc
+
+from korealbert.artifact import Artifact
+from korealbert.finetune.metrics.rankings import METRIC, METRICS
+from korealbert.finetune.resampling import Additive, Draws
+from korealbert.finetune.retrieval.bi_encoder import BiEncoderStats
+from korealbert.finetune.retrieval.stage import BASELINES
+from korealbert.finetune.spec import INITS
+from korealbert.finetune.statistics import Comparison, Interval, compare, intervals
+from korealbert.formatting import count, fixed, mean_and_sd, signed, spread
+from korealbert.report.artifacts import Artifacts
+from korealbert.report.render.blocks import Block, Section, Table, Text
+
+_RESAMPLES, _CONFIDENCE = 1000, 0.95
+
+_TITLES = {"ndcg@10": "nDCG@10", "map": "MAP", "mrr": "MRR"}
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One system with one seed."""
+
+    artifact: Artifact
+    seed: int | None
+    """None where nothing is drawn."""
+    metrics: Mapping[str, Any]
+
+    @property
+    def per_query(self) -> Additive:
+        """Its main scores by query."""
+        with ipc.open_file(str(self.artifact.path / "queries.arrow")) as reader:
+            score_N = reader.read_all()[METRIC].to_numpy()
+        return Additive(score_N[:, None], lambda sums_BK: sums_BK[:, 0] / len(score_N))
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A collection, and the runs of each system by its name in labels."""
+
+    name: str
+    systems: Mapping[str, Sequence[_Run]]
+    trained_on: Mapping[str, str]
+    """Note on each system that was trained on triples."""
+
+    @property
+    def first(self) -> Mapping[str, Any]:
+        """The facts that all runs share."""
+        return next(iter(self.systems.values()))[0].metrics
+
+    def mean(self, system: str, metric: str = METRIC, kind: str = "official") -> float:
+        """Of a system's seeds."""
+        return mean_and_sd(self.values(system, metric, kind))[0]
+
+    def values(self, system: str, metric: str = METRIC, kind: str = "official") -> list[float]:
+        """Scores of a system by seed; none where no query has a relevant document."""
+        return [run.metrics[kind][metric] for run in self.systems[system] if run.metrics[kind]]
+
+    @property
+    def ordered(self) -> list[str]:
+        """The systems, the best first."""
+        return sorted(self.systems, key=lambda system: (-self.mean(system), system))
+
+    @property
+    def baseline(self) -> str | None:
+        """The better of BM25's variants."""
+        return next((system for system in self.ordered if system.endswith(BASELINES)), None)
+
+
+def read(artifacts: Artifacts) -> list[Searched]:
+    """The collections of all ``retrieval/COLLECTION/SYSTEM[/SEED]`` artifacts."""
+    trainings = {
+        label.split("/", 1)[1].rpartition("/")[0]: made.stats_as(BiEncoderStats)
+        for label, made in artifacts.of("bi_encoder").items()
+    }
+    notes = {system: f"{count(made.triples)} triples of {made.title}" for system, made in trainings.items()}
+    found: dict[str, dict[str, list[_Run]]] = {}
+    for label, artifact in artifacts.of("retrieval").items():
+        _, name, *rest = label.split("/")
+        seed = int(rest.pop()) if rest[-1].isdigit() else None
+        metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
+        found.setdefault(name, {}).setdefault("/".join(rest), []).append(_Run(artifact, seed, metrics))
+    return [Searched(name, systems, notes) for name, systems in found.items()]
+
+
+def lede(found: Sequence[Searched]) -> str:
+    """The best system on the first collection, in a sentence; nothing where there is none."""
+    if not found:
+        return ""
+    searched = found[0]
+    best, baseline = searched.ordered[0], searched.baseline
+    against = f"; {_named(baseline)} {fixed(searched.mean(baseline))}" if baseline not in (None, best) else ""
+    return f"{searched.name}: {fixed(searched.mean(best))} {_TITLES[METRIC]} by {_named(best)}{against}."
+
+
+def section(found: Sequence[Searched]) -> Section | None:
+    """A table for each collection, with warnings about its files."""
+    if not found:
+        return None
+    blocks: list[Block] = [Text(_EXPLANATION)]
+    for searched in found:
+        blocks.append(_table(searched))
+        blocks += [Text(f"{searched.name}: {warning}.", quiet=True) for warning in searched.first["warnings"]]
+    return Section("retrieval", "Retrieval", blocks)
+
+
+_EXPLANATION = (
+    "Scores are times 100, as pytrec_eval computes them; mean ± sd over seeds where something is drawn. Vectors are the mean "
+    "of an encoder's last layer over all pieces, compared by cosine; pretrained and random weights are measured as they are, "
+    "bi-encoders after training on triples of entailment. Intervals, and those of the difference from the better BM25, are "
+    "over other queries (and seeds). Documents that nobody judged count as not relevant."
+)
+
+
+def _table(searched: Searched) -> Table:
+    first, ordered = searched.first, searched.ordered
+    ends, against = _uncertainty(searched)
+    odd = bool(first["without_relevant"])
+    rows = []
+    for system in ordered:
+        low, high = ends[system]
+        row = [_named(system), spread(searched.values(system)), f"{fixed(low)} to {fixed(high)}"]
+        row.append(spread(values) if odd and (values := searched.values(system, kind="corrected")) else "")
+        row += [spread(searched.values(system, metric)) for metric in METRICS[1:]]
+        if (difference := against.get(system)) is not None:
+            left, right = difference.interval
+            row.append(f"{signed(difference.difference)} ({signed(left)} to {signed(right)})")
+        else:
+            row.append("")
+        rows.append([*row, str(len(searched.systems[system])), searched.trained_on.get(system, "")])
+    recalls = [_TITLES.get(metric, metric.capitalize()) for metric in METRICS[1:]]
+    header = ["System", _TITLES[METRIC], "95 % interval", "Corrected", *recalls, "Less the better BM25", "Runs", "Trained on"]
+    kept = [n for n in range(len(header)) if any(row[n] for row in rows)]
+    sizes = f"{count(first['documents'])} documents, {count(first['queries'])} queries, {count(first['judgements'])} judgements"
+    return Table(
+        f"{searched.name} ({first['split']}): {sizes}",
+        [header[n] for n in kept],
+        [[row[n] for n in kept] for row in rows],
+        frozenset(place for place, n in enumerate(kept) if header[n] not in ("System", "Trained on")),
+        frozenset(n for n, system in enumerate(ordered) if not system.endswith(BASELINES)),
+    )
+
+
+def _uncertainty(searched: Searched) -> tuple[dict[str, Interval], dict[str, Comparison]]:
+    """The interval of each system's main score, and the difference of each from the better BM25."""
+    answers = {system: [run.per_query for run in runs] for system, runs in searched.systems.items()}
+    draws = Draws(searched.first["queries"], _RESAMPLES, 0)
+    ends = dict(zip(answers, intervals(list(answers.values()), draws, confidence=_CONFIDENCE), strict=True))
+    against: dict[str, Comparison] = {}
+    if (baseline := searched.baseline) is not None:
+        for system in answers.keys() - {baseline}:
+            (against[system],) = compare([answers[system], answers[baseline]], draws, confidence=_CONFIDENCE)
+    return ends, against
+
+
+def _named(system: str | None) -> str:
+    root, _, name = str(system).rpartition("/")
+    if name not in BASELINES:
+        return str(system)
+    return f"BM25, {name.partition('-')[2]}{f' of {root}' if root else ''}"
+
+
+def csv_rows(found: Sequence[Searched], model: str) -> Iterator[tuple[Any, ...]]:
+    """Rows of ``scores.CSV_COLUMNS``: the official means, and under ``SPLIT_corrected`` those over queries with something to
+    find."""
+    for searched in found:
+        for system, runs in searched.systems.items():
+            root, _, name = system.rpartition("/")
+            own = name in INITS and not root
+            for run in runs:
+                facts = (model if own else system, searched.name, "retrieval", run.metrics["init"] if own else "", run.seed)
+                for kind, split in (("official", run.metrics["split"]), ("corrected", f"{run.metrics['split']}_corrected")):
+                    for metric, value in run.metrics[kind].items():
+                        yield (*facts, split, metric, value, run.artifact.name, searched.trained_on.get(system, ""))

@@ -1,0 +1,233 @@
+"""Certificates of scores: what they hold, that they are checked by scoring again, and what a forger can try."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli import app
+from korealbert.artifact import Artifact, Identity
+from korealbert.artifact.files import digest_of_listing, sha256_of_file
+from korealbert.artifact.files import write_digested as write
+from korealbert.finetune.certificate import certify, read_certificate, verify
+
+GOLD = "id\tdocument\tlabel\n1\t좋다\t1\n2\t싫다\t0\n3\t최고\t1\n4\t별로\t0\n"
+PREDICTIONS = "".join(f'{{"id": "{n}", "label": {label}}}\n' for n, label in ((1, 1), (2, 0), (3, 0), (4, 0)))
+
+
+def call(*arguments: object) -> tuple[int, list[str]]:
+    done = CliRunner().invoke(app, [str(each) for each in arguments])
+    return done.exit_code, done.output.splitlines()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    """Gold and predictions of NSMC, in folders of their own."""
+    for name, text in (("gold/test.txt", GOLD), ("given.jsonl", PREDICTIONS)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    return tmp_path
+
+
+def score(desk: Path, *more: object, task: object = "nsmc") -> tuple[int, list[str]]:
+    return call("score", task, desk / "gold/test.txt", desk / "given.jsonl", "--certificate", desk / "score.json", *more)
+
+
+def test_a_certificate_holds_what_a_score_stands_on_and_is_the_same_again(desk: Path) -> None:
+    status, printed = score(desk)
+    content = (desk / "score.json").read_bytes()
+    found = json.loads(content)
+    assert status == 0 and found["metrics"] == json.loads(printed[-1]) and found["metrics"]["accuracy"] == 75
+    assert (found["task"], found["mode"], found["cell"], found["benchmark"]) == ("nsmc", "official", None, None)
+    assert found["gold"] == {
+        **{"path": "gold/test.txt", "member": "", "bytes": len(GOLD.encode())},
+        "sha256": sha256_of_file(desk / "gold/test.txt"),
+    }
+    assert {"cpu", "blas", "packages", "python"} <= found["host"].keys() and "numpy" in found["host"]["packages"]
+    assert str(desk) not in content.decode() and not (desk / "score.json.sig").exists()
+    assert content == (json.dumps(found, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
+    score(desk)
+    assert (desk / "score.json").read_bytes() == content
+
+
+def test_it_is_checked_by_scoring_again_wherever_it_lies(desk: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    score(desk)
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "copy"
+    shutil.copytree(desk, elsewhere)
+    status, lines = call("verify-score", elsewhere / "score.json")
+    assert status == 0, lines
+    told = {line.split()[1].rstrip(":"): line.split()[0] for line in lines}
+    assert told == {
+        **dict.fromkeys(("gold", "predictions", "code", "machine", "accuracy"), "agrees"),
+        **dict.fromkeys(("examples", "examples_official", "matched_by"), "agrees"),
+        "signature": "note",
+    }
+    (elsewhere / "gold").rename(elsewhere / "moved")
+    status, lines = call("verify-score", elsewhere / "score.json")
+    assert status == 1 and any(line.startswith("differs gold: no file at") and "--gold" in line for line in lines)
+    assert call("verify-score", elsewhere / "score.json", "--gold", elsewhere / "moved/test.txt")[0] == 0
+
+
+def change(field: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    """A certificate with another value of a field of this dotted name."""
+
+    def changed(found: dict[str, Any]) -> None:
+        *parents, last = field.split(".")
+        for parent in parents:
+            found = found[parent]
+        found[last] = value
+
+    return changed
+
+
+def rewrite(path: Path, changed: Callable[[dict[str, Any]], None]) -> None:
+    found = json.loads(path.read_bytes())
+    changed(found)
+    path.write_bytes((json.dumps(found, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n").encode())
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (change("metrics.accuracy", 76.0), "differs accuracy: the certificate has 76.0, scored again 75.0"),
+        (change("metrics.examples", 4.0), "differs examples: the certificate has 4.0, scored again 4"),
+        (change("metrics.f1", 75.0), "differs f1: the certificate has 75.0, scored again None"),
+        (change("gold.sha256", "0" * 64), "differs gold: sha256 of "),
+        (change("predictions.bytes", 7), "differs predictions: "),
+        (change("task", "nsmk"), "differs metrics: they cannot be computed: there is no task 'nsmk'"),
+        (change("host.python", "2.7\x1b[2J"), "note    machine: python '2.7\\x1b[2J', here "),
+        (change("code.version", "0.0.1"), "note    code: scored with korealbert 0.0.1"),
+    ],
+)
+def test_each_change_is_told_in_its_line(desk: Path, changed: Callable[[dict[str, Any]], None], told: str) -> None:
+    score(desk)
+    rewrite(desk / "score.json", changed)
+    status, lines = call("verify-score", desk / "score.json")
+    assert any(line.startswith(told) for line in lines), lines
+    assert status == (0 if told.startswith("note") else 1) and all(line.isprintable() for line in lines)
+
+
+def test_changed_files_are_found(desk: Path) -> None:
+    score(desk)
+    (desk / "given.jsonl").write_text(PREDICTIONS.replace('"3", "label": 0', '"3", "label": 1'), "utf-8")
+    findings = list(verify(desk / "score.json"))
+    assert [f.text.split(":")[0] for f in findings if f.verdict == "differs"] == ["predictions", "metrics"]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "no certificate"),
+        (b'{"task": "nsmc", "task": "pd"}', "'task' is given twice"),
+        (b'{"task": "nsmc"}', "field 'gold' is missing"),
+        (b'{"gold": {"path": "/", "bytes": 1, "sha256": "0"}}', "field 'gold.path': "),
+        (None, "not the canonical JSON"),
+    ],
+)
+def test_what_is_no_certificate_is_told(desk: Path, content: bytes | None, told: str) -> None:
+    score(desk)
+    path = desk / "score.json"
+    path.write_bytes(path.read_bytes().replace(b":", b": ", 1) if content is None else content)
+    with pytest.raises(ValueError, match=told):
+        read_certificate(path)
+    assert call("verify-score", path)[0] == 2
+
+
+def test_a_benchmark_of_a_toml_file_is_part_of_it(desk: Path) -> None:
+    toml = desk / "mine.toml"
+    toml.write_text(
+        'name="mine"\ntitle="Mine"\norigin="o"\nkind="classification"\nformat="tsv"\nlabels=["a","b"]\nspellings=["0","1"]\n'
+        '[columns]\nid="id"\ntext="document"\nlabel="label"\n'
+    )
+    assert score(desk, task=toml)[0] == 0 and call("verify-score", desk / "score.json")[0] == 0
+    toml.write_text(toml.read_text().replace('["a","b"]', '["b","a"]'))
+    status, lines = call("verify-score", desk / "score.json")
+    assert status == 1 and any(line.startswith("differs benchmark: sha256") for line in lines)
+
+
+def test_a_cells_certificate_names_its_recipe_and_its_model(desk: Path) -> None:
+    """Manifests as the store writes them, with a file of predictions that needs no training."""
+
+    def artifact(stage: str, files: dict[str, bytes], inputs: dict[str, Artifact]) -> Artifact:
+        named = Identity(stage, 1, {"seed": 1}, {role: each.name for role, each in inputs.items()})
+        directory = desk / "store" / named.name
+        directory.mkdir(parents=True)
+        for name, content in files.items():
+            (directory / name).write_bytes(content)
+        digests = {name: sha256_of_file(directory / name) for name in files}
+        facts = {
+            **{"name": named.name, "label": stage, "recipe": named.document, "spec": {}, "inputs": dict(named.inputs)},
+            "built_from": {role: each.output_digest for role, each in inputs.items()},
+            "files": {name: {"sha256": digest, "size": len(files[name])} for name, digest in digests.items()},
+            **{"output_digest": digest_of_listing(digests), "stats": {}, "wall_seconds": 0.0, "created": "", "host": {}},
+        }
+        write(directory / "manifest.json", facts, sort_keys=True)
+        return Artifact(named.name, directory)
+
+    model = artifact("export", {"model.safetensors": b"weights"}, {})
+    cell = artifact("finetune", {"given.jsonl": PREDICTIONS.encode()}, {"model": model})
+    certify("nsmc", str(desk / "gold/test.txt"), str(cell.path / "given.jsonl"), "official", desk / "score.json")
+    found = read_certificate(desk / "score.json").cell
+    assert found is not None and found.model is not None and found.recipe["spec"] == {"seed": 1}
+    assert found.model.files == {"model.safetensors": sha256_of_file(model.path / "model.safetensors")}
+    assert {f.verdict for f in verify(desk / "score.json")} == {"agrees", "note"}
+    (model.path / "model.safetensors").write_bytes(b"other")
+    assert [f.text.split(":")[0] for f in verify(desk / "score.json") if f.verdict == "differs"] == ["model"]
+    rewrite(desk / "score.json", change("cell.recipe.spec.seed", 2))
+    assert "recipe" in [f.text.split(":")[0] for f in verify(desk / "score.json") if f.verdict == "differs"]
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    if shutil.which("ssh-keygen") is None:
+        pytest.skip("ssh-keygen is not installed")
+    for name in ("mine", "other"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(tmp_path / name)]
+        subprocess.run(command, check=True)
+    return tmp_path
+
+
+def test_a_signature_holds_for_its_key_and_its_bytes_alone(desk: Path, keys: Path) -> None:
+    assert score(desk, "--sign", keys / "mine")[0] == 0
+    path = desk / "score.json"
+    status, lines = call("verify-score", path, "--key", keys / "mine.pub")
+    assert status == 0 and lines[0].startswith("agrees  signature: good, by the key in")
+    status, lines = call("verify-score", path)
+    assert status == 0 and "SHA256:" in lines[0] and lines[0].startswith("agrees  signature: good")
+    status, lines = call("verify-score", path, "--key", keys / "other.pub")
+    assert status == 1 and lines[0].startswith("differs signature: ")
+    signed = path.read_bytes()
+    rewrite(path, change("code.version", "9"))
+    assert call("verify-score", path)[0] == call("verify-score", path, "--key", keys / "mine.pub")[0] == 1
+    path.write_bytes(signed)
+    # A signature of the same key for another purpose is none.
+    command = ["ssh-keygen", "-Y", "sign", "-q", "-f", str(keys / "mine"), "-n", "file"]
+    other = subprocess.run(command, input=signed, capture_output=True, check=True).stdout
+    Path(f"{path}.sig").write_bytes(other)
+    assert call("verify-score", path)[0] == call("verify-score", path, "--key", keys / "mine.pub")[0] == 1
+    Path(f"{path}.sig").unlink()
+    status, lines = call("verify-score", path, "--key", keys / "mine.pub")
+    assert status == 1 and lines[0].startswith("differs signature: there is none")
+
+
+def test_an_earlier_signature_does_not_stay_beside_a_new_certificate(desk: Path, keys: Path) -> None:
+    score(desk, "--sign", keys / "mine")
+    assert (desk / "score.json.sig").is_file()
+    score(desk)
+    assert not (desk / "score.json.sig").exists()
+
+
+def test_a_key_that_cannot_sign_is_told(desk: Path, tmp_path: Path) -> None:
+    assert score(desk, "--sign", tmp_path / "none")[0] == 2 and not (desk / "score.json").exists()
+    (tmp_path / "empty").write_text("")
+    if shutil.which("ssh-keygen"):
+        status, lines = score(desk, "--sign", tmp_path / "empty")
+        assert status == 2 and any("is not signed" in line for line in lines)
+    assert call("score", "nsmc", desk / "gold/test.txt", desk / "given.jsonl", "--sign", tmp_path / "empty")[0] == 2

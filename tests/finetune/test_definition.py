@@ -1,0 +1,440 @@
+"""Benchmarks that a TOML file defines: reading, scoring, mistakes, and their place in a recipe."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score, matthews_corrcoef
+from typer.testing import CliRunner
+
+from flows.cli import app
+from korealbert.artifact import Artifact, InputPath, Store, build, canonical
+from korealbert.artifact.files import sha256_of_file
+from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
+from korealbert.documents.benchmark_files import BenchmarkFile
+from korealbert.finetune import tasks
+from korealbert.finetune.scoring import record_format, score_file
+from korealbert.finetune.sequence import Choice
+from korealbert.finetune.spec import FinetuneSpec
+from korealbert.finetune.stage import run
+from korealbert.finetune.task import PAIR_HEADS, Example, Task
+from korealbert.pretrain.runtime import TrainingRuntime
+from korealbert.recipe import RecipeError, prepare
+from korealbert.recipe.dag import evaluation_graph
+from korealbert.recipe.reading import load_evaluation
+from korealbert.recipe.tables import confined
+from tests.finetune.conftest import write_nsmc
+
+HEAD = 'name = "mine"\ntitle = "Mine"\norigin = "example.org, CC BY 4.0"\n'
+
+REVIEWS = f"""{HEAD}
+kind = "classification"
+format = "tsv"
+labels = ["bad", "good"]
+spellings = ["0", "1"]
+metric = "macro_f1"
+[columns]
+id = "number"
+text = "review"
+label = "stars"
+"""
+
+
+class Bench:
+    """The TOML file of a benchmark, and files beside it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def write(self, text: str, name: str = "mine.toml") -> Path:
+        path = self.directory / name
+        path.write_text(text, "utf-8")
+        return path
+
+    def task(self, toml: str) -> Task:
+        return tasks.find(str(self.write(toml)))
+
+    def read(self, toml: str, content: str, name: str = "test.txt") -> list[Example]:
+        return self.task(toml).read(BenchmarkFile(self.write(content, name)))
+
+    def wrong(self, toml: str) -> list[str]:
+        with pytest.raises(ValueError, match=r"mine\.toml") as raised:
+            self.task(toml)
+        return str(raised.value).splitlines()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def kind(name: str, form: str, columns: str, more: str = "") -> str:
+    return f'{HEAD}kind = "{name}"\nformat = "{form}"\n{more}\n[columns]\n{columns}\n'
+
+
+def test_classes_of_a_table_are_read_by_the_names_of_its_columns(bench: Bench) -> None:
+    found = bench.read(REVIEWS, 'stars\treview\tnumber\n1\t"좋다\ta\n0\t\tb\n')
+    assert found == [Example("a", '"좋다', 1), Example("b", "", 0)]
+    assert bench.task(REVIEWS).metric == "macro_f1"
+
+
+def test_positions_are_columns_of_a_table_without_a_header(bench: Bench) -> None:
+    toml = kind("pairs", "csv", "text = 1\npair = 2\nlabel = 0", 'labels = ["no", "yes"]')
+    found = bench.read(toml, 'no,"가, 나",다\nyes,"여러\n줄",라\n')
+    assert found == [Example("1", "가, 나", 0, pair="다"), Example("2", "여러\n줄", 1, pair="라")]
+    assert bench.task(toml).heads == PAIR_HEADS
+
+
+def test_fields_of_json_may_lie_in_objects_and_hold_numbers(bench: Bench) -> None:
+    rows = [{"id": n, "a": "가", "b": "나", "labels": {"real.label": 1, "real": n / 2}} for n in range(3)]
+    toml = kind(
+        "regression", "json", 'id = "id"\ntext = "a"\npair = "b"\nlabel = "labels.real"', 'key = "data"\nscale = [0, 1]'
+    )
+    found = bench.read(toml, json.dumps({"data": rows}, ensure_ascii=False))
+    assert found == [Example(str(n), "가", n / 2, pair="나") for n in range(3)]
+    yes = kind("classification", "jsonl", 'text = "t"\nlabel = "l"', 'labels = ["false", "true"]')
+    assert [e.target for e in bench.read(yes, '{"t": "", "l": true}\n{"t": "", "l": "false"}\n')] == [1, 0]
+
+
+def test_options_are_columns_or_one_list(bench: Bench) -> None:
+    labels = 'labels = ["1", "2"]'
+    columns = kind("choice", "tsv", 'text = "t"\npair = "q"\noptions = ["x", "y"]\nlabel = "l"', labels)
+    listed = kind("choice", "jsonl", 'text = "t"\npair = "q"\noptions = ["o"]\nlabel = "l"', labels)
+    (first,) = bench.read(columns, "t\tq\tx\ty\tl\n비\t결과\t젖다\t마르다\t2\n")
+    (second,) = bench.read(listed, '{"t": "비", "q": "결과", "o": ["젖다", "마르다"], "l": 2}\n')
+    assert isinstance(first, Choice) and isinstance(second, Choice) and first.options == second.options == ("젖다", "마르다")
+    assert bench.task(columns).posed(first, "젖다") == ("비", "결과 젖다")  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=r"line 1, field 'o': 3 options for the 2 labels"):
+        bench.read(listed, '{"t": "비", "q": "결과", "o": ["젖다", "마르다", "곧"], "l": 2}\n')
+
+
+ENTITIES = 'labels = ["PER", "LOC"]'
+
+
+@pytest.mark.parametrize(
+    ("form", "columns", "content"),
+    [
+        ("conll", "", "## first\n김구 B-PER\n씨 I-PER\n\n서울\tLOC_B\n"),
+        ("conll", "text = 1\ntags = 2", "1\t김구\tPER-B\n2\t씨\tPER-I\n\n1\t서울\tB-LOC"),
+        ("tsv", "text = 0\ntags = 1", "김구 씨\tB-PER I-PER\n서울\tLOC-B\n"),
+        ("jsonl", 'text = "w"\ntags = "t"', '{"w": ["김구", "씨"], "t": ["B-PER", "I-PER"]}\n{"w": "서울", "t": "B-LOC"}\n'),
+    ],
+)
+def test_tags_of_words_are_read_in_any_form(bench: Bench, form: str, columns: str, content: str) -> None:
+    found = bench.read(kind("tagging", form, columns, ENTITIES), content)
+    assert [(e.text, e.target) for e in found] == [("김구 씨", ("B-PER", "I-PER")), ("서울", ("B-LOC",))]
+    assert [e.units for e in found] == [["김구", "씨"], ["서울"]]  # type: ignore[attr-defined]
+
+
+def test_characters_have_tags_too_and_tags_are_counted(bench: Bench) -> None:
+    toml = kind("tagging", "jsonl", 'text = "w"\ntags = "t"', f'{ENTITIES}\nunit = "characters"')
+    (found,) = bench.read(toml, '{"w": "김구 씨", "t": ["B-PER", "I-PER", "O", "-"]}\n')
+    assert found.target == ("B-PER", "I-PER", "O", "O")
+    with pytest.raises(ValueError, match="line 1, field 't': 2 tags for 3 characters"):
+        bench.read(toml, '{"w": "서울시", "t": ["O", "O"]}\n')
+    with pytest.raises(ValueError, match=r"field 'tags\[0\]': found 'B-ORG'; a tag is one of B-PER, I-PER, B-LOC, I-LOC, O"):
+        bench.read(toml, '{"w": "서", "t": ["B-ORG"]}\n')
+
+
+SPANS = 'text = "c"\npair = "q"\nanswer = "a"'
+
+
+def test_answers_are_found_in_their_context(bench: Bench) -> None:
+    toml = kind("spans", "tsv", SPANS)
+    (found,) = bench.read(toml, "c\tq\ta\n서울은 수도이다\t수도는?\t서울\n")
+    assert (found.target[0].text, found.target[0].begin, found.pair) == ("서울", 0, "서울은 수도이다")
+    with pytest.raises(ValueError, match="field 'a': '서울' is in the context 2 times; say where it begins"):
+        bench.read(toml, "c\tq\ta\n서울은 서울이다\t수도는?\t서울\n")
+    with pytest.raises(ValueError, match="field 'a': there is none; give the answer, or say answerable = false"):
+        bench.read(toml, "c\tq\ta\n서울\t수도는?\t\n")
+    placed = kind("spans", "tsv", f'{SPANS}\nanswer_start = "s"', "answerable = false")
+    rows = bench.read(placed, "c\tq\ta\ts\n서울은 서울이다\t?\t서울\t4\n서울\t?\t\t\n")
+    assert [[(a.text, a.begin) for a in e.target] for e in rows] == [[("서울", 4)], []]
+
+
+def test_squads_form_is_read_and_scored_as_shipped_tasks_do(bench: Bench) -> None:
+    asked = [
+        {"id": n, "question": "?", "answers": [{"text": t, "answer_start": 0}]} for n, t in (("1", "《서울》"), ("2", "《"))
+    ]
+    content = json.dumps({"data": [{"paragraphs": [{"context": "《서울》은", "qas": asked}]}]}, ensure_ascii=False)
+    file = BenchmarkFile(bench.write(content, "test.json"))
+    ours, shipped = bench.task(f'{HEAD}kind = "spans"\nformat = "squad"\n'), tasks.load("korquad")
+    assert ours.read(file) == shipped.read(file)
+    scores = [task.score(task.read(file), ["서울", ""], "official").values for task in (ours, shipped)]
+    assert scores[0] == scores[1] and scores[0]["em"] == 100
+
+
+def test_all_metrics_of_a_kind_are_scored_and_the_named_one_is_its_own(bench: Bench) -> None:
+    gold, given = [0, 1, 1, 0, 1], [0, 1, 0, 1, 1]
+    task = bench.task(REVIEWS)
+    values = task.score([Example(str(n), "", g) for n, g in enumerate(gold)], given, "official").values
+    assert list(values) == ["macro_f1", "accuracy", "mcc", "f1"]
+    assert values["macro_f1"] == pytest.approx(100 * f1_score(gold, given, average="macro"))
+    assert values["mcc"] == pytest.approx(100 * matthews_corrcoef(gold, given))
+    assert values["f1"] == pytest.approx(100 * f1_score(gold, given))
+
+
+@pytest.mark.parametrize("metric", ["entity_micro_f1", "entity_macro_f1", "accuracy"])
+def test_cheap_scores_of_tags_are_the_scores(bench: Bench, metric: str) -> None:
+    toml = kind("tagging", "conll", "", f'{ENTITIES}\nmetric = "{metric}"')
+    found = bench.read(toml, "김구 B-PER\n씨 I-PER\n\n서울 B-LOC\n에 O\n\n부산 B-LOC\n")
+    task, predicted = bench.task(toml), [["B-PER", "O"], ["B-LOC", "O"], ["B-PER"]]
+    answered = task.answered(found, predicted, "official")
+    assert answered is not None
+    score = task.score(found, predicted, "official").values[metric]
+    assert answered.over(np.ones((3, 1)))[0] == pytest.approx(score)
+
+
+def test_files_of_other_systems_are_scored_by_the_toml_file(bench: Bench) -> None:
+    toml = bench.write(f"{REVIEWS}[files]\ntest = 'test.tsv'\n")
+    gold = bench.write("number\treview\tstars\na\t좋다\t1\nb\t싫다\t0\n", "test.tsv")
+    predictions = bench.write('{"id": "b", "label": "bad"}\n{"id": "a", "label": 1}\n', "given.jsonl")
+    scored = score_file(str(toml), str(gold), str(predictions), "official")
+    assert scored.values["macro_f1"] == 100 and scored.matched_by == "id" and not scored.warnings
+    told = record_format(str(toml))
+    assert told.startswith("Mine: JSON Lines, an object for each of the official test examples.") and "bad, good" in told
+    assert "[[dedup.decontaminate]]" in told
+
+
+@pytest.mark.parametrize(
+    ("toml", "content", "name", "texts"),
+    [
+        (REVIEWS, "number\treview\tstars\na\t좋다\t1\n", "t.tsv", ["좋다"]),
+        (kind("pairs", "csv", "text=0\npair=1\nlabel=2", 'labels=["0","1"]'), '"가,",나,1\n', "t.csv", ["가,", "나"]),
+        (kind("tagging", "conll", "", ENTITIES), "김구 B-PER\n씨 I-PER\n".replace(" ", "\t"), "t.conll", ["김구 씨"]),
+        (
+            kind("choice", "json", 'text="d.t"\noptions=["o"]\nlabel="l"', 'labels=["1","2"]\nkey="data"'),
+            '{"data": [{"d": {"t": "비"}, "o": ["젖다", "마르다"], "l": 1}]}',
+            "t.json",
+            ["비", "젖다 마르다"],
+        ),
+    ],
+)
+def test_its_test_texts_are_kept_out_of_a_corpus(bench: Bench, toml: str, content: str, name: str, texts: list[str]) -> None:
+    bench.write(content, name)
+    table = tasks.table_of(bench.write(f"{toml}[files]\ntest = '{name}'\n"))
+    assert table.definition and bench.task(toml).read(BenchmarkFile(bench.directory / name))
+    (entry,) = tomllib.loads(table.decontamination)["dedup"]["decontaminate"]
+    assert list(read_texts(EvaluationFile(**entry))) == texts
+
+
+WRONG: list[tuple[str, Callable[[str], str], list[str]]] = [
+    ("name", lambda t: t.replace('name = "mine"\n', ""), ["mine.toml, field 'name' is missing"]),
+    ("kind", lambda t: t.replace('"classification"', '"clasification"'), ["field 'kind'", "did you mean 'classification'?"]),
+    ("taken", lambda t: t.replace('name = "mine"', 'name = "nsmc"'), ["field 'name': 'nsmc' is a benchmark of korealbert"]),
+    ("unknown", lambda t: f"lables = ['a']\n{t}", ["unknown field 'lables' (did you mean 'labels'?)"]),
+    ("column", lambda t: t.replace('text = "review"\n', ""), ["field 'columns.text' is missing; kind classification needs"]),
+    ("unused", lambda t: t.replace('text = "review"', 'text = "review"\ntags = "x"'), ["field 'columns.tags'", "remove it"]),
+    ("metric", lambda t: t.replace("macro_f1", "makro_f1"), ["field 'metric'", "did you mean 'macro_f1'?"]),
+    ("spelling", lambda t: t.replace('["0", "1"]', '["0"]'), ["field 'spellings': 1 for 2 labels; give one for each"]),
+    ("mixed", lambda t: t.replace('label = "stars"', "label = 2"), ["field 'columns': names and positions"]),
+    ("type", lambda t: t.replace('["bad", "good"]', '"bad"'), ["field 'labels'", 'write labels = ["bad"]']),
+    ("format", lambda t: t.replace('"tsv"', '"conll"'), ["field 'format': 'conll' is none of kind classification"]),
+    ("toml", lambda t: t.replace("[columns]", "[columns"), ["not valid TOML"]),
+    ("range", lambda t: f"{t}[defaults]\nepochs = 0\n", ["field 'defaults.epochs'", "greater than or equal to 1"]),
+    ("score", lambda t: f"{t}[[published]]\nmodel='m'\nvalue='high'\nsource='s'\n", ["field 'published.0.value'", "'high'"]),
+    (
+        "other",
+        lambda t: f"{t}[[published]]\nmodel='m'\nmetric='em'\nvalue=1\nsource='s'\n",
+        ["field 'published.0.metric': 'em'"],
+    ),
+    ("file", lambda t: f"{t}[files]\ntest = {{url = 'https://a.org/t.tsv'}}\n", ["field 'files.test.sha256' is missing"]),
+]
+
+
+@pytest.mark.parametrize(("change", "told"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_a_mistake_is_named_with_file_field_and_remedy(bench: Bench, change: Callable[[str], str], told: list[str]) -> None:
+    lines = bench.wrong(change(REVIEWS))
+    assert all(line.startswith(str(bench.directory / "mine.toml")) for line in lines)
+    assert all(part in "\n".join(lines) for part in told), lines
+
+
+def test_all_mistakes_are_told_at_once(bench: Bench) -> None:
+    changed = REVIEWS.replace('label = "stars"\n', "").replace('"macro_f1"', '"em"').replace('["0", "1"]', '["0"]')
+    assert len(bench.wrong(changed)) == 3
+
+
+def test_a_file_that_is_not_there_is_named_with_the_nearest(bench: Bench) -> None:
+    bench.write(REVIEWS)
+    with pytest.raises(ValueError, match=r"mime\.toml: no such file \(did you mean 'mine\.toml'\?\)"):
+        tasks.find(str(bench.directory / "mime.toml"))
+
+
+def test_a_column_that_a_file_lacks_is_named_with_those_that_it_has(bench: Bench) -> None:
+    with pytest.raises(ValueError, match=r"test\.txt, line 1, field 'review': there is no such column.*did you mean 'reviews'"):
+        bench.read(REVIEWS, "number\treviews\tstars\n")
+    with pytest.raises(ValueError, match=r"line 2, field 'stars': found '7'; a label is one of 0 \(bad\), 1 \(good\)"):
+        bench.read(REVIEWS, "number\treview\tstars\na\t좋다\t7\n")
+    with pytest.raises(ValueError, match=r"line 3, field 'number': 'a' is in line 2 too"):
+        bench.read(REVIEWS, "number\treview\tstars\na\t좋다\t1\na\t싫다\t0\n")
+
+
+def files(directory: Path, toml: str = REVIEWS) -> None:
+    directory.mkdir(exist_ok=True)
+    for split in ("train", "test"):
+        (directory / f"{split}.tsv").write_text("number\treview\tstars\na\t좋다\t1\nb\t싫다\t0\n", "utf-8")
+    (directory / "mine.toml").write_text(f"{toml}[files]\ntrain = 'train.tsv'\ntest = 'test.tsv'\n", "utf-8")
+
+
+def spec(directory: Path, toml: str = REVIEWS, **more: Any) -> FinetuneSpec:
+    files(directory, toml)
+    return FinetuneSpec.model_validate({"task": "mine.toml", **more}, context={"root": directory})
+
+
+def test_the_content_is_part_of_the_identity_and_the_place_is_not(tmp_path: Path) -> None:
+    def identity(made: FinetuneSpec) -> Any:
+        return canonical(made, sha256_of_file)
+
+    first = identity(spec(tmp_path / "a"))
+    assert identity(spec(tmp_path / "b")) == first
+    assert identity(spec(tmp_path / "c", REVIEWS.replace("macro_f1", "accuracy"))) != first
+    scored = f"{REVIEWS}[[published]]\nmodel = 'm'\nvalue = 90.5\nsource = 's'\n"
+    assert identity(spec(tmp_path / "d", scored)) == first  # A score that others print changes no training.
+    again = FinetuneSpec.model_validate_json(spec(tmp_path / "a").model_dump_json(), strict=True)
+    assert identity(again) == first and again.benchmark.metric == "macro_f1"
+    assert tasks.load(json.loads(again.model_dump_json())["task"]).title == "Mine"
+
+
+def test_settings_and_files_are_those_of_the_toml_unless_a_recipe_has_its_own(tmp_path: Path) -> None:
+    toml = f"{REVIEWS}[defaults]\nepochs = 7\nbatch_size = 8\n"
+    made = spec(tmp_path, toml, epochs=2)
+    assert (made.epochs, made.batch_size) == (2, 8)
+    assert made.train.path == tmp_path / "train.tsv"  # type: ignore[union-attr]
+    assert spec(tmp_path, toml, test_share=0.1).test is None
+    other = spec(tmp_path, toml, test=str(tmp_path / "train.tsv"))
+    assert other.test is not None and other.test.path.name == "train.tsv"  # type: ignore[union-attr]
+
+
+def test_the_command_prints_a_schema_of_the_file() -> None:
+    printed = json.loads(CliRunner().invoke(app, ["schema", "benchmark"]).output)
+    assert set(printed["required"]) == {"name", "title", "kind", "origin", "format"}
+    assert "classification" in json.dumps(printed["properties"]["kind"])
+
+
+WORDS = ["이 영화 최고의 감동", "어제 지루한 음악", "배우 연기 추천", "정말 실망", "친구와 봤는데 최악의 장면", "훌륭한 영화"]
+
+RUNS = {
+    "regression": (kind("regression", "jsonl", 'text="t"\npair="q"\nlabel="n"'), lambda n: {"q": WORDS[n - 1], "n": n % 5}),
+    "tagging": (
+        kind("tagging", "jsonl", 'text="t"\ntags="g"', ENTITIES),
+        lambda n: {"g": " ".join(["B-PER"] * len(WORDS[n].split()))},
+    ),
+    "characters": (
+        kind("tagging", "jsonl", 'text="t"\ntags="g"', f'{ENTITIES}\nunit="characters"\nmetric="entity_macro_f1"'),
+        lambda n: {"g": ["B-LOC"] + ["I-LOC"] * (len(WORDS[n]) - 1)},
+    ),
+    "spans": (kind("spans", "jsonl", 'text="t"\npair="q"\nanswer="a"'), lambda n: {"q": "영화", "a": WORDS[n].split()[-1]}),
+    "choice": (
+        kind("choice", "jsonl", 'text="t"\noptions=["o"]\nlabel="l"', 'labels=["0","1"]'),
+        lambda n: {"o": [WORDS[n - 1], "영화"], "l": n % 2},
+    ),
+}
+"""By name: the TOML file, and the fields of a record beside its text."""
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_kind_is_trained_and_scored(
+    bench: Bench, model_dir: Path, runtime: TrainingRuntime, fresh: Callable[[str], Path], name: str
+) -> None:
+    toml, fields = RUNS[name]
+    lines = [json.dumps({"t": WORDS[n], **fields(n)}, ensure_ascii=False) for n in range(len(WORDS))]
+    file = bench.write("\n".join(lines) + "\n", "all.jsonl")
+    made = FinetuneSpec(task=str(bench.write(toml)), train=file, dev=file, test=file, epochs=1, max_length=32)  # type: ignore[arg-type]
+    out = fresh("out")
+    stats = run(made, {"model": Artifact("export-0000", model_dir)}, out, runtime)
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["task"] == "mine" and metrics["examples_test"] == len(WORDS) and stats.metric in stats.test
+    again = score_file(str(bench.directory / "mine.toml"), str(file), str(out / "predictions.arrow"), "official")
+    assert again.values == metrics["test"]
+
+
+EVALUATION = """
+[encoder.tiny]
+path = "{model}"
+[finetune.reviews]
+task = "bench/mine.toml"
+seeds = [1]
+epochs = 1
+max_length = 16
+resamples = 20
+[report]
+published = []
+"""
+
+
+def statuses(recipe: Path, store: Store) -> dict[str, str]:
+    return {stage.label: stage.status for stage in prepare(recipe, store).planned}
+
+
+def test_a_recipe_names_it_by_its_file_and_its_report_has_its_published_scores(
+    tmp_path: Path, model_dir: Path, runtime: TrainingRuntime
+) -> None:
+    printed = "[[published]]\nmodel = 'Theirs'\nvalue = '12.30'\nsource = 'Their table 1'\n"
+    files(tmp_path / "bench", REVIEWS + printed)
+    for split, seed in (("train", 1), ("test", 2)):
+        write_nsmc(tmp_path / "bench" / f"{split}.tsv", 40, seed)
+    toml = (tmp_path / "bench" / "mine.toml").read_text().replace('"number"', '"id"').replace('"review"', '"document"')
+    (tmp_path / "bench" / "mine.toml").write_text(toml.replace('"stars"', '"label"'))
+    recipe = tmp_path / "evaluation.toml"
+    recipe.write_text(EVALUATION.format(model=model_dir))
+    store = Store(tmp_path / "store")
+    runtime = runtime.model_copy(update={"store": store.root, "workers": 1})
+    built: dict[str, Artifact] = {}
+    for label, node in evaluation_graph(load_evaluation(recipe)).items():
+        inputs = {role: built[other] for role, other in node.inputs.items()}
+        built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
+    report = built["report"].path
+    ours = (report / "tables" / "published-mine-reviews-macro-f1.csv").read_text("utf-8")
+    theirs = (report / "tables" / "published-mine-reviews-macro-f1-published.csv").read_text("utf-8")
+    assert "Theirs,12.30," in theirs and "Their table 1" in theirs and "tiny/pretrained," in ours
+    assert "Mine (reviews)" in (report / "report.md").read_text("utf-8")
+
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    (tmp_path / "bench").rename(moved / "bench")
+    recipe.rename(moved / "evaluation.toml")
+    assert set(statuses(moved / "evaluation.toml", store).values()) == {"cached"}
+    file = moved / "bench" / "mine.toml"
+    file.write_text(file.read_text().replace("12.30", "12.40"))
+    changed = statuses(moved / "evaluation.toml", store)
+    assert changed.pop("report") != "cached" and set(changed.values()) == {"cached"}
+    file.write_text(file.read_text().replace("macro_f1", "accuracy"))
+    planned = {stage.label: stage for stage in prepare(moved / "evaluation.toml", store).planned}
+    assert planned["encoder/tiny"].status == "cached"
+    assert any("task.metric" in reason for reason in planned["finetune/tiny/reviews/pretrained/1"].reasons)
+
+
+def test_a_recipe_tells_what_is_wrong_with_the_file(tmp_path: Path, model_dir: Path) -> None:
+    files(tmp_path / "bench", REVIEWS.replace('"tsv"', '"tsw"'))
+    recipe = tmp_path / "evaluation.toml"
+    recipe.write_text(EVALUATION.format(model=model_dir))
+    told = rf"evaluation\.toml, \[finetune\.reviews\]: {tmp_path}/bench/mine\.toml, field 'format': .*did you mean 'tsv'"
+    with pytest.raises(RecipeError, match=told):
+        load_evaluation(recipe)
+    (tmp_path / "bench" / "mine.toml").write_text(REVIEWS)
+    with pytest.raises(RecipeError, match="field 'train' is missing"):
+        load_evaluation(recipe)
+    files(tmp_path / "bench")
+    files(tmp_path / "other", REVIEWS.replace('"Mine"', '"Other"'))
+    recipe.write_text(EVALUATION.format(model=model_dir) + '[finetune.other]\ntask = "other/mine.toml"\n')
+    with pytest.raises(RecipeError, match=r"\[finetune.other\].*\[finetune.reviews\] has another benchmark of the name 'mine'"):
+        load_evaluation(recipe)
+    with confined(tmp_path / "bench"), pytest.raises(RecipeError, match="leads out of the data root"):
+        load_evaluation(recipe)
+
+
+def test_the_example_of_the_documentation_is_read(bench: Bench) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "adding-a-benchmark.md").read_text("utf-8")
+    blocks = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    table = tasks.table_of(bench.write(blocks[0]))
+    assert (table.definition.metrics[0], table.files.dev) == ("macro_f1", InputPath(bench.directory / "dev.tsv"))
+    entry = tomllib.loads(table.decontamination)["dedup"]["decontaminate"][0]
+    printed = tomllib.loads(blocks[2])["dedup"]["decontaminate"][0]
+    assert {**entry, "path": ""} == {**printed, "path": ""}

@@ -1,0 +1,139 @@
+"""Events of OpenLineage: one start and one end for a run and each of its stages, with what they read and wrote."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from flows.lineage import Lineage
+from korealbert import recipe as recipes
+from korealbert.artifact import Artifact, Runtime, Store, build
+from korealbert.artifact.subprocess_build import Job
+
+TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
+
+
+def told_of(target: str, store: Path, *, broken: bool = False) -> dict[str, Artifact]:
+    """Build the tiny recipe up to clean/news while events go to a target; ``broken``: its second stage fails."""
+    lineage = Lineage(target, "tiny")
+    built: dict[str, Artifact] = {}
+    nodes = recipes.until(recipes.graph(recipes.load(TINY)), "clean/news")
+    with lineage.whole():
+        for label, node in nodes.items():
+            inputs = {role: built[other] for role, other in node.inputs.items()}
+            events = lineage.of(Job(node.stage, node.spec, inputs, label, rerun=False), store)
+            events.start()
+            if broken and label == "clean/news":
+                error = ValueError("no such rule")
+                events.fail(error)
+                raise error
+            done = build(node.stage, node.spec, inputs, Runtime(store=store, workers=1), label=label)
+            events.complete(done)
+            built[label] = done.artifact
+    return built
+
+
+def check(event: dict[str, Any]) -> None:
+    """What OpenLineage.json 2-0-2 requires of an event and of every facet in it."""
+    assert event.keys() == {"eventType", "eventTime", "run", "job", "inputs", "outputs", "producer", "schemaURL"}
+    assert event["schemaURL"] == "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
+    assert event["eventTime"].endswith("Z") and UUID(event["run"]["runId"])
+    assert event["job"]["namespace"] and event["job"]["name"]
+    datasets = [*event["inputs"], *event["outputs"]]
+    holders = [event["run"]["facets"], event["job"]["facets"], *(d["facets"] for d in datasets)]
+    holders += [output.get("outputFacets", {}) for output in event["outputs"]]
+    for facet in (facet for holder in holders for facet in holder.values()):
+        assert facet["_producer"].startswith("https://") and facet["_schemaURL"].startswith(
+            "https://openlineage.io/spec/facets/"
+        )
+    for dataset in datasets:
+        assert dataset["namespace"] == "file" and Path(dataset["name"]).is_absolute()
+
+
+def test_a_file_gets_a_line_for_each_start_and_end(tmp_path: Path) -> None:
+    file, store = tmp_path / "events.jsonl", tmp_path / "store"
+    built = told_of(str(file), store)
+    told_of(str(file), store)
+    events = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    for event in events:
+        check(event)
+    names = [(event["job"]["name"], event["eventType"]) for event in events]
+    once = [
+        ("tiny", "START"),
+        *((f"tiny.{label}", kind) for label in built for kind in ("START", "COMPLETE")),
+        ("tiny", "COMPLETE"),
+    ]
+    assert names == once * 2
+    assert len({event["run"]["runId"] for event in events}) == 2 * (1 + len(built)), "one id for start and end"
+    ends = [event for event in events if event["eventType"] == "COMPLETE" and "." in event["job"]["name"]]
+    assert [event["run"]["facets"]["tags"]["tags"][0]["value"] for event in ends] == ["false", "false", "true", "true"]
+    clean = ends[1]
+    assert clean["run"]["facets"]["parent"]["run"]["runId"] == events[0]["run"]["runId"]
+    read, (written,) = {d["name"]: d["facets"] for d in clean["inputs"]}, clean["outputs"]
+    assert read[str(built["extract/news"].path)]["version"]["datasetVersion"] == built["extract/news"].output_digest
+    assert any(name.endswith("rules/news.toml") for name in read), "files that the spec names are read too"
+    columns = [column["name"] for column in written["facets"]["schema"]["fields"]]
+    assert columns[:3] == ["id", "source", "text"] or "text" in columns
+    statistics = written["outputFacets"]["outputStatistics"]
+    assert statistics["rowCount"] == built["clean/news"].stats["documents_out"] and statistics["size"] > 0
+
+
+def test_a_failure_is_told_of_the_stage_and_of_the_run(tmp_path: Path) -> None:
+    file = tmp_path / "events.jsonl"
+    with pytest.raises(ValueError, match="no such rule"):
+        told_of(str(file), tmp_path / "store", broken=True)
+    *_, stage, run = (json.loads(line) for line in file.read_text("utf-8").splitlines())
+    assert (stage["job"]["name"], stage["eventType"], run["eventType"]) == ("tiny.clean/news", "FAIL", "FAIL")
+    assert stage["run"]["facets"]["errorMessage"]["message"] == "no such rule"
+    assert Path(stage["outputs"][0]["name"]).name.startswith("clean-") and not Path(stage["outputs"][0]["name"]).exists()
+
+
+@contextmanager
+def catalogue(status: int) -> Iterator[tuple[str, list[tuple[str | None, dict[str, Any]]]]]:
+    """A server that takes events, or refuses them; its address and what it got."""
+    got: list[tuple[str | None, dict[str, Any]]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            got.append((self.headers["Authorization"], json.loads(body)))
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/api/v1/lineage", got
+        server.shutdown()
+
+
+def test_events_are_posted_with_the_key_and_a_refusal_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OPENLINEAGE_API_KEY", "secret")
+    with catalogue(201) as (address, got):
+        told_of(address, tmp_path / "store")
+    assert [event["eventType"] for _, event in got] == ["START", "START", "COMPLETE", "START", "COMPLETE", "COMPLETE"]
+    assert {key for key, _ in got} == {"Bearer secret"}
+    with catalogue(500) as (address, got):
+        assert told_of(address, tmp_path / "store")
+    assert caplog.text.count("takes no events") == 1 and "secret" not in caplog.text
+
+
+def test_a_target_that_cannot_be_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no file, and no address"):
+        Lineage("kafka://events")
+    with pytest.raises(FileNotFoundError):
+        Lineage(str(tmp_path / "none" / "events.jsonl"))
+    Lineage(None).send("START", "", "", "")
+    assert Store(tmp_path).artifacts() == []

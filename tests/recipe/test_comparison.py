@@ -1,0 +1,132 @@
+"""What `korealbert diff` says of two sides: settings, corpora, scores and curves, each against what is known of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import ipc
+from typer.testing import CliRunner
+
+from flows.cli import app
+from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Store, build
+from korealbert.finetune import summary
+from korealbert.finetune.spec import FinetuneSpec
+from korealbert.recipe.comparison import compare, lede, of_artifact, of_recipe
+from korealbert.report.render.blocks import Figures, Section, Table
+from tests.report.conftest import made, write_documents, write_metrics
+
+TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
+
+
+def table(sections: Sequence[Section], title: str) -> list[Sequence[str]]:
+    (found,) = (block for section in sections for block in section.blocks if isinstance(block, Table) and block.title == title)
+    return list(found.rows)
+
+
+def test_recipes_differ_in_the_fields_that_were_changed_and_the_rest_follows(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    one = of_recipe(TINY, store)
+    other = of_recipe(TINY, store, overrides={"vocab.size": 400, "pretrain.steps": 7})
+    (section,) = compare(one, other)
+    rows = {(row[0], row[1]): tuple(row[2:]) for row in table([section], "Fields that differ")}
+    assert set(rows) == {("vocab", "size"), ("pretrain", "steps")}
+    assert rows["vocab", "size"][1] == "400" and rows["pretrain", "steps"][1] == "7"
+    follows = str(section.blocks[1])
+    assert "examples, views, export" in follows and "vocab" not in follows
+    assert not compare(one, one) and f"{len(one.stages)} of {len(one.stages)} common" in lede(one, one)
+
+
+def test_a_file_of_the_same_name_and_other_content_is_told_as_that(tmp_path: Path) -> None:
+    sides = []
+    for number in (1, 2):
+        root = tmp_path / str(number)
+        (root / "data").mkdir(parents=True)
+        (root / "data" / "text.jsonl").write_text(f'{{"text": "{number}"}}\n', "utf-8")
+        (root / "r.toml").write_text('name = "r"\n[extract.a]\nformat = "jsonl"\npaths = ["data/text.jsonl"]\n', "utf-8")
+        sides.append(of_recipe(root / "r.toml", Store(tmp_path / "store")))
+    rows = table(compare(*sides), "Fields that differ")
+    assert [row[:2] for row in rows] == [["extract/a", "paths.0"]]
+
+
+def run_with(store: Path, kept: int, speed: float) -> Artifact:
+    """A corpus of so many documents, and a training on it whose held-out loss is ``speed`` times the usual one."""
+
+    def write(out: Path) -> None:
+        write_metrics(out)
+        lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        changed = [line | {"mlm_loss": line["mlm_loss"] * speed} for line in lines]
+        (out / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in changed))
+
+    corpus = made(store, "clean/news", {}, write=write_documents(kept, {"too_short": ["가"] * (9 - kept)}))
+    facts = {"steps": 2000, "tokens": 16_000_000, "parameters": 4_950_000, "tokens_per_second": 900.0}
+    return made(store, "pretrain", facts, {"documents": corpus}, write)
+
+
+def test_corpora_and_curves_of_two_trainings_stand_side_by_side(tmp_path: Path) -> None:
+    one, other = (
+        of_artifact(run_with(tmp_path / str(kept), kept, speed), name) for kept, speed, name in ((8, 1, "A"), (5, 2, "B"))
+    )
+    sections = compare(one, other)
+    assert table(sections, "Documents that come out") == [["clean/news", "8", "5", "−3", "2,560", "1,600"]]
+    assert table(sections, "Documents left out") == [["clean/news", "too_short", "1", "4"]]
+    along = table(sections, "Masked pieces (MLM): loss, held out")
+    assert along[0] == ["0", "9.36", "18.72"] and [row[0] for row in along] == ["0", "500", "1,000", "1,500", "2,000"]
+    (figures,) = (block for section in sections for block in section.blocks if isinstance(block, Figures))
+    drawing = figures.figures[0].svg.standalone()
+    assert "line-1" in drawing and "line-2" in drawing and ">A<" in drawing and ">B<" in drawing
+
+
+def cell(store: Path, test: Path, right: Sequence[bool], seed: int) -> Artifact:
+    """A fine-tuning run of NSMC that answers these test examples rightly, the others wrongly."""
+
+    def run(spec: FinetuneSpec, inputs: Inputs, out: Path, runtime: Runtime) -> dict[str, object]:
+        gold = [int(line.split("\t")[2]) for line in test.read_text("utf-8").splitlines()[1:]]
+        pred = [value if hit else 1 - value for value, hit in zip(gold, right, strict=True)]
+        ids = [line.split("\t")[0] for line in test.read_text("utf-8").splitlines()[1:]]
+        with ipc.new_file(
+            str(out / "predictions.arrow"), (found := pa.table({"id": ids, "gold": gold, "pred": pred})).schema
+        ) as sink:
+            sink.write_table(found)
+        score = 100 * sum(right) / len(right)
+        metrics = {"task": "nsmc", "title": "NSMC", "init": "pretrained", "seed": seed, "metric": "accuracy"}
+        metrics |= {"selected_by": "accuracy", "dev": {"accuracy": score}, "test": {"accuracy": score}}
+        (out / "metrics.json").write_text(json.dumps({**metrics, "examples_test": 400, "examples_test_official": 400}))
+        return {"test": {"accuracy": score}}
+
+    spec = FinetuneSpec(task="nsmc", train=test, test=test, seed=seed)  # type: ignore[arg-type]
+    stage = Stage("finetune", 1, FinetuneSpec, run)
+    return build(stage, spec, {}, Runtime(store=store), label=f"finetune/nsmc/pretrained/{seed}").artifact
+
+
+@pytest.mark.parametrize(("wrong", "verdict"), [(40, "within chance"), (160, "beyond chance")])
+def test_scores_are_compared_in_pairs_as_a_summary_does(tmp_path: Path, wrong: int, verdict: str) -> None:
+    test = tmp_path / "test.txt"
+    lines = [f"{number}\t영화 {number}\t{number % 2}" for number in range(400)]
+    test.write_text("\n".join(["id\tdocument\tlabel", *lines, ""]), "utf-8")
+    first = cell(tmp_path / "a", test, [number >= 40 for number in range(400)], 1)
+    second = cell(tmp_path / "b", test, [not 20 <= number < 20 + wrong for number in range(400)], 1)
+    (row,) = table(compare(of_artifact(first, "A"), of_artifact(second, "B")), "Test scores")
+    assert row[3:6] == ["90.00", f"{100 - wrong / 4:.2f}", f"{10 - wrong / 4:+.2f}".replace("-", "−")]
+    assert row[-1] == verdict
+    spec = summary.SummarySpec(task="nsmc", train=test, test=test)  # type: ignore[arg-type]
+    summary.run(spec, {"b/1": second, "a/1": first}, tmp_path, Runtime(store=tmp_path))
+    (known,) = json.loads((tmp_path / "summary.json").read_text())["comparisons"]
+    ends = [end if known["first"] == "b" else -end for end in known["interval"]]
+    assert row[6].replace("−", "-") == " to ".join(f"{end:.2f}" for end in sorted(ends))
+
+
+def test_the_command_prints_tables_and_writes_a_page(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    one, other = run_with(store, 8, 1), run_with(tmp_path / "other", 5, 2)
+    printed = CliRunner().invoke(app, ["diff", "pretrain", str(other.path), "--store", str(store)])
+    assert printed.exit_code == 0 and "too_short" in printed.output and "Masked pieces" in printed.output
+    page = tmp_path / "비교.html"
+    assert CliRunner().invoke(app, ["diff", str(one.path), str(other.path), "--html", str(page)]).exit_code == 0
+    text = page.read_text("utf-8")
+    assert text.startswith("<!doctype html>") and "http://" not in text.replace("http://www.w3.org", "") and "<svg" in text
+    missing = CliRunner().invoke(app, ["diff", one.name, "nothing", "--store", str(store)])
+    assert missing.exit_code == 2 and "no artifact 'nothing'" in missing.output

@@ -1,0 +1,103 @@
+"""What a plan says that stages cost: by rates, by what was built here, and on other machines."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from korealbert import recipe as recipes
+from korealbert.artifact import Artifact, Runtime, Store, build
+from korealbert.recipe import registry
+from korealbert.recipe.machines import figures, machine_named
+from korealbert.recipe.planning import plan, total
+from korealbert.recipe.tables import RecipeError
+
+TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
+SAMPLE = Path(__file__).parents[2] / "data_specs" / "recipes" / "sample.toml"
+
+
+def test_the_sample_costs_by_rates_what_docs_results_says(tmp_path: Path) -> None:
+    """192 s on two quiet cores of the reference machine, 110 s of them pretraining."""
+    planned = recipes.prepare(SAMPLE, Store(tmp_path / "store"), machine="corex2").planned
+    costs = {stage.label: stage.cost for stage in planned if stage.cost}
+    assert len(costs) == len(planned) == 32
+    assert {cost.basis for cost in costs.values()} == {"profile"}
+    assert 96 < sum(cost.seconds or 0 for cost in costs.values()) < 384
+    assert 55 < (costs["pretrain"].seconds or 0) < 220
+    assert re.fullmatch(r"about \d+ min \d\d s, [\d.]+ MB on disk, [\d.]+ GB of memory", total(planned))
+
+
+def test_more_cores_and_gpus_take_less_time_and_no_less_disk(tmp_path: Path) -> None:
+    two, many, gpus = (
+        {s.label: s.cost for s in recipes.prepare(SAMPLE, Store(tmp_path), machine=machine).planned}
+        for machine in ("corex2", "corex64", "h100x8")
+    )
+    assert many["pretrain"].seconds < two["pretrain"].seconds / 2
+    assert gpus["pretrain"].seconds < two["pretrain"].seconds
+    assert many["extract/news"].seconds == two["extract/news"].seconds, "one shard keeps one core busy"
+    assert (
+        [c.disk_bytes for c in many.values()] == [c.disk_bytes for c in two.values()] == [c.disk_bytes for c in gpus.values()]
+    )
+
+
+def test_what_was_built_here_sets_the_rates(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store").make()
+    nodes = recipes.until(recipes.graph(recipes.load(TINY)), "clean/news")
+    built: dict[str, Artifact] = {}
+    for label, node in nodes.items():
+        inputs = {role: built[other] for role, other in node.inputs.items()}
+        built[label] = build(node.stage, node.spec, inputs, Runtime(store=store.root, workers=1), label=label).artifact
+    manifests = {label: artifact.manifest for label, artifact in built.items()}
+    planned = {stage.label: stage.cost for stage in plan(nodes, store, rerun=nodes)}
+    for label, cost in planned.items():
+        assert cost is not None and cost.basis == "measured"
+        assert cost.seconds == pytest.approx(manifests[label]["wall_seconds"])
+        assert cost.disk_bytes == pytest.approx(sum(file["size"] for file in manifests[label]["files"].values()))
+    whole = {stage.label: stage.cost for stage in recipes.prepare(TINY, store).planned}
+    assert whole["clean/news"] is None, "it is cached"
+    assert whole["clean/wikipedia"].basis == "measured", "of the same kind"
+    assert whole["pretrain"].basis == "rates", "no training was built here"
+    elsewhere = {stage.label: stage.cost for stage in plan(nodes, store, rerun=nodes, machine="corex2")}
+    assert elsewhere["clean/news"].seconds == pytest.approx(figures().rates["clean"].fixed_seconds, rel=0.2)
+
+
+def test_what_another_machine_built_says_nothing_of_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "store").make()
+    nodes = recipes.until(recipes.graph(recipes.load(TINY)), "extract/news")
+    (node,) = nodes.values()
+    with monkeypatch.context() as patched:
+        patched.setattr("korealbert.artifact.stage._cpu", lambda: "another processor")
+        build(node.stage, node.spec, {}, Runtime(store=store.root, workers=1), label=node.label)
+    (stage,) = plan(nodes, store, rerun=nodes)
+    assert stage.cost is not None and stage.cost.basis == "rates"
+
+
+@pytest.mark.parametrize("name", ["h10", "h100x0", "h100x", "", "8"])
+def test_an_unknown_machine_names_those_that_there_are(name: str) -> None:
+    with pytest.raises(RecipeError, match=r"as: no machine .*known are core, h100"):
+        machine_named(name)
+
+
+def test_every_chip_names_its_source_and_every_rate_a_stage() -> None:
+    assert all(chip.source for chip in figures().chips.values())
+    assert figures().rates.keys() <= registry.by_name().keys()
+
+
+def test_what_the_network_takes_is_left_open(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    text = TINY.read_text("utf-8").replace("../../data_specs", str(Path(__file__).parents[2] / "data_specs"))
+    recipe.write_text(text + '\n[fetch.news]\nurl = "https://example.org/news.jsonl"\n', "utf-8")
+    planned = recipes.prepare(recipe, Store(tmp_path / "store")).planned
+    fetched = next(stage for stage in planned if stage.label == "fetch/news")
+    assert fetched.cost is not None and fetched.cost.seconds is None
+    assert "and what the network takes" in total(planned)
+
+
+def test_specs_of_a_store_can_be_read_back(tmp_path: Path) -> None:
+    """A manifest's spec is what rates are measured by."""
+    for label, node in recipes.graph(recipes.load(SAMPLE)).items():
+        again = type(node.spec).model_validate_json(json.dumps(json.loads(node.spec.model_dump_json())))
+        assert again == node.spec, label
