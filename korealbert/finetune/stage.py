@@ -97,7 +97,7 @@ def _settled(spec: FinetuneSpec, inputs: Inputs) -> FinetuneSpec:
     """The spec with the settings that a search chose or tries."""
     if "settings" not in inputs:
         return spec
-    return spec.with_settings(json.loads((inputs["settings"].path / "settings.json").read_text("utf-8")))
+    return spec.with_settings(inputs["settings"].read_json("settings.json"))
 
 
 def _memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:

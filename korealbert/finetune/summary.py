@@ -11,7 +11,6 @@ metric, official mode.
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +111,7 @@ def answers_of(task: Task, examples: Sequence[Example], artifacts: Mapping[int, 
     """Finished runs by seed. Raises ValueError naming an artifact whose predictions are not of these examples."""
     cells = {}
     for seed, artifact in artifacts.items():
-        metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
+        metrics = artifact.read_json("metrics.json")
         with ipc.open_file(str(artifact.path / "predictions.arrow")) as reader:
             table = reader.read_all()
         if table["id"].to_pylist() != [example.id for example in examples]:

@@ -170,7 +170,7 @@ def speed(artifacts: Artifacts) -> Section | None:
     artifact = artifacts.one("speed")
     if artifact is None:
         return None
-    found = json.loads((artifact.path / "speed.json").read_text("utf-8"))
+    found = artifact.read_json("speed.json")
     printed = _printed()
     rows = []
     for name, row in found["rows"].items():

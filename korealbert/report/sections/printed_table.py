@@ -6,7 +6,6 @@ speed is that of the shapes that stage `speed` measured.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Self
@@ -141,5 +140,5 @@ def _speeds(artifacts: Artifacts) -> dict[str, float]:
     artifact = artifacts.one("speed")
     if artifact is None:
         return {}
-    rows = json.loads((artifact.path / "speed.json").read_text("utf-8"))["rows"]
+    rows = artifact.read_json("speed.json")["rows"]
     return {name: float(row["speedup"]) for name, row in rows.items()}
