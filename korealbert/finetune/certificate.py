@@ -30,12 +30,12 @@ from korealbert.finetune.metrics import Mode
 from korealbert.finetune.scoring import MEMBER_MARK, Scored, score_file
 
 _NAMESPACE = "korealbert-score"
-"""What a signature is for: one made for another purpose is none of a certificate."""
+"""The purpose of a signature: one made for another purpose does not sign a certificate."""
 
 _SSH, _MINISIGN = ".sig", ".minisig"
 
 _MAX_BYTES = 16 << 20
-"""Of a certificate that is read."""
+"""Largest certificate that is read."""
 
 _Digest = Field(pattern=r"^[0-9a-f]{64}$")
 
@@ -48,9 +48,9 @@ class _Data(Spec):
     member: str = ""
     """Name of the file within an archive."""
     bytes: int = Field(ge=0)
-    """Of all files together."""
+    """Total of all files."""
     sha256: str = _Digest
-    """Of the file as it lies there, or of the listing of a directory."""
+    """Digest of the file as stored, or of the listing of a directory."""
 
 
 class _Model(Spec):
@@ -78,7 +78,7 @@ class _Code(Spec):
 
     version: str
     sha256: str = _Digest
-    """Of the listing of its Python files."""
+    """Digest of the listing of its Python files."""
 
 
 class Certificate(Spec):

@@ -72,7 +72,7 @@ def read_examples(
 
 
 def read_triples(spec: FinetuneSpec, barred: Set[str]) -> tuple[EntailmentTriples, dict[str, list[Example]], int]:
-    """What ``spec.contrast`` trains on: its task, the ``train`` and ``dev`` part, and how many triples were left out.
+    """The training data of ``spec.contrast``: its task, the ``train`` and ``dev`` part, and the number of triples left out.
 
     Those are triples with one of the ``barred`` sentences. Raises ValueError where fewer than two remain.
     """
@@ -91,7 +91,7 @@ def read_triples(spec: FinetuneSpec, barred: Set[str]) -> tuple[EntailmentTriple
 
 @dataclass(frozen=True)
 class EncodedTriples:
-    """What ``spec.contrast`` trains on, as piece ids."""
+    """The training data of ``spec.contrast`` as piece ids."""
 
     task: EntailmentTriples
     train: FeatureTable
@@ -291,7 +291,7 @@ class FeaturesStats(Statistics):
     features_train: int = 0
     """Inputs of the encoder: a long example may give several."""
     mean_length_train: float = 0.0
-    """Of features, in pieces."""
+    """Mean length of features, in pieces."""
     at_max_length_train: int = 0
     """Features as long as the limit: most of them were cut."""
     examples_dev: int = 0

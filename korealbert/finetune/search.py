@@ -224,7 +224,7 @@ class ProposalStats(Statistics):
 
 
 class SelectionStats(Statistics):
-    """What was chosen, from how many settings."""
+    """The choice and the number of settings."""
 
     trials: int
     diverged: int

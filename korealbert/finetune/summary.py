@@ -36,7 +36,7 @@ class SummarySpec(FeaturesSpec):
     resamples: int = Field(default=1000, ge=1)
     """Draws of every interval and every test."""
     confidence: float = Field(default=0.95, gt=0, lt=1)
-    """Of every interval."""
+    """Confidence level of every interval."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class SystemStats(Statistics):
     sd: float
     median: float
     interval: tuple[float, float]
-    """Of the mean, over other seeds and test examples; of a single seed, over other test examples."""
+    """Interval of the mean, over other seeds and test examples; of a single seed, over other test examples."""
 
 
 class SummaryStats(Statistics):

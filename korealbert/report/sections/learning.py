@@ -28,7 +28,7 @@ OBJECTIVES = {
     "rtd": "Replaced tokens (RTD)",
     "replaced": "Those that were replaced",
 }
-"""What pretraining predicts, by the key that its metrics begin with."""
+"""Objectives of pretraining, by the prefix of their metrics."""
 
 _CHANCE = {"sop": 0.5}
 """Accuracy of guessing, where it is not close to 0."""

@@ -41,7 +41,7 @@ class PrintedTable(Spec):
     """Rows and columns, in the order of the paper."""
 
     printed: Printed
-    """Where the printed numbers are."""
+    """Source of the printed numbers."""
     rows: tuple[TableRow, ...] = Field(min_length=1)
     """Models."""
     columns: tuple[Column, ...] = Field(min_length=1)

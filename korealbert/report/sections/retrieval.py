@@ -56,7 +56,7 @@ class Searched:
         return next(iter(self.systems.values()))[0].metrics
 
     def mean(self, system: str, metric: str = METRIC, kind: str = "official") -> float:
-        """Of a system's seeds."""
+        """Mean score over a system's seeds."""
         return mean_and_sd(self.values(system, metric, kind))[0]
 
     def values(self, system: str, metric: str = METRIC, kind: str = "official") -> list[float]:
