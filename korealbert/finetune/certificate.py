@@ -345,8 +345,7 @@ def _sign(path: Path, key: Path, program: str) -> None:
         arguments, content = [program, "-Y", "sign", "-q", "-f", str(key), "-n", _NAMESPACE], path.read_bytes()
     done = subprocess.run(arguments, input=content, capture_output=True, check=False)
     if done.returncode:
-        told = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-        raise ValueError(f"{key}: {path} is not signed ({told[-1] if told else f'exit status {done.returncode}'})")
+        raise ValueError(f"{key}: {path} is not signed ({_last_line(done)})")
     if content is not None:
         atomic_write(Path(f"{path}{_SSH}"), done.stdout)
 
@@ -385,5 +384,10 @@ def _run(arguments: list[str], path: Path) -> subprocess.CompletedProcess[bytes]
 def _verdict(done: subprocess.CompletedProcess[bytes], good: str) -> Finding:
     if done.returncode == 0:
         return Finding("agrees", f"signature: good, {good}")
-    told = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-    return Finding("differs", f"signature: not good, or {good.replace('by', 'not by', 1)} ({told[-1] if told else 'no word'})")
+    return Finding("differs", f"signature: not good, or {good.replace('by', 'not by', 1)} ({_last_line(done)})")
+
+
+def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
+    """The last line that a failed program printed, or its exit status."""
+    lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"exit status {done.returncode}"

@@ -24,6 +24,7 @@ from korealbert.artifact.files import atomic_path
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.documents.shards import ShardError
 from korealbert.finetune import tasks
+from korealbert.finetune.definition import DataFile
 from korealbert.finetune.sequence import EntailmentTriples, SequenceClassification, Triple
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
 from korealbert.finetune.task import Encoded, Example, Feature, Task
@@ -54,7 +55,8 @@ def read_examples(
     """
 
     def read(split: str) -> list[Example]:
-        return _read(task, _benchmark_file(spec, split, inputs or {}))
+        path = local_path(getattr(spec, split), inputs or {}, split)
+        return _read(task, BenchmarkFile(path, getattr(spec, f"{split}_member")))
 
     found: dict[str, list[Example]] = {}
     if "train" in splits or spec.dev is None or spec.test_share is not None:
@@ -114,15 +116,14 @@ def encode_triples(spec: FinetuneSpec, barred: Set[str], tokenizer: Any, out_dir
     return EncodedTriples(triples, tables["train"], Encoded(parts["dev"], tables["dev"]), described)
 
 
-def _benchmark_file(spec: FeaturesSpec, split: str, inputs: Inputs) -> BenchmarkFile:
-    """The file of a split: the one that the spec names, or the fetched one."""
-    place, member = getattr(spec, split), getattr(spec, f"{split}_member")
+def local_path(place: DataFile, inputs: Inputs, role: str) -> Path:
+    """The path that a spec names, or the fetched file in the artifact of input ``role``. Raises ValueError without that."""
     if isinstance(place, InputPath):
-        return BenchmarkFile(place.path, member)
-    if split not in inputs:
-        raise ValueError(f"{place.url}: not fetched; give the artifact of its fetch stage as input {split!r}")
-    (path,) = inputs[split].files("files/*")
-    return BenchmarkFile(path, member)
+        return place.path
+    if role not in inputs:
+        raise ValueError(f"{place.url}: not fetched; give the artifact of its fetch stage as input {role!r}")
+    (path,) = inputs[role].files("files/*")
+    return path
 
 
 def _read(task: Task, file: BenchmarkFile) -> list[Example]:

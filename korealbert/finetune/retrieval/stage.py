@@ -22,10 +22,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
-from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime, Spec, Stage, Statistics
+from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import write_json
 from korealbert.documents.shards import TableWriter
 from korealbert.finetune.definition import DataFile, RemoteFile
+from korealbert.finetune.features import local_path
 from korealbert.finetune.metrics.rankings import METRIC, METRICS, ranking_scores
 from korealbert.finetune.retrieval.bm25 import Bm25
 from korealbert.finetune.retrieval.collection import Collection, read_collection
@@ -58,12 +59,7 @@ class CollectionSpec(Spec):
 
     def read(self, inputs: Inputs, role: str = "data") -> Collection:
         """The collection. Raises ValueError and FileNotFoundError as ``read_collection``."""
-        if isinstance(self.path, InputPath):
-            return read_collection(self.path.path, self.split)
-        if role not in inputs:
-            raise ValueError(f"{self.path.url}: not fetched; give the artifact of its fetch stage as input {role!r}")
-        (path,) = inputs[role].files("files/*")
-        return read_collection(path, self.split)
+        return read_collection(local_path(self.path, inputs, role), self.split)
 
     @property
     def remote(self) -> RemoteFile | None:
