@@ -40,7 +40,7 @@ from flows.terminal import (
     shipped,
 )
 from korealbert.artifact import Artifact, Progress, Store, locks
-from korealbert.formatting import by_number, size
+from korealbert.formatting import by_number, duration, size
 from korealbert.pretrain.runtime import Device, TrainingRuntime
 
 if TYPE_CHECKING:  # Which loads every package.
@@ -303,8 +303,8 @@ def _build(recipe: Path, runtime: TrainingRuntime, asked: Mapping[str, Any], lin
     finally:  # Too little text is why many a run fails.
         for line in _left_out(filter(None, map(Store(runtime.store).find, (stage.name for stage in built)))):
             console.print(line, soft_wrap=True)
-    minutes, seconds = divmod(round(time.monotonic() - began), 60)
-    console.print(f"{len(built)} stages built in {minutes} min {seconds} s, {len(planned) - len(built)} cached", style="green")
+    spent = duration(time.monotonic() - began)
+    console.print(f"{len(built)} stages built in {spent}, {len(planned) - len(built)} cached", style="green")
     return last
 
 

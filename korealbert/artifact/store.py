@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -138,6 +139,10 @@ class Artifact:
     def files(self, pattern: str) -> list[Path]:
         """Output files that match a glob pattern, sorted by name."""
         return sorted(self.path.glob(pattern))
+
+    def read_json(self, name: str) -> Any:
+        """The parsed content of an output file in JSON."""
+        return json.loads((self.path / name).read_text("utf-8"))
 
     def inputs(self) -> dict[str, Artifact]:
         """The artifacts that this one was built from, by role; they are in the same store."""

@@ -30,12 +30,12 @@ from korealbert.finetune.metrics import Mode
 from korealbert.finetune.scoring import MEMBER_MARK, Scored, score_file
 
 _NAMESPACE = "korealbert-score"
-"""What a signature is for: one made for another purpose is none of a certificate."""
+"""The purpose of a signature: one made for another purpose does not sign a certificate."""
 
 _SSH, _MINISIGN = ".sig", ".minisig"
 
 _MAX_BYTES = 16 << 20
-"""Of a certificate that is read."""
+"""Largest certificate that is read."""
 
 _Digest = Field(pattern=r"^[0-9a-f]{64}$")
 
@@ -48,9 +48,9 @@ class _Data(Spec):
     member: str = ""
     """Name of the file within an archive."""
     bytes: int = Field(ge=0)
-    """Of all files together."""
+    """Total of all files."""
     sha256: str = _Digest
-    """Of the file as it lies there, or of the listing of a directory."""
+    """Digest of the file as stored, or of the listing of a directory."""
 
 
 class _Model(Spec):
@@ -78,7 +78,7 @@ class _Code(Spec):
 
     version: str
     sha256: str = _Digest
-    """Of the listing of its Python files."""
+    """Digest of the listing of its Python files."""
 
 
 class Certificate(Spec):
@@ -345,8 +345,7 @@ def _sign(path: Path, key: Path, program: str) -> None:
         arguments, content = [program, "-Y", "sign", "-q", "-f", str(key), "-n", _NAMESPACE], path.read_bytes()
     done = subprocess.run(arguments, input=content, capture_output=True, check=False)
     if done.returncode:
-        told = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-        raise ValueError(f"{key}: {path} is not signed ({told[-1] if told else f'exit status {done.returncode}'})")
+        raise ValueError(f"{key}: {path} is not signed ({_last_line(done)})")
     if content is not None:
         atomic_write(Path(f"{path}{_SSH}"), done.stdout)
 
@@ -385,5 +384,10 @@ def _run(arguments: list[str], path: Path) -> subprocess.CompletedProcess[bytes]
 def _verdict(done: subprocess.CompletedProcess[bytes], good: str) -> Finding:
     if done.returncode == 0:
         return Finding("agrees", f"signature: good, {good}")
-    told = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-    return Finding("differs", f"signature: not good, or {good.replace('by', 'not by', 1)} ({told[-1] if told else 'no word'})")
+    return Finding("differs", f"signature: not good, or {good.replace('by', 'not by', 1)} ({_last_line(done)})")
+
+
+def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
+    """The last line that a failed program printed, or its exit status."""
+    lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"exit status {done.returncode}"

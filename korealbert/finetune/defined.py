@@ -116,7 +116,7 @@ def _check_header(line: Line, header: Sequence[str], wanted: Sequence[str], *, n
 
 
 class _Defined(Task):
-    """What all kinds have in common."""
+    """Base of all kinds."""
 
     definition: ClassVar[Definition]
 

@@ -23,7 +23,7 @@ class RemoteFile(Spec):
     """A benchmark file that is fetched once, under the checksum that it must have."""
 
     url: str = Field(pattern=r"^https?://.+$")
-    """Where it is fetched from."""
+    """Its address."""
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """The checksum of the file as it comes, in lower-case hex digits."""
     name: str = Field(default="", pattern=r"^[^/\x00]*$")
@@ -87,13 +87,13 @@ _FORMATS: dict[Kind, tuple[str, ...]] = {"tagging": (*_TABULAR, "conll"), "spans
 
 
 class Columns(Spec):
-    """Which column of a table, or field of a JSON object, holds what.
+    """The columns of a table, or fields of a JSON object, by their meaning.
 
     A name with dots (``labels.real``) leads through JSON objects. Positions are for tables without a header line.
     """
 
     id: Column | None = None
-    """Of each example, once in a file. None: the number of the line, in JSON that of the record."""
+    """Unique id of each example in a file. None: the number of the line, in JSON that of the record."""
     text: Column | None = None
     """The text; of spans the context."""
     pair: Column | None = None
@@ -149,13 +149,13 @@ class PublishedScore(Spec):
     model: str = Field(min_length=1)
     """Whose score it is."""
     metric: str = ""
-    """Which metric it is. Empty: the benchmark's own."""
+    """The metric. Empty: the benchmark's main one."""
     value: Annotated[str, BeforeValidator(_as_printed), Field(pattern=r"^-?\d+(\.\d+)?$")]
     """As printed, times 100: a number, or a string that keeps its last zeros."""
     source: str = Field(min_length=1)
-    """Where it is printed."""
+    """The publication."""
     note: str = ""
-    """What a reader must know to compare it."""
+    """Remarks for a comparison."""
 
 
 class Definition(Spec):
@@ -171,7 +171,7 @@ class Definition(Spec):
     """``classification``: a label for a text. ``pairs``: for two. ``regression``: a number for one or two texts. ``tagging``:
     named entities among words or characters. ``spans``: answers within a context. ``choice``: one of several options."""
     origin: str = Field(min_length=1)
-    """Where its official files come from, and under which licence."""
+    """Origin and licence of its official files."""
     format: Literal["tsv", "csv", "jsonl", "json", "conll", "squad"]
     """``tsv``: tab-separated, quotation marks are text. ``csv``: RFC 4180. ``jsonl``: a JSON object a line. ``json``: a list of
     objects. ``conll``: a unit and its tag a line, blank lines between sentences (tagging). ``squad``: SQuAD's JSON (spans)."""
@@ -318,7 +318,7 @@ class BenchmarkTable(Definition):
 
     @property
     def definition(self) -> Definition:
-        """What does not depend on where the files are."""
+        """The content without the places of files."""
         return Definition(**{name: getattr(self, name) for name in Definition.model_fields})
 
     @property

@@ -161,7 +161,7 @@ _DROPOUTS = (
     "hidden_dropout",
     "mlp_dropout",
 )
-"""What configurations, transformers' and ours, call the dropouts within an encoder."""
+"""Names of the dropouts within an encoder in configurations, transformers' and ours."""
 
 
 def load_encoder(directory: Path, *, init: Init, dropout: float | None = None) -> Encoder:

@@ -23,9 +23,9 @@ class EncoderStats(Statistics):
     model_type: str
     """The family, as ``config.json`` names it."""
     parameters: int
-    """Of the trained model: what layers share counts once."""
+    """Number in the trained model: shared layers count once."""
     pieces: int
-    """Of its vocabulary, with added ones."""
+    """Size of its vocabulary, with added pieces."""
     longest_input: int
     """In pieces."""
 

@@ -9,7 +9,6 @@ example.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ def run(spec: EnsembleSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> 
     task = spec.benchmark
     examples = read_examples(task, spec, inputs, splits=("test",))["test"]
     cells = {role: artifact for role, artifact in inputs.items() if role not in SPLITS}
-    metrics = {role: json.loads((cell.path / "metrics.json").read_text("utf-8")) for role, cell in cells.items()}
+    metrics = {role: cell.read_json("metrics.json") for role, cell in cells.items()}
     dev = {role: float(found["dev"][found["selected_by"]]) for role, found in metrics.items()}
     best = sorted(dev, key=lambda role: (-dev[role], role))[: spec.members]
     if len(best) < (spec.members or 2):

@@ -24,6 +24,7 @@ from korealbert.artifact.files import atomic_path
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.documents.shards import ShardError
 from korealbert.finetune import tasks
+from korealbert.finetune.definition import DataFile
 from korealbert.finetune.sequence import EntailmentTriples, SequenceClassification, Triple
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
 from korealbert.finetune.task import Encoded, Example, Feature, Task
@@ -54,7 +55,8 @@ def read_examples(
     """
 
     def read(split: str) -> list[Example]:
-        return _read(task, _benchmark_file(spec, split, inputs or {}))
+        path = local_path(getattr(spec, split), inputs or {}, split)
+        return _read(task, BenchmarkFile(path, getattr(spec, f"{split}_member")))
 
     found: dict[str, list[Example]] = {}
     if "train" in splits or spec.dev is None or spec.test_share is not None:
@@ -72,7 +74,7 @@ def read_examples(
 
 
 def read_triples(spec: FinetuneSpec, barred: Set[str]) -> tuple[EntailmentTriples, dict[str, list[Example]], int]:
-    """What ``spec.contrast`` trains on: its task, the ``train`` and ``dev`` part, and how many triples were left out.
+    """The training data of ``spec.contrast``: its task, the ``train`` and ``dev`` part, and the number of triples left out.
 
     Those are triples with one of the ``barred`` sentences. Raises ValueError where fewer than two remain.
     """
@@ -91,7 +93,7 @@ def read_triples(spec: FinetuneSpec, barred: Set[str]) -> tuple[EntailmentTriple
 
 @dataclass(frozen=True)
 class EncodedTriples:
-    """What ``spec.contrast`` trains on, as piece ids."""
+    """The training data of ``spec.contrast`` as piece ids."""
 
     task: EntailmentTriples
     train: FeatureTable
@@ -114,15 +116,14 @@ def encode_triples(spec: FinetuneSpec, barred: Set[str], tokenizer: Any, out_dir
     return EncodedTriples(triples, tables["train"], Encoded(parts["dev"], tables["dev"]), described)
 
 
-def _benchmark_file(spec: FeaturesSpec, split: str, inputs: Inputs) -> BenchmarkFile:
-    """The file of a split: the one that the spec names, or the fetched one."""
-    place, member = getattr(spec, split), getattr(spec, f"{split}_member")
+def local_path(place: DataFile, inputs: Inputs, role: str) -> Path:
+    """The path that a spec names, or the fetched file in the artifact of input ``role``. Raises ValueError without that."""
     if isinstance(place, InputPath):
-        return BenchmarkFile(place.path, member)
-    if split not in inputs:
-        raise ValueError(f"{place.url}: not fetched; give the artifact of its fetch stage as input {split!r}")
-    (path,) = inputs[split].files("files/*")
-    return BenchmarkFile(path, member)
+        return place.path
+    if role not in inputs:
+        raise ValueError(f"{place.url}: not fetched; give the artifact of its fetch stage as input {role!r}")
+    (path,) = inputs[role].files("files/*")
+    return path
 
 
 def _read(task: Task, file: BenchmarkFile) -> list[Example]:
@@ -291,7 +292,7 @@ class FeaturesStats(Statistics):
     features_train: int = 0
     """Inputs of the encoder: a long example may give several."""
     mean_length_train: float = 0.0
-    """Of features, in pieces."""
+    """Mean length of features, in pieces."""
     at_max_length_train: int = 0
     """Features as long as the limit: most of them were cut."""
     examples_dev: int = 0

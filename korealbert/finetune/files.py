@@ -40,7 +40,7 @@ class Form(NamedTuple):
 
     pattern: re.Pattern[str]
     meaning: str
-    """Of the column, with an article."""
+    """Description of the column, with an article."""
 
 
 NUMBER = Form(re.compile(r"[0-9]+"), "a whole number")

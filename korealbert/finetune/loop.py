@@ -102,7 +102,7 @@ class FinetunedModel:
         return Answers(predicted, _by_example(features, losses, len(encoded.examples)) if with_losses else [])
 
     def evidence(self, encoded: Encoded) -> list[Any]:
-        """What the model's prediction for each example is weighed by, without dropout."""
+        """The evidence for the model's prediction for each example, without dropout."""
         self.modules.eval()
         features = encoded.features
         weighed: list[Any] = [None] * len(features)

@@ -48,15 +48,15 @@ class Scored:
     """Metrics by name, each times 100; None where the official script prints ``nan``."""
     warnings: tuple[str, ...]
     examples: int
-    """Of the gold file; each was scored."""
+    """Examples of the gold file; each was scored."""
     examples_official: int | None
-    """Of the official test set: scores over fewer compare with no published ones. None: not known, and more or fewer."""
+    """Size of the official test set: scores over fewer are not comparable with published ones. None: unknown, and different."""
     matched_by: Literal["id", "position"]
     """How predictions found their examples."""
     undefined: Mapping[str, str]
     """Why a metric has no official value."""
     corrected: Mapping[str, float]
-    """What the text that defines it makes of such a metric."""
+    """The value of such a metric by its definition."""
 
     def facts(self) -> dict[str, Any]:
         """One JSON object: the metrics, then the other fields but warnings; of undefined metrics only where there are any."""
@@ -169,7 +169,7 @@ def _matched_to_ours(file: BenchmarkFile, benchmark: Task, examples: Sequence[Ex
 
 
 def record_format(task: str) -> str:
-    """What the records of a prediction file of this benchmark hold, for people.
+    """The fields of a prediction file of this benchmark, for people.
 
     Of a benchmark that a TOML file defines also the table of ``[dedup]`` that keeps its test texts out of a corpus.
     """

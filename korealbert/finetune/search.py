@@ -224,7 +224,7 @@ class ProposalStats(Statistics):
 
 
 class SelectionStats(Statistics):
-    """What was chosen, from how many settings."""
+    """The choice and the number of settings."""
 
     trials: int
     diverged: int
@@ -280,7 +280,7 @@ def _read_trials(search: SearchSpec, inputs: Inputs) -> list[_Trial]:
     cells: dict[int, dict[int, Any]] = {}
     for role, artifact in inputs.items():
         number, seed = map(int, role.split("/"))
-        cells.setdefault(number, {})[seed] = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
+        cells.setdefault(number, {})[seed] = artifact.read_json("metrics.json")
     trials = []
     for number, by_seed in sorted(cells.items()):
         settings = next(iter(by_seed.values()))["settings"]

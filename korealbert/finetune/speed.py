@@ -92,7 +92,7 @@ def parameters_of(name: str) -> int:
 
 
 class SpeedSpec(Spec):
-    """Which shapes are measured, and how."""
+    """Shapes to measure, and settings of the measurement."""
 
     architectures: tuple[str, ...] = ()
     """Names of shapes, as ``korealbert/finetune/speed.py`` lists them; none: nothing is measured."""

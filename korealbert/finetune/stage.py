@@ -55,7 +55,7 @@ class FinetuneStats(Statistics):
     metric: str
     """The task's own."""
     head: str = "own"
-    """What gave the scores; none is noted of the task's own."""
+    """The head that gave the scores; not noted where it is the task's own."""
     dev: dict[str, float]
     """Official scores of the best epoch by metric, times 100; none where the run diverged."""
     test: dict[str, float] = Field(default_factory=dict)
@@ -71,7 +71,7 @@ class FinetuneStats(Statistics):
 
 
 EVIDENCE = "evidence.arrow"
-"""What an ensemble averages: id and evidence of every test example."""
+"""Input of an ensemble: id and evidence of every test example."""
 
 
 def run(spec: FinetuneSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> FinetuneStats:
@@ -97,7 +97,7 @@ def _settled(spec: FinetuneSpec, inputs: Inputs) -> FinetuneSpec:
     """The spec with the settings that a search chose or tries."""
     if "settings" not in inputs:
         return spec
-    return spec.with_settings(json.loads((inputs["settings"].path / "settings.json").read_text("utf-8")))
+    return spec.with_settings(inputs["settings"].read_json("settings.json"))
 
 
 def _memory_class(spec: FinetuneSpec, inputs: Inputs) -> str:

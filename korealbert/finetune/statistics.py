@@ -48,7 +48,7 @@ class Comparison(NamedTuple):
 
     difference: float
     interval: Interval
-    """Of the difference."""
+    """Interval of the difference."""
     p_value: float
     """Two-sided: how often chance alone gives a difference as large."""
 
@@ -72,7 +72,7 @@ class _Mean:
 
     value: float
     of_seeds: float
-    """Of the seeds' scores on these examples, divided by their number."""
+    """Variance of the seeds' scores on these examples, divided by their number."""
     joint: float
     """The part of it that other examples would change."""
     freedom: int
@@ -115,7 +115,7 @@ def _alone(mean: _Mean) -> _Mean:
 
 
 def intervals(systems: Sequence[Sequence[Answered]], draws: Draws, *, confidence: float) -> list[Interval]:
-    """Of each system's mean over seeds, for other seeds and other examples; of a single seed, for other examples."""
+    """Intervals of each system's mean over seeds, for other seeds and other examples; of a single seed, for other examples."""
     return [
         _interval([_Mean.of(scores_S, samples_SB)], samples_SB.mean(axis=0), confidence)
         for scores_S, samples_SB in zip(_scores(systems, draws), _resampled(systems, draws), strict=True)
@@ -206,7 +206,7 @@ def _beta_share(x: float, a: float, b: float) -> float:
 
 
 _TERMS = 400
-"""Of the continued fraction: enough for any number of seeds."""
+"""Terms of the continued fraction: enough for any number of seeds."""
 
 
 def mcnemar(first_right: Sequence[bool], second_right: Sequence[bool]) -> float:

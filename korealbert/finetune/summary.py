@@ -11,7 +11,6 @@ metric, official mode.
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +36,7 @@ class SummarySpec(FeaturesSpec):
     resamples: int = Field(default=1000, ge=1)
     """Draws of every interval and every test."""
     confidence: float = Field(default=0.95, gt=0, lt=1)
-    """Of every interval."""
+    """Confidence level of every interval."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class SystemStats(Statistics):
     sd: float
     median: float
     interval: tuple[float, float]
-    """Of the mean, over other seeds and test examples; of a single seed, over other test examples."""
+    """Interval of the mean, over other seeds and test examples; of a single seed, over other test examples."""
 
 
 class SummaryStats(Statistics):
@@ -112,7 +111,7 @@ def answers_of(task: Task, examples: Sequence[Example], artifacts: Mapping[int, 
     """Finished runs by seed. Raises ValueError naming an artifact whose predictions are not of these examples."""
     cells = {}
     for seed, artifact in artifacts.items():
-        metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
+        metrics = artifact.read_json("metrics.json")
         with ipc.open_file(str(artifact.path / "predictions.arrow")) as reader:
             table = reader.read_all()
         if table["id"].to_pylist() != [example.id for example in examples]:

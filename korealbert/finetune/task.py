@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 Head = Literal["own", "mean", "electra", "bi-encoder", "answerability"]
-"""What turns vectors into a task's output.
+"""The layer that turns vectors into a task's output.
 
 ``own``: what the task has by itself: a layer on the encoder's pooled vector (of a pair as one input: a cross-encoder) or on
 each piece, or KLUE's parser. ``mean``: that layer on the mean vector of all pieces. ``electra``: before that layer another one
@@ -38,10 +38,10 @@ context, and a classifier on the pooled vector, trained with them, of whether th
 """
 
 POOLING_HEADS: tuple[Head, ...] = ("own", "mean", "electra")
-"""Of tasks that look at one vector of an input."""
+"""Heads of tasks that use one vector of an input."""
 
 PAIR_HEADS: tuple[Head, ...] = (*POOLING_HEADS, "bi-encoder")
-"""Of tasks that compare two sentences."""
+"""Heads of tasks that compare two sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +146,13 @@ class Task(ABC):
     official_test_examples: ClassVar[int]
     """Size of the official test set: a score over fewer compares with no published one."""
     official_unit: ClassVar[str] = "examples"
-    """What ``official_test_examples`` counts, in the plural."""
+    """The unit of ``official_test_examples``, in the plural."""
     metric: ClassVar[str]
     """Name of the score that is the task's own; higher is better."""
     dev_metric: ClassVar[str] = ""
     """Name of the score that selects on dev, where the benchmark's baselines select by another one than ``metric``."""
     origin: ClassVar[str]
-    """Where its official files come from, and under which licence."""
+    """Origin and licence of its official files."""
     has_official_dev: ClassVar[bool]
     """False: the published scores are those of dev, or there is none, and a share of train is held out as dev."""
     defaults: ClassVar[Mapping[str, int | float]]
@@ -225,7 +225,7 @@ class Task(ABC):
         """Gold and predicted labels that error analysis counts, one of each for every counted unit of the example."""
 
     def census(self, examples: Sequence[Example]) -> dict[str, dict[str, int]]:
-        """What the gold values of examples hold, as numbers by name; nothing but of entities."""
+        """Counts of the gold values of examples, by name; empty except for entities."""
         return {}
 
     @abstractmethod
@@ -276,11 +276,11 @@ class Task(ABC):
         return list(decoded)
 
     def weigh(self, logits: Any, features: Sequence[Feature]) -> list[Any]:
-        """What the outputs of a batch's features are weighed by, one for each."""
+        """The evidence in the outputs of a batch's features, one for each."""
         raise NotImplementedError(f"there are no ensembles of {self.title}")
 
     def evidence(self, encoded: Encoded, weighed: Sequence[Any]) -> list[Any]:
-        """What each example's prediction is weighed by, of ``evidence_type``, from what ``weigh`` gives for its features."""
+        """The evidence for each example's prediction, of ``evidence_type``, from the output of ``weigh`` for its features."""
         return list(weighed)
 
     def agreed(self, example: Example, evidence: Sequence[Any]) -> Any:

@@ -106,7 +106,7 @@ class TrainingRuntime(Runtime):
 
 
 def check_device(_: Spec, runtime: Runtime) -> None:
-    """``check`` of a stage that trains: raise ValueError where its device is not to be had here."""
+    """``check`` of a stage that trains: raise ValueError where its device is not available here."""
     device = TrainingRuntime.of(runtime).device
     if device == "cuda":
         pick_device(device)

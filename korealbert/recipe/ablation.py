@@ -79,7 +79,7 @@ class AblationSpec(Spec):
     title: str = Field(default="", max_length=200)
     """Title of the report; the name by default."""
     description: str = ""
-    """What is compared, in a sentence."""
+    """The comparison in a sentence."""
     recipe: str
     """The recipe that all cells start from, seen from this file. Paths that cells set start at the recipe, as all in it do."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**32)], ...], EACH_ONCE] = Field(min_length=1)
@@ -99,13 +99,13 @@ class AblationSpec(Spec):
     baseline: str = ""
     """Label of the cell that differences are from; the first by default."""
     printed: Printed | None = None
-    """Where the paper's numbers are."""
+    """Source of the paper's numbers."""
     curves: bool = False
     """Draw held-out accuracies along the steps, a line for each row."""
     layers: bool = False
     """Measure how far each layer moves the vectors of held-out tokens, under the first of ``noise``."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
-    """Of the intervals."""
+    """Confidence level of the intervals."""
     notes: tuple[str, ...] = ()
     """Sentences for the reader of the report."""
 
@@ -166,7 +166,7 @@ _RESERVED = {
     "name": "it is set in the ablation",
     "description": "it is set in the ablation",
 }
-"""What no cell may set, and why."""
+"""Fields that no cell may set, with the reason."""
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def read_benchmarks(tables: Tables, table: str, kind: type[_GridT_co]) -> dict[s
 
 
 def published_scores(benchmarks: Mapping[str, Benchmark[Any]]) -> tuple[OwnScore, ...]:
-    """What the TOML files of benchmarks say that others have printed; what two tables name in common, once."""
+    """Published scores in the TOML files of benchmarks; those of two tables once."""
     defined = [benchmark.first.task for benchmark in benchmarks.values() if isinstance(benchmark.first.task, Definition)]
     rows = [
         OwnScore(**dict(score) | {"task": task.name, "metric": score.metric or task.metrics[0]})
@@ -106,7 +106,7 @@ def published_scores(benchmarks: Mapping[str, Benchmark[Any]]) -> tuple[OwnScore
 
 
 def too_long(cell: FinetuneSpec, positions: Mapping[str, int | None]) -> Iterator[str]:
-    """Which models, of those whose positions are known, have too few of them for the inputs of a cell."""
+    """Models with a known number of positions that is too small for the inputs of a cell."""
     for model, longest in positions.items():
         if longest is not None and cell.max_length > longest:
             yield f"{cell.max_length} exceeds the {longest} positions of {model}; lower it"
@@ -235,7 +235,7 @@ def add_ensemble(
 
 
 def fetch_spec(file: RemoteFile) -> fetch.FetchSpec:
-    """What fetches a file of a benchmark."""
+    """The stage that fetches a file of a benchmark."""
     return fetch.FetchSpec(url=file.url, name=file.name, checksum=f"sha256:{file.sha256}", private_hosts=file.private_hosts)
 
 

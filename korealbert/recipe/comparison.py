@@ -46,7 +46,7 @@ class Stage:
     """One stage of a side."""
 
     recipe: Mapping[str, Any]
-    """What its identity is the hash of: stage, version, spec, inputs."""
+    """The hashed document of its identity: stage, version, spec, inputs."""
     spec: Mapping[str, Any]
     """Its settings as people read them."""
     artifact: Artifact | None
@@ -95,7 +95,7 @@ def of_artifact(artifact: Artifact, name: str = "") -> Side:
 
 
 def compare(first: Side, second: Side) -> list[Section]:
-    """What differs, as sections of a page; none where the two are one."""
+    """Differences as sections of a page; empty where both sides are the same."""
     if first.root != second.root and first.root and second.root:
         kinds = {side.stages[side.root].recipe["stage"] for side in (first, second)}
         if len(kinds) == 1:  # Two of a kind under two labels.

@@ -2,7 +2,7 @@
 
 From raw text to balanced corpus it is a recipe like any other. Then its corpus is split into three parts, the source encoder is
 transferred in one or more variants, each is trained in two phases, and the models are fine-tuned on Korean and English
-benchmarks. What its tables ask of each other is checked on reading: all that would otherwise fail hours later.
+benchmarks. Requirements between its tables are checked on reading, because they would otherwise fail hours later.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ _TABLES: Mapping[str, tuple[type[Spec], Mapping[str, Any]]] = {
 """The spec of a table, and what its fields are where it does not say otherwise."""
 
 _RESERVED = ("source", "control", "language_loss")
-"""What labels of models begin with that are no variant."""
+"""Prefixes of labels of models that are not variants."""
 
 
 def load_cross_lingual(
@@ -236,7 +236,7 @@ def _names(recipe: _CrossLingualRecipe) -> Iterator[tuple[str, str]]:
 
 
 def _control(control: PretrainSpec, views: views.ViewsSpec) -> Iterator[str]:
-    """What a model from scratch asks of the noise, and of the formats that it is exported in."""
+    """Check the noise and the export formats for a model from scratch."""
     if control.long is not None:
         yield "field 'long': these recipes have rows of one length; remove it"
     if control.objective == "rtd" and views.word_order.portion:
@@ -254,7 +254,7 @@ def _control(control: PretrainSpec, views: views.ViewsSpec) -> Iterator[str]:
 
 
 def _english(recipe: _CrossLingualRecipe) -> Iterator[tuple[str, str]]:
-    """What the curve over snapshots and the English benchmarks ask of each other and of the rest."""
+    """Check the curve over snapshots and the English benchmarks against each other and the rest."""
     table = recipe.language_loss
     if table != type(table)() and not recipe.english:
         yield "[language_loss]", "there is no benchmark to see it by; add one as [english.NAME], or remove the table"
@@ -343,7 +343,7 @@ class _Graph:
         self.models = {
             "source": Measured.of(self.source, "source/pretrain", made.pretrain.shape if made else None, recipe.source.place)
         }
-        """What cells read, by model."""
+        """Measured models, by name."""
         self._train()
         for model, weights in self.weights.items():
             scored = {"pretrain": weights, **self.test}
@@ -358,7 +358,7 @@ class _Graph:
         self.nodes.add("report", registry.CROSS_LINGUAL, recipe.report, **{label: label for label in self.nodes.by_label})
 
     def _data(self, corpus: str) -> tuple[dict[str, str], dict[str, str]]:
-        """What training reads, with the valid part held out; and what models are tested on at the end."""
+        """Inputs of training, with the valid part held out; and the test data at the end."""
         recipe, table, add = self.recipe, self.recipe.split, self.nodes.add
         train_spec = table.part("train", train_sentences=table.train_sentences)
         train = add("split/train", split.STAGE, train_spec, documents=corpus)

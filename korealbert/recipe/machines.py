@@ -25,11 +25,11 @@ class _Figures(BaseModel):
 
 
 class Rate(_Figures):
-    """What stages of one kind cost on the reference machine; ``korealbert.recipe.pricing`` says what their units are."""
+    """Costs of stages of one kind on the reference machine; ``korealbert.recipe.pricing`` defines their units."""
 
     fixed_seconds: float = 2.0
     core_seconds: float = 0.0
-    """Of one core, for each unit of work."""
+    """Seconds of one core for each unit of work."""
     core_seconds_by_format: dict[str, float] = {}
     """The same of single formats."""
     units_per_job: float = 8.0
@@ -47,7 +47,7 @@ class Rate(_Figures):
 
 
 class _Chip(_Figures):
-    """What computes: a core of a processor, or a GPU with its share of the machine around it."""
+    """A device: a core of a processor, or a GPU with its share of the machine around it."""
 
     title: str
     operations: float
@@ -55,7 +55,7 @@ class _Chip(_Figures):
     operations_fp32: float
     """The same in fp32."""
     memory_gb: float = 0.0
-    """Of the GPU itself; 0: it is none."""
+    """Memory of the GPU itself; 0: it is not a GPU."""
     cores: int
     """Of the processor, for each."""
     host_memory_gb: float
@@ -65,7 +65,7 @@ class _Chip(_Figures):
 
 class _File(_Figures):
     probe_seconds: float
-    """What ``slowness`` measures on the reference machine."""
+    """Result of ``slowness`` on the reference machine."""
     step_seconds: float
     """Of a training step, in addition to its operations."""
     utilisation: float
@@ -85,7 +85,7 @@ def figures() -> _File:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the stages run on."""
+    """The machine of the stages."""
 
     title: str
     chip: _Chip

@@ -1,4 +1,4 @@
-"""What a run of a recipe would do with each stage, and why, without running anything."""
+"""Plan of a run: status of each stage with the reason, without running anything."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _READERS: dict[Kind, tuple[Callable[..., Any], Callable[[Any], dict[str, Node]]]
 
 @dataclass(frozen=True)
 class Planned:
-    """What a run would do with one stage."""
+    """Plan of one stage."""
 
     label: str
     name: str
@@ -40,7 +40,7 @@ class Planned:
     reasons: tuple[str, ...]
     """Why it is stale: ``max_chars: 100 → 200``, ``input documents: clean-1… → clean-2…``, damage."""
     cost: Cost | None = None
-    """What it takes to build it, about; None where it is not to run."""
+    """Estimated cost of building it; None where it would not run."""
     width: int = 0
     """Of the model that it trains."""
 
@@ -92,7 +92,7 @@ class _Prepared:
     rerun: frozenset[str]
     """Labels of the stages to build although they are cached."""
     planned: list[Planned]
-    """What would happen to each, in the order of ``nodes``."""
+    """Plan of each stage, in the order of ``nodes``."""
 
     def named(self, names: Iterable[str], *, option: str) -> set[str]:
         """The labels that names mean among ``nodes``. Raises RecipeError where one means nothing."""
@@ -197,7 +197,7 @@ def _newest(history: list[Artifact], label: str, stage: str) -> Artifact | None:
 
 
 def difference(earlier: Mapping[str, Any], recipe: Mapping[str, Any], spec: Spec | Mapping[str, Any]) -> tuple[str, ...]:
-    """Which fields and inputs differ between an artifact, by its manifest, and another's recipe and spec, old → new."""
+    """Fields and inputs that differ between an artifact, by its manifest, and another's recipe and spec, old → new."""
     old, new = earlier["recipe"], recipe
     reasons = []
     if old["version"] != new["version"]:

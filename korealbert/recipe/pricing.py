@@ -54,7 +54,7 @@ _NEWEST = 12
 
 @dataclass(frozen=True)
 class Volume:
-    """What an artifact hands on, about; nothing where it has none of it."""
+    """Estimated output of an artifact; 0 where it has none."""
 
     text: float = 0.0
     """Bytes of documents, or of files."""
@@ -63,7 +63,7 @@ class Volume:
     length: int = 0
     """Positions of such a row."""
     slots: tuple[int, int] = (0, 0)
-    """Of such a row: pieces to predict, and moved ones."""
+    """In such a row: pieces to predict, and moved ones."""
     pieces: int = 0
     """Of a vocabulary."""
     examples: Mapping[str, float] = field(default_factory=dict)
@@ -114,7 +114,7 @@ _Given = Mapping[str, Volume]
 
 
 def estimate(stage: Stage[Any], spec: Any, given: _Given) -> tuple[Volume, Work]:
-    """What an artifact of a stage would hand on, and the work that it takes."""
+    """Output of an artifact of a stage, and the work for it."""
     return _KINDS.get(stage.name, _plain)(spec, given, figures().rates.get(stage.name, Rate()))
 
 
@@ -359,7 +359,7 @@ class Prices:
         self._history = [] if machine.profile else list(history)
 
     def volume(self, stage: Stage[Any], spec: Any, given: _Given, built: Artifact | None) -> tuple[Volume, Work]:
-        """What an artifact hands on, or will, and the work that it takes. Specs that contradict their data cost nothing."""
+        """Output of an artifact, built or not, and the work for it. Specs that contradict their data cost nothing."""
         try:
             volume, work = estimate(stage, spec, given)
         except (ValueError, KeyError, OSError):
@@ -367,7 +367,7 @@ class Prices:
         return (volume if built is None else _counted(volume, built)), work
 
     def cost(self, label: str, kind: str, work: Work, *, training: bool) -> Cost:
-        """What a stage takes here."""
+        """Cost of a stage here."""
         seconds, disk, memory = self._by_rate(kind, work)
         basis: Literal["measured", "rates", "profile"] = "profile" if self.machine.profile else "rates"
         slower = larger = 1.0

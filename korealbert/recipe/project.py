@@ -112,7 +112,7 @@ def told(source: Source) -> str:
 
 
 def look(paths: Sequence[Path]) -> list[Source]:
-    """What lies in files and directories: a source for each path and format. Raises RecipeError where nothing can be read."""
+    """Sources in files and directories: one for each path and format. Raises RecipeError where nothing can be read."""
     found: list[Source] = []
     for path in paths:
         if not path.exists():
@@ -197,7 +197,7 @@ def _records(kind: str, begin: bytes, delimiter: str) -> list[dict[str, Any]]:
 
 
 def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Which field or column holds what: the longest text is the text."""
+    """Fields or columns by meaning: the longest text is the text."""
     lengths: Counter[str] = Counter()
     for record in records:
         lengths.update({str(key): len(value) for key, value in record.items() if isinstance(value, str)})
@@ -235,7 +235,7 @@ def _size(path: Path) -> int:
 
 
 def _settings(sources: Sequence[Source], cores: int) -> dict[str, Any]:
-    """What follows from the size of the text and the number of cores."""
+    """Settings that follow from the size of the text and the number of cores."""
     size = sum(_size(path) for source in sources for path in _files(source))
     per_step, pieces = _BATCH * _LENGTH, max(1.0, size / _BYTES_PER_PIECE)
     affordable = _SECONDS * _PIECES_PER_SECOND * cores

@@ -51,7 +51,7 @@ from korealbert.vocab import stage as vocab
 
 
 class ModelTable(ModelPlace):
-    """Where a model is: ALBERT, BERT, RoBERTa, ELECTRA; to be measured, also XLM-R, DistilBERT, BigBird, …"""
+    """Place of a model: ALBERT, BERT, RoBERTa, ELECTRA; to be measured, also XLM-R, DistilBERT, BigBird, …"""
 
     hub: str = Field(default="", pattern=r"^([\w.-]+/[\w.-]+)?$")
     """The repository of the Hugging Face hub that the directory is a copy of: named where the directory is missing."""
@@ -79,7 +79,7 @@ class Model:
 
     place: ModelPlace
     recipe: Recipe | None
-    """What makes it, where it has no place."""
+    """The recipe that makes it, where it has no place."""
 
     def longest_input(self) -> int | None:
         """Pieces for which it has positions; None where that is not known here: it sets no bound, or its package is elsewhere.
@@ -157,7 +157,7 @@ class Evaluation:
     name: str
     description: str
     encoder: Mapping[str, Model]
-    """What is measured, by name."""
+    """Measured encoders, by name."""
     finetune: Mapping[str, Benchmark[PretrainedGrid]]
     """Benchmarks by name."""
     retrieval: Retrieval
@@ -353,7 +353,7 @@ class Reader(Tables):
         return spec
 
     def check_sources(self, sources: Iterable[str], **specs: Any) -> None:
-        """What no table can know alone: the names of sources that ``balance``, ``dedup`` and ``vocab`` speak of."""
+        """Checks across tables: the names of sources that ``balance``, ``dedup`` and ``vocab`` speak of."""
         named = {
             "[balance], field 'sources'": specs["balance"].sources if self.table("balance") else (),
             "[dedup], field 'priority'": specs["dedup"].priority,

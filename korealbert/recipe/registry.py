@@ -80,7 +80,7 @@ def per_source() -> list[str]:
 
 
 def shows(name: str) -> Literal["documents", "examples", "urls"]:
-    """What ``inspect`` shows of the artifacts of a stage."""
+    """The contents that ``inspect`` shows of the artifacts of a stage."""
     return next((stage.shows for stage in STAGES if stage.name == name), "documents")
 
 

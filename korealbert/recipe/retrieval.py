@@ -36,7 +36,7 @@ class RetrievalTable(RetrievalSpec):
     """A collection in BEIR's format, searched by BM25, by the encoder's mean vectors, and by every `[bi_encoder.NAME]`."""
 
     seeds: Annotated[tuple[Seed, ...], EACH_ONCE] = Field(default=(1, 2, 3), min_length=1)
-    """Of random weights, one run each."""
+    """Seeds of random weights, one run each."""
     inits: Annotated[tuple[Init, ...], EACH_ONCE] = Field(default=INITS, min_length=1)
     """The pretrained weights as they are, and random ones; of encoders of others theirs alone."""
 
@@ -49,7 +49,7 @@ class RetrievalTable(RetrievalSpec):
 
     @property
     def collection(self) -> CollectionSpec:
-        """What is searched."""
+        """The collection."""
         return CollectionSpec(**_fields(self, CollectionSpec))
 
 

@@ -37,7 +37,7 @@ TOP = ("name", "description", "data")
 """Fields of no table."""
 
 _VARIANTS = (LOCAL, REMOTE, LIST, RANGE, POST_NORM, MODERN, MOMENTS, MUON, FALLING, STABLE)
-"""What pydantic names in a place besides fields: which of several forms a value has."""
+"""Parts of pydantic's locations other than fields: the form of a value among several."""
 
 B = TypeVar("B", bound=Spec)
 T = TypeVar("T")

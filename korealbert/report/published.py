@@ -28,7 +28,7 @@ class OwnScore(PublishedScore):
     task: str = Field(min_length=1)
     """Name of the benchmark."""
     metric: str = Field(min_length=1)
-    """Which metric it is."""
+    """The metric."""
 
 
 TableOrScore = str | OwnScore

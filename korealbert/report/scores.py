@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -184,7 +183,7 @@ def read(artifacts: Mapping[str, Artifact], summaries: Mapping[str, Artifact]) -
     """
     cells: dict[str, list[Cell]] = {}
     for label, artifact in artifacts.items():
-        metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
+        metrics = artifact.read_json("metrics.json")
         init = str(metrics["init"])
         # Labels omit the initial weights where all runs start from pretrained ones.
         *root, benchmark = [part for part in label.split("/")[1:-1] if part != init]
@@ -195,7 +194,7 @@ def read(artifacts: Mapping[str, Artifact], summaries: Mapping[str, Artifact]) -
 def _summary(artifact: Artifact | None) -> Mapping[str, Any]:
     if artifact is None:
         return {}
-    summary: Mapping[str, Any] = json.loads((artifact.path / "summary.json").read_text("utf-8"))
+    summary: Mapping[str, Any] = artifact.read_json("summary.json")
     return summary
 
 

@@ -1,4 +1,4 @@
-"""What of an artifact or a directory goes to the Hugging Face hub, and its upload.
+"""Selection of the files of an artifact or a directory for the Hugging Face hub, and their upload.
 
 A model is the output of ``export`` with the card that knows its fine-tuning scores; a corpus the documents of ``clean``,
 ``dedup`` or ``balance`` as Parquet. Licenses follow from the sources, scores are in ``model-index`` too, where the hub's
@@ -34,7 +34,7 @@ from korealbert.report.stage import card_with_scores
 
 _CARD = "README.md"
 _MODEL = ("config.json", "model.safetensors", "tokenizer.json", _CARD)
-"""What every exported model has."""
+"""Files of every exported model."""
 _MORE = ("tokenizer_config.json", "special_tokens_map.json", "spiece.model", "morphemes.json", *POOLING_FILES)
 _CORPORA = ("clean", "dedup", "balance")
 _HUB_TASKS = (
@@ -48,7 +48,7 @@ _HUB_TASKS = (
 
 @dataclass(frozen=True)
 class Parcel:
-    """What would go to the hub."""
+    """An upload to the hub."""
 
     kind: Literal["model", "dataset"]
     files: Mapping[str, Path]
@@ -67,7 +67,7 @@ class Parcel:
 
 @contextmanager
 def parcel(artifacts: Sequence[Artifact], title: str) -> Iterator[Parcel]:
-    """What of an export, a bi-encoder, or the documents of some artifacts, would go. Raises ValueError for any other stage."""
+    """The upload of an export, a bi-encoder, or the documents of some artifacts. Raises ValueError for any other stage."""
     stages = {artifact.manifest["recipe"]["stage"] for artifact in artifacts}
     if stages == {"export"}:
         yield _model(artifacts[-1])
@@ -86,7 +86,7 @@ def parcel(artifacts: Sequence[Artifact], title: str) -> Iterator[Parcel]:
 
 
 def parcel_of_directory(directory: Path) -> Parcel:
-    """What of a directory that ``export`` or ``export-corpus`` wrote would go. Raises ValueError for any other one."""
+    """The upload of a directory that ``export`` or ``export-corpus`` wrote. Raises ValueError for any other one."""
     names = {path.name for path in directory.iterdir()}
     card = (directory / _CARD).read_text("utf-8") if _CARD in names else ""
     if card and set(_MODEL) <= names:
@@ -102,7 +102,7 @@ def parcel_of_directory(directory: Path) -> Parcel:
 
 
 def _data(card: str) -> Any:
-    """What the YAML before a card says."""
+    """The YAML metadata of a card."""
     return ModelCard(card).data
 
 
@@ -172,7 +172,7 @@ def _finetuned(benchmarks: Sequence[scores.Benchmark]) -> Iterator[EvalResult]:
 def upload(what: Parcel, repo: str, *, public: bool) -> str:
     """Upload to a repository, which is made where there is none; the address of the commit.
 
-    What the hub has already is not sent again, so that an upload that broke off is simply repeated. Raises ValueError without a
+    Files that the hub has already are not sent again: repeat the call after an interrupted upload. Raises ValueError without a
     token, for a name that the hub does not take, for a public repository unless ``public``, and with the hub's answer.
     """
     validate_repo_id(repo)
@@ -211,7 +211,7 @@ def _visibility(api: HfApi, what: Parcel, repo: str) -> str:
 
 
 def address(what: Parcel, repo: str) -> str:
-    """Where the repository is."""
+    """Address of the repository."""
     return "/".join([constants.ENDPOINT, *(["datasets"] if what.kind == "dataset" else []), repo])
 
 

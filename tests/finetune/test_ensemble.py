@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -112,7 +111,7 @@ def test_the_best_on_dev_answer_and_their_scores_are_the_tasks(tmp_path: Path) -
     assert [m["role"] for m in found["members"]] == ["a/1", "a/2"]
     with pytest.raises(ValueError, match="3 runs of nsmc cannot make an ensemble of 4"):
         ensemble.run(spec.model_copy(update={"members": 4}), cells, out, Runtime())
-    nothing = SimpleNamespace(path=tmp_path, name="x")
+    nothing = Artifact("x", tmp_path)
     (tmp_path / "metrics.json").write_text(json.dumps({"dev": {"accuracy": 99.0}, "selected_by": "accuracy"}))
     with pytest.raises(ValueError, match="evidence = true"):
-        ensemble.run(spec, {"x/1": nothing, **cells}, out, Runtime())  # type: ignore[dict-item]
+        ensemble.run(spec, {"x/1": nothing, **cells}, out, Runtime())

@@ -32,7 +32,7 @@ def chapters() -> dict[str, dict[str, list[str]]]:
     for chapter in PAGE.read_text("utf-8").split("\n## ")[1:]:
         title, *lines = chapter.splitlines()
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
-        assert rows[0] == ["Item", "What it holds", "Command", "Run so far", "Not to be had"]
+        assert rows[0] == ["Item", "What it holds", "Command", "Run so far", "Not available"]
         names = [row[0] for row in rows[1:]]
         assert len(names) == len(set(names)), title
         found[re.sub(r" \(.*", "", title)] = {row[0]: row[1:] for row in rows[1:]}

@@ -33,7 +33,7 @@ _TAG = re.compile(r"<!--.*?(?:-->|\Z)|<[a-zA-Z/!?][^>]*(?:>|\Z)", re.DOTALL)
 
 
 def normalise_korquad2(text: str) -> str:
-    """What a browser shows of HTML, as in KorQuAD 1 and without any space."""
+    """The text of HTML as a browser shows it, as in KorQuAD 1 and without any space."""
     return "".join(normalise_korquad(html.unescape(_TAG.sub("", text))).split())
 
 

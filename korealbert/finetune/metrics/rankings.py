@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 _CUT = 10
-"""Of nDCG, as BEIR and MTEB rank systems by it."""
+"""Cutoff of nDCG, by which BEIR and MTEB rank systems."""
 _RECALLS = (1, 10, 100)
 
 METRIC = "ndcg@10"

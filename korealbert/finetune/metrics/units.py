@@ -215,7 +215,7 @@ def _class(relation: int) -> int:
 
 
 State = Sequence[str]
-"""What a user has asked for: ``domain-slot-value`` each."""
+"""The requests of a user: ``domain-slot-value`` each."""
 
 
 def joint_goal_accuracy(gold: Sequence[State], predicted: Sequence[State]) -> float:

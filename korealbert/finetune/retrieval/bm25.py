@@ -46,7 +46,7 @@ class Bm25:
         self._weight_P = np.repeat(idf, having) * weight_P
 
     def scores(self, query: Iterable[Hashable]) -> _Scores:
-        """Of all documents [N]; 0 exactly where a document has no term of the query."""
+        """Scores of all documents [N]; 0 exactly where a document has no term of the query."""
         sums_N = np.zeros(self.size)
         for term, times in Counter(query).items():
             if (number := self._numbers.get(term)) is not None:

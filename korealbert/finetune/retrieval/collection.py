@@ -35,7 +35,7 @@ class Collection:
     judged: Mapping[str, Mapping[str, int]]
     """Judgements by query and document."""
     warnings: tuple[str, ...] = ()
-    """What is odd about the files and was seen through."""
+    """Oddities of the files that were tolerated."""
 
     @property
     def judgements(self) -> int:

@@ -22,10 +22,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
-from korealbert.artifact import Deployment, InputPath, Inputs, Progress, Runtime, Spec, Stage, Statistics
+from korealbert.artifact import Deployment, Inputs, Progress, Runtime, Spec, Stage, Statistics
 from korealbert.artifact.files import write_json
 from korealbert.documents.shards import TableWriter
 from korealbert.finetune.definition import DataFile, RemoteFile
+from korealbert.finetune.features import local_path
 from korealbert.finetune.metrics.rankings import METRIC, METRICS, ranking_scores
 from korealbert.finetune.retrieval.bm25 import Bm25
 from korealbert.finetune.retrieval.collection import Collection, read_collection
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 System = Literal["vectors", "bm25-morphemes", "bm25-pieces"]
 
 BASELINES: tuple[System, ...] = ("bm25-morphemes", "bm25-pieces")
-"""What needs no training. Pieces are those of the encoder's tokenizer."""
+"""Systems without training. Pieces are those of the encoder's tokenizer."""
 
 _DOCUMENTS_PER_CHUNK = 20_000
 """Documents whose vectors are in memory at once."""
@@ -58,16 +59,11 @@ class CollectionSpec(Spec):
 
     def read(self, inputs: Inputs, role: str = "data") -> Collection:
         """The collection. Raises ValueError and FileNotFoundError as ``read_collection``."""
-        if isinstance(self.path, InputPath):
-            return read_collection(self.path.path, self.split)
-        if role not in inputs:
-            raise ValueError(f"{self.path.url}: not fetched; give the artifact of its fetch stage as input {role!r}")
-        (path,) = inputs[role].files("files/*")
-        return read_collection(path, self.split)
+        return read_collection(local_path(self.path, inputs, role), self.split)
 
     @property
     def remote(self) -> RemoteFile | None:
-        """What is to be fetched."""
+        """The file to fetch."""
         return self.path if isinstance(self.path, RemoteFile) else None
 
 
@@ -91,9 +87,9 @@ class RetrievalSpec(CollectionSpec):
     ignore_identical_ids: bool = False
     """Never find the document that has the query's own id, as BEIR does where queries are documents too."""
     k1: float = Field(default=1.2, ge=0)
-    """Of BM25: how soon a term that a document repeats counts no more. Elasticsearch's default."""
+    """BM25's k1: saturation of repeated terms. Elasticsearch's default."""
     b: float = Field(default=0.75, ge=0, le=1)
-    """Of BM25: how much a long document counts less. Elasticsearch's default."""
+    """BM25's b: normalisation by document length. Elasticsearch's default."""
     precision: Precision = "float32"
     """``bfloat16`` is for GPUs."""
 
@@ -199,7 +195,7 @@ def _by_terms(
 
 
 def _terms(spec: RetrievalSpec, inputs: Inputs) -> Callable[[str], Sequence[Any]]:
-    """What cuts a text into the terms of BM25."""
+    """The function that cuts a text into the terms of BM25."""
     if spec.system == "bm25-morphemes":
         return morphemes
     from korealbert.finetune.tokenizer import load_tokenizer  # noqa: PLC0415 (planning does without)

@@ -63,7 +63,7 @@ _PARTS_OF_SPEECH = (
 
 
 class Tree(NamedTuple):
-    """Of each word: its head, counted from 1 (0: the root), and its relation's number."""
+    """The head of each word, counted from 1 (0: the root), and the number of its relation."""
 
     heads: tuple[int, ...]
     relations: tuple[int, ...]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 _NONE = "none"
-"""What a slot has that nobody spoke of; a state does not list it."""
+"""Value of a slot that was not mentioned; a state does not list it."""
 
 _DIALOGUES = 1_000
 
@@ -142,7 +142,7 @@ class KlueDst(Task):
         return _state(record, "state")
 
     def labelled(self, example: Example, predicted: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Of every slot that is gold or predicted its name, ``none`` where it lacks; predicted also ``another value``."""
+        """The name of every slot that is gold or predicted, ``none`` where it is missing; predicted also ``another value``."""
         gold, given = (dict(map(slot_and_value, state)) for state in (example.target, predicted))
         slots = sorted({*gold, *given})
         names = {True: "another value", False: _NONE}

@@ -28,7 +28,7 @@ _SENTINEG = (
 
 
 class _Kobest(SequenceClassification):
-    """What the five have in common. The paper names no settings; their ``defaults`` are those of KLUE's tasks of that kind."""
+    """Base of the five tasks. The paper names no settings; their ``defaults`` are those of KLUE's tasks of that kind."""
 
     origin = "github.com/SKT-LSL/KoBEST_datarepo, v1.0, CC BY-SA 4.0"
     has_official_dev = True
@@ -61,7 +61,7 @@ class Copa(_Kobest, MultipleChoice):
     defaults = {"epochs": 5, "batch_size": 32, "learning_rate": 3e-5, "max_length": 128}  # noqa: RUF012 - read only
 
     asked: ClassVar[dict[str, str]] = {"원인": "왜냐하면", "결과": "그래서"}
-    """What is asked for → the word that joins both sentences."""
+    """Question → the word that joins both sentences."""
 
     def read(self, file: BenchmarkFile) -> list[Example]:
         """All pairs of alternatives; ``pair`` is the question."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -36,7 +35,7 @@ def layers(spec: AblationReportSpec, artifacts: Artifacts) -> Section | None:
     measured: dict[str, list[Mapping[str, list[float]]]] = {}
     for label, artifact in artifacts.of("intrinsic").items():
         if artifact.files("layers.json"):
-            measured.setdefault(label.split("/")[1], []).append(json.loads((artifact.path / "layers.json").read_text("utf-8")))
+            measured.setdefault(label.split("/")[1], []).append(artifact.read_json("layers.json"))
     figures = []
     for kind, (title, unit) in _MEASURES.items():
         found = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -99,7 +98,7 @@ def _value(column: Column, stage: str, what: list[str], artifact: Artifact) -> f
     if stage in _TUNED:
         if column.benchmark != "/".join(what[:-2]):
             return None
-        metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
+        metrics = artifact.read_json("metrics.json")
         scores = metrics.get("test") or metrics["dev"]
         metric = column.metric or metrics["metric"]
         if metric not in scores:

@@ -1,4 +1,4 @@
-"""What the report of an ablation shows: rows and columns as a paper prints them, and where the printed numbers are."""
+"""Layout of the report of an ablation: rows and columns as a paper prints them, and the source of the printed numbers."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class AblationReportSpec(Spec):
     title: str = Field(min_length=1, max_length=200)
     """Title of the report."""
     description: str = ""
-    """What is compared, in a sentence."""
+    """The comparison in a sentence."""
     rows: tuple[Row, ...] = Field(min_length=1)
     """In the order of the paper."""
     columns: tuple[Column, ...] = Field(min_length=1)
@@ -155,7 +155,7 @@ class AblationReportSpec(Spec):
     baseline: str
     """Label of the row that the others are compared with."""
     printed: Printed | None = None
-    """Where the printed numbers are."""
+    """Source of the printed numbers."""
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     """Confidence level of the intervals."""
     notes: tuple[str, ...] = ()

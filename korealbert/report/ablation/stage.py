@@ -67,7 +67,7 @@ def _model_of(label: str) -> str:
 
 
 def _lede(spec: AblationReportSpec, artifacts: Artifacts) -> str:
-    """What was compared, with sizes, so that nobody mistakes a small run for the paper's."""
+    """The comparison with its sizes, so that nobody mistakes a small run for the paper's."""
     pretrained = [artifact.stats_as(PretrainStats) for artifact in artifacts.of("pretrain").values()]
     stats = pretrained[0]
     sizes = sorted({training.parameters for training in pretrained})
@@ -100,7 +100,7 @@ def _models(spec: AblationReportSpec, artifacts: Artifacts) -> Section:
 
 
 def _known_problems(spec: AblationReportSpec) -> Section | None:
-    """What is known to be wrong with the printed numbers."""
+    """Known misprints of the printed numbers."""
     found = published.notes(spec.printed.table) if spec.printed is not None else []
     return Section("problems", "Known problems of the printed numbers", [Text(note) for note in found]) if found else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -131,7 +130,7 @@ def distributions(results: Results, task: str) -> dict[str, Distribution]:
         for cell in benchmark.cells if benchmark.task == task else ():
             model, _, english = _parts(cell.system)
             if not english:
-                found = json.loads((cell.artifact.path / "analysis.json").read_text("utf-8"))
+                found = cell.artifact.read_json("analysis.json")
                 for gold, row in found["dist"].items():
                     summed.setdefault(model, {}).setdefault(gold, Counter()).update(row)
     return {model: {gold: dict(row) for gold, row in rows.items()} for model, rows in summed.items()}

@@ -87,7 +87,7 @@ def _model_of(label: str) -> str:
 
 
 def _lede(results: Results) -> str:
-    """What was trained from what, in figures."""
+    """Models and their sources, in numbers."""
     source = results.artifacts.get("source")
     parts = []
     if source is not None:

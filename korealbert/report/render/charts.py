@@ -85,7 +85,7 @@ class Line:
     name: str
     points: Sequence[tuple[float, float]]
     style: int = 1
-    """Which of the palette's colours, and how it is dashed: 1 to 6; from 4 on the colours come again."""
+    """Colour of the palette and dash pattern: 1 to 6; from 4 on the colours repeat."""
 
 
 _DOTS = {1: 4.0, 2: 2.8, 3: 1.6, 4: 4.0, 5: 2.8, 6: 1.6}

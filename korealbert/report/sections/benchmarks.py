@@ -215,7 +215,7 @@ _PUBLICATIONS = {
     "korealbert": "KoreALBERT",
     "xpt": "cross-lingual post-training (LanguageChameleon, XPT)",
 }
-"""What the published tables are called."""
+"""Titles of the published tables."""
 
 _BI_ENCODERS = (
     "pairs are of cross-encoders, which read both sentences at once. A bi-encoder encodes each alone; its scores stand by "

@@ -28,7 +28,7 @@ OBJECTIVES = {
     "rtd": "Replaced tokens (RTD)",
     "replaced": "Those that were replaced",
 }
-"""What pretraining predicts, by the key that its metrics begin with."""
+"""Objectives of pretraining, by the prefix of their metrics."""
 
 _CHANCE = {"sop": 0.5}
 """Accuracy of guessing, where it is not close to 0."""
@@ -170,7 +170,7 @@ def speed(artifacts: Artifacts) -> Section | None:
     artifact = artifacts.one("speed")
     if artifact is None:
         return None
-    found = json.loads((artifact.path / "speed.json").read_text("utf-8"))
+    found = artifact.read_json("speed.json")
     printed = _printed()
     rows = []
     for name, row in found["rows"].items():

@@ -78,7 +78,7 @@ def _wall(artifact: Artifact) -> float:
 
 
 def core_hours(artifacts: Sequence[Artifact]) -> str:
-    """Of all together; at least (≥) where some manifests are from before processor time was noted."""
+    """Core-hours of all artifacts; at least (≥) where some manifests are from before processor time was noted."""
     noted = [artifact.manifest.get("processor_seconds") for artifact in artifacts]
     known = [float(seconds) / 3600 for seconds in noted if seconds is not None]
     if len(known) == len(noted):
@@ -326,7 +326,7 @@ _TERMS = {
     "Utilisation": "model FLOPs utilisation: operations of the model per second, as a share of what the hardware can do",
     "ITL": "implicit translation layer: a layer added at either end of a transferred encoder",
 }
-"""What the tables and figures call things, where that is not plain."""
+"""Terms of tables and figures that need an explanation."""
 
 
 def _terms(sections: Sequence[Section]) -> list[Block]:

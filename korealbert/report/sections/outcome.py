@@ -133,7 +133,7 @@ def section(artifacts: Artifacts, benchmarks: Sequence[Benchmark], tables: Seque
 
 
 def _filled_table(artifacts: Artifacts) -> Table | None:
-    """What the model puts into the prompts of the recipe."""
+    """The model's predictions for the prompts of the recipe."""
     exported = artifacts.stats("export", ExportStats)
     if exported is None or not exported.filled:
         return None

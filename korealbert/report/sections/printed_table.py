@@ -6,7 +6,6 @@ speed is that of the shapes that stage `speed` measured.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Self
@@ -42,7 +41,7 @@ class PrintedTable(Spec):
     """Rows and columns, in the order of the paper."""
 
     printed: Printed
-    """Where the printed numbers are."""
+    """Source of the printed numbers."""
     rows: tuple[TableRow, ...] = Field(min_length=1)
     """Models."""
     columns: tuple[Column, ...] = Field(min_length=1)
@@ -141,5 +140,5 @@ def _speeds(artifacts: Artifacts) -> dict[str, float]:
     artifact = artifacts.one("speed")
     if artifact is None:
         return {}
-    rows = json.loads((artifact.path / "speed.json").read_text("utf-8"))["rows"]
+    rows = artifact.read_json("speed.json")["rows"]
     return {name: float(row["speedup"]) for name, row in rows.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +56,7 @@ class Searched:
         return next(iter(self.systems.values()))[0].metrics
 
     def mean(self, system: str, metric: str = METRIC, kind: str = "official") -> float:
-        """Of a system's seeds."""
+        """Mean score over a system's seeds."""
         return mean_and_sd(self.values(system, metric, kind))[0]
 
     def values(self, system: str, metric: str = METRIC, kind: str = "official") -> list[float]:
@@ -86,7 +85,7 @@ def read(artifacts: Artifacts) -> list[Searched]:
     for label, artifact in artifacts.of("retrieval").items():
         _, name, *rest = label.split("/")
         seed = int(rest.pop()) if rest[-1].isdigit() else None
-        metrics = json.loads((artifact.path / "metrics.json").read_text("utf-8"))
+        metrics = artifact.read_json("metrics.json")
         found.setdefault(name, {}).setdefault("/".join(rest), []).append(_Run(artifact, seed, metrics))
     return [Searched(name, systems, notes) for name, systems in found.items()]
 

@@ -1,4 +1,4 @@
-"""What the corpus holds: lengths of documents, phrases that come again and again, some documents themselves."""
+"""Contents of the corpus: lengths of documents, repeated phrases, samples."""
 
 from __future__ import annotations
 

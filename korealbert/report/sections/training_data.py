@@ -1,4 +1,4 @@
-"""What the model was trained on: its vocabulary, the lengths of the rows, and the noise."""
+"""Training data of the model: vocabulary, lengths of rows, and noise."""
 
 from __future__ import annotations
 
