@@ -27,7 +27,7 @@ def train(steps: int) -> None:
     from korealbert.model.config import ModernConfig
     from korealbert.model.heads import PretrainingModel, initialise
     from korealbert.pretrain.optimizer import make_optimizer
-    from korealbert.pretrain.spec import MuonSpec
+    from korealbert.pretrain.optimizer_spec import MuonSpec
 
     torch.set_num_threads(os.cpu_count() or 1)
     config = ModernConfig(architecture="modern", hidden_size=256, num_layers=4, vocab_size=8000)

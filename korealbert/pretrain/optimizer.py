@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from korealbert.model.parameters import hidden_matrices, parameter_groups
-from korealbert.pretrain.spec import MuonSpec, OptimizerSpec
+from korealbert.pretrain.optimizer_spec import MuonSpec, OptimizerSpec
 
 
 class Lamb(Optimizer):

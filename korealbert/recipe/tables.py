@@ -25,7 +25,7 @@ from korealbert.finetune.search import LIST, RANGE
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.formatting import nearest
 from korealbert.model.config import MODERN, POST_NORM
-from korealbert.pretrain.spec import FALLING, MOMENTS, MUON, STABLE
+from korealbert.pretrain.optimizer_spec import FALLING, MOMENTS, MUON, STABLE
 
 _DATA = "${data}"
 """Stands for a directory in the paths of a recipe."""

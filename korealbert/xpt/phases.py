@@ -16,7 +16,8 @@ from pydantic import Field, model_validator
 from korealbert.artifact import Artifact, Inputs, Runtime, Stage, Statistics
 from korealbert.model.config import ModelSpec, read_config
 from korealbert.pretrain import stage as pretrain
-from korealbert.pretrain.spec import AnyOptimizer, AnySchedule, OptimizerSpec, PretrainSpec, ScheduleSpec
+from korealbert.pretrain.optimizer_spec import AnyOptimizer, AnySchedule, OptimizerSpec, ScheduleSpec
+from korealbert.pretrain.spec import PretrainSpec
 from korealbert.vocab.tokenizer import Vocabulary
 from korealbert.xpt.transfer import Freeze, unreached_names
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from korealbert.model.config import ModelConfig, ModernConfig
 from korealbert.model.heads import PretrainingModel
 from korealbert.pretrain.optimizer import Clipping, Lamb, make_optimizer
-from korealbert.pretrain.spec import MuonSpec, OptimizerSpec
+from korealbert.pretrain.optimizer_spec import MuonSpec, OptimizerSpec
 
 STEPS = 50
 

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from korealbert.artifact import Progress, Runtime
 from korealbert.model.config import ModernConfig
+from korealbert.pretrain.optimizer_spec import ScheduleSpec, StableSchedule
 from korealbert.pretrain.runtime import TrainingRuntime
-from korealbert.pretrain.spec import PretrainSpec, ScheduleSpec, StableSchedule
+from korealbert.pretrain.spec import PretrainSpec
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,172 @@
+"""The tables `[pretrain.optimizer]` and `[pretrain.schedule]`: LAMB, AdamW or Muon, and the learning rate over the steps."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+
+from korealbert.artifact import Spec
+
+
+class OptimizerSpec(Spec):
+    """LAMB or AdamW. The defaults are those of the official ALBERT optimiser: no bias correction, no bound on the ratio."""
+
+    name: Literal["lamb", "adamw"] = "lamb"
+    """LAMB scales each tensor's update to the norm of the tensor, which is what large batches want."""
+    lr: float = Field(default=1.25e-3, gt=0)
+    """Peak learning rate. The default is LAMB's for 2,048 sequences (KoreALBERT), and goes with the square root of the batch.
+    AdamW has no default; ELECTRA takes 5e-4 for small models at 128 sequences."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """Decay rates of the first and second moment."""
+    eps: float = Field(default=1e-6, gt=0)
+    """Added to the root of the second moment."""
+    weight_decay: float = Field(default=0.01, ge=0)
+    """Decoupled decay of all tensors of rank ≥ 2; biases and LayerNorms are left out."""
+    max_grad_norm: float = Field(default=1.0, ge=0)
+    """Bound on the global gradient norm, applied before the moments; 0 leaves gradients alone."""
+    bias_correction: bool = False
+    """LAMB: divide the moments by 1 − βᵗ (LAMB paper v3, apex, timm). AdamW always does."""
+    max_trust_ratio: float = Field(default=0.0, ge=0)
+    """LAMB: upper bound on ‖w‖/‖u‖; 0 means none, other implementations take 10."""
+    max_weight_norm: float = Field(default=0.0, ge=0)
+    """LAMB: upper bound on ‖w‖ within that ratio (φ of the LAMB paper, whose code takes 10); 0 means none."""
+    adapt_excluded: bool = False
+    """LAMB: give biases and LayerNorms a trust ratio too (NVIDIA's variant)."""
+    gradient_averaging: bool = True
+    """LAMB: weigh gradients by 1 − β₁ in the first moment; false adds them whole (an option of apex)."""
+
+    @field_validator("betas")
+    @classmethod
+    def _check_betas(cls, betas: tuple[float, float]) -> tuple[float, float]:
+        return _decay_rates(betas)
+
+    @model_validator(mode="after")
+    def _check_adamw(self) -> Self:
+        if self.name == "adamw":
+            if "lr" not in self.model_fields_set:
+                raise ValueError("name = 'adamw' needs an lr of its own; the default is LAMB's")
+            for flag in ("bias_correction", "max_trust_ratio", "max_weight_norm", "adapt_excluded", "gradient_averaging"):
+                if (value := getattr(self, flag)) != type(self).model_fields[flag].default:
+                    raise ValueError(f"{flag} = {value} belongs to LAMB, but name = 'adamw'; remove it")
+        return self
+
+
+class MuonSpec(Spec):
+    """Muon for the matrices of the layers (Jordan 2024), AdamW for embeddings, heads, biases and LayerNorms.
+
+    Muon's updates are scaled to the size of AdamW's (Liu et al. 2025), so that one learning rate suits both.
+    """
+
+    name: Literal["muon"]
+    """Muon makes each matrix's update orthogonal, so that all its directions are learnt at one speed."""
+    lr: float = Field(gt=0)
+    """Peak learning rate; 1e-3 to 5e-3 for small encoders."""
+    adamw_lr_factor: float = Field(default=1.0, gt=0)
+    """The learning rate of the tensors that AdamW updates, as a multiple of ``lr``."""
+    momentum: float = Field(default=0.95, ge=0, lt=1)
+    """Muon's Nesterov momentum."""
+    betas: tuple[float, float] = (0.9, 0.98)
+    """AdamW's decay rates of the first and second moment."""
+    eps: float = Field(default=1e-6, gt=0)
+    """AdamW's summand of the root of the second moment."""
+    weight_decay: float = Field(default=0.01, ge=0)
+    """Decoupled decay of all tensors of rank ≥ 2; biases and LayerNorms are left out."""
+    max_grad_norm: float = Field(default=1.0, ge=0)
+    """Bound on the global gradient norm, applied before the moments; 0 leaves gradients alone."""
+
+    @field_validator("betas")
+    @classmethod
+    def _check_betas(cls, betas: tuple[float, float]) -> tuple[float, float]:
+        return _decay_rates(betas)
+
+
+def _decay_rates(betas: tuple[float, float]) -> tuple[float, float]:
+    if not all(0 <= beta < 1 for beta in betas):
+        raise ValueError(f"betas = {betas} must lie in [0, 1)")
+    return betas
+
+
+class _WarmUp(Spec):
+    """Linear warm-up from 0."""
+
+    warmup_steps: int | None = Field(default=None, ge=0)
+    """Steps of the warm-up."""
+    warmup_ratio: float | None = Field(default=None, ge=0, lt=1)
+    """Steps of the warm-up as a share of all steps; 0.0125 (KoreALBERT) where neither is given."""
+
+    @model_validator(mode="after")
+    def _refuse_both(self) -> Self:
+        if self.warmup_steps is not None and self.warmup_ratio is not None:
+            raise ValueError(
+                f"warmup_steps = {self.warmup_steps} and warmup_ratio = {self.warmup_ratio} exclude each other; give one"
+            )
+        return self
+
+    def warmup(self, steps: int) -> int:
+        """Steps of the warm-up within a run of ``steps``."""
+        if self.warmup_steps is not None:
+            return self.warmup_steps
+        return int((0.0125 if self.warmup_ratio is None else self.warmup_ratio) * steps)
+
+    def learning_rate(self, update: int, *, peak: float, steps: int) -> float:
+        """Learning rate of the update that follows ``update`` updates: the first of a warm-up is 0 (TF, Hugging Face)."""
+        warmup = self.warmup(steps)
+        return peak * update / warmup if update < warmup else peak * self.factor(update, steps=steps)
+
+    def factor(self, update: int, *, steps: int) -> float:
+        """The share of the peak once the warm-up is over."""
+        raise NotImplementedError
+
+
+class ScheduleSpec(_WarmUp):
+    """Learning rate over the steps: linear warm-up from 0, then a decay."""
+
+    decay: Literal["linear", "linear_tf", "constant"] = "linear"
+    """``linear`` falls from the peak at the end of the warm-up to 0 at the last step (Hugging Face). ``linear_tf`` follows
+    peak · (1 − t / steps) from the end of the warm-up on, so it starts below the peak (google-research/albert)."""
+
+    def factor(self, update: int, *, steps: int) -> float:
+        """As ``_WarmUp.factor``."""
+        if self.decay == "constant":
+            return 1.0
+        if self.decay == "linear_tf":
+            return max(0.0, 1 - update / steps)
+        return max(0.0, (steps - update) / max(1, steps - self.warmup(steps)))
+
+
+class StableSchedule(_WarmUp):
+    """Warm-up, stable, decay: the peak is held until the last steps, so that a run can be prolonged from before its decay."""
+
+    decay: Literal["stable_linear", "stable_sqrt"]
+    """How the rate falls to 0 at the end: linearly, or by 1 − √t over the decay (Hägele et al. 2024)."""
+    decay_ratio: float = Field(default=0.2, gt=0, le=1)
+    """Share of all steps over which it falls."""
+
+    def factor(self, update: int, *, steps: int) -> float:
+        """As ``_WarmUp.factor``."""
+        begin = max(self.warmup(steps), steps - round(self.decay_ratio * steps))
+        done = min(1.0, max(0.0, (update - begin) / max(1, steps - begin)))
+        return 1 - (done if self.decay == "stable_linear" else done**0.5)
+
+
+def _optimizer_variant(value: Any) -> str:
+    name = value.get("name") if isinstance(value, dict) else getattr(value, "name", None)
+    return MUON if name == "muon" else MOMENTS
+
+
+def _schedule_variant(value: Any) -> str:
+    decay = value.get("decay") if isinstance(value, dict) else getattr(value, "decay", None)
+    return STABLE if str(decay).startswith("stable") else FALLING
+
+
+MOMENTS, MUON = "of moments", "of muon"
+FALLING, STABLE = "falling", "held, then falling"
+"""The forms of an optimiser's and of a schedule's table, as validation errors tell them apart."""
+
+AnyOptimizer = Annotated[
+    Annotated[OptimizerSpec, Tag(MOMENTS)] | Annotated[MuonSpec, Tag(MUON)], Discriminator(_optimizer_variant)
+]
+AnySchedule = Annotated[
+    Annotated[ScheduleSpec, Tag(FALLING)] | Annotated[StableSchedule, Tag(STABLE)], Discriminator(_schedule_variant)
+]
