@@ -17,7 +17,17 @@ ROOT = Path(__file__).parents[1]
 
 # What the tests of a room need beside the interpreter, by the beginning of their path. `make test-fast` runs the others.
 NEEDS = {
-    "torch": ("finetune", "huggingface", "model", "pretrain", "xpt", "recipe/test_recipe", "recipe/test_retrieval", "recipe/test_shipped", "vocab"),
+    "torch": (
+        "finetune",
+        "huggingface",
+        "model",
+        "pretrain",
+        "xpt",
+        "recipe/test_recipe",
+        "recipe/test_retrieval",
+        "recipe/test_shipped",
+        "vocab",
+    ),
     "process": (
         "artifact/maintenance",
         "artifact/test_artifact",

@@ -121,6 +121,7 @@ MISTAKES: dict[str, tuple[str | Callable[[Path], list[str]], str]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.usefixtures("one_server")
 def test_a_mistake_is_told_in_one_line_with_a_remedy(mistake: str, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(desk)
     asked, told = MISTAKES[mistake]
