@@ -4,7 +4,7 @@ Five steps: sign every shard (map, ``signatures.py``), find exact copies and can
 ``candidates.py``), write the shingles and words of candidates (map), compare them (one reduce, ``candidates.near_duplicates``
 decides which copy stays), write every shard (map). Work files are in ``.work`` within the output and are
 deleted at its completion: about 200 bytes a document, 1.5 a letter, and 11 a letter of candidates. Memory holds one partition
-of rows (some 300 MB; more beyond 1,024 partitions of buckets, about 500 M rows, as docs/scale.md calculates), 4 bytes a document and 40 a
+of rows (some 300 MB; more beyond 1,024 partitions of buckets, about 500 M rows: docs/scale.md), 4 bytes a document and 40 a
 candidate.
 
 With ``[dedup.repeats]`` (``repeats.py``) there are two more before the last: write the passages of documents that stay (map),

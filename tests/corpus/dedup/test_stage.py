@@ -344,14 +344,15 @@ def run_on(documents: list[Document], tmp_path: Path, name: str, workers: int = 
 
 def test_partitions_of_any_size_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = bytes_of(run_on(mixed_documents(), tmp_path, "whole"))
-    for rows in (1, 13):
+    for rows, most in ((1, 1 << 10), (13, 1 << 10), (1, 2)):
+        monkeypatch.setattr(candidates, "_BUCKET_PARTITIONS_AT_MOST", most)
         for module, name in (
             (near_duplicates_module, "ROWS_PER_PARTITION"),
             (near_duplicates_module, "RANKS_PER_PARTITION"),
             (candidates, "ROWS_PER_PARTITION"),
         ):
             monkeypatch.setattr(module, name, rows)
-        assert bytes_of(run_on(mixed_documents(), tmp_path, f"rows{rows}")) == whole
+        assert bytes_of(run_on(mixed_documents(), tmp_path, f"rows{rows}-{most}")) == whole
 
 
 def test_three_workers_give_the_same_bytes(tmp_path: Path) -> None:
