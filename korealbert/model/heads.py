@@ -26,6 +26,8 @@ class _Logits(NamedTuple):
     """Sentence order: class 1 means swapped; None without such a head. Of packed rows [B, S, 2]."""
     wop_BWC: Tensor | None
     """Original positions of the moved pieces; None without a word-order head."""
+    hidden_BLH: Tensor
+    """The encoder's output, of which the others are made."""
 
 
 class _MaskedTokenHead(nn.Module):
@@ -85,7 +87,7 @@ class PretrainingModel(nn.Module):
         mlm_BPV = self.mlm(_gather_positions(hidden_BLH, mlm_positions_BP), self.encoder.embeddings.word.weight)
         wop_BWC = None if self.wop is None else self.wop(_gather_positions(hidden_BLH, wop_positions_BW))
         sop_B2 = None if self.sop is None else self.sop(pooled_BH)
-        return _Logits(mlm_BPV, sop_B2, wop_BWC)
+        return _Logits(mlm_BPV, sop_B2, wop_BWC, hidden_BLH)
 
 
 def _gather_positions(hidden_BLH: Tensor, positions_BK: Tensor) -> Tensor:

@@ -66,25 +66,54 @@ class Objective(Protocol):
 
 
 class _OrderObjective(nn.Module):
-    """Masked tokens, sentence order and word order."""
+    """Masked tokens, sentence order and word order; with a ``contrast_scale``, the neighbours of rows too."""
 
-    def __init__(self, model: PretrainingModel) -> None:
+    def __init__(self, model: PretrainingModel, contrast_scale: float | None = None) -> None:
         super().__init__()
         self.model = model
+        self.contrast_scale = contrast_scale
 
     def forward(self, *tensors: Tensor) -> _TaskSums:
         """As ``Objective``."""
         batch = TensorBatch(*tensors)
         logits = self.model(batch.input_ids, batch.token_type_ids, batch.lengths, batch.mlm_positions, batch.wop_positions)
         pairs = ((logits.mlm_BPV, batch.mlm_labels), (logits.sop_B2, batch.sop_labels), (logits.wop_BWC, batch.wop_labels))
-        return _joined([_cross_entropy(task_logits, labels) for task_logits, labels in pairs])
+        sums = [_cross_entropy(task_logits, labels) for task_logits, labels in pairs]
+        if self.contrast_scale is not None:
+            cosines_BB = _cosines(logits.hidden_BLH, batch.lengths, batch.documents)
+            sums.append(_cross_entropy(cosines_BB * self.contrast_scale, _neighbours(batch.documents)))
+        return _joined(sums)
 
     def count_targets(self, batch: Batch) -> NDArray[np.int64]:
         """As ``Objective``; none of a task that the model has no head for."""
         labels = {"mlm": batch.mlm_labels, "sop": batch.sop_labels, "wop": batch.wop_labels}
         heads = self.model.heads
         counts = [np.count_nonzero(of_task != IGNORED) if task in heads else 0 for task, of_task in labels.items()]
+        if self.contrast_scale is not None:
+            counts.append(int((_neighbours(torch.from_numpy(batch.documents)) != IGNORED).sum()))
         return np.array(counts, dtype=np.int64)
+
+
+def _neighbours(documents_B: Tensor) -> Tensor:
+    """Numbers of the neighbours in the batch, int64 [B]; ignored where the other row of the pair is of another document."""
+    number_B = torch.arange(len(documents_B), device=documents_B.device)
+    other_B = (number_B ^ 1).clamp(max=len(documents_B) - 1)
+    paired_B = (other_B != number_B) & (documents_B[other_B] == documents_B)
+    return torch.where(paired_B, other_B, IGNORED)
+
+
+def _cosines(hidden_BLH: Tensor, lengths_B: Tensor, documents_B: Tensor) -> Tensor:
+    """Cosines of mean vectors, fp32 [B, B]; far below all others of a row with itself, and with rows of its document that are
+    not its neighbour."""
+    real_BL1 = (torch.arange(hidden_BLH.shape[1], device=hidden_BLH.device) < lengths_B[:, None])[..., None]
+    vectors_BH = F.normalize((hidden_BLH.float() * real_BL1).sum(1), dim=-1)
+    number_B = torch.arange(len(documents_B), device=documents_B.device)
+    hidden_BB = (documents_B[:, None] == documents_B) & (number_B != (number_B ^ 1)[:, None])
+    return (vectors_BH @ vectors_BH.T).masked_fill(hidden_BB, _NO_COSINE)
+
+
+_NO_COSINE = -1e4
+"""Has no share in a softmax, and unlike −∞ no gradient that is not a number where a row has nothing to be compared with."""
 
 
 class _ReplacedTokenObjective(nn.Module):
@@ -119,9 +148,14 @@ class _ReplacedTokenObjective(nn.Module):
         return np.array([np.count_nonzero(batch.mlm_labels != IGNORED), batch.lengths.sum(), 0], dtype=np.int64)
 
 
-def make_objective(config: AnyConfig, *, seed: int) -> _OrderObjective | _ReplacedTokenObjective:
-    """A fresh model, initialised as ``seed`` decides, with the losses that belong to it."""
-    objective = _objective(config)
+def make_objective(
+    config: AnyConfig, *, seed: int, contrast_scale: float | None = None
+) -> _OrderObjective | _ReplacedTokenObjective:
+    """A fresh model, initialised as ``seed`` decides, with the losses that belong to it.
+
+    ``contrast_scale``: factor of the cosines by which neighbouring rows are found; None leaves that task out.
+    """
+    objective = _objective(config, contrast_scale)
     initialise(objective.model, config.initializer_range, seed)
     return objective
 
@@ -132,10 +166,10 @@ def parameter_names(config: AnyConfig) -> list[str]:
         return [name for name, _ in _objective(config).model.named_parameters()]
 
 
-def _objective(config: AnyConfig) -> _OrderObjective | _ReplacedTokenObjective:
+def _objective(config: AnyConfig, contrast_scale: float | None = None) -> _OrderObjective | _ReplacedTokenObjective:
     if isinstance(config, ModelConfig) and config.generator_hidden_size:
         return _ReplacedTokenObjective(ReplacedTokenModel(config))
-    return _OrderObjective(PretrainingModel(config))
+    return _OrderObjective(PretrainingModel(config), contrast_scale)
 
 
 def _cross_entropy(logits: Tensor | None, labels: Tensor) -> _TaskSums:

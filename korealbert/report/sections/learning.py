@@ -27,6 +27,7 @@ OBJECTIVES = {
     "wop": "Word order (WOP)",
     "rtd": "Replaced tokens (RTD)",
     "replaced": "Those that were replaced",
+    "contrast": "Neighbouring rows (contrast)",
 }
 """Objectives of pretraining, by the prefix of their metrics."""
 
