@@ -125,10 +125,61 @@ def _trust_ratios(tensors: list[Tensor], updates: tuple[Tensor, ...], bound: flo
     return ratios.clamp(max=bound) if bound else ratios
 
 
+_NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+"""Coefficients of the quintic iteration by Jordan (2024): all singular values end between 0.7 and 1.2."""
+_NEWTON_SCHULZ_STEPS = 5
+
+
+def orthogonal(matrix: Tensor, dtype: torch.dtype) -> Tensor:
+    """U Vᵀ of U S Vᵀ = ``matrix`` [A, B], approximately: five steps of a Newton–Schulz iteration, computed in ``dtype``."""
+    a, b, c = _NEWTON_SCHULZ
+    wide = matrix.to(dtype, copy=True) if matrix.shape[0] <= matrix.shape[1] else matrix.to(dtype, copy=True).T
+    wide.div_(wide.norm().clamp(min=1e-7))
+    for _ in range(_NEWTON_SCHULZ_STEPS):
+        gram = wide @ wide.T
+        wide = torch.addmm(wide, torch.addmm(gram, gram, gram, beta=b, alpha=c), wide, beta=a)
+    return wide if matrix.shape[0] <= matrix.shape[1] else wide.T
+
+
+class _Muon(Optimizer):
+    """For every matrix w [A, B] with gradient g: ``m ← μm + (1−μ)g``, ``u = orthogonal((1−μ)g + μm)``, and
+    ``w ← (1 − lr · weight_decay) w − lr · 0.2 √max(A, B) · u``.
+
+    ``torch.optim.Muon`` does the same, but in bfloat16 alone, which most processors compute a hundred times slower.
+    """
+
+    def __init__(
+        self, matrices: Iterable[Tensor], *, lr: float, weight_decay: float, momentum: float, dtype: torch.dtype
+    ) -> None:
+        super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+        self._dtype = dtype
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Update all matrices that have gradients; ``closure`` re-evaluates the loss first, where one is given."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            lr, momentum = float(group["lr"]), group["momentum"]
+            for matrix in group["params"]:
+                if matrix.grad is None:
+                    continue
+                state = self.state[matrix]
+                if not state:
+                    state["momentum_buffer"] = torch.zeros_like(matrix.grad)
+                mean = state["momentum_buffer"].lerp_(matrix.grad, 1 - momentum)
+                update = orthogonal(matrix.grad.lerp(mean, momentum), self._dtype)
+                matrix.mul_(1 - lr * group["weight_decay"])
+                matrix.add_(update, alpha=-lr * 0.2 * max(matrix.shape) ** 0.5)
+        return loss
+
+
 class _MuonWithAdamW(Optimizer):
     """Muon for some parameters and AdamW for the others, as one optimiser: their groups and their state are its own."""
 
-    def __init__(self, muon: torch.optim.Muon, adamw: torch.optim.AdamW) -> None:
+    def __init__(self, muon: _Muon, adamw: torch.optim.AdamW) -> None:
         super().__init__([*muon.param_groups, *adamw.param_groups], {})
         self._parts = (muon, adamw)
         for part in self._parts:
@@ -145,6 +196,9 @@ class _MuonWithAdamW(Optimizer):
 def make_optimizer(model: nn.Module, spec: OptimizerSpec | MuonSpec, *, scaled: bool = False) -> Optimizer:
     """The optimiser that ``spec`` describes, over all trainable parameters of ``model``; ``scaled``: fp16 scales their loss."""
     groups = parameter_groups(model, weight_decay=spec.weight_decay)
+    # One pass over memory instead of ten. Not under fp16, whose scale the fused kernel undoes after the clipping.
+    fused = not scaled and next(model.parameters()).device.type == "cpu"
+    kernel = {"fused": fused, "foreach": not fused}
     if isinstance(spec, MuonSpec):
         matrices = hidden_matrices(model)
         groups = [
@@ -152,15 +206,12 @@ def make_optimizer(model: nn.Module, spec: OptimizerSpec | MuonSpec, *, scaled: 
             | {"lr_factor": spec.adamw_lr_factor}
             for group in groups
         ]
-        muon = torch.optim.Muon(
-            matrices, lr=spec.lr, weight_decay=spec.weight_decay, momentum=spec.momentum, adjust_lr_fn="match_rms_adamw"
-        )
-        adamw = torch.optim.AdamW(groups, lr=spec.lr * spec.adamw_lr_factor, betas=spec.betas, eps=spec.eps, foreach=True)
+        dtype = torch.bfloat16 if spec.arithmetic == "bf16" else torch.float32
+        muon = _Muon(matrices, lr=spec.lr, weight_decay=spec.weight_decay, momentum=spec.momentum, dtype=dtype)
+        adamw = torch.optim.AdamW(groups, lr=spec.lr * spec.adamw_lr_factor, betas=spec.betas, eps=spec.eps, **kernel)
         return _MuonWithAdamW(muon, adamw)
     if spec.name == "adamw":
-        # One pass over memory instead of ten. Not under fp16, whose scale the fused kernel undoes after the clipping.
-        fused = not scaled and next(model.parameters()).device.type == "cpu"
-        return torch.optim.AdamW(groups, lr=spec.lr, betas=spec.betas, eps=spec.eps, fused=fused, foreach=not fused)
+        return torch.optim.AdamW(groups, lr=spec.lr, betas=spec.betas, eps=spec.eps, **kernel)
     groups[1]["adapt"] = spec.adapt_excluded
     return Lamb(
         groups,

@@ -66,6 +66,9 @@ class MuonSpec(Spec):
     """The learning rate of the tensors that AdamW updates, as a multiple of ``lr``."""
     momentum: float = Field(default=0.95, ge=0, lt=1)
     """Muon's Nesterov momentum."""
+    arithmetic: Literal["fp32", "bf16"] = "fp32"
+    """Arithmetic in which Muon makes updates orthogonal. bf16 is faster on GPUs and on processors with units for it; other
+    processors compute it up to a hundred times slower."""
     betas: tuple[float, float] = (0.9, 0.98)
     """AdamW's decay rates of the first and second moment."""
     eps: float = Field(default=1e-6, gt=0)

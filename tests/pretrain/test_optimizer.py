@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from korealbert.model.config import ModelConfig, ModernConfig
 from korealbert.model.heads import PretrainingModel
-from korealbert.pretrain.optimizer import Clipping, Lamb, make_optimizer
+from korealbert.pretrain.optimizer import Clipping, Lamb, make_optimizer, orthogonal
 from korealbert.pretrain.optimizer_spec import MuonSpec, OptimizerSpec
 
 STEPS = 50
@@ -133,7 +133,8 @@ def test_muon_takes_the_matrices_of_the_layers_and_adamw_the_rest(modern: bool) 
     torch.manual_seed(0)
     model = PretrainingModel(config)
     reference = copy.deepcopy(model)
-    ours = make_optimizer(model, MuonSpec(name="muon", lr=1e-2, adamw_lr_factor=0.5, weight_decay=0.1))
+    settings = {"lr": 1e-2, "adamw_lr_factor": 0.5, "weight_decay": 0.1, "arithmetic": "bf16"}
+    ours = make_optimizer(model, MuonSpec(name="muon", **settings))
     matrices, decayed, others = (group["params"] for group in ours.param_groups)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     blocks = ("encoder.layers.",) if modern else ("encoder.attention.", "encoder.ffn.", "encoder.projection.")
@@ -154,6 +155,19 @@ def test_muon_takes_the_matrices_of_the_layers_and_adamw_the_rest(modern: bool) 
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(parameter, theirs[name], rtol=1e-5, atol=1e-7, msg=name)
     assert set(ours.state) == set(model.parameters())
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (16, 5), (5, 16)])
+def test_updates_of_muon_are_nearly_orthogonal(shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    matrix = torch.randn(shape) @ torch.diag(torch.logspace(0, 1, shape[1]))
+    left, scales, right = torch.linalg.svd(matrix, full_matrices=False)
+    exact = orthogonal(matrix, torch.float32)
+    assert torch.linalg.svdvals(exact).tolist() == pytest.approx([0.95] * len(scales), abs=0.27)
+    turned = left.T @ exact @ right.T
+    assert torch.allclose(turned, torch.diag(turned.diagonal()), atol=1e-4)  # The singular vectors are those of the matrix.
+    assert torch.allclose(orthogonal(matrix, torch.bfloat16).float(), exact, atol=0.05)
+    assert matrix.dtype == torch.float32
 
 
 @pytest.mark.parametrize("name", ["lamb", "adamw"])
