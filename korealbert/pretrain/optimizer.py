@@ -145,7 +145,7 @@ class _Muon(Optimizer):
     """For every matrix w [A, B] with gradient g: ``m ← μm + (1−μ)g``, ``u = orthogonal((1−μ)g + μm)``, and
     ``w ← (1 − lr · weight_decay) w − lr · 0.2 √max(A, B) · u``.
 
-    ``torch.optim.Muon`` does the same, but in bfloat16 alone, which most processors compute a hundred times slower.
+    ``torch.optim.Muon`` does the same, but in bfloat16 alone, which processors without units for it compute ten times slower.
     """
 
     def __init__(

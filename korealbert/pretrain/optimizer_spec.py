@@ -68,7 +68,7 @@ class MuonSpec(Spec):
     """Muon's Nesterov momentum."""
     arithmetic: Literal["fp32", "bf16"] = "fp32"
     """Arithmetic in which Muon makes updates orthogonal. bf16 is faster on GPUs and on processors with units for it; other
-    processors compute it up to a hundred times slower."""
+    processors compute it ten times slower."""
     betas: tuple[float, float] = (0.9, 0.98)
     """AdamW's decay rates of the first and second moment."""
     eps: float = Field(default=1e-6, gt=0)
