@@ -189,7 +189,7 @@ class _MuonWithAdamW(Optimizer):
         """Update all tensors that have gradients; ``closure`` re-evaluates the loss first, where one is given."""
         loss = None if closure is None else closure()
         for part in self._parts:
-            part.step()  # type: ignore[no-untyped-call]
+            part.step()
         return loss
 
 
