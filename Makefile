@@ -18,7 +18,7 @@ COMPILE = $(VENV)-lock/bin/uv pip compile --config-file locks/uv.toml $(if $(UPG
 HASHED := --quiet --no-deps --require-hashes --no-build-isolation --requirement
 
 .PHONY: help run test test-fast lint check docs ui up down audit lock clean soak soak-bytes soak-crawl soak-finetune soak-mutations soak-pretrain
-.PHONY: bench-cluster bench-corpus bench-news bench-examples bench-finetune bench-memorise bench-overhead bench-pretrain bench-same-curve
+.PHONY: bench-cluster bench-corpus bench-news bench-examples bench-finetune bench-memorise bench-overhead bench-pretrain bench-quality bench-same-curve
 .DEFAULT_GOAL := run
 
 help:  ## this list
@@ -113,6 +113,10 @@ bench-finetune: $(VENV)/installed $(PEERS)/installed  ## examples a second of fi
 bench-pretrain: $(VENV)/installed  ## our loop beside transformers' Trainer: tokens/s, memory, MFU; on a GPU in bf16, base and large
 	$(BIN)/python -m bench.pretrain
 	$(BIN)/python -m bench.attention
+
+bench-quality: $(VENV)/installed  ## encoders after SECONDS=600 each on two threads, ours and transformers', in one table; SEEDS="1 2 3"
+	$(BIN)/python -m bench.equal_time data_specs/recipes/encoders-equal-time.toml --data $(DATA) --store "$(STORE)" \
+		--seconds $(or $(SECONDS),600) $(if $(SEEDS),--seeds $(SEEDS))
 
 bench-memorise: $(VENV)/installed  ## every loss and label is right: 128 examples learnt by heart, some ten minutes
 	$(BIN)/python -m bench.memorise "$$($(BIN)/korealbert run $(RECIPE) --store "$(STORE)" --until views | tail -n 1)"

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 # What the tests of a room need beside the interpreter, by the beginning of their path. `make test-fast` runs the others.
 NEEDS = {
     "torch": (
+        "bench",
         "finetune",
         "huggingface",
         "model",
@@ -35,6 +36,7 @@ NEEDS = {
         "artifact/test_ray_engine",
         "artifact/test_subprocess_build",
         "artifact/test_trust",
+        "bench",
         "corpus/clean/test_personal_data",
         "corpus/clean/test_stage",
         "corpus/crawl",

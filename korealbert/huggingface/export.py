@@ -90,7 +90,7 @@ def run(spec: ExportSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) -> Ex
     weights = checkpoint.to_huggingface(config, trained)
     save_file(weights, out_dir / "model.safetensors", metadata={"format": "pt"})
     _write_settings(out_dir / "config.json", checkpoint.settings(config, SPECIAL_IDS))
-    _write_tokenizer(vocab.path, out_dir, facts)
+    write_tokenizer(vocab.path, out_dir, longest=facts.sequence_length, segments=config.type_vocab_size > 1)
     write_mean_pooling(out_dir, hidden_size=config.hidden_size, longest=facts.sequence_length)
     kept = "" if spec.snapshot is None else f"\nThese are the weights after step {spec.snapshot:,} of that training.\n"
     atomic_write(out_dir / "README.md", (model_card(facts, pretrain) + kept).encode())
@@ -112,8 +112,8 @@ def _filled(model: Path, prompts: Sequence[str]) -> list[_Filled]:
     return [_Filled(prompt=prompt, answers=answers) for prompt, [answers] in zip(prompts, filled, strict=True)]
 
 
-def _write_tokenizer(vocab: Path, out_dir: Path, facts: ModelFacts) -> None:
-    """Copy the vocabulary and describe it as a plain fast tokenizer.
+def write_tokenizer(vocab: Path, out_dir: Path, *, longest: int, segments: bool) -> None:
+    """Copy the vocabulary and describe it as a plain fast tokenizer of inputs of so many pieces, with or without segment types.
 
     ``AlbertTokenizer`` would lower-case, decompose and strip accents, after which most Korean words are unknown.
     """
@@ -123,11 +123,11 @@ def _write_tokenizer(vocab: Path, out_dir: Path, facts: ModelFacts) -> None:
     special = {f"{role}_token": SPECIAL_PIECES[index] for role, index in SPECIAL._asdict().items()}
     _write_settings(out_dir / "special_tokens_map.json", special)
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
-    if facts.config.type_vocab_size == 1:  # The second text's type would lie outside of the model's table.
+    if not segments:  # The second text's type would lie outside of the model's table.
         inputs.remove("token_type_ids")
     described: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": facts.sequence_length,
+        "model_max_length": longest,
         "model_input_names": inputs,
         "padding_side": "right",
         "truncation_side": "right",

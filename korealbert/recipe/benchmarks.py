@@ -45,6 +45,13 @@ class PretrainedGrid(FinetuneGrid):
     """Only from their weights: random ones of the same shape are a baseline for a recipe's own model."""
 
 
+class EncoderGrid(FinetuneGrid):
+    """The cells of one benchmark for every encoder of an evaluation."""
+
+    inits: Annotated[tuple[Init, ...], EACH_ONCE] = Field(default=("pretrained",), min_length=1)
+    """From their weights, and with ``random`` from fresh ones of the same shape too."""
+
+
 _GridT_co = TypeVar("_GridT_co", bound=FinetuneGrid, covariant=True)
 
 
@@ -209,12 +216,10 @@ def add_benchmark_of_encoders(
     add: _Add, name: str, benchmark: Benchmark[FinetuneGrid], encoders: Mapping[str, Measured]
 ) -> dict[str, str]:
     """Add the cells of several encoders, given by name; the labels of the cells by ``ENCODER/INIT/SEED``."""
-    pretrained = benchmark.only(init="pretrained")
     finished: dict[str, str] = {}
-    if pretrained is not None:
-        for encoder, measured in encoders.items():
-            found = add_benchmark(add, name, pretrained, measured, root=f"{encoder}/")
-            finished |= {f"{encoder}/{cell}": label for cell, label in found.items()}
+    for encoder, measured in encoders.items():
+        found = add_benchmark(add, name, benchmark, measured, root=f"{encoder}/")
+        finished |= {f"{encoder}/{cell}": label for cell, label in found.items()}
     return finished
 
 

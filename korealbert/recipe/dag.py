@@ -72,7 +72,8 @@ def graph(recipe: Recipe) -> dict[str, Node]:
     others = _add_encoders(nodes, recipe.encoder)
     for name, benchmark in recipe.finetune.items():
         finished = add_benchmark(add, name, benchmark, model)
-        finished |= add_benchmark_of_encoders(add, name, benchmark, others)
+        if (pretrained := benchmark.only(init="pretrained")) is not None:
+            finished |= add_benchmark_of_encoders(add, name, pretrained, others)
         add_summary(add, name, benchmark, finished)
     add_retrieval(add, recipe.retrieval, model.model, others)
     for table, spec in recipe.further.items():

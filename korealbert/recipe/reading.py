@@ -30,7 +30,7 @@ from korealbert.huggingface.directory import ModelPlace, longest_input_of
 from korealbert.pretrain.cooccurrence import CooccurrenceSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
-from korealbert.recipe.benchmarks import Benchmark, FinetuneGrid, PretrainedGrid, read_benchmarks, too_long
+from korealbert.recipe.benchmarks import Benchmark, EncoderGrid, FinetuneGrid, read_benchmarks, too_long
 from korealbert.recipe.retrieval import Retrieval, read_retrieval
 from korealbert.recipe.tables import (
     KINDS,
@@ -158,7 +158,7 @@ class Evaluation:
     description: str
     encoder: Mapping[str, Model]
     """Measured encoders, by name."""
-    finetune: Mapping[str, Benchmark[PretrainedGrid]]
+    finetune: Mapping[str, Benchmark[EncoderGrid]]
     """Benchmarks by name."""
     retrieval: Retrieval
     speed: SpeedSpec
@@ -189,7 +189,7 @@ def load_evaluation(path: Path, *, data: Path | None = None, overrides: Mapping[
     reader.refuse_unknown(["encoder", "finetune", *_OF_RETRIEVAL, "speed", "report"])
     with Problems() as problems:
         encoders = problems.of(reader.encoders)
-        benchmarks = problems.of(partial(read_benchmarks, reader, "finetune", PretrainedGrid))
+        benchmarks = problems.of(partial(read_benchmarks, reader, "finetune", EncoderGrid))
         retrieval = problems.of(partial(read_retrieval, reader, reader.tables.get("encoder", ()), own=False))
     if not benchmarks and not retrieval.collections:
         raise RecipeError(

@@ -72,7 +72,8 @@ _OTHER_KINDS: dict[str, tuple[str, dict[str, type[BaseModel]]]] = {
     ),
     "Evaluations": (
         "A recipe with `[encoder.NAME]` and no source compares these encoders on `[finetune.NAME]` and `[retrieval.NAME]`. "
-        "`[speed]` and `[report]` are as above. All runs start from the weights of the encoders, none from random weights.",
+        "`[speed]` and `[report]` are as above. Runs start from the weights of the encoders, and where `inits` of "
+        "`[finetune.NAME]` has `random`, from random ones too.",
         {},
     ),
     "Ablations": (
