@@ -6,7 +6,8 @@ An ablation is a grid of recipes over one corpus, in a TOML file of its own.
 from korealbert.recipe.ablation import Ablation, grid, load_ablation
 from korealbert.recipe.dag import Node, graph, until
 from korealbert.recipe.planning import Planned, plan, prepare
-from korealbert.recipe.reading import Recipe, load
+from korealbert.recipe.reading import load
+from korealbert.recipe.specs import Recipe
 from korealbert.recipe.tables import RecipeError
 
 __all__ = [

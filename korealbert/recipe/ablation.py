@@ -27,7 +27,8 @@ from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import dag, registry
 from korealbert.recipe.benchmarks import Measured, add_benchmark, add_ensemble
 from korealbert.recipe.dag import Node
-from korealbert.recipe.reading import Recipe, load
+from korealbert.recipe.reading import load
+from korealbert.recipe.specs import Recipe
 from korealbert.recipe.tables import KINDS, RecipeError, explained, flattened, kind_of, named_recipe, read_toml
 from korealbert.report.ablation.spec import AblationReportSpec, Column, Printed, Row
 

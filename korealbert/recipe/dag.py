@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from korealbert.artifact import Spec, Stage
@@ -20,7 +21,7 @@ from korealbert.finetune.speed import SpeedSpec
 from korealbert.formatting import nearest
 from korealbert.huggingface import export
 from korealbert.huggingface.directory import ModelPlace
-from korealbert.pretrain import cooccurrence
+from korealbert.pretrain import cooccurrence, intrinsic
 from korealbert.pretrain import stage as pretrain
 from korealbert.recipe import registry
 from korealbert.recipe.benchmarks import (
@@ -31,12 +32,15 @@ from korealbert.recipe.benchmarks import (
     add_summary,
     published_scores,
 )
-from korealbert.recipe.reading import Corpus, CorpusRecipe, Evaluation, Model, Recipe
 from korealbert.recipe.retrieval import add_retrieval
+from korealbert.recipe.specs import Corpus, CorpusRecipe, CrossLingualRecipe, Evaluation, Model, Recipe
 from korealbert.recipe.tables import RecipeError
 from korealbert.report import stage as report
 from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
+from korealbert.xpt import phases, split, transfer, vocabulary_swap
+from korealbert.xpt import source as xpt_source
+from korealbert.xpt.phases import PHASES, Phase, PhaseSpec
 
 
 @dataclass(frozen=True)
@@ -143,24 +147,29 @@ def _add_encoders(nodes: Nodes, encoders: Mapping[str, Model]) -> dict[str, Meas
     """Add the stages that check others' encoders; their labels by name."""
     found = {}
     for name, model in encoders.items():
-        label = f"encoder/{name}"
-        measured = Measured.of(label, f"{label}/pretrain", model.recipe.pretrain.shape if model.recipe else None, model.place)
-        found[name] = measured
-        add_model(nodes, label, encoder_files.STAGE, model, pretrain=measured.pretrain)
+        found[name] = measured = _measured(f"encoder/{name}", model)
+        _add_model(nodes, measured.model, encoder_files.STAGE, model, pretrain=measured.pretrain)
     return found
 
 
-def add_model(nodes: Nodes, label: str, stage: Stage[ModelPlace], model: Model, *, pretrain: str | None = None) -> str:
+def _measured(label: str, model: Model) -> Measured:
+    """A model whose stage has this label."""
+    made = model.made
+    return Measured.of(label, f"{label}/{made.training if made else ''}", made.shape if made else None, model.place)
+
+
+def _add_model(nodes: Nodes, label: str, stage: Stage[ModelPlace], model: Model, *, pretrain: str | None = None) -> str:
     """Add the stage that checks a model, and below its label the stages of the recipe that makes it; returns the label.
 
     ``pretrain``: the label of one of those, which the stage reads too.
     """
-    made = {} if pretrain is None else {"pretrain": pretrain}
-    if model.recipe is not None:
-        for name, node in until(graph(model.recipe), "export").items():
-            inputs = {role: f"{label}/{other}" for role, other in node.inputs.items()}
-            made["model"] = nodes.add(f"{label}/{name}", node.stage, node.spec, **inputs)
-    return nodes.add(label, stage, model.place, **made)
+    inputs = {} if pretrain is None else {"pretrain": pretrain}
+    if model.recipe is not None and model.made is not None:
+        whole = graph(model.recipe) if isinstance(model.recipe, Recipe) else transfer_graph(model.recipe)
+        for name, node in until(whole, model.made.export).items():
+            read = {role: f"{label}/{other}" for role, other in node.inputs.items()}
+            inputs["model"] = nodes.add(f"{label}/{name}", node.stage, node.spec, **read)
+    return nodes.add(label, stage, model.place, **inputs)
 
 
 def add_further(nodes: Nodes, stage: Stage[Any], spec: Spec) -> None:
@@ -180,6 +189,113 @@ def _add_report(nodes: Nodes, speed: SpeedSpec, spec: report.ReportSpec, benchma
     if speed.architectures:
         nodes.add("speed", speed_stage.STAGE, speed)
     nodes.add("report", registry.REPORT, spec, **{label: label for label in nodes.by_label})
+
+
+def transfer_graph(recipe: CrossLingualRecipe) -> dict[str, Node]:
+    """The DAG of a post-training by label, every stage after those it reads.
+
+    ``source`` (below it ``source/…``, where it is another recipe's model), ``split/PART``, ``transfer/VARIANT``,
+    ``phase1/VARIANT``, ``phase2/VARIANT``, ``control/NAME``; of every model ``intrinsic/MODEL``, ``export/MODEL``,
+    ``english/MODEL`` (its source's vocabulary put back), ``features/MODEL/BENCHMARK`` and
+    ``finetune/MODEL/BENCHMARK/pretrained/SEED``; of every benchmark ``summary/BENCHMARK``. A MODEL is ``VARIANT/PHASE``,
+    ``control/NAME``, ``encoder/NAME`` or ``source``; a snapshot is ``VARIANT/PHASE/STEP``. On English benchmarks it is named
+    ``language_loss/{ko,en}/MODEL``, by whose vocabulary it has.
+    """
+    return _TransferGraph(recipe).nodes.by_label
+
+
+class _TransferGraph:
+    def __init__(self, recipe: CrossLingualRecipe) -> None:
+        self.recipe, self.nodes = recipe, Nodes()
+        self.source = _add_model(self.nodes, "source", xpt_source.STAGE, recipe.source)
+        self.data, self.test = self._data(add_corpus(self.nodes, recipe))
+        self.weights: dict[str, str] = {}
+        self.models = {"source": _measured(self.source, recipe.source)}
+        """Measured models, by name."""
+        self._train()
+        for model, weights in self.weights.items():
+            scored = {"pretrain": weights, **self.test}
+            self.nodes.add(f"intrinsic/{model}", intrinsic.STAGE, intrinsic.IntrinsicSpec(), **scored)
+            written = self.nodes.add(f"export/{model}", export.STAGE, recipe.export, pretrain=weights, vocab=self.data["vocab"])
+            self.models[model] = Measured.of(written, weights, recipe.made(model).shape)
+        self.models |= {measured.model: measured for measured in _add_encoders(self.nodes, recipe.encoder).values()}
+        add = self.nodes.add
+        for name, benchmark in recipe.finetune.items():
+            models = {model: self.models[model] for model in benchmark.grid.models or recipe.models}
+            add_summary(add, name, benchmark, add_benchmark_of_encoders(add, name, benchmark, models))
+        self._language_loss()
+        self.nodes.add("report", registry.CROSS_LINGUAL, recipe.report, **{label: label for label in self.nodes.by_label})
+
+    def _data(self, corpus: str) -> tuple[dict[str, str], dict[str, str]]:
+        """Inputs of training, with the valid part held out; and the test data at the end."""
+        recipe, table, add = self.recipe, self.recipe.split, self.nodes.add
+        train_spec = table.part("train", train_sentences=table.train_sentences)
+        train = add("split/train", split.STAGE, train_spec, documents=corpus)
+        valid = add("split/valid", split.STAGE, table.part("valid"), documents=corpus)
+        test = add("split/test", split.STAGE, table.part("test"), documents=corpus)
+        learnt_from = train
+        if table.vocabulary_sentences not in (None, table.train_sentences):
+            spec = table.part("train", train_sentences=table.vocabulary_sentences)
+            learnt_from = add("split/vocabulary", split.STAGE, spec, documents=corpus)
+        words = add("vocab", vocab.STAGE, recipe.vocab, documents=learnt_from)
+        rows = add("examples", packing.STAGE, recipe.examples, documents=train, heldout=valid, vocab=words)
+        noise = add("views", views.STAGE, recipe.views, examples=rows, vocab=words)
+        # Rows want something to train on: here the valid part, which nobody reads.
+        test_rows = add("examples/test", packing.STAGE, recipe.examples, documents=valid, heldout=test, vocab=words)
+        one_view = recipe.views.model_copy(update={"views": 1})
+        test_noise = add("views/test", views.STAGE, one_view, examples=test_rows, vocab=words)
+        return {"vocab": words, "examples": rows, "views": noise}, {"examples": test_rows, "views": test_noise}
+
+    def _train(self) -> None:
+        recipe, add = self.recipe, self.nodes.add
+        for name, spec in recipe.variants.items():
+            weights = add(f"transfer/{name}", transfer.STAGE, spec, source=self.source, vocab=self.data["vocab"])
+            for phase, phase_spec in self._phases():
+                weights = add(f"{phase}/{name}", phases.STAGE, phase_spec, initial=weights, **self.data)
+                self.weights[f"{name}/{phase}"] = weights
+        for name, control in recipe.control.items():
+            begun = {}
+            if control.embeddings == "cooccurrence":
+                vectors = cooccurrence.CooccurrenceSpec().of_width(control.shape.embedding_size)
+                begun["cooccurrence"] = add(f"cooccurrence/{name}", cooccurrence.STAGE, vectors, examples=self.data["examples"])
+            self.weights[f"control/{name}"] = add(f"control/{name}", pretrain.STAGE, control, **self.data, **begun)
+
+    def _language_loss(self) -> None:
+        """The matrix {source, vocab-ko, vocab-en} × variants × phases, compared in summaries, and the curve over snapshots."""
+        add, curve_seeds = self.nodes.add, self.recipe.language_loss.curve_seeds
+        for name, benchmark in self.recipe.english.items():
+            finished = add_benchmark_of_encoders(add, name, benchmark, dict(self._matrix()))
+            add_summary(add, name, benchmark, finished)
+            if curve := benchmark.only(seeds=curve_seeds):
+                add_benchmark_of_encoders(add, name, curve, dict(self._snapshots()))
+
+    def _matrix(self) -> Iterator[tuple[str, Measured]]:
+        """The models that read English, by name."""
+        table = self.recipe.language_loss
+        if table.source:
+            yield "language_loss/en/source", self.models["source"]
+        for variant, phase, words in product(self._variants(), table.phases, table.vocabularies):
+            model = f"{variant}/{phase}"
+            yield f"language_loss/{words}/{model}", self.models[model] if words == "ko" else self._english(model, None)
+
+    def _snapshots(self) -> Iterator[tuple[str, Measured]]:
+        """The models along the way, with their source's vocabulary put back, by name."""
+        for variant, (phase, spec) in product(self._variants(), self._phases()):
+            for step in spec.snapshots:
+                yield f"language_loss/en/{variant}/{phase}/{step}", self._english(f"{variant}/{phase}", step)
+
+    def _variants(self) -> Sequence[str]:
+        return self.recipe.language_loss.variants or tuple(self.recipe.variants)
+
+    def _phases(self) -> list[tuple[Phase, PhaseSpec]]:
+        return list(zip(PHASES, (self.recipe.phase1, self.recipe.phase2), strict=True))
+
+    def _english(self, model: str, step: int | None) -> Measured:
+        label = f"english/{model}" if step is None else f"english/{model}/{step}"
+        if label not in self.nodes.by_label:
+            spec = vocabulary_swap.SwapSpec(snapshot=step)
+            self.nodes.add(label, vocabulary_swap.STAGE, spec, source=self.source, model=self.weights[model])
+        return self.models[model]._replace(model=label)
 
 
 def select(nodes: Mapping[str, Node], name: str, *, option: str) -> list[str]:

@@ -13,6 +13,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 import korealbert
@@ -51,7 +52,7 @@ class _Chip(_Figures):
 
     title: str
     operations: float
-    """A second: the nominal peak of a GPU in bf16 without sparsity; what training reaches on a core."""
+    """A second: the nominal peak of a GPU in bf16 without sparsity; what training reaches on a reference core."""
     operations_fp32: float
     """The same in fp32."""
     memory_gb: float = 0.0
@@ -72,6 +73,13 @@ class _File(_Figures):
     """Share of its peak that training reaches on a GPU."""
     utilised_from_width: int
     """Narrower models reach less, in proportion to their width."""
+    half_matrix_rate_width: float
+    """Width of a model whose training reaches half of a core's rate of matrix products; a model of width w reaches the share
+    w / (w + this), because the rest of a layer's work grows with its width, the products with the square."""
+    emulated_slowdown: float
+    """A product in 16 bits takes so many times as long as one in fp32 on a core without ``half_precision_flags``."""
+    half_precision_flags: frozenset[str]
+    """As ``/proc/cpuinfo`` names instructions on which torch's products in 16 bits are no slower than in 32; one is enough."""
     chips: dict[str, _Chip]
     rates: dict[str, Rate]
 
@@ -94,6 +102,12 @@ class Machine:
     """Of the processor."""
     profile: bool = False
     """Whether it is a profile of the file, to which builds on this machine do not apply."""
+    slowness: float = 1.0
+    """Time of other work than training on a core, relative to the reference machine."""
+    matrix_rate: float = 0.0
+    """Operations a second of matrix products in fp32 on a core that trains; 0: training is as fast as the chip says."""
+    emulated: bool = False
+    """Whether such a core has no instructions for 16 bits."""
 
     def training_seconds(self, operations: float, steps: float, *, width: int, precision: str) -> float:
         """Time of so many operations in so many steps, by a model of this width."""
@@ -102,6 +116,10 @@ class Machine:
         rate = (self.chip.operations if half else self.chip.operations_fp32) * self.chips
         if self.chip.memory_gb:
             rate *= known.utilisation * min(1.0, max(1, width) / known.utilised_from_width)
+        elif self.matrix_rate:
+            rate = self.matrix_rate * self.chips * max(1, width) / (max(1, width) + known.half_matrix_rate_width)
+            if half and self.emulated:  # torch does not divide such products among cores
+                rate = self.matrix_rate / known.emulated_slowdown
         return operations / rate + steps * known.step_seconds
 
 
@@ -123,13 +141,15 @@ def this_machine() -> Machine:
         content = file.read_text("utf-8", "replace")
         for name, chip in figures().chips.items():
             if chip.memory_gb and re.search(rf"\b{name}\b", content, re.IGNORECASE):
-                return Machine("this machine", chip, 1, cores)
-    return Machine("this machine", figures().chips["core"], cores, cores)
+                return Machine("this machine", chip, 1, cores, slowness=text_slowness())
+    rate, emulated = matrix_rate(), not figures().half_precision_flags & _processor_flags()
+    core = figures().chips["core"]
+    return Machine("this machine", core, cores, cores, slowness=text_slowness(), matrix_rate=rate, emulated=emulated)
 
 
 @cache
-def slowness() -> float:
-    """Time of a small calculation on a core of this machine, relative to a core of the reference machine."""
+def text_slowness() -> float:
+    """Time of a small calculation with text on a core of this machine, relative to a core of the reference machine."""
     text = " ".join(map(str, range(1_000)))
     fastest = float("inf")
     for _ in range(200):
@@ -137,3 +157,31 @@ def slowness() -> float:
         sha256(json.dumps(Counter(text.split())).encode() * 4)
         fastest = min(fastest, time.perf_counter() - start)
     return fastest / figures().probe_seconds
+
+
+@cache
+def matrix_rate() -> float:
+    """Operations a second of matrix products in fp32 on a core of this machine, by numpy: about 30 ms of processor time.
+
+    The products are so small that no BLAS divides them among threads; the processor time of this thread does not count other
+    load. On a processor with AVX2 numpy's OpenBLAS and torch's MKL are equally fast (docs/results.md).
+    """
+    size, number = 64, 16  # the second-level cache holds them: other load then moves the result by 1 %, beyond it by 30 %
+    left = np.ones((number, size, size), np.float32)
+    right, product = np.ones((size, size), np.float32), np.empty_like(left)
+    fastest = float("inf")
+    for _ in range(200):
+        start = time.thread_time()
+        np.matmul(left, right, out=product)
+        fastest = min(fastest, time.thread_time() - start)
+    return 2 * size**3 * number / fastest
+
+
+def _processor_flags() -> frozenset[str]:
+    """As the kernel names the instructions of this processor; none where it does not say."""
+    try:
+        content = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+    except OSError:
+        return frozenset()
+    found = re.search(r"(?m)^(?:flags|Features)\s*:(.*)$", content)
+    return frozenset(found[1].split()) if found else frozenset()

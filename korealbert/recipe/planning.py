@@ -12,17 +12,16 @@ from korealbert.formatting import duration, flat, size
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import dag, registry
 from korealbert.recipe.ablation import grid, load_ablation
-from korealbert.recipe.cross_lingual import load_cross_lingual, transfer_graph
 from korealbert.recipe.dag import Node
 from korealbert.recipe.machines import figures, machine_named, this_machine
 from korealbert.recipe.pricing import Cost, Prices, Volume
-from korealbert.recipe.reading import load, load_corpus, load_evaluation
+from korealbert.recipe.reading import load, load_corpus, load_cross_lingual, load_evaluation
 from korealbert.recipe.tables import Kind, RecipeError, confined, kind_of
 
 _READERS: dict[Kind, tuple[Callable[..., Any], Callable[[Any], dict[str, Node]]]] = {
     "model": (load, dag.graph),
     "corpus": (load_corpus, dag.corpus_graph),
-    "cross-lingual": (load_cross_lingual, transfer_graph),
+    "cross-lingual": (load_cross_lingual, dag.transfer_graph),
     "evaluation": (load_evaluation, dag.evaluation_graph),
     "ablation": (load_ablation, grid),
 }

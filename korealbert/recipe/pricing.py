@@ -2,8 +2,9 @@
 
 Volumes (bytes of text, rows, examples, the model's shape) pass through the graph as artifacts do. Of artifacts in the store
 they are the counts of the manifest; of others they follow from the spec and the files that it names. A stage's work is a
-number of units, of operations and of training steps. Rates are those of ``data_specs/machines.toml``, multiplied by the
-measured costs on this machine, relative to the rates, of stages of the same label, else of the same kind, else of any kind.
+number of units, of operations and of training steps. Rates are those of ``data_specs/machines.toml``, on this machine scaled by
+two short probes (text, and matrix products for training) and multiplied by the measured costs, relative to the rates, of
+stages of the same label, else of the same kind, else of any kind.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from korealbert.finetune.features import SPLITS
 from korealbert.huggingface import checkpoint
 from korealbert.model.config import AnyConfig
 from korealbert.model.parameters import expected_parameters, training_flops
+from korealbert.pretrain.optimizer_spec import MuonSpec
 from korealbert.pretrain.spec import PretrainSpec
-from korealbert.recipe.machines import Machine, Rate, figures, slowness
+from korealbert.recipe.machines import Machine, Rate, figures
 from korealbert.xpt.transfer import target_config
 
 PACKED = {".gz": 3, ".zst": 4, ".bz2": 4, ".xz": 4, ".zip": 3, ".tgz": 3}
@@ -83,6 +85,11 @@ class Work:
     written: float = 0.0
     """Units of output."""
     operations: float = 0.0
+    """Of training, in its precision."""
+    muon_operations: float = 0.0
+    """Of Muon's updates."""
+    muon_arithmetic: str = "fp32"
+    """Their precision."""
     steps: float = 0.0
     width: int = 0
     precision: str = "fp32"
@@ -197,12 +204,16 @@ def _pretrain(spec: PretrainSpec, given: _Given, rate: Rate) -> tuple[Volume, Wo
         each = training_flops(config, length=noise.length, mlm_slots=mlm, wop_slots=wop)
         operations += (end - start) * spec.batch_at(start) * each
     parameters = expected_parameters(config)
-    if spec.optimizer.name == "muon":
-        operations += spec.steps * _MUON * config.hidden_size * (parameters - config.table_rows * config.embedding_size)
+    muon, arithmetic = 0, "fp32"
+    if isinstance(spec.optimizer, MuonSpec):
+        arithmetic = spec.optimizer.arithmetic
+        muon = spec.steps * _MUON * config.hidden_size * (parameters - config.table_rows * config.embedding_size)
     memory = parameters * _TRAINED + _activations(config, max(size for _, size in spec.batches), length)
     return Volume(config=config, pieces=pieces), Work(
         written=parameters * (1 + len(spec.snapshots)),
         operations=operations,
+        muon_operations=muon,
+        muon_arithmetic=arithmetic,
         steps=spec.steps,
         width=config.hidden_size,
         precision=spec.precision,
@@ -267,7 +278,14 @@ def _finetune(spec: Any, given: _Given, rate: Rate) -> tuple[Volume, Work]:
     passes = epochs * (train + dev / 3) + (dev + test * spec.tested) / 3
     at_once = spec.micro_batch_size or spec.batch_size
     memory = expected_parameters(config) * _TRAINED + _activations(config, at_once, spec.max_length)
-    work = Work(0.0, written, passes * each, steps + (epochs * dev + test) / 64 / 3, config.hidden_size, spec.precision, memory)
+    work = Work(
+        written=written,
+        operations=passes * each,
+        steps=steps + (epochs * dev + test) / 64 / 3,
+        width=config.hidden_size,
+        precision=spec.precision,
+        memory=memory,
+    )
     return Volume(examples={"test": test}), work
 
 
@@ -374,14 +392,15 @@ class Prices:
         if not self.machine.profile:
             slower, larger, basis = self._beside_rates(label, kind)
         took = None if work.network else min(seconds * slower, work.at_most_seconds)
-        return Cost(took, disk * larger, memory, work.operations if training else 0.0, basis)
+        return Cost(took, disk * larger, memory, work.operations + work.muon_operations if training else 0.0, basis)
 
     def _by_rate(self, kind: str, work: Work) -> tuple[float, float, float]:
         rate, cores = figures().rates.get(kind, Rate()), self.machine.cores
         used = max(1, min(cores, rate.cores_used or cores, math.ceil(work.units / rate.units_per_job)))
         each = rate.core_seconds_by_format.get(work.format, rate.core_seconds)
-        seconds = rate.fixed_seconds + work.units * each / used
+        seconds = (rate.fixed_seconds + work.units * each / used) * self.machine.slowness
         seconds += self.machine.training_seconds(work.operations, work.steps, width=work.width, precision=work.precision)
+        seconds += self.machine.training_seconds(work.muon_operations, 0, width=work.width, precision=work.muon_arithmetic)
         memory = rate.memory_bytes + rate.memory_bytes_per_core * used + rate.memory_bytes_per_unit * work.units + work.memory
         return seconds, work.written * rate.disk_bytes, memory
 
@@ -392,7 +411,7 @@ class Prices:
                 return *found, "measured"
         if (found := self._ratios.get(("all", ""))) is not None:
             return found[0], 1.0, "rates"
-        return slowness(), 1.0, "rates"
+        return 1.0, 1.0, "rates"
 
     @cached_property
     def _ratios(self) -> dict[tuple[str, str], tuple[float, float]]:

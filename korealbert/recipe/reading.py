@@ -1,15 +1,14 @@
-"""Reading a recipe's TOML file into the validated specs of every stage: of a model from raw text, and of an evaluation."""
+"""Reading a recipe's TOML file into the validated specs of every stage: of a model from raw text, a corpus, a post-training and
+an evaluation."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, fields
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
-
-from pydantic import Field, model_validator
+from typing import Any
 
 from korealbert.artifact import Spec
 from korealbert.corpus import balance
@@ -26,15 +25,28 @@ from korealbert.finetune.spec import INITS
 from korealbert.finetune.speed import SpeedSpec
 from korealbert.formatting import nearest
 from korealbert.huggingface import export
-from korealbert.huggingface.directory import ModelPlace, longest_input_of
 from korealbert.pretrain.cooccurrence import CooccurrenceSpec
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
-from korealbert.recipe.benchmarks import Benchmark, EncoderGrid, FinetuneGrid, read_benchmarks, too_long
-from korealbert.recipe.retrieval import Retrieval, read_retrieval
+from korealbert.recipe.benchmarks import Benchmark, EncoderGrid, FinetuneGrid, PretrainedGrid, read_benchmarks, too_long
+from korealbert.recipe.cross_lingual import problems_of
+from korealbert.recipe.retrieval import read_retrieval
+from korealbert.recipe.specs import (
+    Corpus,
+    CrossLingualRecipe,
+    Evaluation,
+    KoreanGrid,
+    LanguageLossTable,
+    Made,
+    Model,
+    ModelTable,
+    Recipe,
+    SplitTable,
+)
 from korealbert.recipe.tables import (
     KINDS,
     TOP,
+    Kind,
     Problems,
     RecipeError,
     Tables,
@@ -45,129 +57,49 @@ from korealbert.recipe.tables import (
     read_toml,
 )
 from korealbert.report import stage as report
+from korealbert.report.cross_lingual.stage import CrossLingualReportSpec
 from korealbert.report.sections.printed_table import OWN
-from korealbert.vocab import sizes
 from korealbert.vocab import stage as vocab
-
-
-class ModelTable(ModelPlace):
-    """Place of a model: ALBERT, BERT, RoBERTa, ELECTRA; to be measured, also XLM-R, DistilBERT, BigBird, …"""
-
-    hub: str = Field(default="", pattern=r"^([\w.-]+/[\w.-]+)?$")
-    """The repository of the Hugging Face hub that the directory is a copy of: named where the directory is missing."""
-    recipe: str | None = None
-    """Or another recipe, seen from this one: its exported model, built as part of this graph."""
-    set: dict[str, Any] = Field(default_factory=dict)
-    """Fields of that recipe to set otherwise: ``set.pretrain.steps = 9_000``."""
-
-    @model_validator(mode="after")
-    def _one_of_all(self) -> Self:
-        if sum(place is not None for place in (self.path, self.package, self.recipe)) != 1:
-            raise ValueError("give either path (a directory in Hugging Face format), package and folder, or recipe")
-        if self.set and self.recipe is None:
-            raise ValueError("set changes fields of a recipe, and none is named")
-        return self
-
-    def place(self) -> ModelPlace:
-        """Without the recipe: what the stage that checks the model is told."""
-        return ModelPlace(path=self.path, package=self.package, folder=self.folder)
-
-
-@dataclass(frozen=True)
-class Model:
-    """A model that this recipe starts from or measures."""
-
-    place: ModelPlace
-    recipe: Recipe | None
-    """The recipe that makes it, where it has no place."""
-
-    def longest_input(self) -> int | None:
-        """Pieces for which it has positions; None where that is not known here: it sets no bound, or its package is elsewhere.
-
-        Raises ValueError where its configuration cannot be read.
-        """
-        if self.recipe is not None:
-            return self.recipe.pretrain.model.longest_sequence
-        if self.place.path is not None:
-            return longest_input_of(self.place.path.path)
-        with suppress(ValueError):  # The stage that reads it from its package reports the fault.
-            if (directory := self.place.directory()) is not None:
-                return longest_input_of(directory)
-        return None
-
-
-@dataclass(frozen=True)
-class CorpusRecipe:
-    """The validated specs from raw text to one balanced corpus, which recipes of all kinds begin with."""
-
-    name: str
-    description: str
-    crawl: Mapping[str, CrawlSpec]
-    """By source, for sources whose pages are crawled."""
-    fetch: Mapping[str, FetchSpec]
-    """By source, for sources whose dump is fetched."""
-    extract: Mapping[str, ExtractSpec]
-    clean: Mapping[str, clean.CleanSpec]
-    dedup: dedup.DedupSpec
-    quality: QualitySpec | None
-    """Where the recipe has a table for it."""
-    balance: balance.BalanceSpec
-
-
-@dataclass(frozen=True)
-class Corpus(CorpusRecipe):
-    """The validated specs of a corpus alone, with a vocabulary where there is a table for it."""
-
-    vocab: vocab.VocabSpec | None
-    vocab_sizes: sizes.VocabSizesSpec
-    report: report.ReportSpec
-
-
-@dataclass(frozen=True)
-class Recipe(CorpusRecipe):
-    """The validated specs of every stage, ready to form a graph."""
-
-    vocab: vocab.VocabSpec
-    vocab_sizes: sizes.VocabSizesSpec
-    examples: packing.ExamplesSpec
-    views: ViewsSpec
-    examples_long: packing.ExamplesSpec | None
-    """Rows of pretraining's phase of long sequences, where it has one."""
-    views_long: ViewsSpec | None
-    """Their noise."""
-    cooccurrence: CooccurrenceSpec
-    """Used where the word embeddings begin with its vectors."""
-    pretrain: PretrainSpec
-    export: export.ExportSpec
-    finetune: Mapping[str, Benchmark[FinetuneGrid]]
-    """Benchmarks by name."""
-    retrieval: Retrieval
-    encoder: Mapping[str, Model]
-    """By name: others' encoders that every benchmark measures too."""
-    speed: SpeedSpec
-    report: report.ReportSpec
-    further: Mapping[str, Spec]
-    """By table: specs of registered stages that have no field here, where the recipe has their table."""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The validated specs of every stage of an evaluation."""
-
-    name: str
-    description: str
-    encoder: Mapping[str, Model]
-    """Measured encoders, by name."""
-    finetune: Mapping[str, Benchmark[EncoderGrid]]
-    """Benchmarks by name."""
-    retrieval: Retrieval
-    speed: SpeedSpec
-    report: report.ReportSpec
-
+from korealbert.xpt.phases import PhaseSpec
+from korealbert.xpt.transfer import TransferSpec
 
 _OF_RETRIEVAL = ("retrieval", "bi_encoder")
 
 _LONG: dict[str, type[Spec]] = {"examples_long": packing.ExamplesSpec, "views_long": ViewsSpec}
+
+
+_MASKED_WORDS_ONLY: Mapping[str, Any] = {
+    "sentence_task": "none",
+    "masking": {"unit": "token"},
+    "word_order": {"portion": 0.0},
+}
+"""RoBERTa's noise: single pieces, no sentence task, nothing moved. A recipe's [views] goes before it."""
+
+_OF_CROSS_LINGUAL: Mapping[str, tuple[type[Spec], Mapping[str, Any]]] = {
+    "dedup": (dedup.DedupSpec, {}),
+    "balance": (balance.BalanceSpec, {}),
+    "split": (SplitTable, {}),
+    "vocab": (vocab.VocabSpec, {}),
+    "views": (ViewsSpec, _MASKED_WORDS_ONLY),
+    "phase1": (PhaseSpec, {"freeze": "chameleon"}),
+    "phase2": (PhaseSpec, {"freeze": "none"}),
+    "export": (export.ExportSpec, {}),
+    "language_loss": (LanguageLossTable, {}),
+    "report": (CrossLingualReportSpec, {}),
+}
+"""The spec of a table, and what its fields are where it does not say otherwise."""
+
+_RESERVED = ("source", "control", "encoder", "language_loss")
+"""Prefixes of labels of models that are not variants."""
+
+_FURTHER = ("examples", "source", "transfer", "variants", "control", "finetune", "english", "encoder")
+"""Its other tables."""
+
+_BESIDE: Mapping[Kind, Sequence[str]] = {
+    "model": ("encoder",),
+    "cross-lingual": ("encoder", "finetune", "english", "language_loss"),
+}
+"""Tables of a recipe that its models are made without; an encoder could be the model of the very recipe that names this one."""
 
 
 def load(
@@ -216,6 +148,49 @@ def load_corpus(path: Path, *, data: Path | None = None, overrides: Mapping[str,
     if not {"vocab", "vocab_sizes"} & reader.tables.keys():
         single["vocab"] = None
     return Corpus(**reader.brought(sources), **single)
+
+
+def load_cross_lingual(
+    path: Path, *, data: Path | None = None, overrides: Mapping[str, Any] | None = None, without: Iterable[str] = ()
+) -> CrossLingualRecipe:
+    """Read and validate a cross-lingual recipe; see ``load``. Raises RecipeError for anything that could not run."""
+    reader = Reader(path, data, overrides, without)
+    with Problems() as problems:
+        sources = problems.of(partial(reader.sources, [*_OF_CROSS_LINGUAL, *_FURTHER]))
+        single: dict[str, Any] = {
+            name: problems.of(partial(reader.validate, kind, name, {**before, **reader.table(name)}))
+            for name, (kind, before) in _OF_CROSS_LINGUAL.items()
+        }
+        single["examples"] = problems.of(partial(reader.spec, packing.ExamplesSpec, "examples", heldout_share=0.0))
+        single["encoder"] = problems.of(reader.encoders)
+        single["source"] = problems.of(partial(reader.model, "source"))
+        single["variants"] = problems.of(partial(_variants, reader))
+        names = reader.names("control")
+        single["control"] = {name: problems.of(partial(reader.spec, PretrainSpec, f"control.{name}")) for name in names}
+        single["finetune"] = problems.of(partial(read_benchmarks, reader, "finetune", KoreanGrid))
+        single["english"] = problems.of(partial(read_benchmarks, reader, "english", PretrainedGrid))
+    reader.check_sources(sources, **single)
+    recipe = CrossLingualRecipe(**reader.brought(sources), **single)
+    wrong = [f"{path}, {where}: {problem}" for where, problem in problems_of(recipe)]
+    if wrong:
+        raise RecipeError("\n".join(wrong))
+    return recipe
+
+
+def _variants(reader: Reader) -> dict[str, TransferSpec]:
+    """Every variant is [transfer] with some fields set otherwise; without any there is one, named ``xpt``."""
+    common = reader.table("transfer")
+    names = reader.names("variants") or ["xpt"]
+    for name in names:
+        if not re.fullmatch(r"[a-z][a-z0-9_-]*", name) or name in _RESERVED:
+            reserved = ", ".join(map(repr, _RESERVED))
+            raise RecipeError(
+                f"{reader.path}, [variants.{name}]: use lower-case letters, digits, - and _, and none of {reserved}"
+            )
+    return {
+        name: reader.validate(TransferSpec, f"variants.{name}", {**common, **reader.table(f"variants.{name}")})
+        for name in names
+    }
 
 
 class Reader(Tables):
@@ -379,7 +354,9 @@ class Reader(Tables):
             if name in INITS:
                 raise RecipeError(f"{self.path}, [encoder.{name}]: this name says what fine-tuning starts from; choose another")
         with Problems() as problems:
-            return {name: problems.of(partial(self.model, f"encoder.{name}")) for name in self.names("encoder")}
+            return {
+                name: problems.of(partial(self.model, f"encoder.{name}", post_trained=True)) for name in self.names("encoder")
+            }
 
     def check_lengths(
         self, benchmarks: Mapping[str, Benchmark[Any]], encoders: Mapping[str, Model], others: Mapping[str, int | None]
@@ -411,19 +388,41 @@ class Reader(Tables):
                     f"{self.path}, [report.table]: no {kind} {name!r}{nearest(name, known)}; the recipe has {there}"
                 )
 
-    def model(self, name: str) -> Model:
-        """The model of the table of this dotted name. Raises RecipeError where neither it nor what makes it could be had."""
-        table = self.spec(ModelTable, name)
+    def model(self, name: str, *, post_trained: bool = False) -> Model:
+        """The model of the table of this dotted name; ``post_trained``: a cross-lingual recipe may make it too.
+
+        Raises RecipeError where neither it nor what makes it could be had.
+        """
+        table, where = self.spec(ModelTable, name), f"{self.path}, [{name}]"
         if table.recipe is None:
-            return Model(table.place(), None)
-        other = named_recipe(f"{self.path}, [{name}]", self.path.parent / table.recipe)
+            return Model(table.place())
+        other = named_recipe(where, self.path.parent / table.recipe)
         try:
             kind = kind_of(other)
-            if kind != "model":
+            if kind not in (_BESIDE if post_trained else ("model",)):
                 raise RecipeError(f"{other} is itself a recipe of {KINDS[kind]}; name one of a model")
-            # Its other encoders are not needed here, and one of them could be the model of this very recipe.
-            without = ["encoder"] if "encoder" in read_toml(other) else []
-            recipe = load(other, data=self.data_given, overrides=flattened(table.set), without=without)
+            without = [beside for beside in _BESIDE[kind] if beside in read_toml(other)]
+            read = load if kind == "model" else load_cross_lingual
+            recipe = read(other, data=self.data_given, overrides=flattened(table.set), without=without)
         except ValueError as error:
-            raise RecipeError(f"{self.path}, [{name}], field 'recipe': {error}") from None
-        return Model(table.place(), recipe)
+            raise RecipeError(f"{where}, field 'recipe': {error}") from None
+        try:
+            return Model(table.place(), recipe, _made_by(recipe, table.model))
+        except ValueError as error:
+            raise RecipeError(f"{where}, field 'model': {error}") from None
+
+
+def _made_by(recipe: Recipe | CrossLingualRecipe, model: str | None) -> Made:
+    """The model of this name. Raises ValueError where there is none, or several and no name."""
+    if isinstance(recipe, Recipe):
+        if model is not None:
+            raise ValueError("that recipe makes one model; remove it")
+        return recipe.made
+    known = ", ".join(recipe.trained)
+    if model is None:
+        if recipe.control or len(recipe.variants) > 1:
+            raise ValueError(f"missing; that recipe makes {known}")
+        model = recipe.trained[-1]
+    if model not in recipe.trained:
+        raise ValueError(f"no model {model!r}{nearest(model, recipe.trained)}; that recipe makes {known}")
+    return recipe.made(model)

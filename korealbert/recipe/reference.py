@@ -31,9 +31,8 @@ from korealbert.pretrain.spec import PretrainSpec
 from korealbert.recipe import registry
 from korealbert.recipe.ablation import AblationSpec, Cell, Level
 from korealbert.recipe.benchmarks import FinetuneGrid
-from korealbert.recipe.cross_lingual import KoreanGrid, LanguageLossTable, SplitTable
-from korealbert.recipe.reading import ModelTable
 from korealbert.recipe.retrieval import BiEncoderTable, RetrievalTable
+from korealbert.recipe.specs import KoreanGrid, LanguageLossTable, ModelTable, SplitTable
 from korealbert.recipe.tables import TOP
 from korealbert.report.ablation.spec import Column
 from korealbert.report.cross_lingual.stage import CrossLingualReportSpec
@@ -53,9 +52,9 @@ _PER_NAME: dict[str, tuple[type[BaseModel], ...]] = {
 _OTHER_KINDS: dict[str, tuple[str, dict[str, type[BaseModel]]]] = {
     "Cross-lingual recipes": (
         "A recipe with a `[transfer]` table turns an encoder of one language into one of another. It has the tables of "
-        "sources, `[dedup]`, `[balance]`, `[vocab]`, `[examples]`, `[views]` (by default only masked words), `[export]` and "
-        "`[report]` (with a layout of its own) as above, and the tables below. `[english.NAME]` is a benchmark of the source's "
-        "language, `[control.NAME]` a model from scratch with the fields of `[pretrain]`.",
+        "sources, `[dedup]`, `[balance]`, `[vocab]`, `[examples]`, `[views]` (by default only masked words), `[export]`, "
+        "`[encoder.NAME]` and `[report]` (with a layout of its own) as above, and the tables below. `[english.NAME]` is a "
+        "benchmark of the source's language, `[control.NAME]` a model from scratch with the fields of `[pretrain]`.",
         {
             "source": ModelTable,
             "split": SplitTable,

@@ -66,7 +66,7 @@ REPORT = replace(report.STAGE, run=partial(report.run, stages=STAGES))
 ABLATION = replace(ablation.STAGE, run=partial(ablation.run, stages=STAGES))
 """The report of a grid."""
 CROSS_LINGUAL = replace(cross_lingual.STAGE, run=partial(cross_lingual.run, stages=STAGES))
-"""The report of a post-training, whose own stages ``cross_lingual.transfer_graph`` chains."""
+"""The report of a post-training, whose own stages ``dag.transfer_graph`` chains."""
 
 
 def tables() -> Mapping[str, Stage[Any]]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, Runtime, Store, build
 from korealbert.recipe import registry
-from korealbert.recipe.machines import figures, machine_named
+from korealbert.recipe.machines import Machine, figures, machine_named, matrix_rate
 from korealbert.recipe.planning import plan, total
 from korealbert.recipe.tables import RecipeError
 
@@ -73,6 +74,35 @@ def test_what_another_machine_built_says_nothing_of_this_one(tmp_path: Path, mon
         build(node.stage, node.spec, {}, Runtime(store=store.root, workers=1), label=node.label)
     (stage,) = plan(nodes, store, rerun=nodes)
     assert stage.cost is not None and stage.cost.basis == "rates"
+
+
+def test_training_follows_the_rate_of_matrix_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """363 s of pretraining with Muon in bf16 on two cores without it, with 76 G operations a second of products in fp32
+    (docs/results.md)."""
+
+    def costs(recipe: Path = SAMPLE, *, precision: str = "fp32", muon: str = "bf16", **probed: Any) -> dict[str, float]:
+        machine = Machine("two cores", figures().chips["core"], 2, 2, **probed)
+        monkeypatch.setattr("korealbert.recipe.planning.this_machine", lambda: machine)
+        overrides = {"pretrain.precision": precision} | ({"pretrain.optimizer.arithmetic": muon} if recipe == SAMPLE else {})
+        planned = recipes.prepare(recipe, Store(tmp_path / "store"), overrides=overrides).planned
+        return {stage.label: stage.cost.seconds or 0.0 for stage in planned if stage.cost is not None}
+
+    seen = costs(matrix_rate=76e9, emulated=True)
+    assert 363 / 1.5 < seen["pretrain"] < 363 * 1.5
+    assert seen["pretrain"] > 3 * costs(matrix_rate=76e9)["pretrain"]
+    assert seen["pretrain"] > 3 * costs(muon="fp32", matrix_rate=76e9, emulated=True)["pretrain"]
+    faster, slower_text = (costs(matrix_rate=rate, emulated=True, slowness=by) for rate, by in ((152e9, 1.0), (76e9, 3.0)))
+    assert 1.5 < seen["pretrain"] / faster["pretrain"] < 2, "steps and the start of the stage take as long"
+    assert slower_text["clean/news"] == pytest.approx(3 * seen["clean/news"]) == pytest.approx(3 * faster["clean/news"])
+    assert slower_text["pretrain"] - seen["pretrain"] == pytest.approx(2 * figures().rates["pretrain"].fixed_seconds)
+    assert costs(TINY, matrix_rate=76e9, precision="bf16") == costs(TINY, matrix_rate=76e9)
+    emulated = costs(TINY, matrix_rate=76e9, precision="bf16", emulated=True)
+    assert emulated["pretrain"] > costs(TINY, matrix_rate=76e9, emulated=True)["pretrain"]
+
+
+def test_products_of_matrices_are_probed_once() -> None:
+    assert 1e8 < matrix_rate() < 1e13
+    assert matrix_rate() == matrix_rate(), "or two plans of one process would differ"
 
 
 @pytest.mark.parametrize("name", ["h10", "h100x0", "h100x", "", "8"])

@@ -64,6 +64,14 @@ def test_a_plan_without_data_names_every_missing_file_and_where_it_is_to_be_had(
             assert re.search(r"; (dumps are at|it is at https|.* comes from|.*\[crawl)", line), line
 
 
+def test_the_baselines_of_klue_re_are_fine_tuned_beside_the_post_training(data: Path, tmp_path: Path) -> None:
+    nodes = recipes.prepare(SPECS / "recipes" / "klue-re-xpt.toml", Store(tmp_path / "store"), data=data).nodes
+    systems = ("itl/phase2", "encoder/klue-bert", "encoder/mbert")
+    assert list(nodes["summary/klue_re"].inputs) == [f"{system}/pretrained/{seed}" for system in systems for seed in (1, 2, 3)]
+    cells = [nodes[f"finetune/{system}/klue_re/pretrained/1"] for system in systems]
+    assert all(cell.spec == cells[0].spec for cell in cells), "the same settings"
+
+
 MACHINES = [
     path
     for path in (*RECIPES, *ABLATIONS)

@@ -10,8 +10,8 @@ import pytest
 from flows.corpus_to_model import flow_of
 from korealbert.artifact import Identity, Store
 from korealbert.recipe import RecipeError, prepare
-from korealbert.recipe.cross_lingual import load_cross_lingual, transfer_graph
-from korealbert.recipe.dag import Node
+from korealbert.recipe.dag import Node, transfer_graph
+from korealbert.recipe.reading import load_cross_lingual
 from korealbert.xpt.phases import PHASES
 from tests.editing import edit
 from tests.xpt.sources import make_source
@@ -78,6 +78,53 @@ def test_an_albert_stays_shared_between_its_translation_layers(editable: Path, t
         ("language_loss/en/itl/phase2/20/glue_rte", "phase2/itl"),
     ):
         assert nodes[f"finetune/{cell}/pretrained/1"].inputs.get("pretrain") == training, cell
+
+
+def test_encoders_of_others_are_measured_on_korean_benchmarks(editable: Path, tmp_path: Path) -> None:
+    theirs = make_source("bert", tmp_path / "theirs", max_position_embeddings=130)
+    others = f'[encoder.theirs]\npath = "{theirs}"\n[encoder.english]\nrecipe = "english-sample.toml"\n'
+    edit(editable, "[export]\n", f"{others}[export]\n")
+    edit(editable, '"control/electra"]', '"control/electra", "encoder/theirs", "encoder/english"]')
+    nodes = transfer_graph(load_cross_lingual(editable))
+    assert nodes["encoder/theirs"].inputs == {}
+    assert nodes["encoder/english"].inputs == {"model": "encoder/english/export"}
+    assert nodes["encoder/english/export"].spec == nodes["source/export"].spec
+    for name in ("theirs", "english"):
+        cell = nodes[f"finetune/encoder/{name}/nsmc/pretrained/1"]
+        assert cell.inputs == {"model": f"encoder/{name}", "features": f"features/encoder/{name}/nsmc"}
+        assert nodes["summary/nsmc"].inputs[f"encoder/{name}/pretrained/1"] == cell.label
+    assert not any("glue_rte" in label and "encoder/" in label for label in nodes), "English is the source's"
+    edit(editable, 'models = ["itl/phase1", ', "# models = [")
+    default = transfer_graph(load_cross_lingual(editable))
+    assert "finetune/encoder/theirs/nsmc/pretrained/1" in default, "every benchmark measures every encoder"
+
+
+def test_a_post_training_makes_an_encoder_of_other_recipes(editable: Path, tmp_path: Path) -> None:
+    file = tmp_path / "encoders.toml"
+    benchmark = f'[finetune.nsmc]\ntrain = "{editable.parent}/../sample/nsmc_train.txt"\ntest_share = 0.5\n'
+
+    def planned(model: str, max_length: int = 64) -> dict[str, str]:
+        text = f'[encoder.ko]\nrecipe = "{editable}"\n{model}\n{benchmark}max_length = {max_length}\n'
+        file.write_text(text, "utf-8")
+        return {stage.label: stage.name for stage in prepare(file, Store(tmp_path / "store")).planned}
+
+    for model, training in (("itl/phase2", "phase2/itl"), ("none/phase1", "phase1/none"), ("control/mlm", "control/mlm")):
+        found = planned(f'model = "{model}"')
+        itself = {s.label: s.name for s in prepare(editable, Store(tmp_path / "store"), until=f"export/{model}").planned}
+        assert {f"encoder/ko/{label}": name for label, name in itself.items()}.items() <= found.items()
+        assert f"encoder/ko/{training}" in found
+        assert "finetune/ko/nsmc/pretrained/1" in found
+        assert "encoder/ko/english/itl/phase1" not in found
+    with pytest.raises(RecipeError, match=r"\[encoder.ko\], field 'model': missing; that recipe makes itl/phase1, itl/phase2"):
+        planned("")
+    with pytest.raises(RecipeError, match=r"field 'model': no model 'itl/phase3' \(did you mean 'itl/phase"):
+        planned('model = "itl/phase3"')
+    with pytest.raises(RecipeError, match=r"field 'max_length': 200 exceeds the \d+ positions of \[encoder.ko\]"):
+        planned('model = "itl/phase2"', max_length=200)
+    edit(editable, "[control.mlm]\n", f'[encoder.again]\nrecipe = "{editable.name}"\nmodel = "itl/phase2"\n\n[control.mlm]\n')
+    edit(editable, '"control/electra"]', '"control/electra", "encoder/again"]')
+    nodes = transfer_graph(load_cross_lingual(editable))
+    assert nodes["encoder/again/phase2/itl"].spec == nodes["phase2/itl"].spec, "its own model under a name"
 
 
 def test_models_are_compared_benchmark_by_benchmark_and_snapshots_are_not(editable: Path) -> None:
@@ -182,6 +229,21 @@ BROKEN = {
     "no such directory": ('recipe = "english-sample.toml"', 'path = "nowhere"', r"field 'path': no such file or directory"),
     "itself": ('"english-sample.toml"', '"xpt-sample.toml"', "is itself a recipe of a cross-lingual post-training"),
     "no such model": ('models = ["itl/phase1"', 'models = ["itl/phase3"', r"no model 'itl/phase3' \(did you mean 'itl/phase"),
+    "an encoder that nothing measures": (
+        "[export]\n",
+        '[encoder.sample]\nrecipe = "small-sample.toml"\n\n[export]\n',
+        r"\[encoder\.sample\]: no Korean benchmark measures it; add 'encoder/sample' to models",
+    ),
+    "a model of a directory": (
+        'recipe = "english-sample.toml"',
+        'path = "."\nmodel = "itl/phase2"',
+        r"\[source\]: model is one of a recipe's, and none is named",
+    ),
+    "a model of a recipe that makes one": (
+        'recipe = "english-sample.toml"',
+        'recipe = "english-sample.toml"\nmodel = "itl/phase2"',
+        r"\[source\], field 'model': that recipe makes one model; remove it",
+    ),
     "no such variant": (
         'variants = ["itl", "none"]',
         'variants = ["itl", "nonne"]',
@@ -216,7 +278,7 @@ BROKEN = {
         "lies below train_sentences = 500",
     ),
     "upper case": ("[variants.itl]", "[variants.ITL]", r"\[variants\.ITL\]: use lower-case letters"),
-    "reserved": ("[variants.itl]", "[variants.language_loss]", r"none of 'source', 'control', 'language_loss'"),
+    "reserved": ("[variants.itl]", "[variants.language_loss]", r"none of 'source', 'control', 'encoder', 'language_loss'"),
     "random weights": ("models = [", 'inits = ["random"]\nmodels = [', r"\[finetune\.nsmc\], field 'inits\.0': .*'pretrained'"),
     "no test": ('test = "../sample/rte_dev.tsv"\n', "", r"\[english\.glue_rte\]: field 'test' is missing"),
     "one name twice": ("[english.glue_rte]", "[english.nsmc]", r"\[english\.nsmc\]: \[finetune\.nsmc\] has this name too"),

@@ -97,10 +97,12 @@ def test_our_rows_stand_beneath_the_printed_ones(tmp_path: Path) -> None:
     for model, value in (("en/source", 60.0), ("ko/itl/phase1", 50.0), ("en/itl/phase1", 57.0), ("en/itl/phase1/2", 58.0)):
         inputs |= [cell(store, f"language_loss/{model}", "glue_rte", 1, value)]
     inputs["control/mlm"] = made(store, "control/mlm", trained, write=curve)
+    inputs |= [cell(store, "encoder/klue-bert", "klue_nli", 1, 79.5)]
     first = build(STAGE, CrossLingualReportSpec(), inputs, Runtime(store=store)).artifact
     text = (first.path / "report.md").read_text("utf-8")
     assert "| XPT-4M | 86.53 | 84.23 | 90.30 |" in text
     assert "| **itl, Phase 2** | **–** | **–** | **–** | **61.50 ± 0.71** |" in text
+    assert "| **klue-bert** | **–** | **–** | **–** | **79.50** |" in text
     assert "| itl, Phase 1 | 40 | 30 | 3 | 99.50 | 101.25 | 20.0 % | 19.0 % |" in text
     assert "itl: Vocab-En, Phase 1 | 95.0 %" in text
     assert "swapped" in text
@@ -114,6 +116,7 @@ def test_our_rows_stand_beneath_the_printed_ones(tmp_path: Path) -> None:
     csv = (first.path / "scores.csv").read_text("utf-8").splitlines()
     assert csv[0] == "model,vocabulary,benchmark,task,seed,metric,value,source"
     assert len(csv) == 1 + len(Results(inputs).scores)
+    assert any(line.startswith('klue-bert,"",klue_nli,klue_nli,1,accuracy,79.5,') for line in csv)
     again = build(STAGE, CrossLingualReportSpec(), inputs, Runtime(store=store), rerun=True).artifact
     assert again.output_digest == first.output_digest
 

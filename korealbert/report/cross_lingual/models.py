@@ -20,6 +20,8 @@ from korealbert.report.scores import Benchmark, Cell
 from korealbert.report.sections.learning import training_lines
 from korealbert.xpt.phases import PHASES
 
+ENCODER = "encoder/"
+"""Prefix of systems that are others' encoders; their name follows."""
 PHASE_TITLES = {"phase1": "Phase 1", "phase2": "Phase 2"}
 ENGLISH = "language_loss/"
 """Prefix of systems that are tested on English; the vocabulary that they use follows."""
@@ -30,9 +32,10 @@ class Score:
     """One value of one fine-tuning run."""
 
     model: str
-    """``itl/phase2``, ``control/mlm``, ``source``, ``itl/phase1/500`` for a snapshot."""
+    """``itl/phase2``, ``control/mlm``, ``source``, ``encoder/NAME``, ``itl/phase1/500`` for a snapshot."""
     vocabulary: str
-    """``ko`` or ``en``: language of the model's vocabulary; on Korean benchmarks ``ko``, except for the source."""
+    """``ko`` or ``en``: language of the model's vocabulary; on Korean benchmarks ``ko``, except for the source. Empty where the
+    model is another's encoder."""
     english: bool
     """Whether the benchmark is one of the language-loss matrix."""
     benchmark: str
@@ -101,6 +104,8 @@ class Results:
 
     def title(self, model: str) -> str:
         """A model's name for people: ``itl, Phase 1``."""
+        if model.startswith(ENCODER):
+            return model.removeprefix(ENCODER)
         name, _, rest = model.partition("/")
         if name == "control":
             return f"{rest}, from scratch"
@@ -142,7 +147,7 @@ def _parts(system: str) -> tuple[str, str, bool]:
     if name.startswith(ENGLISH):
         vocabulary, _, model = name.removeprefix(ENGLISH).partition("/")
         return model, vocabulary, True
-    return name, "en" if name == "source" else "ko", False
+    return name, "" if name.startswith(ENCODER) else "en" if name == "source" else "ko", False
 
 
 def _scores(benchmark: Benchmark, cell: Cell) -> Iterator[Score]:

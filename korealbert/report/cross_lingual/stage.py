@@ -18,7 +18,7 @@ from korealbert.formatting import compact, count
 from korealbert.huggingface.checkpoint import SourceStats
 from korealbert.report.artifacts import Artifacts, refuse_swapped
 from korealbert.report.cross_lingual import models, printed, tables
-from korealbert.report.cross_lingual.models import Results
+from korealbert.report.cross_lingual.models import ENCODER, Results
 from korealbert.report.render.blocks import Section, Table, Text
 from korealbert.report.render.writer import write_report
 from korealbert.report.sections import corpus, training_data
@@ -78,12 +78,12 @@ def run(
 
 
 def _model_of(label: str) -> str:
-    """``PHASE/VARIANT`` or ``control/NAME`` of models that were fine-tuned, or tested on masked words; see ``Results``."""
+    """``PHASE/VARIANT``, ``control/NAME`` or ``encoder/NAME`` of models that were fine-tuned, or tested on masked words."""
     stage, *rest = label.split("/")
     if stage not in ("finetune", "intrinsic"):
         return ""
     name, kind, *_ = [*(rest[2:] if rest[0] == "language_loss" else rest), "", ""]
-    return f"control/{kind}" if name == "control" else f"{kind}/{name}"
+    return f"{name}/{kind}" if name in ("control", "encoder") else f"{kind}/{name}"
 
 
 def _lede(results: Results) -> str:
@@ -138,7 +138,11 @@ def _split(artifacts: Artifacts) -> Section | None:
 def _scores(results: Results, model: str) -> pl.DataFrame:
     """Every score as one row; ``value`` is times 100."""
     records = [
-        (f"{model} {s.model}", s.vocabulary, s.benchmark, s.task, s.seed, s.metric, s.value, s.artifact) for s in results.scores
+        (
+            results.title(s.model) if s.model.startswith(ENCODER) else f"{model} {s.model}",
+            *(s.vocabulary, s.benchmark, s.task, s.seed, s.metric, s.value, s.artifact),
+        )
+        for s in results.scores
     ]
     columns = ("model", "vocabulary", "benchmark", "task", "seed", "metric", "value", "source")
     text, whole, real = pl.String(), pl.Int64(), pl.Float64()

@@ -12,7 +12,7 @@ from korealbert.formatting import MISSING, by_number, count, fixed, percent
 from korealbert.pretrain.intrinsic import IntrinsicStats
 from korealbert.pretrain.stage import PretrainStats
 from korealbert.report.cross_lingual import printed
-from korealbert.report.cross_lingual.models import PHASE_TITLES, Results, distributions, shown
+from korealbert.report.cross_lingual.models import ENCODER, PHASE_TITLES, Results, distributions, shown
 from korealbert.report.cross_lingual.printed import GLUE, KLUE, Column
 from korealbert.report.render.blocks import Block, Section, Table, Text
 from korealbert.report.sections.benchmarks import paired_differences
@@ -39,8 +39,9 @@ def korean(results: Results) -> Section | None:
     controls = [model for model in results.models if model.startswith("control/")]
     random = [name for name in results.variants if results.transfer_of(name)["encoder"] == "random"]
     transferred = [name for name in results.variants if name not in random]
+    others = [model for model in results.models if model.startswith(ENCODER)]
     blocks += [
-        _klue(1, "Table 1: KLUE dev", results, _models(transferred)),
+        _klue(1, "Table 1: KLUE dev", results, [*_models(transferred), *others]),
         _klue(2, "Table 2: models from scratch on the same text", results, controls),
         _klue(3, "Table 3: a source encoder of random weights", results, _models([*transferred, *random])),
     ]

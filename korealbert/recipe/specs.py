@@ -1,0 +1,301 @@
+"""A recipe of each kind as it was read: the validated specs of its stages, and the models that others may name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from korealbert.artifact import EACH_ONCE, Spec
+from korealbert.corpus import balance
+from korealbert.corpus.clean import stage as clean
+from korealbert.corpus.crawl.fetch import FetchSpec
+from korealbert.corpus.crawl.stage import CrawlSpec
+from korealbert.corpus.dedup import stage as dedup
+from korealbert.corpus.quality.stage import QualitySpec
+from korealbert.corpus.readers.spec import ExtractSpec
+from korealbert.examples import packing
+from korealbert.examples.views import ViewsSpec
+from korealbert.finetune.speed import SpeedSpec
+from korealbert.huggingface import checkpoint, export
+from korealbert.huggingface.directory import ModelPlace, longest_input_of
+from korealbert.model.config import AnyConfig
+from korealbert.pretrain.cooccurrence import CooccurrenceSpec
+from korealbert.pretrain.spec import ANY_VOCABULARY, PretrainSpec
+from korealbert.recipe.benchmarks import Benchmark, EncoderGrid, FinetuneGrid, PretrainedGrid, Seed
+from korealbert.recipe.retrieval import Retrieval
+from korealbert.report import stage as report
+from korealbert.report.cross_lingual.stage import CrossLingualReportSpec
+from korealbert.vocab import sizes
+from korealbert.vocab import stage as vocab
+from korealbert.xpt.phases import PHASES, Phase, PhaseSpec
+from korealbert.xpt.split import SplitSpec
+from korealbert.xpt.transfer import TransferSpec, target_config
+
+Vocabulary = Literal["ko", "en"]
+
+
+class ModelTable(ModelPlace):
+    """Place of a model: ALBERT, BERT, RoBERTa, ELECTRA; to be measured, also XLM-R, DistilBERT, BigBird, …"""
+
+    hub: str = Field(default="", pattern=r"^([\w.-]+/[\w.-]+)?$")
+    """The repository of the Hugging Face hub that the directory is a copy of: named where the directory is missing."""
+    recipe: str | None = None
+    """Or another recipe, seen from this one: its exported model, built as part of this graph."""
+    model: str | None = None
+    """The model of that recipe, where it is a cross-lingual one: ``itl/phase2``, ``control/mlm``. None: the only variant after
+    phase 2."""
+    set: dict[str, Any] = Field(default_factory=dict)
+    """Fields of that recipe to set otherwise: ``set.pretrain.steps = 9_000``."""
+
+    @model_validator(mode="after")
+    def _one_of_all(self) -> Self:
+        if sum(place is not None for place in (self.path, self.package, self.recipe)) != 1:
+            raise ValueError("give either path (a directory in Hugging Face format), package and folder, or recipe")
+        if self.set and self.recipe is None:
+            raise ValueError("set changes fields of a recipe, and none is named")
+        if self.model and self.recipe is None:
+            raise ValueError("model is one of a recipe's, and none is named")
+        return self
+
+    def place(self) -> ModelPlace:
+        """Without the recipe: what the stage that checks the model is told."""
+        return ModelPlace(path=self.path, package=self.package, folder=self.folder)
+
+
+class Made(NamedTuple):
+    """A model that a recipe makes."""
+
+    export: str
+    """Label of its directory in Hugging Face format."""
+    training: str
+    """Label of its last training."""
+    shape: AnyConfig | None
+    """None where it is not known before its source is read."""
+    longest_input: int | None
+    """Positions for tokens; None where that is not known here."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that this recipe starts from or measures."""
+
+    place: ModelPlace
+    recipe: Recipe | CrossLingualRecipe | None = None
+    """The recipe that makes it, where it has no place."""
+    made: Made | None = None
+    """Which of that recipe's models it is."""
+
+    def longest_input(self) -> int | None:
+        """Pieces for which it has positions; None where that is not known here: it sets no bound, or its package is elsewhere.
+
+        Raises ValueError where its configuration cannot be read.
+        """
+        if self.made is not None:
+            return self.made.longest_input
+        if self.place.path is not None:
+            return longest_input_of(self.place.path.path)
+        with suppress(ValueError):  # The stage that reads it from its package reports the fault.
+            if (directory := self.place.directory()) is not None:
+                return longest_input_of(directory)
+        return None
+
+
+@dataclass(frozen=True)
+class CorpusRecipe:
+    """The validated specs from raw text to one balanced corpus, which recipes of all kinds begin with."""
+
+    name: str
+    description: str
+    crawl: Mapping[str, CrawlSpec]
+    """By source, for sources whose pages are crawled."""
+    fetch: Mapping[str, FetchSpec]
+    """By source, for sources whose dump is fetched."""
+    extract: Mapping[str, ExtractSpec]
+    clean: Mapping[str, clean.CleanSpec]
+    dedup: dedup.DedupSpec
+    quality: QualitySpec | None
+    """Where the recipe has a table for it."""
+    balance: balance.BalanceSpec
+
+
+@dataclass(frozen=True)
+class Corpus(CorpusRecipe):
+    """The validated specs of a corpus alone, with a vocabulary where there is a table for it."""
+
+    vocab: vocab.VocabSpec | None
+    vocab_sizes: sizes.VocabSizesSpec
+    report: report.ReportSpec
+
+
+@dataclass(frozen=True)
+class Recipe(CorpusRecipe):
+    """The validated specs of every stage, ready to form a graph."""
+
+    vocab: vocab.VocabSpec
+    vocab_sizes: sizes.VocabSizesSpec
+    examples: packing.ExamplesSpec
+    views: ViewsSpec
+    examples_long: packing.ExamplesSpec | None
+    """Rows of pretraining's phase of long sequences, where it has one."""
+    views_long: ViewsSpec | None
+    """Their noise."""
+    cooccurrence: CooccurrenceSpec
+    """Used where the word embeddings begin with its vectors."""
+    pretrain: PretrainSpec
+    export: export.ExportSpec
+    finetune: Mapping[str, Benchmark[FinetuneGrid]]
+    """Benchmarks by name."""
+    retrieval: Retrieval
+    encoder: Mapping[str, Model]
+    """By name: others' encoders that every benchmark measures too."""
+    speed: SpeedSpec
+    report: report.ReportSpec
+    further: Mapping[str, Spec]
+    """By table: specs of registered stages that have no field here, where the recipe has their table."""
+
+    @property
+    def made(self) -> Made:
+        """Its model."""
+        return Made("export", "pretrain", self.pretrain.shape, self.pretrain.model.longest_sequence)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The validated specs of every stage of an evaluation."""
+
+    name: str
+    description: str
+    encoder: Mapping[str, Model]
+    """Measured encoders, by name."""
+    finetune: Mapping[str, Benchmark[EncoderGrid]]
+    """Benchmarks by name."""
+    retrieval: Retrieval
+    speed: SpeedSpec
+    report: report.ReportSpec
+
+
+class SplitTable(Spec):
+    """``[split]``: the three parts of the corpus, and the text of the vocabulary."""
+
+    level: Literal["document", "sentence"] = "document"
+    """See ``SplitSpec``, like all fields but one."""
+    test_sentences: int = Field(default=88_000, ge=1)
+    """Sentences of the test part."""
+    valid_sentences: int = Field(default=100_000, ge=1)
+    """Sentences of the valid part."""
+    train_sentences: int | None = Field(default=None, ge=1)
+    """Sentences that models are trained on; None: all that are left."""
+    vocabulary_sentences: int | None = Field(default=None, ge=1)
+    """Sentences of the train part that the vocabulary is learnt from: 4,000,000 where models of 400,000 are to have the
+    vocabulary of those of 4,000,000. None: ``train_sentences``."""
+    seed: int = Field(default=0, ge=0, lt=1 << 63)
+    """Seed of the order; with another one all three parts are others."""
+
+    @model_validator(mode="after")
+    def _vocabulary_holds_training(self) -> Self:
+        vocabulary, train = self.vocabulary_sentences, self.train_sentences
+        if vocabulary is not None and (train is None or vocabulary < train):
+            raise ValueError(
+                f"vocabulary_sentences = {vocabulary} lies below train_sentences = {train or 'all'}; leave it out, or raise it"
+            )
+        return self
+
+    def part(self, name: Literal["train", "valid", "test"], *, train_sentences: int | None = None) -> SplitSpec:
+        """The spec of one part."""
+        sizes = {"test_sentences": self.test_sentences, "valid_sentences": self.valid_sentences}
+        return SplitSpec(part=name, level=self.level, **sizes, train_sentences=train_sentences, seed=self.seed)
+
+
+class LanguageLossTable(Spec):
+    """``[language_loss]``: which models are fine-tuned on the English benchmarks of ``[english.NAME]``."""
+
+    variants: Annotated[tuple[str, ...], EACH_ONCE] = ()
+    """Variants of the matrix; empty: all."""
+    phases: Annotated[tuple[Phase, ...], EACH_ONCE] = Field(default=PHASES, min_length=1)
+    """Phases of the matrix."""
+    vocabularies: Annotated[tuple[Vocabulary, ...], EACH_ONCE] = Field(default=("ko", "en"), min_length=1)
+    """``ko``: the model as it is; ``en``: with its source's vocabulary put back."""
+    source: bool = True
+    """The source itself, as the line to compare with."""
+    curve_seeds: Annotated[tuple[Seed, ...], EACH_ONCE] = ()
+    """Seeds under which every snapshot of the phases is fine-tuned too, with its source's vocabulary; empty: no curve."""
+
+
+class KoreanGrid(PretrainedGrid):
+    """The cells of one Korean benchmark, for each of its models."""
+
+    models: Annotated[tuple[str, ...], EACH_ONCE] = ()
+    """Models that are fine-tuned: ``itl/phase2``, ``control/mlm``, ``encoder/NAME``, ``source``; empty: every variant after
+    each phase, every control and every encoder."""
+
+
+@dataclass(frozen=True)
+class CrossLingualRecipe(CorpusRecipe):
+    """The validated specs of every stage of a post-training."""
+
+    split: SplitTable
+    vocab: vocab.VocabSpec
+    examples: packing.ExamplesSpec
+    views: ViewsSpec
+    source: Model
+    """The encoder that learns Korean."""
+    variants: Mapping[str, TransferSpec]
+    phase1: PhaseSpec
+    phase2: PhaseSpec
+    control: Mapping[str, PretrainSpec]
+    """Models of the same text from scratch, by name."""
+    export: export.ExportSpec
+    finetune: Mapping[str, Benchmark[KoreanGrid]]
+    """Korean benchmarks by name."""
+    english: Mapping[str, Benchmark[PretrainedGrid]]
+    """English benchmarks by name."""
+    encoder: Mapping[str, Model]
+    """By name: others' encoders that Korean benchmarks measure too."""
+    language_loss: LanguageLossTable
+    report: CrossLingualReportSpec
+
+    @property
+    def trained(self) -> list[str]:
+        """Every model that it trains."""
+        return [f"{name}/{phase}" for name in self.variants for phase in PHASES] + [f"control/{name}" for name in self.control]
+
+    @property
+    def models(self) -> list[str]:
+        """Every model that is fine-tuned unless a benchmark names others."""
+        return [*self.trained, *(f"encoder/{name}" for name in self.encoder)]
+
+    def made(self, model: str) -> Made:
+        """One of ``trained``. Raises ValueError where the source's configuration cannot be read."""
+        name, _, rest = model.partition("/")
+        if name == "control":
+            control = self.control[rest]
+            return Made(f"export/{model}", model, control.shape, control.model.longest_sequence)
+        source, shape = self.shape_of_source, None
+        # From an export that does not say which layers share weights, a transfer takes each layer separately.
+        if source is not None and not checkpoint.repeats_blocks(source):
+            shape = target_config(source, self.variants[name], vocab_size=ANY_VOCABULARY)
+        return Made(f"export/{model}", f"{rest}/{name}", shape, self.positions_of_source())
+
+    @property
+    def shape_of_source(self) -> AnyConfig | None:
+        """None where it is not known here."""
+        if self.source.made is not None:
+            return self.source.made.shape
+        with suppress(ValueError):  # The stage that reads it from its package reports the fault.
+            directory = self.source.place.directory()
+            return None if directory is None else checkpoint.read_config(directory)
+        return None
+
+    def positions_of_source(self) -> int | None:
+        """Positions that tokens of the source can take; None where it is in a package, which may be installed elsewhere only.
+
+        Raises ValueError where its configuration cannot be read.
+        """
+        if self.source.made is not None:
+            return self.source.made.longest_input
+        path = self.source.place.path
+        return None if path is None else checkpoint.read_config(path.path).longest_sequence
