@@ -102,7 +102,7 @@ _THRESHOLD_SCHEMA = pa.schema([("stratum", pa.string()), ("category", pa.string(
 
 
 class BalanceSpec(Spec):
-    """Which sources are balanced, towards what, and how."""
+    """The sources that are balanced, the target and the method."""
 
     mode: Literal["cap", "proportional", "temperature", "none"] = "cap"
     """cap: keep at most alpha · target · total characters of a category. proportional: exactly the target shares, throwing
@@ -258,7 +258,7 @@ class BeforeAndAfter(Statistics):
 
 
 class BalanceStats(DocumentStats):
-    """What balancing left."""
+    """Statistics of balancing."""
 
     categories: dict[str, BeforeAndAfter] = Field(default_factory=dict)
     """Those of the balanced sources."""

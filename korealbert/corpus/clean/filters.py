@@ -30,7 +30,7 @@ from korealbert.artifact import Spec
 from korealbert.documents.schema import Drop
 
 _MOST_FREQUENT_LOOKED_AT = 20
-"""Of equally frequent n-grams, how many are measured for the longest."""
+"""Number of equally frequent n-grams that are measured for the longest."""
 
 
 def _ngram_hashes(word_ids: npt.NDArray[np.uint64], n: int) -> npt.NDArray[np.uint64]:

@@ -30,7 +30,7 @@ that quotes one Korean name is not. Of letters in Latin a Korean or Japanese wor
 
 
 class Language(Spec):
-    """Which languages a document must be in."""
+    """The languages that a document must be in."""
 
     keep: Names = Field(default=("ko",), min_length=1)
     """ISO 639-1 codes; ``other`` is every script but those of ko, ja and zh. Any other code (``en``) needs py3langid."""

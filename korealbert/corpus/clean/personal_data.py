@@ -72,7 +72,7 @@ _CARD = re.compile(
 _ISSUER = re.compile(r"3[47]\d{13}|(?:4|5[1-5]|2[2-7]|35|6[0-5]|9[0-9])\d+")
 _AREA = r"(?:02|0(?:3[1-3]|4[1-4]|5[1-5]|6[1-4])|070|080|050[2-8]?)"
 _COUNTED = r"(?:명|원|개|년|여|만|억|대|건|가구|점|배|톤|평|시간|km|m|kg|t|㎡|%)"
-"""What follows a range of quantities (``1600-2000명``)."""
+"""Words after a range of quantities (``1600-2000명``)."""
 _PHONE = re.compile(
     rf"(?:{_BEHIND_ANOTHER}|(?<=[가-힣:]))(?:"
     r"(?:\+ ?82|\(\+82\))[-–. ]{0,2}\(?0?\)?(?:1[016-9]|2|[3-6][1-5]|70|50[2-8]?)[-–. )]{0,2}[0-9]{3,4}[-–. ]?[0-9]{4}"
@@ -163,7 +163,7 @@ def _without(text: str, spans: list[tuple[int, int]], instead: str) -> str:
 
 
 def _resident_kind(digits: str, *, separated: bool = True) -> Kind | None:
-    """What a number of 13 digits is: a resident's, a registered foreigner's, or neither.
+    """Return the kind of a number of 13 digits: a resident's, a registered foreigner's, or neither.
 
     The date must exist and the check digit be right. Without a hyphen a number that is also a valid Korean bar code is one;
     numbers given since ``_RANDOM_NUMBERS_FROM`` have no check digit and count only with their hyphen.

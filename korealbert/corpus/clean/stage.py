@@ -90,7 +90,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class CleanedDocument:
-    """What cleaning made of one document."""
+    """The result of cleaning one document."""
 
     document: Document
     """The cleaned document; where ``drop`` is set, the document as it came."""
@@ -220,7 +220,7 @@ class _SentenceAgreement(Statistics):
 
 
 class CleanStats(DocumentStats):
-    """What cleaning changed in the documents."""
+    """Statistics of the changes that cleaning made."""
 
     removed: dict[str, int] = Field(default_factory=dict)
     """Spans that the news rules removed, by rule."""

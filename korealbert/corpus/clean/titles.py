@@ -1,4 +1,4 @@
-"""What a newspaper's title and section say of an article, by rules that are data (``data_specs/rules``).
+"""Decisions on articles by their titles and sections, from rules that are data (``data_specs/rules``).
 
 ``titles.toml``: articles that are dropped whole for their kind (notices, obituaries, picture pages, lottery numbers),
 with examples that the tests run. ``categories.toml``: section names mapped to the few categories that the corpus is balanced
@@ -44,7 +44,7 @@ class TitleRule(Spec):
 
     id: str
     field: Literal["title", "end"] = "title"
-    """Where the pattern is searched: the title, or the last characters of the text."""
+    """Place where the pattern is searched: the title, or the last characters of the text."""
     pattern: str
     """A regular expression for ``matching_view`` text, found anywhere unless it says otherwise."""
     without_prose: bool = False

@@ -32,7 +32,7 @@ _OP_LEGACY_SERVER_CONNECT = 0x4
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
-"""When the request of this thread must be over, on the monotonic clock."""
+"""Time at which the request of this thread must be over, on the monotonic clock."""
 
 
 class NoAnswer(ConnectionError):
@@ -66,7 +66,7 @@ class Answer:
     blocks: Iterator[bytes]
     """The body as it arrives, its Content-Encoding kept. Raises NoAnswer when it breaks off."""
     body: bytes = b""
-    """What ``Client.read`` has read of it."""
+    """The part of it that ``Client.read`` has read."""
 
     def header(self, name: str) -> str:
         """The last value of a header, or empty."""
@@ -79,7 +79,7 @@ class Answer:
 
     @property
     def location(self) -> str:
-        """Where a redirect leads, empty if it is none. Bytes beyond ASCII are sent back as they came, as browsers do."""
+        """The target of a redirect, empty if it is none. Bytes beyond ASCII are sent back as they came, as browsers do."""
         value = self.header("Location") if 300 <= self.status < 400 else ""
         return quote(value.encode("latin-1"), safe=string.punctuation + " ")
 

@@ -53,7 +53,7 @@ class FetchSpec(Spec):
     """One file of raw data, or the files of a directory of an object store."""
 
     url: str = Field(default="", pattern=rf"^((https?|{'|'.join(SCHEMES)})://.+)?$")
-    """Where it is fetched from. By ``hf://datasets/OWNER/NAME``, ``s3://``, ``gs://``, ``az://`` it may be a directory (all
+    """Address of the file. By ``hf://datasets/OWNER/NAME``, ``s3://``, ``gs://``, ``az://`` it may be a directory (all
     files below it but hidden ones), or a pattern of several files (``s3://bucket/web/*.parquet``); their packages
     (huggingface_hub, s3fs, gcsfs, adlfs) are asked for where they are missing, and find the credentials in the environment."""
     path: InputPath | None = None
@@ -273,13 +273,13 @@ def _transfer(spec: FetchSpec, part: Path, client: Client, runtime: Runtime) -> 
 
 
 def _validator(answer: Answer) -> str:
-    """What distinguishes one edition of a file from another; If-Range takes strong ones only."""
+    """Return the value that distinguishes one edition of a file from another; If-Range takes strong ones only."""
     etag = answer.header("ETag")
     return etag if etag and not etag.startswith("W/") else answer.header("Last-Modified")
 
 
 def _extent(answer: Answer, have: int) -> tuple[int | None, int | None]:
-    """Where the bytes of an answer begin in the file, and the file's size if known; (None, None) for a wrong part."""
+    """Return the offset of an answer's bytes in the file, and the file's size if known; (None, None) for a wrong part."""
     length = answer.header("Content-Length")
     if answer.status != 206:
         return 0, int(length) if length and length.isdecimal() else None

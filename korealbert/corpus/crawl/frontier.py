@@ -94,7 +94,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a record is in the WARC files, in compressed bytes."""
+    """The position of a record in the WARC files, in compressed bytes."""
 
     file: int
     offset: int
@@ -138,7 +138,7 @@ class Frontier:
                 self._db.execute(f"{trigger} BEGIN UPDATE sums SET total = {sums}; END")  # noqa: S608 (our own names)
 
     def fault(self) -> str | None:
-        """What of the file is not as it was written, or None; all of it is read."""
+        """Return what is damaged in the file, or None; all of it is read."""
         with contextlib.closing(sqlite3.connect(":memory:")) as fresh:
             fresh.executescript(_SCHEMA)
             schema = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"

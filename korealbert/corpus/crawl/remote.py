@@ -151,7 +151,7 @@ def _copy(system: Any, path: str, target: Path, most: int) -> None:
 
 
 def _tried(url: str, retries: int, backoff_seconds: float, work: Callable[[], Any]) -> Any:
-    """What ``work`` returns; tried again after errors that may pass."""
+    """Return the result of ``work``, which is tried again after errors that may pass."""
     package = _PACKAGES.get(url.partition("://")[0], "fsspec")
     for attempt in range(retries + 1):
         try:
@@ -172,7 +172,7 @@ def _tried(url: str, retries: int, backoff_seconds: float, work: Callable[[], An
 
 
 def _final(error: Exception, problem: str, url: str, package: str) -> str:
-    """What to say of an error that no further try mends; empty for others."""
+    """Return the message for an error that no further try mends; empty for others."""
     if isinstance(error, PermissionError) or _NO_CREDENTIALS.search(problem):
         return f"access is denied ({problem}); see to the credentials that {package} finds"
     if isinstance(error, FileNotFoundError) or _ABSENT.search(problem):

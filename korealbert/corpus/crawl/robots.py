@@ -48,7 +48,7 @@ class RobotsUnreachable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What one robots.txt says."""
+    """The rules of one robots.txt."""
 
     parser: Protego | None
     """None where there is no robots.txt, so that everything may be requested."""
@@ -193,7 +193,7 @@ class Downloads:
 
 
 class _Turns:
-    """When a host may be asked next."""
+    """The times at which hosts may be asked next."""
 
     def __init__(self, concurrency: int, delay_seconds: float) -> None:
         self.places = threading.BoundedSemaphore(concurrency)

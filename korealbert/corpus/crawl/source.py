@@ -65,11 +65,11 @@ class _Listing(Spec):
     ``sections`` and ``{page}`` for 1, 2, 3 … until a page names no new article.
     """
     step: Literal["day", "month"] = "day"
-    """What ``{day}`` counts in."""
+    """Unit that ``{day}`` counts in."""
     sections: dict[str, str] = Field(default_factory=dict)
     """Values of ``{section}`` in the address → the section's name, which the articles found there inherit."""
     page_step: int = Field(default=1, ge=1)
-    """What ``{page}`` grows by: 20 where a site counts in articles (1, 21, 41 …)."""
+    """Step of ``{page}``: 20 where a site counts in articles (1, 21, 41 …)."""
     max_pages: int = Field(default=200, ge=1)
     """Pages of one day and section at most."""
     follow: _Pattern = ""
@@ -123,7 +123,7 @@ class Source(Spec):
     tested: bool = False
     """Whether the listings and patterns were tried against the live site."""
     note: str = ""
-    """What a person should know before using it."""
+    """Remark that a person should know before using it."""
     hosts: tuple[_Host, ...] = Field(min_length=1)
     """Allow-list: no other host is ever asked, not even by a redirect. ``.example.org`` allows all hosts below it."""
     private_hosts: tuple[_Host, ...] = ()
@@ -134,11 +134,11 @@ class Source(Spec):
     date it; ``section`` is looked up in ``sections``.
     """
     sections: dict[str, str] = Field(default_factory=dict)
-    """What the article pattern captures as ``section`` → the name of the section."""
+    """Text that the article pattern captures as ``section`` → the name of the section."""
     categories: dict[_Category, tuple[str, ...]] = Field(default_factory=dict)
     """Category → names of sections; a section not listed here keeps its name."""
     listing: tuple[_Listing, ...] = Field(min_length=1)
-    """Where the articles are listed."""
+    """Pages on which the articles are listed."""
     drop_parameters: tuple[str, ...] = _DROPPED_PARAMETERS
     """Query parameters that do not distinguish pages; a trailing ``*`` matches any ending."""
     trust_canonical: bool = True
@@ -262,7 +262,7 @@ def _dropped(pair: str, dropped: tuple[str, ...]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ArticleUrl:
-    """What the address of an article says about it."""
+    """Facts in the address of an article."""
 
     published: str
     """ISO date, or empty."""
@@ -271,7 +271,7 @@ class ArticleUrl:
 
 
 def article_url(url: str, source: Source) -> ArticleUrl | None:
-    """What an address says, or None for one that is no article's."""
+    """Return the facts in an address, or None for one that is no article's."""
     found = _compiled(source.article).fullmatch(url)
     if found is None:
         return None

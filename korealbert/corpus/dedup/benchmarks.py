@@ -34,7 +34,7 @@ class EvaluationFile(Spec):
     line. korquad: SQuAD's shape. conll: a token a line, blank lines between sentences, ``##`` comments. lines: a text a
     line."""
     columns: tuple[_Column, ...] = ()
-    """Which fields hold text: names (keys, header names) or positions from 0. korquad: of context, question (default both).
+    """Fields that hold text: names (keys, header names) or positions from 0. korquad: of context, question (default both).
     json, jsonl: a name with dots leads through objects; of a list the strings are one text."""
     key: str = ""
     """json: the field of the outermost object that holds the list."""
@@ -43,7 +43,7 @@ class EvaluationFile(Spec):
     encoding: str = "utf-8"
     """Text encoding; a byte order mark is always taken off."""
     passages: Literal["document", "paragraph", "ignore"] = "document"
-    """What is removed where a long stretch of a benchmark text is inside other text: the document, the paragraph, nothing.
+    """Part that is removed where a long stretch of a benchmark text is inside other text: the document, the paragraph, nothing.
     ``paragraph`` for sources that put many independent texts into one document (reviews of one film)."""
 
     @field_validator("encoding")

@@ -1,4 +1,4 @@
-"""Which documents are copies of which: a decision over signatures, independent of shards, workers and input order.
+"""Decision which documents are copies of which, over signatures: independent of shards, workers and input order.
 
 All documents are ranked: by source (``[dedup] priority``), then the longer first, then the smaller id. A document goes when it
 duplicates a better one that stays: the same letters and digits (exact), or a common band and a Jaccard similarity of at least
@@ -67,7 +67,7 @@ def _partitions_for(rows: int, rows_each: int) -> int:
 
 
 RANKING_FILES = ("numbers.bin", "ids.bin", "ranks.bin")
-"""What a ranking leaves in its directory."""
+"""Files of a ranking in its directory."""
 _UNRANKED = 0xFFFFFFFF
 """Stands for the rank of a document without a signature."""
 
@@ -316,7 +316,7 @@ def _anchored(signatures: Signatures, ranking: Ranking, gone: _Gone) -> Iterator
 
 
 def _buckets(shards: Iterable[npt.NDArray[Any]], total: int, out: Path) -> Iterator[npt.NDArray[Any]]:
-    """Of at most ``total`` rows those that share a bucket with another, by bucket and rank; no bucket is cut in two."""
+    """Yield, of at most ``total`` rows, those that share a bucket with another, by bucket and rank; no bucket is cut in two."""
     count = min(_partitions_for(total, ROWS_PER_PARTITION), _BUCKET_PARTITIONS_AT_MOST)
     partitions = Partitions(out / "buckets", _BUCKETED)
     partitions.clear()

@@ -128,7 +128,7 @@ class EvaluationTexts:
         return Decontaminated("\n\n".join("\n".join(line for line, _ in lines) for lines in paragraphs), drop, *counts)
 
     def _without_copies(self, paragraphs: list[_Paragraph], whole: Counter[str], lines: Counter[str]) -> list[_Paragraph]:
-        """What stays of a document's paragraphs. Counts the paragraphs that go as a whole, and other lines."""
+        """Return the rest of a document's paragraphs. Counts the paragraphs that go as a whole, and other lines."""
         owners = iter(self._owners_of_lines([letters for paragraph in paragraphs for _, letters in paragraph]))
         left = []
         for paragraph in paragraphs:
@@ -176,7 +176,7 @@ class EvaluationTexts:
 
 
 def letters_of(text: str) -> str:
-    """What texts are compared by: letters and digits, in lower case and one spelling."""
+    """Return the part by which texts are compared: letters and digits, in lower case and one spelling."""
     text = composed(text, "NFKC")
     if _LONE_INITIAL.search(text):
         text = _UNCLOSED.sub(_closed, text)
@@ -232,7 +232,7 @@ def index_evaluation_texts(files: Sequence[EvaluationFile], min_letters: int, di
 
 
 def _telling(squeezed: str) -> Positions:
-    """Where stretches begin that have enough different letters."""
+    """Return the beginnings of stretches that have enough different letters."""
     if len(squeezed) < PASSAGE_LETTERS:
         return np.empty(0, dtype=np.int64)
     codes = np.frombuffer(squeezed.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
@@ -242,5 +242,5 @@ def _telling(squeezed: str) -> Positions:
 
 @lru_cache(maxsize=2)
 def load_evaluation_texts(directory: Path) -> EvaluationTexts:
-    """What ``index_evaluation_texts`` wrote; read once per process."""
+    """Return the output of ``index_evaluation_texts``, which is read once per process."""
     return EvaluationTexts(directory)

@@ -216,7 +216,7 @@ class _Line:
     words: list[tuple[int, int]]
     """Extents of its words in the text."""
     gone: list[bool]
-    """Which of the words go."""
+    """Flags of the words that are removed."""
     kind: int = -1
     """Why the whole line goes; -1: it does not."""
 

@@ -163,12 +163,12 @@ def _powers(count: int) -> tuple[Hashes, Hashes]:
 
 
 class Compared(NamedTuple):
-    """What a candidate is compared by. Hashes of words that are numbers are odd, all others even."""
+    """Hashes by which a candidate is compared. Hashes of words that are numbers are odd, all others even."""
 
     shingles: Hashes
     """Sorted, without repetitions."""
     words: Hashes
-    """Of the text: sorted, with repetitions."""
+    """Hashes of the text's words: sorted, with repetitions."""
     title: Hashes
     """Words of the title: sorted, without repetitions."""
 
@@ -189,7 +189,7 @@ def write_candidates(directory: Path, index: int, items: Iterable[tuple[int, Com
 
 
 class Candidates:
-    """What ``write_candidates`` wrote for all shards, by number. 40 bytes per candidate document are in memory."""
+    """The output of ``write_candidates`` for all shards, by number. 40 bytes per candidate document are in memory."""
 
     def __init__(self, directory: Path, offsets: npt.NDArray[np.int64]) -> None:
         self._directory, self._offsets = directory, offsets
@@ -206,7 +206,7 @@ class Candidates:
         return end - start
 
     def read(self, number: int) -> Compared:
-        """What the document of a number is compared by."""
+        """Return the hashes by which the document of a number is compared."""
         shard, (start, *ends) = self._span(number)
         path = _candidate_paths(self._directory, shard)[0]
         hashes = np.fromfile(path, dtype="<u8", count=ends[-1] - start, offset=8 * start)

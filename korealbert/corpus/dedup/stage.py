@@ -71,7 +71,7 @@ _DECISION = np.dtype([("number", "<u4"), ("survivor", "<u8"), ("similarity", "<f
 
 
 class DedupSpec(Spec):
-    """What counts as a copy, whose copy stays, and which texts the corpus must not hold."""
+    """The definition of a copy, the order of sources whose copy stays, and the texts that the corpus must not hold."""
 
     later: ClassVar[frozenset[str]] = frozenset({"repeats"})
 
@@ -92,7 +92,7 @@ class DedupSpec(Spec):
     min_letters: int = Field(default=5, ge=1)
     """Evaluation texts of fewer letters and digits are removed only where they are a whole paragraph, not lines of one."""
     repeats: Repeats | None = None
-    """Which passages of documents that stay are removed because better documents have them; None: none. Better are those of a
+    """Passages of kept documents that are removed because better documents have them; None: none. Better are those of a
     source that ``priority`` names first, then the longer, then those of the smaller id, as for whole copies."""
 
     @model_validator(mode="after")
@@ -109,12 +109,12 @@ class _Job:
     numbers: tuple[int, int] = (0, 0)
     """Its documents' numbers, from the first to one past the last; known when it is signed."""
     ranges: int = 0
-    """Of hashes of passages; known when those are written."""
+    """Number of ranges of the hashes of passages; known when those are written."""
 
 
 @dataclass(frozen=True)
 class _Decision:
-    """What the two reduces know."""
+    """Inputs of the two reduces."""
 
     spec: DedupSpec
     signatures: Signatures
@@ -350,7 +350,7 @@ class DedupStats(DocumentStats):
     """Copies and evaluation texts that were taken out."""
 
     paragraphs_decontaminated: int = 0
-    """Of documents that stay, like the next two."""
+    """Number in documents that stay, like the next two."""
     lines_decontaminated: int = 0
     decontaminated: dict[str, int] = Field(default_factory=dict)
     """Paragraphs and lines by benchmark."""

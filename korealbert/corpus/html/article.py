@@ -15,7 +15,7 @@ from korealbert.corpus.readers.records import UNWANTED, iso_date, one_line, tidy
 _MIN_TEXT_CHARS = 60
 """A shorter main text is a caption or a login notice: the text that the page carries elsewhere is looked for."""
 _SHORTEST_ARTICLE_CHARS = 40
-"""What trafilatura takes for a main text that it has found. Its default of 250 is made for Latin letters: three Korean
+"""Least length of a text that trafilatura accepts as the main one. Its default of 250 is made for Latin letters: three Korean
 sentences stay below, and what it does instead flattens the page, captions, lists and advertisements included."""
 _MAX_ELEMENTS = 20_000
 """Larger pages are refused: news have two to five thousand, and trafilatura takes 7 s for 60,000, more than linear time."""

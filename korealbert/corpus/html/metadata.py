@@ -1,4 +1,4 @@
-"""What a page says about itself: JSON-LD, OpenGraph and meta tags, authors, and for older pages the date line in its text."""
+"""Facts that a page states about itself: JSON-LD, OpenGraph and meta tags, authors; in older pages the date line."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _FRONT = re.compile(r"[\[(<【]\s*(?P<name>[^\])>】]{1,20}?)\s*[\])>】]\s*(?=\
 
 @dataclass(slots=True)
 class _Facts:
-    """What a page says about itself; empty where it says nothing."""
+    """Facts that a page states about itself; empty where it states none."""
 
     title: str = ""
     outlet: str = ""

@@ -43,7 +43,7 @@ _TYPE = re.compile(rb"^warc-type:[ \t]*([A-Za-z]+)[ \t]*\r$", re.IGNORECASE | re
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """What a crawl knows about its source."""
+    """Facts that a crawl has about its source."""
 
     outlet: str = ""
     category_of: tuple[tuple[str, str], ...] = ()
@@ -164,7 +164,7 @@ class _Response:
     content_type: str
     content_encoding: str
     headers: dict[str, str]
-    """Of the WARC record, by lower-case name."""
+    """Headers of the WARC record, by lower-case name."""
     body: bytes
 
 

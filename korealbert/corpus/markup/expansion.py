@@ -24,9 +24,9 @@ _MAX_BODY = 20_000
 _MAX_CALLS = 2_000
 """Calls that are expanded in one page."""
 _MAX_DEPTH, _MAX_STEPS, _MAX_CHARACTERS = 24, 2_000, 50_000
-"""Of one call: templates within templates, nodes evaluated, characters made."""
+"""Limits of one call: templates within templates, nodes evaluated, characters made."""
 _MAX_PAGE_STEPS, _MAX_PAGE_CHARACTERS = 50 * _MAX_STEPS, 50 * _MAX_CHARACTERS
-"""Of all calls of one page: beyond, its other calls stay as they are."""
+"""Limits of all calls of one page: beyond, its other calls stay as they are."""
 _MAX_SHOWN = 300
 """Characters of an expansion; a longer one is no part of a line."""
 
@@ -79,7 +79,7 @@ class _Frame:
 
 
 def template_body(source: str) -> str | None:
-    """What a template's page puts in the place of a call, or ``#redirect [[name]]``; None for a layout."""
+    """Return the text that a template's page puts in the place of a call, or ``#redirect [[name]]``; None for a layout."""
     if redirect := _REDIRECT.match(source):
         return f"#redirect [[{redirect[1].strip()}]]"
     text = "".join(_outside_and_inside(_HIDDEN, source)[0])
@@ -90,7 +90,7 @@ def template_body(source: str) -> str | None:
 
 
 def _outside_and_inside(opener: re.Pattern[str], text: str) -> tuple[list[str], list[str]]:
-    """What is outside and what inside of elements, which end at the next closer; one without a closer is text.
+    """Return the text outside and the text inside of elements, which end at the next closer; one without a closer is text.
 
     A pattern of opener, anything and closer would look for a missing closer once for each opener.
     """
@@ -169,7 +169,7 @@ class TemplatePages:
         self._bodies = bodies
 
     def body(self, key: str) -> str | None:
-        """Of a template or of the one that it redirects to, over at most three pages; None where the dump has none."""
+        """Return the body of a template or its redirect's target, over at most three pages; None where the dump has none."""
         for _ in range(4):
             body = self._bodies.get(key)
             redirect = _REDIRECT.match(body) if body else None
@@ -251,7 +251,7 @@ class _Call:
     characters: int = 0
 
     def text(self, pieces: _Pieces, given: Mapping[str, str], active: tuple[str, ...]) -> str:
-        """What pieces show where the arguments of the template that they are in are ``given``."""
+        """Return the text of pieces where the arguments of the template that they are in are ``given``."""
         shown = []
         for piece in pieces:
             text = piece if isinstance(piece, str) else self._node(piece, given, active)
@@ -337,5 +337,5 @@ _CASES: Mapping[str, Callable[[str], str]] = {
 
 @lru_cache(maxsize=1)
 def load_template_pages(path: Path) -> TemplatePages:
-    """What extraction wrote of a dump's templates; read once per process."""
+    """Return the templates that extraction wrote of a dump, which are read once per process."""
     return TemplatePages(json.loads(path.read_bytes()))

@@ -14,7 +14,7 @@ _LONGEST, _DEEPEST = 1_000, 20
 """Characters and nested braces beyond which a formula is too much to read, and has no text."""
 
 _PAIR = re.compile(r"([\[\]{}|'])(?=\1)")
-"""What would look like markup in a text."""
+"""Pairs of characters that would look like markup in a text."""
 _CONVERTER = LatexNodes2Text(math_mode="text", keep_comments=True, strict_latex_spaces=False)
 
 

@@ -35,20 +35,20 @@ class Frame:
     start: int
     """Its content is ``out[start:]``."""
     source: int
-    """Where it begins in the source."""
+    """Its beginning in the source."""
     lost_before: int
     """Characters left out before it."""
     braces: int
     """Those that opened it and are not closed yet; 0 where there are none to count."""
     pipes: list[int] = field(default_factory=list)
-    """Where in ``out`` its arguments begin, the first apart."""
+    """Beginnings of its arguments in ``out``, without the first."""
 
 
 class NestedMarkup(ABC):
     """Reads the source of one page; the markup says what its tokens are and how each construct is read."""
 
     token: ClassVar[re.Pattern[str]]
-    """What may begin, part or end a construct."""
+    """Pattern of tokens that may begin, part or end a construct."""
     outermost: ClassVar[re.Pattern[str] | None] = None
     """The tokens that matter where no construct is open; None: all."""
     unseen_links: ClassVar[Mapping[str, str]]
@@ -78,11 +78,11 @@ class NestedMarkup(ABC):
 
     @abstractmethod
     def readers(self) -> Mapping[str, Reader]:
-        """What reads a token, by its first character."""
+        """The readers of tokens, by their first character."""
 
     @abstractmethod
     def link_text(self, target: str, label: str | None) -> tuple[str, str]:
-        """What a link shows and an empty string, or an empty string and the construct that it is because it shows nothing."""
+        """Return the text of a link and an empty string, or an empty string and its construct if it shows nothing."""
 
     @abstractmethod
     def abandon(self, frame: Frame) -> int:

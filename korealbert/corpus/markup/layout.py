@@ -272,7 +272,7 @@ def _without_blank(before_stop: str) -> str:
 
 
 def _without_trailing(before_closing: str) -> str:
-    """What comes before a closing parenthesis, without separators at its end."""
+    """Return the text before a closing parenthesis, without separators at its end."""
     kept = before_closing.rstrip(" ,;")
     tail = before_closing[len(kept) :]
     return before_closing if len(tail) > 1 and not tail.strip(";") else kept  # (ㅋㅋ;;) is a face, not a rest

@@ -94,7 +94,7 @@ def _unmark(text: str, mark: str) -> str:
 
 
 def _paired(parts: list[str], mark: str) -> list[int]:
-    """Which of the parts between marks are within a pair on one line; marks without a partner go back into the parts."""
+    """Return which of the parts between marks are within a pair on one line; marks without a partner go back into the parts."""
     inside: list[int] = []
     index, last = 1, len(parts) - 1
     while index < last:

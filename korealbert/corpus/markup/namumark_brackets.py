@@ -77,7 +77,7 @@ def _links(text: str, lost: Counter[str]) -> str:
 
 
 def _link_text(target: str, label: str | None) -> tuple[str, str]:
-    """What a link shows and an empty string, or an empty string and the construct that it is because it shows nothing.
+    """Return the text of a link and an empty string, or an empty string and its construct if it shows nothing.
 
     Its words are put between marks, to know how much of a line is links.
     """
@@ -163,7 +163,7 @@ class _Unbalanced(NestedMarkup):
         return {"[": self._open_bracket, "]": self._close_bracket, "\n": self._line_start, "|": self._pipe}
 
     def link_text(self, target: str, label: str | None) -> tuple[str, str]:
-        """As for any link."""
+        """Return the same as for any link."""
         return _link_text(target, label)
 
     def _open_bracket(self, found: re.Match[str]) -> int:

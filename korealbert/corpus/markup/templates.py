@@ -41,7 +41,7 @@ def is_inline(key: str, extra: Mapping[str, int | str]) -> bool:
 
 
 def inline_text(key: str, arguments: list[str], extra: Mapping[str, int | str]) -> str:
-    """What an inline template shows; empty if it lacks the argument. ``arguments`` are raw (``name=value``)."""
+    """Return the text of an inline template; empty if it lacks the argument. ``arguments`` are raw (``name=value``)."""
     function, colon, rest = key.partition(":")
     if colon and key.startswith(_INLINE_PREFIXES):
         return rest.strip().upper() if function == "uc" else rest.strip()

@@ -30,7 +30,7 @@ _MAGIC_WORD = re.compile(r"__[A-Z가-힣]{2,24}__")
 _VARIANT = re.compile(r"-\{(?:([^{}|;:]*)\|)?([^{}]*)\}-")
 _VARIANT_OF = re.compile(r"\s*([a-z]{2,3}(?:-[a-z]+)?)\s*:\s*([^;]*?)\s*(?:;|\Z)")
 _VARIANTS = ("ko", "zh-hant", "zh-tw", "zh-hk", "zh", "zh-hans", "zh-cn")
-"""Which of several is shown: Korean texts write Chinese characters in their traditional form."""
+"""Language variants by preference: Korean texts write Chinese characters in their traditional form."""
 _FORMULA_LINE = re.compile(
     r"(</math>[ \t]*)\n[ \t:*]*(?=(?:[은는가을를의와과에도만라]|으?로|에서|(?:이?라)(?:고|는)|이[다고며라])[ .,])"
 )
@@ -95,7 +95,7 @@ def without_stray_particles(text: str) -> str:
 
 
 def _apostrophe(quotes: re.Match[str]) -> str:
-    """Of four quotes one is text: two or three, or five for both, begin or end italics and bold."""
+    """Read a run of quotes. Of four quotes one is text: two or three, or five for both, begin or end italics and bold."""
     return "'" if len(quotes[0]) == 4 else ""
 
 
@@ -188,7 +188,7 @@ _REF_TAG = re.compile(r"</ref\s*>|<ref(?=[\s>])[^<>]*+(?<!/)(?<!/ )>", re.IGNORE
 
 @lru_cache(maxsize=4)
 def _elements(*, keep_strikethrough: bool, keep_tables: bool) -> re.Pattern[str]:
-    """Where a comment, ``<nowiki>`` or an element begins that goes with its content."""
+    """Return the pattern of the beginnings of comments, ``<nowiki>`` and elements that are removed with their content."""
     kept = {"strikethrough": keep_strikethrough, "table": keep_tables}
     names = ["nowiki", *(name for name, construct in _CONSTRUCT.items() if not kept.get(construct))]
     alternatives = "|".join(sorted(names, key=len, reverse=True))
@@ -235,7 +235,7 @@ def _remove_plain(text: str, lost: Counter[str]) -> str:
 
 
 def _extent(text: str, found: re.Match[str], name: str, never_closed: set[str]) -> tuple[int, int]:
-    """Where the content of an element ends, and where the text continues after it."""
+    """Return the end of an element's content, and the position where the text continues after it."""
     opened = found.end()
     tag_whole = found[0].endswith(">")
     if found[0].endswith(("/>", "/ >")):

@@ -109,7 +109,7 @@ class Brackets(NestedMarkup):
         return text or GONE
 
     def _shown(self, name: str, arguments: str) -> str:
-        """What a template shows that has nothing nested in it."""
+        """Return the text of a template that has nothing nested in it."""
         key = template_key(name)
         if is_inline(key, self.options.inline_templates):
             return inline_text(key, arguments.split("|")[1:], self.options.inline_templates)
@@ -140,7 +140,7 @@ class Brackets(NestedMarkup):
         return end
 
     def _end_of(self, position: int, *, table: bool) -> int:
-        """Where the table or template ends whose content begins at ``position``, or -1 if it does not before the next heading.
+        """Return the end of the table or template whose content begins at ``position``, or -1 if the next heading comes first.
 
         Failed searches do not overlap: frames take care of everything up to where the last one gave up.
         """
@@ -278,7 +278,7 @@ def _width(found: re.Match[str]) -> int:
 
 
 def _unqualified(target: str) -> str:
-    """What the pipe trick shows: ``[[서울 (동음이의)|]]`` is 서울, ``[[분류:서울|]]`` too."""
+    """Return the text of the pipe trick: ``[[서울 (동음이의)|]]`` is 서울, ``[[분류:서울|]]`` too."""
     name = target.removeprefix(":")
     name = name.partition(":")[2].lstrip() or name
     for left, right in ("()", "（）"):

@@ -54,7 +54,7 @@ class RawRecords:
 
 
 class Cursor:
-    """Where in a file the next batch starts, and in which encoding."""
+    """The position in a file at which the next batch starts, and its encoding."""
 
     def __init__(self, raw: RawFile, encoding: str, max_record_bytes: int) -> None:
         self.raw, self.limit = raw, max_record_bytes

@@ -79,7 +79,7 @@ def resynchronised(data: bytes, like: Collection[str] = ()) -> list[tuple[int, i
 
 
 def _object_at(text: str, start: int) -> tuple[int, set[str]]:
-    """Where the object at ``start`` ends, and its names; none, and where that showed, if it is no object."""
+    """Return the end of the object at ``start``, and its names; none, and where that showed, if it is no object."""
     size = 1 << 12  # not the whole text at once: an error counts all lines up to where it is
     while True:
         part = text[start : start + size]

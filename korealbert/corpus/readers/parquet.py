@@ -201,7 +201,7 @@ def _text_bytes(cell: Any) -> int:
 
 
 def _written(value: object) -> str:
-    """What JSON has no form for: times and numbers as Python writes them; bytes, which are decoded where lines are read."""
+    """Return a value that JSON has no form for as text: times and numbers as Python writes them; bytes, decoded with lines."""
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
 
 

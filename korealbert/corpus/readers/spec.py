@@ -36,7 +36,7 @@ ORIGINS: Mapping[str, str] = {
     "warc": "[crawl.SOURCE] makes such files",
     "wet": "Common Crawl has them (https://commoncrawl.org/get-started, wet.paths.gz)",
 }
-"""Where the files of a format can be obtained, for messages about missing ones."""
+"""Places where the files of a format can be obtained, for messages about missing ones."""
 
 _DROPPED_SECTIONS = (
     *("같이 보기", "함께 보기", "각주", "주석", "내용주"),
@@ -50,7 +50,7 @@ def _document_of(format_: Format) -> Literal["record", "file"]:
 
 
 class FieldMap(Spec):
-    """Which field or column of a record holds what; an empty name means that the source has no such field.
+    """The fields or columns of a record by meaning; an empty name means that the source has no such field.
 
     A field set in a recipe must occur in at least one record (a misspelt name is an error, not an empty column).
     """
