@@ -23,11 +23,11 @@ from korealbert.finetune.metrics.units import (
     lenient_counts,
     strict_counts,
 )
-from korealbert.finetune.questions import Answer, Question, QuestionAnswering
 from korealbert.finetune.resampling import Additive
-from korealbert.finetune.sequence import Choice, MultipleChoice, SequenceClassification, SequenceRegression
-from korealbert.finetune.tagged import Tagged, Tagging, entity_tags
 from korealbert.finetune.task import PAIR_HEADS, POOLING_HEADS, Example, Scores, Task
+from korealbert.finetune.task_types.questions import Answer, Question, QuestionAnswering
+from korealbert.finetune.task_types.sequence import Choice, MultipleChoice, SequenceClassification, SequenceRegression
+from korealbert.finetune.task_types.tagged import Tagged, Tagging, entity_tags
 from korealbert.formatting import nearest
 
 _MEASURES: dict[str, Callable[[Sequence[Any], Sequence[Any]], float]] = {

@@ -25,9 +25,9 @@ from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.documents.shards import ShardError
 from korealbert.finetune import tasks
 from korealbert.finetune.definition import DataFile
-from korealbert.finetune.sequence import EntailmentTriples, SequenceClassification, Triple
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
 from korealbert.finetune.task import Encoded, Example, Feature, Task
+from korealbert.finetune.task_types.sequence import EntailmentTriples, SequenceClassification, Triple
 
 SPLITS = ("train", "dev", "test")
 

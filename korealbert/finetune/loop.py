@@ -18,9 +18,9 @@ from torch import nn
 
 from korealbert.finetune.encoder import Encoder, mean_vectors, pad
 from korealbert.finetune.features import EncodedTriples, lengths_of
-from korealbert.finetune.heads import PooledHead
 from korealbert.finetune.spec import FinetuneSpec, Precision
 from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Scores, Task
+from korealbert.finetune.task_types.heads import PooledHead
 from korealbert.model.parameters import parameter_groups
 
 _BATCHES_PER_BUCKET = 50

@@ -21,10 +21,10 @@ from korealbert.finetune.definition import is_file
 from korealbert.finetune.files import Record, json_lines
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.resampling import Draws
-from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.statistics import answered, compare, mcnemar_of
-from korealbert.finetune.tagged import Tagging
 from korealbert.finetune.task import Example, Task
+from korealbert.finetune.task_types.sequence import SequenceClassification
+from korealbert.finetune.task_types.tagged import Tagging
 from korealbert.formatting import part_of
 
 MEMBER_MARK = "::"

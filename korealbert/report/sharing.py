@@ -20,9 +20,9 @@ from huggingface_hub.utils._validators import validate_repo_id
 
 from korealbert.artifact import Artifact, Store
 from korealbert.finetune import tasks
-from korealbert.finetune.questions import QuestionAnswering
-from korealbert.finetune.sequence import MultipleChoice, SequenceRegression
-from korealbert.finetune.tagged import Tagging
+from korealbert.finetune.task_types.questions import QuestionAnswering
+from korealbert.finetune.task_types.sequence import MultipleChoice, SequenceRegression
+from korealbert.finetune.task_types.tagged import Tagging
 from korealbert.formatting import mean_and_sd, spread
 from korealbert.huggingface.card import license_of
 from korealbert.huggingface.dataset import write_dataset

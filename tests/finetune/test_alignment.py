@@ -13,8 +13,8 @@ from transformers import PreTrainedTokenizerFast
 
 from korealbert.finetune import tasks
 from korealbert.finetune.alignment import Pieces, frame, owned_units, pieces, with_every_unit
-from korealbert.finetune.tagged import Tagged
 from korealbert.finetune.task import Encoded
+from korealbert.finetune.task_types.tagged import Tagged
 from korealbert.finetune.tasks.klue_re import KlueRe, Related, marked_ids
 
 TEXT = [

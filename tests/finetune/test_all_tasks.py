@@ -16,9 +16,9 @@ import torch
 from korealbert.artifact import Artifact, Runtime
 from korealbert.finetune import stage, tasks
 from korealbert.finetune.features import read_examples
-from korealbert.finetune.heads import BiaffineParser, Bilinear, Words
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.task import EncoderOutput, Feature
+from korealbert.finetune.task_types.heads import BiaffineParser, Bilinear, Words
 from korealbert.finetune.tasks.klue_dp import KlueDp
 
 PEOPLE = ("배우", "친구와")

@@ -14,8 +14,8 @@ from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.analysis import analysis, confusion, dist, f1_of
 from korealbert.finetune.metrics.labels import binary_f1
-from korealbert.finetune.tagged import Tagged
 from korealbert.finetune.task import Example
+from korealbert.finetune.task_types.tagged import Tagged
 from korealbert.finetune.tasks.klue_re import RELATIONS, Relation
 
 LABELS = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcde")), min_size=1, max_size=60)

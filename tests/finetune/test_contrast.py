@@ -22,8 +22,8 @@ from korealbert.finetune.loop import FinetunedModel
 from korealbert.finetune.retrieval import bi_encoder
 from korealbert.finetune.retrieval.bi_encoder import BiEncoderSpec
 from korealbert.finetune.retrieval.stage import CollectionSpec, unit_vectors
-from korealbert.finetune.sequence import EntailmentTriples, SequenceClassification, Triple
 from korealbert.finetune.spec import FinetuneSpec
+from korealbert.finetune.task_types.sequence import EntailmentTriples, SequenceClassification, Triple
 from korealbert.finetune.tokenizer import load_tokenizer
 from korealbert.pretrain.runtime import TrainingRuntime
 from tests.finetune.conftest import BLAME, NEUTRAL

@@ -21,10 +21,10 @@ from korealbert.corpus.dedup.benchmarks import EvaluationFile, read_texts
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
 from korealbert.finetune.scoring import record_format, score_file
-from korealbert.finetune.sequence import Choice
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.stage import run
 from korealbert.finetune.task import PAIR_HEADS, Example, Task
+from korealbert.finetune.task_types.sequence import Choice
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe import RecipeError, prepare
 from korealbert.recipe.dag import evaluation_graph

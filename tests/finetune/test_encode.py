@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from korealbert.finetune.encoder import pad
 from korealbert.finetune.loop import evaluation_batches, training_batches
-from korealbert.finetune.sequence import encode_sequences
 from korealbert.finetune.task import Example, Feature
+from korealbert.finetune.task_types.sequence import encode_sequences
 
 lengths = st.lists(st.integers(2, 60), min_size=1, max_size=300)
 

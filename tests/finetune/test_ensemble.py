@@ -14,9 +14,9 @@ import torch
 from korealbert.artifact import Artifact, Runtime
 from korealbert.documents.shards import TableWriter
 from korealbert.finetune import ensemble, tasks
-from korealbert.finetune.questions import Question, Window, best_span, best_spans
 from korealbert.finetune.stage import EVIDENCE
 from korealbert.finetune.task import Encoded, Example, Feature, Spans
+from korealbert.finetune.task_types.questions import Question, Window, best_span, best_spans
 from tests.report.conftest import made
 
 LINES = "id\tdocument\tlabel\n" + "".join(f"{n}\t문장 {n}\t{n % 2}\n" for n in range(4))

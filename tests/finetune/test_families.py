@@ -24,9 +24,9 @@ from korealbert.finetune.alignment import frame, pieces
 from korealbert.finetune.encoder import Encoder, load_encoder, pad
 from korealbert.finetune.encoder_files import STAGE, EncoderStats, ModelPlace
 from korealbert.finetune.features import task_tokenizer
-from korealbert.finetune.questions import Answer, Question
-from korealbert.finetune.tagged import Tagged
 from korealbert.finetune.task import Encoded, Example
+from korealbert.finetune.task_types.questions import Answer, Question
+from korealbert.finetune.task_types.tagged import Tagged
 from korealbert.finetune.tasks.klue_dp import Parsed, Tree
 from korealbert.finetune.tasks.klue_re import Related
 from korealbert.finetune.tokenizer import load_tokenizer

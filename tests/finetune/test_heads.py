@@ -16,11 +16,11 @@ from transformers import ElectraForMultipleChoice, ElectraForSequenceClassificat
 from korealbert.artifact import Artifact, Store
 from korealbert.finetune import features, stage, tasks
 from korealbert.finetune.encoder import load_encoder, pad
-from korealbert.finetune.heads import PooledHead
 from korealbert.finetune.loop import FinetunedModel
-from korealbert.finetune.sequence import Choice
 from korealbert.finetune.spec import FeaturesSpec, FinetuneSpec
 from korealbert.finetune.task import EncoderOutput, Example, Feature, Head
+from korealbert.finetune.task_types.heads import PooledHead
+from korealbert.finetune.task_types.sequence import Choice
 from korealbert.finetune.tokenizer import load_tokenizer
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.recipe.dag import evaluation_graph

@@ -8,8 +8,8 @@ import pytest
 
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
-from korealbert.finetune.sequence import Choice
 from korealbert.finetune.task import Example
+from korealbert.finetune.task_types.sequence import Choice
 from korealbert.finetune.tasks.kobest import Copa
 
 WIC = "ID\tTarget\tSENTENCE1\tDictionary 1\tLink 1\tSENTENCE2\tDictionary 2\tLink2\tANSWER"

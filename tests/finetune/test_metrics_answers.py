@@ -20,7 +20,7 @@ from korealbert.finetune.metrics.answers import (
     rouge_w,
     squad_f1,
 )
-from korealbert.finetune.questions import Answer, Question, mean_in_groups
+from korealbert.finetune.task_types.questions import Answer, Question, mean_in_groups
 
 answers = st.text(alphabet="대한민국 A(b)'《문》‘’.,", max_size=20)
 english = st.lists(st.sampled_from(["the", "a", "The", "an", "cat", "dog's", "runs.", "-", "x"]), max_size=6).map(" ".join)

@@ -22,8 +22,8 @@ from korealbert.finetune.metrics.units import (
     quirky_listings,
     strict_entities,
 )
-from korealbert.finetune.tagged import Tagged
 from korealbert.finetune.task import Example
+from korealbert.finetune.task_types.tagged import Tagged
 
 TAGS = ("B-PS", "I-PS", "B-LC", "I-LC", "O")
 Sentences = list[tuple[list[str], list[str]]]

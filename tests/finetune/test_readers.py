@@ -17,9 +17,9 @@ from sklearn.metrics import accuracy_score, f1_score
 from korealbert.documents import benchmark_files
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune import tasks
-from korealbert.finetune.questions import Answer, Question
-from korealbert.finetune.sequence import SequenceClassification
 from korealbert.finetune.task import Example
+from korealbert.finetune.task_types.questions import Answer, Question
+from korealbert.finetune.task_types.sequence import SequenceClassification
 
 NSMC_HEADER = "id\tdocument\tlabel\n"
 STS_HEADER = "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2\n"

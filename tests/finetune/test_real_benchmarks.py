@@ -10,8 +10,8 @@ import pytest
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune import tasks
 from korealbert.finetune.metrics.units import OUTSIDE, strict_entities
-from korealbert.finetune.questions import Question
 from korealbert.finetune.task import Example
+from korealbert.finetune.task_types.questions import Question
 from korealbert.finetune.tasks import klue_dp
 
 pytestmark = pytest.mark.real

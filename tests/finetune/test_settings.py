@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from korealbert.artifact import Artifact
 from korealbert.finetune import tasks
 from korealbert.finetune.encoder import load_encoder
-from korealbert.finetune.questions import Found, Question, Window
 from korealbert.finetune.spec import FinetuneSpec
 from korealbert.finetune.stage import run
 from korealbert.finetune.task import Encoded, EncoderOutput, Feature, Spans
+from korealbert.finetune.task_types.questions import Found, Question, Window
 from korealbert.pretrain.runtime import TrainingRuntime
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from korealbert.finetune import tasks
 from korealbert.finetune.alignment import Frame, Pieces
-from korealbert.finetune.questions import STRIDE, Answer, Found, Question, Window, best_span, near_spans, windows
 from korealbert.finetune.task import Encoded, Feature
+from korealbert.finetune.task_types.questions import STRIDE, Answer, Found, Question, Window, best_span, near_spans, windows
 
 FRAME = Frame([2], [3], [3], (0, 1))
 

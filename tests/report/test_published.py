@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from korealbert.finetune import tasks
-from korealbert.finetune.sequence import SequenceClassification, SequenceRegression
+from korealbert.finetune.task_types.sequence import SequenceClassification, SequenceRegression
 from korealbert.report import published
 
 

@@ -30,9 +30,9 @@ from korealbert.finetune.features import local_path
 from korealbert.finetune.metrics.rankings import METRIC, METRICS, ranking_scores
 from korealbert.finetune.retrieval.bm25 import Bm25
 from korealbert.finetune.retrieval.collection import Collection, read_collection
-from korealbert.finetune.sequence import encode_sequences
 from korealbert.finetune.spec import Init, Precision
 from korealbert.finetune.task import Example
+from korealbert.finetune.task_types.sequence import encode_sequences
 from korealbert.pretrain.runtime import TrainingRuntime, check_device, pick_device
 from korealbert.vocab.morphemes import morphemes
 

@@ -12,8 +12,8 @@ from typing import ClassVar
 from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.files import NAME, NUMBER, YEAR, Form, tsv_rows
 from korealbert.finetune.metrics.labels import accuracy, binary_f1, mcc, pearson, spearman
-from korealbert.finetune.sequence import SequenceClassification, SequenceRegression
 from korealbert.finetune.task import PAIR_HEADS, Example, Task
+from korealbert.finetune.task_types.sequence import SequenceClassification, SequenceRegression
 
 _ORIGIN = "gluebenchmark.com; each task has its own licence"
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune.files import Identifiers, json_list
 from korealbert.finetune.metrics.labels import accuracy, binary_f1, macro_f1, pearson, spearman
-from korealbert.finetune.sequence import SequenceClassification, SequenceRegression
 from korealbert.finetune.task import PAIR_HEADS, Example, Task
+from korealbert.finetune.task_types.sequence import SequenceClassification, SequenceRegression
 
 ORIGIN = "github.com/KLUE-benchmark/KLUE (klue_benchmark), v1.1, CC BY-SA 4.0"
 

@@ -23,8 +23,8 @@ from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import ClassCounts
 from korealbert.finetune.metrics.units import las, las_counts, uas
 from korealbert.finetune.resampling import Additive
-from korealbert.finetune.tagged import IGNORED
 from korealbert.finetune.task import Encoded, Example, Feature, Parse, Scores, Task, Words
+from korealbert.finetune.task_types.tagged import IGNORED
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults, sentences
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class KlueDp(Task):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """The biaffine parser; its dropout is that of KLUE-baseline, not ``dropout``."""
-        from korealbert.finetune.heads import BiaffineParser  # noqa: PLC0415 (planning does without)
+        from korealbert.finetune.task_types.heads import BiaffineParser  # noqa: PLC0415 (planning does without)
 
         return BiaffineParser(hidden_size, len(RELATIONS), len(_PARTS_OF_SPEECH) if self.uses_pos else None)
 

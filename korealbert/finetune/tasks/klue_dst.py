@@ -101,7 +101,7 @@ class KlueDst(Task):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """For each slot the scores of the values that it has in ``train``, and of none."""
-        from korealbert.finetune.heads import SlotHead  # noqa: PLC0415 (planning does without)
+        from korealbert.finetune.task_types.heads import SlotHead  # noqa: PLC0415 (planning does without)
 
         values: dict[str, set[str]] = {}
         for feature in train:

@@ -122,7 +122,7 @@ class KlueRe(Task):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One logit per relation, on the pooled vector."""
-        from korealbert.finetune.heads import PooledHead  # noqa: PLC0415 (planning does without)
+        from korealbert.finetune.task_types.heads import PooledHead  # noqa: PLC0415 (planning does without)
 
         return PooledHead(hidden_size, len(RELATIONS), dropout, hidden=self.chosen == "electra")
 

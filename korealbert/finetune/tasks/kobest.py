@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from korealbert.documents.benchmark_files import BenchmarkFile, Line
 from korealbert.finetune.files import NUMBER, tsv_header, tsv_rows
 from korealbert.finetune.metrics.labels import accuracy, macro_f1
-from korealbert.finetune.sequence import Choice, MultipleChoice, SequenceClassification
 from korealbert.finetune.task import Example, Task
+from korealbert.finetune.task_types.sequence import Choice, MultipleChoice, SequenceClassification
 
 _BOOLQ = ("ID", "Text", "Question", "Answer")
 _COPA = ("ID", "sentence", "question", "1", "2", "Answer")

@@ -12,8 +12,8 @@ from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.files import NAME, NUMBER, YEAR, Identifiers, tsv_rows
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import accuracy, binary_f1, macro_f1
-from korealbert.finetune.sequence import SequenceClassification, SequenceRegression
 from korealbert.finetune.task import PAIR_HEADS, Example, Scores, Task
+from korealbert.finetune.task_types.sequence import SequenceClassification, SequenceRegression
 
 _NSMC_HEADER = ("id", "document", "label")
 

@@ -23,8 +23,8 @@ from korealbert.finetune.metrics.units import (
     strict_entities,
 )
 from korealbert.finetune.resampling import Additive
-from korealbert.finetune.tagged import Tagged, Tagging, entity_tags
 from korealbert.finetune.task import Example, Scores, Task
+from korealbert.finetune.task_types.tagged import Tagged, Tagging, entity_tags
 from korealbert.finetune.tasks.klue import ORIGIN, Sentence, klue_defaults, sentences
 
 _NAVER_KINDS = ("PER", "FLD", "AFW", "ORG", "LOC", "CVL", "DAT", "TIM", "NUM", "EVT", "ANM", "PLT", "MAT", "TRM")

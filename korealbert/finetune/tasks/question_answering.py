@@ -19,8 +19,8 @@ from korealbert.finetune.metrics.answers import (
     rouge_w,
     squad_f1,
 )
-from korealbert.finetune.questions import Answer, Question, QuestionAnswering, mean_in_groups
 from korealbert.finetune.task import Example, Scores, Task
+from korealbert.finetune.task_types.questions import Answer, Question, QuestionAnswering, mean_in_groups
 from korealbert.finetune.tasks.klue import ORIGIN, klue_defaults
 
 

@@ -15,8 +15,8 @@ from korealbert.documents.benchmark_files import BenchmarkFile
 from korealbert.finetune.files import Identifiers, Record, json_lines, parts
 from korealbert.finetune.metrics import Mode
 from korealbert.finetune.metrics.labels import accuracy
-from korealbert.finetune.sequence import Choice, MultipleChoice
 from korealbert.finetune.task import Example, Scores, Task
+from korealbert.finetune.task_types.sequence import Choice, MultipleChoice
 
 _LEVELS = ("middle", "high")
 

@@ -128,7 +128,7 @@ class SequenceClassification(_SequenceTask):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One logit per label."""
-        from korealbert.finetune.heads import PairHead, PooledHead  # noqa: PLC0415 (planning does without)
+        from korealbert.finetune.task_types.heads import PairHead, PooledHead  # noqa: PLC0415 (planning does without)
 
         if self.chosen == "bi-encoder":
             return PairHead(hidden_size, len(self.labels), dropout)
@@ -189,7 +189,7 @@ class MultipleChoice(SequenceClassification):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One logit per input."""
-        from korealbert.finetune.heads import ChoiceHead  # noqa: PLC0415 (planning does without)
+        from korealbert.finetune.task_types.heads import ChoiceHead  # noqa: PLC0415 (planning does without)
 
         return ChoiceHead(hidden_size, 1, dropout, hidden=self.chosen == "electra")
 
@@ -236,7 +236,7 @@ class EntailmentTriples(SequenceClassification):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """Cosines with every hypothesis of the batch."""
-        from korealbert.finetune.heads import ContrastHead  # noqa: PLC0415 (planning does without)
+        from korealbert.finetune.task_types.heads import ContrastHead  # noqa: PLC0415 (planning does without)
 
         return ContrastHead(self.scale)
 
@@ -294,7 +294,7 @@ class SequenceRegression(_SequenceTask):
 
         A bi-encoder's is the cosine, stretched so that 0 and 1 are the ends of the scale.
         """
-        from korealbert.finetune.heads import CosineHead, PooledHead  # noqa: PLC0415 (planning does without)
+        from korealbert.finetune.task_types.heads import CosineHead, PooledHead  # noqa: PLC0415 (planning does without)
 
         if self.chosen == "bi-encoder":
             return CosineHead(*self.scale)

@@ -246,7 +246,7 @@ class QuestionAnswering(Task):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """Two logits per piece: of an answer's start and of its end. No dropout of its own, as in BERT."""
-        from korealbert.finetune.heads import PieceHead, SpanHead  # noqa: PLC0415 (planning does without)
+        from korealbert.finetune.task_types.heads import PieceHead, SpanHead  # noqa: PLC0415 (planning does without)
 
         return SpanHead(hidden_size, dropout) if self.chosen == "answerability" else PieceHead(hidden_size, 2, 0.0)
 

@@ -102,7 +102,7 @@ class Tagging(Task):
 
     def head(self, *, hidden_size: int, dropout: float, train: Sequence[Feature]) -> nn.Module:
         """One logit per tag and piece."""
-        from korealbert.finetune.heads import PieceHead  # noqa: PLC0415 (planning does without)
+        from korealbert.finetune.task_types.heads import PieceHead  # noqa: PLC0415 (planning does without)
 
         return PieceHead(hidden_size, len(self.tags), dropout)
 
