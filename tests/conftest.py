@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,11 @@ from hypothesis import settings
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("fixed")
+
+# Models of tests are too small for a second thread, and threads of workers beside each other wait for the cores in loops. torch
+# reads these when it is loaded, in this process and in those that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 ROOT = Path(__file__).parents[1]
 
