@@ -1,8 +1,9 @@
-"""One straight build of the tiny recipe, shared by the tests of flows, and one server for the runs of a module."""
+"""One straight build of the tiny recipe, and one server for runs, shared by the tests of flows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +14,56 @@ from flows.services.local_server import temporary_server
 from korealbert import recipe as recipes
 from korealbert.artifact import Artifact, build
 from korealbert.pretrain.runtime import TrainingRuntime
+from tests.once import shared_directory
 
 TINY = Path(__file__).parents[1] / "recipes" / "tiny.toml"
 
 
 @pytest.fixture(scope="session")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
-    """Every stage of the tiny recipe, built without interruption by one worker and one thread; by label."""
-    runtime = TrainingRuntime(store=tmp_path_factory.mktemp("straight") / "store", workers=1, threads=1)
-    built: dict[str, Artifact] = {}
-    for label, node in recipes.graph(recipes.load(TINY)).items():
-        inputs = {role: built[other] for role, other in node.inputs.items()}
-        built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
-    return built
+    """Every stage of the tiny recipe, built without interruption by one worker and one thread; by label.
+
+    It is built once for all workers of the test run; each has a copy.
+    """
+    own = tmp_path_factory.mktemp("straight") / "store"
+    with shared_directory(tmp_path_factory, "straight") as directory:
+        runtime = TrainingRuntime(store=directory / "store", workers=1, threads=1)
+        built: dict[str, Artifact] = {}
+        for label, node in recipes.graph(recipes.load(TINY)).items():
+            inputs = {role: built[other] for role, other in node.inputs.items()}
+            built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
+        shutil.copytree(directory / "store", own)
+    return {label: Artifact(artifact.name, own / artifact.name) for label, artifact in built.items()}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Any, str]]:
-    """A server of a module's own, as the settings of its clients."""
-    with temporary_server(tmp_path_factory.mktemp("server")) as settings:
+@pytest.fixture(scope="session")
+def with_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Put the database of a new server into a directory, and return that: to make one takes longer than to start a server."""
+    with shared_directory(tmp_path_factory, "database") as made:
+        if not (made / "prefect.db").exists():
+            with temporary_server(made):
+                pass
+
+    def copied(home: Path) -> Path:
+        home.mkdir(exist_ok=True)
+        for file in (made / "prefect.db", made / "prefect.db-wal"):
+            if file.exists():
+                shutil.copy(file, home)
+        return home
+
+    return copied
+
+
+@pytest.fixture(scope="session")
+def server(with_database: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Any, str]]:
+    """A server, as the settings of its clients."""
+    with temporary_server(with_database(tmp_path_factory.mktemp("server"))) as settings:
         yield settings
 
 
 @pytest.fixture
 def one_server(server: dict[Any, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Runs of a test, in this process and in others, report to the module's server; to start one takes longer than they do."""
+    """Runs of a test, in this process and in others, report to the shared server; to start one takes longer than they do."""
     for setting, value in server.items():
         monkeypatch.setenv(setting.name, value)
     with temporary_settings(server):

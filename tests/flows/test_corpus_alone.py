@@ -46,6 +46,7 @@ def recipe(tmp_path: Path) -> Path:
     return tmp_path / "recipe.toml"
 
 
+@pytest.mark.usefixtures("one_server")
 def test_a_corpus_ends_in_a_report_of_it_where_nothing_can_train(recipe: Path, tmp_path: Path) -> None:
     (tmp_path / "absent").mkdir()
     (tmp_path / "absent" / "sitecustomize.py").write_text(ABSENT)

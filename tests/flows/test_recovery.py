@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prefect import flow
@@ -17,17 +18,15 @@ from prefect.states import Completed, Running
 from prefect.tasks import Task
 
 from flows.recovery import RUN, _end_parts, _lost, recover
-from flows.services.local_server import temporary_server
 from korealbert.artifact.store import STORE_VARIABLE
 
 TASKS = 205
 """More than the server tells of at once."""
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SyncPrefectClient]:
-    home = tmp_path_factory.mktemp("server")
-    with temporary_server(home) as settings, temporary_settings(settings), get_client(sync_client=True) as client:
+@pytest.fixture
+def client(server: dict[Any, str]) -> Iterator[SyncPrefectClient]:
+    with temporary_settings(server), get_client(sync_client=True) as client:
         yield client
 
 
