@@ -172,13 +172,12 @@ def test_tables_shown_on_a_page_are_toml(path: Path) -> None:
 
 
 def test_the_recipe_reference_is_current_and_whole() -> None:
-    assert (ROOT / "docs" / "recipes.md").read_text("utf-8") == page(), (
-        "python -m korealbert.recipe.reference > docs/recipes.md"
-    )
+    text = page()
+    assert (ROOT / "docs" / "recipes.md").read_text("utf-8") == text, "python -m korealbert.recipe.reference > docs/recipes.md"
     for table, stage in registry.tables().items():
-        section = page().split(f"## [{table}]")[1].split("\n## ")[0]
+        section = text.split(f"## [{table}]")[1].split("\n## ")[0]
         assert all(f"| `{field}` |" in section for field in stage.spec.model_fields), table
-    assert "|  |\n" not in page(), "every field has its meaning beneath it"
+    assert "|  |\n" not in text, "every field has its meaning beneath it"
 
 
 def test_the_automations_are_ones_that_prefect_takes() -> None:
