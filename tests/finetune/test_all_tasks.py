@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +142,19 @@ def copa(random: Random, number: int) -> str:
     return "\t".join([str(number), f"정말 {thing}", asked, *alternatives, str(1 + right)]) + "\n"
 
 
+def pairs(columns: str, labels: Sequence[str]) -> Callable[[Random, int], str]:
+    """Lines of two texts and a label by turns."""
+
+    def make(random: Random, rows: int) -> str:
+        texts = ("\t".join(" ".join(draw(random)) for _ in range(2)) for _ in range(rows))
+        return f"{columns}\n" + "".join(f"{two}\t{labels[n % len(labels)]}\n" for n, two in enumerate(texts))
+
+    return make
+
+
 FILES: dict[str, Callable[[Random, int], str]] = {
+    "kornli": pairs("sentence1\tsentence2\tgold_label", ("entailment", "contradiction", "neutral")),
+    "pd": pairs("question1\tquestion2\tis_duplicate", ("0", "1")),
     "naver_ner": lines(naver_ner),
     "klue_ner": lines(klue_ner),
     "klue_dp": lines(klue_dp),
@@ -163,8 +175,13 @@ REACHED = {"klue_dst": 90, "naver_ner": 99, "klue_ner": 99, "korquad": 90, "korq
 EXAMPLES = {"klue_dst": 2}
 """Of each record of a file, where it is not one."""
 
-BUDGETS: dict[str, dict[str, int]] = {"klue_dp": {"epochs": 1, "max_train_examples": 32}, "klue_dst": {"epochs": 12}}
-"""KLUE-DP's LSTMs have 768 units whatever the encoder; slots first learn where to look."""
+BUDGETS: dict[str, dict[str, int]] = {
+    "kornli": {"epochs": 1},
+    "pd": {"epochs": 1},
+    "klue_dp": {"epochs": 1, "max_train_examples": 32},
+    "klue_dst": {"epochs": 12},
+}
+"""Labels of pairs cannot be learnt, KLUE-DP's LSTMs have 768 units whatever the encoder, slots first learn where to look."""
 
 
 @pytest.fixture
