@@ -20,7 +20,7 @@ def home(tmp_path: Path) -> Path:
     """A home with 40 files in ``texts``, four of them short, and the command."""
     (tmp_path / "texts").mkdir()
     for number in range(40):
-        text = "짧은 글이다.\n" if number % 10 == 3 else f"{prose(number, 12)}\n\n{prose(number + 50, 12)}\n"
+        text = "짧은 글이다.\n" if number % 10 == 3 else f"{prose(number, 3)}\n\n{prose(number + 50, 3)}\n"
         (tmp_path / "texts" / f"{number:02}.txt").write_text(text, "utf-8")
     command = tmp_path / "bin" / "korealbert"
     command.parent.mkdir()
