@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -53,12 +53,6 @@ def status(url: str, credentials: str = "") -> int:
         return error.code
 
 
-def test_runs_that_start_together_on_a_fresh_store_both_finish(tmp_path: Path) -> None:
-    runs = [start(tmp_path / "store") for _ in range(3)]
-    outputs = [run.communicate(timeout=SECONDS_TO_END)[0] for run in runs]
-    assert [run.returncode for run in runs] == [0, 0, 0], outputs
-
-
 def test_a_server_is_not_started_while_another_makes_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = threading.Event()
 
@@ -81,15 +75,17 @@ def test_a_server_is_not_started_while_another_makes_the_database(tmp_path: Path
         thread.join()
 
 
-def test_only_this_process_is_answered_and_there_are_no_documentation_pages(tmp_path: Path) -> None:
+def test_only_this_process_is_answered_and_there_are_no_documentation_pages(
+    with_database: Callable[[Path], Path], tmp_path: Path
+) -> None:
     home = tmp_path / "저장소 50%?a=b #1"
-    with temporary_server(home) as settings:
+    with temporary_server(with_database(home)) as settings:
         api = settings[PREFECT_API_URL]
         assert status(f"{api}/flow_runs/count") == 401
         assert status(f"{api}/flow_runs/count", settings[PREFECT_API_AUTH_STRING]) == 200
         root = api.removesuffix("/api")
         assert [status(f"{root}/{page}") for page in ("docs", "redoc", "openapi.json")] == [404, 404, 404]
-    assert (home / "prefect.db").is_file() and [*tmp_path.iterdir()] == [home]
+        assert (home / "prefect.db-shm").is_file() and [*tmp_path.iterdir()] == [home], "the database in use is there"
 
 
 def test_servers_of_this_directory_forget_runs_after_thirty_days_and_report_to_nobody() -> None:
@@ -197,14 +193,14 @@ def test_a_server_of_something_else_is_told_from_prefect(handler: type[BaseHTTPR
         assert answers(f"{url}/health") is (handler is not Elsewhere)
 
 
-def test_a_server_that_refuses_our_password_is_named_and_not_used(tmp_path: Path) -> None:
+def test_runs_that_start_together_on_a_fresh_store_both_finish_also_beside_a_server_that_refuses_us(tmp_path: Path) -> None:
     with answering(Stranger) as stranger:
-        run = start(tmp_path / "store", PREFECT_API_URL=stranger)
-        output, _ = run.communicate(timeout=SECONDS_TO_END)
-    assert run.returncode == 0, output
-    (line,) = [line for line in output.splitlines() if stranger in line]
+        runs = [start(tmp_path / "store"), start(tmp_path / "store", PREFECT_API_URL=stranger)]
+        outputs = [run.communicate(timeout=SECONDS_TO_END)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], outputs
+    (line,) = [line for line in outputs[1].splitlines() if stranger in line]
     assert "is not ours" in line and "401" in line
-    assert "Traceback" not in output and "telemetry" not in output.lower()
+    assert "Traceback" not in outputs[1] and "telemetry" not in outputs[1].lower()
 
 
 @pytest.mark.parametrize("variables", [("STORE=my store",), ("KOREALBERT_STORE=my store",)])
