@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -65,19 +66,35 @@ documents = 2
 [pretrain]
 steps = 1
 """
-BUILD_AND_REPORT = """
-import sys
+PROGRAM = """
+import contextlib, io, json, runpy
 from pathlib import Path
+from typer.testing import CliRunner
+from flows.cli import app
 from korealbert.artifact import Runtime, Store, build
 from korealbert.recipe import prepare
-recipe, runtime, built = Path(sys.argv[1]), Runtime(store=Path(sys.argv[2]), workers=1), {}
+
+def command(*arguments):
+    done = CliRunner().invoke(app, [*arguments, "--store", "store"], env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+recipe, runtime, built = Path("recipe.toml"), Runtime(store=Path("store"), workers=1), {}
 def made(label, node):
     inputs = {role: built[other] for role, other in node.inputs.items() if other in built}
     built[label] = build(node.stage, node.spec, inputs, runtime, label=label).artifact
+
+told = {"plan": command("plan", "recipe.toml")}
 for label, node in prepare(recipe, Store(runtime.store), until="shortest").nodes.items():
     made(label, node)
 made("report", prepare(recipe, Store(runtime.store)).nodes["report"])
-print((built["report"].path / "report.md").read_text("utf-8"))
+told["report"] = (built["report"].path / "report.md").read_text("utf-8")
+told["inspect"] = command("inspect", "shortest", "--dropped", "all")
+with contextlib.redirect_stdout(io.StringIO()) as printed:
+    for module in ("flows.one_stage", "korealbert.recipe.reference"):
+        runpy.run_module(module, run_name="__main__")
+told["reference"] = printed.getvalue()
+print(json.dumps(told))
 """
 
 
@@ -100,33 +117,25 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
-def told(checkout: Path, *arguments: str) -> str:
-    """What a command in this checkout prints."""
-    environment = {**os.environ, "PYTHONPATH": str(checkout), "NO_COLOR": "1", "COLUMNS": "200"}
-    command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.mark.process
 def test_a_stage_of_one_line_is_planned_reported_inspected_and_deployed(checkout: Path) -> None:
-    store = ("--store", "store")
-    planned = told(checkout, "-m", "korealbert", "plan", "recipe.toml", *store)
+    environment = {**os.environ, "PYTHONPATH": str(checkout), "NO_COLOR": "1"}
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    planned, report = told["plan"], told["report"]
     assert [line.split()[:2] for line in planned.splitlines() if line.startswith("shortest")] == [["shortest", "new"]]
-    report = told(checkout, "-c", BUILD_AND_REPORT, "recipe.toml", "store")
     accounted = next(line for line in report.splitlines() if line.startswith("| shortest") and " 2 " in line)
     assert accounted.count("|") == 8, "documents in, dropped, quarantined, out, kept, characters"
     assert "not among the shortest" in report, "its drops are told"
     assert report.index("| balance") < report.index("| shortest"), "in the order of the registry"
     assert "Not part of this run" not in report, "a corpus lacks no training"
-    inspected = told(checkout, "-m", "korealbert", "inspect", "shortest", "--dropped", "all", *store)
-    assert "not_among_the_shortest" in inspected
-    told(checkout, "-m", "flows.one_stage")
+    assert "not_among_the_shortest" in told["inspect"]
     deployments = yaml.safe_load((checkout / "prefect.yaml").read_text("utf-8"))["deployments"]
     (found,) = [each for each in deployments if each["name"] == "shortest"]
     assert (found["description"], found["parameters"]) == ("The shortest documents", {"stage": "shortest"})
-    assert "## [shortest]" in told(checkout, "-m", "korealbert.recipe.reference")
+    assert "## [shortest]" in told["reference"]
 
 
 def test_the_page_of_the_graph_chains_what_stages_declare() -> None:
