@@ -78,6 +78,7 @@ def test_killed_and_resumed_equals_straight(label: str, straight: dict[str, Arti
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.usefixtures("one_server")
 def test_a_terminated_run_leaves_without_finishing_what_it_does(straight: dict[str, Artifact], tmp_path: Path) -> None:
     store = tmp_path / "store"
     shutil.copytree(straight["vocab"].path.parent, store)
