@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from korealbert.artifact import Artifact
 from korealbert.pretrain.engine import Ranks
-from korealbert.pretrain.job import Rows
+from korealbert.pretrain.job import Rows, open_batches
 from korealbert.pretrain.spec import PretrainSpec
+from korealbert.pretrain.stage import check
 from korealbert.pretrain.trainer import Trainer
 from tests.pretrain.synthetic import SyntheticBatches
 
@@ -70,6 +73,28 @@ def trainer(
     rows = {"train": train, "heldout": heldout, "long": long, "initial": initial}
     made.append(Trainer(run_spec, config, **rows, ranks=ranks, out_dir=out_dir, stop_requested=stop))
     return made[0]
+
+
+def train_here(
+    run_spec: PretrainSpec, ancestry: dict[str, Artifact], out_dir: Path, ranks: Ranks, *, stop_after: int | None = None
+) -> dict[str, Any]:
+    """Train on the stage's inputs within this process, without launching any; returns the statistics."""
+    out_dir.mkdir(exist_ok=True)
+    paths = {role: artifact.path for role, artifact in ancestry.items()}
+    config = check(run_spec, **paths)
+    source = partial(open_batches, run_spec, paths["examples"], paths["views"])
+    long = None
+    if "examples_long" in paths:
+        of_long = partial(open_batches, run_spec, paths["examples_long"], paths["views_long"])
+        long = Rows(of_long("train"), of_long("heldout"))
+    made: list[Trainer] = []
+
+    def stop() -> bool:
+        return made[0].state.step == stop_after
+
+    inputs = {"train": source("train"), "heldout": source("heldout"), "long": long, "cooccurrence": paths.get("cooccurrence")}
+    made.append(Trainer(run_spec, config, **inputs, ranks=ranks, out_dir=out_dir, stop_requested=stop))
+    return made[0].run()
 
 
 def lines(out_dir: Path, split: str = "train") -> list[dict[str, Any]]:

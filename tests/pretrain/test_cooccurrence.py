@@ -21,7 +21,7 @@ from korealbert.pretrain.objective import begin_with
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.stage import STAGE, check
 from korealbert.vocab.tokenizer import FIRST_ORDINARY_ID
-from tests.pretrain.runs import TINY_MODEL, same_bytes, spec, trainer
+from tests.pretrain.runs import TINY_MODEL, same_bytes, spec, train_here, trainer
 
 VOCAB = 40
 LENGTH = 29
@@ -174,12 +174,14 @@ def test_spec_and_input_must_agree(ancestry: dict[str, Artifact]) -> None:
         check(spec(), **places, cooccurrence=Path())
 
 
-def test_the_stage_trains_from_them(ancestry: dict[str, Artifact], tmp_path: Path) -> None:
+def test_the_stage_trains_from_them(ancestry: dict[str, Artifact], alone: Ranks, tmp_path: Path) -> None:
     runtime = TrainingRuntime(store=tmp_path, threads=1, device="cpu")
     model = {**TINY_MODEL, "max_positions": 32}
     wanted = spec(embeddings="cooccurrence", model=model)
     given_width = CooccurrenceSpec().of_width(wanted.shape.embedding_size)
     vectors = build(cooccurrence.STAGE, given_width, {"examples": ancestry["examples"]}, runtime).artifact
-    built = build(STAGE, wanted, {**ancestry, "cooccurrence": vectors}, runtime).artifact
-    plain = build(STAGE, spec(model=model), ancestry, runtime).artifact
-    assert not same_bytes(built.path, plain.path)
+    inputs = {**ancestry, "cooccurrence": vectors}
+    built = build(STAGE, wanted, inputs, runtime).artifact
+    train_here(wanted, inputs, tmp_path / "from-them", alone)
+    train_here(spec(model=model), ancestry, tmp_path / "plain", alone)
+    assert same_bytes(built.path, tmp_path / "from-them") and not same_bytes(built.path, tmp_path / "plain")

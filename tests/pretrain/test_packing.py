@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-from korealbert.artifact import Artifact, Progress, build
+from korealbert.artifact import Artifact, build
 from korealbert.examples.batches import IGNORED
 from korealbert.pretrain.data import micro_batches, on_host
 from korealbert.pretrain.engine import Ranks
 from korealbert.pretrain.intrinsic import STAGE as INTRINSIC
 from korealbert.pretrain.intrinsic import IntrinsicSpec
-from korealbert.pretrain.job import Rows, open_batches
-from korealbert.pretrain.launch import RankKilled
+from korealbert.pretrain.job import open_batches
 from korealbert.pretrain.objective import make_objective
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE, check
-from korealbert.pretrain.trainer import Stopped, Trainer
-from tests.pretrain.runs import lines, ranks_using, same_bytes
+from korealbert.pretrain.trainer import Stopped
+from tests.pretrain.runs import lines, same_bytes, train_here
 from tests.pretrain.shards import build_long
 
 MODERN = {
@@ -57,26 +53,8 @@ def packed_spec(**fields: Any) -> PretrainSpec:
     return PretrainSpec(**{**settings, **fields})
 
 
-def run_here(
-    spec: PretrainSpec, ancestry: dict[str, Artifact], out_dir: Path, ranks: Ranks, stop_after: int | None = None
-) -> dict[str, Any]:
-    out_dir.mkdir(exist_ok=True)
-    config = check(spec, **{role: artifact.path for role, artifact in ancestry.items()})
-    source = partial(open_batches, spec, ancestry["examples"].path, ancestry["views"].path)
-    long = None
-    if spec.long is not None:
-        of_long = partial(open_batches, spec, ancestry["examples_long"].path, ancestry["views_long"].path)
-        long = Rows(of_long("train"), of_long("heldout"))
-    made: list[Trainer] = []
-    rows = {"train": source("train"), "heldout": source("heldout"), "long": long}
-    made.append(
-        Trainer(spec, config, **rows, ranks=ranks, out_dir=out_dir, stop_requested=lambda: made[0].state.step == stop_after)
-    )
-    return made[0].run()
-
-
 def test_a_run_learns_and_leaves_little_empty(ancestry: dict[str, Artifact], alone: Ranks, tmp_path: Path) -> None:
-    stats = run_here(packed_spec(steps=60, heldout_every=30), ancestry, tmp_path, alone)
+    stats = train_here(packed_spec(steps=60, heldout_every=30), ancestry, tmp_path, alone)
     first, *_, last = lines(tmp_path, "heldout")
     assert last["mlm_loss"] < first["mlm_loss"] - 0.5
     assert all(last[f"{task}_loss"] is not None for task in ("sop", "wop"))
@@ -92,32 +70,24 @@ def test_a_stopped_run_resumes_to_the_same_bytes(
     """Also at the end of an epoch, where a batch has rows of two views, and in the phase of long sequences."""
     roles = {**ancestry, **build_long(tmp_path / "rows", ancestry)}
     spec = packed_spec(global_batch_size=96, long={"from_step": 5, "global_batch_size": 8, "global_theta": 40_000.0})
-    run_here(spec, roles, tmp_path / "straight", alone)
+    train_here(spec, roles, tmp_path / "straight", alone)
     with pytest.raises(Stopped):
-        run_here(spec, roles, tmp_path / "stopped", alone, stop_after)
-    stats = run_here(spec, roles, tmp_path / "stopped", alone)
+        train_here(spec, roles, tmp_path / "stopped", alone, stop_after=stop_after)
+    stats = train_here(spec, roles, tmp_path / "stopped", alone)
     assert stats["epochs"] > 1
     assert same_bytes(tmp_path / "straight", tmp_path / "stopped")
 
 
-def test_a_killed_run_resumes_to_the_same_bytes(ancestry: dict[str, Artifact], tmp_path: Path) -> None:
-    spec = packed_spec(steps=80, log_every=5, heldout_every=40, checkpoint_every=25)
-    straight = build(STAGE, spec, ancestry, TrainingRuntime(store=tmp_path / "one", threads=1, device="cpu")).artifact
-    runtime = TrainingRuntime(store=tmp_path / "two", threads=1, device="cpu")
-    hit: list[int] = []
-
-    def strike(progress: Progress) -> None:
-        if progress.done >= 30 and not hit:
-            hit.append(max(ranks_using(runtime.store)))
-            os.kill(hit[0], signal.SIGKILL)
-
-    with pytest.raises(RankKilled):
-        build(STAGE, spec, ancestry, runtime.reporting_to(strike))
-    again = build(STAGE, spec, ancestry, runtime).artifact
-    assert again.stats["resumed_from_step"] >= 25
-    assert same_bytes(straight.path, again.path)
-    scored = build(INTRINSIC, IntrinsicSpec(), {**ancestry, "pretrain": again}, runtime).artifact
-    assert scored.stats["heldout"] == pytest.approx(again.stats["heldout"], rel=1e-3)
+def test_a_process_trains_to_the_same_bytes_and_its_model_is_scored(
+    ancestry: dict[str, Artifact], alone: Ranks, tmp_path: Path
+) -> None:
+    spec = packed_spec(steps=30, log_every=5, heldout_every=15, checkpoint_every=30)
+    train_here(spec, ancestry, tmp_path / "here", alone)
+    runtime = TrainingRuntime(store=tmp_path / "store", threads=1, device="cpu")
+    artifact = build(STAGE, spec, ancestry, runtime).artifact
+    assert same_bytes(tmp_path / "here", artifact.path)
+    scored = build(INTRINSIC, IntrinsicSpec(), {**ancestry, "pretrain": artifact}, runtime).artifact
+    assert scored.stats["heldout"] == pytest.approx(artifact.stats["heldout"], rel=1e-3)
 
 
 def test_every_number_of_ranks_sees_the_same_batches(ancestry: dict[str, Artifact]) -> None:

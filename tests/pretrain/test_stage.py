@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from pydantic import ValidationError
 from korealbert.artifact import Artifact, Progress, build
 from korealbert.examples.batches import ExampleBatches
 from korealbert.pretrain.engine import Ranks
-from korealbert.pretrain.job import Rows
 from korealbert.pretrain.launch import RankFailed, RankKilled
 from korealbert.pretrain.metrics import EVENT_FILE
 from korealbert.pretrain.runtime import TrainingRuntime
@@ -29,7 +27,7 @@ from korealbert.pretrain.stage import STAGE, check
 from korealbert.pretrain.trainer import Trainer
 from korealbert.vocab.stage import VocabSpec, train_model
 from tests.pretrain.conftest import TWO_RANKS
-from tests.pretrain.runs import lines, ranks_using, same_bytes
+from tests.pretrain.runs import lines, ranks_using, same_bytes, train_here
 from tests.pretrain.shards import build_long
 
 SPEC: dict[str, Any] = {
@@ -42,18 +40,6 @@ SPEC: dict[str, Any] = {
     "heldout_every": 75,
     "checkpoint_every": 25,
 }
-
-
-def train_here(spec: PretrainSpec, ancestry: dict[str, Artifact], out_dir: Path, ranks: Ranks) -> dict[str, Any]:
-    """Train within this process, without launching any."""
-    examples, views = ancestry["examples"].path, ancestry["views"].path
-    config = check(spec, **{role: artifact.path for role, artifact in ancestry.items()})
-    train, heldout = (ExampleBatches(examples, views, split) for split in ("train", "heldout"))
-    long = None
-    if "examples_long" in ancestry:
-        source = partial(ExampleBatches, ancestry["examples_long"].path, ancestry["views_long"].path)
-        long = Rows(source("train"), source("heldout"))
-    return Trainer(spec, config, train=train, heldout=heldout, long=long, ranks=ranks, out_dir=out_dir).run()
 
 
 DRIVER = """
