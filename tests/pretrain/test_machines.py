@@ -66,13 +66,18 @@ def note_pid(tmp_path: Path) -> str:
     return f"open(r'{tmp_path}/pid-%d' % rank, 'w').write(str(os.getpid()))\n"
 
 
-def test_ranks_of_both_machines_know_their_places(launch: Launch, tmp_path: Path) -> None:
+def test_ranks_of_both_machines_know_their_places_and_their_store_listens_at_its_address_alone(
+    launch: Launch, tmp_path: Path
+) -> None:
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME", "MASTER_ADDR")
     script = f"""
 open(r'{tmp_path}/place-%d' % rank, 'w').write(' '.join(os.environ[name] for name in {names}))
-print("rank", rank)
+if rank == 0:
+    import psutil
+    listening = [c.laddr.ip for c in psutil.Process(os.getppid()).net_connections() if c.status == "LISTEN"]
+    print("rank", rank, listening)
 """
-    assert launch(script) == ["rank 0"]
+    assert launch(script) == ["rank 0 ['127.0.0.1']"]
     places = [(tmp_path / f"place-{rank}").read_text().split() for rank in range(3)]
     assert places == [
         ["0", "0", "3", "1", "4", "lo", "127.0.0.1"],
@@ -80,16 +85,6 @@ print("rank", rank)
         ["2", "1", "3", "2", "2", "lo", "127.0.0.1"],
     ]
     assert (tmp_path / "shells").read_text().split()[1::2] == ["127.0.0.2"]
-
-
-def test_the_store_of_a_run_listens_at_its_address_alone(launch: Launch, tmp_path: Path) -> None:
-    script = """
-if rank == 0:
-    import psutil
-    listening = [c.laddr.ip for c in psutil.Process(os.getppid()).net_connections() if c.status == "LISTEN"]
-    print(listening)
-"""
-    assert launch(script) == ["['127.0.0.1']"]
 
 
 def test_an_error_on_the_other_machine_comes_first_with_its_traceback(launch: Launch, tmp_path: Path) -> None:
