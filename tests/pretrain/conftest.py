@@ -14,6 +14,7 @@ from korealbert.pretrain.engine import Ranks, join
 from korealbert.pretrain.runtime import TrainingRuntime
 from korealbert.pretrain.spec import PretrainSpec
 from korealbert.pretrain.stage import STAGE
+from tests.once import shared_directory
 from tests.pretrain.shards import build_ancestry
 
 TWO_RANKS = PretrainSpec(
@@ -60,10 +61,9 @@ def ancestry(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
 @pytest.fixture(scope="session")
 def two_ranks(ancestry: dict[str, Artifact], tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     """``TWO_RANKS`` trained on two processes of this machine, without interruption. DeepSpeed has compiled nothing for it."""
-    directory = tmp_path_factory.mktemp("two-ranks")
-    runtime = TrainingRuntime(store=directory / "store", processes=2, threads=2, device="cpu")
-    with pytest.MonkeyPatch.context() as patch:
+    with shared_directory(tmp_path_factory, "two-ranks") as directory, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(directory / "compiled"))
+        runtime = TrainingRuntime(store=directory / "store", processes=2, threads=2, device="cpu")
         artifact = build(STAGE, TWO_RANKS, ancestry, runtime).artifact
-    assert not (directory / "compiled").exists()
+        assert not (directory / "compiled").exists()
     return artifact
