@@ -108,8 +108,8 @@ def _cosines(hidden_BLH: Tensor, lengths_B: Tensor, documents_B: Tensor) -> Tens
     real_BL1 = (torch.arange(hidden_BLH.shape[1], device=hidden_BLH.device) < lengths_B[:, None])[..., None]
     vectors_BH = F.normalize((hidden_BLH.float() * real_BL1).sum(1), dim=-1)
     number_B = torch.arange(len(documents_B), device=documents_B.device)
-    hidden_BB = (documents_B[:, None] == documents_B) & (number_B != (number_B ^ 1)[:, None])
-    return (vectors_BH @ vectors_BH.T).masked_fill(hidden_BB, _NO_COSINE)
+    excluded_BB = (documents_B[:, None] == documents_B) & (number_B != (number_B ^ 1)[:, None])
+    return (vectors_BH @ vectors_BH.T).masked_fill(excluded_BB, _NO_COSINE)
 
 
 _NO_COSINE = -1e4

@@ -13,6 +13,14 @@ from korealbert.model.parameters import hidden_matrices, parameter_groups
 from korealbert.pretrain.optimizer_spec import MuonSpec, OptimizerSpec
 
 
+def _evaluated(closure: Callable[[], float] | None) -> float | None:
+    """The loss that a closure computes, with gradients; None without one."""
+    if closure is None:
+        return None
+    with torch.enable_grad():
+        return closure()
+
+
 class Lamb(Optimizer):
     """For every tensor w with gradient g, at update t ≥ 1:
 
@@ -55,10 +63,7 @@ class Lamb(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Update all tensors that have gradients; ``closure`` re-evaluates the loss first, where one is given."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = _evaluated(closure)
         self._ratios = []
         for group in self.param_groups:
             tensors = [tensor for tensor in group["params"] if tensor.grad is not None]
@@ -157,10 +162,7 @@ class _Muon(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Update all matrices that have gradients; ``closure`` re-evaluates the loss first, where one is given."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = _evaluated(closure)
         for group in self.param_groups:
             lr, momentum = float(group["lr"]), group["momentum"]
             for matrix in group["params"]:
@@ -187,7 +189,7 @@ class _MuonWithAdamW(Optimizer):
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Update all tensors that have gradients; ``closure`` re-evaluates the loss first, where one is given."""
-        loss = None if closure is None else closure()
+        loss = _evaluated(closure)
         for part in self._parts:
             part.step()
         return loss

@@ -72,8 +72,16 @@ class PretrainSpec(Spec):
     """One pretraining run. Vocabulary size and sequence length come with the examples."""
 
     later: ClassVar[frozenset[str]] = frozenset(
-        {"packing", "wop_target", "wop_reach", "embeddings", "dropout_until_step", "stop_after_seconds", "contrast_weight"}
-        | {"contrast_scale"}
+        {
+            "packing",
+            "wop_target",
+            "wop_reach",
+            "embeddings",
+            "dropout_until_step",
+            "stop_after_seconds",
+            "contrast_weight",
+            "contrast_scale",
+        }
     )
 
     objective: Literal["mlm", "rtd"] = "mlm"
