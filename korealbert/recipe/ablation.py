@@ -330,7 +330,7 @@ def _validated(path: Path, kind: type[S], tables: Mapping[str, Any]) -> S:
 
 
 def grid(ablation: Ablation) -> dict[str, Node]:
-    """The DAG of an ablation by label, every stage after those it reads.
+    """The DAG of an ablation by label, every stage after those it reads. Raises RecipeError for two cells that are one training.
 
     Stages before pretraining keep their labels where all cells agree on them (``vocab``); else they get the name of the first
     cell that needs them (``views/wop30``). What each cell adds is named by it and by the seed: ``pretrain/CELL/SEED``,
@@ -386,8 +386,23 @@ def grid(ablation: Ablation) -> dict[str, Node]:
             benchmark, label = ablation.cells[parts[0]].finetune[name], f"ensemble/{key}/{name}"
             members = {role: made for part in parts for role, made in answers[part, name].items()}
             runs[label] = add_ensemble(nodes.add_stage, label, name, benchmark, members, row.members)
+    _refuse_twins(ablation, runs)
     nodes.add("ablation", Node("", registry.ABLATION, ablation.report, {**corpus, **runs}))
     return nodes.by_label
+
+
+def _refuse_twins(ablation: Ablation, runs: Mapping[str, str]) -> None:
+    """Raise RecipeError for two cells of which every stage is the same: the difference that their labels claim is not there."""
+    known: dict[frozenset[str], str] = {}
+    for cell in ablation.spec.grid:
+        key = _key_of(cell.label)
+        built = frozenset(label for run, label in runs.items() if run.split("/")[1] == key)
+        twin = known.setdefault(built, cell.label)
+        if twin != cell.label:
+            raise RecipeError(
+                f"{ablation.name}: cells {twin!r} and {cell.label!r} are one training, scored alike: nothing that they set differs "
+                "from the other; correct `set`, or remove one"
+            )
 
 
 def _data_stages(ablation: Ablation, nodes: _Nodes) -> dict[str, dict[str, str]]:

@@ -54,6 +54,12 @@ def test_what_an_ablation_shares_with_its_recipe_is_the_same_artifact(tmp_path: 
     assert table["pretrain/wop30/1"] == other["pretrain/mlm-sop-wop/1"]
 
 
+def test_cells_that_nothing_tells_apart_are_refused(editable: Path) -> None:
+    editable.write_text(editable.read_text("utf-8") + '\n[[cells]]\nlabel = "another"\nprinted = ""\n', "utf-8")
+    with pytest.raises(RecipeError, match=r"cells 'MLM\+SOP\+WOP' and 'another' are one training"):
+        graph_of(editable)
+
+
 def test_cells_read_the_training_where_the_export_cannot_say_what_layers_share() -> None:
     nodes = graph_of(SAMPLE / "albert-table-4.toml")
     cells = {label: node.inputs for label, node in nodes.items() if label.startswith("finetune/")}
