@@ -19,7 +19,7 @@ COMPILE = $(VENV)-lock/bin/uv pip compile --config-file locks/uv.toml $(if $(UPG
 INSTALL := install --quiet --no-compile
 HASHED := --no-deps --require-hashes --no-build-isolation --requirement
 
-.PHONY: help run test test-fast lint check docs ui up down audit lock clean soak soak-bytes soak-crawl soak-finetune soak-mutations soak-pretrain
+.PHONY: help run test test-fast lint check docs ui up down audit lock clean soak soak-bytes soak-crawl soak-finetune soak-mutations soak-pretrain soak-tests
 .PHONY: bench-cluster bench-corpus bench-news bench-examples bench-finetune bench-memorise bench-overhead bench-pretrain bench-quality bench-same-curve
 .DEFAULT_GOAL := run
 
@@ -29,7 +29,7 @@ help:  ## this list
 run: $(VENV)/installed  ## the main job: make run RECIPE=... STORE=...
 	$(BIN)/korealbert run $(RECIPE) --store "$(STORE)"
 
-test: $(VENV)/installed  ## all tests, or those of a room: make test PKG=corpus/dedup
+test: $(VENV)/installed  ## all tests but the soaks, or those of a room: make test PKG=corpus/dedup
 	$(BIN)/pytest -n 3 tests/$(PKG)
 
 test-fast: $(VENV)/installed  ## the tests that need neither torch nor processes
@@ -64,6 +64,9 @@ audit: $(VENV)/installed  ## known vulnerabilities of the installed packages; ne
 
 soak: $(VENV)/installed  ## twenty-four faults at random moments over the sample pipeline, each recovered from, some hours
 	$(BIN)/python -m bench.soak
+
+soak-tests: $(VENV)/installed  ## the tests that kill services, machines and clusters, some ten minutes
+	$(BIN)/pytest -n 3 -m soak
 
 bench-overhead: $(VENV)/installed  ## what scheduling costs when every stage is cached
 	$(BIN)/python -m bench.overhead

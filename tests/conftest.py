@@ -21,7 +21,8 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 ROOT = Path(__file__).parents[1]
 
-# What the tests of a room need beside the interpreter, by the beginning of their path. `make test-fast` runs the others.
+# What the tests of a room need beside the interpreter, by the beginning of their path. `make test-fast` runs the others, and
+# `make test` all but the soaks.
 NEEDS = {
     "torch": (
         "bench",
@@ -62,6 +63,7 @@ NEEDS = {
         "vocab",
     ),
     "server": ("flows",),
+    "soak": ("flows/services/test_topology", "pretrain/test_two_machines"),
 }
 
 
@@ -73,7 +75,7 @@ def _needs(path: Path) -> set[str]:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Files that `-m "not torch"` rules out are not even imported: collecting them takes longer than the fast tests."""
-    ruled_out = {marker for marker in NEEDS if f"not {marker}" in config.option.markexpr}
+    ruled_out = {marker for marker in ("torch", "process", "server") if f"not {marker}" in config.option.markexpr}
     return True if _needs(collection_path) & ruled_out else None
 
 

@@ -141,6 +141,7 @@ def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         pytest.fail(f"not over after {SECONDS_TO_END} s:\n{said}")
 
 
+@pytest.mark.soak
 def test_only_who_has_the_clusters_token_joins(tmp_path: Path) -> None:
     if importlib.util.find_spec("ray") is None:
         pytest.skip("Ray is not installed: the extra [cluster]")

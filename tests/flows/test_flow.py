@@ -96,6 +96,7 @@ def test_one_stage_is_rebuilt_on_cached_inputs(straight: dict[str, Artifact], ru
     assert dict(arrows)["balance"] == 1
 
 
+@pytest.mark.soak
 def test_a_grid_killed_halfway_repeats_no_finished_cell(straight: dict[str, Artifact], tmp_path: Path) -> None:
     """Of classes, tags and answers; ``make soak-finetune`` kills all six tasks of KoreALBERT at random moments."""
     tasks = ("nsmc", "naver_ner", "korquad")
