@@ -128,6 +128,17 @@ def test_median_and_best_are_over_all_fine_tuning_runs(artifacts: dict[str, Arti
     assert {path.suffix for path in (tmp_path / "tables").iterdir()} == {".csv", ".md", ".tex"}
 
 
+def test_the_median_stands_above_a_printed_median(artifacts: dict[str, Artifact], tmp_path: Path) -> None:
+    assert SPEC.printed is not None
+    of_medians = SPEC.printed.model_copy(update={"statistic": "median"})
+    run(SPEC.model_copy(update={"printed": of_medians}), artifacts, tmp_path, Runtime())
+    lines = (tmp_path / "report.md").read_text("utf-8").splitlines()
+    place = next(number for number, line in enumerate(lines) if "| ours, median |" in line)
+    scores = [score for each in SCORES["a"] for score in each]
+    assert f"| {np.median(scores):.2f} |" in lines[place] and "| printed |" in lines[place + 1]
+    assert sum("ours, median" in line for line in lines) == 2, "of both rows"
+
+
 @pytest.mark.parametrize("swapped", [(), ("finetune/a/1/f/pretrained/1", "finetune/b/1/f/pretrained/1")])
 def test_a_cell_in_the_place_of_another_models_is_refused(swapped: tuple[str, ...], tmp_path: Path) -> None:
     facts = {"parameters": 12, "steps": 60, "tokens": 100, "epochs": 2.5, "sequence_length": 128}

@@ -18,12 +18,16 @@ Training = Literal["parameters", "speedup", "hours"]
 class Printed(Spec):
     """The published table that the rows belong to."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"statistic"})
+
     table: str
     """Published scores: albert, klue_readme, koelectra_readme, korealbert, xpt."""
     source: str
     """The table's own name there: ``ALBERT Table 4``."""
     model: str = "{label}"
     """The table's name for the model of a row: ``{label}`` is replaced by the row's label, ``*`` matches anything."""
+    statistic: Literal["mean", "median"] = "mean"
+    """What the paper prints of several runs; a median of ours over all runs then stands above the printed numbers, too."""
 
     @field_validator("table")
     @classmethod

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 
 from korealbert.formatting import MISSING, compact, fixed, percent, signed
 from korealbert.report.ablation.runs import Estimate, Values, estimate
@@ -58,6 +58,8 @@ def section(spec: AblationReportSpec, values: Values) -> Section:
         marked.add(len(body))
         cells = (_cell(c, ours[row.key].get(c.title), len(values.runs[row.key, c.title]) == 1) for c in spec.columns)
         body.append([row.label, OURS, _runs(spec, values, row), *cells])
+        if spec.printed is not None and spec.printed.statistic == "median" and (middle := _over_all(spec, values, row, median)):
+            body.append(["", f"{OURS}, median", "", *middle])
         if theirs := printed(spec, row):
             body.append(["", PRINTED, "", *(theirs.get(c.title, (MISSING, None))[0] for c in spec.columns)])
     header = ["", "From", "Runs", *(column.title for column in spec.columns)]
@@ -74,13 +76,17 @@ def _medians(spec: AblationReportSpec, values: Values) -> list[Block]:
     """Median and best over all runs of each row, as papers print them; nothing where no row has two runs."""
     body: list[list[str]] = []
     for row in spec.rows:
-        own = [[v for runs in values.runs[row.key, c.title].values() for v in runs.values()] for c in spec.columns]
-        if max(map(len, own)) > 1:
-            body.append([row.label, "median", *(fixed(statistics.median(each)) if each else MISSING for each in own)])
-            body.append(["", "best", *(fixed(max(each)) if each else MISSING for each in own)])
+        if middle := _over_all(spec, values, row, median):
+            body += [[row.label, "median", *middle], ["", "best", *_over_all(spec, values, row, max)]]
     header = ["", "Of all runs", *(column.title for column in spec.columns)]
     table = Table("Median and best of ours, × 100", header, body, frozenset(range(2, len(header))))
     return [Fold("Median and best over all runs", [table])] if body else []
+
+
+def _over_all(spec: AblationReportSpec, values: Values, row: Row, statistic: Callable[[list[float]], float]) -> list[str]:
+    """A statistic over all runs of a row, by column; nothing where no column has two runs."""
+    runs = [[value for some in values.runs[row.key, c.title].values() for value in some.values()] for c in spec.columns]
+    return [fixed(statistic(each)) if each else MISSING for each in runs] if max(map(len, runs)) > 1 else []
 
 
 def _runs(spec: AblationReportSpec, values: Values, row: Row) -> str:
