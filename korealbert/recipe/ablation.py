@@ -330,9 +330,9 @@ def _validated(path: Path, kind: type[S], tables: Mapping[str, Any]) -> S:
 
 
 def grid(ablation: Ablation) -> dict[str, Node]:
-    """The DAG of an ablation by label, every stage after those it reads. Raises RecipeError for two cells that are one training.
+    """The DAG of an ablation by label, every stage after those it reads.
 
-    Stages before pretraining keep their labels where all cells agree on them (``vocab``); else they get the name of the first
+    Raises RecipeError for two cells that are one training. Stages before pretraining keep their labels where all cells agree on them (``vocab``); else they get the name of the first
     cell that needs them (``views/wop30``). What each cell adds is named by it and by the seed: ``pretrain/CELL/SEED``,
     ``intrinsic/CELL/SEED/NOISE``, ``export/CELL/SEED``, ``features/CELL/SEED/BENCHMARK`` and
     ``finetune/CELL/SEED/BENCHMARK/pretrained/SEED``; ensembles are ``ensemble/CELL/BENCHMARK``. The last stage is ``ablation``.
@@ -400,8 +400,8 @@ def _refuse_twins(ablation: Ablation, runs: Mapping[str, str]) -> None:
         twin = known.setdefault(built, cell.label)
         if twin != cell.label:
             raise RecipeError(
-                f"{ablation.name}: cells {twin!r} and {cell.label!r} are one training, scored alike: nothing that they set differs "
-                "from the other; correct `set`, or remove one"
+                f"{ablation.name}: cells {twin!r} and {cell.label!r} are one training, scored alike: what they set makes no "
+                "difference; correct `set`, or remove one"
             )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 import unicodedata
 from collections import Counter
@@ -73,13 +72,11 @@ _LONGEST_DOCUMENT = 4 << 20
 """Bytes: a larger file of text holds many documents, which nothing but blank lines parts; the longest novels are shorter."""
 _BYTES_PER_PIECE = 4.5
 """Of Korean text in UTF-8 under a vocabulary of 8,000."""
-_PIECES_PER_SECOND = 7_500
-"""That the small model below trains on one core; see docs/results.md."""
 _VOCABULARIES = ((3e8, 32_000), (3e7, 16_000), (4e6, 8_000), (1e6, 4_000), (3e5, 2_000))
 """From so many bytes of text on, so many pieces."""
 _SECONDS, _MOST_EPOCHS = 600, 20
-"""Of pretraining, for a first model."""
-_BATCH, _LENGTH = 16, 64
+"""Of pretraining, at most, for a first model on this machine."""
+_LENGTH = 64
 
 
 @dataclass(frozen=True)
@@ -234,19 +231,19 @@ def _size(path: Path) -> int:
     return path.stat().st_size * PACKED.get(path.suffix.lower(), 1)
 
 
-def _settings(sources: Sequence[Source], cores: int) -> dict[str, Any]:
-    """Settings that follow from the size of the text and the number of cores."""
+def _settings(sources: Sequence[Source], share: float = 1.0) -> dict[str, Any]:
+    """Settings that follow from the size of the text; ``share`` of the steps that it would be worth."""
     size = sum(_size(path) for source in sources for path in _files(source))
-    per_step, pieces = _BATCH * _LENGTH, max(1.0, size / _BYTES_PER_PIECE)
-    affordable = _SECONDS * _PIECES_PER_SECOND * cores
-    steps = max(50, round(min(affordable, _MOST_EPOCHS * pieces) / per_step))
+    batch = 16 if size < 1e6 else 32
+    per_step, pieces = batch * _LENGTH, max(1.0, size / _BYTES_PER_PIECE)
+    steps = max(50, round(share * _MOST_EPOCHS * pieces / per_step))
     epochs = steps * per_step / pieces
     return {
         "megabytes": f"{size / 1e6:,.1f}",
         "vocabulary": next((pieces for least, pieces in _VOCABULARIES if size >= least), 500),
         "heldout": 0.05 if size < 1e6 else 0.005,
         "length": _LENGTH,
-        "batch": _BATCH,
+        "batch": batch,
         "steps": steps,
         "epochs": f"{epochs:,.1f}",
         "views": max(1, min(4, round(epochs))),
@@ -269,12 +266,19 @@ def write(directory: Path, paths: Sequence[Path]) -> list[Source]:
     loader = jinja2.PackageLoader(__package__)
     templates = jinja2.Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, autoescape=False)  # noqa: S701 (TOML)
     templates.filters["quoted"] = _quoted
-    settings = _settings(sources, len(os.sched_getaffinity(0)))
-    text = templates.get_template(RECIPE).render(name=directory.resolve().name, sources=sources, **settings)
+    template = templates.get_template(RECIPE)
+
+    def write_recipe(share: float) -> None:
+        text = template.render(name=directory.resolve().name, sources=sources, **_settings(sources, share))
+        atomic_write(directory / RECIPE, text.encode())
+
     directory.mkdir(parents=True, exist_ok=True)
-    atomic_write(directory / RECIPE, text.encode())
     atomic_write(directory / _SCHEMA, json.dumps(json_schema(), ensure_ascii=False).encode())
     if not (directory / ".gitignore").exists():
         atomic_write(directory / ".gitignore", b"store/\n")
-    prepare(directory / RECIPE, Store(directory / "store"))  # It can be read, and planned.
+    write_recipe(1.0)
+    planned = prepare(directory / RECIPE, Store(directory / "store")).planned
+    costs = [stage.cost for stage in planned if stage.label == "pretrain" and stage.cost is not None]
+    if costs and (seconds := costs[0].seconds or 0.0) > _SECONDS:
+        write_recipe(_SECONDS / seconds)
     return sources

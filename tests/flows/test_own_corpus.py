@@ -46,7 +46,7 @@ def test_the_page_leads_from_an_empty_directory_to_a_report(home: Path, tmp_path
     mine = home / "work" / "mine"
     assert "40 of 40 kept" in done.stdout
     assert "clean/texts: 4 of 40 documents dropped (4 too_short); korealbert inspect clean/texts --dropped all" in done.stdout
-    assert "10 of 10 stages would run" in done.stdout and "fills " in done.stdout
+    assert "11 of 11 stages would run" in done.stdout and "fills " in done.stdout
     (report,) = mine.glob("store/report-*/report.html")
     assert str(report) in done.stdout
     assert "36 documents: my-corpus" in done.stdout
