@@ -63,7 +63,7 @@ NEEDS = {
         "vocab",
     ),
     "server": ("flows",),
-    "soak": ("flows/services/test_topology", "pretrain/test_two_machines"),
+    "soak": ("bench/test_equal_time", "flows/services/test_topology", "pretrain/test_two_machines"),
 }
 
 

@@ -333,8 +333,8 @@ def grid(ablation: Ablation) -> dict[str, Node]:
     """The DAG of an ablation by label, every stage after those it reads.
 
     Raises RecipeError for two cells that are one training. Stages before pretraining keep their labels where all cells agree on
-    them (``vocab``); else they get the name of the first cell that needs them (``views/wop30``). What each cell adds is named by
-    it and by the seed: ``pretrain/CELL/SEED``, ``intrinsic/CELL/SEED/NOISE``, ``export/CELL/SEED``,
+    them (``vocab``); else they get the name of the first cell that needs them (``views/wop30``). What each cell adds is named
+    by it and by the seed: ``pretrain/CELL/SEED``, ``intrinsic/CELL/SEED/NOISE``, ``export/CELL/SEED``,
     ``features/CELL/SEED/BENCHMARK`` and ``finetune/CELL/SEED/BENCHMARK/pretrained/SEED``; ensembles are
     ``ensemble/CELL/BENCHMARK``. The last stage is ``ablation``.
     """

@@ -139,6 +139,7 @@ def test_two_processes_follow_the_curve_of_one(
                 assert two[name] == (one[name] and pytest.approx(one[name], rel=2e-3, abs=1e-4)), (one["step"], name)
 
 
+@pytest.mark.soak
 def test_zero_divides_the_moments_and_changes_neither_curve_nor_checkpoint(
     ancestry: dict[str, Artifact], alone: Ranks, tmp_path: Path
 ) -> None:
