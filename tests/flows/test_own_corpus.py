@@ -29,6 +29,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("one_server")
 def test_the_page_leads_from_an_empty_directory_to_a_report(home: Path, tmp_path: Path) -> None:
     script = "\n".join(blocks(PAGE, "sh")[: PAGE.read_text("utf-8").split("## A corpus alone")[0].count("```sh")])
