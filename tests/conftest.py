@@ -75,7 +75,7 @@ def _needs(path: Path) -> set[str]:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Files that `-m "not torch"` rules out are not even imported: collecting them takes longer than the fast tests."""
-    ruled_out = {marker for marker in ("torch", "process", "server") if f"not {marker}" in config.option.markexpr}
+    ruled_out = {marker for marker in NEEDS if f"not {marker}" in config.option.markexpr}
     return True if _needs(collection_path) & ruled_out else None
 
 
