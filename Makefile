@@ -15,9 +15,12 @@ PORT ?= 4200
 # `uv pip compile` as `make lock` calls it; versions that still fit are kept, with UPGRADE=1 all are the newest.
 COMPILE = $(VENV)-lock/bin/uv pip compile --config-file locks/uv.toml $(if $(UPGRADE),--upgrade) --quiet \
 	--universal --python-version 3.11 --generate-hashes --annotation-style line --custom-compile-command "make lock" --no-emit-package torch
-# To compile all 21,500 modules of the packages takes 45 s; Python compiles the ones that are loaded when they are.
+# To compile all 21,500 modules of the packages takes 45 s; Python compiles and keeps the ones that are loaded.
 INSTALL := install --quiet --no-compile
 HASHED := --no-deps --require-hashes --no-build-isolation --requirement
+
+# Many images forbid Python to keep what it compiles; then each of the hundreds of processes would compile all its modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test test-fast lint check docs ui up down audit lock clean soak soak-bytes soak-crawl soak-finetune soak-mutations soak-pretrain soak-tests
 .PHONY: bench-cluster bench-corpus bench-news bench-examples bench-finetune bench-memorise bench-overhead bench-pretrain bench-quality bench-same-curve
