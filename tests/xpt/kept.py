@@ -1,4 +1,4 @@
-"""Small random checkpoints with tokenizers of each kind, as they are published: special pieces first, among the others or last."""
+"""Small random checkpoints with tokenizers of each kind, as published: special pieces first, among the others or last."""
 
 from __future__ import annotations
 

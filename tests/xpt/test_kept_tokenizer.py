@@ -115,7 +115,7 @@ def texts_of(documents: Artifact) -> dict[int, str]:
 def test_rows_hold_the_ids_of_the_tokenizer_in_another_numbering(begun: dict[str, Begun], family: str) -> None:
     one = begun[family]
     vocabulary, tokenizer, texts = one.vocabulary, one.tokenizer(), texts_of(one.documents)
-    special = tokenizer.convert_tokens_to_ids(list(KINDS[family][1][role] for role in SPECIAL._fields))
+    special = tokenizer.convert_tokens_to_ids([KINDS[family][1][role] for role in SPECIAL._fields])
     assert vocabulary.theirs[:FIRST_ORDINARY_ID].tolist() == special
     assert sorted(vocabulary.theirs) == list(range(vocabulary.size))
     assert np.array_equal(vocabulary.theirs[vocabulary.ours], np.arange(vocabulary.size))
@@ -272,7 +272,7 @@ REFUSED = {
     ),
     "no mask": (setting(mask_token=None), r"tokenizer_config\.json: the tokenizer has no mask_token.*; name one"),
     "no unknown piece": (setting(unk_token=None), r"tokenizer_config\.json: unk_token is missing; name one"),
-    "one piece for two": (setting(unk_token="[PAD]"), r"tokenizer_config\.json: .*are not five pieces; name a piece"),
+    "one piece for two": (setting(**{"unk_token": "[PAD]"}), r"tokenizer_config\.json: .*are not five pieces; name a piece"),
     "more pieces than rows": (more_pieces, r"has 121 pieces, but config\.json says vocab_size = 120; the two files"),
     "no ends": (bare, r"tokenizer\.json: its post_processor makes .* without \[CLS\] and \[SEP\] around it.*; set one"),
     "morphemes": (
