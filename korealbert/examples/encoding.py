@@ -154,8 +154,8 @@ class DocumentEncoder:
 class LineEncoder:
     """Encodes documents line by line with the tokenizer of a checkpoint; sentences are lines.
 
-    A line that follows another of its document gets the space before it that running text has, so that the ids of a document
-    are those that the tokenizer gives to its lines joined by spaces.
+    A line that follows another of its document gets the space before it that running text has. Unless the tokenizer has pieces
+    that reach over a space, the ids of a document are then those that it gives to the lines joined by spaces.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:

@@ -226,10 +226,14 @@ class KeptVocabulary(Vocabulary):
         try:
             described = json.loads(content)
             part = described["tokenizer"]
-            tokenizer = Tokenizer.from_str(json.dumps(part))
+            tokenizer, model = Tokenizer.from_str(json.dumps(part)), part["model"]
+            if model["type"] == "Unigram":
+                # The library reads 14 % of scores with another last bit, which decides between cuts that tie (``0`` ``00``).
+                scored = [(piece, score) for piece, score in model["vocab"]]
+                tokenizer.model = Unigram(scored, unk_id=model["unk_id"], byte_fallback=model.get("byte_fallback", False))
             special, others = described["special"], np.delete(np.arange(described["rows"]), described["special"])
             notation = _notation_of(part)
-            prefix = part["model"]["continuing_subword_prefix"] if notation == "continuation" else ""
+            prefix = model["continuing_subword_prefix"] if notation == "continuation" else ""
         except Exception as error:  # The library raises Exception itself.
             problem = " ".join(str(error).split())
             raise ValueError(f"{file}: damaged ({problem}); run the recipe again, which rebuilds it") from error

