@@ -34,9 +34,10 @@ def run(spec: TokenizerSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     """Keep the tokenizer. Raises ValueError naming file, field and remedy where it cannot be the vocabulary of rows."""
     source, directory = inputs["source"], inputs["source"].path
     where = f"the source ({source.name})"
-    for name, problem in (("tokenizer.json", _NO_FAST), ("morphemes.json", _MORPHEMES)):
-        if (directory / name).is_file() != (name == "tokenizer.json"):
-            raise ValueError(f"{where}, {name}: {problem}; or leave out tokenizer in [vocab] for a new vocabulary")
+    if not (directory / "tokenizer.json").is_file():
+        raise ValueError(f"{where}, tokenizer.json: {NO_TOKENIZER_FILE}")
+    if (directory / "morphemes.json").is_file():
+        raise ValueError(f"{where}, morphemes.json: text is cut into morphemes, which cannot be kept; {_NEW_VOCABULARY}")
     tokenizer = load_tokenizer(directory)
     tokens = _special_tokens(where, tokenizer)
     backend = tokenizer.backend_tokenizer
@@ -52,8 +53,11 @@ def run(spec: TokenizerSpec, inputs: Inputs, out_dir: Path, runtime: Runtime) ->
     return KeptVocabStats.of({**facts.facts(), "tokens": tokens})
 
 
-_NO_FAST = "missing; save one with transformers (AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR))"
-_MORPHEMES = "text for this tokenizer is cut into morphemes, which only a vocabulary of the corpus can be; take another source"
+_NEW_VOCABULARY = "leave out tokenizer in [vocab] for a new vocabulary"
+NO_TOKENIZER_FILE = (
+    f"missing; save one with transformers (AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)), or {_NEW_VOCABULARY}"
+)
+"""What to do where a source has only the files of a slow tokenizer."""
 
 
 def _special_tokens(where: str, tokenizer: Any) -> dict[str, str]:

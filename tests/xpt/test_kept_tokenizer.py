@@ -277,7 +277,7 @@ REFUSED = {
     "no ends": (bare, r"tokenizer\.json: its post_processor makes .* without \[CLS\] and \[SEP\] around it.*; set one"),
     "morphemes": (
         lambda directory: (directory / "morphemes.json").write_text("{}"),
-        r"morphemes\.json: text for this tokenizer is cut into morphemes.*; take another source",
+        r"morphemes\.json: text is cut into morphemes, which cannot be kept; leave out tokenizer in \[vocab\]",
     ),
 }
 

@@ -371,6 +371,9 @@ def test_the_tokenizer_of_the_source_takes_the_place_of_a_vocabulary(editable: P
     assert nodes["vocab"].inputs == {"source": "source", "documents": "split/train"}
     planned = {stage.label: stage for stage in prepare(editable, Store(tmp_path / "store")).planned}
     assert planned["vocab"].name.startswith("xpt_tokenizer-")
+    (source / "tokenizer.json").rename(source / "tokenizer.bak")
+    with pytest.raises(RecipeError, match=r"\[source\], field 'path': .*tokenizer\.json: missing; save one with transformers"):
+        load_cross_lingual(editable)
     edit(editable, 'tokenizer = "source"', 'tokenizer = "source"\nsize = 1200')
     with pytest.raises(RecipeError, match=r"\[vocab\]: unknown field 'size'; valid: tokenizer"):
         load_cross_lingual(editable)
